@@ -1,0 +1,63 @@
+# What can be done here. `make demo` and `make test` need nothing but Python 3.10 or later, make and gcc.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check format format-check lint types floors spelling test-lab bench screenshots clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# The newest Python on PATH that the pins are made for and that can make an environment; another: `make PYTHON=python3.14 test`.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3.10 python3; do \
+	$$python -c 'import sys, venv, ensurepip; assert sys.version_info >= (3, 10)' >/dev/null 2>&1 && echo $$python && break; done)
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.10 or later with venv on PATH (Debian: apt install python3-venv)." >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) -V): a minute the first time."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY) ## a real Ray cluster with simulated GPUs and some trouble, and the screen on it
+	@$(BIN)/cockpit demo
+
+test: $(READY) ## every test; those that need root, an old Ray or a GPU say why they skip
+	@$(BIN)/python -m pytest -rs
+
+check: $(READY) format-check lint types floors spelling test ## all that CI checks
+
+format: $(READY) ## write the code the way `check` wants it
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+format-check: $(READY)
+	@$(BIN)/ruff format --check .
+
+lint: $(READY) ## ruff
+	@$(BIN)/ruff check .
+
+types: $(READY) ## mypy --strict
+	@$(BIN)/mypy
+
+floors: $(READY) ## a module imports only from the floors below it
+	@$(BIN)/lint-imports
+
+spelling: $(READY) ## codespell
+	@$(BIN)/codespell
+
+test-lab: $(READY) ## the tests on virtual hosts alone (root)
+	@$(BIN)/python -m pytest -rs -m lab
+
+bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, and on a cluster of 1,000 nodes
+	@$(BIN)/python -m bench.run
+
+screenshots: $(READY) ## the pictures in screenshots/, from the demo cluster
+	@$(BIN)/python -m bench.screenshots
+
+clean: ## remove what tools leave behind; the environment stays (rm -r .venv)
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
