@@ -1,0 +1,146 @@
+"""Which hosts there are, and the command that gives a pipe to a Python on one of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from cockpit.document import Document, InputError, read_text, shown
+from cockpit.model import Value
+
+DEFAULT_REACH: Final = "ssh -o BatchMode=yes -o ConnectTimeout=5 {user@}{address} {python} -"
+HOST_WORDS: Final = {
+    "": "a list of hosts",
+    "[]": "a name, or {name: …, address: …, user: …, python: …}",
+    "[].name": "a name",
+    "[].address": "a host name or an IP address",
+    "[].user": "a name",
+    "[].python": "the path of a Python",
+}
+"""What is expected where, for `Document.convert`."""
+
+
+class HostEntry(Value, frozen=True, forbid_unknown_fields=True):
+    """A host, and how to reach it."""
+
+    name: Annotated[str, Meta(description="What it is called on the screen.")]
+    address: Annotated[str, Meta(description="Where it answers, if not at its name.")] = ""
+    user: Annotated[str, Meta(description="Who to be there.")] = ""
+    python: Annotated[str, Meta(description="A Python 3.8 or later on that host.")] = "python3"
+
+    @property
+    def target(self) -> str:
+        """Where it answers."""
+        return self.address or self.name
+
+
+def host_entries(listed: Iterable[str | HostEntry], document: Document, where: str) -> tuple[HostEntry, ...]:
+    """The hosts of a YAML list, checked; `where` is the list's place in the document."""
+    entries: dict[str, HostEntry] = {}
+    for index, host in enumerate(listed):
+        entry = HostEntry(host) if isinstance(host, str) else host
+        try:
+            check_host(entry)
+        except InputError as error:
+            raise document.mistake(f"{where}[{index}]", str(error)) from error
+        if entry.name in entries:
+            raise document.mistake(f"{where}[{index}]", f"{entry.name} is there twice")
+        entries[entry.name] = entry
+    return tuple(entries.values())
+
+
+def parse_hosts(text: str) -> tuple[HostEntry, ...]:
+    """`a,b,c`, or a file: a YAML list as in the config, or a host a line as in a hostfile (`w1 slots=8`)."""
+    path = Path(text).expanduser()
+    if "," not in text and ("/" in text or path.exists()):
+        return _hosts_of_file(path)
+    entries = [_host_of_word(word.strip()) for word in text.split(",") if word.strip()]
+    if not entries:
+        raise InputError("expected hosts, as in w1,w2, or a file of them")
+    return tuple(dict.fromkeys(entries))
+
+
+def _hosts_of_file(path: Path) -> tuple[HostEntry, ...]:
+    try:
+        text = read_text(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{shown(path)}: there is no such file") from error
+    lines = [(number, line.split("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if line]
+    if lines and lines[0][1].startswith(("- ", "[")):
+        document = Document(text, shown(path))
+        return host_entries(document.convert(list[str | HostEntry], HOST_WORDS), document, "")
+    if not lines:
+        raise InputError(f"{shown(path)}: names no host")
+    return tuple(dict.fromkeys(_host_of_word(line, f"{shown(path)}:{number}: ") for number, line in lines))
+
+
+def _host_of_word(text: str, place: str = "") -> HostEntry:
+    """`w1`, `train@w1`, or a line of a hostfile such as `w1 slots=8`."""
+    word, *rest = text.split()
+    if any("=" not in other for other in rest):
+        raise InputError(f"{place}expected one host, got {text}")
+    user, _, name = word.rpartition("@")
+    try:
+        return check_host(HostEntry(name, user=user))
+    except InputError as error:
+        raise InputError(f"{place}{error}") from error
+
+
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|[0-9A-Fa-f:][0-9A-Fa-f:.]{1,44}(?:%[A-Za-z0-9_.-]{1,15})?"
+_USER = r"[A-Za-z0-9_.][A-Za-z0-9_.@+-]{0,63}"
+_FORMS: Final = {
+    "name": (re.compile(_NAME), "name of a host"),
+    "address": (re.compile(_NAME), "address of a host"),
+    "user": (re.compile(_USER), "name of a user"),
+    "user@": (re.compile(f"(?:{_USER})@|"), "name of a user"),
+    "python": (re.compile(r"[A-Za-z0-9_./~][A-Za-z0-9_./~+-]{0,4095}"), "path of a Python"),
+}
+"""A value must read neither as an option of ssh nor as a command of the shell over there."""
+_PLACE = re.compile(r"\{(\w+@?)\}")
+
+
+def check_host(entry: HostEntry) -> HostEntry:
+    """The same entry, or `InputError`."""
+    for name, value in _values(entry).items():
+        if value or name != "user":
+            _check(name, value)
+    return entry
+
+
+def reach_command(reach: str, entry: HostEntry) -> list[str]:
+    """The words to run; the template is split first, so that no value can add a word. Raises `InputError`."""
+    try:
+        words = shlex.split(reach)
+    except ValueError as error:
+        raise InputError(f"the command can't be read: {str(error).lower()}") from error
+    if not words:
+        raise InputError("expected a command, got nothing")
+    values = _values(entry)
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in values:
+            raise InputError(f"{match[0]} can't be filled in; there are {' '.join(f'{{{known}}}' for known in values)}")
+        if name == "user" and not entry.user:
+            raise InputError(f"it needs {{user}}, and {entry.name} has none")
+        return _check(name, values[name])
+
+    return [_PLACE.sub(fill, word) for word in words]
+
+
+def _values(entry: HostEntry) -> dict[str, str]:
+    at = f"{entry.user}@" if entry.user else ""
+    return {"name": entry.name, "address": entry.target, "user": entry.user, "user@": at, "python": entry.python}
+
+
+def _check(name: str, value: str) -> str:
+    form, what = _FORMS[name]
+    if not form.fullmatch(value):
+        raise InputError(f"{value!r} can't be the {what}")
+    return value

@@ -1,0 +1,214 @@
+"""A made-up cluster with trouble in it, for tests that need to see everything at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cockpit.model import (
+    Actor,
+    Amount,
+    Bundle,
+    Cluster,
+    Disk,
+    Fault,
+    Gpu,
+    Hold,
+    Host,
+    HostMemory,
+    Job,
+    MemoryUser,
+    Node,
+    PlacementGroup,
+    Process,
+    Quantity,
+    Session,
+    Snapshot,
+)
+
+GIB = 1 << 30
+NOW = 1_795_223_900.0
+
+
+def gpu(index: int, used: float = 60, **more: Any) -> Gpu:
+    facts = {
+        "uuid": f"GPU-{index:08d}",
+        "name": "NVIDIA H100 80GB HBM3",
+        "utilization": float(10 * index),
+        "memory_used": int(used * GIB),
+        "memory_total": 80 * GIB,
+        "power": 350.0,
+        "power_limit": 700.0,
+        "temperature": 61.0,
+        "ecc": 0,
+        **more,
+    }
+    return Gpu(index=index, **facts)
+
+
+def node(number: int, text: str = "", **more: Any) -> Node:
+    gpus = tuple(gpu(index, 70 - 8 * index, uuid=f"GPU-{number}-{index}") for index in range(8))
+    facts = {
+        "id": f"{number:056x}",
+        "host": f"node{number}{text}",
+        "ip": f"10.0.0.{number}",
+        "head": number == 1,
+        "state": "ALIVE",
+        "seen": NOW - number,
+        "cpu": 39.4,
+        "cpus": 192,
+        "memory": HostMemory(700 * GIB, 1000 * GIB, 950 * GIB),
+        "object_store": Amount(30 * GIB, 200 * GIB),
+        "shm": Amount(20 * GIB, 500 * GIB),
+        "disks": (Disk("/tmp/ray", 400 * GIB, 1000 * GIB),),
+        "gpus": gpus,
+        "resources": {"CPU": Quantity(30, 192), "GPU": Quantity(6, 8)},
+        "probed": number == 1,
+        **more,
+    }
+    return Node(**facts)
+
+
+def actor(number: int, text: str = "", **more: Any) -> Actor:
+    facts = {
+        "id": f"{number:032x}",
+        "class_": f"PolicyModelActor{text}",
+        "name": f"actor{number}{text}",
+        "state": "ALIVE",
+        "job": "02000000",
+        "node": f"{1:056x}",
+        "pid": 1000 + number,
+        "needs": {"GPU": 0.2, "CPU": 1.0},
+        "restarts": 0,
+        "detached": False,
+        **more,
+    }
+    return Actor(**facts)
+
+
+def process(pid: int, text: str = "", **more: Any) -> Process:
+    facts = {
+        "host": "node1",
+        "pid": pid,
+        "ticks": pid * 10,
+        "started": NOW - 3600,
+        "parent": 1,
+        "user": "train",
+        "command": f"python train.py {text}",
+        "name": f"python{text}",
+        "state": "S",
+        "rss": 3 * GIB,
+        "kind": "worker",
+        "why": (f"a worker of the live session {text}",),
+        "node": f"{1:056x}",
+        **more,
+    }
+    return Process(**facts)
+
+
+def snapshot(text: str = "", **more: Any) -> Snapshot:
+    """`text` is put into every name, as a user of the cluster could."""
+    group = PlacementGroup(
+        f"{7:036x}",
+        f"vllm{text}",
+        "PENDING",
+        "STRICT_PACK",
+        tuple(Bundle({"GPU": 1.0, "CPU": 1.0}) for _ in range(16)),
+        "02000000",
+        NOW - 400,
+        f"no node has the resources now{text}",
+    )
+    processes = (
+        process(1001, text, actor=f"{1:032x}", job="02000000", gpus=(Hold(0, 60 * GIB),)),
+        process(1100, text, parent=1001, kind="child", gpus=(Hold(1, 50 * GIB),), actor=f"{1:032x}", job="02000000"),
+        process(1200, text, kind="orphan", gpus=(Hold(2, 40 * GIB), Hold(3, 40 * GIB)), why=(f"its raylet is dead{text}",)),
+        process(1300, text, kind="stale"),
+        process(1400, text, kind="foreign", gpus=(Hold(5, GIB),), user=f"other{text}"),
+        process(999999, text, kind="unknown", gpus=(Hold(6, None),), parent=None, command=None, name=None, ticks=None),
+    )
+    sessions = (
+        Session(
+            "node1",
+            "session_2026-11-21_01-17-58_164160_11638",
+            f"/tmp/ray/session_2026-11-21_01-17-58_164160_11638{text}",
+            True,
+            "train",
+            GIB,
+            latest=True,
+        ),
+        Session(
+            "node1",
+            "session_2026-11-20_01-17-58_164160_10000",
+            f"/tmp/ray/session_2026-11-20_01-17-58_164160_10000{text}",
+            False,
+            "train",
+            90 * GIB,
+            (f"checkpoint-100{text}/model.safetensors",),
+        ),
+    )
+    facts: dict[str, Any] = {
+        "taken": NOW,
+        "cluster": Cluster("http://10.0.0.1:8265", "2.60.0", f"session_2026-11-21_01-17-58_164160_11638{text}", "58908c", "disabled", True),
+        "nodes": (
+            node(1, text),
+            node(2, text),
+            node(3, text, state="DEAD", message=f"health check failed{text}", gpus=None, memory=HostMemory()),
+        ),
+        "actors": (
+            actor(1, text),
+            actor(2, text, class_=f"LLMRayActor{text}", pid=1002),
+            actor(3, text, state="RESTARTING", restarts=3),
+            *(
+                actor(
+                    number,
+                    text,
+                    state="PENDING_CREATION",
+                    class_=f"CriticModelActor{text}",
+                    node=None,
+                    pid=None,
+                    needs={"GPU": 1.0},
+                    since=NOW - 300,
+                    why=f"its placement group waits{text}",
+                    placement_group=group.id,
+                )
+                for number in range(4, 8)
+            ),
+        ),
+        "actor_counts": {"ALIVE": 2, "RESTARTING": 1, "PENDING_CREATION": 4},
+        "actors_complete": True,
+        "placement_groups": (
+            group,
+            PlacementGroup(f"{8:036x}", f"actors{text}", "CREATED", None, (Bundle({"GPU": 1.0}, f"{1:056x}"),), "02000000", NOW - 900),
+        ),
+        "jobs": (
+            Job(f"ppo-7b{text}", "02000000", f"ppo-7b{text}", "RUNNING", f"python -m openrlhf.cli.train_ppo_ray {text}", NOW - 900),
+            Job(
+                f"ppo-6b{text}",
+                "01000000",
+                f"ppo-6b{text}",
+                "FAILED",
+                f"python x.py {text}",
+                NOW - 1900,
+                NOW - 1800,
+                f"line one\nRuntimeError: boom{text}",
+                "JOB_ENTRYPOINT_COMMAND_ERROR",
+                exit_code=1,
+            ),
+        ),
+        "processes": processes,
+        "sessions": sessions,
+        "hosts": {
+            "node1": Host(
+                "node1",
+                ("10.0.0.1",),
+                NOW,
+                memory_users=(MemoryUser(1001, 3 * GIB, "train", f"python{text}"),),
+                local=True,
+                sessions=sessions,
+                nodes=(f"{1:056x}",),
+            )
+        },
+        "faults": (Fault("probe", f"w7: ssh: connection refused{text}", NOW - 100, f"w7{text}"),),
+        "as_of": {"ray.nodes": NOW - 2},
+        **more,
+    }
+    return Snapshot(**facts)
