@@ -1,0 +1,40 @@
+"""What runs ON a host: the only code that touches NVML, /proc and a host's files.
+
+It is a program of its own: standard library and pynvml only, Python 3.8 and later, nothing else of cockpit. It speaks JSON
+lines on stdout. A line too many is harmless, an unknown field is ignored, a missing one is unknown.
+
+The first line says who speaks::
+
+    {"hello": 1, "host": "w1", "addresses": ["10.0.0.2"], "pid": 4711, "user": "train", "python": "3.11.7", "boot": 1795000000.0}
+
+Then one sample per interval, complete in itself (whoever reads may skip any number of them)::
+
+    {"taken": 1795223833.8,
+     "cpu": 39.4, "cpus": 192,
+     "memory": {"used": 1, "total": 2, "kill_at": 3},
+     "shm": {"used": 1, "total": 2},
+     "disks": [{"path": "/tmp/ray", "used": 1, "total": 2}],
+     "gpus": null | [{"index", "uuid", "name", "utilization", "memory_used", "memory_total", "power", "power_limit",
+                      "temperature", "ecc", "fault"}],
+     "processes": [{"pid", "ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss",
+                    "gpus": [{"index", "memory"}], "kind", "why": ["…"], "job", "session", "node", "undecided"}],
+     "memory_users": [{"pid", "rss", "user", "command"}],
+     "sessions": null | [{"name", "path", "live", "owner", "size", "keeps": ["…"], "dashboard", "latest", "started"}],
+     "nodes": ["ray node id of each live raylet here"],
+     "faults": [{"source": "nvml", "text": "NVML has not answered for 12 s", "since": 1795223821.0}]}
+
+Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown: anything may be while its source has not answered yet.
+`gpus` is `null` when NVML can't be asked (a fault says why, unless there simply is no NVIDIA driver) and `[]` when it says there is none.
+The fields are those of `cockpit.model`. `ns_pid` is the pid that a process in a container has there, `null` when it is the same; `user` is
+a number until the host's user database has answered; `kill_at` is `null` when the raylet counts another memory than the probe sees.
+
+A process whose `undecided` is `"job"` is `unknown` only because this host can't tell whether its `job` (Ray's job id or a submission id)
+still runs: while it does it is a `child`, once it has ended an `orphan`. Whoever has asked Ray may say so in its place; `why` ends with
+that question. Whatever a descendant of such a process is follows from the same job. Commands are raw: secrets are still in them.
+
+The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`. A source that hangs keeps its last facts.
+
+`python -m cockpit.probe environ PID TICKS` answers once, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and leaves.
+The program ends with its reader: when stdin, being a pipe, ends (not with `--no-lifeline`), or when nobody reads stdout any more.
+The folder may lie anywhere: put it on `sys.path` as `probe` and run `python -m probe`.
+"""

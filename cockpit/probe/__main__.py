@@ -1,0 +1,132 @@
+"""`python -m probe`: says who it is, then what it sees, a JSON line each, until nobody listens any more."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+from typing import Any, NoReturn, Sequence
+
+from .host import addresses
+from .proc import Users, boot_time, read_environ, read_stat
+from .sample import Sampler
+
+HELLO = 1
+PATIENCE = 0.15
+"""Seconds that a sample waits for its collectors; what is slower is in the next one."""
+ONCE_WAIT = 5.0
+SHORTEST = 0.1
+
+
+def main(words: Sequence[str] | None = None) -> NoReturn:
+    """Leaves by os._exit: a thread that hangs in a driver must not hold the program."""
+    options = _options(words)
+    for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(name, signal.SIG_DFL)
+    threading.Thread(target=_watch, args=(options.lifeline,), name="lifeline", daemon=True).start()
+    if options.command == "environ":
+        say(environ(options.pid, options.ticks))
+    else:
+        watch(options.interval, options.once)
+    os._exit(0)
+
+
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "probe", description="What this host's GPUs, processes, memory, disks and Ray sessions do, as JSON lines."
+    )
+    parser.add_argument("--interval", type=float, default=2.0, help="seconds between two samples")
+    parser.add_argument("--once", action="store_true", help="one full sample, then leave")
+    parser.add_argument("--no-lifeline", dest="lifeline", action="store_false", help="go on when stdin ends")
+    commands = parser.add_subparsers(dest="command")
+    one = commands.add_parser("environ", help="the environment of one process")
+    one.add_argument("pid", type=int)
+    one.add_argument("ticks", type=int, help="its start, field 22 of /proc/PID/stat")
+    return parser.parse_args(words)
+
+
+def watch(interval: float, once: bool) -> None:
+    """A sample every `interval` seconds, and one more when a slow collector has its first answer."""
+    users = Users()
+    say(hello(users))
+    sampler = Sampler(users)
+    sampler.start(ONCE_WAIT if once else PATIENCE)
+    say(sampler.sample())
+    due = time.monotonic()
+    while not once:
+        due = max(due + max(interval, SHORTEST), time.monotonic())
+        while not sampler.answered and sampler.first.wait(due - time.monotonic()):
+            sampler.first.clear()
+            say(sampler.sample())
+        time.sleep(max(0.0, due - time.monotonic()))
+        sampler.refresh(PATIENCE)
+        say(sampler.sample())
+
+
+def hello(users: Users) -> dict[str, Any]:
+    """Who speaks."""
+    return {
+        "hello": HELLO,
+        "host": socket.gethostname(),
+        "addresses": addresses(),
+        "pid": os.getpid(),
+        "user": users.name(os.getuid()),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "boot": boot_time(),
+    }
+
+
+def environ(pid: int, ticks: int) -> dict[str, Any]:
+    """The environment of exactly that process, secrets included; or a sentence that says why not."""
+    if not _is(pid, ticks):
+        return {"error": f"Process {pid} has ended; that pid is free or another process's now."}
+    found = read_environ(pid)
+    if not _is(pid, ticks):
+        return {"error": f"Process {pid} has ended while it was read."}
+    if found is None:
+        return {"error": f"The environment of process {pid} can't be read: it belongs to another user."}
+    return {"pid": pid, "ticks": ticks, "environ": found}
+
+
+def _is(pid: int, ticks: int) -> bool:
+    found = read_stat(pid)
+    return found is not None and found.ticks == ticks
+
+
+def say(line: dict[str, Any]) -> None:
+    """One write a line where the pipe is large enough."""
+    data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def _watch(lifeline: bool) -> None:
+    """Ends this program when whoever started it is gone: stdin has ended, or nobody reads stdout any more."""
+    watched = select.poll()
+    if lifeline and _is_pipe(0):
+        watched.register(0, select.POLLIN)
+    if _is_pipe(1):
+        watched.register(1, 0)
+    while True:
+        for number, event in watched.poll():
+            if number == 1 or event & (select.POLLERR | select.POLLNVAL) or not os.read(0, 4096):
+                os._exit(0)
+
+
+def _is_pipe(number: int) -> bool:
+    try:
+        mode = os.fstat(number).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What this probe has seen before: which process was once below a worker, and which workers there were."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping
+
+from .kinds import Verdict, Worker
+from .origin import WORKERS
+from .proc import Forest, Identity, Process
+
+
+class Past:
+    """Grows with each look, and forgets what has left the host."""
+
+    def __init__(self) -> None:
+        self.seen: Dict[Identity, Worker] = {}
+        self.workers: Dict[int, Worker] = {}
+        self.parents: Dict[Identity, int] = {}
+
+    def learn(self, forest: Forest, verdicts: Mapping[int, Verdict], now: int) -> None:
+        """`now` in clock ticks since boot."""
+        for pid, verdict in verdicts.items():
+            process = forest.get(pid)
+            if process is None or not process.alive:
+                continue
+            if verdict.kind == "worker":
+                self._learn_worker(forest, process, verdict, now)
+            if process.origin.engine:
+                self.parents.setdefault(process.identity, process.parent)
+        for pid, verdict in verdicts.items():
+            worker = self.workers.get(verdict.owner) if verdict.owner else None
+            if verdict.kind == "child" and worker and pid in forest:
+                self.seen[forest[pid].identity] = worker
+        self._forget(forest)
+
+    def _learn_worker(self, forest: Forest, process: Process, verdict: Verdict, now: int) -> None:
+        above = forest.get(process.parent)
+        while above and above.origin.role != "raylet" and above.parent in forest and above.parent != above.pid:
+            above = forest[above.parent]
+        if above and above.origin.role == "raylet" and process.origin.role in WORKERS:
+            self.workers[process.pid] = Worker(process.pid, process.ticks, above.identity, verdict.session, verdict.job, now)
+
+    def _forget(self, forest: Forest) -> None:
+        here = {process.identity for process in forest.values()}
+        led = {process.group for process in forest.values()} | {process.leader for process in forest.values()}
+        self.seen = {identity: worker for identity, worker in self.seen.items() if identity in here}
+        self.parents = {identity: parent for identity, parent in self.parents.items() if identity in here}
+        self.workers = {pid: worker for pid, worker in self.workers.items() if pid in led or pid in forest}

@@ -1,0 +1,175 @@
+"""Puts one sample together out of what the collectors have found last."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Dict, Iterable, Tuple
+
+from . import host
+from .collector import Collector
+from .gpus import Nvml, Reading
+from .kinds import Facts, Verdict, classify
+from .past import Past
+from .proc import TICKS_PER_SECOND, Forest, Process, Table, Users, boot_time
+from .sessions import DEFAULT_TEMP, Desk, Sessions
+from .sizes import Size, Sizes
+
+Sample = Dict[str, Any]
+MEMORY_USERS = 12
+SESSIONS_EVERY = 3.0
+SLOWLY = 10.0
+COMMAND = 4096
+"""Characters of a command that are passed on: a raylet's can be 8,000."""
+
+
+class Sampler:
+    """Everything that looks at this host. Each collector has its own thread; `sample` never waits for any of them."""
+
+    def __init__(self, users: Users) -> None:
+        self.boot = boot_time()
+        self.first = threading.Event()
+        """Set whenever a collector has answered for the first time."""
+        self._cpu = host.Cpu()
+        self._past = Past()
+        self._users = users
+        self._sizes = Sizes()
+        self._desk = Desk(_usual_temps(), users.name)
+        self._processes: Collector[Forest] = Collector("processes", "/proc", Table().scan, None)
+        self._nvml: Collector[Reading] = Collector("nvml", "NVML", Nvml().read, None)
+        self._memory = Collector("memory", "The host's memory", host.memory, None)
+        self._shm = Collector("shm", "/dev/shm", lambda: host.space("/dev/shm"), SLOWLY)  # noqa: S108 where plasma lies
+        self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
+        self._sessions: Collector[Sessions] = Collector("sessions", "A Ray temp dir", self._read_sessions, SESSIONS_EVERY)
+        self.collectors: Tuple[Collector[Any], ...] = (
+            self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks,
+        )  # fmt: skip
+
+    def start(self, patience: float) -> None:
+        """Waits at most that many seconds for everybody's first answer."""
+        until = time.monotonic() + patience
+        for collector in self.collectors:
+            collector.start(self.first)
+        self._sizes.start()
+        for collector in self.collectors:
+            collector.wait(until - time.monotonic())
+        self.first.clear()
+
+    def refresh(self, patience: float) -> None:
+        """Asks those whose facts change from sample to sample, and waits at most that many seconds for them."""
+        until = time.monotonic() + patience
+        asked = (self._processes, self._nvml, self._memory)
+        for collector in asked:
+            collector.ask()
+        for collector in asked:
+            collector.wait(until - time.monotonic())
+
+    @property
+    def answered(self) -> bool:
+        """Whether every collector has answered once."""
+        return all(collector.answered.is_set() for collector in self.collectors)
+
+    def sample(self) -> Sample:
+        """What is known now. What has not been answered yet is `None`, with a fault that says so."""
+        forest = self._processes.facts or {}
+        reading = self._nvml.facts or Reading()
+        sessions = self._sessions.facts or Sessions()
+        verdicts = self._judge(forest, reading, sessions)
+        raylets = [process for process in forest.values() if process.alive and process.origin.role == "raylet"]
+        live = {verdict.session for verdict in verdicts.values() if verdict.kind == "ray"}
+        self._sizes.want(folder.path for folder in sessions.folders)
+        return {
+            "taken": round(time.time(), 3),
+            "cpu": self._cpu.read(),
+            "cpus": os.cpu_count(),
+            "memory": self._memory_facts(raylets),
+            "shm": self._shm.facts,
+            "disks": self._disks.facts,
+            "gpus": reading.gpus,
+            "processes": [self._process(pid, forest.get(pid), verdict, reading) for pid, verdict in verdicts.items()] if forest else None,
+            "memory_users": self._memory_users(forest) if forest else None,
+            "sessions": [self._session(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
+            "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
+            "faults": [fault for collector in self.collectors for fault in [collector.fault()] if fault],
+        }
+
+    def _judge(self, forest: Forest, reading: Reading, sessions: Sessions) -> Dict[int, Verdict]:
+        answering = frozenset(folder.path for folder in sessions.folders if folder.answers)
+        holders = frozenset(reading.holders)
+        past = self._past
+        verdicts = classify(forest, Facts(answering, sessions.drivers, holders, past.seen, past.workers, past.parents))
+        past.learn(forest, verdicts, int((time.time() - self.boot) * TICKS_PER_SECOND))
+        return verdicts
+
+    def _process(self, pid: int, process: Process | None, verdict: Verdict, reading: Reading) -> Sample:
+        held = [{"index": index, "memory": memory} for index, memory in sorted(reading.holders.get(pid, {}).items())]
+        about = {
+            "gpus": held,
+            "kind": verdict.kind,
+            "why": list(verdict.why),
+            "job": verdict.job,
+            "session": os.path.basename(verdict.session) if verdict.session else None,
+            "node": verdict.node,
+            "undecided": verdict.undecided,
+        }
+        if process is None:
+            return {
+                "pid": pid,
+                **dict.fromkeys(("ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss")),
+                **about,
+            }
+        return {
+            "pid": pid,
+            "ns_pid": process.ns_pid,
+            "ticks": process.ticks,
+            "started": round(self.boot + process.ticks / TICKS_PER_SECOND, 2),
+            "parent": process.parent,
+            "user": self._users.name(process.details.uid),
+            "command": process.command[:COMMAND],
+            "name": process.name,
+            "state": process.state,
+            "rss": process.rss,
+            **about,
+        }
+
+    def _session(self, folder: Any, sessions: Sessions, live: Iterable[str | None]) -> Sample:
+        counted = self._sizes.known.get(folder.path, Size(None, ()))
+        lives = True if folder.path in live else folder.answers
+        return {
+            "name": os.path.basename(folder.path),
+            "path": folder.path,
+            "live": lives,
+            "owner": folder.owner,
+            "size": counted.size,
+            "keeps": list(counted.keeps),
+            "dashboard": sessions.dashboards.get(folder.path) if lives else None,
+            "latest": folder.latest,
+            "started": folder.started,
+        }
+
+    def _memory_facts(self, raylets: Iterable[Process]) -> Sample:
+        used, total = self._memory.facts or (None, None)
+        return {"used": used, "total": total, "kill_at": host.kill_at(total, raylets)}
+
+    def _memory_users(self, forest: Forest) -> list[Sample]:
+        most = sorted(forest.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
+        return [
+            {"pid": one.pid, "rss": one.rss, "user": self._users.name(one.details.uid), "command": one.command[:COMMAND] or one.name}
+            for one in most
+        ]
+
+    def _read_disks(self) -> list[host.Amount]:
+        self._sessions.answered.wait(1.0)
+        known = self._sessions.facts
+        return host.disks([*(known.temps if known else ()), "/"])
+
+    def _read_sessions(self) -> Sessions:
+        self._processes.answered.wait(1.0)
+        return self._desk.read(self._processes.facts or {})
+
+
+def _usual_temps() -> Iterable[str]:
+    """Where `ray start` would put a session (ray/_common/utils.py): RAY_TMPDIR, TMPDIR, /tmp."""
+    named = [os.environ[name] for name in ("RAY_TMPDIR", "TMPDIR") if os.environ.get(name)]
+    return [*(os.path.join(folder, "ray") for folder in named), DEFAULT_TEMP]

@@ -1,0 +1,235 @@
+"""Ray sessions on this host: their folders, whether they live, their dashboards, their drivers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+import stat
+import time
+from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Tuple
+
+from .kinds import Driver
+from .origin import flag
+from .proc import Forest, Identity, Process, read, user_name
+
+DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
+_NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
+_DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_(\d+)\.log$")
+_LISTEN = b"0A"
+
+
+class Folder(NamedTuple):
+    """A session's folder."""
+
+    path: str
+    owner: str | None
+    started: float | None
+    latest: bool
+    answers: bool | None
+    """Whether somebody listens on its raylet's socket; `None` when that can't be told."""
+
+
+class Sessions(NamedTuple):
+    """What is known of the sessions on this host."""
+
+    folders: Tuple[Folder, ...] = ()
+    drivers: Mapping[int, Driver] = {}
+    dashboards: Mapping[str, str] = {}
+    """By session folder, where its dashboard listens."""
+    temps: Tuple[str, ...] = ()
+    """Ray's temp dirs: those in use first."""
+
+
+class Desk:
+    """Looks at sessions again and again, and remembers every temp dir it has heard of."""
+
+    def __init__(self, temps: Iterable[str] = (), name: Callable[[int], str | None] = user_name) -> None:
+        self._name = name
+        self._temps: Dict[str, None] = dict.fromkeys(temps)
+        self._drivers: Dict[str, Tuple[int, Dict[int, Tuple[str, str]]]] = {}
+        self._confirmed: Dict[Tuple[Identity, str], bool] = {}
+        self._dashboards: Dict[Identity, str] = {}
+
+    def read(self, forest: Forest) -> Sessions:
+        """The processes tell which temp dirs there are, and which sessions need not be asked."""
+        temps = self._known_temps(forest)
+        carried = {process.origin.session for process in forest.values() if process.alive and process.origin.role == "raylet"}
+        folders = tuple(folder for temp in temps for folder in _folders(temp, carried, self._name))
+        live = [folder.path for folder in folders if folder.answers]
+        drivers = {pid: driver for path in live for pid, driver in self._drivers_of(path, forest).items()}
+        return Sessions(_once(folders), drivers, self._dashboards_of(forest), temps)
+
+    def _known_temps(self, forest: Forest) -> Tuple[str, ...]:
+        """Those of living raylets first, then what other processes name, then the usual ones."""
+        named = sorted(forest.values(), key=lambda process: process.origin.role != "raylet")
+        heard = [os.path.dirname(process.origin.session) for process in named if process.origin.session]
+        heard += [process.origin.temp for process in named if process.origin.temp]
+        self._temps = dict.fromkeys([*heard, *self._temps])
+        return tuple(temp for temp in self._temps if os.path.isdir(temp))
+
+    def _drivers_of(self, session: str, forest: Forest) -> Dict[int, Driver]:
+        """A driver keeps a log with its job and pid in its name open (2.9 to 2.60)."""
+        found: Dict[int, Driver] = {}
+        for pid, (job, log) in self._driver_logs(session).items():
+            process = forest.get(pid)
+            if process is None or not process.alive:
+                continue
+            key = process.identity, log
+            if key not in self._confirmed:
+                self._confirmed[key] = _holds(process, session, log)
+            if self._confirmed[key]:
+                found[pid] = Driver(process.ticks, session, job)
+        self._confirmed = {key: yes for key, yes in self._confirmed.items() if key[0][0] in forest}
+        return found
+
+    def _driver_logs(self, session: str) -> Dict[int, Tuple[str, str]]:
+        """Read only when the folder has changed: it may hold tens of thousands of files."""
+        folder = f"{session}/logs"
+        try:
+            changed = os.stat(folder).st_mtime_ns
+            if session not in self._drivers or self._drivers[session][0] != changed:
+                logs = [(match, name) for name in os.listdir(folder) for match in [_DRIVER_LOG.match(name)] if match]
+                self._drivers[session] = changed, {int(match[2]): (match[1], name) for match, name in logs}
+        except OSError:
+            return {}
+        return self._drivers[session][1]
+
+    def _dashboards_of(self, forest: Forest) -> Dict[str, str]:
+        found: Dict[str, str] = {}
+        for process in forest.values():
+            session, port = process.origin.session, flag(process.details.argv, "--port")
+            if process.origin.role != "dashboard" or not process.alive or not session or not port:
+                continue
+            if process.identity not in self._dashboards:
+                address = _listening(process, int(port))
+                if address is None:
+                    continue
+                self._dashboards[process.identity] = address
+            found[session] = self._dashboards[process.identity]
+        return found
+
+
+def _once(folders: Iterable[Folder]) -> Tuple[Folder, ...]:
+    """Two temp dirs may be one, by a link."""
+    return tuple({os.path.realpath(folder.path): folder for folder in reversed(tuple(folders))}.values())[::-1]
+
+
+def _folders(temp: str, carried: Iterable[str | None], name_of: Callable[[int], str | None]) -> Iterable[Folder]:
+    latest = os.path.basename(os.path.realpath(f"{temp}/session_latest"))
+    try:
+        names = sorted(name for name in os.listdir(temp) if _NAME.match(name))
+    except OSError:
+        return
+    for name in names:
+        path = f"{temp}/{name}"
+        try:
+            status = os.lstat(path)
+        except OSError:
+            continue  # removed since
+        if stat.S_ISDIR(status.st_mode):
+            answers = True if path in carried else _answers(f"{path}/sockets")
+            yield Folder(path, name_of(status.st_uid), _started(name), name == latest, answers)
+
+
+def _started(name: str) -> float | None:
+    """Its name holds this host's local time."""
+    found = _NAME.match(name)
+    try:
+        return time.mktime(time.strptime(found[1], "%Y-%m-%d_%H-%M-%S")) if found else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _answers(folder: str) -> bool | None:
+    """Whether a raylet listens there. Several raylets of one session on a host have numbered sockets."""
+    try:
+        sockets = [name for name in os.listdir(folder) if name.startswith("raylet")]
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    answers = [_connects(f"{folder}/{name}") for name in sockets]
+    return True if True in answers else None if None in answers else False
+
+
+def _connects(path: str) -> bool | None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.setblocking(False)
+        try:
+            sock.connect(path)
+        except BlockingIOError:
+            return True  # its queue is full: it is stopped or busy, but it is there
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError as error:
+            return False if error.errno == errno.ENOTSOCK else None
+    return True
+
+
+def _holds(process: Process, session: str, log: str) -> bool:
+    """Whether it has that log open. Where its files can't be seen: whether the log was written since it was started."""
+    end = f"/{os.path.basename(session)}/logs/{log}"
+    folder = f"/proc/{process.pid}/fd"
+    try:
+        return any(_target(f"{folder}/{name}").endswith(end) for name in os.listdir(folder))
+    except PermissionError:
+        return _age(f"/proc/{process.pid}") >= _age(f"{session}/logs/{log}")
+    except OSError:
+        return False
+
+
+def _age(path: str) -> float:
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _target(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _listening(process: Process, port: int) -> str | None:
+    """Where a dashboard really listens: with --port-retries it may have moved on. Its flags where that can't be seen."""
+    argv = process.details.argv
+    host = flag(argv, "--host") or "127.0.0.1"
+    try:
+        places = _listeners(process.pid)
+    except PermissionError:
+        return _url(host, port)
+    except OSError:
+        return None
+    ports = range(port, port + int(flag(argv, "--port-retries") or 0) + 1)
+    near = sorted(place for place in places if place[1] in ports)
+    return _url(*near[0]) if near else None
+
+
+def _listeners(pid: int) -> list[Tuple[str, int]]:
+    """The addresses that one process listens on, in its own network namespace."""
+    folder = f"/proc/{pid}/fd"
+    sockets = {_target(f"{folder}/{name}") for name in os.listdir(folder)}
+    found = []
+    for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+        for line in read(f"/proc/{pid}/net/{table}").splitlines()[1:]:
+            words = line.split()
+            if words[3] == _LISTEN and f"socket:[{words[9].decode()}]" in sockets:
+                found.append(_place(family, words[1].decode()))
+    return found
+
+
+def _place(family: socket.AddressFamily, text: str) -> Tuple[str, int]:
+    """`0100007F:1F41` is 127.0.0.1:8001: words of four bytes, each in the order of this machine's processor (little-endian ones)."""
+    address, _, port = text.partition(":")
+    raw = bytes.fromhex(address)
+    turned = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    return socket.inet_ntop(family, turned), int(port, 16)
+
+
+def _url(host: str, port: int) -> str:
+    here = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "localhost": "127.0.0.1"}.get(host, host)  # noqa: S104 to recognize it
+    return f"http://[{here}]:{port}" if ":" in here else f"http://{here}:{port}"

@@ -1,0 +1,380 @@
+"""Whose is it? Each kind, and each trap on the way to it."""
+
+from __future__ import annotations
+
+import pytest
+from forests import NODE, OTHER, RAY, SESSION, gcs, judged, kinds, left, process, raylet, worker, worker_log
+
+from cockpit.probe.kinds import Worker
+
+# ray
+
+
+def test_the_parts_of_a_living_session_are_ray():
+    log_monitor = process(101, f"python -u {RAY}/_private/log_monitor.py --session-dir={SESSION}")
+    dashboard = process(102, f"python {RAY}/dashboard/dashboard.py --session-dir={SESSION}")
+    module = process(104, "ray-dashboard-JobHead-0", parent=103)
+    agent = process(105, "ray::DashboardAgent", parent=100)
+    fork_server = process(103, "python -c forkserver", parent=102)
+    found = judged(gcs(), raylet(), log_monitor, dashboard, fork_server, module, agent)
+    assert {pid: verdict.kind for pid, verdict in found.items() if pid != 103} == dict.fromkeys((90, 100, 101, 102, 104, 105), "ray")
+    assert found[103].kind == "child"
+    assert {verdict.session for verdict in found.values()} == {SESSION}
+    assert found[100].node == found[105].node == NODE
+
+
+def test_a_dashboard_lives_with_its_gcs_server_after_the_raylet_died():
+    assert kinds(gcs(), process(102, f"python {RAY}/dashboard/dashboard.py --session-dir={SESSION}"))[102] == "ray"
+
+
+def test_an_agent_started_inside_another_ray_is_judged_by_its_own_raylet():
+    """2.60's agents inherit whatever RAY_RAYLET_PID their raylet was started with."""
+    agent = process(105, "ray::DashboardAgent", parent=100, RAY_RAYLET_PID="7")
+    assert kinds(raylet(RAY_RAYLET_PID="7"), agent)[105] == "ray"
+
+
+def test_a_raylet_that_is_about_to_become_a_worker_is_not_a_second_raylet():
+    fork = raylet(110, parent=100)
+    assert kinds(raylet(), fork) == {100: "ray", 110: "child"}
+
+
+def test_an_editor_on_a_file_of_ray_is_not_listed():
+    assert kinds(raylet(), process(50, f"vim {RAY}/dashboard/dashboard.py")) == {100: "ray"}
+
+
+# worker
+
+
+def test_a_child_of_a_raylet_with_rays_title_is_a_worker():
+    found = judged(raylet(), worker(200))[200]
+    assert (found.kind, found.job, found.session, found.node) == ("worker", "02000000", SESSION, NODE)
+    assert "raylet 100" in found.why[0]
+
+
+def test_a_worker_is_known_by_its_title_when_its_main_thread_has_another_name():
+    assert kinds(raylet(), worker(200, name="pt_main_thread"))[200] == "worker"
+
+
+def test_a_worker_behind_a_wrapper_is_a_worker():
+    assert kinds(raylet(), process(150, "nsys profile", parent=100), worker(200, parent=150, RAY_RAYLET_PID="100"))[200] == "worker"
+
+
+def test_a_worker_in_a_container_knows_its_raylet_by_the_pid_in_there():
+    inside = [raylet(5000, pids=(5000, 17)), worker(5100, parent=4999, pids=(5100, 80), RAY_RAYLET_PID="17", logs=[worker_log(80)])]
+    assert kinds(*inside, process(4999, "conmon"))[5100] == "worker"
+
+
+# driver
+
+
+def test_a_script_that_has_connected_is_a_driver():
+    script = process(300)
+    found = judged(raylet(), script, drivers=[(script, "01000000")])[300]
+    assert (found.kind, found.job) == ("driver", "01000000")
+
+
+def test_the_driver_of_a_submitted_job_is_found_below_its_supervisor():
+    family = [raylet(), worker(200, title="ray::JobSupervisor"), process(201, "/bin/sh -c train", parent=200)]
+    driver = process(202, parent=201)
+    assert kinds(*family, driver, drivers=[(driver, "03000000")]) == {100: "ray", 200: "worker", 201: "child", 202: "driver"}
+
+
+def test_a_pid_that_was_a_driver_once_is_no_driver():
+    other = process(300)
+    assert kinds(raylet(), other, drivers=[(other._replace(ticks=7), "01000000")]) == {100: "ray"}
+
+
+def test_a_driver_whose_ray_is_dead_is_somebodys_own_process():
+    """A notebook that used Ray this morning must not be swept away."""
+    script = process(300)
+    found = judged(script, drivers=[(script, "01000000")], holders=[300])[300]
+    assert found.kind == "foreign"
+    assert "which is dead" in found.why[0]
+
+
+# child
+
+
+def test_what_a_worker_starts_is_its_child_in_a_session_of_its_own_too():
+    family = [raylet(), worker(200), process(201, parent=200, leader=201), process(202, "VLLM::EngineCore", parent=201)]
+    assert kinds(*family) == {100: "ray", 200: "worker", 201: "child", 202: "child"}
+
+
+def test_a_fork_of_a_worker_keeps_its_title_and_is_a_child():
+    assert kinds(raylet(), worker(200), worker(201, parent=200, logs=[worker_log(200)], RAY_RAYLET_PID="100"))[201] == "child"
+
+
+def test_what_a_driver_starts_is_its_child():
+    script = process(300)
+    assert kinds(raylet(), script, process(301, parent=300), drivers=[(script, "01000000")])[301] == "child"
+
+
+def test_a_double_fork_of_a_living_worker_is_a_child():
+    """Its parent is pid 1 at once; the log it writes to says from whom it came."""
+    found = judged(raylet(), worker(200), left(210, job="ffffffff", logs=[worker_log(200, "ffffffff")]))[210]
+    assert found.kind == "child"
+    assert "worker 200" in found.why[-1]
+
+
+def test_a_child_whose_worker_died_while_its_job_has_another_worker_here_stays_a_child():
+    assert kinds(raylet(), worker(200), left(210))[210] == "child"
+
+
+def test_a_child_whose_worker_died_while_the_driver_of_its_job_runs_here_stays_a_child():
+    script = process(300)
+    assert kinds(raylet(), script, left(210), drivers=[(script, "02000000")])[210] == "child"
+
+
+def test_a_part_of_a_running_submission_that_lost_its_parent_stays_a_child():
+    config = '{"metadata": {"job_submission_id": "ppo"}}'
+    job = [worker(200, title="ray::JobSupervisor"), process(201, parent=200, RAY_JOB_CONFIG_JSON_ENV_VAR=config)]
+    assert kinds(raylet(), *job, process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=config))[210] == "child"
+
+
+def test_a_job_of_the_same_number_in_another_cluster_on_the_host_is_no_witness():
+    found = judged(raylet(), raylet(150, OTHER), worker(160, parent=150, logs=[worker_log(160, session=OTHER)]), left(210))[210]
+    assert (found.kind, found.undecided) == ("unknown", "job")
+
+
+def test_whether_the_job_of_a_lonely_child_runs_must_be_asked_of_ray():
+    found = judged(raylet(), left(210))[210]
+    assert (found.kind, found.undecided, found.job) == ("unknown", "job", "02000000")
+    assert (found.session, found.node) == (SESSION, NODE)
+    assert found.why[-1] == "whether job 02000000 still runs must be asked of Ray"
+
+
+def test_the_descendants_of_an_undecided_process_hang_on_the_same_job():
+    found = judged(raylet(), left(210), process(211, parent=210))
+    assert (found[211].kind, found[211].undecided, found[211].job) == ("unknown", "job", "02000000")
+
+
+def test_a_lonely_child_of_a_job_that_nobody_knows_is_unknown():
+    found = judged(raylet(), left(210, job="ffffffff"))[210]
+    assert (found.kind, found.undecided) == ("unknown", None)
+
+
+def test_a_worker_of_another_job_proves_nothing_for_this_one():
+    assert kinds(raylet(), worker(200, job="03000000"), left(210))[210] == "unknown"
+
+
+# stale
+
+
+def test_a_worker_that_outlived_its_raylet_is_stale():
+    found = judged(worker(200, parent=1, RAY_RAYLET_PID="100"))[200]
+    assert found.kind == "stale"
+    assert "its raylet 100 is dead (RAY_RAYLET_PID)" in found.why
+
+
+def test_parts_of_a_dead_session_are_stale():
+    parts = [
+        process(101, f"python -u {RAY}/_private/log_monitor.py --session-dir={SESSION}"),
+        process(102, f"python {RAY}/dashboard/dashboard.py --session-dir={SESSION}"),
+        process(105, "ray::DashboardAgent", RAY_NODE_ID=NODE),
+    ]
+    assert kinds(*parts) == dict.fromkeys((101, 102, 105), "stale")
+
+
+def test_of_two_sessions_only_the_dead_ones_parts_are_stale():
+    living = [raylet(), process(102, f"python {RAY}/dashboard/dashboard.py --session-dir={SESSION}"), worker(200)]
+    dead = [process(152, f"python {RAY}/dashboard/dashboard.py --session-dir={OTHER}"), worker(250, parent=1, RAY_RAYLET_PID="99")]
+    assert kinds(*living, *dead) == {100: "ray", 102: "ray", 200: "worker", 152: "stale", 250: "stale"}
+
+
+def test_a_session_whose_socket_answers_lives_though_its_raylet_is_not_seen():
+    dashboard = process(102, f"python {RAY}/dashboard/dashboard.py --session-dir={SESSION}")
+    assert kinds(dashboard, answering=frozenset([SESSION]))[102] == "ray"
+
+
+# orphan
+
+
+def test_a_child_whose_raylet_is_dead_is_an_orphan():
+    found = judged(left(210))[210]
+    assert (found.kind, found.why) == ("orphan", ("its raylet 100 is dead (RAY_RAYLET_PID)",))
+
+
+@pytest.mark.parametrize("parent", ["systemd --user", "bash", "tini -- run", "my-launcher"])
+def test_an_orphan_is_one_whoever_has_adopted_it(parent):
+    assert kinds(process(40, parent), left(210, parent=40))[210] == "orphan"
+
+
+def test_the_pid_of_a_dead_raylet_may_be_anybodys_now():
+    found = judged(process(100, "postgres"), left(210))[210]
+    assert found.kind == "orphan"
+    assert "now postgres" in found.why[0]
+
+
+def test_a_raylet_started_later_with_the_same_pid_is_another_one():
+    found = judged(raylet(ticks=9000), left(210, ticks=2100))[210]
+    assert found.kind == "orphan"
+    assert "started later" in found.why[0]
+
+
+def test_a_zombie_raylet_is_dead():
+    found = judged(process(100, "raylet", state="Z"), left(210))[210]
+    assert (found.kind, found.why) == ("orphan", ("its raylet 100 is dead, a zombie (RAY_RAYLET_PID)",))
+
+
+def test_another_living_session_does_not_keep_an_orphan():
+    assert kinds(raylet(500, OTHER), worker(550, parent=500), left(210))[210] == "orphan"
+
+
+def test_what_an_orphan_starts_is_an_orphan():
+    found = judged(left(210), process(211, "VLLM::EngineCore", parent=210))[211]
+    assert (found.kind, found.why[0]) == ("orphan", "child of python 210 (orphan)")
+
+
+def test_what_a_stale_worker_has_started_is_an_orphan():
+    assert kinds(worker(200, parent=1, RAY_RAYLET_PID="100"), left(210, parent=200))[210] == "orphan"
+
+
+def test_an_environment_wiped_by_a_title_leaves_the_log():
+    found = judged(process(210, "VLLM::EngineCore", logs=[worker_log(200)]))[210]
+    assert found.kind == "orphan"
+    assert "the log of worker 200" in found.why[0]
+
+
+def test_what_is_left_of_a_submitted_job_is_an_orphan_once_no_raylet_lives():
+    config = '{"metadata": {"job_submission_id": "ppo"}}'
+    found = judged(process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=config))[210]
+    assert (found.kind, found.job) == ("orphan", "ppo")
+
+
+@pytest.mark.parametrize("parent", [1, 40, 999])
+def test_an_engine_whose_parent_is_gone_is_an_orphan(parent):
+    found = judged(process(40, "bash"), process(210, "VLLM::EngineCore", parent=parent))[210]
+    assert (found.kind, found.why) == ("orphan", ("title VLLM::EngineCore, and its parent is gone",))
+
+
+def test_an_engine_that_changed_its_parent_is_an_orphan():
+    engine = process(210, "VLLM::EngineCore", parent=40)
+    assert kinds(process(40, "my-launcher"), engine, parents={engine.identity: 39})[210] == "orphan"
+
+
+def test_an_engine_below_its_server_is_foreign():
+    assert kinds(process(209, "vllm serve"), process(210, "VLLM::EngineCore", parent=209), holders=[210]) == {210: "foreign"}
+
+
+def past(pid: int = 200, raylet: tuple[int, int] = (100, 1000), until: int = 5000) -> Worker:
+    return Worker(pid, 2000, raylet, SESSION, "02000000", until)
+
+
+def test_what_was_seen_below_a_worker_is_an_orphan_once_its_raylet_is_dead():
+    daemon = process(210, "daemon")
+    found = judged(daemon, seen={daemon.identity: past()})[210]
+    assert (found.kind, found.job) == ("orphan", "02000000")
+    assert "was seen as a child of worker 200" in found.why[0]
+
+
+def test_what_was_seen_below_a_living_worker_is_its_child():
+    daemon = process(210, "daemon")
+    assert kinds(raylet(), worker(200), daemon, seen={daemon.identity: past()})[210] == "child"
+
+
+def test_the_process_group_of_a_dead_worker_is_left_over():
+    assert kinds(process(210, "daemon", group=200), workers={200: past()})[210] == "orphan"
+
+
+def test_a_process_group_made_after_the_worker_died_is_somebody_elses():
+    assert kinds(process(900, "daemon", group=200), workers={200: past(until=5000)}) == {}
+
+
+def test_the_process_group_that_ray_was_started_in_proves_nothing():
+    """Up to 2.44 workers stay in the group of the shell that ran `ray start`, as do that shell's other jobs."""
+    assert kinds(raylet(group=40), worker(200, group=40), process(210, "daemon", group=40)) == {100: "ray", 200: "worker"}
+
+
+# foreign
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        process(400, "python train.py"),
+        process(400, "python train.py", name="pt_main_thread"),
+        process(400, "/usr/bin/dcgm-exporter"),
+        process(400, "python train.py", RAY_ADDRESS="10.0.0.1:6379", CUDA_VISIBLE_DEVICES="3"),
+        process(400, "python train.py", RAY_JOB_ID="02000000"),
+    ],
+    ids=["nohup after a logout", "nohup with torch", "service", "a Ray client's environment", "a job id alone"],
+)
+def test_parent_1_alone_proves_nothing(stranger):
+    assert kinds(raylet(), stranger, holders=[400])[400] == "foreign"
+
+
+def test_who_is_foreign_and_holds_no_gpu_is_not_listed():
+    assert kinds(process(400)) == {}
+
+
+# unknown
+
+
+def test_a_holder_that_cannot_be_seen_is_unknown():
+    found = judged(holders=[31337])[31337]
+    assert found.kind == "unknown"
+    assert "another PID namespace" in found.why[0]
+
+
+def test_a_holder_whose_environment_cannot_be_read_is_unknown():
+    found = judged(process(400, readable=False), holders=[400])[400]
+    assert (found.kind, found.why) == ("unknown", ("its environment can't be read: no permission",))
+
+
+def test_somebody_elses_lonely_worker_is_listed_and_unknown():
+    assert kinds(worker(200, parent=1, readable=False, logs=[])) == {200: "unknown"}
+
+
+def test_a_stuck_holder_is_unknown():
+    found = judged(process(400, name="python", stuck=True, state="D"), holders=[400])[400]
+    assert found.kind == "unknown"
+    assert "stuck in the kernel" in found.why[0]
+
+
+def test_a_stuck_raylet_is_not_dead():
+    assert kinds(raylet(name="raylet", stuck=True, state="D"), left(210))[210] == "unknown"
+
+
+def test_somebody_elses_child_of_a_worker_is_a_child_though_its_environment_is_hidden():
+    assert kinds(raylet(), worker(200), process(201, parent=200, readable=False))[201] == "child"
+
+
+def test_where_processes_are_hidden_an_absent_raylet_is_not_dead():
+    assert kinds(left(210), init=False)[210] == "unknown"
+
+
+def test_a_dead_raylet_and_the_log_of_a_living_session_contradict_each_other():
+    found = judged(raylet(500), left(610, raylet=100, logs=[worker_log(200)]))[610]
+    assert found.kind == "unknown"
+    assert found.undecided is None
+    assert found.why[-1] == "these reasons contradict each other"
+
+
+def test_an_orphan_adopted_by_a_driver_that_is_pid_1_is_not_its_child():
+    script = process(1, "python train.py", parent=0)
+    found = judged(raylet(500), script, left(610, raylet=100), drivers=[(script, "01000000")], init=False)[610]
+    assert found.kind == "unknown"
+    assert "its raylet 100 is dead (RAY_RAYLET_PID)" in found.why
+
+
+def test_a_driver_started_from_the_shell_of_an_old_job_hands_its_past_to_its_children():
+    script = process(600, RAY_RAYLET_PID="100")
+    child = process(601, parent=600, RAY_RAYLET_PID="100")
+    assert kinds(raylet(500), script, child, drivers=[(script, "01000000")]) == {500: "ray", 600: "driver", 601: "child"}
+
+
+def test_a_zombie_holds_nothing():
+    found = judged(raylet(), worker(200), process(201, "sh", parent=200, state="Z"), process(400, state="Z"), holders=[400])
+    assert found[201].kind == "child"
+    assert found[400].kind == "unknown"
+    assert "a zombie" in found[201].why[0]
+    assert "a zombie" in found[400].why[0]
+
+
+def test_a_loop_of_parents_ends():
+    assert kinds(process(400, parent=401), process(401, parent=400), holders=[400, 401]) == {400: "foreign", 401: "foreign"}
+
+
+def test_a_thousand_generations_are_judged():
+    line = [raylet(), worker(200), *(process(pid, parent=pid - 1) for pid in range(201, 1400))]
+    assert set(kinds(*line).values()) == {"ray", "worker", "child"}
