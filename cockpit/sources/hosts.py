@@ -1,0 +1,225 @@
+"""Looks at hosts through their probes: always at this one, at others when somebody wants to; none can hold up another, or us."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from subprocess import Popen
+from typing import Any
+
+from cockpit.config import Config
+from cockpit.document import InputError
+from cockpit.reach import HostEntry, reach_command
+from cockpit.sources.child import Child
+from cockpit.sources.payload import program
+from cockpit.sources.sample import is_hello
+from cockpit.sources.source import SourceError
+from cockpit.sources.spawn import bury, local_command, spawn, watching
+from cockpit.sources.watch import Audience, Call, Pace, Watch, why_it_ended
+from cockpit.text import redact
+
+
+class Hosts:
+    """Every probe there is. `run` needs the event loop; `close` doesn't."""
+
+    def __init__(
+        self,
+        config: Config,
+        audience: Audience,
+        *,
+        early: Popen[bytes] | None = None,
+        clock: Callable[[], float] = time.time,
+        pace: Pace | None = None,
+    ) -> None:
+        self.local = socket.gethostname()
+        """What this host is called here."""
+        self._config, self._audience, self._early, self._clock = config, audience, early, clock
+        self._pace = pace or Pace()
+        self._interval = config.interval
+        self._here = Watch(self.local, audience, self._pace, clock, local=True)
+        self._watches: dict[str, Watch] = {}
+        self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
+        self._program: asyncio.Task[bytes] | None = None
+        self._asked: set[Child] = set()
+        self._woken = asyncio.Event()
+        self._closed = False
+        self._here.wake = self._woken.set
+
+    async def run(self) -> None:
+        """Look until closed or cancelled; every child has been ended when this returns."""
+        before = time.monotonic()
+        try:
+            while not self._closed:
+                now = time.monotonic()
+                self._tick(now, now - before)
+                before = now
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), self._pace.tick)
+                self._woken.clear()
+        finally:
+            self.close()
+
+    def want(self, targets: Mapping[str, HostEntry]) -> None:
+        """The other hosts to be looked at from now on. One that is left out is looked at for a minute longer."""
+        if self._config.probe_hosts == "never":
+            return
+        wanted = {name: entry for name, entry in targets.items() if name != self.local}
+        for name, entry in wanted.items():
+            if name not in self._watches or self._entries.get(name) != entry:
+                self._watch(name, entry)
+            self._watches[name].unwanted = None
+        for name in self._watches.keys() - wanted.keys():
+            watch = self._watches[name]
+            watch.unwanted = watch.unwanted or time.monotonic()
+        self._woken.set()
+
+    def set_interval(self, seconds: float) -> None:
+        """Seconds between samples: this host's probe starts anew, others keep theirs until they are started next."""
+        self._interval = min(max(seconds, 0.5), 3600.0)
+        self._woken.set()
+
+    def refresh(self) -> None:
+        """Try again now, also where a pause was made after a failure."""
+        for watch in (self._here, *self._watches.values()):
+            watch.due = min(watch.due, time.monotonic())
+        self._woken.set()
+
+    async def ask(self, host: str, words: Sequence[str]) -> dict[str, Any]:
+        """One question to a probe of its own, such as `environ PID TICKS`. Raises `SourceError`. The answer is raw: secrets are in it."""
+        answers: list[bytes] = []
+        call = await self._question(host, words)
+        try:
+            process = spawn(call.command)
+        except OSError as error:
+            raise SourceError(f"{host}: {call.command[0]}: {(error.strerror or str(error)).lower()}") from error
+        child = Child(process, answers.extend, lambda: None, call.text)
+        self._asked.add(child)
+        try:
+            code = await self._end_of(child, host)
+        finally:
+            child.end()
+            self._asked.discard(child)
+        for line in reversed(answers):
+            if line.startswith(b"{") and not is_hello(line):
+                return _answer(line, host)
+        raise SourceError(why_it_ended(host, code, child.last_words, spoke=False).replace("; started again", ""))
+
+    def close(self) -> None:
+        """End every child at once, without waiting for any; none is started any more."""
+        self._closed = True
+        processes = [process for watch in (self._here, *self._watches.values()) for process in watch.release()]
+        processes += [child.release() for child in self._asked]
+        if self._early is not None:
+            processes.append(self._early)
+            self._early = None
+        bury(*processes)
+        if self._program is not None and not self._program.done():
+            self._program.cancel()
+
+    def _watch(self, name: str, entry: HostEntry) -> None:
+        if name in self._watches:
+            self._watches[name].stop()
+        self._entries[name] = entry
+        self._watches[name] = watch = Watch(name, self._audience, self._pace, self._clock)
+        watch.due = time.monotonic()
+        watch.wake = self._woken.set
+
+    def _tick(self, now: float, gap: float) -> None:
+        watches = (self._here, *self._watches.values())
+        if gap > self._pace.frozen + self._pace.tick:
+            for watch in watches:
+                watch.forgive(gap)
+        for watch in watches:
+            watch.look(now)
+        self._tend_here(now)
+        self._dismiss(now)
+        self._admit(now)
+
+    def _tend_here(self, now: float) -> None:
+        call = Call(local_command(watching(self._interval)), self._interval)
+        if self._early is not None:
+            early, self._early = self._early, None
+            if list(early.args) == call.command:  # type: ignore[arg-type]  # a list: `spawn` was given one
+                self._here.start(call, early)
+                return
+            bury(early)
+        if self._here.child is not None and self._here.interval != self._interval:
+            self._here.stop()
+        if self._here.child is None and now >= self._here.due:
+            self._here.start(call)
+
+    def _dismiss(self, now: float) -> None:
+        """Let go of hosts that nobody has wanted for a while, and of those whose turn is over while others wait."""
+        for name, watch in list(self._watches.items()):
+            if watch.unwanted is not None and now - watch.unwanted > self._pace.grace:
+                watch.stop()
+                del self._watches[name]
+                self._audience.trust("probe", name)
+                self._audience.lose(name)
+        running = [watch for watch in self._watches.values() if watch.child is not None]
+        waiting = sum(watch.child is None and now >= watch.due for watch in self._watches.values())
+        spare = self._pace.most - len(running)
+        oldest = sorted(running, key=lambda watch: watch.child.started if watch.child else now)
+        for watch in oldest[: max(0, min(waiting - spare, self._pace.burst))]:
+            if watch.child is not None and now - watch.child.started > self._pace.turn:
+                watch.give_way(now)
+
+    def _admit(self, now: float) -> None:
+        """Start the probes whose time has come, whoever waits longest first."""
+        running = sum(watch.child is not None for watch in self._watches.values())
+        places = min(self._pace.most - running, self._pace.burst)
+        due = sorted((watch for watch in self._watches.values() if watch.child is None and now >= watch.due), key=lambda watch: watch.due)
+        if not due or places <= 0 or not self._packed():
+            return
+        for watch in due[:places]:
+            self._start(watch)
+
+    def _packed(self) -> bool:
+        """Whether the text to send is ready: packing it takes a tenth of a second, so another thread does it."""
+        if self._program is None:
+            self._program = asyncio.create_task(asyncio.to_thread(program, ()))
+            self._program.add_done_callback(lambda _: self._woken.set())
+        return self._program.done()
+
+    def _start(self, watch: Watch) -> None:
+        try:
+            command = reach_command(self._config.reach, self._entries[watch.name])
+        except InputError as error:
+            watch.refuse(f"{watch.name}: {error}")
+            return
+        watch.start(Call(command, self._interval, program([*watching(self._interval), "--no-lifeline"])))
+
+    async def _question(self, host: str, words: Sequence[str]) -> Call:
+        if host == self.local:
+            return Call(local_command(words), 0.0)
+        if host not in self._entries:
+            raise SourceError(f"{host} is not a host that can be reached from here")
+        try:
+            command = reach_command(self._config.reach, self._entries[host])
+        except InputError as error:
+            raise SourceError(f"{host}: {error}") from error
+        return Call(command, 0.0, await asyncio.to_thread(program, ["--no-lifeline", *words]))
+
+    async def _end_of(self, child: Child, host: str) -> int:
+        deadline = time.monotonic() + self._pace.answer
+        while (code := child.ended()) is None:
+            if time.monotonic() > deadline:
+                raise SourceError(f"{host} has not answered in {self._pace.answer:.0f} s")
+            await asyncio.sleep(0.02)
+        return code
+
+
+def _answer(line: bytes, host: str) -> dict[str, Any]:
+    try:
+        answer = json.loads(line)
+    except ValueError as error:
+        raise SourceError(f"what the probe of {host} says can't be read: {error}") from error
+    if not isinstance(answer, dict):
+        raise SourceError(f"what the probe of {host} says can't be read: it is no object")
+    if isinstance(answer.get("error"), str):
+        raise SourceError(redact(answer["error"]))
+    return answer

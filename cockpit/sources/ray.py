@@ -1,0 +1,329 @@
+"""Ray's dashboard as a source of facts: what to ask, how often, and what of the answers to believe. Ray 2.9 to 2.60."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from urllib.parse import quote
+
+import httpx
+
+from cockpit.model import Actor, Cluster, PlacementGroup, Process
+from cockpit.sources import ray_actors, wire
+from cockpit.sources.ray_actors import WAITING, ActorFacts, GroupFacts, JobFacts
+from cockpit.sources.ray_http import Dashboard, NoAnswerError, Params, RefusalError, aside, find_token
+from cockpit.sources.ray_log import Log, versions
+from cockpit.sources.ray_nodes import Doubt, NodeFacts, Nodes, processes
+from cockpit.sources.ray_status import GroupDemand, Status, StatusFacts, parsed
+from cockpit.sources.source import Source, SourceError
+
+__all__ = [
+    "ActorFacts",
+    "GroupDemand",
+    "GroupFacts",
+    "JobFacts",
+    "NoAnswerError",
+    "NodeFacts",
+    "Ray",
+    "RefusalError",
+    "StatusFacts",
+    "find_token",
+]
+
+LIMIT = 10_000
+"""The most that Ray's state API lists (RAY_MAX_LIMIT_FROM_API_SERVER)."""
+LENIENCE = 20
+"""Ray's state API works on one question at a time: it is left alone for so many times as long as it took."""
+MANY = 200
+"""Nodes or actors from which their values are made aside: hundredths of a second in which no key would be drawn."""
+LOG_LINES = 5000
+_MEANWHILE = "another Ray has taken the place of the one that was asked; it is asked again"
+
+
+class Ray:
+    """One Ray cluster, asked through its dashboard. Every failure is a `SourceError`."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: Callable[[], str | None] = find_token,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._dashboard = Dashboard(address, token=token, transport=transport)
+        self._clock = clock
+        self._cluster = Cluster(address=self._dashboard.shown)
+        self._lost = False
+        self.forget()
+        self.sources: tuple[Source[object], ...] = (
+            Source("ray.identity", self.identify, every=10.0, timeout=15.0),
+            Source("ray.gcs", self.check_gcs, every=2.0, timeout=8.0),
+            Source("ray.nodes", self.read_nodes, every=self._nodes_pause, timeout=25.0),
+            Source("ray.status", self.read_status, every=5.0, timeout=15.0),
+            Source("ray.actors", self.read_actors, every=5.0, timeout=60.0),
+            Source("ray.placement_groups", self.read_placement_groups, every=self._groups_pause, timeout=15.0),
+            Source("ray.jobs", self.read_jobs, every=self._jobs_pause, timeout=15.0),
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it is asked, fit to be shown."""
+        return self._dashboard.shown
+
+    def forget(self) -> None:
+        """Take everything for new: what was known is of another cluster."""
+        self._nodes = Nodes(self._clock)
+        self._known_at = 0.0
+        self._status = Status(self._clock)
+        self._status_as_text = False
+        self._actors = Actors(self._clock)
+        self._groups: dict[str, PlacementGroup] = {}
+        self._groups_doubt = Doubt(self._clock)
+        self._demands: tuple[GroupDemand, ...] = ()
+        self._jobs_running = False
+        self._gcs_lost = False
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        await self._dashboard.close()
+
+    async def identify(self) -> Cluster:
+        """Which Ray answers. When it is another one than before, everything remembered is forgotten."""
+        lost, self._lost = self._lost, True
+        auth = await self._dashboard.find_auth()
+        try:
+            version = await self._dashboard.json("/api/version", wire.Version, timeout=4.0)
+        except RefusalError as error:
+            if error.status != 404:
+                raise
+            raise SourceError(f"{self.address} is not a Ray dashboard: it does not know /api/version") from None
+        found = Cluster(
+            address=self.address,
+            ray_version=version.ray_version,
+            session=version.session_name,
+            cluster_id=await self._cluster_id(),
+            auth=auth,
+            reachable=True,
+        )
+        if _other(self._cluster.session, found.session) or _other(self._cluster.cluster_id, found.cluster_id):
+            self.forget()
+        self._cluster, self._lost = found, False
+        if lost:
+            self._dashboard.wake()
+        return found
+
+    async def _cluster_id(self) -> str | None:
+        try:
+            return (await self._dashboard.data("/cluster_id", wire.ClusterId, timeout=4.0)).cluster_id
+        except RefusalError:
+            return None
+
+    async def check_gcs(self) -> None:
+        """Ray gives the GCS a tenth of a second to answer: one failure may be a hiccup, two in half a second are none."""
+        if not await self._gcs_answers():
+            await asyncio.sleep(0.5)
+            if not await self._gcs_answers():
+                self._gcs_lost = True
+                raise SourceError("the GCS does not answer; what the dashboard says may be old")
+        if self._gcs_lost:
+            self._gcs_lost = False
+            self._dashboard.wake()
+
+    async def _gcs_answers(self) -> bool:
+        try:
+            await self._dashboard.get("/api/gcs_healthz", timeout=3.0)
+        except RefusalError as error:
+            if error.status != 503:
+                raise
+            return False
+        return True
+
+    async def read_nodes(self) -> NodeFacts:
+        """All nodes with their GPUs, workers and GPU processes, by one question."""
+        nodes = self._nodes
+        data = await self._dashboard.data("/nodes", wire.NodesData, timeout=12.0, params={"view": "summary"})
+        await aside(len(data.summary) > MANY, nodes.take, data)
+        await self._meet(nodes)
+        facts = await aside(len(nodes) > MANY, nodes.facts)
+        if nodes is not self._nodes:
+            raise SourceError(_MEANWHILE)
+        return facts
+
+    async def _meet(self, nodes: Nodes) -> None:
+        """Ask who the nodes are: now and then, and soon when there is one that nobody knows."""
+        if self._clock() - self._known_at < (10.0 if nodes.strange else 60.0):
+            return
+        self._known_at = self._clock()
+        with suppress(SourceError):  # the figures don't wait for the names; they are asked for again soon
+            nodes.learn((await self._listed("nodes", wire.Listed[wire.Identity])).result)
+
+    async def read_status(self) -> StatusFacts:
+        """What is handed out and what is waited for, as the autoscaler's monitor counts it."""
+        path = "/api/cluster_status"
+        if not self._status_as_text:
+            data = await self._dashboard.data(path, wire.StatusData, timeout=6.0)
+            self._status_as_text = data.cluster_status is None
+            if data.cluster_status is not None:
+                return self._remembered(self._status.take(data.cluster_status, data.autoscaling_error))
+        text = await self._dashboard.data(path, wire.StatusText, timeout=6.0, params={"format": 1})
+        self._status_as_text = text.cluster_status is not None
+        if text.cluster_status is None:
+            raise SourceError("the autoscaler has no status yet; used and pending resources are unknown")
+        return self._remembered(parsed(text.cluster_status))
+
+    def _remembered(self, facts: StatusFacts) -> StatusFacts:
+        self._demands = facts.strategies
+        return facts
+
+    async def read_actors(self) -> ActorFacts:
+        """All actors that are not dead; those states whose lists are dear come from an earlier answer for a while."""
+        actors = self._actors
+        for state in (*WAITING, "ALIVE"):  # the living last: an actor on its way is seen twice rather than not at all
+            if actors.due(state):
+                started = time.monotonic()
+                listing = await self._listed("actors", wire.Listed[wire.Actor], _only(state))
+                actors.take(state, listing, time.monotonic() - started)
+        facts = await aside(len(actors) > MANY, actors.facts, self._groups)
+        if actors is not self._actors:
+            raise SourceError(_MEANWHILE)
+        return facts
+
+    async def dead_actors(self, limit: int = 1000) -> tuple[Actor, ...]:
+        """Some of the actors that have died, each with its cause; Ray can't say which were the last."""
+        listing = await self._listed("actors", wire.Listed[wire.Actor], {"limit": min(limit, LIMIT), **_only("DEAD")})
+        return tuple(ray_actors.actor(entry, None, {}) for entry in listing.result)
+
+    async def read_placement_groups(self) -> GroupFacts:
+        """All placement groups but removed ones."""
+        listing = await self._listed("placement_groups", wire.Listed[wire.Group])
+        if not (listing.total == 0 and self._groups):
+            self._groups_doubt.settle()
+        elif self._groups_doubt.holds():
+            raise SourceError(
+                f"Ray lists no placement groups right after {len(self._groups)}, not even removed ones; that is not believed yet"
+            )
+        now = self._clock()
+        self._groups = {entry.placement_group_id: self._group(entry, now) for entry in listing.result if entry.state != "REMOVED"}
+        return GroupFacts(groups=tuple(self._groups.values()), complete=not listing.cut)
+
+    def _group(self, entry: wire.Group, now: float) -> PlacementGroup:
+        """Its strategy is told only while it waits, and remembered from then on."""
+        before = self._groups.get(entry.placement_group_id)
+        since = before.since if before and before.state == entry.state and before.since else now
+        strategy = before.strategy if before and before.strategy else ray_actors.strategy(entry, self._demands)
+        return ray_actors.group(entry, since, strategy)
+
+    async def read_jobs(self) -> JobFacts:
+        """All jobs, over or not."""
+        entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=10.0)
+        jobs = tuple(job for entry in entries if (job := ray_actors.job(entry)))
+        self._jobs_running = any(job.running for job in jobs)
+        return JobFacts(jobs=jobs)
+
+    async def node_processes(self, node_id: str) -> tuple[Process, ...]:
+        """Ray's processes on one node, up to 35 s old."""
+        path = f"/nodes/{quote(node_id, safe='', errors='replace')}"
+        data = await self._dashboard.data(path, wire.DetailData, timeout=10.0, endpoint="/nodes/{id}")
+        if data.detail.raylet.node_id is None:
+            raise SourceError(f"{self.address} knows no node {node_id[:56]}")
+        return processes(node_id, data.detail)
+
+    async def follow_log(self, job: str, lines: int = LOG_LINES) -> AsyncIterator[list[str]]:
+        """The log of a job's driver in batches of raw lines, from the last `lines` (all: -1) until the job is over and all is read."""
+        version = self._cluster.ray_version or (await self.identify()).ray_version
+        async for batch in Log(self._dashboard, job, lines).follow(versions(version)):
+            yield batch
+
+    async def _listed(self, what: str, shape: type[wire.Listed[wire.T]], params: Params | None = None) -> wire.Listing[wire.T]:
+        asked = {"limit": LIMIT, "detail": 1, "timeout": 6, **(params or {})}
+        return (await self._dashboard.data(f"/api/v0/{what}", shape, timeout=12.0, params=asked)).result
+
+    def _nodes_pause(self) -> float:
+        """Ray samples every 5 s, and building the answer blocks its module: 1.3 s for 1,000 nodes."""
+        count = len(self._nodes)
+        return 5.0 if count <= 100 else 10.0 if count <= 400 else 15.0
+
+    def _groups_pause(self) -> float:
+        return 5.0 if any(group.pending for group in self._groups.values()) else 10.0
+
+    def _jobs_pause(self) -> float:
+        return 5.0 if self._jobs_running else 10.0
+
+
+class Actors:
+    """The actors of each state, and when each list is worth asking for again."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lists: dict[str, wire.Listing[wire.Actor]] = {}
+        self._asked: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+        self._cheap = False
+        self._since: dict[str, ray_actors.Since] = {}
+        self._met = False
+        self._made: dict[str, tuple[wire.Actor, Actor]] = {}
+        self._doubt = Doubt(clock)
+
+    def __len__(self) -> int:
+        return sum(len(listing.result) for listing in self._lists.values())
+
+    def due(self, state: str) -> bool:
+        """Whether this state's list is worth asking for now."""
+        return self._clock() >= self._due.get(state, 0.0)
+
+    def take(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
+        """One state's list."""
+        if not (listing.total == 0 and any(old.result for old in self._lists.values())):
+            self._doubt.settle()
+        elif self._doubt.holds():
+            raise SourceError("Ray lists no actors right after it had some, not even dead ones; that is not believed yet")
+        now = self._clock()
+        if state != "ALIVE" and self._gone(state, listing) and self._cheap:
+            self._due["ALIVE"] = now
+        self._lists[state] = listing
+        self._asked[state] = now
+        self._due[state] = now + max(9.0 if state == "ALIVE" else 4.0, LENIENCE * took)
+        self._cheap = took < 0.5 if state == "ALIVE" else self._cheap
+
+    def facts(self, groups: dict[str, PlacementGroup]) -> ActorFacts:
+        """All lists as one; an actor that is in two of them is as the later one has it."""
+        entries: dict[str, wire.Actor] = {}
+        for state in sorted(self._lists, key=lambda state: self._asked[state]):
+            entries.update((entry.actor_id, entry) for entry in self._lists[state].result)
+        now = self._clock()
+        first = ray_actors.Since(now, at_least=not self._met)
+        self._since = {key: self._since.get(key, first) for key, entry in entries.items() if entry.state in WAITING}
+        self._met = True
+        self._made = {key: made for key, made in self._made.items() if key in entries}
+        return ActorFacts(
+            actors=tuple(self._actor(key, entry, groups) for key, entry in entries.items()),
+            counts={
+                state: len(listing.result) if listing.num_filtered is None else listing.num_filtered
+                for state, listing in self._lists.items()
+            },
+            complete=not any(listing.cut for listing in self._lists.values()),
+        )
+
+    def _actor(self, key: str, entry: wire.Actor, groups: dict[str, PlacementGroup]) -> Actor:
+        """What lives is the same as long as its list is: thousands of values needn't be made anew with every look at those that wait."""
+        made = self._made.get(key)
+        if made is None or made[0] is not entry or entry.state in WAITING:
+            made = self._made[key] = (entry, ray_actors.actor(entry, self._since.get(key), groups))
+        return made[1]
+
+    def _gone(self, state: str, listing: wire.Listing[wire.Actor]) -> bool:
+        """Whether an actor has left this state, perhaps to live."""
+        before = self._lists.get(state)
+        return before is not None and not {entry.actor_id for entry in before.result} <= {entry.actor_id for entry in listing.result}
+
+
+def _only(state: str) -> dict[str, str]:
+    """Ray's own filter: without it a list is cut before it is searched, and is full of the dead."""
+    return {"filter_keys": "state", "filter_predicates": "=", "filter_values": state}
+
+
+def _other(before: str | None, now: str | None) -> bool:
+    return before is not None and now is not None and before != now

@@ -1,0 +1,112 @@
+"""Probes through a real OpenSSH: a server of our own on the loopback, with keys of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.config import Config
+from cockpit.reach import DEFAULT_REACH, HostEntry
+from cockpit.sources.hosts import Hosts
+from tests.sources.test_hosts import Told
+
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
+
+
+@pytest.fixture(scope="module")
+def reach(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The default way to reach a host, through a config that knows our server."""
+    if SSHD is None or os.getuid() != 0:
+        pytest.skip("NO SSHD OR NOT ROOT: nothing was tried through a real ssh")
+    folder = tmp_path_factory.mktemp("ssh")
+    Path("/run/sshd").mkdir(exist_ok=True)
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = (
+        "PidFile=none",
+        f"AuthorizedKeysFile={folder}/user.pub",
+        "StrictModes=no",
+        "PermitRootLogin=yes",
+        "UsePAM=no",
+        "ListenAddress=127.0.0.1",
+    )
+    words = [word for option in options for word in ("-o", option)]
+    config = folder / "config"
+    config.write_text(
+        f"Port {port}\nIdentityFile {folder}/user\nIdentitiesOnly yes\n"
+        "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"
+    )
+    with subprocess.Popen([SSHD, "-D", "-e", "-p", str(port), "-h", str(folder / "host"), *words], stderr=subprocess.PIPE) as server:
+        assert server.stderr is not None
+        assert b"listening" in server.stderr.readline()
+        yield DEFAULT_REACH.replace("ssh ", f"ssh -F {config} ", 1)
+        server.kill()
+
+
+async def told_of(reach: str, entry: HostEntry) -> tuple[Hosts, asyncio.Task[None], Told]:
+    """Everything as it is once the host has spoken, or a fault has."""
+    told = Told()
+    hosts = Hosts(Config(reach=reach, interval=0.5), told)
+    task = asyncio.create_task(hosts.run())
+    hosts.want({entry.name: entry})
+    limit = time.monotonic() + 20
+    while entry.name not in told.hosts and entry.name not in told.faults:
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.02)
+    return hosts, task, told
+
+
+async def test_a_host_is_looked_at_through_ssh_and_left_alone_at_once(reach):
+    hosts, task, told = await told_of(reach, HostEntry("w1", "127.0.0.1", getpass.getuser(), sys.executable))
+    assert told.faults == {}
+    assert told.hosts["w1"].memory.total is not None
+    assert carried()
+    hosts.close()
+    await task
+    limit = time.monotonic() + 10
+    while carried():
+        assert time.monotonic() < limit, "the probe outlives the ssh that carried it"
+        await asyncio.sleep(0.05)
+
+
+def carried() -> list[str]:
+    """Programs that were sent through our server and still run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cmdline").read_bytes() == f"{sys.executable}\0-\0".encode() and b"SSH_CONNECTION=127.0.0.1" in (
+                process / "environ"
+            ).read_bytes():
+                found.append(process.name)
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        (HostEntry("w1", "127.0.0.1", "nobody"), "Permission denied (publickey"),
+        (HostEntry("w1", "127.0.0.9"), "w1: ssh: connect to host 127.0.0.9 port "),
+        (HostEntry("w1", "127.0.0.1", python="python9"), "w1: no Python to run there: "),
+        (HostEntry("w1", "no-such-host.invalid"), "w1: ssh: Could not resolve hostname no-such-host.invalid"),
+    ],
+)
+async def test_what_ssh_says_is_told(reach, entry, text):
+    hosts, task, told = await told_of(reach, entry)
+    assert text in told.faults["w1"]
+    hosts.close()
+    await task
