@@ -1,0 +1,241 @@
+"""Flags become a config, a config becomes the screen or one command."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, TypeVar
+
+import click
+from msgspec.structs import replace
+
+from cockpit import __version__
+from cockpit.config import Config, config_path, config_text, init, load, schema
+from cockpit.document import InputError
+from cockpit.sources.spawn import spawn_local
+
+BAD_USAGE = 3
+"""Of commands that look; acts have codes of their own."""
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# What is imported late is what not every command needs: Textual costs a third of a second, httpx a tenth.
+
+
+def common(command: Command) -> Command:
+    """The flags of everything that looks at a cluster."""
+    options = (
+        click.option("--address", metavar="URL", help="Ray's dashboard, such as http://head:8265."),
+        click.option("--hosts", metavar="FILE|a,b,c", help="Hosts beyond those that Ray tells of."),
+        click.option("--interval", metavar="S", help="Seconds between two looks at this host (default 2)."),
+        click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing."),
+        click.option("--theme", metavar="NAME", help="Colours."),
+        click.option("--ascii", "ascii_", is_flag=True, default=None, help="Draw with ASCII characters alone."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def configured(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives the command its config; a mistake in it is one sentence."""
+
+    @wraps(command)
+    def run(**flags: Any) -> Any:
+        named = {name.rstrip("_"): flags.pop(name, None) for name in ("address", "hosts", "interval", "readonly", "theme", "ascii_")}
+        parent = click.get_current_context().parent
+        given = {name: value if value is not None else (parent.params.get(name) if parent else None) for name, value in named.items()}
+        if given["ascii"] is None and parent:
+            given["ascii"] = parent.params.get("ascii_")
+        try:
+            config = load(given)
+        except InputError as error:
+            _refuse(str(error))
+        return command(config, **flags)
+
+    return run
+
+
+def _refuse(text: str) -> None:
+    click.echo(f"cockpit: {text}", err=True)
+    sys.exit(BAD_USAGE)
+
+
+class Group(click.Group):
+    """Bad usage ends with 3: 2 already means that the cluster is in a critical state."""
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """As click's own, with our exit code."""
+        try:
+            return super().main(*args, **{**more, "standalone_mode": False})
+        except click.UsageError as error:
+            error.show()
+            sys.exit(BAD_USAGE)
+        except click.Abort:
+            sys.exit(130)
+
+
+@click.group(cls=Group, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@common
+@click.version_option(__version__, prog_name="cockpit")
+@click.pass_context
+def main(context: click.Context, /, **_: Any) -> None:
+    """See what goes on in a Ray cluster of GPUs, and why it waits.
+
+    Without a command: the screen.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(screen)
+
+
+@main.command(hidden=True)
+@configured
+def screen(config: Config) -> None:
+    """The screen."""
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        click.echo("cockpit: no terminal here, so this is `cockpit status`\n", err=True)
+        sys.exit(_status(config, as_json=False))
+    show(config)
+    # A thread in a resolver or a driver may never come back; nobody waits for it.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def show(config: Config) -> None:
+    """Run the screen until it is quit. The probe starts first: it works while Textual is still being imported."""
+    early = spawn_local(config.interval)
+    from cockpit.lookout import Lookout
+    from cockpit.ui.app import Cockpit
+
+    _favour_keys()
+    app = Cockpit(config, lambda publish: Lookout(config, publish, early=early))
+    signal.signal(signal.SIGHUP, partial(_hang_up, app))
+    try:
+        app.run()
+    finally:
+        app.lookout.close()
+
+
+def _favour_keys() -> None:
+    """A whole collection took 40 ms at 1,000 nodes, and a thread that builds values kept the loop waiting 5 ms at a time."""
+    gc.freeze()
+    gc.set_threshold(10_000, 25, 50)
+    sys.setswitchinterval(0.001)
+
+
+def _hang_up(app: Any, *_: object) -> None:
+    """The terminal is gone: nothing is left to draw on."""
+    app.lookout.close()
+    os._exit(129)
+
+
+@main.command()
+@common
+@click.option("--json", "as_json", is_flag=True, help="The whole of it, for scripts.")
+@click.option("--watch", "again", is_flag=True, help="Print again at every interval.")
+@configured
+def status(config: Config, as_json: bool, again: bool) -> None:
+    """One look, as text or JSON. Exit: 0 fine, 1 warnings, 2 critical, 3 unknown."""
+    sys.exit(_status(config, as_json=as_json, again=again))
+
+
+def _status(config: Config, *, as_json: bool, again: bool = False) -> int:
+    try:
+        return asyncio.run(_watched(config, as_json=as_json) if again else _looked(config, as_json=as_json))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+async def _looked(config: Config, *, as_json: bool) -> int:
+    from cockpit.lookout import look_once
+    from cockpit.report import status_text
+    from cockpit.status import UNREACHABLE, exit_code, status_json
+
+    lookout = await look_once(config)
+    if lookout.asked and lookout.address is None:
+        click.echo("cockpit: several live sessions on this host; choose one with --address:", err=True)
+        for address in lookout.asked:
+            click.echo(f"  {address.url}  {address.origin}", err=True)
+        return UNREACHABLE
+    snapshot = lookout.poller.snapshot
+    click.echo(status_json(snapshot, indent=2) if as_json else status_text(snapshot))
+    return exit_code(snapshot)
+
+
+async def _watched(config: Config, *, as_json: bool) -> int:
+    from cockpit.lookout import Lookout
+    from cockpit.report import status_text
+    from cockpit.status import status_json
+
+    lookout = Lookout(config, lambda _: None)
+    running = asyncio.ensure_future(lookout.run())
+    try:
+        while not running.done():
+            await asyncio.sleep(config.interval)
+            snapshot = lookout.poller.snapshot
+            click.echo(status_json(snapshot) if as_json else status_text(snapshot) + "\n")
+            sys.stdout.flush()
+    finally:
+        lookout.close()
+        running.cancel()
+    return 0
+
+
+@main.group()
+def config() -> None:
+    """The config file."""
+
+
+@config.command("init")
+def config_init() -> None:
+    """Write a commented config file where there is none."""
+    try:
+        init(config_path())
+    except InputError as error:
+        _refuse(str(error))
+    click.echo(f"Written: {config_path()}")
+
+
+@config.command("print")
+@common
+@configured
+def config_print(config: Config) -> None:
+    """What holds now, and where each value comes from."""
+    click.echo(config_text(config), nl=False)
+
+
+@config.command("path")
+def config_file() -> None:
+    """Where the file is, or would be."""
+    click.echo(config_path())
+
+
+@main.command("schema")
+@click.argument("what", type=click.Choice(["status", "config"]), default="status")
+def print_schema(what: str) -> None:
+    """The JSON Schema of `status --json`, or of the config file."""
+    from cockpit.status import status_schema
+
+    click.echo(json.dumps(status_schema() if what == "status" else schema(), indent=2))
+
+
+@main.command()
+@common
+@configured
+def demo(config: Config) -> None:
+    """A real local Ray cluster with simulated GPUs and some trouble, and the screen on it."""
+    from cockpit.demo import run_demo
+
+    sys.exit(run_demo(partial(_demo_screen, config)))
+
+
+def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
+    show(replace(config, address=address))

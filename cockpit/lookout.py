@@ -1,0 +1,248 @@
+"""Finds the cluster, keeps its sources going, and decides which hosts are looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from cockpit.config import Address, Config, resolve_address
+from cockpit.document import InputError
+from cockpit.model import LEFT_OVER, Actor, Host, Job, Node, Process, Snapshot
+from cockpit.poller import Poller
+from cockpit.reach import HostEntry
+from cockpit.sources.hosts import Hosts
+from cockpit.sources.ray import Ray
+from cockpit.sources.source import SourceError
+from cockpit.text import redact_variable
+
+PATIENCE = 3.0
+"""Seconds to wait for this host's own probe to tell of a session, before the default address is asked."""
+INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+LOCAL = ("127.", "::1", "localhost")
+
+
+class Lookout:
+    """One cluster and its hosts, watched until closed. Publishes snapshots; asks nobody twice at once."""
+
+    def __init__(
+        self,
+        config: Config,
+        publish: Callable[[Snapshot], None],
+        *,
+        env: Mapping[str, str] = os.environ,
+        early: subprocess.Popen[bytes] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config, self.env, self.clock = config, env, clock
+        self.choose: Callable[[tuple[Address, ...]], object] | None = None
+        """Called when several live sessions are found here; whoever chooses calls `follow`."""
+        self.interval = config.interval
+        self.poller = Poller(self._published, expected=tuple((entry.name, entry.target) for entry in config.hosts), clock=clock)
+        self.address: Address | None = None
+        self.asked: tuple[Address, ...] = ()
+        """The addresses among which somebody must choose."""
+        self._publish = publish
+        self._ray: Ray | None = None
+        self._hosts = Hosts(config, self, early=early, clock=clock)
+        self._told = asyncio.Event()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        await asyncio.gather(self._hosts.run(), self.poller.run(), self._find())
+
+    def close(self) -> None:
+        """End every child at once; waits for nothing."""
+        self._hosts.close()
+
+    def refresh(self) -> None:
+        """Ask everything again now."""
+        self.poller.refresh()
+        self._hosts.refresh()
+
+    def pace(self, step: int) -> float:
+        """Look at this host so many steps oftener (-1) or less often (1); answers with the new interval."""
+        nearest = min(range(len(INTERVALS)), key=lambda number: abs(INTERVALS[number] - self.interval))
+        self.interval = INTERVALS[max(0, min(len(INTERVALS) - 1, nearest + step))]
+        self._hosts.set_interval(self.interval)
+        return self.interval
+
+    def complete(self) -> bool:
+        """Whether everything that is asked has answered or failed."""
+        probed = self._full() or ("probe", self._hosts.local) in self.poller.parts.faults
+        if self._ray is None:
+            return bool(self.asked) and probed
+        names = {source.name for source in self._ray.sources}
+        return probed and (
+            names <= self.poller.answered or ("ray.identity" in self.poller.answered and not self.poller.parts.cluster.reachable)
+        )
+
+    def silent(self) -> set[str]:
+        """Sources of a dashboard that is there, which have neither answered nor failed yet."""
+        if self._ray is None or self.poller.parts.cluster.reachable is False:
+            return set()
+        return {source.name for source in self._ray.sources} - self.poller.answered
+
+    def _full(self) -> bool:
+        """Whether this host's probe has seen its processes: a first sample may come before them."""
+        host = next((host for host in self.poller.parts.hosts.values() if host.local), None)
+        return host is not None and host.processes is not None and host.sessions is not None
+
+    # Which cluster
+
+    async def _find(self) -> None:
+        """The address that was given, or else the dashboard of the session that lives here."""
+        if not (self.config.address or self.env.get("RAY_API_SERVER_ADDRESS") or self.env.get("RAY_ADDRESS", "").startswith("http")):
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._told.wait(), PATIENCE)
+        self._resolve()
+
+    def _resolve(self) -> None:
+        try:
+            found = resolve_address(self.config, self.env, self._own_sessions())
+        except InputError as error:
+            self.poller.doubt("address", str(error))
+            return
+        if len(found) == 1:
+            self.follow(found[0])
+        elif found != self.asked:
+            self.asked = found
+            if self.choose is not None:
+                self.choose(found)
+
+    def _own_sessions(self) -> Iterable[Any]:
+        return [session for host in self.poller.parts.hosts.values() if host.local for session in host.sessions or ()]
+
+    def follow(self, address: Address) -> None:
+        """Ask this dashboard from now on."""
+        if self.address is not None and self.address.url == address.url:
+            self.address = address
+            return
+        if self._ray is not None:
+            self.poller.leave()
+            self._closing = asyncio.ensure_future(self._ray.close())
+        self.address = address
+        self._ray = Ray(address.url, clock=self.clock)
+        self.poller.watch(self._ray, self._ray.address)
+
+    def _moved(self) -> None:
+        """Where the session that we follow has its dashboard now; another session only when ours is dead, or was only a guess."""
+        if self.address is None:
+            return
+        here = {session.name: session for session in self._own_sessions() if session.live and session.dashboard}
+        lost = self.poller.parts.cluster.reachable is False
+        ours = here.get(self.address.origin)
+        if ours is not None and ours.dashboard:
+            if lost:
+                self.follow(Address(ours.dashboard, ours.name))
+        elif (
+            here
+            and not self._alive(self.address.origin)
+            and (self.address.origin == "default" or (lost and self.address.origin.startswith("session")))
+        ):
+            self._resolve()
+
+    def _alive(self, name: str) -> bool:
+        """Its dashboard may be dead while its Ray lives: then no other cluster takes its place."""
+        return any(session.live and session.name == name for session in self._own_sessions())
+
+    # Which hosts
+
+    def hear(self, host: Host) -> None:
+        """A probe has spoken."""
+        self.poller.hear(host)
+        if host.local and host.sessions is not None:
+            self._told.set()
+            self._moved()
+
+    def lose(self, host: str) -> None:
+        """A host is not looked at any more."""
+        self.poller.lose(host)
+
+    def doubt(self, source: str, text: str, host: str | None = None) -> None:
+        """A probe can't be believed."""
+        self.poller.doubt(source, text, host)
+        if host == self._hosts.local:
+            self._told.set()
+
+    def trust(self, source: str, host: str | None = None) -> None:
+        """A probe speaks well again."""
+        self.poller.trust(source, host)
+
+    def _published(self, snapshot: Snapshot) -> None:
+        self._publish(snapshot)
+        if self.config.probe_hosts != "never":
+            self._hosts.want(self._targets(snapshot))
+
+    def _targets(self, snapshot: Snapshot) -> dict[str, HostEntry]:
+        """Other hosts that matter now: Ray is down there, or a GPU process there has no known owner."""
+        near = {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)}
+        down = snapshot.cluster.reachable is False
+        suspects = {process.node for process in snapshot.processes or () if _suspect(process)}
+        nodes = [node for node in snapshot.nodes or () if node.id and (down or node.state != "ALIVE" or node.id in suspects)]
+        wanted = {entry.name: entry for entry in map(self._entry, nodes) if not self._is_near(entry, near)}
+        if down or self.config.probe_hosts == "always":
+            wanted.update({entry.name: entry for entry in self.config.hosts if not self._is_near(entry, near)})
+        return wanted
+
+    def _is_near(self, entry: HostEntry, near: set[str]) -> bool:
+        return entry.name in near or entry.target in near or entry.target.startswith(LOCAL)
+
+    def _entry(self, node: Node) -> HostEntry:
+        """How to reach a node: as the config says, else by the address that Ray knows."""
+        for entry in self.config.hosts:
+            if entry.name in (node.host, node.name, node.ip) or entry.target == node.ip:
+                return entry
+        return HostEntry(node.title, address=node.ip)
+
+    # Asked for by a person
+
+    async def dead_actors(self) -> tuple[Actor, ...]:
+        """Dead actors with their cause. Raises `SourceError`."""
+        return await self._asked().dead_actors()
+
+    async def node_processes(self, node: str) -> tuple[Process, ...]:
+        """Ray's own processes on a node, up to half a minute old, for when no probe looks there. Raises `SourceError`."""
+        return await self._asked().node_processes(node)
+
+    def follow_log(self, job: Job) -> AsyncIterator[Sequence[str]]:
+        """The job's log, in batches of lines, until it is over. Raises `SourceError` as it is read."""
+        return self._asked().follow_log(job.id)
+
+    def _asked(self) -> Ray:
+        if self._ray is None:
+            raise SourceError("no Ray dashboard is known yet")
+        return self._ray
+
+    async def environment(self, process: Process) -> list[str]:
+        """The process's environment as `NAME=value`, sorted, secrets hidden. Raises `SourceError`."""
+        if process.ticks is None:
+            raise SourceError(f"no probe has looked at process {process.pid}, so it can't be told from one that took its pid")
+        answer = await self._hosts.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
+        return sorted(f"{name}={redact_variable(name, value)}" for name, value in answer.get("environ", {}).items())
+
+
+def _suspect(process: Process) -> bool:
+    """Ray doesn't vouch for it. What a probe has made of it since is no reason to look away: then it would be unknown again."""
+    return process.kind in ("unknown", *LEFT_OVER) or (bool(process.gpus) and process.kind not in ("worker", "driver"))
+
+
+async def look_once(config: Config, *, env: Mapping[str, str] = os.environ, patience: float = 8.0) -> Lookout:
+    """Everything that can be known within `patience` seconds; its poller holds the snapshot. Close it afterwards."""
+    lookout = Lookout(config, lambda _: None, env=env)
+    task = asyncio.ensure_future(lookout.run())
+    deadline = time.monotonic() + patience
+    try:
+        while time.monotonic() < deadline and not task.done() and not lookout.complete():
+            await lookout.poller.change(deadline - time.monotonic())
+    finally:
+        lookout.close()
+        task.cancel()
+    for silent in lookout.silent():
+        lookout.poller.doubt(silent, f"has not answered within {patience:.0f} s")
+    lookout.poller.snapshot = lookout.poller.join(lookout.poller.parts, lookout.clock())
+    return lookout

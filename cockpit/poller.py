@@ -1,0 +1,207 @@
+"""Asks every source again and again, each at its own pace, and publishes one Snapshot of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from cockpit.join import Join, Parts
+from cockpit.model import Cluster, Fault, Host, Snapshot
+from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
+from cockpit.sources.source import Source, SourceError, within
+from cockpit.text import redact
+
+BEAT = 2.0
+"""Seconds after which a snapshot is published though nothing was heard: ages must grow on a screen whose sources all hang."""
+PAUSE = 0.8
+"""Seconds between two snapshots at the least: answers that come together are drawn together."""
+MANY = 100
+"""Nodes from which one snapshot takes so long that a key would be missed."""
+EAGER = 0.05
+"""The same while the first answers come in: whoever starts us wants to see the first of them at once."""
+LONGEST = 30.0
+replace = msgspec.structs.replace
+_PARTS: Mapping[type, str] = {NodeFacts: "nodes", StatusFacts: "status", ActorFacts: "actors", GroupFacts: "groups", JobFacts: "jobs"}
+
+
+class Dashboard(Protocol):
+    """What the poller needs of Ray's dashboard."""
+
+    sources: tuple[Source[Any], ...]
+
+    async def close(self) -> None:
+        """Let go of its connections."""
+
+
+class Poller:
+    """Holds the last good answer of every source; one that fails keeps its last facts, and a fault says since when."""
+
+    def __init__(
+        self, publish: Callable[[Snapshot], None], *, expected: tuple[tuple[str, str], ...] = (), clock: Callable[[], float] = time.time
+    ) -> None:
+        self.publish, self.clock = publish, clock
+        self.parts = Parts(expected=expected)
+        self.join = Join()
+        self.snapshot = Snapshot()
+        self.answered: set[str] = set()
+        """Sources that have answered or failed at least once."""
+        self._changed = asyncio.Event()
+        self._heard = asyncio.Event()
+        self._wakes: dict[str, asyncio.Event] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        """Publish for ever: at once when something has changed, but not twice within `PAUSE`."""
+        while True:
+            await _rest(self._changed, BEAT)
+            self._changed.clear()
+            self.snapshot = self.join(self.parts, self.clock())
+            await asyncio.sleep(0.02 if len(self.snapshot.nodes or ()) > MANY else 0)  # a key that was pressed meanwhile goes first
+            self.publish(self.snapshot)
+            await asyncio.sleep(PAUSE if self._settled else EAGER)
+
+    @property
+    def _settled(self) -> bool:
+        """Whether everybody who is asked has been heard, and a host."""
+        return bool(self.parts.hosts) and self._wakes.keys() <= self.answered
+
+    async def change(self, patience: float) -> None:
+        """Wait until something has been heard, but not longer than that."""
+        heard = self._heard = asyncio.Event()
+        await _rest(heard, max(0.0, patience))
+
+    def watch(self, dashboard: Dashboard, address: str | None = None) -> None:
+        """Begin to ask a dashboard's sources; each in its own task, so that a slow one delays no other."""
+        self._set(replace(self.parts, cluster=Cluster(address)))
+        for source in dashboard.sources:
+            self._wakes[source.name] = asyncio.Event()
+            self._start(source)
+
+    def _start(self, source: Source[Any]) -> None:
+        task = asyncio.create_task(self._poll(source), name=source.name)
+        task.add_done_callback(partial(self._broken, source, self._wakes[source.name]))
+        self._tasks.append(task)
+
+    def _broken(self, source: Source[Any], wake: asyncio.Event, task: asyncio.Task[None]) -> None:
+        """What no `SourceError` foresaw is a bug of ours. It must be seen, and must not freeze what is shown without a word."""
+        if task in self._tasks:
+            self._tasks.remove(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._wakes.get(source.name) is wake:
+            self.doubt(source.name, f"cockpit has a bug: {type(error).__name__}: {redact(str(error))[:200]}")
+            self.answered.add(source.name)
+            asyncio.get_running_loop().call_later(LONGEST, self._again, source, wake)
+
+    def _again(self, source: Source[Any], wake: asyncio.Event) -> None:
+        if self._wakes.get(source.name) is wake:
+            self._start(source)
+
+    def leave(self) -> None:
+        """Stop asking, and forget what Ray said."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks, self._wakes = [], {}
+        self.answered = {name for name in self.answered if not name.startswith("ray.")}
+        kept = {key: fault for key, fault in self.parts.faults.items() if not key[0].startswith("ray.")}
+        as_of = {name: moment for name, moment in self.parts.as_of.items() if not name.startswith("ray.")}
+        self._set(replace(self.parts.forget_ray(), cluster=Cluster(), faults=kept, as_of=as_of))
+
+    def refresh(self) -> None:
+        """Ask everything again now."""
+        for wake in self._wakes.values():
+            wake.set()
+
+    def hear(self, host: Host) -> None:
+        """A probe has spoken."""
+        self.answered.add(f"probe:{host.name}")
+        self._set(
+            replace(self.parts, hosts={**self.parts.hosts, host.name: host}, as_of={**self.parts.as_of, f"probe:{host.name}": self.clock()})
+        )
+
+    def lose(self, host: str) -> None:
+        """A host is not looked at any more: its probe's facts would only grow old."""
+        if host in self.parts.hosts:
+            self._set(replace(self.parts, hosts={name: value for name, value in self.parts.hosts.items() if name != host}))
+
+    def doubt(self, source: str, text: str, host: str | None = None) -> None:
+        """A source has failed; its last facts stay."""
+        before = self.parts.faults.get((source, host))
+        fault = Fault(source, text, before.since if before else self.clock(), host)
+        if fault != before:
+            self._set(replace(self.parts, faults={**self.parts.faults, (source, host): fault}))
+
+    def trust(self, source: str, host: str | None = None) -> None:
+        """A source has answered well again."""
+        if (source, host) in self.parts.faults:
+            self._set(replace(self.parts, faults={key: fault for key, fault in self.parts.faults.items() if key != (source, host)}))
+
+    def _set(self, parts: Parts, *, news: bool = True) -> None:
+        """What is no news is kept, but not drawn for its own sake."""
+        self.parts = parts
+        self._heard.set()
+        if news:
+            self._changed.set()
+
+    async def _poll(self, source: Source[Any]) -> None:
+        failures = 0
+        wake = self._wakes[source.name]
+        while self._wakes.get(source.name) is wake:
+            wake.clear()
+            failures = 0 if await self._ask(source) else failures + 1
+            steps = 0 if source.name == "ray.identity" else min(failures, 6)  # it is cheap, and all others wait for it
+            pause = min(source.pause() * 2**steps, max(LONGEST, source.pause())) * random.uniform(0.95, 1.05)  # noqa: S311
+            await _rest(wake, pause)
+
+    async def _ask(self, source: Source[Any]) -> bool:
+        wake, failure, facts = self._wakes[source.name], "", None
+        try:
+            facts = await within(source.timeout, source.read())
+        except (SourceError, asyncio.TimeoutError) as error:
+            failure = str(error) or f"no answer within {source.timeout:.0f} s"
+        if self._wakes.get(source.name) is not wake:  # left meanwhile: it may speak of another cluster
+            return False
+        self.answered.add(source.name)
+        if failure:
+            self._fail(source.name, failure)
+        else:
+            self._learn(source.name, facts)
+            self.trust(source.name)
+        return not failure
+
+    def _fail(self, name: str, text: str) -> None:
+        self.doubt(name, text)
+        if name == "ray.identity":
+            self._set(replace(self.parts, cluster=replace(self.parts.cluster, reachable=False)))
+
+    def _learn(self, name: str, facts: object) -> None:
+        as_of = {**self.parts.as_of, name: self.clock()}
+        if isinstance(facts, Cluster):
+            if self.parts.cluster.reachable is False:
+                self.refresh()
+            known = self.parts.forget_ray() if _another(self.parts.cluster, facts) else self.parts
+            self._set(replace(known, cluster=facts, as_of=as_of), news=facts != self.parts.cluster)
+        elif (part := _PARTS.get(type(facts))) is not None:
+            self._set(replace(self.parts, as_of=as_of, **{part: facts}), news=facts != getattr(self.parts, part))
+        else:
+            self._set(replace(self.parts, as_of=as_of), news=False)
+
+
+async def _rest(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, or until it is set because its time has come; wait_for would lose a cancellation that comes with it."""
+    timer = asyncio.get_running_loop().call_later(seconds, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
+
+
+def _another(before: Cluster, now: Cluster) -> bool:
+    """The same address is answered by a different cluster than a moment ago."""
+    told = [(before.cluster_id, now.cluster_id), (before.session, now.session)]
+    return any(old is not None and new is not None and old != new for old, new in told)

@@ -1,0 +1,107 @@
+"""What the project promises about itself: what imports what, what is committed, what is written down."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cockpit
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = (ROOT / "pyproject.toml").read_text()
+
+
+def imported_by(code: str) -> set[str]:
+    """Every module that a fresh Python has loaded after `code`; one that hangs tells where."""
+    whole = f"import faulthandler, sys; faulthandler.dump_traceback_later(60, exit=True)\n{code}\nprint(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    return set(result.stdout.split())
+
+
+def committed(*patterns: str) -> list[Path]:
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("no git checkout here")
+    listed = subprocess.run(["git", "ls-files", "-z", *patterns], capture_output=True, check=True, cwd=ROOT).stdout
+    return [path for name in listed.decode().split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def python_files(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def test_a_status_in_json_pays_for_no_screen():
+    loaded = imported_by("""
+import contextlib, os
+os.environ['RAY_API_SERVER_ADDRESS'] = 'http://127.0.0.1:9'
+from cockpit.cli import main
+with contextlib.suppress(SystemExit), open(os.devnull, 'w') as nowhere, contextlib.redirect_stdout(nowhere):
+    main(['status', '--json'])
+""")
+    assert "cockpit.report" in loaded, "the status was not made"
+    heavy = {name for name in loaded if name.split(".")[0] in ("textual", "rich")}
+    # httpx loads a command line of its own, with rich, where rich is installed.
+    assert not heavy or ("httpx._main" in loaded and not any(name.startswith("textual") for name in heavy))
+
+
+def test_nothing_imports_ray():
+    """Scripts that the demo hands to the cluster's own Python are no part of the program."""
+    libraries = [path for path in python_files("cockpit") if path.name != "__main__.py" and "scripts" not in path.parts]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in libraries]
+    loaded = imported_by("\n".join(f"import {name}" for name in names))
+    assert set(names) <= loaded
+    assert not {name for name in loaded if name.split(".")[0] == "ray"}
+
+
+def test_only_what_runs_inside_the_demo_cluster_names_ray():
+    imports = re.compile(r"^\s*(?:import|from) ray\b", re.MULTILINE)
+    naming = {path.parent for path in python_files("cockpit") if imports.search(path.read_text())}
+    assert naming <= {ROOT / "cockpit/demo/scripts"}
+
+
+def test_every_module_imports_only_from_the_floors_below_it():
+    lint = Path(sys.executable).with_name("lint-imports")
+    result = subprocess.run([lint, "--no-cache"], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_file_is_longer_than_four_hundred_lines():
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for folder in ("cockpit", "bench") for path in python_files(folder)
+    }
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def test_no_committed_file_knows_where_it_was_written():
+    machine = re.compile(rb"(?<![\w.$~-])/(?:work|root)/")
+    assert [str(path.relative_to(ROOT)) for path in committed() if path != Path(__file__) and machine.search(path.read_bytes())] == []
+
+
+def test_there_is_one_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+(?:\.?(?:dev|a|b|rc)\d+)?", cockpit.__version__)
+    assert 'dynamic = ["version"]' in PYPROJECT
+    assert 'path = "cockpit/__init__.py"' in PYPROJECT
+
+
+def test_every_dependency_says_why_it_is_there():
+    listed = re.search(r"^dependencies = \[\n(.*?)^\]", PYPROJECT, re.MULTILINE | re.DOTALL)
+    assert listed is not None
+    lines = listed[1].splitlines()
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r'    "[\w.\-\[\]>=<,]+",\s+# \w.*', line)] == []
+
+
+def test_every_dependency_is_pinned():
+    pins = {
+        re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+    }
+    named = re.findall(r'^    "([\w.-]+?)(?:\[\w+\])?(?:[<>=!~].*)?",', PYPROJECT, re.MULTILINE)
+    wanted = {re.sub(r"[-_.]+", "-", name).lower() for name in named if name != "ray-cockpit"}
+    lists = re.search(r"^dependencies = .*?^\[project\.scripts\]", PYPROJECT, re.MULTILINE | re.DOTALL)
+    assert lists is not None
+    assert {name for name in wanted if name in re.sub(r"[-_.]+", "-", lists[0]).lower()} - pins == set()

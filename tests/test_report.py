@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from unicodedata import category
+
+from world import NOW, actor, gpu, node, process, snapshot
+
+from cockpit.model import Amount, Bundle, Cluster, Disk, Hold, HostMemory, Job, PlacementGroup, Session, Snapshot
+from cockpit.report import MOST, status_text
+
+
+def lines(**facts):
+    return status_text(snapshot(**facts)).splitlines()
+
+
+def line(word, **facts):
+    return next(line for line in lines(**facts) if word in line)
+
+
+def test_a_colleague_learns_what_is_wrong_at_a_glance():
+    text = status_text(snapshot())
+    for fact in (
+        "Ray 2.60.0 at http://10.0.0.1:8265",
+        "FAULT probe on w7: w7: ssh: connection refused (since 1m40s)",
+        "health check failed",
+        "2 ALIVE, 1 RESTARTING, 4 PENDING_CREATION",
+        "waits: group vllm STRICT_PACK 16 x {1 GPU, 1 CPU} for 6m40s: no node has the resources now",
+        "waits: 4 x CriticModelActor (PENDING_CREATION) needs 1 GPU: its placement group waits",
+        "Left over: 2 processes holding 80G of GPU memory on the 0 hosts looked at",
+        "orphan node1 pid 1200 80G on GPU 2,3: python train.py  (its raylet is dead)",
+        "Dead sessions: 1, 90G on disk",
+        "Jobs: 1 RUNNING, 1 FAILED",
+        "RUNNING ppo-7b for 15m00s: python -m openrlhf.cli.train_ppo_ray",
+    ):
+        assert fact in text
+
+
+def test_a_node_is_one_aligned_line():
+    titles, first = line("NODE "), line("node1*")
+    for title, value in (("GPUS RESV", "6/8"), ("GPU MEM", "336G/640G"), ("UTIL", "35%"), ("HOST MEM", "700G/1.0T"), ("KILL AT", "950G")):
+        assert first[: titles.index(title) + len(title)].split()[-1] == value
+
+
+def test_a_dead_node_has_nothing_reserved_and_says_why_it_died():
+    dead = line("node3")
+    assert "DEAD" in dead
+    assert "–/–" in dead
+    assert dead.endswith("health check failed")
+
+
+def test_unknown_is_a_dash_and_never_zero():
+    bare = line(
+        "node1", nodes=(node(1, gpus=None, seen=None, memory=HostMemory(), resources={}, disks=(Disk("/tmp"),), object_store=Amount()),)
+    )
+    assert bare.split()[2:] == ["–/–", "–", "–", "–/–", "–", "–", "–", "–"]
+
+
+def test_gpus_that_do_not_say_count_as_unknown_and_not_as_empty():
+    assert line("node1", nodes=(node(1, gpus=(gpu(0, memory_used=None, utilization=None), gpu(1, 40, utilization=50.0))),)).split()[
+        3:5
+    ] == [
+        "40G/80G",
+        "50%",
+    ]
+
+
+def test_when_nothing_is_known_it_says_so():
+    text = status_text(Snapshot(taken=NOW))
+    for fact in (
+        "Ray's dashboard has not answered yet; what follows is what probes see.",
+        "Nodes: not known",
+        "Actors: not known",
+        "Jobs: not known",
+    ):
+        assert fact in text
+    assert "Processes: not known" in text
+    assert "none" not in text
+
+
+def test_a_dashboard_that_does_not_answer_is_named():
+    assert lines(cluster=Cluster("http://head:8265", reachable=False))[0].startswith("No Ray dashboard answers at http://head:8265")
+
+
+def test_what_is_known_to_be_nothing_is_none():
+    text = lines(actors=(), actor_counts={"ALIVE": 0, "DEAD": 9}, placement_groups=(), processes=(), jobs=(), sessions=())
+    assert "Actors: none" in text
+    assert "Jobs: none" in text
+    assert "Left over: 0 processes on the 0 hosts looked at" in text
+    assert not [row for row in text if "Dead sessions" in row]
+
+
+def test_waiting_actors_of_one_kind_are_one_line_and_there_are_not_too_many():
+    alike = [actor(number, state="PENDING_CREATION", class_="Reward", needs={}) for number in range(500)]
+    many = [actor(1000 + number, state="PENDING_CREATION", class_=f"Odd{number}") for number in range(100)]
+    waits = [row for row in lines(actors=(*alike, *many), placement_groups=()) if "waits:" in row]
+    assert waits[0] == "  waits: 500 x Reward (PENDING_CREATION) needs nothing special"
+    assert len(waits) == MOST
+
+
+def test_the_greatest_holders_are_listed_and_not_all():
+    left = tuple(process(pid, kind="orphan", gpus=(Hold(0, pid << 30),)) for pid in range(1, 60))
+    rows = [row for row in lines(processes=left) if row.startswith("  orphan")]
+    assert len(rows) == MOST
+    assert "pid 59 59G on GPU 0" in rows[0]
+
+
+def test_a_group_whose_name_and_wait_are_not_known_has_its_id():
+    group = PlacementGroup("0123456789abcdef", state="PENDING", bundles=(Bundle({"GPU": 0.5}),))
+    assert "group 0123456789ab  1 x {0.5 GPU} for –" in line("group", placement_groups=(group,), actors=())
+
+
+def test_a_session_whose_size_is_not_known_adds_nothing():
+    dead = Session("node1", "s", "/tmp/ray/s", live=False)
+    assert "Dead sessions: 1" in lines(sessions=(dead,))
+
+
+def test_a_job_whose_start_is_not_known_has_no_duration():
+    assert line("RUNNING x", jobs=(Job("x", status="RUNNING"),)) == "  RUNNING x for –: –"
+
+
+def test_hostile_names_control_nothing():
+    text = status_text(snapshot("\x1b]0;x\x07 \u202e\r\nFAULT"))
+    assert not {char for char in text if category(char) in ("Cc", "Cf") and char != "\n"}
+    assert len(text.splitlines()) == len(status_text(snapshot()).splitlines())

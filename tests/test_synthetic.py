@@ -1,0 +1,119 @@
+"""The dashboard of the benchmark answers as real Rays were recorded answering."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from bench import records, shapes
+from bench.dashboard import Dashboard
+from bench.shapes import Shape
+from cockpit.sources.ray import Ray
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def recorded(version: str, name: str) -> Any:
+    return json.loads((RECORDED / version / f"{name}.json").read_text())
+
+
+def every_key(rows: Iterable[dict[str, Any]]) -> set[str]:
+    return {key for row in rows for key in row}
+
+
+def listed(name: str) -> list[dict[str, Any]]:
+    return recorded("2.60", name)["data"]["result"]["result"]
+
+
+def test_a_node_has_the_fields_of_a_recorded_one():
+    real, made = recorded("2.60", "nodes")["data"]["summary"][0], shapes.node(Shape(), 0)
+    assert set(made) == set(real)
+    assert set(made["raylet"]) == set(real["raylet"])
+    assert set(made["raylet"]["coreWorkersStats"][0]) == every_key(real["raylet"]["coreWorkersStats"])
+    assert set(made["agent"]) == set(real["agent"])
+    assert set(made["gcs"]) == set(real["gcs"])
+    assert set(made["disk"]["/"]) == set(real["disk"]["/"])
+
+
+def test_a_gpu_has_the_fields_of_a_recorded_one():
+    real = [gpu for node in recorded("2.60", "nodes")["data"]["summary"] for gpu in node["gpus"]]
+    made = shapes.gpu(Shape(), 0, 0)
+    assert set(made) == every_key(real)
+    assert set(made["processesPids"][0]) == every_key(process for gpu in real for process in gpu["processesPids"] or ())
+
+
+def test_names_of_resources_are_mangled_as_ray_mangles_them():
+    real = recorded("2.60", "nodes_groups")["data"]["summary"][0]["raylet"]
+    groups = {name for worker in real["coreWorkersStats"] for name in worker["usedResources"]}
+    plain = [
+        "object_store_memory",
+        "accelerator_type:H100",
+        "node:__internal_head__",
+        *shapes.group_needs("1170df76616358ce8c39a7b4122302000000", 0),
+    ]
+    assert {shapes.mangled(Shape(), name) for name in plain} <= groups | set(real["resourcesTotal"])
+    assert [shapes.mangled(Shape(version="2.44.1"), name) for name in plain] == plain
+
+
+def test_actors_groups_jobs_and_nodes_have_the_fields_of_recorded_ones():
+    shape = Shape()
+    assert set(records.actor(shape, 0, detail=True)) == every_key(listed("actors"))
+    group = records.placement_group(shape, 0)
+    assert set(group) == every_key(listed("placement_groups"))
+    assert set(group["bundles"][0]) == every_key(bundle for row in listed("placement_groups") for bundle in row["bundles"])
+    assert set(records.job(shape, 0)) == every_key(recorded("2.60", "jobs"))
+    assert set(records.node_record(shape, 0)) == every_key(listed("nodes_v0_dead"))
+
+
+def test_the_status_has_the_fields_of_a_recorded_one():
+    real, made = recorded("2.60", "status_groups")["data"], records.cluster_status(Shape(), 0.0)
+    assert set(made) == set(real)
+    assert set(made["clusterStatus"]) == set(real["clusterStatus"])
+    assert set(made["clusterStatus"]["autoscalerReport"]) == set(real["clusterStatus"]["autoscalerReport"])
+    assert set(made["clusterStatus"]["loadMetricsReport"]) == set(real["clusterStatus"]["loadMetricsReport"])
+
+
+@pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])
+def test_an_older_ray_says_less(version: str):
+    real = recorded(version, "nodes")["data"]["summary"][0]
+    made = shapes.node(Shape(version=version), 1)
+    assert not {"hostMem", "cgroupMem", "tpus"} & (set(made) | set(real))
+    assert not {"powerMw", "temperatureC"} & (every_key(made["gpus"]) | every_key(real["gpus"]))
+    assert "object_store_memory" in made["raylet"]["resourcesTotal"]
+    assert "object_store_memory" in real["raylet"]["resourcesTotal"]
+
+
+@pytest.fixture
+async def dashboard() -> AsyncIterator[tuple[Dashboard, str]]:
+    made = Dashboard(Shape(nodes=3, actors=24, pending=4))
+    runner = web.AppRunner(made.application())
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield made, f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_cockpit_reads_it_as_a_ray(dashboard: tuple[Dashboard, str]):
+    ray = Ray(dashboard[1])
+    identity, nodes, actors = await ray.identify(), await ray.read_nodes(), await ray.read_actors()
+    await ray.close()
+    assert identity.ray_version == "2.60.0"
+    assert [len(node.gpus or ()) for node in nodes.nodes] == [8, 8, 8]
+    assert sum(actor.pending for actor in actors.actors) == 4
+
+
+async def test_it_counts_how_it_is_asked(dashboard: tuple[Dashboard, str]):
+    ray = Ray(dashboard[1])
+    await ray.read_nodes()
+    await ray.read_nodes()
+    await ray.close()
+    tally = dashboard[0].counts()["endpoints"]["/nodes"]
+    assert tally["requests"] == 2
+    assert tally["most_at_once"] == 1
+    assert tally["shortest_gap"] < 1
+    assert dashboard[0].counts()["dear"] == {}
