@@ -1,0 +1,118 @@
+"""How a number looks in a few cells: a spark line, a bar with a mark in it, one cell of heat. Pure, and the same in ASCII."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from math import isfinite
+from typing import Literal
+
+Tone = Literal["", "dim", "faint", "ok", "warn", "bad", "accent", "bold", "low", "mid", "high", "kill", "stale", "reserved"]
+"""What a piece of text means; the theme says how that looks. The table and the marks share these."""
+Piece = tuple[str, Tone]
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_LEVELS = ".:-=+*#"
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+NONE, MID, HIGH = 0.02, 0.5, 0.85
+"""Below NONE a GPU counts as empty: a driver holds some memory of every one. From MID and HIGH on it is warmer."""
+
+
+def known(value: float | None) -> float | None:
+    """The value, or `None` when it is no finite number."""
+    return value if value is not None and isfinite(value) else None
+
+
+def clamped(fraction: float | None) -> float | None:
+    """Between 0 and 1; `None` when it is no finite number."""
+    fraction = known(fraction)
+    return None if fraction is None else max(0.0, min(1.0, fraction))
+
+
+@lru_cache(4096)
+def _step(fraction: float, steps: str) -> str:
+    return steps[min(len(steps) - 1, int((clamped(fraction) or 0) * len(steps)))]
+
+
+def spark(values: Sequence[float | None], width: int, top: float = 100.0, *, ascii: bool = False) -> str:  # noqa: A002
+    """The newest `width` values on the fixed scale 0 to `top`, the newest at the right; what is unknown stays blank."""
+    steps = _LEVELS if ascii else _BLOCKS
+    newest = (known(value) for value in values[max(0, len(values) - width) :])
+    return "".join(" " if value is None else _step(value / top, steps) for value in newest).rjust(width)
+
+
+def level(value: float | None, warn: float, bad: float) -> Tone:
+    """How worrying a value is that should stay small; unknown worries nobody by its colour."""
+    value = known(value)
+    if value is None:
+        return ""
+    return "bad" if value >= bad else "warn" if value >= warn else "ok"
+
+
+def warmth(fraction: float | None) -> Tone:
+    """How full something is that may well be full."""
+    if fraction is None:
+        return "dim"
+    return "faint" if fraction < NONE else "low" if fraction < MID else "mid" if fraction < HIGH else "high"
+
+
+@lru_cache(4096)
+def heat(fraction: float | None, *, lost: bool = False, ascii: bool = False) -> Piece:  # noqa: A002
+    """One cell that says how full a GPU is; unknown and lost look like neither empty nor full."""
+    if lost:
+        return ("X" if ascii else "✖", "bad")
+    fraction = known(fraction)
+    if fraction is None:
+        return ("?" if ascii else "–", "dim")
+    return _step(fraction, _LEVELS if ascii else _BLOCKS), warmth(fraction)
+
+
+@lru_cache(4096)
+def bar(
+    fraction: float | None,
+    width: int,
+    mark: float | None = None,
+    *,
+    tone: Tone | None = None,
+    ascii: bool = False,  # noqa: A002
+) -> tuple[Piece, ...]:
+    """A bar `width` cells wide with a line where `mark` is: filled up to the line or beyond it, it is `bad`, else `tone` or its warmth."""
+    fraction, mark = clamped(fraction), clamped(mark)
+    if width <= 0:
+        return ()
+    if fraction is None:
+        return ((("?" if ascii else "–").ljust(width), "dim"),)
+    full = tone or warmth(fraction) if mark is None or fraction < mark else "bad"
+    cells = _filled(fraction, width, ascii=ascii)
+    track: tuple[Piece, ...] = ((cells, full), (("." if ascii else "·") * (width - len(cells)), "faint"))
+    return merge(track if mark is None else _marked(track, max(0, min(width - 1, int(mark * width))), "|" if ascii else "│"))
+
+
+def _filled(fraction: float, width: int, *, ascii: bool) -> str:  # noqa: A002
+    """Anything above zero shows at least its thinnest sign, and only what is full looks full."""
+    if ascii:
+        count = int(fraction * width)
+        return "#" * max(0, min(width, count or (fraction > 0)))
+    eighths = max(0, min(8 * width, int(fraction * 8 * width) or (fraction > 0)))
+    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+
+
+def _marked(pieces: Iterable[Piece], at: int, line: str) -> Iterable[Piece]:
+    """The same cells, with `line` in the place of number `at`."""
+    for text, tone in pieces:
+        if 0 <= at < len(text):
+            yield from ((text[:at], tone), (line, "kill"), (text[at + 1 :], tone))
+        else:
+            yield text, tone
+        at -= len(text)
+
+
+def merge(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """Neighbours of one tone become one piece, and empty ones go: fewer pieces draw faster."""
+    merged: list[Piece] = []
+    for text, tone in pieces:
+        if merged and merged[-1][1] == tone:
+            merged[-1] = (merged[-1][0] + text, tone)
+        elif text:
+            merged.append((text, tone))
+    return tuple(merged)

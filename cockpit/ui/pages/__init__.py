@@ -1,0 +1,1 @@
+"""What there is to see: pages as pure functions from a view to sections."""

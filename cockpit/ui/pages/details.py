@@ -1,0 +1,298 @@
+"""One thing, in full: what opens on Enter, for everything that a row can be about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from cockpit.model import Actor, Fault, Job, Node, PlacementGroup, Process, Session
+from cockpit.text import UNKNOWN, count, size
+from cockpit.ui import cells
+from cockpit.ui.pages.actors import actor_search
+from cockpit.ui.pages.nodes import NodeDetail
+from cockpit.ui.pages.overview import process_search
+from cockpit.ui.pages.page import Page
+from cockpit.ui.section import Cell, Column, Section, facts
+from cockpit.ui.view import View
+
+Pairs = Iterator[tuple[str, Cell]]
+
+
+def about(row: Any) -> Any:
+    """The thing a row stands for: itself, unless it says otherwise."""
+    return getattr(row, "about", row)
+
+
+def copied(row: Any) -> str:
+    """What somebody wants to paste: an id, a command, a path."""
+    thing = about(row) or row
+    if isinstance(thing, Process):
+        return str(thing.pid)
+    for name in ("id", "path", "host", "value"):
+        text = getattr(thing, name, None)
+        if isinstance(text, str) and text:
+            return text
+    return str(getattr(thing, "text", thing.key))
+
+
+def detail_of(row: Any) -> Page | None:
+    """The page on what a row is about; `None` when there is no more to say."""
+    if (node := getattr(row, "node", None)) is not None and isinstance(node, Node) and about(row) is None:
+        return NodeDetail(node)
+    thing = about(row)
+    if isinstance(thing, Node):
+        return NodeDetail(thing)
+    for kind, say, name in DETAILS:
+        if isinstance(thing, kind):
+            return Detail(thing, say, name)
+    return None
+
+
+class Detail(Page):
+    """What is known of one thing now; what was known last, when it is gone."""
+
+    def __init__(self, thing: Any, say: Callable[[Any, View], Sequence[Section[Any]]], name: str) -> None:
+        super().__init__()
+        self.thing, self._say, self._name = thing, say, name
+
+    @property
+    def heading(self) -> str:
+        """Where we are."""
+        thing = self.thing
+        names = (getattr(thing, name, None) for name in ("pid", "source", "name", "id"))
+        title = next((str(name) for name in names if name), "")
+        return f"{self._name} {title}"
+
+    def sections(self, view: View) -> Sequence[Section[Any]]:
+        """The newest facts of the thing itself, and of what belongs to it."""
+        now = _newest(self.thing, view)
+        if now is None:
+            gone = facts(
+                "gone", "GONE", [("", f"This {self._name.lower()} is no longer listed; below is what was last known of it.")], view.width
+            )
+            return (gone, *self._say(self.thing, view))
+        self.thing = now
+        return self._say(now, view)
+
+
+def _newest(thing: Any, view: View) -> Any:
+    snapshot = view.snapshot
+    if isinstance(thing, Actor):
+        return view.index.actors.get(thing.id) or (thing if thing.state == "DEAD" else None)
+    pools: tuple[tuple[type, Iterable[Any] | None], ...] = (
+        (Process, snapshot.processes),
+        (Job, snapshot.jobs),
+        (PlacementGroup, snapshot.placement_groups),
+        (Session, snapshot.sessions),
+        (Fault, snapshot.faults),
+    )
+    pool = next((found for kind, found in pools if isinstance(thing, kind)), None)
+    return next((other for other in pool or () if other.key == thing.key), None)
+
+
+def _moment(moment: float | None, view: View) -> str:
+    try:
+        when = None if moment is None else datetime.fromtimestamp(moment).astimezone()
+    except (ValueError, OverflowError, OSError):  # a clock that is far off
+        when = None
+    return UNKNOWN if when is None else f"{when:%Y-%m-%d %H:%M:%S}  ({cells.ago(moment, view)} ago)"
+
+
+def _process(process: Process, view: View) -> Sequence[Section[Any]]:
+    def pairs() -> Pairs:
+        yield "kind", cells.kind(process)
+        for reason in process.why:
+            yield "why", reason
+        yield "host", process.host
+        yield "pid", f"{process.pid}, started {_moment(process.started, view)}"
+        yield "parent", str(process.parent) if process.parent is not None else UNKNOWN
+        yield "user", process.user or UNKNOWN
+        yield (
+            "state",
+            {"D": "D: waits in the kernel, can't be killed now", "Z": "Z: dead, its parent has not taken note"}.get(
+                process.state or "", process.state or UNKNOWN
+            ),
+        )
+        yield "host memory", size(process.rss)
+        for hold in process.gpus:
+            yield f"GPU {hold.index}", f"{size(hold.memory)} held"
+        yield "job", view.job_title(process.job) or UNKNOWN
+        yield "actor", _actor_name(process.actor, view)
+        yield "session", process.session or UNKNOWN
+        yield "command", process.command or process.name or UNKNOWN
+
+    own = [other for other in view.snapshot.processes or () if other.host == process.host]
+    children = [other for other in own if other.parent == process.pid and other.pid != process.pid]
+    above = list(_ancestors(process, own))
+    return (
+        facts("process", "PROCESS", list(pairs()), view.width),
+        processes_section("above", "PARENTS", above, "none that is listed"),
+        processes_section("below", "CHILDREN", children, "none that is listed"),
+    )
+
+
+def _ancestors(process: Process, own: Sequence[Process]) -> Iterator[Process]:
+    known = {other.pid: other for other in own}
+    seen = {process.pid}
+    at = known.get(process.parent or 0)
+    while at is not None and at.pid not in seen:
+        seen.add(at.pid)
+        yield at
+        at = known.get(at.parent or 0)
+
+
+def _actor_name(actor: str | None, view: View) -> str:
+    known = view.index.actors.get(actor or "")
+    return f"{known.class_} {known.name} {known.id}" if known else actor or UNKNOWN
+
+
+def processes_section(key: str, title: str, rows: list[Process] | None, nothing: str) -> Section[Process]:
+    """A short list of processes."""
+    columns: tuple[Column[Process], ...] = (
+        Column(title, 9, lambda process, _: cells.kind(process)),
+        Column("HOST", 10, lambda process, _: process.host, rank=1),
+        Column("PID", 8, lambda process, _: str(process.pid), sort=lambda process, _: process.pid, right=True),
+        Column(
+            "GPU MEM",
+            7,
+            lambda process, _: size(process.gpu_memory) if process.gpus else "",
+            sort=lambda process, _: process.gpu_memory,
+            right=True,
+        ),
+        Column("GPUS", 6, lambda process, _: cells.indices(process), rank=2),
+        Column("RSS", 6, lambda process, _: size(process.rss), sort=lambda process, _: process.rss, right=True, rank=3),
+        Column("OWNER", 16, lambda process, view: cells.owner(process, view), rank=4),
+        Column("COMMAND", 20, lambda process, _: cells.command(process), grow=True),
+    )
+    return Section(key, title, columns, rows, nothing, process_search)
+
+
+def _job(job: Job, view: View) -> Sequence[Section[Any]]:
+    def pairs() -> Pairs:
+        yield "status", cells.state(job.status, view)
+        yield "job", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (a driver that connected by itself)'}"
+        yield "entrypoint", job.entrypoint or UNKNOWN
+        yield "started", _moment(job.started, view)
+        if job.ended:
+            yield "ended", _moment(job.ended, view)
+        yield "driver", f"pid {job.driver_pid if job.driver_pid is not None else UNKNOWN} on {view.node_title(job.driver_node) or UNKNOWN}"
+        if job.exit_code is not None:
+            yield "exit code", str(job.exit_code)
+        if job.error_type:
+            yield "error", ((job.error_type, "bad"),)
+        yield "message", job.message or UNKNOWN
+
+    actors = [actor for actor in view.snapshot.actors or () if job.job and actor.job == job.job and not actor.internal]
+    processes = [process for process in view.snapshot.processes or () if job.job and process.job == job.job]
+    return (
+        facts("job", "JOB", list(pairs()), view.width),
+        _actors("job-actors", actors if view.snapshot.actors is not None else None),
+        processes_section("job-processes", "PROCESSES", processes, "none that is seen"),
+    )
+
+
+def _actors(key: str, actors: list[Actor] | None) -> Section[Actor]:
+    columns: tuple[Column[Actor], ...] = (
+        Column("ACTORS", 24, lambda actor, _: actor.name or actor.class_, grow=True),
+        Column("STATE", 14, lambda actor, view: cells.state(actor.state, view)),
+        Column("NEEDS", 16, lambda actor, _: cells.actor_needs(actor)),
+        Column("NODE", 10, lambda actor, view: view.node_title(actor.node)),
+        Column("PID", 8, lambda actor, _: str(actor.pid) if actor.pid else "", right=True),
+        Column("WHY", 16, lambda actor, _: ((actor.why or "", "dim"),), grow=True, rank=1),
+    )
+    return Section(key, "ACTORS", columns, actors, "none" if actors is not None else "not known", actor_search)
+
+
+def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
+    def pairs() -> Pairs:
+        yield "class", actor.class_
+        yield "name", actor.name or "none"
+        yield "state", cells.state(actor.state, view)
+        yield "why", actor.why or UNKNOWN
+        yield "since", _moment(actor.since, view) + ("; it may have waited before cockpit looked" if actor.at_least else "")
+        yield "needs", cells.actor_needs(actor)
+        yield "node", f"{view.node_title(actor.node) or UNKNOWN}, pid {actor.pid or UNKNOWN}"
+        yield "job", view.job_title(actor.job) or UNKNOWN
+        yield "restarts", UNKNOWN if actor.restarts is None else str(actor.restarts)
+        yield "detached", UNKNOWN if actor.detached is None else "yes: it outlives its job" if actor.detached else "no"
+        yield "group", actor.placement_group or "none"
+        yield "namespace", actor.namespace or UNKNOWN
+        yield "id", actor.id
+
+    processes = [process for process in view.snapshot.processes or () if process.actor == actor.id]
+    groups = [group for group in view.snapshot.placement_groups or () if group.id == actor.placement_group]
+    return (
+        facts("actor", "ACTOR", list(pairs()), view.width),
+        processes_section("actor-processes", "PROCESSES", processes, "none that is seen"),
+        *(_bundles(group) for group in groups),
+    )
+
+
+def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
+    def pairs() -> Pairs:
+        yield "name", group.name or "none"
+        yield "state", cells.state(group.state, view)
+        yield "why", group.why or UNKNOWN
+        yield "strategy", group.strategy or f"{UNKNOWN}  (Ray tells it only while the group waits)"
+        yield "asked for", _moment(group.since, view)
+        yield "job", view.job_title(group.job) or UNKNOWN
+        yield "detached", UNKNOWN if group.detached is None else "yes: it outlives its job" if group.detached else "no"
+        yield "id", group.id
+
+    actors = [actor for actor in view.snapshot.actors or () if actor.placement_group == group.id]
+    return (facts("group", "GROUP", list(pairs()), view.width), _bundles(group), _actors("group-actors", actors))
+
+
+def _bundles(group: PlacementGroup) -> Section[Any]:
+    rows = [_Bundle(f"{group.key}:{number}", number, bundle.node, bundle.needs) for number, bundle in enumerate(group.bundles)]
+    columns: tuple[Column[_Bundle], ...] = (
+        Column("BUNDLES", 8, lambda row, _: str(row.number)),
+        Column("NEEDS", 24, lambda row, _: ", ".join(f"{count(amount)} {name}" for name, amount in row.needs.items()), grow=True),
+        Column("NODE", 16, lambda row, view: view.node_title(row.where) if row.where else (("nowhere yet", "warn"),)),
+    )
+    return Section("bundles", "BUNDLES", columns, rows, "none", lambda row: f"{row.number} {row.where}")
+
+
+class _Bundle:
+    def __init__(self, key: str, number: int, where: str | None, needs: Any) -> None:
+        self.key, self.number, self.where, self.needs = key, number, where, needs
+        self.about = None
+
+
+def _session(session: Session, view: View) -> Sequence[Section[Any]]:
+    def pairs() -> Pairs:
+        yield "host", session.host
+        yield "path", session.path
+        yield "state", UNKNOWN if session.live is None else (("live", "ok"),) if session.live else (("dead: nothing of it runs", "warn"),)
+        yield "started", _moment(session.started, view)
+        yield "owner", session.owner or UNKNOWN
+        yield "size", size(session.size)
+        yield "session_latest", "points at it" if session.latest else "points elsewhere, or is not there"
+        yield "dashboard", session.dashboard or UNKNOWN
+        for kept in session.keeps:
+            yield "may be dear", kept
+
+    own = [process for process in view.snapshot.processes or () if process.host == session.host and process.session == session.name]
+    return (facts("session", "SESSION", list(pairs()), view.width), processes_section("session-processes", "PROCESSES", own, "none"))
+
+
+def _fault(fault: Fault, view: View) -> Sequence[Section[Any]]:
+    pairs: Iterable[tuple[str, Cell]] = (
+        ("source", fault.source),
+        ("host", fault.host or UNKNOWN),
+        ("since", _moment(fault.since, view)),
+        ("says", fault.text),
+        ("so", "What is shown of this source is as of before that moment; it is asked again and again."),
+    )
+    return (facts("fault", "FAULT", list(pairs), view.width),)
+
+
+DETAILS: tuple[tuple[type, Callable[[Any, View], Sequence[Section[Any]]], str], ...] = (
+    (Process, _process, "Process"),
+    (Job, _job, "Job"),
+    (Actor, _actor, "Actor"),
+    (PlacementGroup, _group, "Group"),
+    (Session, _session, "Session"),
+    (Fault, _fault, "Fault"),
+)

@@ -1,0 +1,131 @@
+"""Every GPU holder and every Ray process of every host that can be looked at: as a list or as a tree, what is left over on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cockpit.model import Process
+from cockpit.text import UNKNOWN, size
+from cockpit.ui import cells
+from cockpit.ui.pages.nodes import sessions_section
+from cockpit.ui.pages.overview import process_search
+from cockpit.ui.pages.page import Page
+from cockpit.ui.section import Cell, Column, Section
+from cockpit.ui.view import View
+
+ORDER = ("orphan", "stale", "unknown", "worker", "child", "driver", "ray", "foreign")
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A process, and where it hangs in the tree."""
+
+    about: Process
+    depth: int = 0
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return self.about.key
+
+
+class Processes(Page):
+    """Processes by kind, worst first; and the sessions on disk."""
+
+    title = "Processes"
+    can_tree = True
+
+    def sections(self, view: View) -> Sequence[Section[Any]]:
+        """Processes, then sessions."""
+        processes = view.snapshot.processes
+        if processes is not None and self.user is not None:
+            processes = tuple(process for process in processes if process.user == self.user)
+        rows = None if processes is None else list(branches(processes) if self.tree else flat(processes))
+        title = f"PROCESSES of {self.user}" if self.user else "PROCESSES"
+        sessions = view.snapshot.sessions
+        return (_section(title, rows, view), sessions_section(None if sessions is None else list(sessions)))
+
+
+def flat(processes: Iterable[Process]) -> Iterator[Leaf]:
+    """Left-overs first, then by kind, the greatest holder of GPU memory first."""
+    places = {kind: place for place, kind in enumerate(ORDER)}
+    ordered = sorted(processes, key=lambda process: (places[process.kind], -(process.gpu_memory or 0), process.host, process.pid))
+    return (Leaf(process) for process in ordered)
+
+
+def branches(processes: Iterable[Process]) -> Iterator[Leaf]:
+    """Parents above their children, host by host; branches with something left over in them first."""
+    everything = list(processes)
+    known = {(process.host, process.pid) for process in everything}
+    children: dict[tuple[str, int], list[Process]] = {}
+    roots: list[Process] = []
+    for process in everything:
+        parent = (process.host, process.parent or 0)
+        if parent in known and process.parent != process.pid:
+            children.setdefault(parent, []).append(process)
+        else:
+            roots.append(process)
+    roots.sort(key=lambda process: (process.host, process.pid))
+    seen: set[str] = set()
+    trees = [list(_branch(root, children, seen)) for root in (*roots, *everything)]  # of a loop of parents nobody is a root
+    for tree in sorted(trees, key=lambda tree: not any(leaf.about.left_over for leaf in tree)):
+        yield from tree
+
+
+def _branch(root: Process, children: dict[tuple[str, int], list[Process]], seen: set[str]) -> Iterator[Leaf]:
+    """Without recursion: a fork bomb may be deep, and a loop of parents must end."""
+    waiting = [(root, 0)]
+    while waiting:
+        process, depth = waiting.pop()
+        if process.key in seen:
+            continue
+        seen.add(process.key)
+        yield Leaf(process, depth)
+        below = sorted(children.get((process.host, process.pid), ()), key=lambda child: -child.pid)
+        waiting += [(child, depth + 1) for child in below]
+
+
+def _section(title: str, rows: list[Leaf] | None, view: View) -> Section[Leaf]:
+    columns: tuple[Column[Leaf], ...] = (
+        Column(title, 9, lambda leaf, _: cells.kind(leaf.about), sort=lambda leaf, _: ORDER.index(leaf.about.kind)),
+        Column("NODE", 10, lambda leaf, view: cells.place(leaf.about, view), sort=lambda leaf, view: cells.place(leaf.about, view), rank=1),
+        Column("PID", 7, lambda leaf, _: str(leaf.about.pid), sort=lambda leaf, _: leaf.about.pid, right=True),
+        Column("USER", 8, lambda leaf, _: leaf.about.user or UNKNOWN, sort=lambda leaf, _: leaf.about.user, rank=4),
+        Column("S", 1, _state, rank=5),
+        Column(
+            "AGE",
+            6,
+            lambda leaf, view: cells.ago(leaf.about.started, view),
+            sort=lambda leaf, view: leaf.about.started and view.now - leaf.about.started,
+            right=True,
+        ),
+        Column(
+            "GPU MEM",
+            7,
+            lambda leaf, _: size(leaf.about.gpu_memory) if leaf.about.gpus else "",
+            sort=lambda leaf, _: leaf.about.gpu_memory,
+            right=True,
+        ),
+        Column("GPUS", 6, lambda leaf, _: cells.indices(leaf.about), rank=3),
+        Column("RSS", 6, lambda leaf, _: size(leaf.about.rss), sort=lambda leaf, _: leaf.about.rss, right=True, rank=2),
+        Column(
+            "OWNER", 16, lambda leaf, view: cells.owner(leaf.about, view), sort=lambda leaf, view: cells.owner(leaf.about, view), rank=6
+        ),
+        Column("COMMAND", 20, _command, sort=lambda leaf, _: cells.command(leaf.about), grow=True),
+        Column("WHY", 20, lambda leaf, _: (("; ".join(leaf.about.why), "dim"),), rank=7, grow=True),
+    )
+    nothing = "none" if rows is not None else "not known: no probe has spoken and Ray has not told"
+    return Section("processes", title, columns, rows, nothing, lambda leaf: f"{process_search(leaf.about)} {cells.owner(leaf.about, view)}")
+
+
+def _state(leaf: Leaf, _: View) -> Cell:
+    state = leaf.about.state or ""
+    return ((state, "bad" if state in "DZ" else ""),) if state else UNKNOWN
+
+
+def _command(leaf: Leaf, view: View) -> Cell:
+    if not leaf.depth:
+        return cells.command(leaf.about)
+    return ((" " * (2 * leaf.depth - 2) + ("\\_ " if view.ascii else "└─ "), "faint"), (cells.command(leaf.about), ""))

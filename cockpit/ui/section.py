@@ -1,0 +1,84 @@
+"""What a page says: sections of rows under columns, as plain values that a table draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from cockpit.ui.marks import Piece
+from cockpit.ui.view import View
+
+Row = TypeVar("Row")
+
+Cell: TypeAlias = str | tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column. Its text may be foreign and hostile: the table cleans whatever it draws."""
+
+    title: str
+    width: int
+    cell: Callable[[Row, View], Cell]
+    sort: Callable[[Row, View], Any] | None = None
+    """What it sorts by; `None` values go last in both directions."""
+    right: bool = False
+    """Numbers: right-aligned, and sorted the greatest first."""
+    grow: bool = False
+    """Takes the room that is left."""
+    rank: int = 0
+    """Where there is no room the highest rank goes first; 0 stays."""
+
+
+@dataclass(frozen=True)
+class Section(Generic[Row]):
+    """Rows of one kind. `rows` is `None` when they are not known, which is not the same as none."""
+
+    key: str
+    title: str
+    columns: tuple[Column[Row], ...]
+    rows: Sequence[Row] | None
+    nothing: str = "none"
+    """Said when there are no rows, or when they are not known."""
+    search: Callable[[Row], str] = str
+    """What the filter looks at."""
+    dim: Callable[[Row, View], bool] = lambda _row, _view: False
+    """Whether the row's facts are old."""
+    total: int | None = None
+    """How many there are, when `rows` are only the first of them."""
+    fixed: bool = False
+    """Neither filtered nor sorted: facts about one thing."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of text: one fact, with what it is called."""
+
+    key: str
+    name: str
+    value: Cell
+    about: object = None
+    """What opens on Enter."""
+
+
+def facts(key: str, title: str, pairs: Sequence[tuple[str, Cell]], width: int) -> Section[Line]:
+    """Names and values of one thing; a long value is broken into lines, never cut: it is what people came to read."""
+    room = max(20, width - 20)
+    lines = [
+        Line(f"{key}:{number}:{part}", name if part == 0 else "", piece)
+        for number, (name, value) in enumerate(pairs)
+        for part, piece in enumerate(_broken(value, room))
+    ]
+    columns: tuple[Column[Line], ...] = (
+        Column("", 16, lambda line, _: ((line.name, "dim"),)),
+        Column("", 20, lambda line, _: line.value, grow=True),
+    )
+    return Section(key, title, columns, lines, search=lambda line: line.name, fixed=True)
+
+
+def _broken(value: Cell, room: int) -> list[Cell]:
+    if not isinstance(value, str):
+        return [value]
+    pieces: list[Cell] = [line[at : at + room] for line in value.splitlines() or [""] for at in range(0, max(1, len(line)), room)]
+    return pieces

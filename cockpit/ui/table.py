@@ -1,0 +1,388 @@
+"""The one table of this program: sections of rows, of which only those on the screen are ever drawn."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size, Spacing
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from cockpit.text import clean
+from cockpit.ui.section import Cell, Column, Section
+from cockpit.ui.view import View
+
+GUTTER = 1
+"""A column for the marks of cursor and tag: a colour alone says nothing on a monochrome screen."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A section as it lies on the screen: its heading on line `top`, its rows below; `first` counts rows over all sections."""
+
+    section: Section[Any]
+    rows: Sequence[Any]
+    columns: tuple[tuple[Column[Any], int], ...]
+    top: int
+    first: int
+    hidden: int
+
+
+class Table(ScrollView, can_focus=True):
+    """Shows sections. Once somebody has moved the cursor, it stays on the same thing, not on the same line, when they are replaced."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"table--{name}"
+        for name in (
+            "header", "title", "cursor", "dim", "faint", "ok", "warn", "bad", "accent", "bold",
+            "low", "mid", "high", "kill", "stale", "reserved",
+        )
+    }  # fmt: skip
+    DEFAULT_CSS = """
+    Table {
+        height: 1fr;
+        scrollbar-size: 0 1;
+        & > .table--header { color: $text-muted; background: $panel; }
+        & > .table--title { color: $text-accent; background: $panel; text-style: bold; }
+        & > .table--cursor { background: $block-cursor-background; color: $block-cursor-foreground; }
+        & > .table--dim { color: $text-muted; }
+        & > .table--faint { color: $faint; }
+        & > .table--ok { color: $text-success; }
+        & > .table--warn { color: $text-warning; }
+        & > .table--bad { color: $text-error; text-style: bold; }
+        & > .table--accent { color: $text-accent; }
+        & > .table--bold { text-style: bold; }
+        & > .table--low { color: $heat-low; }
+        & > .table--mid { color: $heat-mid; }
+        & > .table--high { color: $heat-high; }
+        & > .table--kill { color: $kill-line; text-style: bold; }
+        & > .table--stale { color: $stale; }
+        & > .table--reserved { color: $reserved; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup,ctrl+u", "page(-1)", "Page up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
+        Binding("home,g", "move(-1000000)", "First", show=False),
+        Binding("end,G", "move(1000000)", "Last", show=False),
+        Binding("tab", "jump(1)", "Next section", show=False),
+        Binding("shift+tab", "jump(-1)", "Previous section", show=False),
+        Binding("enter", "open", "Open", key_display="Enter"),
+        Binding("less_than_sign", "sort(-1)", "Sort the other way round", show=False),
+        Binding("greater_than_sign", "sort(1)", "Sort", key_display="<>"),
+        Binding("space", "tag", "Tag", show=False),
+        Binding("U", "untag", "Untag all", show=False),
+    ]
+
+    @dataclass
+    class Opened(Message):
+        """Somebody wants to see more of a row."""
+
+        row: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.view = View()
+        self.blocks: tuple[Block, ...] = ()
+        self.at = 0
+        """The cursor, counted over the rows of all sections."""
+        self._moved = False
+        self.tagged: set[str] = set()
+        self.needle, self.inverted = "", False
+        self.sorts: dict[str, tuple[str, bool]] = {}
+        self._sections: tuple[Section[Any], ...] = ()
+        self._styles_of: dict[str, Style] = {}
+
+    # What is shown
+
+    def show(self, sections: Sequence[Section[Any]], view: View, *, fresh: bool = False) -> None:
+        """Replace everything; `fresh` when it is another page, and the cursor goes to its top."""
+        self._moved = self._moved and not fresh
+        selected = self.selected if self._moved else None
+        self._sections, self.view = tuple(sections), view
+        self.blocks = tuple(self._laid_out())
+        last = self.blocks[-1] if self.blocks else None
+        self.virtual_size = Size(self.size.width, last.top + 1 + len(last.rows) if last else 0)
+        self.at = self._find(selected) if self._moved else 0
+        if fresh:
+            self.scroll_to(0, 0, animate=False, force=True, immediate=True)
+        self._keep_in_sight()
+        self.refresh()
+
+    def sift(self, needle: str, *, inverted: bool = False) -> None:
+        """Show only rows in which the text is found, in any case; inverted: those without it."""
+        self.needle, self.inverted = needle.casefold(), inverted
+        self.show(self._sections, self.view)
+
+    @property
+    def count(self) -> int:
+        """Rows over all sections."""
+        return self.blocks[-1].first + len(self.blocks[-1].rows) if self.blocks else 0
+
+    @property
+    def block(self) -> Block | None:
+        """The section that the cursor is in."""
+        return next((block for block in reversed(self.blocks) if block.first <= self.at and block.rows), None)
+
+    @property
+    def selected(self) -> Any:
+        """The row under the cursor, or `None`."""
+        block = self.block
+        return block.rows[self.at - block.first] if block and self.at - block.first < len(block.rows) else None
+
+    @property
+    def chosen(self) -> list[Any]:
+        """The tagged rows, or else the one under the cursor."""
+        tagged = [row for block in self.blocks for row in block.rows if row.key in self.tagged]
+        return tagged or ([self.selected] if self.selected is not None else [])
+
+    def _laid_out(self) -> Iterable[Block]:
+        top = first = 0
+        gap = 1 if self.size.height >= 28 else 0
+        for section in self._sections:
+            rows, hidden = self._ordered(section)
+            yield Block(section, rows, fitted(section.columns, self.scrollable_content_region.width - GUTTER), top, first, hidden)
+            top += 1 + len(rows) + gap
+            first += len(rows)
+
+    def _ordered(self, section: Section[Any]) -> tuple[Sequence[Any], int]:
+        rows: Sequence[Any] = section.rows or ()
+        if section.fixed:
+            return rows, 0
+        found = rows
+        if self.needle:
+            found = [row for row in rows if (self.needle in section.search(row).casefold()) is not self.inverted]
+        return self._sorted(section, found), len(rows) - len(found)
+
+    def _sorted(self, section: Section[Any], rows: Sequence[Any]) -> Sequence[Any]:
+        title, reverse = self.sorts.get(section.key, ("", False))
+        column = next((column for column in section.columns if column.title == title and column.sort), None)
+        if column is None or column.sort is None:
+            return rows
+        keyed = [(column.sort(row, self.view), row) for row in rows]
+        known = sorted((pair for pair in keyed if pair[0] is not None), key=lambda pair: pair[0], reverse=column.right is not reverse)
+        return [row for _, row in known] + [row for value, row in keyed if value is None]
+
+    def _find(self, row: Any) -> int:
+        """Where the same thing is now; if it is gone, the same line, as near as can be."""
+        if row is not None:
+            if (now := self._row(self.at)) is not None and now.key == row.key:
+                return self.at
+            for block in self.blocks:
+                for number, candidate in enumerate(block.rows):
+                    if candidate.key == row.key:
+                        return block.first + number
+        return max(0, min(self.at, self.count - 1))
+
+    def _row(self, number: int) -> Any:
+        for block in self.blocks:
+            if block.first <= number < block.first + len(block.rows):
+                return block.rows[number - block.first]
+        return None
+
+    # Drawing
+
+    def notify_style_update(self) -> None:
+        """Colours have changed."""
+        super().notify_style_update()
+        self._styles_of.clear()
+
+    def _style(self, name: str) -> Style:
+        if not name:
+            return Style.null()
+        if name not in self._styles_of:
+            self._styles_of[name] = self.get_component_rich_style(f"table--{name}", partial=True)
+        return self._styles_of[name]
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen: a heading, a row, or nothing."""
+        line = y + self.scroll_offset.y
+        number = bisect_right([block.top for block in self.blocks], line) - 1
+        if number < 0:
+            return Strip.blank(self.size.width, self.rich_style)
+        block = self.blocks[number]
+        if line == block.top or (y == 0 and line <= block.top + len(block.rows)):
+            return self._heading(block)
+        index = line - block.top - 1
+        return self._line(block, index) if index < len(block.rows) else Strip.blank(self.size.width, self.rich_style)
+
+    def _heading(self, block: Block) -> Strip:
+        base = self.rich_style + self._style("header")
+        title = clean(f"{block.section.title} {self._counted(block)}".strip())
+        if not block.rows:
+            said = block.section.nothing if not block.hidden else f"{block.hidden} hidden by the filter"
+            segments = [Segment(" " * GUTTER + title + "  ", base + self._style("title")), Segment(clean(said), base)]
+            return Strip(segments).adjust_cell_length(self.size.width, base)
+        sorted_by, reverse = self.sorts.get(block.section.key, ("", False))
+        words = " " * GUTTER
+        for place, (column, width) in enumerate(block.columns):
+            mark = self._arrow(column, reverse=reverse) if column.title and column.title == sorted_by else ""
+            title += mark if place == 0 else ""
+            words += _fit(column.title + mark if place else "", width, right=column.right and place > 0) + " "
+        lead = " " * GUTTER + title + " "
+        segments = [Segment(lead, base + self._style("title")), Segment(_after(words, cell_len(lead)), base)]
+        return Strip(segments).adjust_cell_length(self.size.width, base)
+
+    def _counted(self, block: Block) -> str:
+        if block.section.fixed:
+            return ""
+        if block.section.rows is None:
+            return "–"
+        total = block.section.total or len(block.section.rows)
+        return f"{len(block.rows)}/{total}" if block.hidden or len(block.rows) < total else str(total)
+
+    def _arrow(self, column: Column[Any], *, reverse: bool) -> str:
+        down = column.right is not reverse
+        return ("v" if down else "^") if self.view.ascii else ("▾" if down else "▴")
+
+    def _line(self, block: Block, index: int) -> Strip:
+        row = block.rows[index]
+        on_cursor = block.first + index == self.at
+        base = self.rich_style
+        if on_cursor:
+            base += self._style("cursor")
+        elif block.section.dim(row, self.view):
+            base += self._style("stale")
+        segments = [Segment(self._mark(row, on_cursor=on_cursor), base)]
+        for column, width in block.columns:
+            segments += self._cell(column.cell(row, self.view), width, base, right=column.right, plain=on_cursor)
+        return Strip(segments).adjust_cell_length(self.size.width, base)
+
+    def _mark(self, row: Any, *, on_cursor: bool) -> str:
+        if row.key in self.tagged:
+            return "*"
+        return (">" if self.view.ascii else "▸") if on_cursor else " "
+
+    def _cell(self, cell: Cell, width: int, base: Style, *, right: bool, plain: bool) -> list[Segment]:
+        if isinstance(cell, str):
+            return [Segment(_fit(clean(cell), width, right=right) + " ", base)]
+        segments, left = [], width
+        for raw, name in cell:
+            text = clean(raw)
+            length = cell_len(text)
+            segments.append(Segment(text if length <= left else _fit(text, left), base if plain else base + self._style(name)))
+            left -= min(length, left)
+        pad = Segment(" " * (left + (0 if right else 1)), base)
+        return [pad, *segments, Segment(" ", base)] if right else [*segments, pad]
+
+    # Moving
+
+    def _line_of(self, number: int) -> int:
+        block = next((block for block in reversed(self.blocks) if block.first <= number and block.rows), None)
+        return block.top + 1 + number - block.first if block else 0
+
+    def _keep_in_sight(self) -> None:
+        line = 0 if self.at == 0 else self._line_of(self.at)
+        self.scroll_to_region(Region(0, line, 1, 1), animate=False, force=True, spacing=Spacing(top=1), immediate=True)
+
+    def _go(self, number: int) -> None:
+        before, self.at, self._moved = self.at, max(0, min(number, self.count - 1)), True
+        offset = self.scroll_offset
+        self._keep_in_sight()
+        if self.scroll_offset == offset:
+            for place in {before, self.at}:
+                self.refresh(Region(0, self._line_of(place) - offset.y, self.size.width, 1))
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by so many rows."""
+        self._go(self.at + by)
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by so many screens."""
+        self._go(self.at + by * max(1, self.size.height - 2))
+
+    def action_jump(self, by: int) -> None:
+        """Move the cursor to the next section that has rows."""
+        full = [block for block in self.blocks if block.rows]
+        if full and self.block in full:
+            self._go(full[(full.index(self.block) + by) % len(full)].first)
+
+    def action_open(self) -> None:
+        """Show more of the row under the cursor."""
+        if self.selected is not None:
+            self.post_message(self.Opened(self.selected))
+
+    def action_tag(self) -> None:
+        """Tag the row under the cursor, or take its tag off, and go on to the next."""
+        if self.selected is not None:
+            self.tagged ^= {self.selected.key}
+            self._go(self.at + 1)
+            self.refresh()
+
+    def action_untag(self) -> None:
+        """Take off every tag."""
+        self.tagged.clear()
+        self.refresh()
+
+    def action_sort(self, by: int) -> None:
+        """Step through the sort orders of the section under the cursor: none, each column, each column reversed."""
+        if (block := self.block) is None or block.section.fixed:
+            return
+        orders = [("", False), *((column.title, back) for column, _ in block.columns if column.sort for back in (False, True))]
+        now = self.sorts.get(block.section.key, ("", False))
+        self.sorts[block.section.key] = orders[((orders.index(now) if now in orders else 0) + by) % len(orders)]
+        self.show(self._sections, self.view)
+
+    def on_click(self, event: events.Click) -> None:
+        """A row: select it, twice: open it. A heading: sort by that column, again: reverse."""
+        line = event.y + self.scroll_offset.y
+        block = next((block for block in reversed(self.blocks) if block.top <= line), None)
+        if block is None or line > block.top + len(block.rows):
+            return
+        if line == block.top or event.y == 0:
+            self._sort_at(block, event.x)
+            return
+        self._go(block.first + line - block.top - 1)
+        if event.chain == 2:
+            self.action_open()
+
+    def _sort_at(self, block: Block, x: int) -> None:
+        edge = GUTTER
+        for column, width in block.columns:
+            edge += width + 1
+            if x < edge:
+                if column.sort:
+                    title, reverse = self.sorts.get(block.section.key, ("", False))
+                    self.sorts[block.section.key] = (column.title, title == column.title and not reverse)
+                    self.show(self._sections, self.view)
+                return
+
+    def on_resize(self) -> None:
+        """Columns come and go with the room."""
+        self.show(self._sections, self.view)
+
+
+def fitted(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:
+    """The columns for which there is room, with their widths; what is left goes to those that grow."""
+    kept = list(columns)
+    while sum(column.width + 1 for column in kept) > width and any(column.rank for column in kept):
+        kept.remove(max(reversed(kept), key=lambda column: column.rank))
+    spare = max(0, width - sum(column.width + 1 for column in kept))
+    growing = sum(column.grow for column in kept)
+    share = spare // growing if growing else 0
+    return tuple((column, column.width + share if column.grow else column.width) for column in kept)
+
+
+def _after(words: str, length: int) -> str:
+    """What follows, without the rest of a word that was cut."""
+    rest = words[length:]
+    cut = rest.split(" ", 1)[0] if words[length - 1 : length].strip() else ""
+    return " " * len(cut) + rest[len(cut) :]
+
+
+def _fit(text: str, width: int, *, right: bool = False) -> str:
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+    return " " * (width - length) + text if right else text + " " * (width - length)

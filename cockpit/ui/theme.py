@@ -1,0 +1,132 @@
+"""Colours: the files in themes/ become Textual's themes, and a mistake in one is named with its file, line and key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import platformdirs
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+from cockpit.document import Document, InputError, shown
+from cockpit.text import clean
+
+COLORS: Final = ("primary", "secondary", "accent", "foreground", "background", "surface", "panel", "success", "warning", "error")
+OWN: Final = ("faint", "heat-low", "heat-mid", "heat-high", "kill-line", "reserved", "stale")
+"""The variables that are ours; Textual's own may be set as well."""
+_ANSI: Final = ("ansi_bright_black", "ansi_cyan", "ansi_green", "ansi_yellow", "ansi_magenta", "ansi_magenta", "ansi_bright_black")
+_PLAIN, _SIXTEEN = (frozenset(Theme(name="", primary="red", ansi=ansi).to_color_system().generate()) for ansi in (False, True))
+_SHADE: Final = re.compile(r"(?P<color>.+?)(?: (?:100|\d{1,2})%)?")
+_WORDS_OF_STYLE: Final = {"none", "not", "bold", "dim", "italic", "underline", "reverse", "strike"}
+_WORDS: Final = {
+    "dark": "true or false",
+    "ansi": "true or false",
+    "colors": "names with colours",
+    "variables": "names with colours",
+}
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    colors: dict[str, Any]
+    dark: bool = True
+    ansi: bool = False
+    variables: dict[str, Any] = {}
+
+
+def shipped() -> Path:
+    """The folder of the themes that come with cockpit: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).parents[1]
+    inside = package / "themes"
+    return inside if inside.is_dir() else package.parent / "themes"
+
+
+def own() -> Path:
+    """The folder of the user's own themes, `$XDG_CONFIG_HOME/cockpit/themes`; it need not exist."""
+    return platformdirs.user_config_path("cockpit") / "themes"
+
+
+def load_theme(path: Path) -> Theme:
+    """Raises `InputError`, one sentence that names file, line and key."""
+    try:
+        document = Document.read(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{shown(path)}: not found") from error
+    file = document.convert(_File, _WORDS)
+    colors = _checked(document, "colors", file.colors, frozenset(COLORS))
+    variables = _checked(document, "variables", file.variables, _PLAIN.union(_SIXTEEN, OWN))
+    if "primary" not in colors:
+        raise document.mistake("colors", "primary is missing")
+    return Theme(name=path.stem, dark=file.dark, ansi=file.ansi, variables=variables, **colors)
+
+
+def find_theme(name: str) -> tuple[Theme | None, str]:
+    """The user's theme of that name, else ours; when there is none, a sentence that says why."""
+    files = (folder / f"{name}.yaml" for folder in (own(), shipped()))
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        return None, f"There is no theme {name}; there are {', '.join(sorted(file.stem for file in shipped().glob('*.yaml')))}"
+    found = _theme_or_mistake(file)
+    return (found, "") if isinstance(found, Theme) else (None, str(found))
+
+
+def load_themes(folders: Iterable[Path]) -> tuple[tuple[Theme, ...], tuple[InputError, ...]]:
+    """Every theme that can be used, and what is wrong with the others; of two with one name the later folder's counts."""
+    read = [_theme_or_mistake(path) for folder in folders for path in sorted(folder.glob("*.yaml"))]
+    themes = {theme.name: theme for theme in read if isinstance(theme, Theme)}
+    return tuple(themes.values()), tuple(mistake for mistake in read if isinstance(mistake, InputError))
+
+
+def _theme_or_mistake(path: Path) -> Theme | InputError:
+    try:
+        return load_theme(path)
+    except InputError as mistake:
+        return mistake
+
+
+def variable_defaults(theme: Theme) -> dict[str, str]:
+    """Our own variables for a theme that does not set them, such as Textual's built-in ones, made from its colours."""
+    if theme.ansi:
+        # Textual 8.2.8 leaves some of its own variables out of such a theme, and an undefined one ends the program
+        return {**dict.fromkeys(_PLAIN - _SIXTEEN, "ansi_default"), **dict(zip(OWN, _ANSI, strict=True))}
+    names = theme.to_color_system().generate()
+    text, ground = Color.parse(names["foreground"]), Color.parse(names["background"])
+    return {
+        "faint": text.blend(ground, 0.25).hex,
+        "heat-low": names["text-primary"],
+        "heat-mid": names["text-success"],
+        "heat-high": names["text-warning"],
+        "kill-line": names["text-error"],
+        "reserved": names["text-accent"],
+        "stale": text.blend(ground, 0.15).hex,
+    }
+
+
+def _checked(document: Document, section: str, values: Mapping[str, Any], allowed: frozenset[str]) -> dict[str, Any]:
+    for name, value in values.items():
+        where = f"{section}.{clean(str(name))}"
+        if name not in allowed:
+            near = get_close_matches(str(name), sorted(allowed), 1)
+            raise document.mistake(where, "no such name" + (f"; perhaps {near[0]}" if near else ""))
+        if value is None:
+            raise document.mistake(where, "has no value; a colour that begins with # needs quotes")
+        if not isinstance(value, str) or not _fit(name, value):
+            raise document.mistake(where, f"{clean(str(value))[:40]} is no {'style' if '-style' in name else 'colour'}")
+    return dict(values)
+
+
+def _fit(name: str, value: str) -> bool:
+    """Whether Textual's CSS will take the value: what it can't read ends the program."""
+    if "-style" in name:  # also link-style-hover
+        return bool(value) and _WORDS_OF_STYLE.issuperset(value.split())
+    match = _SHADE.fullmatch(value)
+    if match is None or (match["color"] == "auto" and name in COLORS):
+        return False
+    try:
+        return match["color"] in ("auto", "initial") or bool(Color.parse(match["color"]))
+    except ColorParseError:
+        return False

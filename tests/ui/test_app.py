@@ -1,0 +1,433 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from screen import shown, until
+from textual import events
+from world import GIB, NOW, actor, node, process, snapshot
+
+from cockpit.model import Cluster, Fault, Snapshot
+from cockpit.sources.source import SourceError
+from cockpit.ui.dialogs import TextPage
+from cockpit.ui.header import worst
+from cockpit.ui.keys import PAGES
+from cockpit.ui.logs import LogPage
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+HOSTILE = [
+    "[/]",
+    "x[/red]y",
+    "Actor[MyClass]",
+    "[@click=app.quit]x[/]",
+    "\x1b]0;PWNED\x07",
+    "\x1b]52;c;aGk=\x07",
+    "\x9b31m",
+    "\u202eabc",
+    "a\nb\tc",
+    "漢字漢字",
+    "\x00",
+    "\U000e0041",
+]
+
+
+def unsafe(text):
+    return [
+        char
+        for char in text
+        if (ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 or char in "\u202e\u2066" or ord(char) >= 0xE0000
+    ]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
+async def test_every_page_fits_every_size(make, size, number):
+    app = make()
+    async with app.run_test(size=size) as pilot:
+        await pilot.press(str(number))
+        await until(pilot, lambda: "Ray 2.60.0" in shown(app))
+        assert len(shown(app).splitlines()) == size[1]
+        assert app.table.count > 0
+
+
+async def test_the_overview_answers_at_a_glance(make):
+    app = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "NODES" in shown(app))
+        text = shown(app)
+        for fact in ("nodes 2/3", "GPUs 12/16", "2/4p/1r", "node3 is dead: health check failed", "vllm", "orphan", "ppo-7b", "6m40s"):
+            assert fact in text
+
+
+@pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
+async def test_hostile_text_is_drawn_and_does_nothing(make, number):
+    app = make(snapshot(" ".join(HOSTILE)))
+    async with app.run_test(size=(160, 50), notifications=True) as pilot:
+        await pilot.press(str(number))
+        await until(pilot, lambda: app.table.count > 0)
+        seen = shown(app)
+        for key in ("enter", "y", "escape", "escape", "t", "c", "l"):
+            await pilot.press(key)
+            await pilot.pause()
+            seen += shown(app)
+        assert not unsafe(seen)
+        assert app.is_running
+        assert "[/]" in seen
+
+
+async def test_the_cursor_follows_the_thing_and_not_the_line(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("j")
+        assert app.table.selected.host == "node2"
+        app.take(snapshot(nodes=(node(9), node(8), node(2))))
+        assert app.table.selected.host == "node2"
+
+
+async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 6)
+        await pilot.press("slash", *"orphan")
+        await until(pilot, lambda: "1/6" in shown(app))
+        await pilot.press("enter")
+        assert [row.about.kind for row in app.table.blocks[0].rows] == ["orphan"]
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.table.blocks[0].rows) == 6)
+        await pilot.press("slash", "exclamation_mark", *"orphan", "enter")
+        await until(pilot, lambda: len(app.table.blocks[0].rows) == 5)
+
+
+async def test_sorting_steps_through_the_columns_and_then_reverses(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 6)
+        while app.table.sorts.get("processes", ("",))[0] != "PID":
+            await pilot.press("greater_than_sign")
+        pids = [row.about.pid for row in app.table.blocks[0].rows]
+        assert pids == sorted(pids, reverse=True)
+        await pilot.press("greater_than_sign")
+        assert [row.about.pid for row in app.table.blocks[0].rows] == sorted(pids)
+
+
+async def test_unknown_values_sort_last_both_ways(make):
+    app = make(snapshot(processes=(process(1, rss=None), process(2, rss=5), process(3, rss=9))))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 2)
+        for reverse, order in ((False, [3, 2, 1]), (True, [2, 3, 1])):
+            app.table.sorts["processes"] = ("RSS", reverse)
+            app.draw()
+            assert [row.about.pid for row in app.table.blocks[0].rows] == order
+
+
+async def test_pause_stops_the_picture_and_history_goes_on(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "node1" in shown(app))
+        await pilot.press("p")
+        app.take(snapshot(nodes=(node(7, seen=NOW + 9),), taken=NOW + 10))
+        await until(pilot, lambda: "PAUSED" in shown(app))
+        assert "node7" not in shown(app)
+        assert app.history.tail(node(7).key, "host", None, 3)[-1] == pytest.approx(70)
+        await pilot.press("p")
+        await until(pilot, lambda: "node7" in shown(app))
+
+
+async def test_tree_hangs_children_below_their_parents(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4", "t")
+        await until(pilot, lambda: "└─" in shown(app))
+        pids = [row.about.pid for row in app.table.blocks[0].rows]
+        assert pids.index(1100) == pids.index(1001) + 1
+
+
+async def test_user_shows_only_that_users_processes(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 6)
+        while app.table.selected.about.user != "other":
+            await pilot.press("j")
+        await pilot.press("u")
+        assert [row.about.user for row in app.table.blocks[0].rows] == ["other"]
+        await pilot.press("u")
+        assert len(app.table.blocks[0].rows) == 6
+
+
+async def test_a_node_opens_and_escape_goes_back_but_never_out(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Ray kills above 950G" in shown(app))
+        assert "orphan 1200" in shown(app)
+        await pilot.press("escape", "escape", "escape")
+        await until(pilot, lambda: "WAITS" in shown(app))
+        assert app.is_running
+
+
+async def test_host_memory_of_a_node_without_a_probe_is_asked_of_ray(make):
+    app = make(snapshot(nodes=(node(2),)))
+    app.lookout.of_node = (process(77, command="ray::Hog", rss=9 * GIB), process(78, command="ray::Idle", rss=GIB))
+    async with app.run_test(size=(120, 60)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("enter")
+        await until(pilot, lambda: "ray::Hog" in shown(app))
+        assert shown(app).index("ray::Hog") < shown(app).index("ray::Idle")
+
+
+async def test_what_has_gone_is_said_to_have_gone(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("enter")
+        app.take(snapshot(jobs=()))
+        await until(pilot, lambda: "no longer listed" in shown(app))
+        assert "ppo-7b" in shown(app)
+
+
+async def test_raw_json_is_what_the_model_holds(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, TextPage))
+        assert json.loads(app.screen.text)["id"] == "ppo-7b"
+
+
+async def test_dead_actors_are_asked_for_only_on_demand(make):
+    app = make()
+    app.lookout.dead = (actor(50, state="DEAD", why="killed by Ray's memory monitor"),)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda: app.table.count > 0)
+        assert "memory monitor" not in shown(app)
+        await pilot.press("d")
+        await until(pilot, lambda: "memory monitor" in shown(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "memory monitor" not in shown(app))
+
+
+async def test_dead_actors_that_cannot_be_had_are_not_none(make):
+    app = make()
+    app.lookout.dead = SourceError("the state API did not answer")
+    async with app.run_test(size=(160, 40)) as pilot:
+        await pilot.press("3", "d")
+        await until(pilot, lambda: "the state API did not answer" in shown(app))
+        assert "DEAD –" in shown(app)
+
+
+async def test_the_log_of_a_job_is_followed(make):
+    app = make()
+    app.lookout.log = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("l")
+        await until(pilot, lambda: "three" in shown(app))
+        await until(pilot, lambda: "the job is over" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, LogPage))
+
+
+async def test_the_filter_of_a_log_is_its_own(make):
+    app = make()
+    app.lookout.log = [["one", "two"]]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("l")
+        await until(pilot, lambda: "two" in shown(app))
+        await pilot.press("slash", *"two", "enter")
+        await until(pilot, lambda: "one" not in shown(app))
+        assert app.table.needle == ""
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: not isinstance(app.screen, LogPage))
+
+
+async def crash(app, boom):
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        app.call_later(boom)
+        await pilot.pause(0.2)
+
+
+async def test_a_bug_is_one_sentence_and_shows_no_value(make, monkeypatch):
+    app = make()
+    secret = "hf_abcdefghijklmnop"
+
+    def boom():
+        raise ZeroDivisionError(secret)
+
+    monkeypatch.setattr(app, "_print_error_renderables", lambda: None)
+    with pytest.raises(ZeroDivisionError):
+        await crash(app, boom)
+    said = "".join(str(line) for line in app._exit_renderables)
+    assert "cockpit has a bug: ZeroDivisionError" in said
+    assert secret not in said
+
+
+async def test_an_environment_hides_its_secrets(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("e")
+        await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
+
+
+async def test_copy_takes_the_tagged_rows(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("space", "space", "c")
+        assert app.clipboard == "1200\n1300"
+        await pilot.press("U", "c")
+        assert app.clipboard == str(app.table.selected.about.pid)
+
+
+async def test_export_writes_what_is_known_for_its_owner_alone(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("E")
+        await until(pilot, lambda: list(tmp_path.glob("cockpit-*.json")))
+    (file,) = tmp_path.glob("cockpit-*.json")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert json.loads(file.read_text())["schema"] == 1
+
+
+async def test_readonly_writes_no_file(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    app = make(readonly=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "read-only" in shown(app))
+        await pilot.press("E")
+        await pilot.pause()
+        assert not list(tmp_path.iterdir())
+
+
+async def test_what_is_typed_ahead_goes_into_the_filter(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        for key, char in (("4", "4"), ("slash", "/"), *zip("orphan", "orphan", strict=True)):
+            app.post_message(events.Key(key, char))
+        await until(pilot, lambda: app.table.needle == "orphan")
+        assert isinstance(app.page, PAGES[3])
+        for key in ("enter", "p"):
+            app.post_message(events.Key(key, key if key == "p" else "\r"))
+        await until(pilot, lambda: "PAUSED" in shown(app))
+        assert app.table.needle == "orphan"
+
+
+async def test_help_is_made_from_the_bindings(make):
+    app = make()
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "Stop the picture, not the looking." in shown(app))
+        for binding in app.BINDINGS:
+            assert binding.description in app.screen.text
+
+
+async def test_ages_grow_though_nothing_is_heard(make, clock):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "2s ago" in shown(app))
+        clock.now += 300
+        app._tick()
+        await until(pilot, lambda: "5m02s ago" in shown(app))
+
+
+async def test_unknown_is_drawn_as_unknown(make):
+    app = make(Snapshot(taken=NOW, cluster=Cluster(reachable=False), faults=(Fault("ray.identity", "nothing listens there", NOW - 5),)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "no dashboard" in shown(app))
+        text = shown(app)
+        assert "nothing listens there" in text
+        assert "NODES –" in text
+        assert "0/0" not in text
+
+
+async def test_a_tiny_terminal_says_so_and_survives(make):
+    app = make()
+    async with app.run_test(size=(20, 5)) as pilot:
+        await until(pilot, lambda: "cockpit needs 60x15" in shown(app))
+        for key in ("1", "2", "3", "4", "5", "j", "enter", "escape", "question_mark", "escape"):
+            await pilot.press(key)
+        assert app.is_running
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "Ray 2.60.0" in shown(app))
+
+
+async def test_ascii_draws_nothing_else(make):
+    app = make(ascii=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4", "t")
+        await until(pilot, lambda: "\\_" in shown(app))
+        for number in "12345":
+            await pilot.press(number)
+            await pilot.pause()
+            strange = {char for char in shown(app) if not char.isascii()} - set("–…")
+            assert not strange
+
+
+async def test_an_unknown_theme_is_one_sentence_and_the_default(make):
+    app = make(theme="nope")
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: "There is no theme nope" in shown(app))
+        assert app.theme == "midnight"
+
+
+async def test_quitting_closes_the_lookout(make):
+    app = make()
+    async with app.run_test() as pilot:
+        await pilot.press("q")
+        await pilot.pause()
+    assert app.lookout.closed
+
+
+async def test_the_palette_opens_pages(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert {page.title for page in PAGES} <= titles
+        await pilot.press("colon")
+        await pilot.press(*"jobs", "enter")
+        await until(pilot, lambda: "JOBS" in shown(app))
+
+
+async def test_a_click_selects_and_sorts(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 6)
+        await pilot.click(app.table, offset=(5, 3))
+        assert app.table.at == 2
+        await pilot.click(app.table, offset=(24, 0))
+        assert app.table.sorts["processes"][0] == "PID"
+
+
+def test_a_dashboard_that_is_gone_is_one_fault_and_not_seven():
+    faults = (
+        *(Fault(f"ray.{name}", "connection refused", NOW) for name in ("identity", "nodes", "jobs")),
+        Fault("probe", "w1: gone", NOW, "w1"),
+    )
+    assert len(worst(snapshot(faults=faults, nodes=()))) == 2
+
+
+def test_gpu_memory_of_a_gpu_seen_twice_counts_once():
+    from cockpit.ui.header import devices
+
+    assert len(devices((node(1), node(1)))) == 8
+    assert sum(gpu.memory_total for gpu in devices((node(1),))) == 8 * 80 * GIB

@@ -1,0 +1,118 @@
+"""Small graphics: fixed scales, unknown is never zero, and the same in ASCII."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.ui.marks import bar, heat, level, merge, spark
+
+FRACTION = st.none() | st.floats()
+
+
+def text(pieces: tuple[tuple[str, str], ...]) -> str:
+    return "".join(piece for piece, _ in pieces)
+
+
+def test_a_steady_hundred_is_full_height() -> None:
+    assert spark([100.0] * 4, 4) == "████"
+    assert spark([100.0] * 4, 4, ascii=True) == "####"
+
+
+def test_a_steady_zero_is_the_lowest_sign_and_not_blank() -> None:
+    assert spark([0.0, 0.0], 2) == "▁▁"
+    assert spark([0.0, 0.0], 2, ascii=True) == ".."
+
+
+def test_a_gap_is_blank() -> None:
+    assert spark([100.0, None, float("nan"), 0.0], 4) == "█  ▁"
+
+
+def test_the_newest_is_at_the_right_and_the_oldest_go() -> None:
+    assert spark([0.0, 0.0, 100.0], 2) == "▁█"
+    assert spark([100.0], 3) == "  █"
+    assert spark([], 3) == "   "
+    assert spark([50.0], 0) == ""
+
+
+def test_the_scale_is_fixed() -> None:
+    assert spark([40.0, 41.0], 2) == "▄▄"
+    assert spark([1.0, 2.0], 2, top=2.0) == "▅█"
+
+
+def test_heights_rise_with_the_value() -> None:
+    assert spark([6.0, 19.0, 31.0, 44.0, 56.0, 69.0, 81.0, 94.0], 8) == "▁▂▃▄▅▆▇█"
+
+
+def test_a_bar_grows_by_eighths() -> None:
+    assert text(bar(0.0, 4)) == "····"
+    assert text(bar(0.55, 4)) == "██▏·"
+    assert text(bar(1.0, 4)) == "████"
+    assert text(bar(0.5, 4, ascii=True)) == "##.."
+
+
+def test_a_bar_that_is_not_empty_and_one_that_is_not_full_look_so() -> None:
+    assert text(bar(0.001, 4)) == "▏···"
+    assert text(bar(0.999, 4)) == "███▉"
+    assert text(bar(0.001, 4, ascii=True)) == "#..."
+    assert text(bar(0.999, 4, ascii=True)) == "###."
+
+
+def test_the_kill_line_is_drawn_into_the_bar() -> None:
+    assert bar(0.5, 8, 0.75, tone="mid") == (("████", "mid"), ("··", "faint"), ("│", "kill"), ("·", "faint"))
+    assert bar(0.5, 8, 0.75, tone="mid", ascii=True) == (("####", "mid"), ("..", "faint"), ("|", "kill"), (".", "faint"))
+    assert text(bar(0.5, 8, 1.0)) == "████···│"
+
+
+def test_a_bar_beyond_its_kill_line_is_bad() -> None:
+    assert bar(0.9, 10, 0.5) == (("█████", "bad"), ("│", "kill"), ("███", "bad"), ("·", "faint"))
+
+
+def test_an_unknown_bar_is_neither_empty_nor_full() -> None:
+    assert bar(None, 4, 0.5) == (("–   ", "dim"),)
+    assert bar(float("nan"), 4, ascii=True) == (("?   ", "dim"),)
+
+
+@given(FRACTION, st.integers(0, 40), FRACTION, st.booleans())
+def test_a_bar_is_as_wide_as_asked(fraction: float | None, width: int, mark: float | None, plain: bool) -> None:
+    assert len(text(bar(fraction, width, mark, ascii=plain))) == width
+
+
+@given(st.lists(FRACTION), st.integers(0, 60), st.booleans())
+def test_a_spark_is_as_wide_as_asked(values: list[float | None], width: int, plain: bool) -> None:
+    drawn = spark(values, width, ascii=plain)
+    assert len(drawn) == width
+    assert not plain or drawn.isascii()
+
+
+def test_heat_tells_none_low_mid_high_unknown_and_lost_apart() -> None:
+    cells = [heat(0.0), heat(0.3), heat(0.7), heat(0.99), heat(None), heat(0.5, lost=True)]
+    assert cells == [("▁", "faint"), ("▃", "low"), ("▆", "mid"), ("█", "high"), ("–", "dim"), ("✖", "bad")]
+    assert len(set(cells)) == 6
+
+
+def test_heat_in_ascii() -> None:
+    cells = [
+        heat(0.0, ascii=True),
+        heat(0.3, ascii=True),
+        heat(0.99, ascii=True),
+        heat(None, ascii=True),
+        heat(None, lost=True, ascii=True),
+    ]
+    assert [cell for cell, _ in cells] == [".", "-", "#", "?", "X"]
+
+
+def test_a_node_of_eight_gpus_is_eight_cells() -> None:
+    cells = merge(heat(fraction) for fraction in (0.9, 0.9, 0.9, 0.0, None, 0.4, 0.4, 1.0))
+    assert len(text(cells)) == 8
+    assert all(before[1] != after[1] for before, after in pairwise(cells))
+
+
+@pytest.mark.parametrize(
+    ("value", "tone"), [(None, ""), (float("nan"), ""), (0, "ok"), (70, "warn"), (94.9, "warn"), (95, "bad"), (200, "bad")]
+)
+def test_levels(value: float | None, tone: str) -> None:
+    assert level(value, 70, 95) == tone

@@ -1,0 +1,439 @@
+from __future__ import annotations
+
+import pytest
+from world import GIB, NOW, actor, gpu, node, process, snapshot
+
+from cockpit.model import Bundle, Cluster, Fault, Gpu, Hold, Host, HostMemory, Job, PlacementGroup, Session, Snapshot
+from cockpit.ui.pages.actors import Actors
+from cockpit.ui.pages.details import detail_of
+from cockpit.ui.pages.faults import Faults
+from cockpit.ui.pages.jobs import Jobs, last_line
+from cockpit.ui.pages.nodes import NodeDetail, Nodes
+from cockpit.ui.pages.overview import Overview
+from cockpit.ui.pages.processes import Processes, branches
+from cockpit.ui.view import Index, View
+
+PAGES = (Overview, Nodes, Actors, Processes, Jobs, Faults)
+NOTHING = Snapshot(taken=NOW)
+
+
+def view(of=None, *, plain=False, **facts):
+    made = of or snapshot(**facts)
+    return View(made, Index(made), now=NOW, width=120, ascii=plain)
+
+
+def section(page, key, seen):
+    return next(section for section in page.sections(seen) if section.key == key)
+
+
+def text(cell):
+    return cell if isinstance(cell, str) else "".join(piece for piece, _ in cell)
+
+
+def drawn(section, seen):
+    """Its rows as words under their titles."""
+    return [{column.title: text(column.cell(row, seen)) for column in section.columns} for row in section.rows or ()]
+
+
+def rows(page, key, **facts):
+    seen = view(**facts)
+    return drawn(section(page, key, seen), seen)
+
+
+def told(page, seen):
+    """Names and values of a page about one thing."""
+    found = {}
+    for row in page.sections(seen)[0].rows:
+        found[row.name] = found.get(row.name, "") + text(row.value)
+    return found
+
+
+# Unknown, none and old
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_before_anything_is_heard_no_list_is_empty_but_unknown(page):
+    for section in page().sections(view(NOTHING)):
+        assert section.rows is None or section.key == "faults", section.key
+        assert "not" in section.nothing or section.key == "faults", section.key
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_known_to_be_nothing_is_said_to_be_none(page):
+    empty = snapshot(nodes=(), actors=(), placement_groups=(), jobs=(), processes=(), sessions=(), faults=())
+    for section in page().sections(view(empty)):
+        assert not section.rows
+        assert "not known" not in section.nothing or section.key == "left", section.key
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("tree", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
+def test_every_cell_sort_and_search_can_be_made_of_every_row(page, tree, plain):
+    hostile, bare = (
+        snapshot("\x1b[31m[/]"),
+        snapshot(nodes=(node(1, gpus=None, seen=None, memory=HostMemory(), disks=()),), jobs=(Job("x"),)),
+    )
+    for of in (hostile, bare):
+        made, seen = page(), view(of, plain=plain)
+        made.tree = tree
+        for section in made.sections(seen):
+            for row in section.rows or ():
+                assert row.key
+                assert isinstance(section.search(row), str)
+                for column in section.columns:
+                    assert isinstance(text(column.cell(row, seen)), str)
+                    assert column.sort is None or column.sort(row, seen) != NotImplemented
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_two_rows_of_a_section_are_the_same(page):
+    made, seen = page(), view()
+    made.tree = True
+    for section in made.sections(seen):
+        keys = [row.key for row in section.rows or ()]
+        assert len(keys) == len(set(keys)), section.key
+
+
+def test_a_node_that_nobody_could_look_at_is_all_dashes():
+    (bare,) = rows(Overview(), "nodes", nodes=(node(1, gpus=None, seen=None, memory=HostMemory(), disks=(), resources={}, cpu=None),))
+    for title in ("GPU MEM", "MEM%", "UTIL", "UTL%", "RESV", "HOST", "DISK", "AGE"):
+        assert bare[title].strip() == "–", title
+
+
+def test_a_node_without_gpus_has_none_which_is_not_unknown():
+    (bare,) = rows(Overview(), "nodes", nodes=(node(1, gpus=()),))
+    assert bare["GPU MEM"] == "none"
+
+
+def test_a_lost_gpu_is_marked_and_not_counted_as_empty():
+    (one,) = rows(Overview(), "nodes", nodes=(node(1, gpus=(Gpu(0, fault="lost"), gpu(1, 40))),))
+    assert one["GPU MEM"].startswith("✖")
+    assert one["MEM%"] == "50%"
+
+
+def test_old_facts_are_dimmed_and_those_of_the_dead_are_old():
+    seen = view(nodes=(node(1), node(2, seen=NOW - 60), node(3, state="DEAD", seen=NOW)))
+    nodes = section(Overview(), "nodes", seen)
+    assert [nodes.dim(row, seen) for row in nodes.rows] == [False, True, True]
+
+
+def test_a_dead_node_comes_last_and_reserves_nothing():
+    found = rows(Overview(), "nodes", nodes=(node(3, state="DEAD"), node(2), node(1)))
+    assert [row["NODES"] for row in found] == ["● node1*", "● node2", "✖ node3"]
+    assert found[-1]["RESV"] == "–"
+
+
+# What waits
+
+
+def test_waiting_actors_of_one_kind_are_folded_into_one_row():
+    found = {row["NAME"]: row for row in rows(Overview(), "waits")}
+    assert set(found) == {"vllm", "CriticModelActor x 4", "actor3"}
+    assert found["CriticModelActor x 4"]["NEEDS"] == "1 GPU"
+    assert found["vllm"]["NEEDS"] == "16 x {1 GPU, 1 CPU} STRICT_PACK"
+    assert found["vllm"]["FOR"] == "6m40s"
+    assert found["actor3"]["WAITS"] == "restart"
+
+
+def test_actors_that_want_different_things_are_not_folded():
+    pair = (actor(1, state="PENDING_CREATION"), actor(2, state="PENDING_CREATION", needs={"GPU": 8.0}))
+    assert len(rows(Overview(), "waits", actors=pair, placement_groups=())) == 2
+
+
+def test_the_longest_wait_is_first_and_one_that_may_be_longer_says_so():
+    long = actor(1, state="PENDING_CREATION", class_="Long", since=NOW - 900, at_least=True, name="")
+    found = rows(Overview(), "waits", actors=(actor(2, state="PENDING_CREATION", since=NOW - 5, name="short"), long), placement_groups=())
+    assert [(row["NAME"], row["FOR"]) for row in found] == [("Long", ">15m00s"), ("short", "5s")]
+
+
+def test_a_wait_of_which_nobody_knows_the_beginning_is_a_dash():
+    (row,) = rows(Overview(), "waits", actors=(), placement_groups=(PlacementGroup("0123456789abcdef", state="PENDING"),))
+    assert (row["NAME"], row["FOR"], row["WHY"]) == ("0123456789ab", "–", "–")
+
+
+def test_a_job_that_has_not_begun_waits():
+    assert [row["NAME"] for row in rows(Overview(), "waits", actors=(), placement_groups=(), jobs=(Job("x", status="PENDING"),))] == ["x"]
+
+
+# What is left over, what runs
+
+
+def test_the_left_over_that_holds_most_is_first():
+    small, big, none = (process(pid, kind="orphan", gpus=gpus) for pid, gpus in ((1, (Hold(0, GIB),)), (2, (Hold(1, 9 * GIB),)), (3, ())))
+    found = rows(Overview(), "left", processes=(none, small, big))
+    assert [(row["PID"], row["GPU MEM"]) for row in found] == [("2", "9.0G"), ("1", "1.0G"), ("3", "")]
+
+
+def test_nothing_is_left_over_only_where_somebody_looked():
+    unseen = section(Overview(), "left", view(processes=()))
+    assert unseen.rows is None
+    assert "not known" in unseen.nothing
+    looked = section(Overview(), "left", view(processes=(), hosts={"node1": Host("node1", processes=())}))
+    assert list(looked.rows) == []
+    assert looked.nothing == "nothing is left over on the 1 host looked at"
+
+
+def test_a_running_job_holds_what_its_processes_hold():
+    (runs,) = rows(Overview(), "runs", nodes=(node(1),))
+    assert (runs["RUNS"], runs["GPUS"], runs["GPU MEM"], runs["ACTORS"]) == ("ppo-7b", ">2", ">110G", "2")
+
+
+def test_what_a_job_holds_is_a_lower_bound_while_somebody_on_a_gpu_is_not_seen():
+    (runs,) = rows(Overview(), "runs", nodes=(node(1), node(2, gpus=None)))
+    assert (runs["GPUS"], runs["GPU MEM"]) == (">2", ">110G")
+    (runs,) = rows(Overview(), "runs", nodes=(node(1, gpus=()),))
+    assert (runs["GPUS"], runs["GPU MEM"]) == ("2", "110G")
+    (runs,) = rows(Overview(), "runs", processes=None)
+    assert (runs["GPUS"], runs["GPU MEM"]) == ("–", "–")
+
+
+# Nodes
+
+
+def test_a_gpu_has_its_holders_under_it_with_their_owners():
+    found = rows(NodeDetail(node(1)), "node-gpus")
+    place = next(number for number, row in enumerate(found) if row["GPU"] == "0")
+    assert found[place]["USED/ALL"] == "70G/80G"
+    assert found[place + 1]["GPU"] == "  └"
+    assert found[place + 1]["HELD BY"] == "worker 1001 actor1"
+    assert found[place + 1]["JOB"] == "ppo-7b"
+    orphan = next(row for row in found if row["HELD BY"].startswith("orphan 1200"))
+    assert orphan["USED/ALL"] == "40G"
+
+
+def test_a_hold_that_nvml_does_not_tell_is_a_dash():
+    unknown = next(row for row in rows(NodeDetail(node(1)), "node-gpus") if row["HELD BY"].startswith("unknown 999999"))
+    assert unknown["USED/ALL"] == "–"
+
+
+def test_a_mig_device_is_named_by_its_gpu_and_itself():
+    assert rows(Nodes(), "gpus", nodes=(node(1, gpus=(gpu(3001),)),))[0]["GPU"] == "3.1"
+
+
+def test_facts_of_a_gpu_that_are_not_told_are_dashes():
+    (row,) = rows(Nodes(), "gpus", nodes=(node(1, gpus=(Gpu(0),)),), processes=())
+    assert (row["USED/ALL"], row["UTIL"], row["POWER"], row["TEMP"], row["ECC"]) == ("–/–", "–", "–", "–", "–")
+    assert row["MEMORY"].strip() == "–"
+
+
+def test_a_node_says_at_what_ray_begins_to_kill_or_that_nobody_knows():
+    assert "Ray kills above 950G" in told(NodeDetail(node(1)), view())["kill line"]
+    unknown = view(nodes=(node(1, memory=HostMemory(GIB, 4 * GIB)),))
+    assert told(NodeDetail(node(1)), unknown)["kill line"].startswith("–")
+
+
+def test_a_dead_node_says_why_it_died():
+    assert told(NodeDetail(node(3)), view())["state"] == "✖ DEAD  health check failed"
+    silent = view(nodes=(node(3, state="DEAD"),))
+    assert told(NodeDetail(node(3)), silent)["state"].endswith("Ray gave no reason")
+
+
+def test_a_node_that_is_gone_is_said_to_be_gone():
+    assert "no longer listed" in told(NodeDetail(node(9)), view())["gone"]
+
+
+def test_the_sessions_of_a_host_without_a_probe_are_unknown():
+    assert section(NodeDetail(node(2)), "sessions", view()).rows is None
+    assert len(section(NodeDetail(node(1)), "sessions", view()).rows) == 2
+
+
+# Actors
+
+
+def test_pending_and_scheduled_are_apart():
+    assert {row["STATE"] for row in rows(Actors(), "pending")} == {"◌ PENDING", "◌ RESTARTING"}
+    assert {row["STATE"] for row in rows(Actors(), "scheduled")} == {"● ALIVE"}
+
+
+def test_rays_own_actors_are_not_the_users():
+    seen = view(actors=(actor(1, internal=True),))
+    scheduled = section(Actors(), "scheduled", seen)
+    assert scheduled.rows == []
+    assert "1 are Ray's own" in scheduled.nothing
+
+
+@pytest.mark.parametrize(("complete", "said"), [(False, True), (True, False), (None, False)])
+def test_a_list_that_ray_cut_says_so(complete, said):
+    titles = [section.title for section in Actors().sections(view(actors_complete=complete))]
+    assert any("incomplete" in title for title in titles) is said
+
+
+def test_the_dead_are_shown_only_when_they_were_asked_for():
+    page = Actors()
+    assert "dead" not in [section.key for section in page.sections(view())]
+    page.wants_dead = True
+    assert section(page, "dead", view()).rows is None
+    assert section(page, "dead", view()).nothing == "being asked for"
+    page.dead = (actor(50, state="DEAD", why="killed by the memory monitor"),)
+    assert drawn(section(page, "dead", view()), view())[0]["WHY"] == "killed by the memory monitor"
+
+
+def test_a_group_has_its_bundles_in_the_tree_alone():
+    page, seen = Actors(), view()
+    waits, placed = drawn(section(page, "groups", seen), seen)
+    assert (waits["BUNDLES"], waits["PLACED"]) == ("16 x 1 GPU 1 CPU", "nowhere")
+    assert (placed["PLACED"], placed["STRATEGY"]) == ("node1:1", "–")
+    page.tree = True
+    assert len(section(page, "groups", seen).rows) == 2 + 16 + 1
+    assert drawn(section(page, "groups", seen), seen)[-1]["GROUPS"] == "  └ bundle 0"
+
+
+def test_removed_groups_are_gone():
+    assert rows(Actors(), "groups", placement_groups=(PlacementGroup("a", state="REMOVED", bundles=(Bundle({}),)),)) == []
+
+
+def test_classes_count_their_actors_by_state():
+    found = {row["CLASSES"]: row for row in rows(Actors(), "classes")}
+    assert (found["CriticModelActor"]["ALIVE"], found["CriticModelActor"]["PENDING"]) == ("0", "4")
+    assert found["PolicyModelActor"]["RESTART"] == "1"
+
+
+def test_an_actor_holds_what_it_and_its_children_hold():
+    found = {row["NAME"]: row for row in rows(Actors(), "scheduled", nodes=(node(1, gpus=()),))}
+    assert found["actor1"]["GPU MEM"] == "110G"
+    assert found["actor2"]["GPU MEM"] == ""
+    blind = {row["NAME"]: row for row in rows(Actors(), "scheduled", nodes=(node(1, gpus=None),))}
+    assert blind["actor2"]["GPU MEM"] == "–"
+
+
+# Processes
+
+
+def kinds(page, **facts):
+    return [row.about.kind for row in section(page, "processes", view(**facts)).rows]
+
+
+def test_what_is_left_over_is_on_top():
+    assert kinds(Processes())[:2] == ["orphan", "stale"]
+    tree = Processes()
+    tree.tree = True
+    assert set(kinds(tree)[:2]) == {"orphan", "stale"}
+
+
+def test_a_branch_with_something_left_over_in_it_is_on_top():
+    forest = (process(1, parent=0), process(2, parent=0, kind="foreign"), process(3, parent=2, kind="orphan"))
+    assert [leaf.about.pid for leaf in branches(forest)] == [2, 3, 1]
+
+
+def test_the_tree_hangs_children_below_their_parents():
+    forest = (process(1, parent=0), process(2, parent=1), process(3, parent=2), process(4, parent=1), process(9, parent=77))
+    assert [(leaf.about.pid, leaf.depth) for leaf in branches(forest)] == [(1, 0), (2, 1), (3, 2), (4, 1), (9, 0)]
+
+
+def test_the_same_pid_on_another_host_is_another_parent():
+    forest = (process(1, parent=0), process(2, parent=1, host="node2"))
+    assert [leaf.depth for leaf in branches(forest)] == [0, 0]
+
+
+@pytest.mark.parametrize("parents", [{1: 2, 2: 1}, {1: 1}, {1: 2, 2: 3, 3: 1, 4: 3}, {1: None}])
+def test_a_loop_of_parents_ends_and_hides_nobody(parents):
+    forest = [process(pid, parent=parent) for pid, parent in parents.items()]
+    assert sorted(leaf.about.pid for leaf in branches(forest)) == sorted(parents)
+
+
+def test_a_chain_of_ten_thousand_is_no_recursion():
+    assert [leaf.depth for leaf in branches([process(pid, parent=pid - 1) for pid in range(1, 10_000)])] == list(range(9_999))
+
+
+def test_only_one_users_processes():
+    page = Processes()
+    page.user = "other"
+    assert [row.about.pid for row in section(page, "processes", view()).rows] == [1400]
+    assert section(page, "processes", view()).title == "PROCESSES of other"
+
+
+def test_a_process_that_cannot_be_seen_is_dashes():
+    unseen = next(row for row in rows(Processes(), "processes") if row["PID"] == "999999")
+    assert (unseen["GPU MEM"], unseen["COMMAND"]) == ("–", "–")
+
+
+def test_sessions_tell_live_from_dead_from_unknown():
+    of = tuple(Session("node1", name, f"/tmp/ray/{name}", live) for name, live in (("a", True), ("b", False), ("c", None)))
+    assert [row["SESSIONS"] for row in rows(Processes(), "sessions", sessions=of)] == ["live", "dead", "–"]
+
+
+# Jobs and faults
+
+
+def test_jobs_that_run_come_first_then_the_newest():
+    of = (
+        Job("old", status="SUCCEEDED", started=1.0),
+        Job("new", status="FAILED", started=2.0),
+        Job("runs", status="RUNNING", started=0.5),
+        Job("odd", status="STOPPED"),
+    )
+    assert [row["JOBS"] for row in rows(Jobs(), "jobs", jobs=of)] == ["runs", "new", "old", "odd"]
+
+
+def test_of_a_message_the_last_line_that_says_something_is_shown():
+    assert last_line(Job("x", message="Traceback\n  File\nRuntimeError: boom\n\n  \n")) == "RuntimeError: boom"
+    assert last_line(Job("x")) == ""
+
+
+def test_a_job_that_says_nothing_of_itself_is_dashes():
+    (row,) = rows(Jobs(), "jobs", jobs=(Job("x"),))
+    assert (row["AGO"], row["LASTED"], row["ENTRYPOINT"]) == ("–", "–", "–")
+
+
+def test_a_fault_names_its_source_its_host_and_since_when():
+    (row,) = rows(Faults(), "faults", faults=(Fault("ray.jobs", "HTTP 500", NOW - 61),))
+    assert (row["FAULTS"], row["HOST"], row["SINCE"], row["WHAT"]) == ("ray.jobs", "–", "1m01s", "HTTP 500")
+
+
+# Details
+
+THINGS = (
+    node(1),
+    actor(1),
+    process(1001),
+    snapshot().jobs[1],
+    snapshot().placement_groups[0],
+    snapshot().sessions[1],
+    snapshot().faults[0],
+)
+
+
+@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: type(thing).__name__)
+def test_everything_that_a_row_is_about_opens(thing):
+    page = detail_of(thing)
+    assert page.heading
+    assert "no longer listed" not in " ".join(told(page, view()).values())
+    assert len(told(page, view())) >= 4
+
+
+@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: type(thing).__name__)
+def test_what_has_gone_says_so_and_what_was_known_last(thing):
+    gone = detail_of(thing).sections(view(Snapshot(taken=NOW, cluster=Cluster())))
+    assert "no longer listed" in " ".join(text(row.value) for row in gone[0].rows)
+
+
+def test_a_detail_shows_the_newest_facts_and_keeps_them_when_they_go():
+    page = detail_of(Job("x", status="RUNNING"))
+    assert told(page, view(jobs=(Job("x", status="FAILED", message="boom"),)))["message"] == "boom"
+    later = page.sections(view(jobs=()))
+    assert "boom" in [text(row.value) for row in later[1].rows]
+
+
+def test_a_long_value_is_broken_and_never_cut():
+    command = "python " + " ".join(f"--flag{number}={number}" for number in range(100))
+    page = detail_of(process(1, command=command))
+    assert told(page, view(processes=(process(1, command=command),)))["command"] == command[: 120 - 20]
+    lines = [text(row.value) for row in page.sections(view(processes=(process(1, command=command),)))[0].rows]
+    assert command in "".join(lines)
+
+
+def test_parents_of_a_process_in_a_loop_end():
+    loop = (process(1, parent=2), process(2, parent=3), process(3, parent=2))
+    seen = view(processes=loop)
+    assert [row.pid for row in section(detail_of(loop[0]), "above", seen).rows] == [2, 3]
+
+
+def test_a_process_that_is_its_own_parent_is_not_its_child():
+    own = process(1, parent=1)
+    assert section(detail_of(own), "below", view(processes=(own,))).rows == []
+
+
+def test_rows_with_nothing_more_to_say_do_not_open():
+    line = NodeDetail(node(1)).sections(view())[0].rows[0]
+    assert detail_of(line) is None

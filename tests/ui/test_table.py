@@ -1,0 +1,390 @@
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual.app import App
+
+from cockpit.ui.section import Column, Section
+from cockpit.ui.table import GUTTER, Table, _fit, fitted
+from cockpit.ui.theme import variable_defaults
+from cockpit.ui.view import View
+
+
+@dataclass(frozen=True)
+class Thing:
+    name: str
+    size: int | None = 0
+    note: str = ""
+
+    @property
+    def key(self):
+        return self.name
+
+
+NAME = Column[Thing]("THINGS", 10, lambda thing, _: thing.name, sort=lambda thing, _: thing.name)
+SIZE = Column[Thing]("SIZE", 6, lambda thing, _: str(thing.size), sort=lambda thing, _: thing.size, right=True)
+NOTE = Column[Thing]("NOTE", 8, lambda thing, _: ((thing.note, "warn"),), grow=True)
+
+
+def section(*things, key="things", columns=(NAME, SIZE, NOTE), **more):
+    facts = {"nothing": "none at all", "search": lambda thing: f"{thing.name} {thing.note}", **more}
+    return Section(key, key.upper(), columns, facts.pop("rows", list(things)), **facts)
+
+
+def things(*names):
+    return [Thing(name, number, f"note {name}") for number, name in enumerate(names)]
+
+
+class Shown(App[None]):
+    def __init__(self):
+        super().__init__()
+        self.table = Table()
+        self.opened = []
+
+    def get_theme_variable_defaults(self):
+        return variable_defaults(self.current_theme)
+
+    def compose(self):
+        yield self.table
+
+    def on_mount(self):
+        self.table.focus()
+
+    def on_table_opened(self, message):
+        self.opened.append(message.row.name)
+
+
+@asynccontextmanager
+async def table(*sections, size=(40, 10), plain=False):
+    app = Shown()
+    async with app.run_test(size=size) as pilot:
+        app.table.show(sections, View(ascii=plain))
+        await pilot.pause()
+        yield app.table, pilot
+
+
+def lines(table):
+    return [table.render_line(y).text for y in range(table.size.height)]
+
+
+def names(table, number=0):
+    return [thing.name for thing in table.blocks[number].rows]
+
+
+async def orders(table, pilot, title):
+    """Sorted by that column, and sorted the other way."""
+    found = []
+    for _ in range(2):
+        while True:
+            await pilot.press("greater_than_sign")
+            if table.sorts["things"][0] == title:
+                break
+        found.append(names(table))
+    return found
+
+
+# Columns
+
+
+def columns(*facts):
+    return tuple(Column(title, width, str, rank=rank, grow=grow) for title, width, rank, grow in facts)
+
+
+FOUR = columns(("A", 10, 0, False), ("B", 5, 2, False), ("C", 5, 1, False), ("D", 5, 0, True))
+
+
+def test_where_there_is_room_every_column_is_shown_and_one_grows():
+    assert [(column.title, width) for column, width in fitted(FOUR, 40)] == [("A", 10), ("B", 5), ("C", 5), ("D", 16)]
+
+
+@pytest.mark.parametrize(("width", "left"), [(29, "ABCD"), (28, "ACD"), (23, "ACD"), (22, "AD"), (17, "AD"), (1, "AD")])
+def test_the_highest_rank_goes_first_and_rank_0_stays(width, left):
+    assert "".join(column.title for column, _ in fitted(FOUR, width)) == left
+
+
+def test_of_two_of_a_rank_the_last_goes_first():
+    assert [column.title for column, _ in fitted(columns(("A", 5, 1, False), ("B", 5, 1, False)), 6)] == ["A"]
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 9), st.booleans()), min_size=1), st.integers(0, 200))
+def test_columns_fit_unless_nothing_more_can_go(facts, width):
+    shown = fitted(columns(*(("x", *fact) for fact in facts)), width)
+    assert sum(given + 1 for _, given in shown) <= width or not any(column.rank for column, _ in shown)
+    assert all(given >= column.width for column, given in shown)
+
+
+@given(st.text(st.sampled_from("ab漢字e\u0301👩…")), st.integers(0, 30), st.booleans())
+def test_a_cell_is_as_wide_as_its_column(text, width, right):
+    assert cell_len(_fit(text, width, right=right)) == width
+
+
+def test_what_is_cut_says_so_and_what_fits_is_whole():
+    assert [_fit(text, 4) for text in ("abcd", "abcde", "漢字", "漢字漢")] == ["abcd", "abc…", "漢字", "漢 …"]
+    assert _fit("ab", 4, right=True) == "  ab"
+
+
+# Lines
+
+
+async def test_every_line_is_as_wide_as_the_table():
+    odd = [Thing("漢字漢字漢字漢字", 1, "字" * 40), Thing("a\x1b[31m\nb", None, "\u202e"), Thing("x" * 99, 10**9, "[/]")]
+    for width in (20, 31, 40, 77):
+        async with table(section(*odd), section(key="empty"), size=(width, 10)) as (shown, _):
+            assert {shown.render_line(y).cell_length for y in range(10)} == {width}
+            assert {cell_len(line) for line in lines(shown)} == {width}
+
+
+async def test_hostile_text_stays_in_its_cell():
+    async with table(section(Thing("a\x1b]0;x\x07b", 1, "\nc"))) as (shown, _):
+        (row,) = [line for line in lines(shown) if "]0;x" in line]
+        assert "\x1b" not in row
+        assert row.rstrip().endswith(" c")
+
+
+async def test_a_heading_holds_title_count_and_columns():
+    async with table(section(*things("a", "b"))) as (shown, _):
+        heading = lines(shown)[0]
+        assert heading.split() == ["THINGS", "2", "SIZE", "NOTE"]
+        row = lines(shown)[2]
+        assert heading.index("SIZE") + len("SIZE") == row.index(" 1 ") + 2, "numbers stand right, under their title"
+
+
+async def test_a_long_title_lies_over_the_columns_and_cuts_no_word():
+    long = replace(section(*things("a")), title="PENDING (cut)")
+    async with table(long) as (shown, _):
+        assert lines(shown)[0].split() == ["PENDING", "(cut)", "1", "NOTE"]
+
+
+@pytest.mark.parametrize("title", ["T" * 60, "漢字" * 4, "OF \x1b[31m\u202e"])
+async def test_a_title_may_be_longer_than_the_columns_or_hostile(title):
+    for columns in ((NAME,), (NAME, SIZE, NOTE)):
+        async with table(replace(section(*things("a"), columns=columns), title=title)) as (shown, _):
+            assert {shown.render_line(y).cell_length for y in range(10)} == {40}
+            assert "\x1b" not in lines(shown)[0]
+
+
+async def test_none_unknown_and_hidden_look_different():
+    async with table(section(), section(rows=None, nothing="not known yet", key="others")) as (shown, _):
+        assert lines(shown)[0].rstrip() == " THINGS 0  none at all"
+        assert lines(shown)[1].rstrip() == " OTHERS –  not known yet"
+        shown.show([section(*things("a", "b"))], View())
+        shown.sift("nowhere")
+        assert lines(shown)[0].rstrip() == " THINGS 0/2  2 hidden by the filter"
+
+
+async def test_a_section_that_is_only_the_first_of_many_says_so():
+    async with table(section(*things("a", "b"), total=900)) as (shown, _):
+        assert "THINGS 2/900" in lines(shown)[0]
+
+
+async def test_the_heading_of_the_section_in_sight_stays_on_top():
+    async with table(section(*things(*map(str, range(50)))), section(*things("z"), key="others")) as (shown, pilot):
+        await pilot.press("pagedown", "pagedown")
+        assert lines(shown)[0].split()[:2] == ["THINGS", "50"]
+        await pilot.press("G")
+        assert lines(shown)[-1].split()[0] == "▸z"
+
+
+# Sorting
+
+
+MIXED = [Thing("b", 2), Thing("c", None), Thing("a", 3), Thing("d", 1)]
+
+
+async def test_unknown_sorts_last_whichever_way():
+    async with table(section(*MIXED)) as (shown, pilot):
+        assert await orders(shown, pilot, "SIZE") == [["a", "b", "d", "c"], ["d", "b", "a", "c"]]
+
+
+async def test_text_sorts_from_a_and_numbers_from_the_greatest():
+    async with table(section(*MIXED)) as (shown, pilot):
+        assert await orders(shown, pilot, "THINGS") == [["a", "b", "c", "d"], ["d", "c", "b", "a"]]
+
+
+async def test_the_heading_tells_the_order():
+    async with table(section(*MIXED)) as (shown, pilot):
+        await pilot.press("greater_than_sign")
+        assert "THINGS 4▴" in lines(shown)[0]
+        await pilot.press("greater_than_sign", "greater_than_sign")
+        assert "SIZE▾" in lines(shown)[0]
+        await pilot.press("greater_than_sign")
+        assert "SIZE▴" in lines(shown)[0]
+    async with table(section(*MIXED), plain=True) as (shown, pilot):
+        await pilot.press("less_than_sign")
+        assert "SIZE^" in lines(shown)[0]
+
+
+async def test_after_the_last_order_rows_lie_as_they_came():
+    async with table(section(*MIXED)) as (shown, pilot):
+        for _ in range(5):
+            await pilot.press("greater_than_sign")
+        assert names(shown) == ["b", "c", "a", "d"]
+
+
+async def test_a_sort_by_a_column_for_which_there_is_no_room_now_still_holds():
+    small = replace(SIZE, rank=1)
+    async with table(section(*MIXED, columns=(NAME, small, NOTE))) as (shown, pilot):
+        await orders(shown, pilot, "SIZE")
+        await pilot.resize_terminal(22, 10)
+        assert names(shown) == ["d", "b", "a", "c"]
+
+
+async def test_facts_about_one_thing_are_neither_sorted_nor_filtered():
+    async with table(section(*MIXED, fixed=True)) as (shown, pilot):
+        await pilot.press("greater_than_sign")
+        shown.sift("nowhere")
+        assert names(shown) == ["b", "c", "a", "d"]
+        assert not shown.sorts
+
+
+# Filter
+
+
+async def test_a_filter_looks_at_more_than_is_shown_and_in_any_case():
+    async with table(section(Thing("a", note="Straße"), Thing("b", note="way"))) as (shown, _):
+        shown.sift("STRASSE")
+        assert names(shown) == ["a"]
+        shown.sift("strasse", inverted=True)
+        assert names(shown) == ["b"]
+        shown.sift("")
+        assert names(shown) == ["a", "b"]
+
+
+async def test_a_filter_holds_for_what_comes_later():
+    async with table(section(*things("a"))) as (shown, _):
+        shown.sift("b")
+        shown.show([section(*things("a", "b", "bb"))], View())
+        assert names(shown) == ["b", "bb"]
+
+
+# Cursor and tags
+
+
+async def test_until_somebody_moves_the_cursor_stays_on_top():
+    async with table(section(*things("b", "c"))) as (shown, _):
+        shown.show([section(*things("a", "b", "c"))], View())
+        assert shown.selected.name == "a"
+
+
+async def test_once_moved_the_cursor_stays_on_its_thing():
+    async with table(section(*things("a", "b", "c")), section(*things("x"), key="others")) as (shown, pilot):
+        await pilot.press("j", "j")
+        assert shown.selected.name == "c"
+        shown.show([section(*things("q", "c", "b")), section(*things("x"), key="others")], View())
+        assert shown.selected.name == "c"
+        shown.show([section(*things("q")), section(*things("x", "c"), key="others")], View())
+        assert (shown.selected.name, shown.block.section.key) == ("c", "others")
+
+
+async def test_where_its_thing_is_gone_the_cursor_stays_on_the_line():
+    async with table(section(*things("a", "b", "c"))) as (shown, pilot):
+        await pilot.press("j")
+        shown.show([section(*things("a", "c", "d"))], View())
+        assert shown.selected.name == "c"
+        shown.show([section()], View())
+        assert shown.selected is None
+        assert shown.chosen == []
+
+
+async def test_another_page_begins_at_its_top():
+    async with table(section(*things("a", "b"))) as (shown, pilot):
+        await pilot.press("j")
+        shown.show([section(*things("a", "b"))], View(), fresh=True)
+        assert shown.selected.name == "a"
+
+
+async def test_the_cursor_goes_over_empty_sections_and_no_further_than_the_ends():
+    sections = (section(*things("a")), section(key="empty"), section(*things("b"), key="others"))
+    async with table(*sections) as (shown, pilot):
+        await pilot.press("k")
+        assert shown.selected.name == "a"
+        await pilot.press("j", "j", "j")
+        assert shown.selected.name == "b"
+        await pilot.press("tab")
+        assert shown.selected.name == "a"
+        await pilot.press("shift+tab")
+        assert shown.selected.name == "b"
+
+
+async def test_keys_in_an_empty_table_do_nothing():
+    async with table(section()) as (shown, pilot):
+        for key in ("j", "k", "g", "G", "pagedown", "tab", "space", "U", "enter", "greater_than_sign"):
+            await pilot.press(key)
+        assert shown.selected is None
+        assert not pilot.app.opened
+    async with table() as (shown, pilot):
+        await pilot.press("j", "space", "enter", "greater_than_sign")
+        assert shown.block is None
+
+
+async def test_a_row_carries_a_mark_that_needs_no_colour():
+    async with table(section(*things("a", "b", "c"))) as (shown, pilot):
+        await pilot.press("j", "space")
+        assert [line[:2] for line in lines(shown)[1:4]] == [" a", "*b", "▸c"]
+    async with table(section(*things("a")), plain=True) as (shown, _):
+        assert lines(shown)[1][:2] == ">a"
+
+
+async def test_a_tag_stays_with_its_thing_and_what_is_tagged_is_chosen():
+    async with table(section(*things("a", "b", "c"))) as (shown, pilot):
+        await pilot.press("space", "space")
+        assert [thing.name for thing in shown.chosen] == ["a", "b"]
+        shown.show([section(*things("c", "b"))], View())
+        assert [thing.name for thing in shown.chosen] == ["b"]
+        await pilot.press("U")
+        assert [thing.name for thing in shown.chosen] == [shown.selected.name]
+
+
+async def test_tagging_again_takes_the_tag_off():
+    async with table(section(*things("a", "b"))) as (shown, pilot):
+        await pilot.press("space", "k", "space")
+        assert shown.tagged == set()
+
+
+async def test_a_tagged_row_that_is_hidden_by_the_filter_is_not_chosen():
+    async with table(section(*things("a", "b"))) as (shown, pilot):
+        await pilot.press("space")
+        shown.sift("b")
+        assert [thing.name for thing in shown.chosen] == ["b"]
+
+
+async def test_enter_and_two_clicks_open():
+    async with table(section(*things("a", "b"))) as (shown, pilot):
+        await pilot.press("enter")
+        await pilot.double_click(shown, offset=(3, 2))
+        await pilot.pause()
+        assert pilot.app.opened == ["a", "b"]
+
+
+async def test_a_click_beside_the_rows_does_nothing():
+    async with table(section(*things("a", "b"))) as (shown, pilot):
+        await pilot.press("j")
+        await pilot.click(shown, offset=(3, 8))
+        assert shown.selected.name == "b"
+
+
+async def test_a_click_on_a_title_sorts_by_it_and_again_reverses():
+    async with table(section(*MIXED)) as (shown, pilot):
+        at = lines(shown)[0].index("SIZE")
+        await pilot.click(shown, offset=(at, 0))
+        assert names(shown) == ["a", "b", "d", "c"]
+        await pilot.click(shown, offset=(at, 0))
+        assert names(shown) == ["d", "b", "a", "c"]
+        await pilot.click(shown, offset=(GUTTER, 0))
+        assert names(shown) == ["a", "b", "c", "d"]
+
+
+async def test_only_lines_on_the_screen_are_drawn():
+    drawn = []
+    counted = replace(NAME, cell=lambda thing, _: drawn.append(thing.name) or thing.name)
+    async with table(section(*things(*map(str, range(10_000))), columns=(counted,))) as (_, pilot):
+        drawn.clear()
+        await pilot.press("G")
+        await pilot.pause()
+        assert "9999" in drawn
+        assert len(set(drawn)) < 50
