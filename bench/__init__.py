@@ -1,0 +1,1 @@
+"""What cockpit costs, measured beside its peers: `make bench`."""

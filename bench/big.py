@@ -1,0 +1,90 @@
+"""The screen on a cluster of 1,000 nodes, from a dashboard that only pretends."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import screen
+from bench.row import Row, unmeasured
+from bench.terminal import NothingDrawnError
+
+NODES, GPUS, ACTORS, PENDING = 1000, 8, 10_000, 2_000
+PACE = {"/nodes": 5.0, "/api/cluster_status": 5.0, "/events": 2.0, "/api/gcs_healthz": 1.0}
+"""Seconds in which Ray has something new to say; lists of the state API and the jobs have no beat of their own."""
+OTHERWISE = 5.0
+TITLE = f"{NODES:,} nodes x {GPUS} GPUs, {ACTORS:,} actors of which {PENDING:,} wait"
+LINES = (
+    (f"{TITLE}: CPU, of a core", 25.0, "%"),
+    (f"{TITLE}: key to paint, p99", 60.0, "ms"),
+    (f"{TITLE}: memory, peak", 300.0, "MB"),
+    ("most requests in flight at one endpoint", 1.0, ""),
+    ("endpoints asked faster than Ray refreshes them", 0.0, ""),
+    ("requests that are dear to Ray (all actors, tasks, summaries)", 0.0, ""),
+)
+
+
+@contextmanager
+def dashboard(*options: str) -> Iterator[str]:
+    """The address of one that runs for as long as it is needed."""
+    command = [sys.executable, "-m", "bench.dashboard", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip().removeprefix("address=")
+        process.terminate()
+
+
+def counts(address: str) -> dict[str, Any]:
+    """How that dashboard was asked."""
+    with urllib.request.urlopen(f"{address}/_counts") as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def measure(env: Mapping[str, str], seconds: float) -> list[Row]:
+    """All of it in one go of the screen."""
+    options = ("--nodes", str(NODES), "--gpus", str(GPUS), "--actors", str(ACTORS), "--pending", str(PENDING))
+    with dashboard(*options) as address:
+        terminal = screen.cockpit(address, env)
+        try:
+            first = terminal.wait_for(r"gpu-\d{4}", 60) - terminal.started
+            time.sleep(10)  # every source has answered once, and the second answers have begun
+            cost = screen.cost(terminal, seconds)
+            terminal.press("2jjj")  # the page of all nodes, with the cursor between two of them
+            latencies = screen.key_latencies(terminal, r"gpu-\d{4}", seconds)
+        except NothingDrawnError as error:
+            return unmeasured(LINES, str(error))
+        finally:
+            terminal.close()
+        asked = counts(address)
+    middle = sorted(latencies)[len(latencies) // 2]
+    keys = f"{len(latencies)} keys, median {1000 * middle:.0f} ms, worst {1000 * max(latencies):.0f} ms"
+    values = [
+        (100 * cost.cpu, f"first nodes after {first:.1f} s"),
+        (1000 * screen.p99(latencies), keys),
+        (cost.screen, f"its probe {cost.probe:.0f} MB"),
+        *_manners(asked),
+    ]
+    return [Row(what, limit, value, unit, note) for (what, limit, unit), (value, note) in zip(LINES, values, strict=True)]
+
+
+def _manners(asked: dict[str, Any]) -> Iterator[tuple[float, str]]:
+    endpoints: dict[str, dict[str, Any]] = asked["endpoints"]
+    total = sum(tally["requests"] for tally in endpoints.values())
+    yield float(max(tally["most_at_once"] for tally in endpoints.values())), f"{total} requests to {len(endpoints)} endpoints"
+    hasty = [f"{path} {tally['shortest_gap']} s" for path, tally in endpoints.items() if _hasty(path, tally)]
+    yield float(len(hasty)), "; ".join(hasty) or f"/nodes every {endpoints['/nodes']['mean_gap']} s"
+    yield float(sum(asked["dear"].values())), "; ".join(asked["dear"])
+
+
+def _hasty(path: str, tally: dict[str, Any]) -> bool:
+    least = PACE.get(re.split(r"[ /]ID| ", path)[0], OTHERWISE)
+    return tally["shortest_gap"] is not None and tally["shortest_gap"] < 0.95 * least

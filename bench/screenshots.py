@@ -1,0 +1,56 @@
+"""The pictures in screenshots/: every page of the real screen, on the demo's real Ray cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from cockpit.config import Config
+from cockpit.demo import demo_cluster
+from cockpit.lookout import Lookout
+from cockpit.ui.app import Cockpit
+from cockpit.ui.keys import PAGES
+
+FOLDER = Path(__file__).parents[1] / "screenshots"
+WIDE, PANE = (120, 40), (80, 24)
+MEMORY = 45.0
+"""Seconds of history before the first picture: sparks need a past."""
+PICTURES: tuple[tuple[str, tuple[int, int], str | None, tuple[str, ...]], ...] = (
+    *((page.title.lower(), WIDE, None, (str(number),)) for number, page in enumerate(PAGES, 1)),
+    ("node", WIDE, None, ("1", "enter")),
+    ("processes-tree", WIDE, None, ("4", "t")),
+    ("overview-80x24", PANE, None, ("1",)),
+    ("overview-light", WIDE, "daylight", ("1",)),
+)
+
+
+async def take(address: str) -> None:
+    """One cockpit for all pictures, so that all of them have a past."""
+    config = Config(address=address)
+    app = Cockpit(config, lambda publish: Lookout(config, publish))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause(MEMORY)
+        for name, size, theme, keys in PICTURES:
+            await pilot.resize_terminal(*size)
+            app.theme = theme or "midnight"
+            await pilot.press("1", *keys)
+            await pilot.pause(1.5)
+            (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="cockpit"), encoding="utf-8")
+            print(f"screenshots/{name}.svg")
+        app.lookout.close()
+
+
+def main() -> int:
+    """Starts the demo, takes the pictures, ends what it started."""
+    FOLDER.mkdir(exist_ok=True)
+    with demo_cluster() as demo:
+        demo.settle()
+        os.environ.update(demo.env)
+        asyncio.run(take(demo.address))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,277 @@
+"""The simulated NVML, asked by the real pynvml in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.demo import nvml
+
+GIB = 1 << 30
+PRELUDE = """
+import json, pynvml as n
+def refused(ask, *arguments):
+    try:
+        return ask(*arguments)
+    except n.NVMLError as error:
+        return type(error).__name__
+def gpu(index):
+    return n.nvmlDeviceGetHandleByIndex(index)
+def tell(value):
+    print(json.dumps(value))
+"""
+
+Ask = Callable[[str], object]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return nvml.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    path = tmp_path / "gpus"
+    nvml.edit(path, lambda _: nvml.gpus(host="w1"))
+    return path
+
+
+@pytest.fixture
+def ask(library: Path, state: Path) -> Ask:
+    """What `tell` is told by a fresh process that has initialized NVML."""
+
+    def run(code: str) -> object:
+        env = {**os.environ, **nvml.environment(library, state)}
+        program = f"{PRELUDE}\nn.nvmlInit()\n{code}"
+        result = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False, timeout=20)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+    return run
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_eight_idle_gpus_with_names_of_their_own(ask: Ask):
+    told = ask("tell([[n.nvmlDeviceGetName(gpu(i)), n.nvmlDeviceGetUUID(gpu(i))] for i in range(n.nvmlDeviceGetCount())])")
+    assert isinstance(told, list)
+    assert len(told) == 8
+    assert {name for name, _ in told} == {"NVIDIA H100 80GB HBM3"}
+    assert len({uuid for _, uuid in told}) == 8
+
+
+def test_another_host_has_other_gpus():
+    assert not set(nvml.gpus(host="head")) & set(nvml.gpus(host="w1"))
+
+
+def test_memory_is_its_processes_and_what_nobody_owns(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.hold(state, sleeper.pid, [2], 10 * GIB)
+    assert ask("tell([n.nvmlDeviceGetMemoryInfo(gpu(i)).used for i in (1, 2)])") == [GIB // 2, 10 * GIB + GIB // 2]
+
+
+@pytest.mark.parametrize("version", ["_v2", "_v3"])
+def test_every_version_tells_the_same_processes(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes], version: str):
+    with subprocess.Popen(["sleep", "60"]) as other:
+        nvml.hold(state, sleeper.pid, [0], 10 * GIB)
+        nvml.hold(state, other.pid, [0], 11 * GIB)
+        told = ask(f"tell([[p.pid, p.usedGpuMemory] for p in n.nvmlDeviceGetComputeRunningProcesses{version}(gpu(0))])")
+        other.kill()
+    assert told == [[sleeper.pid, 10 * GIB], [other.pid, 11 * GIB]]
+
+
+def test_the_dead_hold_nothing(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.hold(state, sleeper.pid, [0], 10 * GIB)
+    sleeper.kill()
+    sleeper.wait()
+    assert ask("tell([n.nvmlDeviceGetMemoryInfo(gpu(0)).used, len(n.nvmlDeviceGetComputeRunningProcesses(gpu(0)))])") == [GIB // 2, 0]
+
+
+def test_a_zombie_holds_nothing(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.hold(state, sleeper.pid, [0], 10 * GIB)
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)  # dead, and not yet waited for
+    assert ask("tell(n.nvmlDeviceGetComputeRunningProcesses(gpu(0)))") == []
+
+
+def test_a_process_that_got_a_dead_ones_number_holds_nothing(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.add(state, f"proc 0 {sleeper.pid} {10 * GIB} 0 start 1")
+    assert ask("tell(n.nvmlDeviceGetComputeRunningProcesses(gpu(0)))") == []
+
+
+def test_memory_grows_with_the_age_of_its_process(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.hold(state, sleeper.pid, [0], GIB, grow=GIB)
+    first, second = ask("""
+import time
+look = lambda: n.nvmlDeviceGetComputeRunningProcesses(gpu(0))[0].usedGpuMemory
+first = look()
+time.sleep(0.2)
+tell([first, look()])""")  # type: ignore[misc]
+    assert GIB < first < second < 20 * GIB
+
+
+def test_holding_again_replaces_and_releasing_frees(state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.hold(state, sleeper.pid, [0, 1], GIB)
+    nvml.hold(state, sleeper.pid, [0], 2 * GIB)
+    held = [line.split()[1:4] for line in state.read_text().splitlines() if line.startswith("proc")]
+    assert sorted(held) == [["0", str(sleeper.pid), str(2 * GIB)], ["1", str(sleeper.pid), str(GIB)]]
+    nvml.release(state, sleeper.pid)
+    assert "proc" not in state.read_text()
+
+
+def test_busy_processes_make_the_gpu_busy_hot_and_hungry(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.hold(state, sleeper.pid, [0], GIB, busy=80)
+    asked = "[n.nvmlDeviceGetUtilizationRates(gpu(i)).gpu, n.nvmlDeviceGetTemperature(gpu(i), 0), n.nvmlDeviceGetPowerUsage(gpu(i))]"
+    busy, idle = ask(f"tell([{asked} for i in (0, 4)])")  # type: ignore[misc]
+    assert busy[0] == 80
+    assert idle[0] == 0
+    assert busy[1] > idle[1]
+    assert busy[2] > 300_000 > idle[2]
+
+
+def test_each_process_has_its_share(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.hold(state, sleeper.pid, [0], GIB, busy=35)
+    both = "(n.nvmlDeviceGetProcessesUtilizationInfo, n.nvmlDeviceGetProcessUtilization)"
+    assert ask(f"tell([[[s.pid, s.smUtil] for s in ask(gpu(0), 0)] for ask in {both}])") == [[[sleeper.pid, 35]]] * 2
+
+
+MIG = [
+    "mig 7 0 MIG-11111111 42949672960 1048576 NVIDIA H100 80GB HBM3 MIG 3g.40gb",
+    "mig 7 2 MIG-22222222 42949672960 1048576 NVIDIA H100 80GB HBM3 MIG 3g.40gb",
+]
+
+
+def test_mig_devices_have_their_own_memory_and_processes(ask: Ask, state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.add(state, *MIG)
+    nvml.hold(state, sleeper.pid, ["7.2"], GIB)
+    told = ask("""
+mig = lambda i: n.nvmlDeviceGetMigDeviceHandleByIndex(gpu(7), i)
+tell([[n.nvmlDeviceGetUUID(mig(i)), n.nvmlDeviceGetMemoryInfo(mig(i)).used, [p.pid for p in n.nvmlDeviceGetComputeRunningProcesses(mig(i))]]
+      for i in range(n.nvmlDeviceGetMaxMigDeviceCount(gpu(7))) if refused(mig, i) != 'NVMLError_NotFound'])""")
+    assert told == [["MIG-11111111", 1048576, []], ["MIG-22222222", GIB + 1048576, [sleeper.pid]]]
+
+
+def test_a_gpu_with_mig_devices_is_in_mig_mode_and_tells_no_utilization(ask: Ask, state: Path):
+    nvml.add(state, *MIG)
+    told = ask("tell([n.nvmlDeviceGetMigMode(gpu(0)), n.nvmlDeviceGetMigMode(gpu(7)), refused(n.nvmlDeviceGetUtilizationRates, gpu(7))])")
+    assert told == [[0, 0], [1, 1], "NVMLError_NotSupported"]
+
+
+@pytest.mark.parametrize(("lost", "handle"), [(1, "a handle"), (2, "NVMLError_GpuIsLost")])
+def test_a_lost_gpu(ask: Ask, state: Path, lost: int, handle: str):
+    nvml.edit(
+        state, lambda lines: [line.replace(" 0 0 NVIDIA", f" {lost} 0 NVIDIA") if line.startswith("gpu 3 ") else line for line in lines]
+    )
+    told = ask("""
+handle = refused(gpu, 3)
+tell([handle if isinstance(handle, str) else 'a handle', refused(lambda: n.nvmlDeviceGetName(gpu(3))), n.nvmlDeviceGetIndex(gpu(4))])""")
+    assert told == [handle, "NVMLError_GpuIsLost", 4]
+
+
+def test_ecc_errors(ask: Ask, state: Path):
+    nvml.edit(state, lambda lines: [line.replace(" 0 0 NVIDIA", " 0 17 NVIDIA") if line.startswith("gpu 3 ") else line for line in lines])
+    told = ask("tell([n.nvmlDeviceGetTotalEccErrors(gpu(3), kind, n.NVML_VOLATILE_ECC) for kind in range(2)])")
+    assert told == [0, 17]
+
+
+def test_without_the_file_there_is_no_driver(ask: Ask, state: Path):
+    state.unlink()
+    with pytest.raises(AssertionError, match="NVMLError_DriverNotLoaded"):
+        ask("tell(None)")
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [(9, "NVMLError_DriverNotLoaded"), (18, "NVMLError_LibRmVersionMismatch"), (999, "NVMLError_Unknown")]
+)
+def test_any_function_can_fail(ask: Ask, state: Path, code: int, name: str):
+    nvml.add(state, f"error {code} nvmlInit")
+    with pytest.raises(AssertionError, match=name):
+        ask("tell(None)")
+
+
+def test_a_call_that_hangs_for_a_while_hangs_alone(ask: Ask, state: Path):
+    nvml.add(state, "hang 0.5 nvmlDeviceGetMemoryInfo")
+    quick, slow = ask("""
+import time
+began = time.monotonic(); n.nvmlDeviceGetName(gpu(0)); quick = time.monotonic() - began
+n.nvmlDeviceGetMemoryInfo(gpu(0)); tell([quick, time.monotonic() - began])""")  # type: ignore[misc]
+    assert quick < 0.4
+    assert slow >= 0.5
+
+
+def test_a_call_that_hangs_for_ever_ends_when_the_line_is_gone(library: Path, state: Path):
+    nvml.add(state, "hang forever nvmlInit")
+    env = {**os.environ, **nvml.environment(library, state)}
+    with subprocess.Popen(
+        [sys.executable, "-c", "import pynvml; print('asking', flush=True); pynvml.nvmlInit()"], env=env, stdout=-1
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"asking\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        nvml.remove(state, "hang")
+        assert process.wait(10) == 0
+
+
+def test_the_state_may_change_under_a_program_that_runs(library: Path, state: Path):
+    env = {**os.environ, **nvml.environment(library, state)}
+    program = "import pynvml as n\nn.nvmlInit()\nwhile input(): print(n.nvmlDeviceGetCount(), flush=True)"
+    with subprocess.Popen([sys.executable, "-c", program], env=env, stdin=-1, stdout=-1, text=True, bufsize=1) as process:
+        assert process.stdin
+        assert process.stdout
+        counts = []
+        for count in (8, 4, 0):
+            nvml.edit(state, lambda _, count=count: nvml.gpus(count))
+            process.stdin.write("go\n")
+            counts.append(int(process.stdout.readline()))
+        process.stdin.write("\n")
+    assert counts == [8, 4, 0]
+
+
+def test_writers_at_the_same_time_lose_nothing(state: Path):
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path(nvml.__file__).parent)!r})
+import nvml
+from pathlib import Path
+for i in range(40):
+    nvml.add(Path({str(state)!r}), f'proc 0 {{sys.argv[1]}}{{i:02d}} 1 0')
+"""
+    writers = [subprocess.Popen([sys.executable, "-c", program, str(number)]) for number in (1, 2, 3)]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert len(set(state.read_text().splitlines())) == 8 + 120
+
+
+def test_it_is_built_once_and_without_a_compiler_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = nvml.build(tmp_path)
+    built = (folder / "libnvidia-ml.so.1").stat()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert nvml.build(tmp_path) == folder
+    assert (folder / "libnvidia-ml.so.1").stat().st_mtime_ns == built.st_mtime_ns
+    with pytest.raises(nvml.CompilerError, match="no C compiler"):
+        nvml.build(tmp_path / "elsewhere")
+
+
+def test_nvitop_believes_it(library: Path, state: Path, sleeper: subprocess.Popen[bytes]):
+    nvml.add(state, *MIG)
+    nvml.hold(state, sleeper.pid, [0, "7.2"], 10 * GIB, busy=50)
+    nvitop = Path(sys.executable).with_name("nvitop")
+    if not nvitop.exists():
+        pytest.skip("nvitop is not installed")
+    began = time.monotonic()
+    env = {**os.environ, **nvml.environment(library, state)}
+    shown = subprocess.run([nvitop, "-1"], env=env, capture_output=True, text=True, check=True, timeout=30)
+    assert shown.stderr == "", f"after {time.monotonic() - began:.1f} s"
+    assert shown.stdout.count("H100 80GB HBM3") == 8
+    assert f"{sleeper.pid} C" in shown.stdout

@@ -1,0 +1,174 @@
+"""A real Ray on the hosts of a lab, started over SSH as an operator does."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import httpx
+import psutil
+
+from cockpit.demo import nvml
+from tests.lab.hosts import Host, Lab, Process
+
+Part = Literal["gcs", "dashboard", "raylet", "agent", "monitor"]
+WORDS: dict[Part, tuple[str, ...]] = {
+    "gcs": ("gcs/gcs_server",),
+    "dashboard": ("dashboard/dashboard.py",),
+    "raylet": ("raylet/raylet", "--raylet_socket_name"),
+    "agent": ("DashboardAgent",),
+    "monitor": ("_private/monitor.py",),
+}
+OLD_WORDS: dict[Part, tuple[str, ...]] = {**WORDS, "agent": ("dashboard/agent.py",)}
+SCRIPTS = Path(__file__).parents[2] / "cockpit" / "demo" / "scripts"
+JOBS = Path("/tmp/jobs")
+"""Where on each host the demo's scripts lie."""
+ENV = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_prestart_worker_first_driver": "0",  # 16 CPUs would mean 16 idle workers on two cores
+    "RAY_enable_worker_prestart": "0",
+    "RAY_health_check_initial_delay_ms": "2000",  # a killed raylet is dead after 4 s instead of 16
+    "RAY_health_check_period_ms": "1000",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+Seen = TypeVar("Seen")
+
+
+def eventually(look: Callable[[], Seen], within: float = 30, every: float = 0.2) -> Seen:
+    """What `look` returns, as soon as it is true. While Ray is not there yet, its refusals are waited out too."""
+    deadline = time.monotonic() + within
+    trouble: Exception | None = None
+    while time.monotonic() < deadline:
+        try:
+            if seen := look():
+                return seen
+        except (httpx.HTTPError, KeyError, ValueError) as error:
+            trouble = error
+        time.sleep(every)
+    raise AssertionError(f"not within {within} s: {look}") from trouble
+
+
+class Cluster:
+    """One Ray: the first host is its head."""
+
+    def __init__(self, lab: Lab, hosts: Sequence[str], ray: Path, token: str | None = None) -> None:
+        """`ray` is the `ray` command to start it with; with a `token` the cluster asks for it."""
+        self.lab, self.ray, self.token = lab, ray, token
+        self.hosts = [lab[name] for name in hosts]
+        self.head = self.hosts[0]
+        self.address = f"http://{self.head.address}:8265"
+        self.gcs_address = f"{self.head.address}:6379"
+        self.http = httpx.Client(
+            base_url=self.address, timeout=10, trust_env=False, headers={"Authorization": f"Bearer {token}"} if token else {}
+        )
+
+    @property
+    def env(self) -> dict[str, str]:
+        """With what the operator started it."""
+        auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token} if self.token else {"RAY_AUTH_MODE": "disabled"}
+        return {**ENV, **auth, "PATH": f"{self.ray.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+
+    def start(self) -> None:
+        """Start Ray on every host, and wait until the dashboard tells of all their GPUs."""
+        for host in self.hosts:
+            _lay_out(host)
+        self.command(
+            self.head,
+            "ray start --head --port=6379 --dashboard-host=0.0.0.0 --dashboard-port=8265 --num-cpus=16 --object-store-memory=100000000"
+            " --disable-usage-stats",
+        )
+        join = f"ray start --address={self.gcs_address} --num-cpus=16 --object-store-memory=100000000 --disable-usage-stats"
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda host: self.command(host, join), self.hosts[1:]))
+        eventually(self.complete, within=60)
+
+    def stop(self) -> None:
+        """End everything on every host, at once."""
+        for host in self.hosts:
+            for process in host.processes():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.outer.kill()
+            shutil.rmtree(host.tmp / "ray", ignore_errors=True)
+
+    def heal(self) -> None:
+        """Health as after `start`: nothing frozen, nothing left over, no jobs, idle GPUs; Ray anew where a part of it is gone."""
+        for host in self.hosts:
+            for process in host.processes():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.thaw()
+        if self._whole():
+            self.stop_jobs()
+            self._end_others()
+        else:
+            self.stop()
+            self.start()
+        for host in self.hosts:
+            host.reset_gpus()
+
+    def command(self, host: Host, command: str, timeout: float = 90) -> str:
+        """What a command prints that an operator runs on a host, in the environment that Ray was started with."""
+        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.env.items())
+        return host.ssh(f"export {exports}; cd {JOBS}; {command}", timeout=timeout)
+
+    def part(self, part: Part, host: str | None = None) -> Process:
+        """The process of a part of Ray, on the head unless told otherwise."""
+        on = self.lab[host] if host else self.head
+        words = WORDS[part] if on.matching(*WORDS[part]) else OLD_WORDS[part]
+        return on.matching(*words)[0]
+
+    def submit(self, name: str, entrypoint: str) -> None:
+        """Submit a job; the demo's scripts lie where it runs."""
+        body = {"entrypoint": f"cd {JOBS} && {entrypoint}", "submission_id": name}
+        eventually(lambda: self.http.post("/api/jobs/", json=body).is_success)
+
+    def job(self, name: str) -> str:
+        """Its status."""
+        status: str = self.http.get(f"/api/jobs/{name}").json()["status"]
+        return status
+
+    def stop_jobs(self) -> None:
+        """Stop what runs, and wait until it has ended."""
+        running = [job["submission_id"] for job in self.http.get("/api/jobs/").json() if job["status"] in ("PENDING", "RUNNING")]
+        for name in filter(None, running):
+            self.http.post(f"/api/jobs/{name}/stop")
+        eventually(lambda: all(self.job(name) in ("STOPPED", "FAILED", "SUCCEEDED") for name in filter(None, running)))
+
+    def nodes(self) -> list[dict]:
+        """What the dashboard tells of the nodes, as it is now."""
+        nodes: list[dict] = self.http.get("/nodes", params={"view": "summary", "nocache": 1, "_": time.time_ns()}).json()["data"]["summary"]
+        return nodes
+
+    def complete(self) -> bool:
+        """True once the agents of all hosts tell of their GPUs."""
+        alive = [node for node in self.nodes() if node["raylet"]["state"] == "ALIVE"]
+        return len(alive) == len(self.hosts) and all(node.get("gpus") for node in alive)
+
+    def _whole(self) -> bool:
+        parts: list[tuple[Part, Host]] = [("gcs", self.head), ("dashboard", self.head), ("monitor", self.head)]
+        parts += [(part, host) for host in self.hosts for part in ("raylet", "agent")]  # type: ignore[misc]  # both are Parts
+        if not all(host.matching(*WORDS[part]) or host.matching(*OLD_WORDS[part]) for part, host in parts):
+            return False
+        with contextlib.suppress(AssertionError):
+            return eventually(self.complete, within=10)
+        return False
+
+    def _end_others(self) -> None:
+        """End what isn't Ray's: engines that outlived their actors, processes that a test started."""
+        for host in self.hosts:
+            for process in host.processes():
+                if not any(word in process.text for word in ("ray::", "ray-dashboard-", "/ray/", "multiprocessing", "ray.util")):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        process.outer.kill()
+
+
+def _lay_out(host: Host) -> None:
+    folder = host.tmp / "jobs"
+    if not folder.exists():
+        shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(str(nvml.__file__), folder)

@@ -1,0 +1,171 @@
+"""What cockpit says of a healthy cluster is what Ray's own tools, NVML and nvitop say."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.cluster import Cluster, eventually
+from tests.lab.eyes import Watcher, by_cockpit, by_nvml, kinds, lay_config, listed, node, once
+from tests.lab.hosts import Host, Lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+GIB = 1 << 30
+WAITS = """
+import ray, time
+from ray.util.placement_group import placement_group
+ray.init(address="auto", log_to_driver=False)
+placement_group([{"GPU": 16}], strategy="PACK", name="tp16-engine")
+class Judge: pass
+judges = [ray.remote(Judge).options(num_gpus=9).remote() for _ in range(3)]
+time.sleep(10000)
+"""
+"""What can never be had on hosts of eight GPUs."""
+KINDS = [
+    ("ray::LLMRayActor", "worker"), ("ray::PolicyModelActor", "worker"), ("ray::JobSupervisor", "worker"), ("ray::RolloutBuffer", "worker"),
+    ("VLLM::EngineCore", "child"), ("python train_ppo_ray.py", "driver"), ("python waits.py", "driver"), ("ray::DashboardAgent", "ray"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reach(lab: Lab) -> Lab:
+    lay_config(lab)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def busy(running: Cluster, reach: Lab) -> Iterator[Cluster]:
+    """A small PPO run, and another one that waits for what there isn't."""
+    flags = "--actor.num_gpus_per_node 1 --critic.num_gpus_per_node 1 --reward.num_gpus_per_node 1 --vllm.num_engines 2"
+    running.submit("ppo", f"WANDB_API_KEY=0123456789abcdef python train_ppo_ray.py {flags}")
+    (running.head.tmp / "jobs" / "waits.py").write_text(WAITS)
+    running.submit("waits", "python waits.py")
+    eventually(lambda: counted(running, "actors", "ALIVE") == 10, within=90)  # eight of its own, and two supervisors of jobs
+    eventually(lambda: counted(running, "actors", "PENDING_CREATION") == 3)
+    yield running
+    running.heal()
+
+
+def counted(cluster: Cluster, what: str, state: str) -> int:
+    """So many of them has Ray in this state."""
+    params: dict[str, Any] = {"limit": 1000, "filter_keys": "state", "filter_predicates": "=", "filter_values": state}
+    answer = cluster.http.get(f"/api/v0/{what}", params=params).json()
+    return int(answer["data"]["result"]["num_filtered"])
+
+
+def counted_in(unit: int, gpus: list[list[Any]]) -> list[list[Any]]:
+    """The same with memory in whole units."""
+    return [[*facts, used // unit, total // unit] for *facts, used, total in gpus]
+
+
+def same_gpus(watcher: Watcher, host: Host, unit: int) -> bool:
+    """Whether cockpit and NVML agree on a host's GPUs now."""
+    return counted_in(unit, by_cockpit(watcher.now, host.name)) == counted_in(unit, by_nvml(host))
+
+
+def test_nodes_are_those_that_ray_lists(busy: Cluster):
+    _, facts, _ = once(busy.head)
+    theirs = {(each["node_id"], each["node_ip"], each["state"], each["is_head_node"]) for each in listed(busy, "nodes")}
+    assert {(each["id"], each["ip"], each["state"], each["head"]) for each in facts["nodes"]} == theirs
+    assert facts["cluster"]["reachable"] is True
+    assert facts["cluster"]["session"] == busy.http.get("/api/version").json()["session_name"]
+    assert facts["faults"] == []
+
+
+def test_gpus_are_those_of_nvml_on_both_hosts(busy: Cluster, reach: Lab):
+    watcher = Watcher(busy.head)
+    try:
+        for host in busy.hosts:
+            unit = 1 if host is busy.head else 1 << 20  # Ray's agents count memory in MiB
+            # Models and engines are busy by turns: ask until both have seen the same turn.
+            alike = functools.partial(same_gpus, watcher, host, unit)
+            watcher.until(lambda _, alike=alike: alike(), within=45)
+        assert len({gpu[1] for host in busy.hosts for gpu in by_cockpit(watcher.now, host.name)}) == 16
+    finally:
+        watcher.end()
+
+
+def test_nvitop_shows_the_same_memory(busy: Cluster):
+    _, facts, _ = once(busy.head)
+    shown = re.findall(r"([\d.]+)([GM])iB / 80.00GiB", busy.head.ssh("nvitop -1"))
+    theirs = [float(number) / (1 if unit == "G" else 1024) for number, unit in shown]
+    assert [gpu["memory_used"] / GIB for gpu in node(facts, "head")["gpus"]] == pytest.approx(theirs, abs=0.01)
+
+
+def reserved(said: str) -> list[tuple[float, float]]:
+    """CPUs and GPUs that nobody else can have, of all there are: `ray status` doesn't count as used what is idle in groups."""
+    lines = re.findall(r"([\d.]+)/([\d.]+) [CG]PU(?: \(([\d.]+) used of ([\d.]+) reserved)?", said)
+    return [(float(used) - float(busy or 0) + float(held or 0), float(total)) for used, total, busy, held in lines]
+
+
+def test_what_is_reserved_is_what_ray_status_says(busy: Cluster):
+    def same() -> bool:
+        theirs = reserved(busy.command(busy.head, "ray status"))
+        _, facts, _ = once(busy.head)
+        quantities = [[each["resources"][name] for each in facts["nodes"]] for name in ("CPU", "GPU")]
+        ours = [(sum(each["used"] for each in found), sum(each["total"] for each in found)) for found in quantities]
+        return len(theirs) == 2 and all(one == pytest.approx(other) for one, other in zip(ours, theirs, strict=True))
+
+    eventually(same)
+
+
+def test_actors_are_counted_as_ray_counts_them(busy: Cluster):
+    def same() -> bool:
+        _, facts, _ = once(busy.head)
+        ours = Counter(facts["actors"]["counts"])
+        theirs = Counter(each["state"] for each in listed(busy, "actors") if each["state"] != "DEAD")
+        return +ours == theirs and facts["actors"]["complete"]
+
+    eventually(same)
+
+
+def test_what_waits_is_said_with_its_needs(busy: Cluster):
+    code, facts, _ = once(busy.head)
+    waiting = [actor for actor in facts["actors"]["pending"] if actor["class"] == "Judge"]
+    assert [actor["needs"]["GPU"] for actor in waiting] == [9, 9, 9]
+    groups = {group["name"]: group for group in facts["placement_groups"]}
+    theirs = {each["name"]: each["state"] for each in listed(busy, "placement-groups") if each["state"] != "REMOVED"}
+    assert {name: group["state"] for name, group in groups.items()} == theirs
+    assert groups["tp16-engine"]["state"] == "PENDING"
+    assert groups["tp16-engine"]["bundles"] == [{"needs": {"GPU": 16.0}, "node": None}]
+    assert code == 1
+
+
+def test_jobs_are_those_of_rays_job_list(busy: Cluster):
+    _, facts, _ = once(busy.head)
+    theirs = {job["submission_id"]: job["status"] for job in busy.http.get("/api/jobs/").json() if job["submission_id"]}
+    assert {job["id"]: job["status"] for job in facts["jobs"] if job["id"] in theirs} == theirs
+    assert "0123456789abcdef" not in json.dumps(facts)
+
+
+def test_the_kill_line_is_the_one_that_the_raylet_logs(busy: Cluster):
+    logged = busy.head.ssh("grep -hoE 'threshold at [0-9]+ bytes' /tmp/ray/session_latest/logs/raylet.out")
+    theirs = int(logged.split()[-2])
+    assert abs(node(once(busy.head)[1], "head")["memory"]["kill_at"] - theirs) <= 2048  # Ray counts in single precision
+
+
+def test_every_process_on_both_hosts_has_its_kind(busy: Cluster):
+    head, w1 = busy.hosts
+    nohup = head.spawn("nohup", "bash", "-c", "exec -a 'python train.py' sleep 10000")
+    strangers = [host.hold(7, 3 * GIB, title="python finetune.py") for host in (head, w1)]
+    watcher = Watcher(head, "--hosts head,w1", env="COCKPIT_PROBE_HOSTS=always")
+    try:
+        for host, stranger in zip((head, w1), strangers, strict=True):
+            watcher.until(lambda now, host=host, stranger=stranger: kinds(now, host.name).get(stranger.pid) == "foreign")
+            found = kinds(watcher.now, host.name)
+            for words, kind in KINDS:
+                assert {found.get(process.pid) for process in host.matching(words) if process.text.startswith(words[:5])} <= {kind}, words
+            assert {"ray", "worker"} <= set(found.values())
+            assert not {"orphan", "stale", "unknown"} & set(found.values())
+        assert kinds(watcher.now, "head").get(nohup.pid, "foreign") == "foreign"
+    finally:
+        watcher.end()
+        for process in (nohup, *strangers):
+            process.kill()
