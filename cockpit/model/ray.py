@@ -1,0 +1,193 @@
+"""What a cluster is by Ray's word: nodes, actors, placement groups, jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from cockpit.model.host import Amount, Disk, Gpu, HostMemory
+from cockpit.model.value import Value
+
+NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]
+PENDING_STATES = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
+
+
+class Quantity(Value, frozen=True):
+    """How much of a resource Ray has handed out, of how much it was told there is. Logical: not what is really in use."""
+
+    used: float | None = None
+    total: float | None = None
+
+
+class Node(Value, frozen=True):
+    """A host, as Ray knows it (`id`), or as only a probe does (`id` is `None`)."""
+
+    id: str | None
+    host: str
+    ip: str = ""
+    name: str = ""
+    """The name given to `ray start --node-name`, when it is not the address."""
+    head: bool = False
+    state: NodeState = "UNKNOWN"
+    message: str | None = None
+    """Why a dead node died, in Ray's words."""
+    seen: float | None = None
+    """When its physical facts last changed, by this host's clock. Old facts stay, and their age is shown."""
+    cpu: float | None = None
+    cpus: int | None = None
+    memory: HostMemory = HostMemory()
+    object_store: Amount = Amount()
+    shm: Amount = Amount()
+    disks: tuple[Disk, ...] = ()
+    resources: Mapping[str, Quantity] = {}
+    gpus: tuple[Gpu, ...] | None = None
+    workers: int | None = None
+    labels: Mapping[str, str] = {}
+    probed: bool = False
+    """A probe on the host itself is the source of its physical facts."""
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"node:{self.id or self.host}"
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.name or self.host or self.ip or (self.id or "")[:8]
+
+
+class Worker(Value, frozen=True):
+    """A worker or driver process that Ray itself vouches for."""
+
+    node: str
+    pid: int
+    job: str | None = None
+    actor: str | None = None
+    driver: bool = False
+
+
+class Holder(Value, frozen=True):
+    """A process holding memory of a GPU, as Ray's agent on its node reports it."""
+
+    node: str
+    index: int
+    pid: int
+    memory: int | None = None
+
+
+class Actor(Value, frozen=True):
+    """An actor; `needs` are the resources it was declared with, placement-group names taken off."""
+
+    id: str
+    class_: str = msgspec.field(name="class")
+    name: str = ""
+    state: str = ""
+    job: str | None = None
+    node: str | None = None
+    pid: int | None = None
+    needs: Mapping[str, float] = {}
+    placement_group: str | None = None
+    restarts: int | None = None
+    detached: bool | None = None
+    since: float | None = None
+    """Waiting: since when it has been seen waiting. Alive: when it was started, where known."""
+    at_least: bool = False
+    """It already waited when it was first seen, so that it may have waited longer than `since` says; Ray doesn't tell."""
+    why: str | None = None
+    """Why it waits or died, in a sentence."""
+    namespace: str = ""
+    internal: bool = False
+    """Ray's own (a job's supervisor), not the user's."""
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"actor:{self.id}"
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits for a place."""
+        return self.state in PENDING_STATES
+
+
+class Bundle(Value, frozen=True):
+    """One bundle of a placement group; `node` is `None` while it has no place."""
+
+    needs: Mapping[str, float]
+    node: str | None = None
+
+
+class PlacementGroup(Value, frozen=True):
+    """A group of bundles that is placed whole or not at all."""
+
+    id: str
+    name: str = ""
+    state: str = ""
+    strategy: str | None = None
+    """PACK, SPREAD, STRICT_PACK or STRICT_SPREAD; Ray tells it only while the group waits."""
+    bundles: tuple[Bundle, ...] = ()
+    job: str | None = None
+    since: float | None = None
+    why: str | None = None
+    detached: bool | None = None
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"pg:{self.id}"
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits for a place."""
+        return self.state in ("PENDING", "RESCHEDULING", "PREPARED")
+
+
+class Job(Value, frozen=True):
+    """A submitted job, or a driver that connected by itself (then `submission` is `None`)."""
+
+    id: str
+    """What Ray's job API calls it: the submission id, else the job id."""
+    job: str | None = None
+    """The 8 hex digits that actors and workers carry; `None` until its driver has connected."""
+    submission: str | None = None
+    status: str = ""
+    entrypoint: str | None = None
+    started: float | None = None
+    ended: float | None = None
+    message: str | None = None
+    error_type: str | None = None
+    driver_node: str | None = None
+    driver_pid: int | None = None
+    exit_code: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"job:{self.id}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it is not over."""
+        return self.status in ("PENDING", "RUNNING")
+
+
+class Demand(Value, frozen=True):
+    """So many waiting tasks or actors of one shape, as the autoscaler's monitor counts them."""
+
+    needs: Mapping[str, float]
+    count: int
+
+
+class Cluster(Value, frozen=True):
+    """Which Ray this is."""
+
+    address: str | None = None
+    ray_version: str | None = None
+    session: str | None = None
+    cluster_id: str | None = None
+    auth: Literal["token", "disabled"] | None = None
+    reachable: bool | None = None
+    """The dashboard answers; `None` before it was asked."""

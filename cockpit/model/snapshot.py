@@ -1,0 +1,36 @@
+"""Everything known at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from cockpit.model.host import Fault, Host, Process, Session
+from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
+
+
+class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Everything known at one moment. Never changed, compared by identity."""
+
+    taken: float = 0.0
+    cluster: Cluster = Cluster()
+    nodes: tuple[Node, ...] | None = None
+    actors: tuple[Actor, ...] | None = None
+    actor_counts: Mapping[str, int] | None = None
+    actors_complete: bool | None = None
+    """Whether `actors` holds every actor that is not dead: Ray cuts its answers at 10,000."""
+    placement_groups: tuple[PlacementGroup, ...] | None = None
+    jobs: tuple[Job, ...] | None = None
+    demand: tuple[Demand, ...] | None = None
+    processes: tuple[Process, ...] | None = None
+    sessions: tuple[Session, ...] | None = None
+    hosts: Mapping[str, Host] = {}
+    faults: tuple[Fault, ...] = ()
+    as_of: Mapping[str, float] = {}
+    """For each source, when its last good answer came."""
+
+    @property
+    def looked_at(self) -> int:
+        """Hosts whose own process table has been read: only of these it can be said that nothing is left over."""
+        return sum(host.processes is not None for host in self.hosts.values())
