@@ -33,6 +33,8 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     threading.Thread(target=_watch, args=(options.lifeline,), name="lifeline", daemon=True).start()
     if options.command == "environ":
         say(environ(options.pid, options.ticks))
+    elif options.command == "act":
+        _act(options.request)
     else:
         watch(options.interval, options.once)
     os._exit(0)
@@ -49,7 +51,16 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     one = commands.add_parser("environ", help="the environment of one process")
     one.add_argument("pid", type=int)
     one.add_argument("ticks", type=int, help="its start, field 22 of /proc/PID/stat")
+    act = commands.add_parser("act", help="plan or do something here; the request is JSON, as the package `act` says")
+    act.add_argument("request")
     return parser.parse_args(words)
+
+
+def _act(request: str) -> None:
+    """Imported late: a probe that only looks is sent without it."""
+    from .act.perform import perform
+
+    perform(request, say)
 
 
 def watch(interval: float, once: bool) -> None:

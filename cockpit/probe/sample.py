@@ -35,7 +35,7 @@ class Sampler:
         self._past = Past()
         self._users = users
         self._sizes = Sizes()
-        self._desk = Desk(_usual_temps(), users.name)
+        self._desk = Desk(usual_temps(), users.name)
         self._processes: Collector[Forest] = Collector("processes", "/proc", Table().scan, None)
         self._nvml: Collector[Reading] = Collector("nvml", "NVML", Nvml().read, None)
         self._memory = Collector("memory", "The host's memory", host.memory, None)
@@ -169,7 +169,7 @@ class Sampler:
         return self._desk.read(self._processes.facts or {})
 
 
-def _usual_temps() -> Iterable[str]:
+def usual_temps() -> Iterable[str]:
     """Where `ray start` would put a session (ray/_common/utils.py): RAY_TMPDIR, TMPDIR, /tmp."""
     named = [os.environ[name] for name in ("RAY_TMPDIR", "TMPDIR") if os.environ.get(name)]
     return [*(os.path.join(folder, "ray") for folder in named), DEFAULT_TEMP]

@@ -14,6 +14,9 @@ from typing import Final
 OLDEST: Final = (3, 8)
 """The oldest Python that the probe runs on."""
 
+ACTING: Final = "cockpit.probe.act"
+"""The package that changes something on a host."""
+
 # The whole text is compiled before any of it runs, so it must be readable to Python 2 as well: it says what is wrong there.
 _TEXT = """\
 import sys
@@ -27,14 +30,15 @@ boot["main"](sources, {words})
 """
 
 
-def program(words: Sequence[str]) -> bytes:
-    """The text that runs the probe with these words."""
-    return _TEXT.format(oldest=OLDEST, sources=_packed(), words=json.dumps(list(words))).encode("ascii")
+def program(words: Sequence[str], *, acting: bool = False) -> bytes:
+    """The text that runs the probe with these words; its half that changes something travels only when `acting`."""
+    return _TEXT.format(oldest=OLDEST, sources=_packed(acting), words=json.dumps(list(words))).encode("ascii")
 
 
-@lru_cache(1)
-def _packed() -> str:
-    sources = {"cockpit.__init__": "", **{name: path.read_text(encoding="utf-8") for name, path in _modules()}}
+@lru_cache(2)
+def _packed(acting: bool) -> str:  # noqa: FBT001 a key of the cache
+    modules = ((name, path) for name, path in _modules() if acting or not name.startswith(ACTING))
+    sources = {"cockpit.__init__": "", **{name: path.read_text(encoding="utf-8") for name, path in modules}}
     return base64.b64encode(zlib.compress(json.dumps(sources).encode(), 9)).decode("ascii")
 
 

@@ -1,0 +1,188 @@
+"""Ends processes: those that Ray has left over, or any that a person has named.
+
+The request adds: `named` ([[pid, ticks | null], …], or `null` for every left-over one), `any` (true: a named one may be of any kind; a
+person has seen what it is), `pids` (true: they were named by pid, so that root may end another user's), `force` (SIGKILL at once),
+`only` ("TERM": no SIGKILL follows), `grace` (seconds between the two).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any, Dict, Iterable, Mapping, Tuple
+
+from ..gpus import Reading
+from ..kinds import LEFT
+from ..proc import Identity
+from .look import Look, Request, Target, Tell, Watcher
+from .signals import Ending, Grip, ProtectedError, end, grip
+
+GRACE = 10.0
+FREED_WITHIN = 3.0
+"""Seconds that a driver may take to give back the memory of a process that has ended."""
+NOTABLE = 512 << 20
+"""Bytes in use on a GPU without any process that count as a finding: a driver keeps some for itself."""
+
+
+def plan(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:  # noqa: ARG001 a stage is called so
+    """Every left-over process, or those that were named; and what looks like one but can't be proven to be."""
+    look = watcher.look()
+    targets: list[Target] = []
+    refused: list[Target] = []
+    for target in _candidates(look, request):
+        why_not = target.pop("reason", None) or refusal(look, request, target)
+        (refused if why_not else targets).append({**target, "reason": why_not} if why_not else target)
+    return {"targets": targets, "refused": refused, "notes": _notes(look, targets, refused)}
+
+
+def _candidates(look: Look, request: Request) -> Iterable[Target]:
+    if request.get("named") is None:
+        for pid in look.children_first(pid for pid in look.verdicts if pid in look.forest):
+            if look.verdicts[pid].kind in LEFT or _doubtful(look, pid):
+                yield look.target(pid)
+        return
+    wanted: Dict[int, Target] = {}
+    for pid, ticks in request["named"]:
+        wanted.update(_named(look, int(pid), ticks))
+    for pid in look.children_first(wanted):
+        yield wanted[pid]
+
+
+def _named(look: Look, pid: int, ticks: int | None) -> Dict[int, Target]:
+    """That process and what hangs from it, as far as that is left over too."""
+    process = look.forest.get(pid)
+    if process is None or not process.alive or ticks not in (None, process.ticks):
+        gone = {"what": "process", "pid": pid, "ticks": ticks, "reason": f"process {pid} has ended" + ("" if process is None else " since")}
+        return {pid: gone}
+    below = [child for child in look.below(pid) if child in look.verdicts and look.verdicts[child].kind in LEFT]
+    return {one: look.target(one) for one in (pid, *below)}
+
+
+def _doubtful(look: Look, pid: int) -> bool:
+    """It holds GPU memory and nobody can say whose it is; worth a word, and no more."""
+    return look.verdicts[pid].kind == "unknown" and pid in look.reading.holders and look.forest[pid].alive
+
+
+def refusal(look: Look, request: Request, target: Target) -> str | None:
+    """Why this process is not ended, or `None`."""
+    process = look.forest[int(target["pid"])]
+    kind = target["kind"]
+    if not process.alive:
+        return "it has ended already, and only its parent has not collected it"
+    if kind not in LEFT and not request.get("any"):
+        return f"it is {_article(kind)}, and only orphan and stale processes are ended: {'; '.join(target['why'])}"
+    me = os.geteuid()
+    if process.details.uid in (None, me):
+        return None
+    if me != 0:
+        return f"it belongs to {target['user']}, and only root may end it"
+    if not (request.get("pids") or request.get("any")):
+        return f"it belongs to {target['user']}: name it with --pid {process.pid} if it is meant"
+    return None
+
+
+def _article(kind: str) -> str:
+    return {"ray": "a part of a live Ray", "unknown": "of unknown kind", "child": "a child of a live Ray"}.get(kind, f"a {kind}")
+
+
+def _notes(look: Look, targets: Iterable[Target], refused: Iterable[Target]) -> list[str]:
+    notes = [look.fault] if look.fault else []
+    listed = {int(target["pid"]) for target in (*targets, *refused)}
+    hidden = sorted(pid for pid in look.reading.holders if pid not in look.forest and pid not in listed)
+    if hidden:
+        pids = ", ".join(map(str, hidden))
+        notes.append(f"NVML counts GPU memory for pid {pids}, which can't be seen from here: another PID namespace, or it has just ended")
+    return notes
+
+
+def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
+    """Ends exactly the planned processes that are still what they were."""
+    look = watcher.look()
+    answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": [look.fault] if look.fault else []}
+    meant = {int(target["pid"]): target for target in request["targets"]}
+    kept: Dict[Identity, Tuple[Target, Grip]] = {}
+    for pid in look.children_first(meant):
+        held = take(look, request, meant[pid], answer)
+        if held is not None:
+            kept[held.identity] = look.target(pid), held
+    endings = finish(request, [held for _, held in kept.values()], tell)
+    for identity, (target, held) in kept.items():
+        record(answer, target, endings[identity])
+        held.release()
+    answer["freed"] = freed(look, watcher, [target for target, _ in kept.values()], answer["notes"])
+    return answer
+
+
+def take(look: Look, request: Request, planned: Target, answer: Dict[str, Any]) -> Grip | None:
+    """Hold the planned process if it is still that one and may still be ended; else say why not."""
+    process = look.same(planned)
+    try:
+        held = grip(process.pid, process.ticks) if process is not None else None
+    except ProtectedError as error:
+        answer["refused"].append({**planned, "reason": str(error)})
+        return None
+    if process is None or held is None:
+        reused = int(planned["pid"]) in look.forest and look.forest[int(planned["pid"])].ticks != planned["ticks"]
+        answer["refused"].append(
+            {**planned, "reason": "it has ended; its pid is another process's now" if reused else "it has ended since"}
+        )
+        return None
+    now = look.target(process.pid)
+    changed = request.get("any") and now["kind"] != planned.get("kind") and now["kind"] not in LEFT
+    why_not = f"it was {planned.get('kind')} and is {now['kind']} now" if changed else refusal(look, request, now)
+    if why_not:
+        answer["refused"].append({**now, "reason": why_not})
+        held.release()
+        return None
+    return held
+
+
+def finish(request: Request, grips: list[Grip], tell: Tell) -> Mapping[Identity, Ending]:
+    """TERM, the grace, KILL; or as the request says."""
+    first = signal.SIGKILL if request.get("force") else signal.SIGTERM
+    last = None if request.get("only") == "TERM" else signal.SIGKILL
+    return end(grips, float(request.get("grace", GRACE)), first, last, tell) if grips else {}
+
+
+def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
+    """Into what is done, or what has failed."""
+    if ending.gone:
+        answer["done"].append({**target, "outcome": ending.text})
+    else:
+        answer["failed"].append({**target, "error": ending.text})
+
+
+def freed(look: Look, watcher: Watcher, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
+    """GPU memory that NVML counted for these processes before and doesn't any more, and what stays in use without a holder."""
+    held = {int(target["pid"]): look.reading.holders.get(int(target["pid"]), {}) for target in targets}
+    gpus = {index for holds in held.values() for index in holds}
+    if not gpus:
+        return {"gpu": None if look.fault else 0}
+    until = time.monotonic() + FREED_WITHIN
+    after = watcher.reading(FREED_WITHIN)
+    while after is not None and _unfreed(look.reading, after, held, gpus) and time.monotonic() < until:
+        time.sleep(0.1)
+        after = watcher.reading(FREED_WITHIN)
+    if after is None:
+        notes.append("NVML doesn't answer any more, so it can't be said whether the GPU memory is free")
+        return {"gpu": None}
+    notes += _unfreed(look.reading, after, held, gpus)
+    return {"gpu": sum((memory or 0) for pid, holds in held.items() for memory in holds.values() if pid not in after.holders)}
+
+
+def _unfreed(before: Reading, after: Reading, held: Mapping[int, Mapping[int, Any]], gpus: Iterable[int]) -> list[str]:
+    """A sentence for each of these GPUs whose memory did not come back."""
+    used = {gpu["index"]: (gpu["memory_used"] or 0) for gpu in after.gpus or ()}
+    was = {gpu["index"]: (gpu["memory_used"] or 0) for gpu in before.gpus or ()}
+    found = []
+    for index in sorted(gpus):
+        mine = sum((holds.get(index) or 0) for pid, holds in held.items() if pid not in after.holders)
+        others = sum((holds.get(index) or 0) for holds in after.holders.values())
+        lost = used.get(index, 0) - others
+        if mine > NOTABLE and lost > NOTABLE and was.get(index, 0) - used.get(index, 0) < mine // 2:
+            found.append(
+                f"GPU {index} still has {lost / (1 << 30):.1f} GiB in use that no process here holds: a process in another container does, "
+                "or the driver itself, which only a reset of the GPU (nvidia-smi --gpu-reset) or a reboot mends"
+            )
+    return found

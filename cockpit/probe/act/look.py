@@ -1,0 +1,158 @@
+"""One full look at this host, at the moment something is planned or done: whose is each process, and who holds GPU memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
+
+from ..collector import Collector
+from ..gpus import Nvml, Reading
+from ..kinds import Facts, Verdict, Worker, classify
+from ..past import Past
+from ..proc import TICKS_PER_SECOND, Forest, Identity, Process, Table, boot_time, user_name
+from ..sample import usual_temps
+from ..sessions import Desk, Sessions
+
+PATIENCE = 3.0
+"""Seconds that NVML gets; what it holds is then unknown, and said to be."""
+Target = Dict[str, Any]
+Request = Mapping[str, Any]
+Tell = Callable[..., None]
+"""`tell(text, done, of)`: how far it is."""
+
+
+class Look(NamedTuple):
+    """What was seen in one moment."""
+
+    forest: Forest
+    verdicts: Mapping[int, Verdict]
+    reading: Reading
+    sessions: Sessions
+    fault: str | None = None
+    """Why nothing is known of GPUs, when they could not be read."""
+
+    def target(self, pid: int, **more: Any) -> Target:
+        """A process as a target; it must be in the forest."""
+        return {**self._facts(self.forest[pid]), **self._verdict(pid), **more}
+
+    def _facts(self, process: Process) -> Target:
+        return {
+            "what": "process",
+            "pid": process.pid,
+            "ticks": process.ticks,
+            "started": round(boot_time() + process.ticks / TICKS_PER_SECOND, 2),
+            "parent": process.parent,
+            "user": None if process.details.uid is None else user_name(process.details.uid),
+            "command": process.command[:4096] or process.name,
+            "name": process.name,
+            "state": process.state,
+            "rss": process.rss,
+        }
+
+    def _verdict(self, pid: int) -> Target:
+        verdict = self.verdicts.get(pid, FOREIGN)
+        held = self.reading.holders.get(pid, {})
+        return {
+            "kind": verdict.kind,
+            "why": list(verdict.why),
+            "job": verdict.job,
+            "session": os.path.basename(verdict.session) if verdict.session else None,
+            "gpus": [{"index": index, "memory": memory} for index, memory in sorted(held.items())],
+        }
+
+    def same(self, target: Target) -> Process | None:
+        """The planned process, if it is still there and alive."""
+        process = self.forest.get(int(target["pid"]))
+        return process if process is not None and process.ticks == int(target["ticks"]) and process.alive else None
+
+    def below(self, pid: int) -> Tuple[int, ...]:
+        """All its descendants."""
+        children: Dict[int, list[int]] = {}
+        for process in self.forest.values():
+            children.setdefault(process.parent, []).append(process.pid)
+        found: Dict[int, None] = {}
+        left = list(children.get(pid, ()))
+        while left:
+            one = left.pop()
+            if one not in found and one != pid:
+                found[one] = None
+                left += children.get(one, ())
+        return tuple(found)
+
+    def children_first(self, pids: Any) -> list[int]:
+        """The same pids, whoever is deepest first."""
+        return sorted(pids, key=self._depth, reverse=True)
+
+    def _depth(self, pid: int) -> int:
+        passed = {0}
+        while pid in self.forest and pid not in passed:
+            passed.add(pid)
+            pid = self.forest[pid].parent
+        return len(passed)
+
+
+FOREIGN = Verdict("foreign", ("nothing says that it comes from Ray",), from_ray=False)
+
+
+class Watcher:
+    """Looks at this host as often as it is asked to. What it has seen once is evidence the next time."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._table = Table()
+        self._desk = Desk(usual_temps())
+        self._past = _past_of(request)
+        self._nvml: Collector[Reading] = Collector("nvml", "NVML", Nvml().read, None)
+        self._nvml.start(threading.Event())
+
+    def look(self, patience: float = PATIENCE) -> Look:
+        """Takes as long as a scan of /proc, and waits at most `patience` seconds for NVML."""
+        self._nvml.ask()
+        forest = self._table.scan()
+        sessions = self._desk.read(forest)
+        self._nvml.wait(patience)
+        reading = self._nvml.facts or Reading()
+        answering = frozenset(folder.path for folder in sessions.folders if folder.answers)
+        past = self._past
+        facts = Facts(answering, sessions.drivers, frozenset(reading.holders), past.seen, past.workers, past.parents)
+        verdicts = classify(forest, facts)
+        past.learn(forest, verdicts, int((time.time() - boot_time()) * TICKS_PER_SECOND))
+        return Look(forest, settled(verdicts, self._request.get("jobs")), reading, sessions, self._why_no_gpus())
+
+    def reading(self, patience: float = PATIENCE) -> Reading | None:
+        """What NVML says now; `None` when it doesn't answer."""
+        self._nvml.ask()
+        self._nvml.wait(patience)
+        return None if self._nvml.fault() else self._nvml.facts
+
+    def _why_no_gpus(self) -> str | None:
+        fault = self._nvml.fault()
+        return None if fault is None else str(fault["text"])
+
+
+def settled(verdicts: Mapping[int, Verdict], jobs: Mapping[str, Any] | None) -> Dict[int, Verdict]:
+    """The same verdicts, and where this host could not tell whether a job still runs, what Ray has said of that job in that session."""
+    return {pid: _settled(verdict, jobs) for pid, verdict in verdicts.items()}
+
+
+def _settled(verdict: Verdict, jobs: Mapping[str, Any] | None) -> Verdict:
+    if verdict.undecided != "job" or not jobs or os.path.basename(verdict.session or "") != jobs.get("session"):
+        return verdict
+    if verdict.job in jobs.get("running", ()):
+        return verdict._replace(kind="child", undecided=None, why=(*verdict.why[:-1], f"its job {verdict.job} still runs"))
+    if verdict.job in jobs.get("ended", ()):
+        return verdict._replace(kind="orphan", undecided=None, why=(*verdict.why[:-1], f"its job {verdict.job} is over"))
+    return verdict
+
+
+def _past_of(request: Request) -> Past:
+    past = Past()
+    for pid, ticks, worker, parent in request.get("past", ()):
+        identity: Identity = (int(pid), int(ticks))
+        if worker is not None:
+            past.seen[identity] = Worker(worker[0], worker[1], (worker[2], worker[3]), *worker[4:7])
+        if parent is not None:
+            past.parents[identity] = int(parent)
+    return past

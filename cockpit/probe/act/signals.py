@@ -1,0 +1,172 @@
+"""Signals that can't hit the wrong process: each goes to a process that is held, never to a number."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import time
+from typing import Callable, Dict, NamedTuple, Sequence, Tuple
+
+from ..proc import Identity, read_stat
+
+LINGER = 3.0
+"""Seconds after SIGKILL within which a process that can die is dead; freeing 80 GB of GPU memory takes one of them."""
+_PIDFD_OPEN, _PIDFD_SEND_SIGNAL = 434, 424
+"""The numbers of the system calls, for Python 3.8; the same on every architecture."""
+
+
+class Ending(NamedTuple):
+    """What became of one process."""
+
+    gone: bool
+    text: str
+
+
+class ProtectedError(Exception):
+    """That process is this program, or one that it hangs from."""
+
+
+class Grip:
+    """One process, held: by a pidfd where the kernel has that (5.3), so that its pid can never be another process's."""
+
+    def __init__(self, pid: int, ticks: int, handle: int | None) -> None:
+        self.pid, self.ticks = pid, ticks
+        self._handle = handle
+
+    @property
+    def identity(self) -> Identity:
+        """Pid and start."""
+        return self.pid, self.ticks
+
+    def send(self, number: int) -> None:
+        """Raises `ProcessLookupError` when it has ended, `PermissionError` when it is somebody else's."""
+        if self._handle is not None:
+            _pidfd_send(self._handle, number)
+        elif self.state() is None:
+            raise ProcessLookupError(self.pid)
+        else:
+            os.kill(self.pid, number)
+
+    def state(self) -> str | None:
+        """As in ps; `None` once it has ended, also when nobody has collected it."""
+        if self._handle is not None and self._ended():
+            return None
+        found = read_stat(self.pid)
+        return found.state if found is not None and found.ticks == self.ticks and found.state not in "ZXx" else None
+
+    def _ended(self) -> bool:
+        poll = select.poll()
+        poll.register(self._handle or 0, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def release(self) -> None:
+        """Let go of it."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+def grip(pid: int, ticks: int) -> Grip | None:
+    """Exactly that process; `None` when it has ended. Raises `ProtectedError`."""
+    if pid in _own_line():
+        raise ProtectedError(f"process {pid} is what cockpit itself runs in")
+    handle = _pidfd_open(pid)
+    held = Grip(pid, ticks, handle)
+    if held.state() is None:  # looked at after it was opened: what is held now is what was meant
+        held.release()
+        return None
+    return held
+
+
+def end(
+    grips: Sequence[Grip],
+    grace: float,
+    first: int = signal.SIGTERM,
+    last: int | None = signal.SIGKILL,
+    tell: Callable[..., None] = lambda *_: None,
+) -> Dict[Identity, Ending]:
+    """`first` to all in this order, up to `grace` seconds, `last` to those that are left. `last=None`: they are left alone."""
+    began = time.monotonic()
+    found = _send(grips, first)
+    _wait(grips, found, first, began, grace, tell)
+    left = [held for held in grips if held.identity not in found]
+    if last is not None and left and first != last:
+        found.update(_send(left, last))
+        _wait(left, found, last, began, time.monotonic() - began + LINGER, tell)
+    for held in grips:
+        found.setdefault(held.identity, Ending(False, _stays(held, last or first, time.monotonic() - began)))
+    return found
+
+
+def _send(grips: Sequence[Grip], number: int) -> Dict[Identity, Ending]:
+    failed = ((held.identity, _try(held, number)) for held in grips)
+    return {identity: ending for identity, ending in failed if ending is not None}
+
+
+def _try(held: Grip, number: int) -> Ending | None:
+    try:
+        held.send(number)
+    except ProcessLookupError:
+        return Ending(True, "had already ended")
+    except PermissionError:
+        return Ending(False, "it belongs to another user, and may not be signalled from here")
+    return None
+
+
+def _wait(grips: Sequence[Grip], found: Dict[Identity, Ending], number: int, began: float, until: float, tell: Callable[..., None]) -> None:
+    name = signal.Signals(number).name
+    said = -1
+    while True:
+        took = time.monotonic() - began
+        for held in grips:
+            if held.identity not in found and held.state() is None:
+                found[held.identity] = Ending(True, f"ended by {name} after {took:.1f} s")
+        ended = sum(held.identity in found for held in grips)
+        if ended != said:
+            tell(f"{ended} of {len(grips)} processes have ended", ended, len(grips))
+            said = ended
+        if ended == len(grips) or took >= until:
+            return
+        time.sleep(0.02)
+
+
+def _stays(held: Grip, number: int, took: float) -> str:
+    if held.state() == "D":
+        return (
+            f"it hangs in the kernel (state D), most often in the GPU driver, and has not ended {took:.0f} s after the first signal: "
+            "only a reset of that GPU (nvidia-smi --gpu-reset) or a reboot of the host ends it"
+        )
+    return f"it has not ended {took:.0f} s after the first signal ({signal.Signals(number).name} was the last)"
+
+
+def _own_line() -> Tuple[int, ...]:
+    """We, whatever we hang from, and init."""
+    line = [os.getpid()]
+    while line[-1] > 1:
+        found = read_stat(line[-1])
+        if found is None or found.parent in line:
+            break
+        line.append(found.parent)
+    return (*line, 1, 0)
+
+
+def _pidfd_open(pid: int) -> int | None:
+    """`None` where the kernel has no pidfds, or the process has just ended."""
+    try:
+        if hasattr(os, "pidfd_open"):
+            return os.pidfd_open(pid)
+        handle = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_OPEN, pid, 0)
+    except OSError:
+        return None
+    return handle if handle >= 0 else None
+
+
+def _pidfd_send(handle: int, number: int) -> None:
+    if hasattr(signal, "pidfd_send_signal"):
+        signal.pidfd_send_signal(handle, number)
+        return
+    if ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_SEND_SIGNAL, handle, number, None, 0) < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
