@@ -1,0 +1,168 @@
+"""Carries requests to the acting probes of hosts, all at once, and brings back their answers; a host that hangs delays no other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal
+
+from cockpit.config import Config
+from cockpit.document import InputError
+from cockpit.reach import HostEntry, reach_command
+from cockpit.sources.child import Child
+from cockpit.sources.payload import program
+from cockpit.sources.source import SourceError, within
+from cockpit.sources.spawn import spawn
+from cockpit.sources.watch import why_it_ended
+from cockpit.text import clean, redact
+
+MOST: Final = 32
+"""Hosts at once."""
+LONGEST: Final = 3600.0
+"""Seconds that one host may take, however often it says how far it is."""
+Way = Literal["local", "reach", "ray"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a host is; `text` is one of `waiting`, `connecting`, `running` until its probe says more."""
+
+    text: str
+    done: int | None = None
+    of: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a host has answered, raw: secrets are in it; or one sentence that says why there is no answer."""
+
+    host: str
+    way: Way
+    reply: Mapping[str, Any] | None = None
+    error: str | None = None
+
+
+class Errands:
+    """The way to hosts of whoever changes something there; never built when cockpit only looks."""
+
+    def __init__(self, config: Config, local: str, entries: Mapping[str, HostEntry]) -> None:
+        """`local` is what this host is called; `entries` says how to reach the others, and may change meanwhile."""
+        self._config, self._local, self._entries = config, local, entries
+        self._places = asyncio.Semaphore(MOST)
+
+    async def send(
+        self,
+        requests: Mapping[str, Mapping[str, Any]],
+        hear: Callable[[str, Progress], None],
+        patience: float = 30.0,
+    ) -> dict[str, Answer]:
+        """Each host's answer; one that says nothing for `patience` seconds is given up. When cancelled it ends every child at once."""
+        for host in requests:
+            hear(host, Progress("waiting"))
+        texts = await asyncio.to_thread(_texts, requests)
+        answers = await asyncio.gather(*(self._run(host, text, partial(hear, host), patience) for host, text in texts.items()))
+        return {answer.host: answer for answer in answers}
+
+    async def _run(self, host: str, text: bytes, hear: Callable[[Progress], None], patience: float) -> Answer:
+        way: Way = "local" if host == self._local else "reach"
+        async with self._places:
+            try:
+                hear(Progress("connecting"))
+                return Answer(host, way, reply=await Errand(host, hear).run(self._command(host), text, patience))
+            except SourceError as error:
+                return Answer(host, way, error=str(error))
+
+    def _command(self, host: str) -> Sequence[str]:
+        """Never a request: a command line is read by everybody, and by `ray stop`."""
+        if host == self._local:
+            return [sys.executable, "-"]
+        if host not in self._entries:
+            raise SourceError(f"{host} is not a host that can be reached from here")
+        try:
+            return reach_command(self._config.reach, self._entries[host])
+        except InputError as error:
+            raise SourceError(f"{host}: {error}") from error
+
+
+def _texts(requests: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+    """What is sent to each host; packing it takes a tenth of a second, so a thread does it."""
+    return {host: program(["--no-lifeline", "act", json.dumps(request)], acting=True) for host, request in requests.items()}
+
+
+class Errand:
+    """One request under way on one host."""
+
+    def __init__(self, host: str, hear: Callable[[Progress], None]) -> None:
+        self.spoke = False
+        """Whether a probe has said anything: from then on nobody else may be sent with the same request."""
+        self._host, self._tell = host, hear
+        self._reply: Mapping[str, Any] | None = None
+        self._garbage = ""
+        self._heard = time.monotonic()
+        self._turned = asyncio.Event()
+
+    async def run(self, command: Sequence[str], text: bytes, patience: float) -> Mapping[str, Any]:
+        """The answer; raises `SourceError`. The child has been ended when this returns, or is cancelled."""
+        try:
+            process = spawn(command)
+        except OSError as error:
+            raise SourceError(f"{self._host}: {command[0]}: {(error.strerror or str(error)).lower()}") from error
+        child = Child(process, self.hear, self._turned.set, text)
+        try:
+            return await self._answer(child, patience)
+        finally:
+            child.end()
+
+    async def _answer(self, child: Child, patience: float) -> Mapping[str, Any]:
+        self._heard = began = time.monotonic()
+        while self._reply is None:
+            if (code := child.ended()) is not None and self._reply is None:
+                child.garbage = self._garbage
+                raise SourceError(why_it_ended(self._host, code, child.last_words, spoke=self.spoke).replace("; started again", ""))
+            now = time.monotonic()
+            if now - self._heard > patience or now - began > LONGEST:
+                raise SourceError(self._timed_out(child, now - self._heard))
+            with suppress(asyncio.TimeoutError):  # an end makes no sound
+                await within(0.05, self._turned.wait())
+            self._turned.clear()
+        if isinstance(error := self._reply.get("error"), str):
+            raise SourceError(f"{self._host}: {redact(clean(error))}")
+        return self._reply
+
+    def _timed_out(self, child: Child, silence: float) -> str:
+        last = f": {child.last_words}" if child.last_words else ""
+        return f"{self._host}: timed out, nothing was heard for {silence:.0f} s{last}"
+
+    def hear(self, lines: Sequence[bytes]) -> None:
+        """Progress, the answer, or what a login shell prints."""
+        self._heard = time.monotonic()
+        for line in lines:
+            said = _object(line)
+            if said is None:
+                self._garbage = line[:300].decode("utf-8", "replace") or self._garbage
+                continue
+            if not self.spoke:
+                self.spoke = True
+                self._tell(Progress("running"))
+            if isinstance(tell := said.get("tell"), str):
+                self._tell(Progress(redact(clean(tell)), said.get("done"), said.get("of")))
+            else:
+                self._reply = said
+        self._turned.set()
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """`None`: not the probe's words."""
+    if not line.startswith(b"{"):
+        return None
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
