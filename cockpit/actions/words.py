@@ -1,0 +1,133 @@
+"""Plans and receipts in words, the same on the screen and on the command line. Every line is safe to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from cockpit.actions.audit import title_of
+from cockpit.actions.plan import Freed, Plan, Receipt, Target, Unreached
+from cockpit.text import age, clean, plural, size
+
+NOUNS = {
+    "process": ("process", "processes"),
+    "session": ("session folder", "session folders"),
+    "link": ("link", "links"),
+    "file": ("file", "files"),
+    "shm": ("file in /dev/shm", "files in /dev/shm"),
+    "job": ("job", "jobs"),
+    "actor": ("actor", "actors"),
+    "placement_group": ("placement group", "placement groups"),
+}
+
+
+def plan_lines(plan: Plan, now: float) -> list[str]:
+    """The whole plan: what would be hit, what ends with it, what is refused, and whom nobody could ask."""
+    lines = [headline(plan), ""]
+    lines += _section("What ends with it", plan.losses)
+    lines += [line for host, targets in groupby(plan.targets, lambda target: target.host) for line in _host_lines(host, targets, now)]
+    lines += _section("Refused", [f"{named(target)}: {target.reason}" for target in plan.refused])
+    lines += _section("Could not be asked", _unreached(plan.unreached))
+    lines += _section("Note", plan.notes)
+    return [clean(line) for line in lines]
+
+
+def headline(plan: Plan) -> str:
+    """`Kill: 3 processes on 2 hosts, 79.0 GiB of GPU memory`."""
+    asked, missed = len(plan.hosts), len(plan.unreached)
+    where = (
+        f"{asked - missed} of {plural(asked, 'host')}" if missed else plural(len({target.host for target in plan.targets}) or asked, "host")
+    )
+    held = [target.gpu_memory for target in plan.targets if target.gpu_memory is not None]
+    sizes = [target.size for target in plan.targets if target.size is not None]
+    extra = [f"{size(sum(held))} of GPU memory"] if held else []
+    extra += [size(sum(sizes))] if sizes else []
+    return f"{plan.title}: " + ", ".join([f"{counted(plan.targets)} on {where}", *extra])
+
+
+def counted(targets: Sequence[Target]) -> str:
+    """`2 processes and 1 link`; `nothing` when there is none."""
+    counts = {what: sum(target.what == what for target in targets) for what in NOUNS}
+    words = [plural(number, *NOUNS[what]) for what, number in counts.items() if number]
+    return " and ".join(words) or "nothing"
+
+
+def _host_lines(host: str, targets: Iterable[Target], now: float) -> Iterator[str]:
+    yield host
+    for target in targets:
+        yield f"  {_facts(target, now)}"
+        why = "; ".join(target.why)
+        if why:
+            yield f"      {why}"
+        for kept in target.keeps:
+            yield f"      kept: {kept}"
+    yield ""
+
+
+def _facts(target: Target, now: float) -> str:
+    return "  ".join(word for word in (_process_facts if target.what == "process" else _other_facts)(target, now) if word)
+
+
+def _process_facts(target: Target, now: float) -> Iterator[str]:
+    yield f"pid {target.pid:<8}{target.part or target.kind or ''}"
+    yield target.user or ""
+    yield f"started {age(max(0.0, now - target.started))} ago" if target.started is not None else ""
+    if target.gpus:
+        gpus = ",".join(str(hold.index) for hold in target.gpus)
+        yield f"{size(target.gpu_memory)} of GPU {gpus}"
+    yield "BEYOND what was aimed at" if target.beyond else ""
+    yield target.command or ""
+
+
+def _other_facts(target: Target, now: float) -> Iterator[str]:  # noqa: ARG001 as its sister
+    yield title_of(target)
+    yield target.class_ if target.class_ and target.name else ""
+    yield target.id[:12] if target.id and target.what != "job" else ""
+    yield target.state or ""
+    yield size(target.size) if target.size is not None else ""
+    yield plural(target.files, "file") if target.files is not None else ""
+    yield f"{age(target.age)} old" if target.age is not None else ""
+    yield f"of {target.owner}" if target.owner else ""
+    yield f"job {target.job}" if target.job and target.what != "job" else ""
+    yield "detached" if target.detached else ""
+    yield "LEAKED: its job is over" if target.leaked else ""
+
+
+def receipt_lines(receipt: Receipt) -> list[str]:
+    """What really happened: first the sum, then each target."""
+    lines = [summary(receipt), ""]
+    lines += _section("Failed", [f"{named(target)}: {target.error}" for target in receipt.failed])
+    lines += _section("Refused", [f"{named(target)}: {target.reason}" for target in receipt.refused])
+    lines += _section("Not reached", _unreached(receipt.unreached))
+    lines += _section("Done", [f"{named(target)}: {target.outcome or 'done'}" for target in receipt.done])
+    lines += _section("Note", receipt.notes)
+    return [clean(line) for line in lines]
+
+
+def summary(receipt: Receipt) -> str:
+    """`Kill: 3 of 4 processes on 31 of 32 hosts (w7: timed out), 79.0 GiB of GPU memory free, 2.1 s`."""
+    everything = (*receipt.done, *receipt.refused, *receipt.failed)
+    of = "" if len(receipt.done) == len(everything) else f" of {len(everything)}"
+    asked, missed = len(receipt.hosts), receipt.unreached
+    hosts = f"{asked - len(missed)} of {plural(asked, 'host')} ({'; '.join(_unreached(missed[:3]))})" if missed else plural(asked, "host")
+    what = counted(receipt.done) if receipt.done else "nothing was done" if not everything else "nothing"
+    return f"{receipt.title}: " + ", ".join([f"{what}{of} on {hosts}", *_freed(receipt.freed), f"{receipt.took:.1f} s"])
+
+
+def _freed(freed: Freed) -> Iterator[str]:
+    for amount, what in ((freed.gpu, "of GPU memory"), (freed.disk, "of disk"), (freed.shm, "of /dev/shm")):
+        if amount:
+            yield f"{size(amount)} {what} measured free"
+
+
+def named(target: Target) -> str:
+    """Host and name."""
+    return f"{target.host} {title_of(target)}".strip()
+
+
+def _unreached(hosts: Iterable[Unreached]) -> list[str]:
+    return [one.error if one.error.startswith(one.host) else f"{one.host}: {one.error}" for one in hosts]
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return [title, *(f"  {line}" for line in lines), ""] if lines else []
