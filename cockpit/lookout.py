@@ -189,6 +189,22 @@ class Lookout:
             wanted.update({entry.name: entry for entry in self.config.hosts if not self._is_near(entry, near)})
         return wanted
 
+    @property
+    def local(self) -> str:
+        """What this host is called."""
+        return self._hosts.local
+
+    def others(self) -> dict[str, HostEntry]:
+        """Every other host there is: Ray's nodes, and those of the config."""
+        snapshot = self.poller.snapshot
+        near = {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)} | {self.local}
+        entries = [*self.config.hosts, *(self._entry(node) for node in snapshot.nodes or () if node.id)]
+        reached: dict[str, HostEntry] = {}
+        for entry in entries:
+            if not self._is_near(entry, near):
+                reached.setdefault(entry.target, entry)
+        return {entry.name: entry for entry in reached.values()}
+
     def _is_near(self, entry: HostEntry, near: set[str]) -> bool:
         return entry.name in near or entry.target in near or entry.target.startswith(LOCAL)
 
@@ -208,6 +224,10 @@ class Lookout:
     async def node_processes(self, node: str) -> tuple[Process, ...]:
         """Ray's own processes on a node, up to half a minute old, for when no probe looks there. Raises `SourceError`."""
         return await self._asked().node_processes(node)
+
+    async def jobs(self) -> tuple[Job, ...]:
+        """Jobs as Ray knows them now. Raises `SourceError`."""
+        return (await self._asked().read_jobs()).jobs
 
     def follow_log(self, job: Job) -> AsyncIterator[Sequence[str]]:
         """The job's log, in batches of lines, until it is over. Raises `SourceError` as it is read."""

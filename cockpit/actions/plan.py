@@ -104,8 +104,8 @@ class Plan(Value, frozen=True):
     """All that were asked."""
     word: str | None = None
     """What must be typed before it is done; `None`: a plain yes will do."""
-    request: Mapping[str, Any] = {}
-    """What hosts are sent besides the targets."""
+    requests: Mapping[str, Mapping[str, Any]] = {}
+    """What each host is sent besides the targets."""
 
     @property
     def empty(self) -> bool:
@@ -133,7 +133,19 @@ class Receipt(Value, frozen=True):
         return not (self.refused or self.failed or self.unreached)
 
 
-class _Reply(msgspec.Struct):
+class _Driver(msgspec.Struct):
+    pid: int
+    user: str | None = None
+    command: str | None = None
+
+
+class _Weight(msgspec.Struct):
+    """What makes the question of stopping a Ray a grave one."""
+
+    drivers: tuple[_Driver, ...] = ()
+
+
+class Reply(msgspec.Struct):
     """What a probe answers, in either stage."""
 
     targets: tuple[Target, ...] = ()
@@ -142,15 +154,22 @@ class _Reply(msgspec.Struct):
     failed: tuple[Target, ...] = ()
     notes: tuple[str, ...] = ()
     freed: Freed | None = None
+    weight: _Weight | None = None
 
 
-def reply_of(host: str, answer: Mapping[str, Any]) -> _Reply:
+def reply_of(host: str, answer: Mapping[str, Any]) -> Reply:
     """A probe's answer, typed; secrets are taken out of it here. Raises `msgspec.ValidationError`."""
-    reply = msgspec.convert(answer, _Reply, strict=False)
+    reply = msgspec.convert(answer, Reply, strict=False)
     for name in ("targets", "done", "refused", "failed"):
         setattr(reply, name, tuple(_of_host(target, host) for target in getattr(reply, name)))
     reply.notes = tuple(f"{host}: {redact(note)}" for note in reply.notes)
     return reply
+
+
+def losses_of(reply: Reply, host: str) -> tuple[str, ...]:
+    """Drivers that end with their Ray, in sentences; whose they are is what a person must see."""
+    drivers = reply.weight.drivers if reply.weight else ()
+    return tuple(f"the driver {one.pid} of {one.user or '?'} on {host} loses its Ray: {redact(one.command or '')}" for one in drivers)
 
 
 def _of_host(target: Target, host: str) -> Target:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cockpit.model import Actor, Job, PlacementGroup, Process
@@ -64,7 +64,7 @@ class Act:
 
 def request(act: Act, aim: Aim, host: str) -> dict[str, Any]:
     """What this host is asked, besides what every request holds."""
-    return {name: value for name, value in _REQUESTS[act.verb](aim, host).items() if value is not None}
+    return {name: value for name, value in _REQUESTS[act.verb](replace(aim, **act.preset), host).items() if value is not None}
 
 
 def _kill(aim: Aim, host: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def act_for(key: str, rows: Sequence[Any]) -> tuple[Act, tuple[Any, ...]] | str:
 
 
 def _choices(acts: Iterable[Act]) -> str:
-    names = {Process: "a process", Actor: "an actor", PlacementGroup: "a placement group", Job: "a job"}
+    names: Mapping[Any, str] = {Process: "a process", Actor: "an actor", PlacementGroup: "a placement group", Job: "a job"}
     return " or ".join(names[act.takes] for act in acts if act.takes)
 
 

@@ -1,0 +1,229 @@
+"""The one door through which anything is changed: plan, the same world again, deed, receipt, a line in the log, refresh.
+
+It is never built when cockpit is read-only, and neither is the way to hosts that writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+
+from cockpit.actions import losses
+from cockpit.actions.audit import Audit
+from cockpit.actions.plan import Plan, Receipt, Reply, Unreached, losses_of, reply_of, sum_freed
+from cockpit.actions.table import Act, Aim, find_act, request
+from cockpit.document import InputError
+from cockpit.lookout import Lookout
+from cockpit.model import Process, Snapshot
+from cockpit.reach import HostEntry, check_host
+from cockpit.sources.errand import Answer, Errands, Progress
+from cockpit.sources.source import SourceError
+
+GRACES = {"kill": 10.0, "stop": 16.0}
+"""Seconds between SIGTERM and SIGKILL; 16 are Ray's own (scripts.py, `ray stop --grace-period`)."""
+PATIENCE = 30.0
+"""Seconds of silence, beyond the grace, after which a host is given up."""
+Hear = Callable[[str, Progress], None]
+
+
+class Jobs(Protocol):
+    """The writing half of Ray's job API."""
+
+    async def plan(self, act: Act, aim: Aim, snapshot: Snapshot) -> Plan:
+        """What would be stopped or deleted."""
+
+    async def perform(self, plan: Plan, hear: Hear) -> Receipt:
+        """Stop or delete it."""
+
+
+class Door:
+    """Makes plans of acts, and carries out plans. One act at a time."""
+
+    def __init__(self, lookout: Lookout, audit: Audit, jobs: Jobs, *, clock: Callable[[], float] = time.time) -> None:
+        self._lookout, self._audit, self._jobs, self._clock = lookout, audit, jobs, clock
+        self._entries: dict[str, HostEntry] = {}
+        self._errands = Errands(lookout.config, lookout.local, self._entries)
+        self._busy = asyncio.Lock()
+
+    async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
+        """What would be hit, as of now; nothing is changed. Raises `SourceError`."""
+        if act.via == "jobs":
+            return await self._jobs.plan(act, aim, self._snapshot)
+        aim = replace(aim, session=self._session(aim)) if act.verb == "stop" else aim
+        hosts = self._hosts(act, aim)
+        words = await self._words()
+        asked = {host: {**request(act, aim, host), "stage": "plan", **words, "past": _past(self._snapshot, host)} for host in hosts}
+        answers = await self._errands.send(asked, hear, PATIENCE)
+        return self._judged(merged(act, answers, asked))
+
+    async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
+        """Exactly what was planned, where it is still so. Raises `SourceError` when nothing was begun."""
+        if self._busy.locked():
+            raise SourceError("another act is under way")
+        async with self._busy:
+            return await self._logged(plan, hear)
+
+    async def _logged(self, plan: Plan, hear: Hear) -> Receipt:
+        began, receipt, act, unlogged = time.monotonic(), None, "", ""
+        try:
+            act = self._audit.begin(plan)
+        except OSError as error:  # a full disk is what `clean` is for
+            unlogged = f"the log of acts could not be written: {error.strerror or error}"
+        try:
+            receipt = await self._done(plan, hear)
+            notes = (*receipt.notes, *([unlogged] if unlogged else []))
+            receipt = msgspec.structs.replace(receipt, took=time.monotonic() - began, notes=notes)
+            return receipt
+        finally:
+            if act:
+                self._audit.end(act, plan, receipt)
+            self._lookout.refresh()
+
+    async def _done(self, plan: Plan, hear: Hear) -> Receipt:
+        if find_act(plan.act).via == "jobs":
+            return await self._jobs.perform(plan, hear)
+        words = await self._words()
+        asked = {host: self._deed(plan, host, words) for host in {target.host: None for target in plan.targets}}
+        patience = PATIENCE + max((float(one.get("grace") or GRACES.get(str(one["act"]), 0.0)) for one in asked.values()), default=0.0)
+        return carried_out(plan, await self._errands.send(asked, hear, patience))
+
+    def _deed(self, plan: Plan, host: str, words: Mapping[str, Any]) -> dict[str, Any]:
+        mine = [msgspec.to_builtins(target) for target in plan.targets if target.host == host]
+        return {**plan.requests[host], **words, "stage": "do", "targets": mine, "past": _past(self._snapshot, host)}
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self._lookout.poller.snapshot
+
+    async def _words(self) -> dict[str, Any]:
+        """What only Ray can say, asked now: which jobs run. Nothing when it doesn't answer; then nobody guesses."""
+        try:
+            jobs = await self._lookout.jobs()
+        except SourceError:
+            return {"jobs": None}
+        running = {name for job in jobs if job.running for name in (job.job, job.submission) if name}
+        ended = {name for job in jobs for name in (job.job, job.submission) if name} - running
+        session = self._snapshot.cluster.session
+        return {"jobs": {"session": session, "running": sorted(running), "ended": sorted(ended)} if session else None}
+
+    def _session(self, aim: Aim) -> str | None:
+        """The one that is meant: never one that merely is the only one on some host."""
+        if aim.session or aim.everything:
+            return aim.session
+        if self._snapshot.cluster.session:
+            return self._snapshot.cluster.session
+        live = {one.name for one in self._snapshot.sessions or () if one.live}
+        if len(live) == 1:
+            return live.pop()
+        names = f"choose one of {', '.join(sorted(live))}" if live else "no live one is known here; name it"
+        raise SourceError(f"which session? {names} (--session)")
+
+    # Which hosts
+
+    def _hosts(self, act: Act, aim: Aim) -> tuple[str, ...]:
+        """Those that were named, those of the rows, or all; an act of Ray's own is carried out on one."""
+        self._entries.update(self._lookout.others())
+        rows = {row.host for row in aim.rows if isinstance(row, Process)} if act.takes is Process else set()
+        if aim.hosts:
+            return tuple(dict.fromkeys(self._named(name) for name in aim.hosts))
+        if act.via == "ray":
+            return (self._ray_host(),)
+        return tuple(sorted(rows)) or (self._lookout.local, *sorted(self._entries))
+
+    def _named(self, name: str) -> str:
+        """What a person calls a host, as the name it has here; one that nobody knows is reached by the name itself."""
+        snapshot = self._snapshot
+        here = {alias for host in snapshot.hosts.values() if host.local for alias in (host.name, *host.addresses)}
+        if name in {self._lookout.local, "localhost", *here}:
+            return self._lookout.local
+        nodes = {alias: node.ip for node in snapshot.nodes or () for alias in (node.title, node.host, node.ip, node.id)}
+        for entry in self._entries.values():
+            if name in (entry.name, entry.target) or nodes.get(name) == entry.target:
+                return entry.name
+        if nodes.get(name) in here:
+            return self._lookout.local
+        try:
+            self._entries[name] = check_host(HostEntry(name))
+        except InputError as error:
+            raise SourceError(str(error)) from error
+        return name
+
+    def _ray_host(self) -> str:
+        """One with a live raylet of this cluster: this host, else the head, else any."""
+        snapshot = self._snapshot
+        session = snapshot.cluster.session
+        lives = {one.host for one in snapshot.sessions or () if one.live and session in (None, one.name)}
+        if self._lookout.local in lives:
+            return self._lookout.local
+        nodes = sorted((node for node in snapshot.nodes or () if node.state == "ALIVE"), key=lambda node: not node.head)
+        for node in nodes:
+            return self._named(node.ip)
+        raise SourceError("no live Ray is known here that could do it")
+
+    def _judged(self, plan: Plan) -> Plan:
+        """With what ends with it, and the word to be typed when live work does."""
+        ends, word = losses.of_plan(self._snapshot, plan)
+        return msgspec.structs.replace(plan, losses=(*plan.losses, *ends), word=plan.word or word)
+
+
+def _past(snapshot: Snapshot, host: str) -> list[Any]:
+    """What the probe of that host has seen before, as it has said it."""
+    mine = [process for process in snapshot.processes or () if process.host == host and getattr(process, "past", None)]
+    return [[process.pid, process.ticks, *process.past] for process in mine]  # type: ignore[attr-defined]
+
+
+def merged(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapping[str, Any]]) -> Plan:
+    """One plan out of what the hosts have answered."""
+    replies, silent = _replies(answers)
+    kept = {host: {name: value for name, value in asked[host].items() if name not in ("jobs", "past", "stage")} for host in asked}
+    return Plan(
+        act=act.id,
+        title=act.title,
+        targets=_all(replies, "targets"),
+        refused=_all(replies, "refused"),
+        notes=_all(replies, "notes"),
+        losses=tuple(loss for host, reply in replies.items() for loss in losses_of(reply, host)),
+        unreached=silent,
+        hosts=tuple(answers),
+        requests=kept,
+    )
+
+
+def carried_out(plan: Plan, answers: Mapping[str, Answer]) -> Receipt:
+    """One receipt out of what the hosts have answered."""
+    replies, silent = _replies(answers)
+    return Receipt(
+        act=plan.act,
+        title=plan.title,
+        done=_all(replies, "done"),
+        refused=_all(replies, "refused"),
+        failed=_all(replies, "failed"),
+        notes=_all(replies, "notes"),
+        unreached=(*plan.unreached, *silent),
+        hosts=plan.hosts,
+        freed=sum_freed(reply.freed for reply in replies.values()),
+    )
+
+
+def _all(replies: Mapping[str, Reply], name: str) -> tuple[Any, ...]:
+    return tuple(one for reply in replies.values() for one in getattr(reply, name))
+
+
+def _replies(answers: Mapping[str, Answer]) -> tuple[dict[str, Reply], tuple[Unreached, ...]]:
+    read = {host: _reply(answer) for host, answer in answers.items()}
+    replies = {host: reply for host, reply in read.items() if isinstance(reply, Reply)}
+    return replies, tuple(Unreached(host, error) for host, error in read.items() if isinstance(error, str))
+
+
+def _reply(answer: Answer) -> Reply | str:
+    if answer.reply is None:
+        return answer.error or f"{answer.host} gave no answer"
+    try:
+        return reply_of(answer.host, answer.reply)
+    except msgspec.ValidationError as error:
+        return f"{answer.host}: what its probe says can't be read: {error}"
