@@ -13,7 +13,10 @@ from msgspec import Meta
 from cockpit.document import Document, InputError, read_text, shown
 from cockpit.model import Value
 
-DEFAULT_REACH: Final = "ssh -o BatchMode=yes -o ConnectTimeout=5 {user@}{address} {python} -"
+DEFAULT_REACH: Final = (
+    "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInterval=5 -o ControlMaster=auto -o ControlPersist=60 -o ControlPath={control}"
+    " {user@}{address} {python} -"
+)
 HOST_WORDS: Final = {
     "": "a list of hosts",
     "[]": "a name, or {name: …, address: …, user: …, python: …}",
@@ -113,15 +116,18 @@ def check_host(entry: HostEntry) -> HostEntry:
     return entry
 
 
-def reach_command(reach: str, entry: HostEntry) -> list[str]:
-    """The words to run; the template is split first, so that no value can add a word. Raises `InputError`."""
+def reach_command(reach: str, entry: HostEntry, control: str = "none") -> list[str]:
+    """The words to run; the template is split first, so that no value can add a word. Raises `InputError`.
+
+    `control` is where ssh may put the socket of a connection that it keeps open.
+    """
     try:
         words = shlex.split(reach)
     except ValueError as error:
         raise InputError(f"the command can't be read: {str(error).lower()}") from error
     if not words:
         raise InputError("expected a command, got nothing")
-    values = _values(entry)
+    values = {**_values(entry), "control": control}
 
     def fill(match: re.Match[str]) -> str:
         name = match[1]
@@ -129,7 +135,7 @@ def reach_command(reach: str, entry: HostEntry) -> list[str]:
             raise InputError(f"{match[0]} can't be filled in; there are {' '.join(f'{{{known}}}' for known in values)}")
         if name == "user" and not entry.user:
             raise InputError(f"it needs {{user}}, and {entry.name} has none")
-        return _check(name, values[name])
+        return control if name == "control" else _check(name, values[name])
 
     return [_PLACE.sub(fill, word) for word in words]
 

@@ -287,12 +287,18 @@ def test_a_mistake_in_a_hosts_file_names_its_line(tmp_path, content, message):
 
 
 def test_the_default_reach_is_ssh_with_or_without_a_user():
-    assert reach_command(DEFAULT_REACH, HostEntry("w1")) == [
-        "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "w1", "python3", "-",
+    assert reach_command(DEFAULT_REACH, HostEntry("w1"), "/run/cockpit/%C") == [
+        "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5",
+        "-o", "ControlMaster=auto", "-o", "ControlPersist=60", "-o", "ControlPath=/run/cockpit/%C", "w1", "python3", "-",
     ]  # fmt: skip
-    assert reach_command(DEFAULT_REACH, HostEntry("w1", "10.0.0.2", "train", "/opt/py/bin/python"))[5:] == [
+    assert reach_command(DEFAULT_REACH, HostEntry("w1", "10.0.0.2", "train", "/opt/py/bin/python"))[-3:] == [
         "train@10.0.0.2", "/opt/py/bin/python", "-",
     ]  # fmt: skip
+
+
+def test_a_reach_that_names_no_control_is_left_as_it_is():
+    assert reach_command("ssh {name} {python} -", HostEntry("w1"), "/run/cockpit/%C") == ["ssh", "w1", "python3", "-"]
+    assert "ControlPath=none" in reach_command(DEFAULT_REACH, HostEntry("w1"))
 
 
 def test_a_template_keeps_its_words_and_braces_that_are_not_places():
@@ -340,7 +346,7 @@ def test_values_that_could_be_an_option_or_a_command_are_refused(entry):
 
 
 def test_an_odd_name_that_ray_gave_a_node_does_no_harm_where_only_its_address_is_used():
-    assert reach_command(DEFAULT_REACH, HostEntry("worker 1; id", "10.0.0.2"))[5:] == ["10.0.0.2", "python3", "-"]
+    assert reach_command(DEFAULT_REACH, HostEntry("worker 1; id", "10.0.0.2"))[-3:] == ["10.0.0.2", "python3", "-"]
 
 
 # Address

@@ -16,6 +16,7 @@ from cockpit.config import Config
 from cockpit.document import InputError
 from cockpit.reach import HostEntry, reach_command
 from cockpit.sources.child import Child
+from cockpit.sources.masters import Masters
 from cockpit.sources.payload import program
 from cockpit.sources.source import SourceError, within
 from cockpit.sources.spawn import spawn
@@ -51,9 +52,13 @@ class Answer:
 class Errands:
     """The way to hosts of whoever changes something there; never built when cockpit only looks."""
 
-    def __init__(self, config: Config, local: str, entries: Mapping[str, HostEntry]) -> None:
-        """`local` is what this host is called; `entries` says how to reach the others, and may change meanwhile."""
+    def __init__(self, config: Config, local: str, entries: Mapping[str, HostEntry], masters: Masters | None = None) -> None:
+        """`local` is what this host is called; `entries` says how to reach the others, and may change meanwhile.
+
+        `masters` are those of whoever looks at the same hosts, and closes them: `Hosts.masters`.
+        """
         self._config, self._local, self._entries = config, local, entries
+        self._masters = masters
         self._places = asyncio.Semaphore(MOST)
 
     async def send(
@@ -85,7 +90,7 @@ class Errands:
         if host not in self._entries:
             raise SourceError(f"{host} is not a host that can be reached from here")
         try:
-            return reach_command(self._config.reach, self._entries[host])
+            return reach_command(self._config.reach, self._entries[host], self._masters.control if self._masters else "none")
         except InputError as error:
             raise SourceError(f"{host}: {error}") from error
 

@@ -15,6 +15,7 @@ from cockpit.config import Config
 from cockpit.document import InputError
 from cockpit.reach import HostEntry, reach_command
 from cockpit.sources.child import Child
+from cockpit.sources.masters import Masters
 from cockpit.sources.payload import program
 from cockpit.sources.sample import is_hello
 from cockpit.sources.source import SourceError
@@ -37,6 +38,8 @@ class Hosts:
     ) -> None:
         self.local = socket.gethostname()
         """What this host is called here."""
+        self.masters = Masters()
+        """The connections that are kept open, for whoever else goes to the same hosts."""
         self._config, self._audience, self._early, self._clock = config, audience, early, clock
         self._pace = pace or Pace()
         self._interval = config.interval
@@ -117,6 +120,7 @@ class Hosts:
             processes.append(self._early)
             self._early = None
         bury(*processes)
+        self.masters.close()
         if self._program is not None and not self._program.done():
             self._program.cancel()
 
@@ -187,7 +191,7 @@ class Hosts:
 
     def _start(self, watch: Watch) -> None:
         try:
-            command = reach_command(self._config.reach, self._entries[watch.name])
+            command = reach_command(self._config.reach, self._entries[watch.name], self.masters.control)
         except InputError as error:
             watch.refuse(f"{watch.name}: {error}")
             return
@@ -199,7 +203,7 @@ class Hosts:
         if host not in self._entries:
             raise SourceError(f"{host} is not a host that can be reached from here")
         try:
-            command = reach_command(self._config.reach, self._entries[host])
+            command = reach_command(self._config.reach, self._entries[host], self.masters.control)
         except InputError as error:
             raise SourceError(f"{host}: {error}") from error
         return Call(command, 0.0, await asyncio.to_thread(program, ["--no-lifeline", *words]))

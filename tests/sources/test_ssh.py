@@ -82,6 +82,62 @@ async def test_a_host_is_looked_at_through_ssh_and_left_alone_at_once(reach):
         await asyncio.sleep(0.05)
 
 
+def masters() -> list[int]:
+    """The connections that are kept open for this process."""
+    return [
+        int(title.parent.name)
+        for title in Path("/proc").glob("[0-9]*/cmdline")
+        if f"{os.getpid()}-" in text(title) and "[mux]" in text(title)
+    ]
+
+
+def text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # it has ended meanwhile
+        return ""
+
+
+async def test_one_connection_is_kept_open_and_ends_with_us(reach):
+    entry = HostEntry("w1", "127.0.0.1", getpass.getuser(), sys.executable)
+    hosts, task, _ = await told_of(reach, entry)
+    answers = await asyncio.gather(*(hosts.ask("w1", ("environ", str(os.getpid()), "0")) for _ in range(3)), return_exceptions=True)
+    assert all("has ended" in str(answer) for answer in answers)  # those ticks are nobody's
+    assert len(masters()) == 1
+    began = time.monotonic()
+    hosts.close()
+    assert time.monotonic() - began < 0.2
+    await task
+    while masters():
+        assert time.monotonic() < began + 5, "a connection outlives us"
+        await asyncio.sleep(0.02)
+
+
+async def test_a_killed_cockpit_leaves_no_connection_for_long(reach):
+    """Here `ControlPersist` is two seconds, and not sixty."""
+    with_two = reach.replace("ControlPersist=60", "ControlPersist=2")
+    program = (
+        "import asyncio, sys\n"
+        "from tests.sources.test_ssh import *\n"
+        "async def main():\n"
+        "    hosts, task, told = await told_of(sys.argv[1], HostEntry('w1', '127.0.0.1', getpass.getuser(), sys.executable))\n"
+        "    print(told.faults or 'looking', os.getpid(), masters()[0], flush=True)\n"
+        "    await task\n"
+        "asyncio.run(main())\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, with_two], stdout=subprocess.PIPE, text=True, env=dict(os.environ, PYTHONPATH=".:tests")
+    ) as cockpit:
+        assert cockpit.stdout is not None
+        said, _, master = cockpit.stdout.readline().split()
+        assert said == "looking"
+        cockpit.kill()
+    limit = time.monotonic() + 20
+    while "[mux]" in text(Path(f"/proc/{master}/cmdline")) or carried():
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.05)
+
+
 def carried() -> list[str]:
     """Programs that were sent through our server and still run."""
     found = []
