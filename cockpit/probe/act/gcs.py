@@ -1,0 +1,199 @@
+"""What runs in the cluster's own Python: asks its GCS what an actor or a placement group is now, and ends it.
+
+It speaks to the GCS as Ray's dashboard does, with the stubs of the Ray that is installed there. So it is no driver, and no job of its own
+appears in the cluster. Its text goes into `python -` with a call of `main` at its end. Seen on Ray 2.9.3, 2.44.1 and 2.60.0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import signal
+import time
+from typing import Any, Callable, Dict, Mapping
+
+ANSWER = 5.0
+"""Seconds that the GCS gets for one answer."""
+OVER = 10.0
+"""Seconds until the GCS says that what was ended is over."""
+_INTERNAL = "_ray_internal_"
+_SUPERVISORS = "SUPERVISOR_ACTOR_RAY_NAMESPACE"
+Facts = Dict[str, Any]
+
+
+class Gcs:
+    """One Ray's book-keeper. Ray is imported by name, because cockpit has none: it serves whatever Ray the cluster has."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.tables = importlib.import_module("ray.core.generated.gcs_pb2")
+        self._messages = importlib.import_module("ray.core.generated.gcs_service_pb2")
+        self._stubs = importlib.import_module("ray.core.generated.gcs_service_pb2_grpc")
+        self._channel = _dial(address)
+
+    def ask(self, service: str, method: str, **fields: Any) -> Any:
+        """What it answers; fields that this version of Ray doesn't know are left out."""
+        shape = getattr(self._messages, f"{method}Request")
+        known = {name: value for name, value in fields.items() if name in shape.DESCRIPTOR.fields_by_name}
+        stub = getattr(self._stubs, f"{service}GcsServiceStub")(self._channel)
+        return getattr(stub, method)(shape(**known), timeout=ANSWER)
+
+    def session(self) -> str:
+        """The name of the session it serves."""
+        value: bytes = self.ask("InternalKV", "InternalKVGet", namespace=b"session", key=b"session_name").value
+        return value.decode("utf-8", "replace")
+
+    def job_over(self, job: str) -> bool | None:
+        """Whether that job has ended; `None` when the GCS doesn't know it."""
+        asked = {"job_or_submission_id": job, "skip_submission_job_info_field": True, "skip_is_running_tasks_field": True}
+        jobs = {entry.job_id.hex(): entry.is_dead for entry in self.ask("JobInfo", "GetAllJobInfo", **asked).job_info_list}
+        return jobs.get(job)
+
+
+def _dial(address: str) -> Any:
+    """A channel with the cluster's own token and certificates."""
+    try:
+        utils = importlib.import_module("ray._private.grpc_utils")
+    except ImportError:  # before 2.52
+        utils = importlib.import_module("ray._private.utils")
+    return utils.init_grpc_channel(address, options=[("grpc.enable_http_proxy", 0)])
+
+
+def look_actor(gcs: Gcs, name: str) -> Facts | None:
+    """What that actor is now; `None` when the GCS knows none."""
+    reply = gcs.ask("ActorInfo", "GetActorInfo", actor_id=bytes.fromhex(name))
+    if not reply.HasField("actor_table_data"):
+        return None
+    data = reply.actor_table_data
+    job = data.job_id.hex()
+    over = gcs.job_over(job)
+    facts = {
+        "what": "actor", "id": name, "name": data.name, "class": data.class_name, "namespace": data.ray_namespace,
+        "state": gcs.tables.ActorTableData.ActorState.Name(data.state), "job": job, "detached": data.is_detached,
+        "node": _id(data.node_id), "pid": data.pid or None,
+    }  # fmt: skip
+    return {**facts, **_leak(facts, over, f"its job {job}")}
+
+
+def look_group(gcs: Gcs, name: str) -> Facts | None:
+    """What that placement group is now; `None` when the GCS knows none."""
+    reply = gcs.ask("PlacementGroupInfo", "GetPlacementGroup", placement_group_id=bytes.fromhex(name))
+    if not reply.HasField("placement_group_table_data"):
+        return None
+    data = reply.placement_group_table_data
+    job = data.creator_job_id.hex()
+    over = gcs.job_over(job)
+    actor = None if data.creator_actor_dead else _id(data.creator_actor_id)
+    nodes = {_id(bundle.node_id) for bundle in data.bundles}
+    facts = {
+        "what": "placement_group", "id": name, "name": data.name, "class": None, "namespace": data.ray_namespace,
+        "state": gcs.tables.PlacementGroupTableData.PlacementGroupState.Name(data.state), "job": job, "detached": data.is_detached,
+        "node": nodes.pop() if len(nodes) == 1 else None, "pid": None,
+    }  # fmt: skip
+    if over and actor:
+        return {**facts, "leaked": False, "why": [f"its job {job} is over, but the actor {actor} that made it lives"]}
+    return {**facts, **_leak(facts, over, f"its job {job}")}
+
+
+def _id(raw: bytes) -> str | None:
+    """Ray's nil is all ones; nothing at all is as good."""
+    return raw.hex() if raw.strip(b"\xff") else None
+
+
+def _leak(facts: Facts, over: bool | None, job: str) -> Facts:
+    """Whether it is there although nobody uses it any more."""
+    if facts["state"] in ENDED:
+        return {"leaked": False, "why": []}
+    if over is None:
+        return {"leaked": None, "why": [f"Ray doesn't say whether {job} is over"]}
+    kept = " and it is detached, so that nothing else ends it" if facts["detached"] else ""
+    return {"leaked": over, "why": [f"{job} is over{kept}" if over else f"{job} still runs"]}
+
+
+def kill_actor(gcs: Gcs, name: str) -> Any:
+    """As ray.kill(actor, no_restart=True) does, but for an actor of whatever job."""
+    return gcs.ask("ActorInfo", "KillActorViaGcs", actor_id=bytes.fromhex(name), force_kill=True, no_restart=True)
+
+
+def remove_group(gcs: Gcs, name: str) -> Any:
+    """As ray.util.remove_placement_group does."""
+    return gcs.ask("PlacementGroupInfo", "RemovePlacementGroup", placement_group_id=bytes.fromhex(name))
+
+
+ENDED = ("DEAD", "REMOVED")
+LOOKS: Mapping[str, Callable[[Gcs, str], Any]] = {"actor": look_actor, "placement_group": look_group}
+DEEDS: Mapping[str, Callable[[Gcs, str], Any]] = {"actor": kill_actor, "placement_group": remove_group}
+
+
+def refusal(what: str, now: Facts | None) -> str | None:
+    """Why this one is not ended, or `None`."""
+    if now is None:
+        return f"this Ray knows no {what.replace('_', ' ')} of that id"
+    if now["state"] in ENDED:
+        return f"it has ended: Ray says {now['state']}"
+    if now["namespace"] == _SUPERVISORS or now["namespace"].startswith(_INTERNAL) or now["name"].startswith(_INTERNAL):
+        return "it is Ray's own: a job's supervisor goes when the job is stopped"
+    return None
+
+
+def plan(gcs: Gcs, targets: list[Facts]) -> Facts:
+    """What they are now."""
+    answer: Facts = {"targets": [], "refused": [], "notes": []}
+    for target in targets:
+        now = LOOKS[target["what"]](gcs, target["id"])
+        why_not = refusal(target["what"], now)
+        known = {**target, **(now or {})}
+        (answer["refused"] if why_not else answer["targets"]).append({**known, "reason": why_not} if why_not else known)
+    return answer
+
+
+def do(gcs: Gcs, targets: list[Facts]) -> Facts:
+    """Ends those that are still what they were."""
+    answer: Facts = {"done": [], "refused": [], "failed": [], "notes": []}
+    for target in targets:
+        now = LOOKS[target["what"]](gcs, target["id"])
+        why_not = refusal(target["what"], now) or _changed(target, now)
+        if why_not:
+            answer["refused"].append({**target, "reason": why_not})
+        else:
+            error, outcome = _end(gcs, target)
+            known = {**target, **now}
+            answer["failed" if error else "done"].append({**known, "error": error} if error else {**known, "outcome": outcome})
+    return answer
+
+
+def _changed(planned: Facts, now: Facts) -> str | None:
+    other = [key for key in ("class", "name", "namespace", "job") if planned.get(key) != now[key]]
+    return f"its {other[0]} is not the one that was planned" if other else None
+
+
+def _end(gcs: Gcs, target: Facts) -> tuple[str | None, str]:
+    """An error, or how it went."""
+    began = time.monotonic()
+    status = DEEDS[target["what"]](gcs, target["id"]).status
+    if status.code:
+        return f"Ray refused: {status.message or status.code}", ""
+    while True:
+        now = LOOKS[target["what"]](gcs, target["id"])
+        took = time.monotonic() - began
+        if now is None or now["state"] in ENDED:
+            return None, f"Ray says {now['state'] if now else 'that it is gone'} after {took:.1f} s"
+        if took > OVER:
+            return f"Ray still says {now['state']} {took:.0f} s after it was told to end it", ""
+        time.sleep(0.1)
+
+
+def main(question: Mapping[str, Any]) -> None:
+    """One line of JSON on stdout. The alarm ends this program even when whoever started it is gone."""
+    signal.alarm(int(question["limit"]))
+    gcs = Gcs(question["address"])
+    try:
+        session = gcs.session()
+        if session != question["session"]:
+            answer = {"error": f"the GCS at {gcs.address} serves session {session or 'of no name'}, not {question['session']}"}
+        else:
+            answer = {"plan": plan, "do": do}[question["stage"]](gcs, question["targets"])
+    except importlib.import_module("grpc").RpcError as error:
+        doubt = ": whether anything has ended is not known" if question["stage"] == "do" else ""
+        answer = {"error": f"the GCS at {gcs.address} can't be asked ({error.code().name}: {error.details()}){doubt}"}
+    print(json.dumps(answer), flush=True)
