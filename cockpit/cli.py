@@ -16,6 +16,7 @@ import click
 from msgspec.structs import replace
 
 from cockpit import __version__
+from cockpit.commands import act_commands
 from cockpit.config import Config, config_path, config_text, init, load, schema
 from cockpit.document import InputError
 from cockpit.sources.spawn import spawn_local
@@ -63,7 +64,11 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _refuse(text: str) -> None:
     click.echo(f"cockpit: {text}", err=True)
-    sys.exit(BAD_USAGE)
+    sys.exit(_bad_usage(click.get_current_context(silent=True)))
+
+
+def _bad_usage(context: click.Context | None) -> int:
+    return getattr(context.command, "bad_usage", BAD_USAGE) if context else BAD_USAGE
 
 
 class Group(click.Group):
@@ -75,7 +80,7 @@ class Group(click.Group):
             return super().main(*args, **{**more, "standalone_mode": False})
         except click.UsageError as error:
             error.show()
-            sys.exit(BAD_USAGE)
+            sys.exit(_bad_usage(error.ctx))
         except click.Abort:
             sys.exit(130)
 
@@ -189,6 +194,19 @@ async def _watched(config: Config, *, as_json: bool) -> int:
     return 0
 
 
+@main.command()
+@click.argument("id")
+@click.option("-f", "--follow", is_flag=True, help="Until the job is over.")
+@click.option("-n", "lines", type=click.IntRange(-1), default=1000, metavar="N", help="From the last N lines on (default 1000; all: -1).")
+@common
+@configured
+def logs(config: Config, id: str, follow: bool, lines: int) -> None:  # noqa: A002 what Ray calls it
+    """The log of a job's driver. Exit: 0, or 3 when it can't be had."""
+    from cockpit.commands import print_log
+
+    sys.exit(print_log(config, id, follow=follow, lines=lines))
+
+
 @main.group()
 def config() -> None:
     """The config file."""
@@ -235,6 +253,10 @@ def demo(config: Config) -> None:
     from cockpit.demo import run_demo
 
     sys.exit(run_demo(partial(_demo_screen, config)))
+
+
+for _act in act_commands(common, configured):
+    main.add_command(_act)
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from cockpit.actions import losses
 from cockpit.actions.audit import Audit
 from cockpit.actions.plan import Plan, Receipt, Reply, Unreached, losses_of, reply_of, sum_freed
 from cockpit.actions.table import Act, Aim, find_act, request
+from cockpit.actions.weigh import weigh
 from cockpit.document import InputError
 from cockpit.lookout import Lookout
 from cockpit.model import Process, Snapshot
@@ -167,7 +167,7 @@ class Door:
 
     def _judged(self, plan: Plan) -> Plan:
         """With what ends with it, and the word to be typed when live work does."""
-        ends, word = losses.of_plan(self._snapshot, plan)
+        ends, word = weigh(self._snapshot, plan)
         return msgspec.structs.replace(plan, losses=(*plan.losses, *ends), word=plan.word or word)
 
 

@@ -16,7 +16,7 @@ from cockpit.model import LEFT_OVER, Actor, Host, Job, Node, Process, Snapshot
 from cockpit.poller import Poller
 from cockpit.reach import HostEntry
 from cockpit.sources.hosts import Hosts
-from cockpit.sources.ray import Ray
+from cockpit.sources.ray import LOG_LINES, Ray
 from cockpit.sources.source import SourceError
 from cockpit.text import redact_variable
 
@@ -229,9 +229,9 @@ class Lookout:
         """Jobs as Ray knows them now. Raises `SourceError`."""
         return (await self._asked().read_jobs()).jobs
 
-    def follow_log(self, job: Job) -> AsyncIterator[Sequence[str]]:
-        """The job's log, in batches of lines, until it is over. Raises `SourceError` as it is read."""
-        return self._asked().follow_log(job.id)
+    def follow_log(self, job: str, lines: int = LOG_LINES) -> AsyncIterator[Sequence[str]]:
+        """The log of a job, from its last lines on, in batches until it is over. Raises `SourceError` as it is read."""
+        return self._asked().follow_log(job, lines)
 
     def _asked(self) -> Ray:
         if self._ray is None:

@@ -57,7 +57,7 @@ class Ray:
     async def dead_actors(self):
         return ("the dead",)
 
-    async def follow_log(self, job):
+    async def follow_log(self, job, lines):
         yield [f"log of {job}"]
 
 
@@ -313,14 +313,14 @@ async def test_without_a_dashboard_nothing_can_be_asked_of_it(look):
     with pytest.raises(SourceError, match="no Ray dashboard is known yet"):
         await lookout.dead_actors()
     with pytest.raises(SourceError, match="no Ray dashboard is known yet"):
-        lookout.follow_log(Job("ppo"))
+        lookout.follow_log("ppo")
 
 
 async def test_the_dead_and_the_logs_come_from_the_dashboard(look):
     lookout = look(Config(address="http://head:8265"))
     await until(lambda: Ray.made)
     assert await lookout.dead_actors() == ("the dead",)
-    assert [batch async for batch in lookout.follow_log(Job("ppo"))] == [["log of ppo"]]
+    assert [batch async for batch in lookout.follow_log("ppo")] == [["log of ppo"]]
 
 
 async def test_an_environment_comes_sorted_and_without_its_secrets(look, monkeypatch):

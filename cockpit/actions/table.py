@@ -99,14 +99,19 @@ def act_for(key: str, rows: Sequence[Any]) -> tuple[Act, tuple[Any, ...]] | str:
     """The act that this key means on these rows, with those rows that it takes; or why it means nothing here."""
     meant = [act for act in ACTS if key in act.keys.split(",")]
     for act in meant:
-        mine = tuple(row for row in rows if act.takes is not None and isinstance(row, act.takes))
-        if mine:
-            reasons = [reason for row in mine for reason in [act.why_not(row)] if reason]
-            return reasons[0] if reasons else (act, mine)
-    for act in meant:
-        if act.takes is None:
-            return act, tuple(rows)
+        if act.takes is None or any(isinstance(row, act.takes) for row in rows):
+            mine = taken(act, rows)
+            return mine if isinstance(mine, str) else (act, mine)
     return f"{meant[0].title}: put the cursor on {_choices(meant)}" if meant else "This key does nothing here"
+
+
+def taken(act: Act, rows: Sequence[Any]) -> tuple[Any, ...] | str:
+    """Those of the rows that this act takes; or why it can't be done to them."""
+    if act.takes is None:
+        return tuple(rows)
+    mine = tuple(row for row in rows if isinstance(row, act.takes))
+    reasons = [reason for row in mine for reason in [act.why_not(row)] if reason]
+    return reasons[0] if reasons else mine or f"{act.title}: put the cursor on {_choices([act])}"
 
 
 def _choices(acts: Iterable[Act]) -> str:
@@ -152,8 +157,8 @@ ACTS: tuple[Act, ...] = (
         flags=("session", "everything", "force", "grace")),
     Act("clean", "C", "Clean", "Remove what dead sessions have left in Ray's temp dirs and in /dev/shm", "hosts", "clean",
         flags=("sessions", "older_than", "dear")),
-    Act("stop-job", "J", "Stop job", "Stop a job, and wait until it is over", "jobs", "stop", Job, why_not=_over),
-    Act("delete-job", "X", "Delete job", "Delete a finished job from Ray's list", "jobs", "delete", Job, why_not=_running),
+    Act("stop-job", "J", "Stop job", "Stop a job, and wait until it is over", "jobs", "stop_job", Job, why_not=_over),
+    Act("delete-job", "X", "Delete job", "Delete a finished job from Ray's list", "jobs", "delete_job", Job, why_not=_running),
     Act("remove-placement-group", "X", "Remove group", "Remove a placement group; what runs in it ends with it", "ray",
         "remove_placement_group", PlacementGroup),
 )  # fmt: skip

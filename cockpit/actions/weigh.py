@@ -1,0 +1,75 @@
+"""How grave a plan is: what live work ends with it, and which word must then be typed before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from cockpit.actions import losses
+from cockpit.actions.plan import Plan, Target
+from cockpit.actions.table import find_act
+from cockpit.model import LEFT_OVER, Snapshot
+
+Weight = tuple[tuple[str, ...], str | None]
+
+
+def weigh(snapshot: Snapshot, plan: Plan) -> Weight:
+    """Sentences, and the word; `None` when a plain yes will do."""
+    found = _SCALES.get(find_act(plan.act).verb)
+    return found(snapshot, plan) if found is not None and plan.targets else ((), None)
+
+
+def _killed(snapshot: Snapshot, plan: Plan) -> Weight:
+    alive = [target for target in plan.targets if target.kind not in LEFT_OVER]
+    keys = {(target.host, target.pid, target.ticks) for target in alive}
+    processes = [one for one in snapshot.processes or () if (one.host, one.pid, one.ticks) in keys]
+    return tuple(losses.lost_with_processes(snapshot, processes)), _name_of_work(snapshot, alive)
+
+
+def _name_of_work(snapshot: Snapshot, targets: Sequence[Target]) -> str | None:
+    """The job of the first of them, else its session; a process of nobody's here is named by its pid."""
+    for target in targets:
+        job = next((job.id for job in snapshot.jobs or () if target.job and target.job in (job.job, job.submission)), target.job)
+        return job or (target.session if target.kind == "ray" else None) or str(target.pid)
+    return None
+
+
+def _stopped(snapshot: Snapshot, plan: Plan) -> Weight:
+    ends = tuple(losses.lost_with_session(snapshot, {target.host for target in plan.targets}))
+    if any(target.beyond for target in plan.targets):
+        return ends, "everything"
+    at_work = ends or plan.losses or any(target.part in ("driver", "child") for target in plan.targets)
+    name = next((target.session for target in plan.targets if target.session), snapshot.cluster.session)
+    return ends, (name or "stop") if at_work else None
+
+
+def _cleaned(snapshot: Snapshot, plan: Plan) -> Weight:  # noqa: ARG001 as its sisters
+    dear = [path for request in plan.requests.values() for path in request.get("dear") or ()]
+    gone = tuple(f"{path} goes for good, though it looks dear" for path in dict.fromkeys(dear))
+    return gone, "dear" if gone else None
+
+
+def _actor(snapshot: Snapshot, plan: Plan) -> Weight:
+    (target, *_) = plan.targets
+    ends = tuple(losses.lost_with_actor(snapshot, target.id or ""))
+    return ends, None if target.leaked else target.name or target.class_ or (target.id or "")[:8]
+
+
+def _group(snapshot: Snapshot, plan: Plan) -> Weight:
+    (target, *_) = plan.targets
+    ends = tuple(losses.lost_with_group(snapshot, target.id or ""))
+    return ends, (target.name or (target.id or "")[:8]) if ends and not target.leaked else None
+
+
+def _job(snapshot: Snapshot, plan: Plan) -> Weight:
+    (target, *_) = plan.targets
+    return tuple(losses.lost_with_job(snapshot, target.id or "")), target.id
+
+
+_SCALES: Mapping[str, Callable[[Snapshot, Plan], Weight]] = {
+    "kill": _killed,
+    "stop": _stopped,
+    "clean": _cleaned,
+    "kill_actor": _actor,
+    "remove_placement_group": _group,
+    "stop_job": _job,
+}

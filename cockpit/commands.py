@@ -1,0 +1,206 @@
+"""The commands of acts, made from the table of acts: the same plans as the screen's, as text or JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+import msgspec
+
+from cockpit.actions.audit import Audit, audit_path, brief, outcome_of
+from cockpit.actions.plan import Plan, Receipt
+from cockpit.actions.table import ACTS, Act, Aim, Flag
+from cockpit.actions.words import plan_lines, receipt_lines
+from cockpit.config import Config
+from cockpit.sources.source import SourceError
+from cockpit.text import clean
+
+DONE, NOT_ALL, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def age_in_seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """`90s`, `30m`, `12h`, `1d`; a bare number is seconds."""
+    if text is None:
+        return None
+    number, unit = (text[:-1], text[-1]) if text[-1:] in "smhd" else (text, "s")
+    try:
+        return float(number) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[unit]
+    except ValueError:
+        raise click.BadParameter(f"expected an age such as 90s, 30m, 12h or 1d, got {text!r}") from None
+
+
+_FLAGS: Final[Mapping[Flag, Option]] = {
+    "pid": click.option(
+        "--pid", "pids", type=click.IntRange(2), multiple=True, metavar="P", help="Only this process; another user's, as root."
+    ),
+    "force": click.option("--force", is_flag=True, help="SIGKILL at once, no SIGTERM before."),
+    "grace": click.option("--grace", type=click.FloatRange(0, 3600), metavar="S", help="Seconds between SIGTERM and SIGKILL."),
+    "session": click.option("--session", metavar="NAME", help="Which Ray session, where several live."),
+    "everything": click.option("--everything", is_flag=True, help="Every Ray on the hosts, by Ray's own `ray stop`."),
+    "sessions": click.option("--session", "sessions", multiple=True, metavar="NAME", help="Only this dead session."),
+    "older_than": click.option("--older-than", callback=age_in_seconds, metavar="1d", help="Only sessions that old."),
+    "dear": click.option(
+        "--dear", multiple=True, metavar="PATH", help="Remove this too, though it looks like a checkpoint or a core dump."
+    ),
+}
+
+
+class ActCommand(click.Command):
+    """Bad usage of an act ends with 2."""
+
+    bad_usage = BAD_USAGE
+
+
+def act_commands(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> list[click.Command]:
+    """One for each act that has one; `options` are the flags of everything that looks at a cluster."""
+    return [_command(act, options, configured) for act in ACTS if act.command]
+
+
+def _command(act: Act, options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
+    def run(config: Config, *, dry_run: bool, yes: bool, as_json: bool, **aimed: Any) -> None:
+        if aimed.get("everything") and aimed.get("session"):
+            raise click.UsageError("--everything and --session exclude each other")
+        sys.exit(_run(act, Aim(**aimed), config, dry_run=dry_run, yes=yes, as_json=as_json))
+
+    command: Any = configured(run)
+    for add in reversed([*_arguments(act), *(_FLAGS[flag] for flag in act.flags), *_ANSWERS, options]):
+        command = add(command)
+    return click.command(
+        act.id, cls=ActCommand, help=f"{act.help}.\n\nExit: 0 done or nothing to do, 1 not all of it, 2 bad usage, 3 nothing reachable."
+    )(command)
+
+
+_ANSWERS: Final[tuple[Option, ...]] = (
+    click.option("--dry-run", is_flag=True, help="Print the plan, do nothing."),
+    click.option("--yes", is_flag=True, help="Don't ask."),
+    click.option("--json", "as_json", is_flag=True, help="Plan and outcome, for scripts."),
+)
+
+
+def _arguments(act: Act) -> list[Option]:
+    if act.via == "hosts":
+        return [click.argument("hosts", nargs=-1, metavar="[HOST]...")]
+    return [click.argument("id", metavar="ID")]
+
+
+def _run(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    if config.readonly:
+        return _refuse(f"{act.id}: cockpit is read-only here", NOT_ALL)
+    try:
+        return asyncio.run(_acted(act, aim, config, dry_run=dry_run, yes=yes, as_json=as_json))
+    except KeyboardInterrupt:
+        return 130
+
+
+async def _acted(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    from cockpit.door import Door
+    from cockpit.lookout import look_once
+
+    lookout = await look_once(config)
+    if lookout.asked and lookout.address is None and _needs_ray(act, aim):
+        places = "".join(f"\n  {address.url}  {address.origin}" for address in lookout.asked)
+        return _refuse(f"several live sessions on this host; choose one with --address:{places}", UNREACHABLE)
+    door = Door(lookout, Audit(audit_path(), time.time))
+    try:
+        plan = await door.plan(act, aim)
+    except SourceError as error:
+        return _refuse(str(error), UNREACHABLE)
+    return await _agreed(door, plan, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _needs_ray(act: Act, aim: Aim) -> bool:
+    """Left-over things can be found without knowing which cluster is meant."""
+    return act.via != "hosts" or (act.verb == "stop" and not (aim.session or aim.everything))
+
+
+async def _agreed(door: Any, plan: Plan, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    unreachable = bool(plan.hosts) and len(plan.unreached) == len(plan.hosts)
+    if not as_json:
+        click.echo("\n".join(plan_lines(plan, time.time())).rstrip())
+    if dry_run or plan.empty:
+        if as_json:
+            _print_json(plan, Receipt(plan.act, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
+        return UNREACHABLE if unreachable else DONE if dry_run or not (plan.refused or plan.unreached) else NOT_ALL
+    if not yes and not _confirmed(plan):
+        return NOT_ALL
+    receipt = await door.perform(plan, lambda host, progress: None)
+    if as_json:
+        _print_json(plan, receipt)
+    else:
+        click.echo("\n" + "\n".join(receipt_lines(receipt)).rstrip())
+    return DONE if receipt.well and not plan.refused else NOT_ALL
+
+
+def _confirmed(plan: Plan) -> bool:
+    if not sys.stdin.isatty():
+        _refuse("nothing was done: there is no terminal to ask on, and no --yes", NOT_ALL)
+        return False
+    if plan.word is None:
+        return click.confirm("\nDo it?", err=True)
+    word = clean(plan.word)
+    if str(click.prompt(f"\nLive work ends with it. Type {word} to do it", default="", show_default=False, err=True)).strip() == word:
+        return True
+    click.echo("cockpit: nothing was done", err=True)
+    return False
+
+
+def _print_json(plan: Plan, receipt: Receipt) -> None:
+    outcome = outcome_of(receipt)
+    planned = [brief(target, plan.act) for target in plan.targets]
+    refused = (
+        outcome["refused"] if receipt.refused is plan.refused else [*(brief(one, plan.act) for one in plan.refused), *outcome["refused"]]
+    )
+    told = {"losses": list(plan.losses), "notes": [*plan.notes, *outcome["notes"]]}
+    whole = {"plan": planned, "done": outcome["done"], "refused": refused, "failed": outcome["failed"], "freed": outcome["freed"], **told}
+    click.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
+
+
+def _refuse(text: str, code: int) -> int:
+    click.echo(f"cockpit: {clean(text) if chr(10) not in text else text}", err=True)
+    return code
+
+
+QUIET: Final = 1.5
+"""Seconds of silence after which a log that is not followed has been printed up to now; three of Ray's intervals."""
+PATIENCE: Final = 10.0
+
+
+def print_log(config: Config, job: str, *, follow: bool, lines: int) -> int:
+    """A job's log to stdout: raw into a pipe, and able to do nothing to a terminal."""
+    try:
+        return asyncio.run(_log(config, job, follow=follow, lines=lines))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return DONE
+
+
+async def _log(config: Config, job: str, *, follow: bool, lines: int) -> int:
+    from cockpit.lookout import look_once
+
+    lookout = await look_once(config)
+    batches = lookout.follow_log(job, lines).__aiter__()
+    patience = None if follow else PATIENCE
+    try:
+        while (batch := await _next(batches, patience)) is not None:
+            for line in batch:
+                click.echo(clean(line) if sys.stdout.isatty() else line)
+            patience = None if follow else QUIET
+    except SourceError as error:
+        return _refuse(str(error), UNREACHABLE)
+    return DONE
+
+
+async def _next(batches: Any, patience: float | None) -> Any:
+    """`None`: it is over, or nothing came for so long."""
+    task = asyncio.ensure_future(anext(batches, None))
+    await asyncio.wait([task], timeout=patience)
+    if task.done():
+        return task.result()
+    task.cancel()
+    return None
