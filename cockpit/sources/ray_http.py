@@ -126,14 +126,14 @@ class Dashboard:
         reply = await aside(len(body) > ASIDE, self.decoded, body, wire.Reply[shape], path)  # type: ignore[valid-type]  # a shape is a value here
         return self.opened(reply, path)
 
-    def decoded(self, body: bytes, shape: type[T], path: str) -> T:
+    def decoded(self, body: bytes, shape: type[T], path: str, method: str = "GET") -> T:
         """The body as `shape`."""
         try:
             return wire.decode(body, shape)
         except wire.NotRayError as error:
             if body.lstrip()[:1] == b"<":
-                raise SourceError(f"{self.shown} is not a Ray dashboard: it answered GET {path} with an HTML page") from None
-            raise SourceError(f"{self.shown} answered GET {path} with {error}, which is not what Ray answers") from None
+                raise SourceError(f"{self.shown} is not a Ray dashboard: it answered {method} {path} with an HTML page") from None
+            raise SourceError(f"{self.shown} answered {method} {path} with {error}, which is not what Ray answers") from None
 
     def opened(self, reply: wire.Reply[T], path: str) -> T:
         """What is in the envelope."""
@@ -164,12 +164,21 @@ class Dashboard:
                     self._judge(answer, path, await self._body(answer, path, LARGEST))
                 yield answer
 
+    async def write(self, method: Literal["POST", "DELETE"], path: str, shape: type[T], *, timeout: float) -> T:
+        """The answer to what changes something. It is sent once: a `NoAnswerError` leaves open whether it was done."""
+        try:
+            return self.decoded(await within(timeout, self._exchange(method, path, {})), shape, path, method)
+        except asyncio.TimeoutError:
+            raise NoAnswerError(f"{self.shown} did not answer {method} {path} within {timeout:g} s") from None
+
     async def _read(self, path: str, params: Params) -> bytes:
-        headers = await self._headers(path)
         self._counter += 1
-        asked = {**params, "nocache": 1, "_": self._counter}
-        with self._failures(path):
-            async with self._client.stream("GET", f"{self.address}{path}", params=asked, headers=headers, timeout=_PATIENT) as answer:
+        return await self._exchange("GET", path, {**params, "nocache": 1, "_": self._counter})
+
+    async def _exchange(self, method: str, path: str, params: Params) -> bytes:
+        headers = await self._headers(path)
+        with self._failures(path, method):
+            async with self._client.stream(method, f"{self.address}{path}", params=params, headers=headers, timeout=_PATIENT) as answer:
                 body = await self._body(answer, path, LARGEST)
         if answer.status_code != 200:
             self._judge(answer, path, body)
@@ -181,7 +190,7 @@ class Dashboard:
             chunks.append(chunk)
             size += len(chunk)
             if size > largest:
-                raise SourceError(f"{self.shown} sent more than {largest >> 20} MB in answer to GET {path}")
+                raise SourceError(f"{self.shown} sent more than {largest >> 20} MB in answer to {answer.request.method} {path}")
         return b"".join(chunks)
 
     async def _headers(self, path: str) -> dict[str, str]:
@@ -217,15 +226,15 @@ class Dashboard:
         return "disabled" if mode.authentication_mode == "disabled" else "token"
 
     def _judge(self, answer: httpx.Response, path: str, body: bytes) -> None:
-        status = answer.status_code
+        status, asked = answer.status_code, f"{answer.request.method} {path}"
         if path != _MODE and (status == 401 or (status == 403 and "authorization" in answer.request.headers)):
             self.auth = None
             raise RefusalError(self._locked(status), status)
         if answer.is_redirect:
             raise RefusalError(
-                f"{self.shown} answered GET {path} with a redirect to {redact(answer.headers.get('location', 'nowhere'))[:200]}", status
+                f"{self.shown} answered {asked} with a redirect to {redact(answer.headers.get('location', 'nowhere'))[:200]}", status
             )
-        raise RefusalError(f"{self.shown} answered GET {path} with {status}: {_reason(body)}", status)
+        raise RefusalError(f"{self.shown} answered {asked} with {status}: {_reason(body)}", status)
 
     def _locked(self, status: int) -> str:
         if self._token() is None:
@@ -257,18 +266,18 @@ class Dashboard:
         self._rests[endpoint] = (self._clock() + pause, pause)
 
     @contextmanager
-    def _failures(self, path: str) -> Iterator[None]:
+    def _failures(self, path: str, method: str = "GET") -> Iterator[None]:
         """What httpx calls its failures, in words."""
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise NoAnswerError(f"{self.shown} can't be reached: {_cause(error)}") from None
         except httpx.TimeoutException:
-            raise NoAnswerError(f"{self.shown} did not answer GET {path} in time") from None
+            raise NoAnswerError(f"{self.shown} did not answer {method} {path} in time") from None
         except httpx.RemoteProtocolError:
-            raise NoAnswerError(f"{self.shown} broke off its answer to GET {path}, or does not speak HTTP") from None
+            raise NoAnswerError(f"{self.shown} broke off its answer to {method} {path}, or does not speak HTTP") from None
         except httpx.NetworkError:
-            raise NoAnswerError(f"{self.shown} closed the connection during GET {path}") from None
+            raise NoAnswerError(f"{self.shown} closed the connection during {method} {path}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:  # the last: half a surrogate in a name
             raise SourceError(f"{self.shown} can't be asked: {_line(redact(f'{error}')) or type(error).__name__}") from None
 
