@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Tuple
 from .kinds import Driver
 from .origin import flag
 from .proc import Forest, Identity, Process, read, user_name
+from .tree import FOLDER
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
@@ -51,6 +52,10 @@ class Desk:
         self._drivers: Dict[str, Tuple[int, Dict[int, Tuple[str, str]]]] = {}
         self._confirmed: Dict[Tuple[Identity, str], bool] = {}
         self._dashboards: Dict[Identity, str] = {}
+
+    def hear(self, temp: str) -> None:
+        """A person has named this temp dir."""
+        self._temps.setdefault(temp)
 
     def read(self, forest: Forest) -> Sessions:
         """The processes tell which temp dirs there are, and which sessions need not be asked."""
@@ -129,8 +134,13 @@ def _folders(temp: str, carried: Iterable[str | None], name_of: Callable[[int], 
         except OSError:
             continue  # removed since
         if stat.S_ISDIR(status.st_mode):
-            answers = True if path in carried else _answers(f"{path}/sockets")
+            answers = True if path in carried else _path_answers(path)
             yield Folder(path, name_of(status.st_uid), _started(name), name == latest, answers)
+
+
+def is_session(name: str) -> bool:
+    """Whether Ray calls a session's folder so."""
+    return bool(_NAME.match(name))
 
 
 def _started(name: str) -> float | None:
@@ -142,16 +152,34 @@ def _started(name: str) -> float | None:
         return None
 
 
-def _answers(folder: str) -> bool | None:
-    """Whether a raylet listens there. Several raylets of one session on a host have numbered sockets."""
+def _path_answers(path: str) -> bool | None:
     try:
-        sockets = [name for name in os.listdir(folder) if name.startswith("raylet")]
+        session = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     except OSError:
         return None
-    answers = [_connects(f"{folder}/{name}") for name in sockets]
-    return True if True in answers else None if None in answers else False
+    try:
+        return answers(session)
+    finally:
+        os.close(session)
+
+
+def answers(session: int) -> bool | None:
+    """Whether a raylet listens in that open session folder. Several raylets of one session on a host have numbered sockets."""
+    try:
+        folder = os.open("sockets", FOLDER, dir_fd=session)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        found = [_connects(f"/proc/self/fd/{folder}/{name}") for name in os.listdir(folder) if name.startswith("raylet")]
+        return True if True in found else None if None in found else False
+    except OSError:
+        return None
+    finally:
+        os.close(folder)
 
 
 def _connects(path: str) -> bool | None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import threading
 import time
 from typing import Callable, Dict, Iterable, NamedTuple, Tuple
+
+from .tree import FOLDER, MovedError, Walk, shown
 
 KEEPS = 20
 MOST_FILES = 2_000_000
 """Beyond that it gives up, and the size stays unknown."""
 COUNT_AGAIN = 900.0
 PAUSE_EVERY, PAUSE = 200, 0.01
-_DEAR_FILE = re.compile(r"(checkpoint.*|.*\.safetensors|.*\.pt|.*\.ckpt|global_step.*|core(\.\d+)?)$")
-_DEAR_FOLDER = re.compile(r"(checkpoint(s|[-_]?\d+)?|global_step.*)$")
-_SOURCE = re.compile(r".*\.(py|pyi|pyc|md|rst|txt|sh|ya?ml|toml|html|ipynb|cu|cuh|c|cc|cpp|h|hpp|log)$")
+_DEAR_FILE = re.compile(
+    r"(checkpoint.*|.*\.(safetensors|pth?|ckpt|distcp|gguf)|pytorch_model.*\.bin|global_step.*|core([.-].*\d)?)$", re.DOTALL
+)
+_DEAR_FOLDER = re.compile(r"((checkpoint|ckpt)(s|[-_].*|\d+)?|global_step.*)$", re.DOTALL)
+_SOURCE = re.compile(r".*\.(py|pyi|pyc|md|rst|txt|sh|ya?ml|toml|html|ipynb|cu|cuh|c|cc|cpp|h|hpp|log)$", re.DOTALL)
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 class Size(NamedTuple):
@@ -60,45 +66,44 @@ class Sizes:
 
 def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = MOST_FILES) -> Size:
     """Stays on the folder's file system and follows no links; what can't be read counts nothing."""
+    try:
+        top = os.open(folder, FOLDER)
+    except OSError:
+        return Size(0, ())  # removed since, or not ours to read
+    try:
+        return _count(top, sleep, most)
+    except (OSError, MovedError):
+        return Size(None, ())
+    finally:
+        os.close(top)
+
+
+def _count(top: int, sleep: Callable[[float], None], most: int) -> Size:
+    """Folders' own blocks are not worth a thought."""
     total = 0
     keeps: Dict[str, None] = {}
-    for files, (entry, path) in enumerate(_walk(folder), 1):
-        if files > most:
+    files = (entry for entry in Walk(top) if stat.S_ISREG(entry.status.st_mode))
+    for number, (_, _, path, status) in enumerate(files, 1):
+        if number > most:
             return Size(None, tuple(keeps))
-        if files % PAUSE_EVERY == 0:
+        if number % PAUSE_EVERY == 0:
             sleep(PAUSE)
-        total += entry.st_blocks * 512
-        dear = _dear(os.path.relpath(path, folder)) if entry.st_size else None
-        if dear and len(keeps) < KEEPS:
-            keeps[dear] = None
+        total += status.st_blocks * 512
+        found = dear(path, status)
+        if found and len(keeps) < KEEPS:
+            keeps[shown(found)] = None
     return Size(total, tuple(keeps))
 
 
-def _walk(folder: str) -> Iterable[Tuple[os.stat_result, str]]:
-    """Every file below it. Folders' own blocks are not worth a call."""
-    left = [folder]
-    device: int | None = None
-    while left:
-        here = left.pop()
-        try:
-            with os.scandir(here) as entries:
-                for entry in entries:
-                    status = entry.stat(follow_symlinks=False)
-                    device = status.st_dev if device is None else device
-                    if entry.is_dir(follow_symlinks=False) and status.st_dev == device:
-                        left.append(entry.path)
-                    elif entry.is_file(follow_symlinks=False):
-                        yield status, entry.path
-        except OSError:
-            continue  # removed since, or not ours to read
+def dear(path: str, status: os.stat_result) -> str | None:
+    """The file, or the highest folder above it that is named like a checkpoint.
 
-
-def _dear(path: str) -> str | None:
-    """The file, or the highest folder above it that is named like a checkpoint. Source code is dear to nobody here."""
-    parts = path.split(os.sep)
-    if _SOURCE.match(parts[-1]):
+    Dear to nobody here: source code, what pip has installed, an empty file.
+    """
+    parts = path.split("/")
+    if not status.st_size or not stat.S_ISREG(status.st_mode) or _SOURCE.match(parts[-1]) or not _INSTALLED.isdisjoint(parts):
         return None
     for depth, part in enumerate(parts[:-1], 1):
         if _DEAR_FOLDER.match(part):
-            return os.sep.join(parts[:depth])
+            return "/".join(parts[:depth])
     return path if _DEAR_FILE.match(parts[-1]) else None

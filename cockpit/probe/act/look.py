@@ -107,6 +107,10 @@ class Watcher:
         self._nvml: Collector[Reading] = Collector("nvml", "NVML", Nvml().read, None)
         self._nvml.start(threading.Event())
 
+    def hear(self, temp: str) -> None:
+        """A temp dir that a person has named; it is looked into from now on."""
+        self._desk.hear(temp)
+
     def look(self, patience: float = PATIENCE) -> Look:
         """Takes as long as a scan of /proc, and waits at most `patience` seconds for NVML."""
         self._nvml.ask()

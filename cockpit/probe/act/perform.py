@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, Mapping, Tuple
 
-from . import kill, ray
+from . import clean, kill, ray
 from .look import Request, Tell, Watcher
 
 Answer = Dict[str, Any]
@@ -39,6 +39,7 @@ def _stage(request: Mapping[str, Any]) -> Stage:
 
 ACTS: Mapping[str, Tuple[Stage, Stage]] = {
     "kill": (kill.plan, kill.do),
+    "clean": (clean.plan, clean.do),
     "ray": (ray.plan, ray.do),
 }
 """Each with its plan and its deed."""

@@ -1,0 +1,219 @@
+"""Dead sessions: which ones may go, what goes with each, and how one is removed that must not come alive meanwhile."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from typing import Iterable, Iterator, Mapping, NamedTuple
+
+from ..proc import read, user_name
+from ..sessions import Folder, is_session
+from ..tree import FOLDER, MovedError, meant, place, shown, where
+from .cleaning import Cleaning, FailedError, RefusedError, sentence
+from .holders import holds, told
+from .life import Vigil, why_alive, why_answers
+from .look import Look, Request, Target, Tell
+from .remove import AliveError, Removal, Survey, in_words
+
+SETTLE = 10.0
+"""Seconds that a session folder is watched for which has just been changed: it may be that of a Ray that is starting."""
+KEEPS = 100
+"""So many dear things of a session are listed; all are kept."""
+
+
+class _Opened(NamedTuple):
+    """A session's folder, held open: whatever is put in its place meanwhile, this is what was looked at."""
+
+    path: str
+    parent: int
+    folder: int
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+    @property
+    def status(self) -> os.stat_result:
+        return os.fstat(self.folder)
+
+
+def settled_look(cleaning: Cleaning) -> Look:
+    """A look at a moment when no session that is meant has just been made. Only those that seem dead are waited for."""
+    for name in map(meant, cleaning.request.get("sessions") or ()):
+        if "/" in name:
+            cleaning.watcher.hear(os.path.dirname(os.path.abspath(name)))
+    look = cleaning.watcher.look(0.0)
+    _settle([folder.path for folder in sought(cleaning.request, look) if not folder.answers], cleaning.tell)
+    return cleaning.watcher.look(0.0)
+
+
+def _settle(paths: Iterable[str], tell: Tell) -> None:
+    ages = {path: time.time() - os.stat(path).st_mtime for path in paths if os.path.isdir(path)}
+    young = {path: min(SETTLE, SETTLE - age) for path, age in ages.items() if age < SETTLE}
+    if young:
+        tell(f"{os.path.basename(max(young, key=young.__getitem__))} has just been changed; waiting whether it comes alive", None, None)
+        time.sleep(max(young.values()))
+
+
+def sought(request: Request, look: Look) -> list[Folder]:
+    """The sessions that the request is about, dead or not."""
+    named = request.get("sessions")
+    return [folder for folder in look.sessions.folders if named is None or any(is_called(folder.path, meant(name)) for name in named)]
+
+
+def is_called(path: str, name: str) -> bool:
+    """Whether a person means that session's folder by a name or path."""
+    same = os.path.basename(path) == os.path.basename(name.rstrip("/"))
+    return same and ("/" not in name or os.path.realpath(path) == os.path.realpath(name))
+
+
+def plan(cleaning: Cleaning, look: Look, folder: Folder) -> Target | None:
+    """`None` when it stays; the answer then says why."""
+    target: Target = {"what": "session", "path": shown(folder.path), "name": os.path.basename(folder.path), "owner": folder.owner}
+    try:
+        with _open(folder.path) as opened:
+            target.update(device=opened.status.st_dev, inode=opened.status.st_ino, uid=opened.status.st_uid)
+            reason = _refusal(cleaning.request, look, opened)
+            if reason is None:
+                return _surveyed(cleaning, opened, target)
+    except (OSError, MovedError) as error:
+        reason = sentence(error)
+    cleaning.agree({**target, "live": True if folder.answers else None}, reason)
+    return None
+
+
+def _refusal(request: Request, look: Look, opened: _Opened) -> str | None:
+    """Why this session is not removed, or `None`."""
+    alive = why_answers(opened.folder) or why_alive(look, opened.name)
+    if alive is not None:
+        return alive
+    uid, me = opened.status.st_uid, os.geteuid()
+    if uid != me and me != 0:
+        return f"it belongs to {user_name(uid)}, and only root may remove it"
+    if uid != me and not any(is_called(opened.path, meant(name)) for name in request.get("sessions") or ()):
+        return f"it belongs to {user_name(uid)}: name it with --session {opened.name} if it is meant"
+    mounted = _mounted_in(where(opened.folder) or opened.path)
+    return f"something is mounted in it, at {shown(mounted)}: unmount that first" if mounted is not None else None
+
+
+def _mounted_in(path: str) -> str | None:
+    """A mount point there or below."""
+    for line in read("/proc/self/mountinfo").splitlines():
+        point = line.split()[4]
+        for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+            point = point.replace(code, byte)
+        if os.fsdecode(point) == path or os.fsdecode(point).startswith(f"{path}/"):
+            return os.fsdecode(point)
+    return None
+
+
+def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
+    survey = Survey(opened.name, cleaning.tell).take(opened.folder)
+    age = max(0.0, time.time() - survey.newest)
+    older_than = cleaning.request.get("older_than")
+    if older_than is not None and age < float(older_than):
+        cleaning.note(f"{opened.name} stays: something in it was written {age / 3600:.1f} hours ago")
+        return None
+    named = _named(cleaning.request, opened)
+    keeps = [shown(path) for path in survey.dear if path not in named]
+    for text in (*_surprises(survey, named), *_unlisted(keeps)):
+        cleaning.note(f"{opened.name}: {text}")
+    known = not survey.unread
+    return {
+        **target,
+        "live": False,
+        "size": survey.size if known else None,
+        "files": survey.files if known else None,
+        "age": round(age, 1),
+        "keeps": keeps[:KEEPS],
+        "why": ["no raylet listens on its socket", "no process of it runs here"],
+    }
+
+
+def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
+    for path, text in survey.unread.items():
+        yield f"{shown(path) or 'its folder'} can't be looked into, and stays: {text}"
+    for path in named:
+        if path not in survey.dear:
+            yield f"{shown(path)} was named, but nothing dear is called so"
+
+
+def _unlisted(keeps: list[str]) -> Iterator[str]:
+    if len(keeps) > KEEPS:
+        yield f"{len(keeps) - KEEPS} more dear things than are listed are kept"
+
+
+def _named(request: Request, opened: _Opened) -> Mapping[str, None]:
+    """What was named one by one in this session, from its folder on."""
+    paths = (meant(path) for path in request.get("dear") or ())
+    return dict.fromkeys(path[len(opened.path) + 1 :].rstrip("/") for path in paths if path.startswith(f"{opened.path}/"))
+
+
+def do(cleaning: Cleaning, target: Target) -> str:
+    """What became of it. Raises `RefusedError`, `FailedError`, `MovedError`, `OSError`."""
+    path = meant(target["path"])
+    if not is_session(os.path.basename(path)):
+        raise RefusedError("that is no session's folder")
+    with _open(path) as opened:
+        if place(opened.status) != (target["device"], target["inode"]):
+            raise RefusedError("something else was put in its place since it was planned")
+        _settle([path], cleaning.tell)
+        look = cleaning.watcher.look(0.0)
+        reason = _refusal(cleaning.request, look, opened)
+        if reason is not None:
+            raise RefusedError(reason)
+        return _emptied(cleaning, opened, look)
+
+
+def _emptied(cleaning: Cleaning, opened: _Opened, look: Look) -> str:
+    survey = Survey(opened.name, cleaning.tell).take(opened.folder)
+    used = [hold for hold in holds(look.forest)[0] if hold.session == opened.name]
+    for text in told(used, look.forest, opened.name):
+        cleaning.note(text)
+    check = Vigil(cleaning.watcher, opened.folder, opened.name)
+    removal = Removal(opened.name, survey.dear, _named(cleaning.request, opened), {hold.path for hold in used}, check, cleaning.tell)
+    stopped: Exception | None = None
+    try:
+        removal.empty(opened.folder, survey.files)
+        removal.remove(opened.parent, opened.name, opened.folder)
+    except (AliveError, MovedError, OSError) as error:
+        stopped = error
+    cleaning.free("disk", removal.freed)
+    return _outcome(removal, stopped)
+
+
+def _outcome(removal: Removal, stopped: Exception | None) -> str:
+    went = f"{removal.files:,} files removed, {in_words(removal.freed)} freed"
+    if isinstance(stopped, AliveError):
+        raise FailedError(f"stopped midway, because {stopped}; until then {went}")
+    if stopped is not None:
+        raise FailedError(f"{sentence(stopped)}; until then {went}")
+    if removal.failed:
+        path, text = next(iter(removal.failed.items()))
+        more = f" (and {len(removal.failed) - 1} more)" if len(removal.failed) > 1 else ""
+        raise FailedError(f"{shown(path) or 'its folder'} could not be removed: {text}{more}; {went}")
+    kept = list(removal.kept)
+    return f"{went}; kept {shown(kept[0])}" + (f" and {len(kept) - 1} more" if kept[1:] else "") if kept else went
+
+
+@contextmanager
+def _open(path: str) -> Iterator[_Opened]:
+    """Its last part is no link. Raises `OSError`."""
+    parent = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        folder = os.open(os.path.basename(path), FOLDER, dir_fd=parent)
+        try:
+            yield _Opened(path, parent, folder)
+        finally:
+            os.close(folder)
+    finally:
+        os.close(parent)
+
+
+def unknown(request: Request, look: Look) -> Iterator[str]:
+    """Of what was named, what is here under no such name; or only as a link."""
+    for name in request.get("sessions") or ():
+        if not any(is_called(folder.path, meant(name)) for folder in look.sessions.folders):
+            link = "/" in name and os.path.islink(meant(name).rstrip("/"))
+            yield f"{name} is a link, and no session's folder" if link else f"there is no session {name} here"

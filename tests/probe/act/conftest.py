@@ -1,0 +1,40 @@
+"""Temp dirs of Ray to be cleaned."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from grounds import Ground
+
+from cockpit.probe.act.look import Watcher
+
+
+@pytest.fixture
+def ground(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
+    """A short path: the name of a Unix socket has at most 107 bytes. Of this machine's own temp dirs nothing is known."""
+    monkeypatch.setattr("cockpit.probe.act.look.usual_temps", list)
+    temp = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    yield Ground(temp)
+    shutil.rmtree(temp)
+
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> Iterator[list[Path]]:
+    """Mount points to be given back after the test; needs root."""
+    if os.getuid() != 0:
+        pytest.skip("needs root, to mount")
+    mounted: list[Path] = []
+    yield mounted
+    for path in reversed(mounted):
+        subprocess.run(["umount", str(path)], check=True)
+
+
+@pytest.fixture
+def watcher() -> Watcher:
+    return Watcher({})
