@@ -78,12 +78,16 @@ class JobActs:
         """The job as it is now, if it is still the one that was planned and Ray can be told of it."""
         if _MISLEADING.search(name):
             raise NotMeantError(f"the id of job {name[:100]!r} holds characters by which Ray may take it for another job")
-        job = await self._look(name)
-        if job is None:
+        entry = await self._ask(name)
+        job = job_of(entry) if entry is not None else None
+        if entry is None or job is None:
             raise NotMeantError(f"Ray knows no job {name} any more")
         if job.submission is None:
-            driver = f"pid {job.driver_pid or '–'} on node {job.driver_node or '–'}"
-            raise NotMeantError(f"job {name} was not submitted, so Ray can't do that: its driver is {driver}, and can be ended there")
+            info = entry.driver_info or wire.DriverInfo()
+            driver = f"process {info.pid or '–'} on {info.node_ip_address or '–'}"
+            raise NotMeantError(
+                f"job {name} was not submitted to Ray, so Ray can't do that; its driver is {driver}, and can be ended there"
+            )
         if job.id != name or job.started != started:
             raise NotMeantError(f"job {name} is another one now than the one that was planned")
         return job
@@ -108,8 +112,12 @@ class JobActs:
         return job
 
     async def _look(self, name: str, timeout: float = _LOOK) -> Job | None:
+        entry = await self._ask(name, timeout)
+        return job_of(entry) if entry is not None else None
+
+    async def _ask(self, name: str, timeout: float = _LOOK) -> wire.Job | None:
         try:
-            return job_of(await self._dashboard.json(_path(name), wire.Job, timeout=timeout, endpoint="/api/jobs/{id}"))
+            return await self._dashboard.json(_path(name), wire.Job, timeout=timeout, endpoint="/api/jobs/{id}")
         except RefusalError as error:
             if error.status == 404:
                 return None

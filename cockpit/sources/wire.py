@@ -332,6 +332,7 @@ class DriverInfo(Snake, frozen=True):
 
     id: str | None = None
     pid: int | None = None
+    node_ip_address: str | None = None
 
 
 class Job(Snake, frozen=True):
