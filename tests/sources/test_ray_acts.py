@@ -166,7 +166,7 @@ async def test_a_job_that_is_still_listed_was_not_deleted():
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ((500, "Traceback (most recent call last):\n  in x\nRuntimeError: No available agent"), "with 500: RuntimeError: No available agent"),
+        ((500, "Traceback (most recent call last):\n  in x\nRuntimeError: No available agent"), "500: RuntimeError: No available agent"),
         ((400, "Can only stop submission type jobs"), "with 400: Can only stop submission type jobs"),
         ((404, "Job pg-1 does not exist"), "knows no job pg-1 any more"),
         ((200, "<html>"), "answered POST /api/jobs/pg-1/stop with an HTML page"),
