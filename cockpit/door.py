@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -18,6 +18,7 @@ from cockpit.actions.plan import Plan, Receipt, Reply, Unreached, losses_of, rep
 from cockpit.actions.table import Act, Aim, find_act, request
 from cockpit.actions.weigh import weigh
 from cockpit.document import InputError
+from cockpit.job_door import perform_job, plan_job
 from cockpit.lookout import Lookout
 from cockpit.model import Process, Snapshot
 from cockpit.reach import HostEntry, check_host
@@ -31,21 +32,11 @@ PATIENCE = 30.0
 Hear = Callable[[str, Progress], None]
 
 
-class Jobs(Protocol):
-    """The writing half of Ray's job API."""
-
-    async def plan(self, act: Act, aim: Aim, snapshot: Snapshot) -> Plan:
-        """What would be stopped or deleted."""
-
-    async def perform(self, plan: Plan, hear: Hear) -> Receipt:
-        """Stop or delete it."""
-
-
 class Door:
     """Makes plans of acts, and carries out plans. One act at a time."""
 
-    def __init__(self, lookout: Lookout, audit: Audit, jobs: Jobs, *, clock: Callable[[], float] = time.time) -> None:
-        self._lookout, self._audit, self._jobs, self._clock = lookout, audit, jobs, clock
+    def __init__(self, lookout: Lookout, audit: Audit) -> None:
+        self._lookout, self._audit = lookout, audit
         self._entries: dict[str, HostEntry] = {}
         self._errands = Errands(lookout.config, lookout.local, self._entries)
         self._busy = asyncio.Lock()
@@ -53,7 +44,7 @@ class Door:
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be hit, as of now; nothing is changed. Raises `SourceError`."""
         if act.via == "jobs":
-            return await self._jobs.plan(act, aim, self._snapshot)
+            return self._judged(await plan_job(self._lookout, act, aim))
         aim = replace(aim, session=self._session(aim)) if act.verb == "stop" else aim
         hosts = self._hosts(act, aim)
         words = await self._words()
@@ -86,7 +77,7 @@ class Door:
 
     async def _done(self, plan: Plan, hear: Hear) -> Receipt:
         if find_act(plan.act).via == "jobs":
-            return await self._jobs.perform(plan, hear)
+            return await perform_job(self._lookout, plan, hear)
         words = await self._words()
         asked = {host: self._deed(plan, host, words) for host in {target.host: None for target in plan.targets}}
         patience = PATIENCE + max((float(one.get("grace") or GRACES.get(str(one["act"]), 0.0)) for one in asked.values()), default=0.0)
@@ -173,8 +164,7 @@ class Door:
 
 def _past(snapshot: Snapshot, host: str) -> list[Any]:
     """What the probe of that host has seen before, as it has said it."""
-    mine = [process for process in snapshot.processes or () if process.host == host and getattr(process, "past", None)]
-    return [[process.pid, process.ticks, *process.past] for process in mine]  # type: ignore[attr-defined]
+    return [[process.pid, process.ticks, *process.past] for process in snapshot.processes or () if process.host == host and process.past]
 
 
 def merged(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapping[str, Any]]) -> Plan:

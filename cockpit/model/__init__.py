@@ -16,6 +16,7 @@ from cockpit.model.host import (
     HostMemory,
     Kind,
     MemoryUser,
+    Past,
     Process,
     Session,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "MemoryUser",
     "Node",
     "NodeState",
+    "Past",
     "PlacementGroup",
     "Process",
     "Quantity",

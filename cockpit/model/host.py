@@ -8,6 +8,8 @@ from cockpit.model.value import Value
 
 Kind = Literal["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]
 LEFT_OVER: tuple[Kind, ...] = ("orphan", "stale")
+Past = tuple[tuple[int | str | None, ...] | None, int | None]
+"""Evidence of a probe for another one, which alone understands it."""
 
 
 class Amount(Value, frozen=True):
@@ -96,6 +98,8 @@ class Process(Value, frozen=True):
     """Its pid as it knows it itself, inside its container; `None` when that is the same, or unknown."""
     undecided: str | None = None
     """`job`: its worker is dead and its raylet lives, so that Ray must say whether its job still runs."""
+    past: Past | None = None
+    """What the probe has seen of it earlier and nobody can see now; an acting probe is given it."""
 
     @property
     def key(self) -> str:

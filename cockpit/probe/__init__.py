@@ -17,7 +17,8 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
      "gpus": null | [{"index", "uuid", "name", "utilization", "memory_used", "memory_total", "power", "power_limit",
                       "temperature", "ecc", "fault"}],
      "processes": [{"pid", "ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss",
-                    "gpus": [{"index", "memory"}], "kind", "why": ["…"], "job", "session", "node", "undecided"}],
+                    "gpus": [{"index", "memory"}], "kind", "why": ["…"], "job", "session", "node", "undecided",
+                    "past": null | [[worker, ticks, raylet, ticks, session, job, until] | null, parent | null]}],
      "memory_users": [{"pid", "rss", "user", "command"}],
      "sessions": null | [{"name", "path", "live", "owner", "size", "keeps": ["…"], "dashboard", "latest", "started"}],
      "nodes": ["ray node id of each live raylet here"],
@@ -31,6 +32,9 @@ a number until the host's user database has answered; `kill_at` is `null` when t
 A process whose `undecided` is `"job"` is `unknown` only because this host can't tell whether its `job` (Ray's job id or a submission id)
 still runs: while it does it is a `child`, once it has ended an `orphan`. Whoever has asked Ray may say so in its place; `why` ends with
 that question. Whatever a descendant of such a process is follows from the same job. Commands are raw: secrets are still in them.
+
+`past` is what only a probe that has watched can know of a process: the worker that it was seen below, or in whose process group it is, and
+when that worker was last seen alive; the parent that an engine's process had at first. `act` takes it back as evidence.
 
 The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`. A source that hangs keeps its last facts.
 

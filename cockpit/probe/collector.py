@@ -29,6 +29,8 @@ class Collector(Generic[T]):
         self.facts: T | None = None
         self.answered = threading.Event()
         """Set once there has been an answer, good or bad."""
+        self.as_of: float | None = None
+        """When the last answer's question was put, by the monotonic clock."""
         self._title = title
         self._collect = collect
         self._every = every
@@ -68,7 +70,7 @@ class Collector(Generic[T]):
             self._asked = time.monotonic()
             self._hurry.clear()
             self._collect_once()
-            self._asked = None
+            self.as_of, self._asked = self._asked, None
             self._fresh.set()
             if not self.answered.is_set():
                 self.answered.set()

@@ -58,6 +58,16 @@ class Facts(NamedTuple):
     parents: Mapping[Identity, int] = {}
     """The parent that an engine's process had when it was first seen."""
 
+    def pasts(self, process: Process) -> Tuple[Worker, ...]:
+        """The workers that this probe has seen it below, or whose process group or session it is still in."""
+        seen = self.seen.get(process.identity)
+        if seen is not None:
+            return (seen,)
+        if not self.workers:
+            return ()
+        led = (self.workers.get(pid) for pid in (process.group, process.leader) if pid != process.pid)
+        return tuple(worker for worker in led if worker and worker.ticks <= process.ticks <= worker.until)[:1]
+
 
 class Verdict(NamedTuple):
     """A kind and the reasons for it."""
@@ -208,7 +218,7 @@ class _Court:
         signs = self._signs(process)
         if not signs:
             return self._signless(process)
-        origin, pasts = process.origin, self._pasts(process)
+        origin, pasts = process.origin, self.facts.pasts(process)
         raylet = self._raylet_of(process)
         session = origin.session or next((worker.session for worker in pasts), None) or (raylet.origin.session if raylet else None)
         job = origin.submission or origin.job or next((worker.job for worker in pasts if worker.job), None)
@@ -309,23 +319,13 @@ class _Court:
         return Sign(False, f"it comes from job {job}, and no raylet lives on this host")
 
     def _past_signs(self, process: Process) -> Iterable[Sign]:
-        for worker in self._pasts(process):
+        for worker in self.facts.pasts(process):
             pid = worker.raylet[0]
             lives = any(raylet.identity == worker.raylet for raylet in self.raylets.get(pid, ()))
             same = self.forest.get(worker.pid)
             owner = worker.pid if same and same.alive and same.ticks == worker.ticks else None
-            how = "was seen as a child" if process.identity in self.facts.seen else "is in the process group"
+            how = "is in the process group" if worker.pid in (process.group, process.leader) else "was seen as a child"
             yield Sign(lives, f"it {how} of worker {worker.pid}, whose raylet {pid} {'lives' if lives else 'is dead'}", owner)
-
-    def _pasts(self, process: Process) -> Tuple[Worker, ...]:
-        """The workers that this probe has seen it below, or whose process group or session it is still in."""
-        seen = self.facts.seen.get(process.identity)
-        if seen is not None:
-            return (seen,)
-        if not self.facts.workers:
-            return ()
-        led = (self.facts.workers.get(pid) for pid in (process.group, process.leader) if pid != process.pid)
-        return tuple(worker for worker in led if worker and worker.ticks <= process.ticks <= worker.until)[:1]
 
     def _at_work(self, job: str, session: str | None, process: Process) -> int | None:
         """A living part of the job: a worker, its driver, or below a living supervisor. Clusters here number their jobs alike."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping
+from typing import Any, Dict, Mapping, Tuple
 
-from .kinds import Verdict, Worker
+from .kinds import LEFT, Facts, Verdict, Worker
 from .origin import WORKERS
 from .proc import Forest, Identity, Process
 
@@ -32,6 +32,16 @@ class Past:
             if verdict.kind == "child" and worker and pid in forest:
                 self.seen[forest[pid].identity] = worker
         self._forget(forest)
+
+    def told(self, process: Process, verdict: Verdict) -> Tuple[Any, Any] | None:
+        """What a probe that has not watched lacks, to judge a process that may be left over; `None` when there is nothing."""
+        if not process.alive or verdict.kind not in (*LEFT, "unknown"):
+            return None
+        worker = next(iter(Facts(seen=self.seen, workers=self.workers).pasts(process)), None)
+        parent = self.parents.get(process.identity, process.parent)
+        if worker is None and parent == process.parent:
+            return None
+        return worker and (*worker[:2], *worker.raylet, *worker[3:]), None if parent == process.parent else parent
 
     def _learn_worker(self, forest: Forest, process: Process, verdict: Verdict, now: int) -> None:
         above = forest.get(process.parent)

@@ -123,9 +123,25 @@ def read_at_once(path: str, most: int) -> bytes:
 def read_stat(pid: int) -> Stat | None:
     """`None` when there is no such process any more."""
     try:
-        return parse_stat(read_at_once(f"/proc/{pid}/stat", 4096))
+        text = read_at_once(f"/proc/{pid}/stat", 4096)
+        found = parse_stat(text)
     except (OSError, ValueError, IndexError):
         return None
+    return found._replace(state=_worst_state(pid) or found.state) if found.state == "Z" and _threads(text) > 1 else found
+
+
+def _threads(text: bytes) -> int:
+    return int(text.rpartition(b")")[2].split(None, 19)[17])
+
+
+def _worst_state(pid: int) -> str | None:
+    """Of the threads that live on after the main one has ended, which alone looks like a zombie: one that hangs in a driver does that."""
+    try:
+        texts = [read_at_once(f"/proc/{pid}/task/{name}/stat", 4096) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return None  # one of them has just ended
+    living = {state for state in (parse_stat(text).state for text in texts) if state not in "ZXx"}
+    return "D" if "D" in living else min(living, default=None)
 
 
 def read_environ(pid: int) -> Dict[str, str] | None:

@@ -112,6 +112,7 @@ class Sampler:
             "session": os.path.basename(verdict.session) if verdict.session else None,
             "node": verdict.node,
             "undecided": verdict.undecided,
+            "past": self._past.told(process, verdict) if process else None,
         }
         if process is None:
             return {

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from cockpit.model import Amount, Disk, Fault, Gpu, Hold, Host, HostMemory, Kind, MemoryUser, Process, Session
+from cockpit.model import Amount, Disk, Fault, Gpu, Hold, Host, HostMemory, Kind, MemoryUser, Past, Process, Session
 from cockpit.sources.source import SourceError
 from cockpit.text import redact
 
@@ -48,6 +48,7 @@ class _Process(msgspec.Struct):
     node: str | None = None
     undecided: str | None = None
     ns_pid: int | None = None
+    past: Past | None = None
 
 
 class _Session(msgspec.Struct):

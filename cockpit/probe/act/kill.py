@@ -14,9 +14,9 @@ from typing import Any, Dict, Iterable, Mapping, Tuple
 
 from ..gpus import Reading
 from ..kinds import LEFT
-from ..proc import Identity
+from ..proc import Identity, read_stat
 from .look import Look, Request, Target, Tell, Watcher
-from .signals import Ending, Grip, ProtectedError, end, grip
+from .signals import Ending, Grip, ProtectedError, end, grip, own_line
 
 GRACE = 10.0
 FREED_WITHIN = 3.0
@@ -66,19 +66,28 @@ def _doubtful(look: Look, pid: int) -> bool:
 
 def refusal(look: Look, request: Request, target: Target) -> str | None:
     """Why this process is not ended, or `None`."""
-    process = look.forest[int(target["pid"])]
-    kind = target["kind"]
-    if not process.alive:
+    pid, kind = int(target["pid"]), target["kind"]
+    if not look.forest[pid].alive:
         return "it has ended already, and only its parent has not collected it"
+    if pid in own_line():
+        return "it is what cockpit itself runs in"
     if kind not in LEFT and not request.get("any"):
         return f"it is {_article(kind)}, and only orphan and stale processes are ended: {'; '.join(target['why'])}"
-    me = os.geteuid()
-    if process.details.uid in (None, me):
+    if pid in look.carriers and not request.get("any"):
+        part = look.carriers[pid]
+        return f"a live part of Ray hangs from it: {look.verdicts[part].kind} {part}"
+    return _not_mine(look, request, target)
+
+
+def _not_mine(look: Look, request: Request, target: Target) -> str | None:
+    uid, me = look.forest[int(target["pid"])].details.uid, os.geteuid()
+    if uid == me:
         return None
+    whose = "whose it is can't be seen" if uid is None else f"it belongs to {target['user']}"
     if me != 0:
-        return f"it belongs to {target['user']}, and only root may end it"
+        return f"{whose}, and only root may end another user's"
     if not (request.get("pids") or request.get("any")):
-        return f"it belongs to {target['user']}: name it with --pid {process.pid} if it is meant"
+        return f"{whose}: name it with --pid {target['pid']} if it is meant"
     return None
 
 
@@ -111,7 +120,17 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
         record(answer, target, endings[identity])
         held.release()
     answer["freed"] = freed(look, watcher, [target for target, _ in kept.values()], answer["notes"])
+    answer["notes"] += _newcomers(look, meant, kept)
     return answer
+
+
+def _newcomers(look: Look, meant: Mapping[int, Target], kept: Iterable[Identity]) -> list[str]:
+    """What the ended ones had started since the plan."""
+    ended = {pid for pid, _ in kept}
+    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT and pid not in meant)
+    found = sorted(pid for pid in left if look.forest[pid].parent in ended)
+    pids = ", ".join(map(str, found))
+    return [f"pid {pids} came of these since the plan was made, and was not touched: look again"] if found else []
 
 
 def take(look: Look, request: Request, planned: Target, answer: Dict[str, Any]) -> Grip | None:
@@ -154,35 +173,51 @@ def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
 
 
 def freed(look: Look, watcher: Watcher, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
-    """GPU memory that NVML counted for these processes before and doesn't any more, and what stays in use without a holder."""
-    held = {int(target["pid"]): look.reading.holders.get(int(target["pid"]), {}) for target in targets}
-    gpus = {index for holds in held.values() for index in holds}
-    if not gpus:
-        return {"gpu": None if look.fault else 0}
+    """GPU memory that NVML counted for those of them that are gone and doesn't any more, and what stays in use without a holder."""
+    held = {pid: look.reading.holders[pid] for pid in map(_gone, targets) if pid in look.reading.holders}
+    if not held:
+        return {"gpu": None if look.fault or look.reading.gpus is None else 0}
     until = time.monotonic() + FREED_WITHIN
     after = watcher.reading(FREED_WITHIN)
-    while after is not None and _unfreed(look.reading, after, held, gpus) and time.monotonic() < until:
+    while (
+        after is not None
+        and (_unfreed(look.reading, after, held) or not held.keys().isdisjoint(after.holders))
+        and time.monotonic() < until
+    ):
         time.sleep(0.1)
         after = watcher.reading(FREED_WITHIN)
     if after is None:
         notes.append("NVML doesn't answer any more, so it can't be said whether the GPU memory is free")
         return {"gpu": None}
-    notes += _unfreed(look.reading, after, held, gpus)
-    return {"gpu": sum((memory or 0) for pid, holds in held.items() for memory in holds.values() if pid not in after.holders)}
+    notes += _unfreed(look.reading, after, held)
+    given = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]
+    known = [memory for memory in given if memory is not None]
+    return {"gpu": sum(known) if len(known) == len(given) else None}
 
 
-def _unfreed(before: Reading, after: Reading, held: Mapping[int, Mapping[int, Any]], gpus: Iterable[int]) -> list[str]:
-    """A sentence for each of these GPUs whose memory did not come back."""
-    used = {gpu["index"]: (gpu["memory_used"] or 0) for gpu in after.gpus or ()}
-    was = {gpu["index"]: (gpu["memory_used"] or 0) for gpu in before.gpus or ()}
+def _gone(target: Target) -> int | None:
+    """Its pid, once it has ended."""
+    found = read_stat(int(target["pid"]))
+    return None if found is not None and found.ticks == target["ticks"] and found.state not in "ZXx" else int(target["pid"])
+
+
+def _unfreed(before: Reading, after: Reading, held: Mapping[int | None, Mapping[int, Any]]) -> list[str]:
+    """A sentence for each of these GPUs whose memory did not come back, as far as NVML says whose it is."""
+    used, was = _used(after), _used(before)
     found = []
-    for index in sorted(gpus):
-        mine = sum((holds.get(index) or 0) for pid, holds in held.items() if pid not in after.holders)
-        others = sum((holds.get(index) or 0) for holds in after.holders.values())
-        lost = used.get(index, 0) - others
-        if mine > NOTABLE and lost > NOTABLE and was.get(index, 0) - used.get(index, 0) < mine // 2:
+    for index in sorted({index for holds in held.values() for index in holds}):
+        mine = [holds[index] for holds in held.values() if index in holds]
+        others = [holds[index] for pid, holds in after.holders.items() if index in holds and pid not in held]
+        if None in (*mine, *others, used.get(index), was.get(index)):
+            continue
+        lost = used[index] - sum(others)
+        if sum(mine) > NOTABLE and lost > NOTABLE and was[index] - used[index] < sum(mine) // 2:
             found.append(
                 f"GPU {index} still has {lost / (1 << 30):.1f} GiB in use that no process here holds: a process in another container does, "
                 "or the driver itself, which only a reset of the GPU (nvidia-smi --gpu-reset) or a reboot mends"
             )
     return found
+
+
+def _used(reading: Reading) -> Dict[int, Any]:
+    return {gpu["index"]: gpu["memory_used"] for gpu in reading.gpus or ()}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Set, Tuple
 
 from ..collector import Collector
 from ..gpus import Nvml, Reading
-from ..kinds import Facts, Verdict, Worker, classify
+from ..kinds import OWNED, Facts, Verdict, Worker, classify
 from ..past import Past
 from ..proc import TICKS_PER_SECOND, Forest, Identity, Process, Table, boot_time, user_name
 from ..sample import usual_temps
@@ -32,6 +32,8 @@ class Look(NamedTuple):
     sessions: Sessions
     fault: str | None = None
     """Why nothing is known of GPUs, when they could not be read."""
+    carriers: Mapping[int, int] = {}
+    """Every process that a live part of Ray hangs from, and the pid of that part."""
 
     def target(self, pid: int, **more: Any) -> Target:
         """A process as a target; it must be in the forest."""
@@ -69,28 +71,19 @@ class Look(NamedTuple):
 
     def below(self, pid: int) -> Tuple[int, ...]:
         """All its descendants."""
-        children: Dict[int, list[int]] = {}
-        for process in self.forest.values():
-            children.setdefault(process.parent, []).append(process.pid)
-        found: Dict[int, None] = {}
-        left = list(children.get(pid, ()))
-        while left:
-            one = left.pop()
-            if one not in found and one != pid:
-                found[one] = None
-                left += children.get(one, ())
-        return tuple(found)
+        return tuple(one for one in self.forest if one != pid and pid in self._line(one))
 
     def children_first(self, pids: Any) -> list[int]:
         """The same pids, whoever is deepest first."""
-        return sorted(pids, key=self._depth, reverse=True)
+        return sorted(pids, key=lambda pid: len(self._line(pid)), reverse=True)
 
-    def _depth(self, pid: int) -> int:
-        passed = {0}
+    def _line(self, pid: int) -> Set[int]:
+        """It and all that it hangs from; /proc is not read in one moment, so a loop ends it."""
+        passed: Set[int] = set()
         while pid in self.forest and pid not in passed:
             passed.add(pid)
             pid = self.forest[pid].parent
-        return len(passed)
+        return passed
 
 
 FOREIGN = Verdict("foreign", ("nothing says that it comes from Ray",), from_ray=False)
@@ -113,27 +106,47 @@ class Watcher:
 
     def look(self, patience: float = PATIENCE) -> Look:
         """Takes as long as a scan of /proc, and waits at most `patience` seconds for NVML."""
+        asked = time.monotonic()
         self._nvml.ask()
         forest = self._table.scan()
         sessions = self._desk.read(forest)
-        self._nvml.wait(patience)
+        answered = self._answers(asked, patience)
         reading = self._nvml.facts or Reading()
         answering = frozenset(folder.path for folder in sessions.folders if folder.answers)
         past = self._past
         facts = Facts(answering, sessions.drivers, frozenset(reading.holders), past.seen, past.workers, past.parents)
         verdicts = classify(forest, facts)
         past.learn(forest, verdicts, int((time.time() - boot_time()) * TICKS_PER_SECOND))
-        return Look(forest, settled(verdicts, self._request.get("jobs")), reading, sessions, self._why_no_gpus())
+        fault = self._nvml.fault()
+        silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s, and who holds GPU memory is not known"
+        final = settled(verdicts, self._request.get("jobs"))
+        return Look(forest, final, reading, sessions, str(fault["text"]) if fault else silent, _carriers(forest, final))
 
     def reading(self, patience: float = PATIENCE) -> Reading | None:
-        """What NVML says now; `None` when it doesn't answer."""
-        self._nvml.ask()
-        self._nvml.wait(patience)
-        return None if self._nvml.fault() else self._nvml.facts
+        """What NVML says now, and not what it said before; `None` when it doesn't answer."""
+        asked = time.monotonic()
+        return self._nvml.facts if self._answers(asked, patience) and not self._nvml.fault() else None
 
-    def _why_no_gpus(self) -> str | None:
-        fault = self._nvml.fault()
-        return None if fault is None else str(fault["text"])
+    def _answers(self, asked: float, patience: float) -> bool:
+        """Whether NVML answers a question that was put after that moment; one that was in flight then tells of before."""
+        while True:
+            if self._nvml.as_of is not None and self._nvml.as_of >= asked:
+                return True
+            left = asked + patience - time.monotonic()
+            if left <= 0:
+                return False
+            self._nvml.ask()
+            self._nvml.wait(left)
+
+
+def _carriers(forest: Forest, verdicts: Mapping[int, Verdict]) -> Dict[int, int]:
+    found: Dict[int, int] = {}
+    for pid in (pid for pid, verdict in verdicts.items() if verdict.kind in OWNED and pid in forest and forest[pid].alive):
+        above = forest[pid].parent
+        while above in forest and above not in found:
+            found[above] = pid
+            above = forest[above].parent
+    return found
 
 
 def settled(verdicts: Mapping[int, Verdict], jobs: Mapping[str, Any] | None) -> Dict[int, Verdict]:
@@ -153,10 +166,11 @@ def _settled(verdict: Verdict, jobs: Mapping[str, Any] | None) -> Verdict:
 
 def _past_of(request: Request) -> Past:
     past = Past()
-    for pid, ticks, worker, parent in request.get("past", ()):
+    for pid, ticks, worker, parent in request.get("past") or ():
         identity: Identity = (int(pid), int(ticks))
         if worker is not None:
-            past.seen[identity] = Worker(worker[0], worker[1], (worker[2], worker[3]), *worker[4:7])
+            known = Worker(worker[0], worker[1], (worker[2], worker[3]), *worker[4:7])
+            past.seen[identity] = past.workers[known.pid] = known
         if parent is not None:
             past.parents[identity] = int(parent)
     return past

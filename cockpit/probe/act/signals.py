@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
+import errno
 import os
+import resource
 import select
 import signal
 import time
@@ -13,6 +14,7 @@ from ..proc import Identity, read_stat
 
 LINGER = 3.0
 """Seconds after SIGKILL within which a process that can die is dead; freeing 80 GB of GPU memory takes one of them."""
+LONGEST_NAP = 0.02
 _PIDFD_OPEN, _PIDFD_SEND_SIGNAL = 434, 424
 """The numbers of the system calls, for Python 3.8; the same on every architecture."""
 
@@ -42,15 +44,13 @@ class Grip:
 
     def send(self, number: int) -> None:
         """Raises `ProcessLookupError` when it has ended, `PermissionError` when it is somebody else's."""
-        if self._handle is not None:
-            _pidfd_send(self._handle, number)
-        elif self.state() is None:
+        if self.state() is None:
             raise ProcessLookupError(self.pid)
-        else:
+        if self._handle is None or not _pidfd_send(self._handle, number):
             os.kill(self.pid, number)
 
     def state(self) -> str | None:
-        """As in ps; `None` once it has ended, also when nobody has collected it."""
+        """As in ps, `D` when any thread hangs; `None` once it has ended, also when nobody has collected it."""
         if self._handle is not None and self._ended():
             return None
         found = read_stat(self.pid)
@@ -70,7 +70,7 @@ class Grip:
 
 def grip(pid: int, ticks: int) -> Grip | None:
     """Exactly that process; `None` when it has ended. Raises `ProtectedError`."""
-    if pid in _own_line():
+    if pid in own_line():
         raise ProtectedError(f"process {pid} is what cockpit itself runs in")
     handle = _pidfd_open(pid)
     held = Grip(pid, ticks, handle)
@@ -94,20 +94,22 @@ def end(
     left = [held for held in grips if held.identity not in found]
     if last is not None and left and first != last:
         found.update(_send(left, last))
-        _wait(left, found, last, began, time.monotonic() - began + LINGER, tell)
+        _wait(grips, found, last, began, time.monotonic() - began + LINGER, tell)
     for held in grips:
         found.setdefault(held.identity, Ending(False, _stays(held, last or first, time.monotonic() - began)))
     return found
 
 
 def _send(grips: Sequence[Grip], number: int) -> Dict[Identity, Ending]:
-    failed = ((held.identity, _try(held, number)) for held in grips)
-    return {identity: ending for identity, ending in failed if ending is not None}
+    tried = ((held.identity, _try(held, number)) for held in grips)
+    return {identity: ending for identity, ending in tried if ending is not None}
 
 
 def _try(held: Grip, number: int) -> Ending | None:
     try:
         held.send(number)
+        if number == signal.SIGTERM and held.state() == "T":
+            held.send(signal.SIGCONT)  # a stopped process hears no other signal
     except ProcessLookupError:
         return Ending(True, "had already ended")
     except PermissionError:
@@ -117,19 +119,20 @@ def _try(held: Grip, number: int) -> Ending | None:
 
 def _wait(grips: Sequence[Grip], found: Dict[Identity, Ending], number: int, began: float, until: float, tell: Callable[..., None]) -> None:
     name = signal.Signals(number).name
-    said = -1
+    said, nap = -1, 0.001
     while True:
         took = time.monotonic() - began
         for held in grips:
             if held.identity not in found and held.state() is None:
                 found[held.identity] = Ending(True, f"ended by {name} after {took:.1f} s")
-        ended = sum(held.identity in found for held in grips)
+        ended = sum(ending.gone for ending in found.values())
         if ended != said:
             tell(f"{ended} of {len(grips)} processes have ended", ended, len(grips))
             said = ended
-        if ended == len(grips) or took >= until:
+        if took >= until or all(held.identity in found for held in grips):
             return
-        time.sleep(0.02)
+        time.sleep(nap)
+        nap = min(2 * nap, LONGEST_NAP)
 
 
 def _stays(held: Grip, number: int, took: float) -> str:
@@ -141,7 +144,7 @@ def _stays(held: Grip, number: int, took: float) -> str:
     return f"it has not ended {took:.0f} s after the first signal ({signal.Signals(number).name} was the last)"
 
 
-def _own_line() -> Tuple[int, ...]:
+def own_line() -> Tuple[int, ...]:
     """We, whatever we hang from, and init."""
     line = [os.getpid()]
     while line[-1] > 1:
@@ -153,20 +156,50 @@ def _own_line() -> Tuple[int, ...]:
 
 
 def _pidfd_open(pid: int) -> int | None:
-    """`None` where the kernel has no pidfds, or the process has just ended."""
-    try:
-        if hasattr(os, "pidfd_open"):
-            return os.pidfd_open(pid)
-        handle = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_OPEN, pid, 0)
-    except OSError:
-        return None
+    """`None` where the kernel has no pidfds or forbids them, where no more files may be open, or the process has just ended."""
+    handle = _try_pidfd_open(pid)
+    if handle == -errno.EMFILE and _more_files():
+        handle = _try_pidfd_open(pid)
     return handle if handle >= 0 else None
 
 
-def _pidfd_send(handle: int, number: int) -> None:
-    if hasattr(signal, "pidfd_send_signal"):
-        signal.pidfd_send_signal(handle, number)
-        return
-    if ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_SEND_SIGNAL, handle, number, None, 0) < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+def _try_pidfd_open(pid: int) -> int:
+    """Or the number of the error, below 0."""
+    try:
+        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else _syscall(_PIDFD_OPEN, pid, 0)
+    except OSError as error:
+        return -(error.errno or errno.EIO)
+
+
+def _pidfd_send(handle: int, number: int) -> bool:
+    """False where the kernel can't."""
+    try:
+        if hasattr(signal, "pidfd_send_signal"):
+            signal.pidfd_send_signal(handle, number)
+        else:
+            _syscall(_PIDFD_SEND_SIGNAL, handle, number, None, 0)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        return False
+    return True
+
+
+def _syscall(*words: int | None) -> int:
+    try:
+        import ctypes  # few Pythons lack it
+    except ImportError as error:
+        raise OSError(errno.ENOSYS, "no ctypes") from error
+    found: int = ctypes.CDLL(None, use_errno=True).syscall(*words)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+def _more_files() -> bool:
+    """1,024 is often the soft limit, and a tree may have more processes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return False
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return True
