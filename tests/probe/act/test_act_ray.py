@@ -1,0 +1,185 @@
+"""The way to a cluster's own Python: found by its raylet, taken as the raylet's user, and closed when it is over."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grounds import program
+
+from cockpit.probe.act import ray
+from cockpit.probe.act.look import Watcher
+from cockpit.sources import payload
+
+SESSION = "session_2026-11-21_01-17-58_164160_11638"
+OTHER = "session_2026-11-20_01-17-58_164160_10000"
+ACTOR, GROUP = "0a" * 16, "0b" * 18
+TARGET = {"what": "actor", "id": ACTOR, "session": SESSION}
+ANSWER = '{"targets": [], "refused": [], "notes": ["it was asked"]}'
+STAYS = "print(flush=True); sys.stdin.read()"
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be somebody else")
+Raylet = Callable[..., AbstractContextManager[int]]
+
+
+@pytest.fixture
+def seen() -> Iterator[Path]:
+    """What the stand-in has written down. Any user may write there."""
+    folder = Path(tempfile.mkdtemp(prefix="python", dir="/tmp"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def python(seen: Path) -> Path:
+    """What stands in for the cluster's Python: it writes down how it was started, and answers."""
+    return stand_in(seen / "python", f"echo noise of an import; echo '{ANSWER}'")
+
+
+def stand_in(path: Path, script: str) -> Path:
+    notes = {"pid": "echo $$", "argv": 'echo "$@"', "env": "env", "user": "id -u; id -G", "cwd": "pwd", "stdin": "cat"}
+    lines = [f"({command}) >{path.parent}/{name}" for name, command in notes.items()]
+    path.write_text("\n".join(("#!/bin/sh", *lines, script, "")))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def raylet(python: Path) -> Raylet:
+    """A process with a raylet's command line."""
+
+    def started(session: str = SESSION, code: str = STAYS, **env: str) -> AbstractContextManager[int]:
+        folder = f"/nowhere/{session}"
+        flags = (f"--raylet_socket_name={folder}/sockets/raylet", f"--session_dir={folder}", "--gcs-address=127.0.0.1:1")
+        command = f"--python_worker_command={python} setup_worker.py default_worker.py --gcs-address=127.0.0.1:2"
+        return program("raylet", *flags, command, code=f"import os, sys; {code}", env={**os.environ, **env})
+
+    return started
+
+
+def ask(**more: Any) -> dict[str, Any]:
+    request = {"act": "ray", "verb": "kill_actor", "id": ACTOR, "session": SESSION, "stage": "plan", **more}
+    return (ray.do if request["stage"] == "do" else ray.plan)(request, Watcher(request), lambda *_: None)
+
+
+def test_the_raylet_tells_python_gcs_and_environment(raylet: Raylet, seen: Path):
+    with raylet(RAY_AUTH_TOKEN="s3cret", RAY_ADDRESS="elsewhere:1", RAY_JOB_ID="07000000", PYTHONINSPECT="1"):
+        assert ask()["notes"] == ["it was asked"]
+    env = (seen / "env").read_text()
+    assert "RAY_AUTH_TOKEN=s3cret\n" in env
+    assert not any(name in env for name in ("RAY_ADDRESS", "RAY_JOB_ID", "PYTHONINSPECT"))
+    assert (seen / "argv").read_text() == "-B -\n"
+    assert (seen / "cwd").read_text() == "/\n"
+    call = (seen / "stdin").read_text().splitlines()[-1]
+    assert ACTOR in call
+    assert "127.0.0.1:1" in call
+
+
+def test_what_is_sent_is_a_program_that_ends_with_its_call(raylet: Raylet, seen: Path):
+    with raylet():
+        ask(verb="remove_placement_group", id=GROUP.upper())
+    text = (seen / "stdin").read_text()
+    compile(text, "sent", "exec")
+    question = eval(text.splitlines()[-1], {"main": lambda question: question, "json": json})
+    assert (question["stage"], question["session"], question["limit"]) == ("plan", SESSION, ray.LIMIT)
+    assert question["targets"] == [{"what": "placement_group", "id": GROUP, "session": SESSION}]
+
+
+def test_the_payload_brings_the_program_along(raylet: Raylet, seen: Path):
+    request = json.dumps({"act": "ray", "stage": "plan", "verb": "kill_actor", "id": ACTOR, "session": SESSION})
+    text = payload.program(["--no-lifeline", "act", request], acting=True)
+    with raylet():
+        said = subprocess.run([sys.executable, "-"], input=text, capture_output=True, check=True, cwd="/").stdout
+    assert json.loads(said.splitlines()[-1])["notes"] == ["it was asked"]
+    assert "class Gcs" in (seen / "stdin").read_text()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"id": ACTOR[:-1]}, {"id": ACTOR + "0"}, {"id": GROUP}, {"id": "g" * 32}, {"id": None}, {"id": f"{ACTOR[:-1]}\n"},
+        {"verb": "remove_placement_group"}, {"verb": "kill"},
+        {"stage": "do", "targets": [{**TARGET, "id": GROUP}]}, {"stage": "do", "targets": [{**TARGET, "what": "job"}]},
+        {"stage": "do", "targets": [{**TARGET, "session": None}]}, {"stage": "do", "targets": []},
+        {"stage": "do", "targets": [TARGET, {**TARGET, "session": OTHER}]},
+    ],
+)  # fmt: skip
+def test_what_is_no_id_is_never_sent(raylet: Raylet, seen: Path, more: dict[str, Any]):
+    with raylet():
+        assert ask(**more)["error"]
+    assert not (seen / "argv").exists()
+
+
+def test_a_session_that_does_not_live_here_is_not_asked(raylet: Raylet, seen: Path):
+    with raylet():
+        assert ask(session=OTHER)["error"] == f"no raylet of {OTHER} runs on this host"
+    assert not (seen / "argv").exists()
+
+
+def test_of_several_sessions_one_must_be_named(raylet: Raylet, seen: Path):
+    with raylet(), raylet(OTHER):
+        said = ask(session=None)["error"]
+    assert "name one" in said
+    assert SESSION in said
+    assert OTHER in said
+    assert not (seen / "argv").exists()
+
+
+def test_a_deed_is_done_in_the_session_of_its_plan(raylet: Raylet, seen: Path):
+    with raylet(), raylet(OTHER):
+        ask(stage="do", session=OTHER, targets=[TARGET])
+    assert SESSION in (seen / "stdin").read_text().splitlines()[-1]
+
+
+def test_a_program_that_hangs_is_ended(raylet: Raylet, python: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ray, "LIMIT", 0.5)
+    stand_in(python, "sleep 1000")
+    began = time.monotonic()
+    with raylet():
+        said = ask(stage="do", targets=[TARGET])["error"]
+    assert said.endswith("within 0.5 s: whether anything has ended is not known")
+    assert time.monotonic() - began < 10
+    assert not Path(f"/proc/{(python.parent / 'pid').read_text().strip()}").exists()
+
+
+def test_a_python_that_fails_is_quoted(raylet: Raylet, python: Path):
+    stand_in(python, "echo ModuleNotFoundError: no ray >&2; exit 1")
+    with raylet():
+        assert ask()["error"] == f"the cluster's Python {python} failed: ModuleNotFoundError: no ray"
+
+
+def test_a_python_that_is_gone_is_named(raylet: Raylet, python: Path):
+    python.unlink()
+    with raylet():
+        assert f"the cluster's Python {python} can't be started" in ask()["error"]
+
+
+def test_another_users_ray_is_not_touched(raylet: Raylet, seen: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    with raylet():
+        assert "only that user and root may act in it" in ask()["error"]
+    assert not (seen / "argv").exists()
+
+
+@needs_root
+def test_root_becomes_the_raylets_user(raylet: Raylet, seen: Path):
+    with raylet(code=f"os.setgroups([7]); os.setgid(65533); os.setuid(65534); {STAYS}"):
+        assert ask()["notes"] == ["it was asked"]
+    assert (seen / "user").read_text() == "65534\n65533 7\n"
+
+
+@needs_root
+def test_a_session_that_two_users_claim_is_nobodys(raylet: Raylet, seen: Path):
+    with raylet(), raylet(code=f"os.setuid(65534); {STAYS}"):
+        assert "which is the true one can't be told" in ask()["error"]
+    assert not (seen / "argv").exists()
