@@ -17,6 +17,8 @@ DEFAULT_REACH: Final = (
     "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInterval=5 -o ControlMaster=auto -o ControlPersist=60 -o ControlPath={control}"
     " {user@}{address} {python} -"
 )
+THROUGH_RAY: Final = "ray"
+"""In place of a command: a Ray that lives is the only way to other hosts."""
 HOST_WORDS: Final = {
     "": "a list of hosts",
     "[]": "a name, or {name: …, address: …, user: …, python: …}",
@@ -138,6 +140,19 @@ def reach_command(reach: str, entry: HostEntry, control: str = "none") -> list[s
         return control if name == "control" else _check(name, values[name])
 
     return [_PLACE.sub(fill, word) for word in words]
+
+
+_OFFENDING = re.compile(r"^Offending \S+ key in (.+?)\s*$", re.MULTILINE)
+
+
+def last_words(errors: str) -> str:
+    """What a person would look at first in what a command printed on stderr: its last line, but ssh's says too little of host keys."""
+    last = errors.strip().rpartition("\n")[2].strip()
+    if last != "Host key verification failed.":
+        return last
+    if offending := _OFFENDING.search(errors):
+        return f"its host key has changed: it is not the one in {offending[1]}, so nothing was sent there"
+    return "its host key is not known here: connect once by hand, or add it to known_hosts"
 
 
 def _values(entry: HostEntry) -> dict[str, str]:

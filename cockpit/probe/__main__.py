@@ -35,6 +35,8 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         say(environ(options.pid, options.ticks))
     elif options.command == "act":
         _act(options.request)
+    elif options.command == "ferry":
+        _embark(options.session)
     else:
         watch(options.interval, options.once)
     os._exit(0)
@@ -53,7 +55,15 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     one.add_argument("ticks", type=int, help="its start, field 22 of /proc/PID/stat")
     act = commands.add_parser("act", help="plan or do something here; the request is JSON, as the package `act` says")
     act.add_argument("request")
+    ferry = commands.add_parser("ferry", help="carry programs to Ray's nodes, as the module `act.ferry` says; with --no-lifeline")
+    ferry.add_argument("session", nargs="?", default="")
     return parser.parse_args(words)
+
+
+def _embark(session: str) -> NoReturn:
+    from .act.berth import embark
+
+    embark(session)
 
 
 def _act(request: str) -> None:

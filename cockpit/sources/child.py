@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import IO, Final
 
+from cockpit.reach import last_words
 from cockpit.sources.spawn import bury
 from cockpit.text import clean, redact
 
@@ -68,6 +69,7 @@ class Child:
         self.garbage = ""
         """The last line that was not meant for us: a banner, a message of the day."""
         self._hear, self._wake, self._send = hear, wake, memoryview(send or b"")
+        self._stays = send is None  # without a text the pipe stays open: its end tells the child that we are gone
         self._lines, self._errors = Lines(), b""
         self._closed: float | None = None
         self._loop = asyncio.get_running_loop()
@@ -75,14 +77,20 @@ class Child:
             os.set_blocking(_fd(pipe), False)
         self._loop.add_reader(_fd(process.stdout), self._read)
         self._loop.add_reader(_fd(process.stderr), self._read_errors)
-        if send is not None:  # without a text the pipe stays open: its end tells the child that we are gone
+        if not self._stays:
             self._loop.add_writer(_fd(process.stdin), self._write)
 
     @property
     def last_words(self) -> str:
         """The last line of its stderr, else the last that was no sample: what a person would look at first."""
-        said = self._errors.decode("utf-8", "replace").strip().rpartition("\n")[2] or self.garbage
+        said = last_words(self._errors.decode("utf-8", "replace")) or self.garbage
         return redact(clean(said.strip()))[:300]
+
+    def say(self, text: bytes) -> None:
+        """Send it more, after all that was said before; only to one that was started without a text."""
+        self._send = memoryview(bytes(self._send) + text)
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            self._loop.add_writer(_fd(self.process.stdin), self._write)
 
     def ended(self) -> int | None:
         """Its exit code once it is over, and everything it said has been heard."""
@@ -145,7 +153,7 @@ class Child:
             self._send = memoryview(b"")
         if not self._send:
             self._stop_writing()
-            if self.process.stdin is not None:
+            if self.process.stdin is not None and not self._stays:
                 self.process.stdin.close()
 
     def _stop_writing(self) -> None:

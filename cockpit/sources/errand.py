@@ -14,10 +14,11 @@ from typing import Any, Final, Literal
 
 from cockpit.config import Config
 from cockpit.document import InputError
-from cockpit.reach import HostEntry, reach_command
+from cockpit.reach import THROUGH_RAY, HostEntry, reach_command
 from cockpit.sources.child import Child
 from cockpit.sources.masters import Masters
 from cockpit.sources.payload import program
+from cockpit.sources.ray_reach import Ferry, Passage, Place
 from cockpit.sources.source import SourceError, within
 from cockpit.sources.spawn import spawn
 from cockpit.sources.watch import why_it_ended
@@ -28,6 +29,7 @@ MOST: Final = 32
 LONGEST: Final = 3600.0
 """Seconds that one host may take, however often it says how far it is."""
 Way = Literal["local", "reach", "ray"]
+"""Through Ray nothing can be done to the end that ends Ray itself."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +49,29 @@ class Answer:
     way: Way
     reply: Mapping[str, Any] | None = None
     error: str | None = None
+    detour: str | None = None
+    """Why the usual way failed, where Ray was the way instead."""
 
 
 class Errands:
-    """The way to hosts of whoever changes something there; never built when cockpit only looks."""
+    """The way to hosts of whoever changes something there; never built when cockpit only looks. Close it at the end."""
 
-    def __init__(self, config: Config, local: str, entries: Mapping[str, HostEntry], masters: Masters | None = None) -> None:
-        """`local` is what this host is called; `entries` says how to reach the others, and may change meanwhile.
+    def __init__(
+        self,
+        config: Config,
+        local: str,
+        entries: Mapping[str, HostEntry],
+        places: Mapping[str, Place] | None = None,
+        masters: Masters | None = None,
+    ) -> None:
+        """`local` is what this host is called; `entries` says how to reach the others, `places` where they are in a Ray that lives.
 
-        `masters` are those of whoever looks at the same hosts, and closes them: `Hosts.masters`.
+        Both may change meanwhile. `masters` are those of whoever looks at the same hosts, and closes them: `Hosts.masters`.
         """
         self._config, self._local, self._entries = config, local, entries
-        self._masters = masters
-        self._places = asyncio.Semaphore(MOST)
+        self._known_places, self._masters = {} if places is None else places, masters
+        self._ferries: dict[str, Ferry] = {}
+        self._free = asyncio.Semaphore(MOST)
 
     async def send(
         self,
@@ -74,14 +86,48 @@ class Errands:
         answers = await asyncio.gather(*(self._run(host, text, partial(hear, host), patience) for host, text in texts.items()))
         return {answer.host: answer for answer in answers}
 
+    def close(self) -> None:
+        """End what reaches hosts through Ray."""
+        for ferry in self._ferries.values():
+            ferry.close()
+        self._ferries = {}
+
     async def _run(self, host: str, text: bytes, hear: Callable[[Progress], None], patience: float) -> Answer:
-        way: Way = "local" if host == self._local else "reach"
-        async with self._places:
+        way: Way = "local" if host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"
+        async with self._free:
+            hear(Progress("connecting"))
+            errand = Errand(host, hear)
             try:
-                hear(Progress("connecting"))
-                return Answer(host, way, reply=await Errand(host, hear).run(self._command(host), text, patience))
+                return Answer(host, way, reply=await errand.run(self._start(host, way, text, errand), patience))
             except SourceError as error:
-                return Answer(host, way, error=str(error))
+                if way != "reach" or errand.spoke or host not in self._known_places:
+                    return Answer(host, way, error=str(error))
+                return await self._run_through_ray(host, text, hear, patience, str(error))
+
+    async def _run_through_ray(self, host: str, text: bytes, hear: Callable[[Progress], None], patience: float, why: str) -> Answer:
+        """Where the usual way has failed before a probe spoke. What it said is kept: it is worth mending."""
+        hear(Progress(f"connecting through Ray: {why}"))
+        errand = Errand(host, hear)
+        try:
+            return Answer(host, "ray", reply=await errand.run(self._start(host, "ray", text, errand), patience), detour=why)
+        except SourceError as error:
+            return Answer(host, "ray", error=f"{why}; through Ray: {error}", detour=why)
+
+    def _start(self, host: str, way: Way, text: bytes, errand: Errand) -> Child | Passage:
+        if way == "ray":
+            return self._embark(host, text, errand)
+        command = self._command(host)
+        try:
+            return Child(spawn(command), errand.hear, errand.wake, text)
+        except OSError as error:
+            raise SourceError(f"{host}: {command[0]}: {(error.strerror or str(error)).lower()}") from error
+
+    def _embark(self, host: str, text: bytes, errand: Errand) -> Passage:
+        place = self._known_places.get(host)
+        if place is None:
+            raise SourceError(f"{host} is no node of a Ray that lives, so it can't be reached through Ray")
+        ferry = self._ferries.setdefault(place.session, Ferry(place.session))
+        return ferry.carry(place.node, text, errand.hear, errand.wake)
 
     def _command(self, host: str) -> Sequence[str]:
         """Never a request: a command line is read by everybody, and by `ray stop`."""
@@ -112,19 +158,18 @@ class Errand:
         self._heard = time.monotonic()
         self._turned = asyncio.Event()
 
-    async def run(self, command: Sequence[str], text: bytes, patience: float) -> Mapping[str, Any]:
+    async def run(self, child: Child | Passage, patience: float) -> Mapping[str, Any]:
         """The answer; raises `SourceError`. The child has been ended when this returns, or is cancelled."""
-        try:
-            process = spawn(command)
-        except OSError as error:
-            raise SourceError(f"{self._host}: {command[0]}: {(error.strerror or str(error)).lower()}") from error
-        child = Child(process, self.hear, self._turned.set, text)
         try:
             return await self._answer(child, patience)
         finally:
             child.end()
 
-    async def _answer(self, child: Child, patience: float) -> Mapping[str, Any]:
+    def wake(self) -> None:
+        """Something may be over."""
+        self._turned.set()
+
+    async def _answer(self, child: Child | Passage, patience: float) -> Mapping[str, Any]:
         self._heard = began = time.monotonic()
         while self._reply is None:
             if (code := child.ended()) is not None and self._reply is None:
@@ -140,7 +185,7 @@ class Errand:
             raise SourceError(f"{self._host}: {redact(clean(error))}")
         return self._reply
 
-    def _timed_out(self, child: Child, silence: float) -> str:
+    def _timed_out(self, child: Child | Passage, silence: float) -> str:
         last = f": {child.last_words}" if child.last_words else ""
         return f"{self._host}: timed out, nothing was heard for {silence:.0f} s{last}"
 

@@ -1,0 +1,43 @@
+"""Where this host meets Ray: turns this very process into the ferry, in the cluster's own Python, as its user and in its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib.util import find_spec
+from typing import NoReturn
+
+from ..proc import Table
+from .ray import Gate, NoWayError, find
+
+
+def embark(session: str) -> NoReturn:
+    """`session` is its name; empty: the only one that lives on this host. What is missing is said on stderr."""
+    try:
+        gate = find(Table().scan(), session or None)
+        _board(gate)
+    except (NoWayError, OSError) as error:
+        sys.exit(str(error))
+
+
+def _board(gate: Gate) -> NoReturn:
+    """Root becomes Ray's user before a line of that user's code runs. Stdin brings the program, so that requests come another way."""
+    requests = os.dup(0)
+    os.set_inheritable(requests, True)
+    program = os.memfd_create("program")  # type: ignore[attr-defined,unused-ignore]  # Linux
+    os.write(program, _text(gate, requests))
+    os.lseek(program, 0, os.SEEK_SET)
+    os.dup2(program, 0)
+    if gate.uid != os.geteuid():
+        os.setgroups(gate.groups)
+        os.setgid(gate.gid)
+        os.setuid(gate.uid)
+    os.chdir("/")
+    os.execve(gate.python, [gate.python, "-B", "-", "cockpit"], dict(gate.environ))  # noqa: S606 no shell wanted
+
+
+def _text(gate: Gate, requests: int) -> bytes:
+    spec = find_spec(f"{__package__}.ferry")
+    source = spec.loader.get_source(spec.name) if spec and spec.loader else None  # type: ignore[attr-defined]  # from a file, or from memory
+    return f"{source}\nmain({json.dumps(gate.address)}, {requests})\n".encode()

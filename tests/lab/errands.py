@@ -1,0 +1,46 @@
+"""Sends requests from a host of the lab, as cockpit does there: one JSON object in, one JSON object out.
+
+echo '{"reach": "ray", "hosts": ["w1"], "places": {"w1": ["session_…", "…"]}}' | python -m tests.lab.errands
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import asdict
+from typing import Any
+
+from cockpit.config import Config
+from cockpit.reach import DEFAULT_REACH, HostEntry
+from cockpit.sources.errand import Errands, Progress
+from cockpit.sources.masters import Masters
+from cockpit.sources.ray_reach import Place
+
+
+async def run(wish: dict[str, Any]) -> dict[str, Any]:
+    masters = Masters()
+    entries = {name: HostEntry(name) for name in wish["hosts"]}
+    places = {name: Place(*place) for name, place in wish.get("places", {}).items()}
+    errands = Errands(Config(reach=wish.get("reach", DEFAULT_REACH)), "here", entries, places, masters)
+    began, heard, took = time.monotonic(), [], {}
+
+    def hear(host: str, progress: Progress) -> None:
+        heard.append((host, progress.text))
+
+    async def one(name: str) -> Any:
+        answer = (await errands.send({name: wish.get("request", {"act": "kill", "stage": "plan"})}, hear, wish.get("patience", 30)))[name]
+        took[name] = time.monotonic() - began
+        return asdict(answer)
+
+    try:
+        answers = await asyncio.gather(*map(one, wish["hosts"]))
+    finally:
+        errands.close()
+        masters.close()
+    return {"answers": dict(zip(wish["hosts"], answers, strict=True)), "heard": heard, "took": took}
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(run(json.load(sys.stdin)))))
