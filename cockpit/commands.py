@@ -16,6 +16,7 @@ from cockpit.actions.plan import Plan, Receipt
 from cockpit.actions.table import ACTS, Act, Aim, Flag
 from cockpit.actions.words import plan_lines, receipt_lines
 from cockpit.config import Config
+from cockpit.sources.errand import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
 
@@ -65,7 +66,7 @@ def _command(act: Act, options: Callable[[Any], Any], configured: Callable[[Any]
     def run(config: Config, *, dry_run: bool, yes: bool, as_json: bool, **aimed: Any) -> None:
         if aimed.get("everything") and aimed.get("session"):
             raise click.UsageError("--everything and --session exclude each other")
-        sys.exit(_run(act, Aim(**aimed), config, dry_run=dry_run, yes=yes, as_json=as_json))
+        sys.exit(_run(act, Aim(hosts=aimed.pop("named", ()), **aimed), config, dry_run=dry_run, yes=yes, as_json=as_json))
 
     command: Any = configured(run)
     for add in reversed([*_arguments(act), *(_FLAGS[flag] for flag in act.flags), *_ANSWERS, options]):
@@ -84,7 +85,7 @@ _ANSWERS: Final[tuple[Option, ...]] = (
 
 def _arguments(act: Act) -> list[Option]:
     if act.via == "hosts":
-        return [click.argument("hosts", nargs=-1, metavar="[HOST]...")]
+        return [click.argument("named", nargs=-1, metavar="[HOST]...")]
     return [click.argument("id", metavar="ID")]
 
 
@@ -128,12 +129,18 @@ async def _agreed(door: Any, plan: Plan, *, dry_run: bool, yes: bool, as_json: b
         return UNREACHABLE if unreachable else DONE if dry_run or not (plan.refused or plan.unreached) else NOT_ALL
     if not yes and not _confirmed(plan):
         return NOT_ALL
-    receipt = await door.perform(plan, lambda host, progress: None)
+    receipt = await door.perform(plan, _say)
     if as_json:
         _print_json(plan, receipt)
     else:
         click.echo("\n" + "\n".join(receipt_lines(receipt)).rstrip())
     return DONE if receipt.well and not plan.refused else NOT_ALL
+
+
+def _say(host: str, progress: Progress) -> None:
+    """How far a host is, for whoever sits there."""
+    if sys.stderr.isatty() and progress.of:
+        click.echo(clean(f"{host}: {progress.text}"), err=True)
 
 
 def _confirmed(plan: Plan) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +50,11 @@ class Door:
         words = await self._words()
         asked = {host: {**request(act, aim, host), "stage": "plan", **words, "past": _past(self._snapshot, host)} for host in hosts}
         answers = await self._errands.send(asked, hear, PATIENCE)
-        return self._judged(merged(act, answers, asked))
+        plan = merged(act, answers, asked)
+        sessions = {target.session for target in plan.targets if target.session} if act.verb == "stop" and not aim.everything else set()
+        if len(sessions) > 1:
+            raise _several(sessions)
+        return self._judged(plan)
 
     async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
         """Exactly what was planned, where it is still so. Raises `SourceError` when nothing was begun."""
@@ -109,10 +113,9 @@ class Door:
         if self._snapshot.cluster.session:
             return self._snapshot.cluster.session
         live = {one.name for one in self._snapshot.sessions or () if one.live}
-        if len(live) == 1:
-            return live.pop()
-        names = f"choose one of {', '.join(sorted(live))}" if live else "no live one is known here; name it"
-        raise SourceError(f"which session? {names} (--session)")
+        if len(live) > 1:
+            raise _several(live)
+        return live.pop() if live else None
 
     # Which hosts
 
@@ -160,6 +163,10 @@ class Door:
         """With what ends with it, and the word to be typed when live work does."""
         ends, word = weigh(self._snapshot, plan)
         return msgspec.structs.replace(plan, losses=(*plan.losses, *ends), word=plan.word or word)
+
+
+def _several(sessions: Iterable[str]) -> SourceError:
+    return SourceError(f"which session? Choose one of {', '.join(sorted(sessions))} (--session)")
 
 
 def _past(snapshot: Snapshot, host: str) -> list[Any]:

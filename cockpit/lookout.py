@@ -17,6 +17,7 @@ from cockpit.poller import Poller
 from cockpit.reach import HostEntry
 from cockpit.sources.hosts import Hosts
 from cockpit.sources.ray import LOG_LINES, Ray
+from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.source import SourceError
 from cockpit.text import redact_variable
 
@@ -228,6 +229,10 @@ class Lookout:
     async def jobs(self) -> tuple[Job, ...]:
         """Jobs as Ray knows them now. Raises `SourceError`."""
         return (await self._asked().read_jobs()).jobs
+
+    def job_acts(self) -> JobActs:
+        """What may be done to jobs. Raises `SourceError` where no dashboard is known."""
+        return self._asked().job_acts()
 
     def follow_log(self, job: str, lines: int = LOG_LINES) -> AsyncIterator[Sequence[str]]:
         """The log of a job, from its last lines on, in batches until it is over. Raises `SourceError` as it is read."""

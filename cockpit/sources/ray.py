@@ -13,6 +13,7 @@ import httpx
 from cockpit.model import Actor, Cluster, PlacementGroup, Process
 from cockpit.sources import ray_actors, wire
 from cockpit.sources.ray_actors import WAITING, ActorFacts, GroupFacts, JobFacts
+from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.ray_http import Dashboard, NoAnswerError, Params, RefusalError, aside, find_token
 from cockpit.sources.ray_log import Log, versions
 from cockpit.sources.ray_nodes import Doubt, NodeFacts, Nodes, processes
@@ -85,6 +86,10 @@ class Ray:
         self._demands: tuple[GroupDemand, ...] = ()
         self._jobs_running = False
         self._gcs_lost = False
+
+    def job_acts(self) -> JobActs:
+        """The writing half of this dashboard's job API."""
+        return JobActs(self._dashboard)
 
     async def close(self) -> None:
         """Let all connections go."""
