@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, Mapping, Tuple
 
-from . import clean, kill, ray
+from . import clean, kill, ray, stop
 from .look import Request, Tell, Watcher
 
 Answer = Dict[str, Any]
@@ -41,5 +41,6 @@ ACTS: Mapping[str, Tuple[Stage, Stage]] = {
     "kill": (kill.plan, kill.do),
     "clean": (clean.plan, clean.do),
     "ray": (ray.plan, ray.do),
+    "stop": (stop.plan, stop.do),
 }
 """Each with its plan and its deed."""
