@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import stat
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+
+PROGRAM = [sys.executable, "-c", "from cockpit.cli import main; main()"]
+SLEEPER = "import signal, time; print('up', flush=True); time.sleep(300)"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home of its own, and nothing in the environment that says where Ray is."""
+    for name in list(os.environ):
+        if name.startswith(("COCKPIT_", "RAY_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COCKPIT_ADDRESS", "http://127.0.0.1:9")
+    return tmp_path
+
+
+def cockpit(*words, **more):
+    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL, **more)
+
+
+def _started(text, env):
+    child = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, env=env, start_new_session=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"up\n"
+    return child
+
+
+@pytest.fixture
+def left_over():
+    """A process that a raylet, dead by now, has started."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    child = _started(SLEEPER, {**os.environ, "RAY_RAYLET_PID": str(dead.pid), "RAY_JOB_ID": "02000000"})
+    yield child
+    _end(child)
+
+
+@pytest.fixture
+def foreign():
+    child = _started(SLEEPER, dict(os.environ))
+    yield child
+    _end(child)
+
+
+def _end(child):
+    with suppress(ProcessLookupError):
+        child.kill()
+    child.wait()
+    child.stdout.close()
+
+
+def log_of(home):
+    return [json.loads(line) for line in (home / ".local/state/cockpit/acts.jsonl").read_text().splitlines()]
+
+
+def test_an_orphan_that_was_named_is_ended_and_the_log_says_so(home, left_over):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid), "--yes", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert [row["pid"] for row in answer["plan"]] == [row["pid"] for row in answer["done"]] == [left_over.pid]
+    assert "ended by SIGTERM" in answer["done"][0]["outcome"]
+    assert left_over.wait(timeout=5) == -signal.SIGTERM
+    assert [line["outcome"] == "begun" for line in log_of(home)] == [True, False]
+    assert stat.S_IMODE((home / ".local/state/cockpit/acts.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_dry_run_prints_the_plan_and_does_nothing(home, left_over):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid), "--dry-run", "--yes")
+    assert done.returncode == 0
+    assert f"pid {left_over.pid}" in done.stdout
+    assert left_over.poll() is None
+    assert not (home / ".local/state").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--force",)])
+def test_a_process_that_is_nothing_of_rays_is_refused_whatever_the_flags(home, foreign, more):
+    done = cockpit("kill-orphans", "--pid", str(foreign.pid), "--yes", "--json", *more)
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert (answer["plan"], answer["done"]) == ([], [])
+    assert "it is a foreign, and only orphan and stale processes are ended" in answer["refused"][0]["reason"]
+    assert foreign.poll() is None
+
+
+def test_without_a_terminal_and_without_yes_it_refuses(home, left_over):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid))
+    assert done.returncode == 1
+    assert "no terminal to ask on" in done.stderr
+    assert left_over.poll() is None
+
+
+def test_read_only_means_that_no_act_is_done(home, left_over):
+    done = cockpit("--readonly", "kill-orphans", "--pid", str(left_over.pid), "--yes")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "read-only" in done.stderr
+    assert left_over.poll() is None
+
+
+@pytest.mark.parametrize(
+    "words", [("kill-orphans", "--nope"), ("clean", "--older-than", "soon"), ("stop-job",), ("stop", "--session", "a", "--everything")]
+)
+def test_bad_usage_of_an_act_ends_with_two(home, words):
+    done = cockpit(*words)
+    assert done.returncode == 2
+    assert "Error" in done.stderr
+
+
+def test_a_mistake_in_the_config_ends_an_act_with_two(home):
+    assert cockpit("kill-orphans", "--interval", "0").returncode == 2
+
+
+def test_a_host_that_cannot_be_reached_ends_with_three(home):
+    done = cockpit("kill-orphans", "nowhere.invalid", "--yes", "--json")
+    assert done.returncode == 3
+    assert "nowhere.invalid" in json.loads(done.stdout)["failed"][0]["error"]
+
+
+def test_a_host_whose_name_would_be_an_option_of_ssh_is_no_host(home):
+    done = cockpit("kill-orphans", "--yes", "--", "-oProxyCommand=true")
+    assert done.returncode == 3
+    assert "can't be the name of a host" in done.stderr
+
+
+def asked(typed, *words):
+    """What it says on a terminal to somebody who types that; and its exit code."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp(PROGRAM[0], [*PROGRAM, *words])
+    said, deadline, typed = b"", time.monotonic() + 40, [typed]
+    with suppress(OSError):  # Linux says so when the other side has hung up
+        while time.monotonic() < deadline:
+            if select.select([terminal], [], [], 0.5)[0]:
+                said += os.read(terminal, 4096)
+            if typed and b"Do it?" in said:
+                os.write(terminal, typed.pop() + b"\n")
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(terminal)
+    return said.decode(), code
+
+
+def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(home, left_over):
+    said, code = asked(b"n", "kill-orphans", "--pid", str(left_over.pid))
+    assert code == 1
+    assert "Do it?" in said
+    assert left_over.poll() is None
+
+
+def test_on_a_terminal_it_asks_and_does_it_on_yes(home, left_over):
+    said, code = asked(b"y", "kill-orphans", "--pid", str(left_over.pid))
+    assert code == 0
+    assert "ended by SIGTERM" in said
+    assert left_over.wait(timeout=5) == -signal.SIGTERM
+
+
+def test_every_command_of_an_act_says_what_it_does_and_how_it_ends(home):
+    from cockpit.actions.table import ACTS
+
+    listed = cockpit("--help").stdout
+    for act in (act for act in ACTS if act.command):
+        assert act.id in listed
+        assert "Exit: 0 done" in cockpit(act.id, "--help").stdout
