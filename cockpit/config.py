@@ -47,7 +47,9 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = UNSET
     reach: Annotated[
         str | UnsetType,
-        Meta(description="Any command that pipes into a Python over there; {name} {address} {user} {user@} {python} are filled in."),
+        Meta(
+            description="Any command that pipes into a Python over there; {name} {address} {user} {user@} {python} {control} are filled in."
+        ),
     ] = UNSET
     interval: Annotated[float, Meta(ge=0.5, le=3600, description="Seconds between two looks at a host.")] | UnsetType = UNSET
     probe_hosts: Annotated[
@@ -215,7 +217,8 @@ DEFAULT_FILE: Final = f"""\
 #   - head
 #   - {{name: w1, address: 10.0.0.2, user: train, python: /opt/conda/bin/python}}
 # reach: "{DEFAULT_REACH}"
-#                                  # any command that pipes into a Python over there: ssh, srun, kubectl exec, docker exec
+#                                  # any command that pipes into a Python over there: ssh, srun, kubectl exec, docker exec;
+#                                  # {{control}} is where ssh may keep its connection. Or `ray`: acts go through Ray alone
 # probe_hosts: auto                # look at other hosts: auto (those that matter now), always (all of hosts too), never
 # interval: 2                      # seconds between two looks at a host
 # readonly: false                  # show everything, change nothing

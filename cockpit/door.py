@@ -23,6 +23,7 @@ from cockpit.lookout import Lookout
 from cockpit.model import Process, Snapshot
 from cockpit.reach import HostEntry, check_host
 from cockpit.sources.errand import Answer, Errands, Progress
+from cockpit.sources.ray_reach import Place
 from cockpit.sources.source import SourceError
 
 GRACES = {"kill": 10.0, "stop": 16.0}
@@ -38,7 +39,8 @@ class Door:
     def __init__(self, lookout: Lookout, audit: Audit) -> None:
         self._lookout, self._audit = lookout, audit
         self._entries: dict[str, HostEntry] = {}
-        self._errands = Errands(lookout.config, lookout.local, self._entries)
+        self._places: dict[str, Place] = {}
+        self._errands = Errands(lookout.config, lookout.local, self._entries, self._places, lookout.masters)
         self._busy = asyncio.Lock()
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
@@ -122,6 +124,8 @@ class Door:
     def _hosts(self, act: Act, aim: Aim) -> tuple[str, ...]:
         """Those that were named, those of the rows, or all; an act of Ray's own is carried out on one."""
         self._entries.update(self._lookout.others())
+        self._places.clear()
+        self._places.update(self._lookout.places())
         rows = {row.host for row in aim.rows if isinstance(row, Process)} if act.takes is Process else set()
         if aim.hosts:
             return tuple(dict.fromkeys(self._named(name) for name in aim.hosts))

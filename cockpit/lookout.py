@@ -16,8 +16,10 @@ from cockpit.model import LEFT_OVER, Actor, Host, Job, Node, Process, Snapshot
 from cockpit.poller import Poller
 from cockpit.reach import HostEntry
 from cockpit.sources.hosts import Hosts
+from cockpit.sources.masters import Masters
 from cockpit.sources.ray import LOG_LINES, Ray
 from cockpit.sources.ray_acts import JobActs
+from cockpit.sources.ray_reach import Place
 from cockpit.sources.source import SourceError
 from cockpit.text import redact_variable
 
@@ -205,6 +207,18 @@ class Lookout:
             if not self._is_near(entry, near):
                 reached.setdefault(entry.target, entry)
         return {entry.name: entry for entry in reached.values()}
+
+    def places(self) -> dict[str, Place]:
+        """Where hosts are in the Ray that is followed, if it lives on this host too: then there is another way to them."""
+        cluster, nodes = self.poller.snapshot.cluster, self.poller.snapshot.nodes or ()
+        if not cluster.session or not self._alive(cluster.session):
+            return {}
+        return {self._entry(node).name: Place(cluster.session, node.id) for node in nodes if node.id and node.state == "ALIVE"}
+
+    @property
+    def masters(self) -> Masters:
+        """The connections to hosts that are kept open while this lives."""
+        return self._hosts.masters
 
     def _is_near(self, entry: HostEntry, near: set[str]) -> bool:
         return entry.name in near or entry.target in near or entry.target.startswith(LOCAL)

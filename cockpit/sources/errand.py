@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from cockpit.config import Config
 from cockpit.document import InputError
@@ -29,7 +29,6 @@ MOST: Final = 32
 LONGEST: Final = 3600.0
 """Seconds that one host may take, however often it says how far it is."""
 Way = Literal["local", "reach", "ray"]
-"""Through Ray nothing can be done to the end that ends Ray itself."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,16 @@ class Answer:
     way: Way
     reply: Mapping[str, Any] | None = None
     error: str | None = None
-    detour: str | None = None
-    """Why the usual way failed, where Ray was the way instead."""
+
+
+class Trip(NamedTuple):
+    """What goes where; a Ray can't be stopped through itself."""
+
+    host: str
+    text: bytes
+    through_ray: bool
+    hear: Callable[[Progress], None]
+    patience: float
 
 
 class Errands:
@@ -83,8 +90,8 @@ class Errands:
         for host in requests:
             hear(host, Progress("waiting"))
         texts = await asyncio.to_thread(_texts, requests)
-        answers = await asyncio.gather(*(self._run(host, text, partial(hear, host), patience) for host, text in texts.items()))
-        return {answer.host: answer for answer in answers}
+        trips = [Trip(host, text, requests[host].get("act") != "stop", partial(hear, host), patience) for host, text in texts.items()]
+        return {answer.host: answer for answer in await asyncio.gather(*map(self._run, trips))}
 
     def close(self) -> None:
         """End what reaches hosts through Ray."""
@@ -92,42 +99,45 @@ class Errands:
             ferry.close()
         self._ferries = {}
 
-    async def _run(self, host: str, text: bytes, hear: Callable[[Progress], None], patience: float) -> Answer:
-        way: Way = "local" if host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"
+    async def _run(self, trip: Trip) -> Answer:
+        way: Way = "local" if trip.host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"
         async with self._free:
-            hear(Progress("connecting"))
-            errand = Errand(host, hear)
+            trip.hear(Progress("connecting"))
+            errand = Errand(trip.host, trip.hear)
             try:
-                return Answer(host, way, reply=await errand.run(self._start(host, way, text, errand), patience))
+                return Answer(trip.host, way, reply=await errand.run(self._start(trip, way, errand), trip.patience))
             except SourceError as error:
-                if way != "reach" or errand.spoke or host not in self._known_places:
-                    return Answer(host, way, error=str(error))
-                return await self._run_through_ray(host, text, hear, patience, str(error))
+                if way != "reach" or errand.spoke or not trip.through_ray or trip.host not in self._known_places:
+                    return Answer(trip.host, way, error=str(error))
+                return await self._run_through_ray(trip, str(error))
 
-    async def _run_through_ray(self, host: str, text: bytes, hear: Callable[[Progress], None], patience: float, why: str) -> Answer:
+    async def _run_through_ray(self, trip: Trip, why: str) -> Answer:
         """Where the usual way has failed before a probe spoke. What it said is kept: it is worth mending."""
-        hear(Progress(f"connecting through Ray: {why}"))
-        errand = Errand(host, hear)
+        trip.hear(Progress(f"connecting through Ray: {why}"))
+        errand = Errand(trip.host, trip.hear)
         try:
-            return Answer(host, "ray", reply=await errand.run(self._start(host, "ray", text, errand), patience), detour=why)
+            reply = await errand.run(self._start(trip, "ray", errand), trip.patience)
         except SourceError as error:
-            return Answer(host, "ray", error=f"{why}; through Ray: {error}", detour=why)
+            return Answer(trip.host, "ray", error=f"{why}; through Ray: {error}")
+        return Answer(trip.host, "ray", reply={**reply, "notes": [*reply.get("notes", ()), f"{why}; reached through Ray"]})
 
-    def _start(self, host: str, way: Way, text: bytes, errand: Errand) -> Child | Passage:
+    def _start(self, trip: Trip, way: Way, errand: Errand) -> Child | Passage:
         if way == "ray":
-            return self._embark(host, text, errand)
-        command = self._command(host)
+            return self._embark(trip, errand)
+        command = self._command(trip.host)
         try:
-            return Child(spawn(command), errand.hear, errand.wake, text)
+            return Child(spawn(command), errand.hear, errand.wake, trip.text)
         except OSError as error:
-            raise SourceError(f"{host}: {command[0]}: {(error.strerror or str(error)).lower()}") from error
+            raise SourceError(f"{trip.host}: {command[0]}: {(error.strerror or str(error)).lower()}") from error
 
-    def _embark(self, host: str, text: bytes, errand: Errand) -> Passage:
-        place = self._known_places.get(host)
+    def _embark(self, trip: Trip, errand: Errand) -> Passage:
+        place = self._known_places.get(trip.host)
+        if not trip.through_ray:
+            raise SourceError(f"{trip.host}: a Ray can't be stopped through itself, and there is no other way there")
         if place is None:
-            raise SourceError(f"{host} is no node of a Ray that lives, so it can't be reached through Ray")
+            raise SourceError(f"{trip.host} can't be reached through Ray: it is no living node of the Ray on this host")
         ferry = self._ferries.setdefault(place.session, Ferry(place.session))
-        return ferry.carry(place.node, text, errand.hear, errand.wake)
+        return ferry.carry(place.node, trip.text, errand.hear, errand.wake)
 
     def _command(self, host: str) -> Sequence[str]:
         """Never a request: a command line is read by everybody, and by `ray stop`."""

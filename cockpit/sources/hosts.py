@@ -13,7 +13,7 @@ from typing import Any
 
 from cockpit.config import Config
 from cockpit.document import InputError
-from cockpit.reach import HostEntry, reach_command
+from cockpit.reach import THROUGH_RAY, HostEntry, reach_command
 from cockpit.sources.child import Child
 from cockpit.sources.masters import Masters
 from cockpit.sources.payload import program
@@ -68,7 +68,7 @@ class Hosts:
 
     def want(self, targets: Mapping[str, HostEntry]) -> None:
         """The other hosts to be looked at from now on. One that is left out is looked at for a minute longer."""
-        if self._config.probe_hosts == "never":
+        if self._config.probe_hosts == "never" or self._config.reach == THROUGH_RAY:
             return
         wanted = {name: entry for name, entry in targets.items() if name != self.local}
         for name, entry in wanted.items():
@@ -200,7 +200,7 @@ class Hosts:
     async def _question(self, host: str, words: Sequence[str]) -> Call:
         if host == self.local:
             return Call(local_command(words), 0.0)
-        if host not in self._entries:
+        if host not in self._entries or self._config.reach == THROUGH_RAY:
             raise SourceError(f"{host} is not a host that can be reached from here")
         try:
             command = reach_command(self._config.reach, self._entries[host], self.masters.control)
