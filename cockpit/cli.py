@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, TypeVar
@@ -118,12 +119,20 @@ def show(config: Config) -> None:
     from cockpit.ui.app import Cockpit
 
     _favour_keys()
-    app = Cockpit(config, lambda publish: Lookout(config, publish, early=early))
+    app = Cockpit(config, lambda publish: Lookout(config, publish, early=early), door=None if config.readonly else _door)
     signal.signal(signal.SIGHUP, partial(_hang_up, app))
     try:
         app.run()
     finally:
         app.lookout.close()
+
+
+def _door(lookout: Any) -> Any:
+    """The way to change something: the one place at which `--readonly` leaves it out."""
+    from cockpit.actions.audit import Audit, audit_path
+    from cockpit.door import Door
+
+    return Door(lookout, Audit(audit_path(), time.time))
 
 
 def _favour_keys() -> None:

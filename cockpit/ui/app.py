@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-import msgspec
 from rich.text import Text
 from textual import events, work
 from textual.app import App, ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingsMap, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Label
 
+from cockpit.actions.table import ACTS, find_act
 from cockpit.config import Address, Config
 from cockpit.history import History
 from cockpit.lookout import Lookout
@@ -24,25 +24,28 @@ from cockpit.model import Job, Process, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.status import export
 from cockpit.text import clean
+from cockpit.ui.acts import Acts
 from cockpit.ui.bug import bug
 from cockpit.ui.dialogs import Chooser, TextPage
-from cockpit.ui.header import Header
+from cockpit.ui.filter import Filter
+from cockpit.ui.header import Header, trail
 from cockpit.ui.help import help_text
-from cockpit.ui.keys import BINDINGS, IN_PALETTE, PAGES, offered
+from cockpit.ui.keys import ACT_BINDINGS, BINDINGS, PAGES, offered
 from cockpit.ui.logs import LogPage
-from cockpit.ui.marks import Piece
+from cockpit.ui.marks import Tone
 from cockpit.ui.pages.actors import Actors
-from cockpit.ui.pages.details import about, copied, detail_of
+from cockpit.ui.pages.details import about, copied, detail_of, raw
 from cockpit.ui.pages.faults import Faults
 from cockpit.ui.pages.nodes import NodeDetail
 from cockpit.ui.pages.overview import Overview
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import Processes
+from cockpit.ui.palette import act_commands, key_commands, page_commands
+from cockpit.ui.plan import Doer
 from cockpit.ui.table import Table
-from cockpit.ui.theme import find_theme, load_themes, own, shipped, variable_defaults
+from cockpit.ui.theme import DEFAULT_THEME, hang_up, variable_defaults, wear
 from cockpit.ui.view import Index, View
 
-DEFAULT_THEME = "midnight"
 ASKED_AGAIN = 20.0
 LEAST = (60, 15)
 """Below this there is no room for a row that means anything."""
@@ -54,7 +57,6 @@ class Cockpit(App[None]):
     TITLE = "cockpit"
     CSS = """
     Screen { layers: base; background: $background; }
-    #filter { height: 1; border: none; padding: 0 1; dock: bottom; margin-bottom: 1; display: none; background: $panel; }
     #small { display: none; width: 100%; height: 100%; content-align: center middle; }
     Screen.small Header, Screen.small Footer, Screen.small Vertical { display: none; }
     Screen.small #small { display: block; }
@@ -64,8 +66,14 @@ class Cockpit(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
 
     def __init__(
-        self, config: Config, lookout: Callable[[Callable[[Snapshot], None]], Lookout], *, clock: Callable[[], float] = time.time
+        self,
+        config: Config,
+        lookout: Callable[[Callable[[Snapshot], None]], Lookout],
+        *,
+        door: Callable[[Lookout], Doer] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """Without a door there is no act: no key, no name, nothing that could be done."""
         super().__init__()
         self.config, self.clock = config, clock
         self.history = History()
@@ -75,26 +83,10 @@ class Cockpit(App[None]):
         self.pages: list[Page] = [Overview()]
         self.lookout = lookout(self.take)
         self.lookout.choose = self.choose
+        self.acts = None if door is None else Acts(self, door(self.lookout), ascii=config.ascii)
+        if self.acts:
+            self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS), self._bindings])
         self._index = Index(self.shown)
-
-    def _wear(self, wanted: str) -> None:
-        """Put on one theme; the others are read when the first frame has been drawn."""
-        theme, mistake = find_theme(wanted)
-        if theme is not None:
-            self.register_theme(theme)
-        if wanted in self.available_themes:
-            self.theme = wanted
-        elif wanted != DEFAULT_THEME:
-            self.say(mistake, "warning")
-            self._wear(DEFAULT_THEME)
-
-    def _hang_up_themes(self) -> None:
-        themes, mistakes = load_themes((shipped(), own()))
-        for theme in themes:
-            if theme.name != self.theme:
-                self.register_theme(theme)
-        for mistake in mistakes:
-            self.say(str(mistake), "warning")
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colours, for themes that don't have them."""
@@ -102,18 +94,19 @@ class Cockpit(App[None]):
 
     def compose(self) -> ComposeResult:
         """Header, table, filter, footer."""
+        table = Table()
         yield Header()
         with Vertical():
-            yield Table()
-        yield Input(id="filter", placeholder="filter; ! first: without it; Esc clears", compact=True, select_on_focus=False)
+            yield table
+        yield Filter(table)
         yield Footer(show_command_palette=False, compact=True)
         yield Label(Content(f"cockpit needs {LEAST[0]}x{LEAST[1]}"), id="small")
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self._wear(self.config.theme or DEFAULT_THEME)
+        self._warn([wear(self, self.config.theme or DEFAULT_THEME)])
         self.table.focus()
-        self.set_timer(0.5, self._hang_up_themes)
+        self.set_timer(0.5, lambda: self._warn(hang_up(self)))  # when the first frame has been drawn
         self.run_worker(self.lookout.run(), name="lookout", exit_on_error=True)
         self.set_interval(2.0, self._tick)
 
@@ -144,8 +137,9 @@ class Cockpit(App[None]):
             self.shown, self._index = self.snapshot, Index(self.snapshot)
         view = self.view
         with self.batch_update():
-            self.screen_stack[0].query_one(Header).show(view, self._where())
+            self.screen_stack[0].query_one(Header).show(view, trail(self.pages, self.size.width, self._notes(), ascii=self.config.ascii))
             self.table.show(self.page.sections(view), view, fresh=fresh)
+        self.on_table_moved()
 
     @property
     def view(self) -> View:
@@ -160,20 +154,16 @@ class Cockpit(App[None]):
         if isinstance(self.page, NodeDetail) and self.clock() - (self.page.asked_at or self.clock()) > ASKED_AGAIN:
             self._ask_of(self.page)
 
-    def _where(self) -> tuple[Piece, ...]:
-        """The line of pages: which is open, and what is unusual about it."""
-        pieces: list[Piece] = []
-        for number, page in enumerate(PAGES, 1):
-            here = isinstance(self.pages[0], page)
-            short = page.title if self.size.width >= 100 else page.title[:9]
-            pieces.append((f" {number} {short} ", "here" if here else "dim"))  # type: ignore[arg-type]
-        pieces += [(f" {'>' if self.config.ascii else '›'} {page.heading}", "bold") for page in self.pages[1:]]
-        pieces += [("  PAUSED", "warn")] if self.frozen_at is not None else []
-        pieces += [("  tree", "accent")] if self.page.tree else []
-        pieces += [("  read-only", "dim")] if self.config.readonly else []
+    def _notes(self) -> Iterator[tuple[str, Tone]]:
+        """What is unusual about what is shown."""
+        if self.frozen_at is not None:
+            yield "PAUSED", "warn"
+        if self.page.tree:
+            yield "tree", "accent"
+        if self.config.readonly:
+            yield "read-only", "dim"
         if self.table.needle:
-            pieces.append((f"  filter {'not ' if self.table.inverted else ''}{self.table.needle}", "accent"))
-        return tuple(pieces)
+            yield f"filter {'not ' if self.table.inverted else ''}{self.table.needle}", "accent"
 
     # Where we are
 
@@ -197,14 +187,7 @@ class Cockpit(App[None]):
 
     @work(group="node", exclusive=True)
     async def _ask_of(self, page: NodeDetail) -> None:
-        """Ray lists its own processes of a node that no probe looks at; it is dear, and asked for only while somebody wants to see it."""
-        if page.node.id is None or page.node.probed:
-            return
-        page.asked_at = self.clock()
-        try:
-            page.asked = await self.lookout.node_processes(page.node.id)
-        except SourceError as error:
-            page.asked_said = str(error)
+        await page.ask(self.lookout.node_processes, self.clock())
         self.draw()
 
     async def action_back(self) -> None:
@@ -219,33 +202,31 @@ class Cockpit(App[None]):
         """Type what rows must have."""
         if isinstance(self.screen, LogPage):
             self.screen.open_filter()
-            return
-        field = self.query_one("#filter", Input)
-        field.display = True
-        field.value = ("!" if self.table.inverted else "") + self.table.needle
-        self.screen.set_focus(field)  # now, not after the next refresh: what is typed ahead belongs to it
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter as it is typed."""
-        text = event.value
-        self.table.sift(text.removeprefix("!"), inverted=text.startswith("!"))
+        else:
+            self.query_one(Filter).open()
 
     def action_keep_filter(self) -> None:
         """Enter in a filter: go back to the rows."""
         if isinstance(self.screen, LogPage):
             self.screen.leave_filter()
-            return
-        self.query_one("#filter", Input).display = False
-        self.screen.set_focus(self.table)
-        self.draw()
+        else:
+            self.query_one(Filter).close()
+            self.draw()
 
-    def on_key(self, event: Any) -> None:
-        """Esc in the filter clears it."""
-        field = self.query_one("#filter", Input) if len(self.screen_stack) == 1 else None
-        if field is not None and field.has_focus and event.key == "escape":
-            event.stop()
-            field.value = ""
-            self.action_keep_filter()
+    def on_table_moved(self) -> None:
+        """Other keys mean something under the cursor."""
+        if self.acts and self.screen_stack and self.acts.turned():
+            self.refresh_bindings()
+
+    def action_act(self, act: str) -> None:
+        """Show the plan of an act."""
+        if self.acts:
+            self.acts.begin(find_act(act))
+
+    def action_explain(self, key: str) -> None:
+        """Say why an act's key means nothing here."""
+        if self.acts:
+            self.acts.explain(key)
 
     def action_tree(self) -> None:
         """List or tree."""
@@ -280,7 +261,7 @@ class Cockpit(App[None]):
 
     def action_help(self) -> None:
         """Every key there is."""
-        self.push_screen(TextPage("Help", help_text((self, self.table))))
+        self.push_screen(TextPage("Help", help_text((self, self.table), ACTS if self.acts else ())))
 
     def action_faults(self) -> None:
         """All that can't be believed."""
@@ -290,11 +271,8 @@ class Cockpit(App[None]):
 
     def action_raw(self) -> None:
         """The facts under the cursor, as they are."""
-        rows = [about(row) or row for row in self.table.chosen]
-        facts = [row for row in rows if isinstance(row, msgspec.Struct)]
-        if facts:
-            raw = msgspec.json.format(msgspec.json.encode(facts[0] if len(facts) == 1 else facts), indent=2).decode()
-            self.push_screen(TextPage("JSON", raw))
+        if text := raw(self.table.chosen):
+            self.push_screen(TextPage("JSON", text))
 
     def action_copy(self) -> None:
         """The name of what is under the cursor, to the terminal's clipboard."""
@@ -317,7 +295,7 @@ class Cockpit(App[None]):
         if job is None:
             self.say("Nothing here belongs to a job; the log is that of a job")
             return
-        self.push_screen(LogPage(job, self.lookout.follow_log(job), ascii=self.config.ascii))
+        self.push_screen(LogPage(job, self.lookout.follow_log(job.id), ascii=self.config.ascii))
 
     def _job_of(self, row: Any) -> Job | None:
         return self._index.jobs.get(getattr(row, "job", None) or "")
@@ -332,10 +310,7 @@ class Cockpit(App[None]):
         page.wants_dead = not page.wants_dead
         self.draw()
         if page.wants_dead:
-            try:
-                page.dead = await self.lookout.dead_actors()
-            except SourceError as error:
-                page.dead_said = str(error)
+            await page.ask(self.lookout.dead_actors)
             self.draw()
 
     @work(group="environment", exclusive=True)
@@ -365,23 +340,26 @@ class Cockpit(App[None]):
         """The only way to a toast: text from a cluster is never markup."""
         self.notify(clean(text), severity=severity, markup=False, timeout=6)
 
+    def _warn(self, mistakes: Iterable[str | None]) -> None:
+        for mistake in mistakes:
+            if mistake is not None:
+                self.say(mistake, "warning")
+
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: pages and keys, then Textual's own."""
-        for number, page in enumerate(PAGES):
-            yield SystemCommand(page.title, f"Open page {number + 1}", lambda number=number: self.action_page(number))
-        for binding in self.BINDINGS:
-            if isinstance(binding, Binding) and binding.action in IN_PALETTE:
-                yield SystemCommand(
-                    binding.description, f"Key {binding.key.split(',')[0]}", lambda action=binding.action: self.run_action(action)
-                )
+        """The palette: pages, acts and keys, then Textual's own."""
+        yield from page_commands(self.action_page)
+        yield from act_commands(self.acts.begin) if self.acts else ()
+        yield from key_commands(self.BINDINGS, self.run_action)
         yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit", "Screenshot"))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 Textual asks so
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that mean nothing here and now are not offered."""
         over = "page" if len(self.screen_stack) == 1 else "log" if isinstance(self.screen, LogPage) else "text"
         typing = isinstance(self.focused, Input)
         filtering = typing and (over == "log" or getattr(self.focused, "id", None) == "filter")
-        return offered(action, self.page, over, typing=typing, filtering=filtering, readonly=self.config.readonly)
+        if not offered(action, self.page, over, typing=typing, filtering=filtering, readonly=self.config.readonly):
+            return False
+        return action != "act" or (self.acts is not None and self.acts.means(str(parameters[0])))
 
     def on_resize(self, event: events.Resize) -> None:
         """Room has changed."""

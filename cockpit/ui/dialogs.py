@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import chop_cells
 from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -32,23 +33,46 @@ class Lines(ScrollView, can_focus=True):
         Binding("end,G", "scroll_end", "Last", show=False),
     ]
 
+    hang = 0
+    """How far the rest of a folded line is moved in: where a line is a thing, no part of one may look like another."""
+
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
-        self._lines: list[str] = []
+        self._lines: list[tuple[str, str]] = []
+
+    def show(self, text: str) -> None:
+        """Another text, read from where the last one was."""
+        self.text = text
+        self.on_resize()
 
     def on_resize(self) -> None:
         """Fold again."""
         width = max(10, self.size.width)
-        self._lines = [line[at : at + width] for line in map(clean, self.text.splitlines()) for at in range(0, max(1, len(line)), width)]
+        lines = [(line, self.tone(line)) for line in map(clean, self.text.splitlines())]
+        self._lines = [(piece, tone) for line, tone in lines for piece in folded(line, width, self.hang)]
         self.virtual_size = Size(width, len(self._lines))
         self.refresh()
+
+    def tone(self, line: str) -> str:  # noqa: ARG002 of a plain text nothing stands out
+        """The name of the component class that the line is drawn in; empty for none."""
+        return ""
 
     def render_line(self, y: int) -> Strip:
         """One line of the text."""
         number = y + self.scroll_offset.y
-        text = self._lines[number] if number < len(self._lines) else ""
-        return Strip([Segment(text, self.rich_style)]).adjust_cell_length(self.size.width, self.rich_style)
+        text, tone = self._lines[number] if number < len(self._lines) else ("", "")
+        style = self.rich_style + self.get_component_rich_style(tone, partial=True) if tone else self.rich_style
+        return Strip([Segment(text, style)]).adjust_cell_length(self.size.width, self.rich_style)
+
+
+def folded(line: str, width: int, hang: int = 0) -> list[str]:
+    """The line in pieces that are at most so many cells wide; those after the first begin `hang` cells further in than the line does."""
+    first, *rest = chop_cells(line, width) or [""]
+    if not rest:
+        return [first]
+    margin = " " * min(width // 2, len(line) - len(line.lstrip()) + hang) if hang else ""
+    return [first, *(margin + piece for piece in chop_cells(line[len(first) :], width - len(margin)))]
 
 
 class TextPage(ModalScreen[None]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -15,7 +15,9 @@ from textual.widget import Widget
 from cockpit.model import Fault, Gpu, Node, Snapshot
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
 from cockpit.ui import cells
-from cockpit.ui.marks import Piece
+from cockpit.ui.keys import PAGES
+from cockpit.ui.marks import Piece, Tone
+from cockpit.ui.pages.page import Page
 from cockpit.ui.view import View
 
 MOST_FAULTS = 3
@@ -121,6 +123,16 @@ def worst(snapshot: Snapshot) -> list[tuple[str, float]]:
 
 def _sentence(fault: Fault) -> str:
     return f"{fault.host}: {fault.text}" if fault.host and fault.host not in fault.text else fault.text
+
+
+def trail(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone]], *, ascii: bool) -> tuple[Piece, ...]:  # noqa: A002
+    """The line of pages: which is open, what has been opened from there, and what is unusual about it."""
+    pieces: list[Piece] = []
+    for number, page in enumerate(PAGES, 1):
+        short = page.title if width >= 100 else page.title[:9]
+        pieces.append((f" {number} {short} ", "here" if isinstance(pages[0], page) else "dim"))  # type: ignore[arg-type]
+    pieces += [(f" {'>' if ascii else '›'} {page.heading}", "bold") for page in pages[1:]]
+    return (*pieces, *((f"  {text}", tone) for text, tone in notes))
 
 
 class Header(Widget):

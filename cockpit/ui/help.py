@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator
 from textual.binding import Binding
 from textual.dom import DOMNode
 
+from cockpit.actions.table import Act
+
 _KEYS = {
     "question_mark": "?", "slash": "/", "colon": ":", "plus": "+", "minus": "-", "less_than_sign": "<", "greater_than_sign": ">",
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "enter": "Enter", "tab": "Tab", "shift+tab": "Shift+Tab",
+    "f9": "F9",
 }  # fmt: skip
 LEGEND = """
 Every number is a fact or a – (not known). What is drawn grey is old; its age is in the AGE column.
@@ -30,15 +33,24 @@ A filter looks at the whole row; ! in front of it keeps the rows without it. Cli
 """
 
 
-def help_text(nodes: Iterable[DOMNode]) -> str:
-    """All keys of these, and what the signs mean."""
-    return "\n".join(line for node in nodes for line in _lines(node)) + "\n" + LEGEND
+def help_text(nodes: Iterable[DOMNode], acts: Iterable[Act]) -> str:
+    """All keys of these, the acts, and what the signs mean."""
+    return "\n".join([*(line for node in nodes for line in _lines(node)), *_acts(acts)]) + "\n" + LEGEND
+
+
+def _acts(acts: Iterable[Act]) -> Iterator[str]:
+    lines = [_line(act.keys, act.title, act.help) for act in acts]
+    if lines:
+        yield from ("", "Acts: each first shows its plan, and does nothing before you agree", *lines)
 
 
 def _lines(node: DOMNode) -> Iterator[str]:
     for binding in type(node).BINDINGS:
         if isinstance(binding, Binding):
-            keys = " ".join(_KEYS.get(key, key) for key in binding.key.split(","))
             act = getattr(node, f"action_{binding.action.partition('(')[0]}", None)
             said = (act.__doc__ or "").splitlines()[0] if act and "(" not in binding.action else ""
-            yield f"{keys:<16} {binding.description:<12} {said}".rstrip()
+            yield _line(binding.key, binding.description, said)
+
+
+def _line(keys: str, name: str, said: str) -> str:
+    return f"{' '.join(_KEYS.get(key, key) for key in keys.split(',')):<16} {name:<13} {said}".rstrip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.binding import Binding, BindingType
 
+from cockpit.actions.table import ACTS
 from cockpit.ui.pages.actors import Actors
 from cockpit.ui.pages.jobs import Jobs
 from cockpit.ui.pages.nodes import Nodes
@@ -12,9 +13,12 @@ from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import Processes
 
 ON_PAGES = frozenset(
-    ["tree", "dead", "log", "environment", "user", "raw", "copy", "export", "faults", "pause", "refresh", "interval", "back", "page"]
+    [
+        "tree", "dead", "log", "environment", "user", "raw", "copy", "export", "faults", "pause", "refresh", "interval", "back", "page",
+        "act", "explain",
+    ]
 )  # fmt: skip
-"""Acts that make no sense over a text or a log."""
+"""What makes no sense over a text or a log."""
 IN_PALETTE = frozenset(["help", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
 
 
@@ -48,6 +52,8 @@ BINDINGS: tuple[BindingType, ...] = (
     *(Binding(str(number), f"page({number - 1})", page.title, show=False, priority=True) for number, page in enumerate(PAGES, 1)),
     Binding("question_mark,h,f1", "help", "Help", key_display="?"),
     Binding("slash", "filter", "Filter", key_display="/", priority=True),
+    Binding("q", "quit", "Quit"),
+    Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
     Binding("enter", "keep_filter", "Keep the filter", show=False, priority=True),
     Binding("t", "tree", "Tree"),
     Binding("d", "dead", "Dead"),
@@ -64,5 +70,9 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("minus", "interval(1)", "Look less often", show=False),
     Binding("colon", "command_palette", "Commands", show=False),
     Binding("escape", "back", "Back", show=False),
-    Binding("q,ctrl+q", "quit", "Quit", key_display="q"),
+)
+# Of the bindings of one key the first counts that means something now: where no act does, it is said why.
+ACT_BINDINGS: tuple[Binding, ...] = (
+    *(Binding(act.keys, f"act('{act.id}')", act.title, key_display=act.first_key) for act in ACTS),
+    *(Binding(key, f"explain('{key}')", show=False) for key in dict.fromkeys(key for act in ACTS for key in act.keys.split(","))),
 )

@@ -91,6 +91,9 @@ class Table(ScrollView, can_focus=True):
 
         row: Any
 
+    class Moved(Message):
+        """The cursor or the tags are elsewhere."""
+
     def __init__(self) -> None:
         super().__init__()
         self.view = View()
@@ -144,7 +147,7 @@ class Table(ScrollView, can_focus=True):
     @property
     def chosen(self) -> list[Any]:
         """The tagged rows, or else the one under the cursor."""
-        tagged = [row for block in self.blocks for row in block.rows if row.key in self.tagged]
+        tagged = [row for block in self.blocks for row in block.rows if row.key in self.tagged] if self.tagged else []
         return tagged or ([self.selected] if self.selected is not None else [])
 
     def _laid_out(self) -> Iterable[Block]:
@@ -293,6 +296,7 @@ class Table(ScrollView, can_focus=True):
         if self.scroll_offset == offset:
             for place in {before, self.at}:
                 self.refresh(Region(0, self._line_of(place) - offset.y, self.size.width, 1))
+        self.post_message(self.Moved())
 
     def action_move(self, by: int) -> None:
         """Move the cursor by so many rows."""
@@ -322,8 +326,13 @@ class Table(ScrollView, can_focus=True):
 
     def action_untag(self) -> None:
         """Take off every tag."""
-        self.tagged.clear()
+        self.untag(set(self.tagged))
+
+    def untag(self, keys: set[str]) -> None:
+        """Take off these tags."""
+        self.tagged -= keys
         self.refresh()
+        self.post_message(self.Moved())
 
     def action_sort(self, by: int) -> None:
         """Step through the sort orders of the section under the cursor: none, each column, each column reversed."""

@@ -10,12 +10,14 @@ from typing import Any, Final
 
 import msgspec
 import platformdirs
+from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
 from cockpit.document import Document, InputError, shown
 from cockpit.text import clean
 
+DEFAULT_THEME: Final = "midnight"
 COLORS: Final = ("primary", "secondary", "accent", "foreground", "background", "surface", "panel", "success", "warning", "error")
 OWN: Final = ("faint", "heat-low", "heat-mid", "heat-high", "kill-line", "reserved", "stale")
 """The variables that are ours; Textual's own may be set as well."""
@@ -62,6 +64,28 @@ def load_theme(path: Path) -> Theme:
     if "primary" not in colors:
         raise document.mistake("colors", "primary is missing")
     return Theme(name=path.stem, dark=file.dark, ansi=file.ansi, variables=variables, **colors)
+
+
+def wear(app: App[Any], wanted: str) -> str | None:
+    """Put on one theme, or ours when there is none of that name; answers with what is wrong then."""
+    theme, mistake = find_theme(wanted)
+    if theme is not None:
+        app.register_theme(theme)
+    if wanted in app.available_themes:
+        app.theme = wanted
+        return None
+    if wanted != DEFAULT_THEME:
+        wear(app, DEFAULT_THEME)
+    return mistake
+
+
+def hang_up(app: App[Any]) -> list[str]:
+    """Make every theme ready to be chosen; answers with what is wrong with some."""
+    themes, mistakes = load_themes((shipped(), own()))
+    for theme in themes:
+        if theme.name != app.theme:
+            app.register_theme(theme)
+    return [str(mistake) for mistake in mistakes]
 
 
 def find_theme(name: str) -> tuple[Theme | None, str]:

@@ -3,9 +3,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from world import NOW, snapshot
+from world import GIB, NOW, snapshot
 
+from cockpit.actions.plan import Plan, Receipt, Target
 from cockpit.config import Config
+from cockpit.model import Hold
+from cockpit.sources.errand import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui.app import Cockpit
 
@@ -54,6 +57,52 @@ class Still:
             yield batch
 
 
+class Hand:
+    """Stands where the door does: it answers with the plan and the receipt of a test, and remembers what it was asked."""
+
+    def __init__(self, plan=None, receipt=None, *, waits=False, endless=False):
+        self.plans = plan
+        self.receipt = receipt
+        self.waits, self.endless = waits, endless
+        self.planned, self.performed, self.broken_off = [], [], []
+
+    async def plan(self, act, aim, hear):
+        self.planned.append((act, aim))
+        await self._wait("plan", hear, self.waits)
+        if isinstance(self.plans, SourceError):
+            raise self.plans
+        return self.plans or Plan(act.id, act.title, (victim(1300),), hosts=("node1",))
+
+    async def perform(self, plan, hear):
+        self.performed.append(plan)
+        await self._wait("deed", hear, self.endless)
+        if isinstance(self.receipt, SourceError):
+            raise self.receipt
+        return self.receipt or Receipt(plan.act, plan.title, done=plan.targets, hosts=plan.hosts, took=1.5)
+
+    async def _wait(self, what, hear, forever):
+        hear("node1", Progress("connecting"))
+        hear("node2", Progress("2 of 5 processes have ended", 2, 5))
+        try:
+            await (asyncio.Event().wait() if forever else asyncio.sleep(0))
+        except asyncio.CancelledError:
+            self.broken_off.append(what)
+            raise
+
+
+def victim(pid, text="", **more):
+    """A process that is to be ended."""
+    facts = {
+        "host": "node1",
+        "ticks": pid * 10,
+        "started": NOW - 60,
+        "user": "train",
+        "kind": "orphan",
+        "why": (f"its raylet is dead{text}",),
+    }
+    return Target("process", pid=pid, command=f"VLLM::Worker {text}", gpus=(Hold(0, 40 * GIB),), **{**facts, **more})
+
+
 class Clock:
     now = NOW
 
@@ -68,7 +117,10 @@ def clock():
 
 @pytest.fixture
 def make(clock):
-    def app(first=None, **config):
-        return Cockpit(Config(**config), lambda publish: Still(publish, first or snapshot()), clock=clock)
+    def app(first=None, *, hand=None, **config):
+        door = None if hand is None else lambda _: hand
+        made = Cockpit(Config(**config), lambda publish: Still(publish, first or snapshot()), door=door, clock=clock)
+        made.hand = hand
+        return made
 
     return app

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cockpit.model import Actor, Bundle, PlacementGroup
+from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, size
 from cockpit.ui import cells
 from cockpit.ui.pages.page import Page
@@ -67,6 +68,13 @@ class Actors(Page):
         super().__init__()
         self.dead: tuple[Actor, ...] | None = None
         self.dead_said = "being asked for"
+
+    async def ask(self, dead: Callable[[], Awaitable[tuple[Actor, ...]]]) -> None:
+        """Dead actors with their cause."""
+        try:
+            self.dead = await dead()
+        except SourceError as error:
+            self.dead_said = str(error)
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """The tree shows each group's bundles and each class's actors under it."""

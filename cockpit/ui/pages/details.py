@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from cockpit.model import Actor, Fault, Job, Node, PlacementGroup, Process, Session
 from cockpit.text import UNKNOWN, count, size
 from cockpit.ui import cells
@@ -34,6 +36,13 @@ def copied(row: Any) -> str:
         if isinstance(text, str) and text:
             return text
     return str(getattr(thing, "text", thing.key))
+
+
+def raw(rows: Iterable[Any]) -> str:
+    """The facts that the rows stand for, as JSON; empty when they stand for none."""
+    things = [about(row) or row for row in rows]
+    facts = [thing for thing in things if isinstance(thing, msgspec.Struct)]
+    return msgspec.json.format(msgspec.json.encode(facts[0] if len(facts) == 1 else facts), indent=2).decode() if facts else ""
 
 
 def detail_of(row: Any) -> Page | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cockpit.model import Gpu, Hold, MemoryUser, Node, Process, Session
+from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, percent, plural, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.marks import bar
@@ -59,6 +60,16 @@ class NodeDetail(Page):
         """What Ray lists there, where no probe looks; `None` before it was asked."""
         self.asked_said = ""
         self.asked_at: float | None = None
+
+    async def ask(self, processes: Callable[[str], Awaitable[tuple[Process, ...]]], now: float) -> None:
+        """Ray lists its own processes of a node that no probe looks at; it is dear, and asked for only while somebody wants to see it."""
+        if self.node.id is None or self.node.probed:
+            return
+        self.asked_at = now
+        try:
+            self.asked = await processes(self.node.id)
+        except SourceError as error:
+            self.asked_said = str(error)
 
     @property
     def heading(self) -> str:

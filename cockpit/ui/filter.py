@@ -1,0 +1,46 @@
+"""The field in which is typed what rows must have."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from cockpit.ui.table import Table
+
+
+class Filter(Input):
+    """Sifts the table as it is typed into; it is there only while somebody types."""
+
+    DEFAULT_CSS = """
+    Filter, Filter:focus {
+        height: 1; border: none; padding: 0 1; dock: bottom; margin-bottom: 1; display: none; background: $panel;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear", "Clear", show=False)]
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(id="filter", placeholder="filter; ! first: without it; Esc clears", compact=True, select_on_focus=False)
+        self._table = table
+
+    def open(self) -> None:
+        """Go on with the filter that holds."""
+        self.display = True
+        self.value = ("!" if self._table.inverted else "") + self._table.needle
+        self.screen.set_focus(self)  # now, not after the next refresh: what is typed ahead belongs to it
+
+    def close(self) -> None:
+        """Keep what is typed, go back to the rows."""
+        self.display = False
+        self.screen.set_focus(self._table)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter as it is typed."""
+        event.stop()
+        self._table.sift(event.value.removeprefix("!"), inverted=event.value.startswith("!"))
+
+    async def action_clear(self) -> None:
+        """All rows again."""
+        self.value = ""
+        await self.app.run_action("keep_filter")

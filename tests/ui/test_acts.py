@@ -1,0 +1,286 @@
+"""Acts on the screen: which keys mean something, and what their plans are aimed at."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Hand
+from screen import shown, until
+from world import node, process, snapshot
+
+from cockpit.actions.plan import Receipt, Target
+from cockpit.actions.table import ACTS
+from cockpit.ui.dialogs import TextPage
+from cockpit.ui.keys import ACT_BINDINGS, BINDINGS
+from cockpit.ui.plan import PlanScreen
+from cockpit.ui.table import Table
+
+FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace"}
+KEYS = {key for act in ACTS for key in act.keys.split(",")}
+
+
+def footer(app):
+    return shown(app).splitlines()[-1]
+
+
+async def to(pilot, fact):
+    """Move the cursor until the thing under it is the one that is meant."""
+    table = pilot.app.table
+    await until(pilot, lambda: table.count > 0)
+    for _ in range(table.count):
+        thing = getattr(table.selected, "about", table.selected)
+        if thing is not None and fact(thing):
+            return
+        await pilot.press("j")
+    raise AssertionError("no row is about that")
+
+
+async def aimed(pilot, key):
+    """What the door is asked when this key is pressed."""
+    hand = pilot.app.hand
+    asked = len(hand.planned)
+    await pilot.press(key)
+    await until(pilot, lambda: len(hand.planned) > asked)
+    act, aim = hand.planned[-1]
+    await until(pilot, lambda: isinstance(pilot.app.screen, PlanScreen))
+    await pilot.press("escape")
+    await until(pilot, lambda: not isinstance(pilot.app.screen, PlanScreen))
+    return act.id, aim
+
+
+def test_no_key_that_a_terminal_or_a_slip_sends_is_bound():
+    bound = {key for binding in (*BINDINGS, *ACT_BINDINGS, *Table.BINDINGS, *PlanScreen.BINDINGS) for key in binding.key.split(",")}
+    assert not bound & FORBIDDEN
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+async def test_without_a_door_there_is_no_act_anywhere(make, size):
+    app = make(readonly=True)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        for number in "12345":
+            await pilot.press(number)
+            await until(pilot, lambda: app.table.count > 0)
+            assert not KEYS & {key for key, active in app.screen.active_bindings.items() if active.binding.show}
+            for key in sorted(KEYS):
+                await pilot.press(key)
+            assert len(app.screen_stack) == 1
+            assert not any(act.title in footer(app) for act in ACTS)
+        assert not KEYS & set(app._bindings.key_to_bindings)
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert not titles & {act.title for act in ACTS}
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, TextPage))
+        assert not any(act.help in app.screen.text for act in ACTS)
+
+
+async def test_help_and_palette_have_every_act(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
+        assert all(act.help in commands[act.title] for act in ACTS)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, TextPage))
+        assert all(act.help in app.screen.text for act in ACTS)
+
+
+async def test_the_footer_has_the_acts_that_mean_something_under_the_cursor(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "K Kill orphans" in footer(app))
+        assert "S Stop Ray" in footer(app)
+        assert "q Quit" in footer(app)
+        await pilot.press("5")
+        await until(pilot, lambda: "J Stop job" in footer(app))
+        assert "Delete job" not in footer(app)
+        await to(pilot, lambda job: not job.running)
+        await until(pilot, lambda: "X Delete job" in footer(app))
+        assert "Stop job" not in footer(app)
+        await pilot.press("4")
+        await until(pilot, lambda: "K Kill " in footer(app) and "T Terminate" in footer(app))
+        assert "Kill orphans" not in footer(app)
+
+
+@pytest.mark.parametrize(("key", "act"), [("K", "kill"), ("f9", "kill"), ("T", "terminate")])
+async def test_a_process_under_the_cursor_is_aimed_at(make, key, act):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await to(pilot, lambda thing: thing.pid == 1300)
+        found, aim = await aimed(pilot, key)
+        assert found == act
+        assert [row.pid for row in aim.rows] == [1300]
+
+
+async def test_tagged_processes_of_two_hosts_are_one_plan(make):
+    app = make(snapshot(processes=(process(1), process(2), process(2, host="node2"), process(3, host="node2"))), hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await to(pilot, lambda thing: thing.pid == 1)
+        await pilot.press("space")
+        await to(pilot, lambda thing: (thing.host, thing.pid) == ("node2", 3))
+        await pilot.press("space")
+        _, aim = await aimed(pilot, "K")
+        assert {(row.host, row.pid) for row in aim.rows} == {("node1", 1), ("node2", 3)}
+
+
+async def test_a_process_that_holds_two_gpus_is_aimed_at_once(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("enter")
+        await to(pilot, lambda thing: getattr(thing, "pid", 0) == 1200)
+        await pilot.press("space")
+        await pilot.press("j")
+        await to(pilot, lambda thing: getattr(thing, "pid", 0) == 1200)
+        await pilot.press("space")
+        _, aim = await aimed(pilot, "K")
+        assert [row.pid for row in aim.rows] == [1200]
+
+
+async def test_the_page_of_a_process_is_about_that_process(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await to(pilot, lambda thing: thing.pid == 1400)
+        await pilot.press("enter")
+        await until(pilot, lambda: "PROCESS" in shown(app))
+        found, aim = await aimed(pilot, "K")
+        assert (found, [row.pid for row in aim.rows]) == ("kill", [1400])
+
+
+async def test_the_page_of_a_node_is_about_that_host(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await to(pilot, lambda thing: thing.host == "node2")
+        await pilot.press("enter")
+        await until(pilot, lambda: "Node node2" in shown(app))
+        for key, act in (("K", "kill-orphans"), ("S", "stop"), ("C", "clean")):
+            found, aim = await aimed(pilot, key)
+            assert (found, aim.hosts) == (act, ("10.0.0.2",))
+
+
+@pytest.mark.parametrize(("key", "act"), [("K", "kill-orphans"), ("S", "stop"), ("C", "clean")])
+async def test_tagged_nodes_are_aimed_at_and_untagged_ones_all(make, key, act):
+    app = make(snapshot(nodes=(node(1), node(2), node(4))), hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        found, aim = await aimed(pilot, key)
+        assert (found, aim.hosts) == (act, ())
+        await to(pilot, lambda thing: thing.host == "node2")
+        await pilot.press("space", "space")
+        found, aim = await aimed(pilot, key)
+        assert (found, aim.hosts) == (act, ("10.0.0.2", "10.0.0.4"))
+
+
+async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await to(pilot, lambda thing: getattr(thing, "live", None) is False)
+        found, aim = await aimed(pilot, "C")
+        assert (found, aim.sessions, aim.hosts) == ("clean", ("session_2026-11-20_01-17-58_164160_10000",), ("node1",))
+        found, aim = await aimed(pilot, "S")
+        assert (found, aim.session) == ("stop", "session_2026-11-20_01-17-58_164160_10000")
+
+
+async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5")
+        await to(pilot, lambda thing: thing.running)
+        found, aim = await aimed(pilot, "J")
+        assert (found, aim.id) == ("stop-job", "ppo-7b")
+        await pilot.press("3")
+        await to(pilot, lambda thing: thing.key.startswith("pg:"))
+        found, aim = await aimed(pilot, "X")
+        assert (found, aim.id) == ("remove-placement-group", f"{7:036x}")
+        await to(pilot, lambda thing: getattr(thing, "state", "") == "ALIVE")
+        found, aim = await aimed(pilot, "K")
+        assert (found, aim.id) == ("kill-actor", f"{1:032x}")
+
+
+async def test_jobs_are_acted_on_one_at_a_time(make):
+    running = [job for job in snapshot().jobs if job.running]
+    app = make(snapshot(jobs=(*running, type(running[0])("other", status="RUNNING"))), hand=Hand())
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: app.table.count == 2)
+        await pilot.press("space", "space", "J")
+        await until(pilot, lambda: "Stop job: one at a time; 2 are tagged" in shown(app))
+        assert app.hand.planned == []
+
+
+@pytest.mark.parametrize(
+    ("page", "key", "said"),
+    [
+        ("5", "T", "Terminate: put the cursor on a process"),
+        ("5", "X", "Job ppo-7b still runs; J stops it"),
+        ("1", "J", "Stop job: put the cursor on a job"),
+    ],
+)
+async def test_a_key_that_means_nothing_here_says_why(make, page, key, said):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press(page)
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press(key)
+        await until(pilot, lambda: said in shown(app))
+        assert app.hand.planned == []
+
+
+async def test_a_process_that_no_probe_has_seen_is_not_aimed_at(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("4")
+        await to(pilot, lambda thing: thing.ticks is None)
+        await pilot.press("K")
+        await until(pilot, lambda: "No probe has looked at process 999999" in shown(app))
+        assert app.hand.planned == []
+
+
+async def test_the_palette_reaches_an_act_that_the_cursor_does_not(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await to(pilot, lambda thing: thing.pid == 1001)
+        await pilot.press("colon", *"kill orphans", "enter")
+        await until(pilot, lambda: app.hand.planned)
+        act, aim = app.hand.planned[0]
+        assert (act.id, aim.rows, aim.hosts) == ("kill-orphans", (), ())
+
+
+async def test_what_is_typed_into_a_filter_is_no_act(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("slash", *"KTSCJX", "enter")
+        await until(pilot, lambda: app.table.needle == "ktscjx")
+        assert app.hand.planned == []
+
+
+async def test_the_tags_of_what_is_gone_vanish_and_others_stay(make):
+    gone = Target("process", "node1", pid=1300, ticks=13000)
+    app = make(hand=Hand(receipt=Receipt("kill", "Kill", done=(gone,), hosts=("node1",))))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await to(pilot, lambda thing: thing.pid == 1200)
+        await pilot.press("space", "space", "K")
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen) and not app.screen.query_one("#agree").disabled)
+        assert len(app.table.tagged) == 2
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: app.screen.stage == "receipt" and app.screen._read)
+        await pilot.press("enter")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert [row.about.pid for row in app.table.chosen] == [1200]
+        assert len(app.table.tagged) == 1
+
+
+async def test_a_plan_is_made_anew_while_the_picture_is_stopped(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await to(pilot, lambda thing: thing.pid == 1300)
+        await pilot.press("p")
+        app.take(snapshot(processes=()))
+        _, aim = await aimed(pilot, "K")
+        assert [row.pid for row in aim.rows] == [1300]
