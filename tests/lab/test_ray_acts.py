@@ -1,0 +1,258 @@
+"""Jobs, actors and placement groups of a real Ray are ended when they are what was meant, and left alone when not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from cockpit.actions.losses import left_by_job, lost_with_job
+from cockpit.model import Snapshot
+from cockpit.sources import payload
+from cockpit.sources.ray import Ray
+from cockpit.sources.ray_acts import JobActs, NotMeantError
+from cockpit.sources.ray_http import Dashboard
+from cockpit.sources.source import SourceError
+from tests.lab.cluster import Cluster, eventually
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("/tmp/stubborn", "w").close()
+time.sleep(10000)
+"""
+LEAVES = """
+import ray, sys, time
+from ray.util.placement_group import placement_group
+ray.init(address="auto", log_to_driver=False, namespace="train")
+@ray.remote(num_cpus=0, max_restarts=-1)
+class Keeper:
+    def ready(self): pass
+keepers = [Keeper.remote(), Keeper.options(lifetime="detached", name="keeper", num_gpus=1).remote()]
+ray.get([keeper.ready.remote() for keeper in keepers])
+ray.get(placement_group([{"CPU": 1}], name="engines", lifetime="detached").ready())
+open("/tmp/ready", "w").close()
+time.sleep(float(sys.argv[1]))
+"""
+"""An actor without a name, and a detached actor and group that outlive their job."""
+
+
+@pytest.fixture
+def scene(cluster: Cluster) -> Iterator[Cluster]:
+    yield from played(cluster)
+
+
+@pytest.fixture
+def old_scene(old_cluster: Cluster) -> Iterator[Cluster]:
+    yield from played(old_cluster)
+
+
+@pytest.fixture
+def guarded_scene(token_cluster: Cluster) -> Iterator[Cluster]:
+    yield from played(token_cluster)
+
+
+def played(cluster: Cluster) -> Iterator[Cluster]:
+    """Whatever a test has left behind is ended afterwards."""
+    for name in ("ready", "stubborn"):
+        (cluster.head.tmp / name).unlink(missing_ok=True)
+    (cluster.head.tmp / "jobs" / "leaves.py").write_text(LEAVES)
+    (cluster.head.tmp / "jobs" / "stubborn.py").write_text(STUBBORN)
+    yield cluster
+    cluster.stop_jobs()
+    for verb, what in (("kill_actor", "actors"), ("remove_placement_group", "placement_groups")):
+        for name in alive(cluster, what):
+            act(cluster, verb, stage="do", targets=act(cluster, verb, name)["targets"])
+    cluster.heal()
+
+
+def alive(cluster: Cluster, what: str) -> dict[str, dict[str, Any]]:
+    """By id, what Ray lists and is neither over nor its own."""
+    listing = cluster.http.get(f"/api/v0/{what}", params={"limit": 1000, "detail": 1}).json()["data"]["result"]["result"]
+    key = "actor_id" if what == "actors" else "placement_group_id"
+    there = [one for one in listing if one["state"] not in ("DEAD", "REMOVED")]
+    return {one[key]: one for one in there if "SUPERVISOR" not in (one.get("ray_namespace") or "")}
+
+
+def act(cluster: Cluster, verb: str, name: str | None = None, **more: Any) -> dict[str, Any]:
+    """What the acting probe says, sent to the head as it is sent to any host."""
+    request = {"act": "ray", "stage": "plan", "verb": verb, "id": name, "session": None, **more}
+    (cluster.head.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
+    answer: dict[str, Any] = json.loads(cluster.head.ssh("python3 - </tmp/act.py").splitlines()[-1])
+    return answer
+
+
+def ray_jobs(cluster: Cluster) -> set[str]:
+    return {job["job_id"] for job in cluster.http.get("/api/jobs/").json()}
+
+
+def start(cluster: Cluster, name: str, seconds: float) -> str:
+    """A job that leaves things behind; its id among actors."""
+    cluster.submit(name, f"python leaves.py {seconds}")
+    eventually((cluster.head.tmp / "ready").exists, within=90)
+    job: str = eventually(lambda: cluster.http.get(f"/api/jobs/{name}").json()["job_id"])
+    return job
+
+
+@asynccontextmanager
+async def acting(cluster: Cluster) -> AsyncIterator[JobActs]:
+    dashboard = Dashboard(cluster.address, token=lambda: cluster.token, transport=None)
+    yield JobActs(dashboard)
+    await dashboard.close()
+
+
+async def seen(cluster: Cluster) -> Snapshot:
+    ray = Ray(cluster.address, token=lambda: cluster.token)
+    try:
+        jobs, groups = await ray.read_jobs(), await ray.read_placement_groups()
+        actors = await ray.read_actors()
+    finally:
+        await ray.close()
+    return Snapshot(jobs=jobs.jobs, placement_groups=groups.groups, actors=actors.actors, actors_complete=actors.complete)
+
+
+async def started(cluster: Cluster, name: str) -> float | None:
+    return next(job.started for job in (await seen(cluster)).jobs or () if job.id == name)
+
+
+async def check_jobs(cluster: Cluster) -> None:
+    cluster.submit("deaf", "exec python stubborn.py")
+    eventually((cluster.head.tmp / "stubborn").exists)
+    when = await started(cluster, "deaf")
+    async with acting(cluster) as acts:
+        with pytest.raises(NotMeantError, match="stop it first"):
+            await acts.delete_job("deaf", when)
+        with pytest.raises(NotMeantError, match="another one now"):
+            await acts.stop_job("deaf", (when or 0) + 1)
+        assert cluster.job("deaf") == "RUNNING"
+        ended = await acts.stop_job("deaf", when)
+        assert (ended.job.status, ended.already) == ("STOPPED", False)
+        assert not cluster.head.matching("stubborn.py")
+        assert (await acts.stop_job("deaf", when)).already
+        assert (await acts.delete_job("deaf", when)).status == "STOPPED"
+        with pytest.raises(NotMeantError, match="knows no job deaf any more"):
+            await acts.delete_job("deaf", when)
+    assert cluster.http.get("/api/jobs/deaf").status_code == 404
+
+
+async def check_left_behind(cluster: Cluster) -> None:
+    job = start(cluster, "train1", 10000)
+    before = await seen(cluster)
+    lost, left = lost_with_job(before, "train1"), left_by_job(before, "train1")
+    assert lost == ("1 actor of job train1 ends with it: Keeper",)
+    assert left == (
+        "actor Keeper keeper of job train1 is detached and stays, with 1 GPU",
+        "placement group engines of job train1 is detached and stays",
+    )
+    (nameless,) = [name for name, actor in alive(cluster, "actors").items() if not actor["name"]]
+    plan = act(cluster, "kill_actor", nameless)
+    assert [target["leaked"] for target in plan["targets"]] == [False]
+
+    async with acting(cluster) as acts:
+        await acts.stop_job("train1", await started(cluster, "train1"))
+    eventually(lambda: nameless not in alive(cluster, "actors"))
+    gone = act(cluster, "kill_actor", stage="do", targets=plan["targets"])
+    assert [target["reason"] for target in gone["refused"]] == ["it has ended: Ray says DEAD"]
+    assert gone["done"] == []
+
+    jobs = ray_jobs(cluster)
+    (keeper,), (group,) = alive(cluster, "actors").items(), alive(cluster, "placement_groups")
+    (target,) = act(cluster, "kill_actor", keeper[0])["targets"]
+    expected = {"class": "Keeper", "name": "keeper", "namespace": "train", "job": job, "detached": True, "leaked": True}
+    assert {key: target[key] for key in expected} == expected
+    assert (target["pid"], target["node"]) == (keeper[1]["pid"], keeper[1]["node_id"])
+    assert act(cluster, "kill_actor", stage="do", targets=[target])["done"][0]["outcome"].startswith("Ray says DEAD")
+    eventually(lambda: not cluster.head.matching("ray::Keeper"))
+
+    (target,) = act(cluster, "remove_placement_group", group)["targets"]
+    assert (target["name"], target["job"], target["leaked"]) == ("engines", job, True)
+    assert len(act(cluster, "remove_placement_group", stage="do", targets=[target])["done"]) == 1
+    assert (alive(cluster, "actors"), alive(cluster, "placement_groups")) == ({}, {})
+    assert ray_jobs(cluster) == jobs
+
+
+def check_wrong_ids(cluster: Cluster) -> None:
+    start(cluster, "train2", 10000)
+    (nameless,) = [name for name, actor in alive(cluster, "actors").items() if not actor["name"]]
+    (group,) = alive(cluster, "placement_groups")
+    assert "32 hex digits" in act(cluster, "kill_actor", group)["error"]
+    (unknown,) = act(cluster, "kill_actor", "ab" * 16)["refused"]
+    assert unknown["reason"] == "this Ray knows no actor of that id"
+    (unknown,) = act(cluster, "remove_placement_group", "ab" * 18)["refused"]
+    assert unknown["reason"] == "this Ray knows no placement group of that id"
+    (target,) = act(cluster, "kill_actor", nameless)["targets"]
+    (other,) = act(cluster, "kill_actor", stage="do", targets=[{**target, "class": "Critic"}])["refused"]
+    assert other["reason"] == "its class is not the one that was planned"
+    assert nameless in alive(cluster, "actors")
+    assert len(act(cluster, "kill_actor", stage="do", targets=[target])["done"]) == 1
+    assert nameless not in alive(cluster, "actors")  # although it may restart for ever
+    assert cluster.job("train2") == "RUNNING"
+
+
+async def test_jobs_are_stopped_and_deleted(scene: Cluster):
+    await check_jobs(scene)
+
+
+async def test_what_a_job_leaves_behind_is_shown_and_then_ended(scene: Cluster):
+    await check_left_behind(scene)
+
+
+def test_only_what_was_planned_is_ended(scene: Cluster):
+    check_wrong_ids(scene)
+
+
+def test_a_supervisor_of_a_job_is_rays_own(scene: Cluster):
+    start(scene, "train3", 10000)
+    listing = scene.http.get("/api/v0/actors", params={"detail": 1}).json()["data"]["result"]["result"]
+    (supervisor,) = [one["actor_id"] for one in listing if one["state"] == "ALIVE" and one["class_name"] == "JobSupervisor"]
+    (refused,) = act(scene, "kill_actor", supervisor)["refused"]
+    assert "it is Ray's own" in refused["reason"]
+    (refused,) = act(scene, "kill_actor", stage="do", targets=[refused])["refused"]
+    assert "it is Ray's own" in refused["reason"]
+    assert scene.job("train3") == "RUNNING"
+
+
+def test_a_gcs_that_hangs_is_said_to_hang(scene: Cluster):
+    start(scene, "train4", 10000)
+    (target,) = [one for name in alive(scene, "actors") for one in act(scene, "kill_actor", name)["targets"] if not one["name"]]
+    gcs = scene.part("gcs")
+    gcs.freeze()
+    said = act(scene, "kill_actor", stage="do", targets=[target])["error"]
+    gcs.thaw()
+    assert "can't be asked (DEADLINE_EXCEEDED" in said
+    assert said.endswith("whether anything has ended is not known")
+
+
+@pytest.mark.old_ray
+async def test_jobs_of_an_old_ray(old_scene: Cluster):
+    await check_jobs(old_scene)
+
+
+@pytest.mark.old_ray
+async def test_what_a_job_of_an_old_ray_leaves_behind(old_scene: Cluster):
+    await check_left_behind(old_scene)
+
+
+@pytest.mark.old_ray
+def test_only_what_was_planned_is_ended_in_an_old_ray(old_scene: Cluster):
+    check_wrong_ids(old_scene)
+
+
+async def test_a_ray_that_asks_for_a_token_gets_it(guarded_scene: Cluster):
+    await check_jobs(guarded_scene)
+    await check_left_behind(guarded_scene)
+
+
+async def test_without_the_token_nothing_is_done(guarded_scene: Cluster):
+    guarded_scene.submit("sleeps", "sleep 10000")
+    when = await started(guarded_scene, "sleeps")
+    dashboard = Dashboard(guarded_scene.address, token=lambda: None, transport=None)
+    with pytest.raises(SourceError, match="asks for a token"):
+        await JobActs(dashboard).stop_job("sleeps", when)
+    await dashboard.close()
+    assert guarded_scene.job("sleeps") in ("PENDING", "RUNNING")
