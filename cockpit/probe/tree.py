@@ -98,7 +98,7 @@ class Walk:
                         yield found
         except OSError as error:
             self._trouble(path, str(error.strerror))
-        folders.sort(key=lambda name: (bool(path) or name != self._last, name))
+        folders.sort(key=lambda name: (not path and name == self._last, name), reverse=True)  # the next is taken from the end
         self._line.append(_Level(path, place(os.fstat(self._here)), folders))
 
     def _entry(self, path: str, name: str) -> Entry | None:

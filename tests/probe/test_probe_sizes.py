@@ -43,6 +43,11 @@ def test_a_folder_that_is_gone_takes_nothing(tmp_path):
         ("a/checkpoints/iter_7/x", "a/checkpoints"),
         ("core.4711", "core.4711"),
         ("core", "core"),
+        ("core-python3.4711", "core-python3.4711"),
+        ("a/ckpt_best/vocab.json", "a/ckpt_best"),
+        ("a/pytorch_model-00001-of-2.bin", "a/pytorch_model-00001-of-2.bin"),
+        ("pip/lib/site-packages/distutils-precedence.pth", None),
+        ("pip/lib/site-packages/torch/checkpoint/mod.so", None),
         ("logs/worker.out", None),
         ("pkg/checkpoint.py", None),
         ("pkg/checkpoint/loader.py", None),
@@ -53,6 +58,11 @@ def test_a_folder_that_is_gone_takes_nothing(tmp_path):
 def test_files_that_somebody_may_miss_are_named(tmp_path, path, keep):
     write(tmp_path / path)
     assert count(str(tmp_path), never_pause).keeps == ((keep,) if keep else ())
+
+
+def test_a_name_that_is_no_text_is_written_so_that_it_can_be_sent(tmp_path):
+    write(tmp_path / os.fsdecode(b"\xff.pt"))
+    assert count(str(tmp_path), never_pause).keeps == ("\\xff.pt",)
 
 
 def test_an_empty_checkpoint_is_no_loss(tmp_path):

@@ -18,7 +18,6 @@ from .look import Look, Target
 
 LINK, FILE = "session_latest", "ray_current_cluster"
 NAMES = {"link": LINK, "file": FILE}
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 PATIENCE = 1.0
 
 
@@ -53,9 +52,8 @@ def do(cleaning: Cleaning, target: Target) -> str:
     found = pointer(temp, name) if name == NAMES[target["what"]] else None
     if found is None or place(found.status) != (target["device"], target["inode"]):
         raise RefusedError("it is gone, or something else was put in its place")
-    gone = [
-        target["name"] for target in cleaning.answer["done"] if target["what"] == "session" and not os.path.lexists(meant(target["path"]))
-    ]
+    sessions = [meant(done["path"]) for done in cleaning.answer["done"] if done["what"] == "session"]
+    gone = [os.path.basename(path) for path in sessions if os.path.dirname(path) == temp and not os.path.lexists(path)]
     why, reason = _judge(found, cleaning.watcher.look(0.0), gone)
     if why is None or reason is not None:
         raise RefusedError(reason or "what it points at is there")
@@ -127,12 +125,12 @@ def _serves(found: Pointer, look: Look) -> Tuple[bool | None, str]:
     if port is None:
         return False, "it holds no address"
     for pid, process in look.forest.items():
-        if process.alive and process.origin.role in ("raylet", "gcs_server", "dashboard") and _names(process, found.says, port):
+        if process.alive and process.origin.role in ("raylet", "gcs_server", "dashboard") and _names(process, host, port):
             return True, f"{process.origin.role} {pid} is of the cluster at {found.says}"
     hidden = _hidden(found, look)
     if hidden is not None:
         return None, hidden
-    if host in _LOOPBACK or host in addresses():
+    if _is_here(host):
         return _listens(host, port, found.says)
     if not host.replace(".", "").isdigit() and ":" not in host:
         return None, f"whether {found.says} is an address of this host can't be told"
@@ -144,13 +142,18 @@ def _split(address: str) -> Tuple[str, int | None]:
     return host.strip("[]"), int(port) if host and port.isascii() and port.isdigit() and 0 < int(port) < 65536 else None
 
 
-def _names(process: Process, address: str, port: int) -> bool:
+def _names(process: Process, host: str, port: int) -> bool:
+    """Also when its command line can't be read."""
     argv = process.details.argv
-    served = flag(argv, "--gcs_server_port", "--gcs-server-port") if process.origin.role == "gcs_server" else None
-    named = flag(argv, "--gcs-address", "--gcs_address") or ""
-    return (
-        not argv or served == str(port) or named == address or (_split(named)[1] == port and _split(named)[0] in (*_LOOPBACK, *addresses()))
-    )
+    if process.origin.role == "gcs_server":
+        served = flag(argv, "--gcs_server_port", "--gcs-server-port")
+        return not argv or (served == str(port) and flag(argv, "--node-ip-address", "--node_ip_address") in (None, host))
+    named, at = _split(flag(argv, "--gcs-address", "--gcs_address") or "")
+    return not argv or (at == port and (named == host or (_is_here(named) and _is_here(host))))
+
+
+def _is_here(host: str) -> bool:
+    return host.startswith("127.") or host in ("::1", "localhost") or host in addresses()
 
 
 def _hidden(found: Pointer, look: Look) -> str | None:
