@@ -40,11 +40,13 @@ def lost_with_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
 def left_by_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     """What stays when this job is over: nothing but an operator ends it."""
     job = _find(snapshot, name)
-    if job is None or (job.job is None and not job.running):
-        return (f"what job {name} leaves behind is not known",) if job is None else ()
+    if job is None:
+        return (f"what job {name} leaves behind is not known",)
+    if job.job is None:
+        return ()
     actors, groups = _actors(snapshot, job=job.job, detached=True), _groups(snapshot, job=job.job, detached=True)
-    stay = [f"{_actor(actor)} of job {name} is detached and stays{_with(Share((actor,)).gpus)}" for actor in actors if job.job]
-    stay += [f"{_group(group)} of job {name} is detached and stays{_with(Share((), (group,)).gpus)}" for group in groups if job.job]
+    stay = [f"{_actor(actor)} of job {name} is detached and stays{_with(Share((actor,)).gpus)}" for actor in actors]
+    stay += [f"{_group(group)} of job {name} is detached and stays{_with(Share((), (group,)).gpus)}" for group in groups]
     return (*stay, *_doubts(snapshot))
 
 

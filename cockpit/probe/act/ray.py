@@ -16,6 +16,7 @@ import re
 import shlex
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
@@ -26,6 +27,8 @@ from .look import Request, Target, Tell, Watcher
 
 LIMIT = 20
 """Seconds that the program gets, the import of Ray among them."""
+GONE_WITHIN = 5.0
+"""Seconds until the process of a dead actor is gone."""
 IDS: Mapping[str, Tuple[str, int]] = {"kill_actor": ("actor", 32), "remove_placement_group": ("placement_group", 36)}
 """What each verb ends, and how long its ids are. Of another length they must not be sent: they would end the GCS (2.60)."""
 MISLEADING = frozenset(("RAY_ADDRESS", "RAY_JOB_ID", "RAY_RAYLET_PID", "RAY_NODE_ID", "RAY_JOB_CONFIG_JSON_ENV_VAR", "PYTHONINSPECT"))
@@ -41,6 +44,8 @@ class NoWayError(Exception):
 class Gate(NamedTuple):
     """The way to a cluster: its Python and its GCS, as a raylet names them, and as whom and in what environment it does that."""
 
+    node: str | None
+    """Ray's id of the node that this host is; `None` where its pids are not those that we see."""
     session: str
     python: str
     address: str
@@ -76,13 +81,34 @@ def _is_id(text: Any, length: int) -> bool:
 
 
 def _ask(stage: str, session: str | None, targets: List[Target], watcher: Watcher, tell: Tell) -> Answer:
+    forest = watcher.look(0).forest
     try:
-        gate = find(watcher.look(0).forest, session)
+        gate = find(forest, session)
         tell(f"asking Ray by {gate.python}", 0, len(targets))
         meant = [{**target, "session": gate.session} for target in targets]
-        return run(gate, {"stage": stage, "targets": meant, "session": gate.session, "address": gate.address, "limit": LIMIT})
+        answer = run(gate, {"stage": stage, "targets": meant, "session": gate.session, "address": gate.address, "limit": LIMIT})
     except NoWayError as error:
         return {"error": str(error)}
+    here = {target["pid"]: target for target in answer.get("done", ()) if gate.node and target["node"] == gate.node}
+    _await_end([forest[pid] for pid in here if pid in forest], here, answer.get("notes", []))
+    return answer
+
+
+def _await_end(processes: List[Process], actors: Mapping[int, Target], notes: List[str]) -> None:
+    """Ray calls an actor dead before its process is; what hangs in a driver stays, and holds its GPU memory."""
+    until = time.monotonic() + GONE_WITHIN
+    while any(map(_there, processes)) and time.monotonic() < until:
+        time.sleep(0.05)
+    for process in processes:
+        if _there(process):
+            notes.append(f"process {process.pid} of that actor is still there {GONE_WITHIN:g} s after Ray has called it dead")
+        else:
+            actors[process.pid]["outcome"] += f", and its process {process.pid} has ended"
+
+
+def _there(process: Process) -> bool:
+    now = read_stat(process.pid)
+    return now is not None and now.ticks == process.ticks and now.state not in "ZXx"
 
 
 def find(forest: Forest, session: str | None) -> Gate:
@@ -118,7 +144,8 @@ def _gate(raylet: Process, session: str) -> Gate:
     if elsewhere:
         raise NoWayError(f"the raylet of {session}, pid {raylet.pid}, runs in a container, and its Python can't be started from here")
     kept = {name: value for name, value in environ.items() if name not in MISLEADING}
-    return Gate(session, shlex.split(command)[0], address, kept, *owner)
+    node = raylet.origin.node if raylet.ns_pid is None else None
+    return Gate(node, session, shlex.split(command)[0], address, kept, *owner)
 
 
 def _owner(pid: int) -> Tuple[int, int, Tuple[int, ...]]:

@@ -23,6 +23,7 @@ from cockpit.sources import payload
 
 SESSION = "session_2026-11-21_01-17-58_164160_11638"
 OTHER = "session_2026-11-20_01-17-58_164160_10000"
+NODE = "ab" * 28
 ACTOR, GROUP = "0a" * 16, "0b" * 18
 TARGET = {"what": "actor", "id": ACTOR, "session": SESSION}
 ANSWER = '{"targets": [], "refused": [], "notes": ["it was asked"]}'
@@ -60,7 +61,12 @@ def raylet(python: Path) -> Raylet:
 
     def started(session: str = SESSION, code: str = STAYS, **env: str) -> AbstractContextManager[int]:
         folder = f"/nowhere/{session}"
-        flags = (f"--raylet_socket_name={folder}/sockets/raylet", f"--session_dir={folder}", "--gcs-address=127.0.0.1:1")
+        flags = (
+            f"--raylet_socket_name={folder}/sockets/raylet",
+            f"--session_dir={folder}",
+            "--gcs-address=127.0.0.1:1",
+            f"--node_id={NODE}",
+        )
         command = f"--python_worker_command={python} setup_worker.py default_worker.py --gcs-address=127.0.0.1:2"
         return program("raylet", *flags, command, code=f"import os, sys; {code}", env={**os.environ, **env})
 
@@ -150,6 +156,26 @@ def test_a_program_that_hangs_is_ended(raylet: Raylet, python: Path, monkeypatch
     assert said.endswith("within 0.5 s: whether anything has ended is not known")
     assert time.monotonic() - began < 10
     assert not Path(f"/proc/{(python.parent / 'pid').read_text().strip()}").exists()
+
+
+@pytest.mark.parametrize(("script", "ends"), [("kill {pid}; sleep 0.2", True), ("", False)])
+def test_a_dead_actors_process_is_waited_for(raylet: Raylet, python: Path, monkeypatch: pytest.MonkeyPatch, script: str, ends: bool):
+    monkeypatch.setattr(ray, "GONE_WITHIN", 0.5)
+    with raylet(), program("ray::Critic") as pid:
+        done = {**TARGET, "node": NODE, "pid": pid, "outcome": "Ray says DEAD"}
+        answer = json.dumps({"done": [done], "refused": [], "failed": [], "notes": []})
+        stand_in(python, f"{script.format(pid=pid)}\necho '{answer}'")
+        said = ask(stage="do", targets=[TARGET])
+    assert said["done"][0]["outcome"] == ("Ray says DEAD" + (f", and its process {pid} has ended" if ends else ""))
+    assert said["notes"] == ([] if ends else [f"process {pid} of that actor is still there 0.5 s after Ray has called it dead"])
+
+
+def test_pids_of_another_node_are_not_looked_for_here(raylet: Raylet, python: Path):
+    done = {**TARGET, "node": "cd" * 28, "pid": os.getpid(), "outcome": "Ray says DEAD"}
+    stand_in(python, f"echo '{json.dumps({'done': [done], 'refused': [], 'failed': [], 'notes': []})}'")
+    with raylet():
+        said = ask(stage="do", targets=[TARGET])
+    assert (said["done"][0]["outcome"], said["notes"]) == ("Ray says DEAD", [])
 
 
 def test_a_python_that_fails_is_quoted(raylet: Raylet, python: Path):
