@@ -24,12 +24,14 @@ from cockpit.model import Process, Snapshot
 from cockpit.reach import HostEntry, check_host
 from cockpit.sources.errand import Answer, Errands, Progress
 from cockpit.sources.ray_reach import Place
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import SourceError, within
 
 GRACES = {"kill": 10.0, "stop": 16.0}
 """Seconds between SIGTERM and SIGKILL; 16 are Ray's own (scripts.py, `ray stop --grace-period`)."""
 PATIENCE = 30.0
 """Seconds of silence, beyond the grace, after which a host is given up."""
+WORD = 3.0
+"""Seconds in which Ray may say which jobs run; an operator with a frozen dashboard waits no longer."""
 Hear = Callable[[str, Progress], None]
 
 
@@ -100,8 +102,8 @@ class Door:
     async def _words(self) -> dict[str, Any]:
         """What only Ray can say, asked now: which jobs run. Nothing when it doesn't answer; then nobody guesses."""
         try:
-            jobs = await self._lookout.jobs()
-        except SourceError:
+            jobs = await within(WORD, self._lookout.jobs())
+        except (SourceError, asyncio.TimeoutError):
             return {"jobs": None}
         running = {name for job in jobs if job.running for name in (job.job, job.submission) if name}
         ended = {name for job in jobs for name in (job.job, job.submission) if name} - running
@@ -165,7 +167,7 @@ class Door:
 
     def _judged(self, plan: Plan) -> Plan:
         """With what ends with it, and the word to be typed when live work does."""
-        ends, word = weigh(self._snapshot, plan)
+        ends, word = weigh(self._snapshot, plan, {name: entry.target for name, entry in self._entries.items()})
         return msgspec.structs.replace(plan, losses=(*plan.losses, *ends), word=plan.word or word)
 
 

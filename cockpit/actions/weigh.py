@@ -12,17 +12,19 @@ from cockpit.model import LEFT_OVER, Snapshot
 Weight = tuple[tuple[str, ...], str | None]
 
 
-def weigh(snapshot: Snapshot, plan: Plan) -> Weight:
-    """Sentences, and the word; `None` when a plain yes will do."""
-    found = _SCALES.get(find_act(plan.act).verb)
-    return found(snapshot, plan) if found is not None and plan.targets else ((), None)
+def weigh(snapshot: Snapshot, plan: Plan, addresses: Mapping[str, str]) -> Weight:
+    """Sentences, and the word; `None` when a plain yes will do. Ray may know a host by its address (`addresses`, by name) alone."""
+    verb = find_act(plan.act).verb
+    if verb == "stop" and plan.targets:
+        return _stopped(snapshot, plan, addresses)
+    return _SCALES[verb](snapshot, plan) if verb in _SCALES and plan.targets else ((), None)
 
 
 def _killed(snapshot: Snapshot, plan: Plan) -> Weight:
     alive = [target for target in plan.targets if target.kind not in LEFT_OVER]
     keys = {(target.host, target.pid, target.ticks) for target in alive}
     processes = [one for one in snapshot.processes or () if (one.host, one.pid, one.ticks) in keys]
-    return tuple(losses.lost_with_processes(snapshot, processes)), _name_of_work(snapshot, alive)
+    return losses.lost_with_processes(snapshot, processes), _name_of_work(snapshot, alive)
 
 
 def _name_of_work(snapshot: Snapshot, targets: Sequence[Target]) -> str | None:
@@ -33,8 +35,9 @@ def _name_of_work(snapshot: Snapshot, targets: Sequence[Target]) -> str | None:
     return None
 
 
-def _stopped(snapshot: Snapshot, plan: Plan) -> Weight:
-    ends = tuple(losses.lost_with_session(snapshot, {target.host for target in plan.targets}))
+def _stopped(snapshot: Snapshot, plan: Plan, addresses: Mapping[str, str]) -> Weight:
+    hosts = {target.host for target in plan.targets}
+    ends = losses.lost_with_session(snapshot, hosts | {addresses[host] for host in hosts if host in addresses})
     if any(target.beyond for target in plan.targets):
         return ends, "everything"
     at_work = ends or plan.losses or any(target.part in ("driver", "child") for target in plan.targets)
@@ -50,24 +53,23 @@ def _cleaned(snapshot: Snapshot, plan: Plan) -> Weight:  # noqa: ARG001 as its s
 
 def _actor(snapshot: Snapshot, plan: Plan) -> Weight:
     (target, *_) = plan.targets
-    ends = tuple(losses.lost_with_actor(snapshot, target.id or ""))
+    ends = losses.lost_with_actor(snapshot, target.id or "")
     return ends, None if target.leaked else target.name or target.class_ or (target.id or "")[:8]
 
 
 def _group(snapshot: Snapshot, plan: Plan) -> Weight:
     (target, *_) = plan.targets
-    ends = tuple(losses.lost_with_group(snapshot, target.id or ""))
+    ends = losses.lost_with_group(snapshot, target.id or "")
     return ends, (target.name or (target.id or "")[:8]) if ends and not target.leaked else None
 
 
 def _job(snapshot: Snapshot, plan: Plan) -> Weight:
     (target, *_) = plan.targets
-    return tuple(losses.lost_with_job(snapshot, target.id or "")), target.id
+    return losses.lost_with_job(snapshot, target.id or ""), target.id
 
 
 _SCALES: Mapping[str, Callable[[Snapshot, Plan], Weight]] = {
     "kill": _killed,
-    "stop": _stopped,
     "clean": _cleaned,
     "kill_actor": _actor,
     "remove_placement_group": _group,

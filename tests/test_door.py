@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from msgspec.structs import replace
+from world import NOW, node, process, snapshot
+
+from cockpit.actions.audit import Audit
+from cockpit.actions.plan import Target
+from cockpit.actions.table import Aim, find_act
+from cockpit.config import Config
+from cockpit.door import Door
+from cockpit.model import Cluster, Host, Job, Session
+from cockpit.reach import HostEntry
+from cockpit.sources.errand import Answer, Progress
+from cockpit.sources.source import SourceError
+
+SESSION = "session_2026-11-21_08-02-10_714202_8139"
+ROW = {"what": "process", "pid": 12, "ticks": 99, "kind": "orphan", "gpus": [{"index": 0, "memory": 5}]}
+
+
+class Poller:
+    def __init__(self, known):
+        self.snapshot = known
+
+
+class Lookout:
+    """What the door needs of one: what is known, what Ray says now, and how hosts are reached."""
+
+    config, local, masters = Config(), "head", None
+
+    def __init__(self, known, jobs=()):
+        self.poller, self.ray_jobs, self.refreshed = Poller(known), jobs, 0
+
+    def others(self):
+        return {"w1": HostEntry("w1", address="10.0.0.2"), "w7": HostEntry("w7")}
+
+    def places(self):
+        return {}
+
+    async def jobs(self):
+        if isinstance(self.ray_jobs, Exception):
+            raise self.ray_jobs
+        return self.ray_jobs
+
+    def refresh(self):
+        self.refreshed += 1
+
+
+class Errands:
+    """Remembers what hosts were asked, and answers as it was told to."""
+
+    def __init__(self, **replies):
+        self.replies, self.asked, self.hang = replies, [], False
+
+    async def send(self, requests, hear, patience):
+        self.asked.append(requests)
+        if self.hang:
+            await asyncio.sleep(60)
+        for host in requests:
+            hear(host, Progress("running"))
+        return {host: self._answer(host, request["stage"]) for host, request in requests.items()}
+
+    def _answer(self, host, stage):
+        reply = self.replies.get(host, {}).get(stage, {})
+        return Answer(host, "reach", error=reply) if isinstance(reply, str) else Answer(host, "reach", reply=reply)
+
+
+def known(**more):
+    here = Host("head", addresses=("10.0.0.1",), local=True)
+    return replace(snapshot(), cluster=Cluster(session=SESSION, reachable=True), hosts={"head": here}, nodes=(node(1), node(2)), **more)
+
+
+@pytest.fixture
+def door(tmp_path):
+    def make(world=None, jobs=(), **replies):
+        made = Door(Lookout(world or known(), jobs), Audit(tmp_path / "acts.jsonl", lambda: NOW))
+        made._errands = Errands(**replies)
+        return made
+
+    return make
+
+
+def log(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "acts.jsonl").read_text().splitlines()]
+
+
+async def test_a_plan_is_made_of_what_every_host_says(door):
+    made = door(
+        head={"plan": {"targets": [ROW]}}, w1={"plan": {"refused": [{**ROW, "reason": "another user's"}]}}, w7={"plan": "w7: timed out"}
+    )
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    assert [(target.host, target.pid) for target in plan.targets] == [("head", 12)]
+    assert [(target.host, target.reason) for target in plan.refused] == [("w1", "another user's")]
+    assert [(one.host, one.error) for one in plan.unreached] == [("w7", "w7: timed out")]
+    assert plan.hosts == ("head", "w1", "w7")
+    assert plan.word is None
+
+
+async def test_hosts_that_were_named_are_asked_and_no_others(door):
+    made = door()
+    await made.plan(find_act("kill-orphans"), Aim(hosts=("w1", "10.0.0.1", "elsewhere")))
+    assert list(made._errands.asked[0]) == ["w1", "head", "elsewhere"]
+
+
+async def test_a_host_can_be_named_by_what_ray_calls_its_node(door):
+    made = door()
+    await made.plan(find_act("clean"), Aim(hosts=("node2",)))
+    assert list(made._errands.asked[0]) == ["w1"]
+
+
+async def test_rays_word_on_jobs_is_asked_for_anew_and_sent_along(door):
+    jobs = (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED"))
+    made = door(jobs=jobs)
+    await made.plan(find_act("kill-orphans"), Aim())
+    assert made._errands.asked[0]["w1"]["jobs"] == {"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}
+
+
+async def test_when_ray_is_silent_nobody_guesses_which_jobs_run(door):
+    made = door(jobs=SourceError("no answer"))
+    await made.plan(find_act("kill-orphans"), Aim())
+    assert made._errands.asked[0]["w1"]["jobs"] is None
+
+
+async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(door, tmp_path):
+    made = door(head={"plan": {}}, w1={"plan": {"targets": [ROW]}, "do": {"done": [{**ROW, "outcome": "ended"}], "freed": {"gpu": 5}}})
+    receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
+    asked = made._errands.asked[1]
+    assert list(asked) == ["w1"]
+    assert (asked["w1"]["stage"], [(row["pid"], row["ticks"]) for row in asked["w1"]["targets"]]) == ("do", [(12, 99)])
+    assert (receipt.well, receipt.freed.gpu, [target.outcome for target in receipt.done]) == (True, 5, ["ended"])
+    assert [line["outcome"] == "begun" for line in log(tmp_path)] == [True, False]
+    assert made._lookout.refreshed == 1
+
+
+async def test_a_host_that_falls_silent_is_in_the_receipt_and_delays_no_other(door):
+    made = door(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}}, w1={"plan": {"targets": [ROW]}, "do": "w1: timed out"})
+    receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
+    assert [one.host for one in receipt.unreached] == ["w1"]
+    assert [target.host for target in receipt.done] == ["head"]
+    assert not receipt.well
+
+
+async def test_live_work_asks_for_the_name_of_its_job(door):
+    row = process(1001, host="w1", ticks=5, kind="worker", job="02000000")
+    world = known(processes=(row,), jobs=(Job("train1", job="02000000", status="RUNNING"),))
+    reply = {"targets": [{"what": "process", "pid": 1001, "ticks": 5, "kind": "worker", "job": "02000000"}]}
+    made = door(world, w1={"plan": reply})
+    plan = await made.plan(find_act("kill"), Aim(rows=(row,)))
+    assert plan.word == "train1"
+    assert list(made._errands.asked[0]) == ["w1"]
+
+
+async def test_stopping_ray_means_the_session_that_is_shown(door):
+    made = door(w1={"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}})
+    plan = await made.plan(find_act("stop"), Aim())
+    assert made._errands.asked[0]["w1"]["session"] == SESSION
+    assert plan.word == SESSION
+
+
+async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(door):
+    sessions = tuple(Session("head", name, f"/tmp/ray/{name}", live=True) for name in ("session_a", "session_b"))
+    with pytest.raises(SourceError, match="Choose one of session_a, session_b"):
+        await door(replace(known(sessions=sessions), cluster=Cluster())).plan(find_act("stop"), Aim())
+
+
+async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(door):
+    made = door(
+        replace(known(sessions=()), cluster=Cluster()),
+        head={"plan": {"targets": [{**ROW, "session": "session_a"}]}},
+        w1={"plan": {"targets": [{**ROW, "session": "session_b"}]}},
+    )
+    with pytest.raises(SourceError, match="session_a, session_b"):
+        await made.plan(find_act("stop"), Aim())
+
+
+async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(door):
+    made = door()
+    await made.plan(find_act("kill-actor"), Aim(id="ab"))
+    assert list(made._errands.asked[0]) == ["head"]
+
+
+async def test_while_one_act_is_under_way_no_other_begins(door):
+    made = door(head={"plan": {"targets": [ROW]}})
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    made._errands.hang = True
+    first = asyncio.ensure_future(made.perform(plan))
+    await asyncio.sleep(0)
+    with pytest.raises(SourceError, match="another act is under way"):
+        await made.perform(plan)
+    first.cancel()
+    await asyncio.wait([first])
+
+
+async def test_an_act_that_is_broken_off_is_in_the_log(door, tmp_path):
+    made = door(head={"plan": {"targets": [ROW]}})
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    made._errands.hang = True
+    task = asyncio.ensure_future(made.perform(plan))
+    while len(made._errands.asked) < 2:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.wait([task])
+    assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
+
+
+async def test_a_full_disk_hinders_no_act_and_is_said(door, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Audit, "_write", full)
+    made = door(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}})
+    receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
+    assert receipt.done
+    assert receipt.notes == ("the log of acts could not be written: No space left on device",)
+
+
+async def test_what_a_host_says_in_another_shape_is_that_hosts_trouble_alone(door):
+    made = door(head={"plan": {"targets": [{"what": "planet"}]}}, w1={"plan": {"targets": [ROW]}})
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    assert [one.host for one in plan.unreached] == ["head"]
+    assert plan.targets == (Target("process", "w1", pid=12, ticks=99, kind="orphan", gpus=plan.targets[0].gpus),)
