@@ -1,0 +1,102 @@
+"""A clean-up beside a real Ray: what is dead goes, and whoever works notices nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cockpit.sources import payload
+from tests.lab.cluster import Cluster, eventually
+from tests.lab.hosts import Host
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+DEAD = "session_2026-01-02_03-04-05_678901_23"
+
+
+def act(host: Host, stage: str, **more: Any) -> dict[str, Any]:
+    """What the acting probe says, sent to the host as it is sent to any."""
+    request = {"act": "clean", "stage": stage, "sessions": None, "older_than": None, "dear": [], "targets": [], **more}
+    (host.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
+    answer: dict[str, Any] = json.loads(host.ssh("python3 - < /tmp/act.py", timeout=120).splitlines()[-1])
+    return answer
+
+
+def latest(host: Host) -> str:
+    return os.path.basename(os.readlink(host.tmp / "ray" / "session_latest"))
+
+
+def names(answers: list[dict[str, Any]]) -> list[str]:
+    return [os.path.basename(one["path"]) for one in answers]
+
+
+def inside(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def workers(host: Host) -> set[int]:
+    """All that runs there, but the naps of the shell that watches over a job."""
+    return {process.pid for process in host.processes() if process.text != "sleep 1"}
+
+
+def test_a_clean_up_during_a_live_run_removes_only_what_is_dead(cluster: Cluster):
+    host, ray = cluster.head, cluster.head.tmp / "ray"
+    cluster.submit("busy", "sleep 10000")
+    eventually(lambda: cluster.job("busy") == "RUNNING")
+    live = latest(host)
+    host.ssh(f"cp -a /tmp/ray/{live} /tmp/ray/{DEAD} && touch -d '1 hour ago' /tmp/ray/{DEAD}")
+    host.ssh(f"mkdir /tmp/ray/{DEAD}/run && dd if=/dev/zero of=/tmp/ray/{DEAD}/run/model.safetensors bs=1M count=3 status=none")
+    host.ssh("head -c 1000000 /dev/zero > /dev/shm/psm_0a1b2c3d; touch -d '1 hour ago' /dev/shm/psm_0a1b2c3d")
+    before, running = inside(ray / live), workers(host)
+
+    plan = act(host, "plan")
+    assert [(target["what"], os.path.basename(target["path"])) for target in plan["targets"]] == [
+        ("session", DEAD),
+        ("shm", "psm_0a1b2c3d"),
+    ]
+    assert plan["targets"][0]["keeps"] == ["run/model.safetensors"]
+    assert names(plan["refused"]) == [live]
+    assert plan["refused"][0]["reason"].startswith("it lives: ")
+
+    receipt = act(host, "do", targets=plan["targets"])
+    assert names(receipt["done"]) == [DEAD, "psm_0a1b2c3d"]
+    assert receipt["freed"]["shm"] >= 1000000
+    assert receipt["freed"]["disk"] == plan["targets"][0]["size"] - (3 << 20)
+    assert inside(ray / DEAD) == {"run", "run/model.safetensors"}
+    assert before <= inside(ray / live)
+    assert running <= workers(host)
+    assert latest(host) == live
+    assert cluster.job("busy") == "RUNNING"
+    assert cluster.complete()
+
+
+def test_the_live_session_is_refused_also_when_it_was_agreed_to(cluster: Cluster):
+    host = cluster.lab["w1"]
+    folder = host.tmp / "ray" / latest(host)
+    before, status = inside(folder), folder.stat()
+    asked = {"what": "session", "path": f"/tmp/ray/{folder.name}", "device": status.st_dev, "inode": status.st_ino}
+    receipt = act(host, "do", sessions=[folder.name], targets=[asked])
+    assert receipt["done"] == receipt["failed"] == []
+    assert receipt["refused"][0]["reason"].startswith("it lives: ")
+    assert before <= inside(folder)
+
+
+def test_a_host_whose_ray_was_killed_is_left_clean(cluster: Cluster):
+    host = cluster.lab["w1"]
+    session = latest(host)
+    for process in host.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    eventually(lambda: not host.matching("raylet/raylet"))
+    plan = act(host, "plan")
+    assert (names(plan["targets"]), plan["refused"]) == ([session, "session_latest", "ray_current_cluster"], [])
+    receipt = act(host, "do", targets=plan["targets"])
+    assert names(receipt["done"]) == names(plan["targets"])
+    assert receipt["freed"]["disk"] == plan["targets"][0]["size"]
+    assert [name for name in os.listdir(host.tmp / "ray") if "session" in name or "current" in name] == []
