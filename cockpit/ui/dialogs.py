@@ -23,7 +23,7 @@ from cockpit.text import clean
 class Lines(ScrollView, can_focus=True):
     """A text, line by line, drawn exactly; long lines are folded."""
 
-    DEFAULT_CSS = "Lines { height: 1fr; }"
+    DEFAULT_CSS = "Lines { height: 1fr; scrollbar-gutter: stable; }"  # a scroll bar that comes must not hide what is below it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_up", "Up", show=False),
         Binding("down,j", "scroll_down", "Down", show=False),
@@ -46,9 +46,14 @@ class Lines(ScrollView, can_focus=True):
         self.text = text
         self.on_resize()
 
+    @property
+    def count(self) -> int:
+        """Lines, as they are folded now."""
+        return len(self._lines)
+
     def on_resize(self) -> None:
         """Fold again."""
-        width = max(10, self.size.width)
+        width = max(10, self.scrollable_content_region.width)
         lines = [(line, self.tone(line)) for line in map(clean, self.text.splitlines())]
         self._lines = [(piece, tone) for line, tone in lines for piece in folded(line, width, self.hang)]
         self.virtual_size = Size(width, len(self._lines))
@@ -67,12 +72,18 @@ class Lines(ScrollView, can_focus=True):
 
 
 def folded(line: str, width: int, hang: int = 0) -> list[str]:
-    """The line in pieces that are at most so many cells wide; those after the first begin `hang` cells further in than the line does."""
-    first, *rest = chop_cells(line, width) or [""]
-    if not rest:
-        return [first]
-    margin = " " * min(width // 2, len(line) - len(line.lstrip()) + hang) if hang else ""
-    return [first, *(margin + piece for piece in chop_cells(line[len(first) :], width - len(margin)))]
+    """The line in pieces at most so many cells wide. With `hang` they end after a word, and those after the first begin further in."""
+    pieces: list[str] = []
+    margin, rest = "", line
+    while rest or not pieces:
+        room = width - len(margin)
+        piece = (chop_cells(rest[: 4 * room], room) or [rest])[0]
+        if hang and len(piece) < len(rest) and piece.rfind(" ") > room // 2:
+            piece = piece[: piece.rfind(" ") + 1]
+        pieces.append(margin + piece)
+        rest = rest[len(piece) :]
+        margin = " " * min(width // 2, len(line) - len(line.lstrip()) + hang) if hang else ""
+    return pieces
 
 
 class TextPage(ModalScreen[None]):

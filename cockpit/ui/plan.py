@@ -25,6 +25,8 @@ from cockpit.ui.dialogs import Lines
 
 UNREAD: Final = 0.3
 """Seconds for which nothing can be agreed to or closed: what was typed ahead was meant for something else."""
+LEAST, AROUND = 16, 10
+"""Lines of the dialog, and those of them that are around the text."""
 Stage = Literal["looking", "plan", "nothing", "doing", "receipt", "failed"]
 _HINTS: Final[Mapping[Stage, str]] = {
     "looking": "Nothing is changed yet. Esc cancels",
@@ -76,7 +78,7 @@ class PlanScreen(ModalScreen["Receipt | None"]):
 
     CSS = """
     PlanScreen { align: center middle; }
-    PlanScreen #dialog { width: 100%; max-width: 140; height: 100%; max-height: 50; padding: 0 1; }
+    PlanScreen #dialog { width: 100%; max-width: 140; max-height: 100%; padding: 0 1; }
     PlanScreen #dialog { background: $panel; border: round $primary; }
     PlanScreen.ascii #dialog { border: ascii $primary; }
     PlanScreen.ascii PlanLines { scrollbar-size: 0 0; }
@@ -160,6 +162,7 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         lines = self.query_one(PlanLines)
         lines.show(text)
         lines.scroll_home(animate=False)
+        self.query_one("#dialog").styles.height = max(LEAST, lines.count + AROUND)
         leave, word = self.query_one("#leave", Button), self.query_one("#word", Input)
         leave.label = Content("Cancel" if stage in ("looking", "plan") else "Close")
         leave.display = stage != "doing"

@@ -307,6 +307,18 @@ async def test_a_long_plan_is_read_to_its_end_while_the_focus_stays(make, size):
 
 
 @pytest.mark.parametrize("size", SIZES)
+async def test_no_character_of_a_command_is_lost_where_it_is_folded_or_beside_the_scroll_bar(make, size):
+    command = "".join(f"<{number}>" for number in range(100))
+    plan = Plan("kill", "Kill", tuple(victim(number, host=command) for number in range(60)), hosts=("node1",))
+    app = make(hand=Hand(plan))
+    async with app.run_test(size=size) as pilot:
+        await opened(pilot)
+        text = "".join(line.strip("│╭╮╰╯─▁▂▃▄▅▆▇█ ") for line in shown(app).splitlines())
+        whole = "".join(f"<{number}>" for number in range(40))
+        assert whole in text
+
+
+@pytest.mark.parametrize("size", SIZES)
 async def test_hostile_text_is_drawn_exactly_and_does_nothing(make, size):
     text = " ".join(HOSTILE)
     plan = Plan(
