@@ -109,9 +109,11 @@ async def _acted(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool
     door = Door(lookout, Audit(audit_path(), time.time))
     try:
         plan = await door.plan(act, aim)
+        return await _agreed(door, plan, dry_run=dry_run, yes=yes, as_json=as_json)
     except SourceError as error:
         return _refuse(str(error), UNREACHABLE)
-    return await _agreed(door, plan, dry_run=dry_run, yes=yes, as_json=as_json)
+    finally:
+        door.close()
 
 
 def _needs_ray(act: Act, aim: Aim) -> bool:

@@ -44,6 +44,11 @@ class Door:
         self._places: dict[str, Place] = {}
         self._errands = Errands(lookout.config, lookout.local, self._entries, self._places, lookout.masters)
         self._busy = asyncio.Lock()
+        lookout.ending.append(self.close)
+
+    def close(self) -> None:
+        """End what is under way at once; an act on a host ends with whoever listens to it."""
+        self._errands.close()
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be hit, as of now; nothing is changed. Raises `SourceError`."""

@@ -44,6 +44,8 @@ class Lookout:
         self.config, self.env, self.clock = config, env, clock
         self.choose: Callable[[tuple[Address, ...]], object] | None = None
         """Called when several live sessions are found here; whoever chooses calls `follow`."""
+        self.ending: list[Callable[[], None]] = []
+        """What ends together with this."""
         self.interval = config.interval
         self.poller = Poller(self._published, expected=tuple((entry.name, entry.target) for entry in config.hosts), clock=clock)
         self.address: Address | None = None
@@ -59,7 +61,9 @@ class Lookout:
         await asyncio.gather(self._hosts.run(), self.poller.run(), self._find())
 
     def close(self) -> None:
-        """End every child at once; waits for nothing."""
+        """End every child at once, and whatever else stands on this; waits for nothing."""
+        for end in self.ending:
+            end()
         self._hosts.close()
 
     def refresh(self) -> None:

@@ -32,7 +32,7 @@ class Lookout:
     config, local, masters = Config(), "head", None
 
     def __init__(self, known, jobs=()):
-        self.poller, self.ray_jobs, self.refreshed = Poller(known), jobs, 0
+        self.poller, self.ray_jobs, self.refreshed, self.ending = Poller(known), jobs, 0, []
 
     def others(self):
         return {"w1": HostEntry("w1", address="10.0.0.2"), "w7": HostEntry("w7")}

@@ -78,6 +78,8 @@ class Errands:
         self._config, self._local, self._entries = config, local, entries
         self._known_places, self._masters = {} if places is None else places, masters
         self._ferries: dict[str, Ferry] = {}
+        self._closed = False
+        self._under_way: set[Child | Passage] = set()
         self._free = asyncio.Semaphore(MOST)
 
     async def send(
@@ -94,10 +96,15 @@ class Errands:
         return {answer.host: answer for answer in await asyncio.gather(*map(self._run, trips))}
 
     def close(self) -> None:
-        """End what reaches hosts through Ray."""
+        """End every child at once, also what reaches hosts through Ray, and the connections that are kept open; waits for none."""
+        self._closed = True
+        for child in self._under_way:
+            child.end()
         for ferry in self._ferries.values():
             ferry.close()
         self._ferries = {}
+        if self._masters is not None:
+            self._masters.close()
 
     async def _run(self, trip: Trip) -> Answer:
         way: Way = "local" if trip.host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"
@@ -105,7 +112,7 @@ class Errands:
             trip.hear(Progress("connecting"))
             errand = Errand(trip.host, trip.hear)
             try:
-                return Answer(trip.host, way, reply=await errand.run(self._start(trip, way, errand), trip.patience))
+                return Answer(trip.host, way, reply=await self._travel(trip, way, errand))
             except SourceError as error:
                 if way != "reach" or errand.spoke or not trip.through_ray or trip.host not in self._known_places:
                     return Answer(trip.host, way, error=str(error))
@@ -116,12 +123,22 @@ class Errands:
         trip.hear(Progress(f"connecting through Ray: {why}"))
         errand = Errand(trip.host, trip.hear)
         try:
-            reply = await errand.run(self._start(trip, "ray", errand), trip.patience)
+            reply = await self._travel(trip, "ray", errand)
         except SourceError as error:
             return Answer(trip.host, "ray", error=f"{why}; through Ray: {error}")
         return Answer(trip.host, "ray", reply={**reply, "notes": [*reply.get("notes", ()), f"{why}; reached through Ray"]})
 
+    async def _travel(self, trip: Trip, way: Way, errand: Errand) -> Mapping[str, Any]:
+        child = self._start(trip, way, errand)
+        self._under_way.add(child)
+        try:
+            return await errand.run(child, trip.patience)
+        finally:
+            self._under_way.discard(child)
+
     def _start(self, trip: Trip, way: Way, errand: Errand) -> Child | Passage:
+        if self._closed:
+            raise SourceError(f"{trip.host}: cockpit ends")
         if way == "ray":
             return self._embark(trip, errand)
         command = self._command(trip.host)

@@ -33,6 +33,7 @@ ENV = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_prestart_worker_first_driver": "0",  # 16 CPUs would mean 16 idle workers on two cores
     "RAY_enable_worker_prestart": "0",
+    "RAY_raylet_start_wait_time_s": "90",  # a busy machine starts several of them at once
     "RAY_health_check_initial_delay_ms": "2000",  # a killed raylet is dead after 4 s instead of 16
     "RAY_health_check_period_ms": "1000",
     "PYTHONDONTWRITEBYTECODE": "1",

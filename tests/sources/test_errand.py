@@ -184,6 +184,18 @@ async def test_when_it_is_broken_off_every_child_ends_at_once(tmp_path):
     await until(lambda: not alive(tmp_path), 2)
 
 
+async def test_when_it_is_closed_every_child_ends_at_once_and_none_is_started_any_more(tmp_path):
+    names = [f"w{number}" for number in range(MOST + 3)]
+    sent = errands(NEVER.format(folder=tmp_path), *names, places={name: Place("session_x", "ab") for name in names})
+    task = asyncio.ensure_future(sent.send(dict.fromkeys(names, PLAN), Heard()))
+    await until(lambda: len(alive(tmp_path)) == MOST)
+    sent.close()
+    answers = await asyncio.wait_for(task, 2)
+    assert not any(answer.reply for answer in answers.values())
+    await until(lambda: not alive(tmp_path), 2)
+    assert len((tmp_path / "pids").read_text().split()) == MOST
+
+
 async def test_when_cockpit_is_killed_the_act_ends(tmp_path):
     """The probe that acts is waiting for a process to obey when its reader dies."""
     with subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], start_new_session=True) as stubborn:
