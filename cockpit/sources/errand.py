@@ -26,6 +26,8 @@ from cockpit.text import clean, redact
 
 MOST: Final = 32
 """Hosts at once."""
+RAY_STARTS: Final = 30.0
+"""Seconds more that Ray gets: a worker must be started over there, perhaps on a busy node."""
 LONGEST: Final = 3600.0
 """Seconds that one host may take, however often it says how far it is."""
 Way = Literal["local", "reach", "ray"]
@@ -92,6 +94,9 @@ class Errands:
         for host in requests:
             hear(host, Progress("waiting"))
         texts = await asyncio.to_thread(_texts, requests)
+        if any(request.get("act") == "stop" for request in requests.values()):
+            for ferry in self._ferries.values():
+                ferry.leave()  # it must not pass for a driver that would be lost
         trips = [Trip(host, text, requests[host].get("act") != "stop", partial(hear, host), patience) for host, text in texts.items()]
         return {answer.host: answer for answer in await asyncio.gather(*map(self._run, trips))}
 
@@ -132,7 +137,7 @@ class Errands:
         child = self._start(trip, way, errand)
         self._under_way.add(child)
         try:
-            return await errand.run(child, trip.patience)
+            return await errand.run(child, trip.patience + (RAY_STARTS if way == "ray" else 0))
         finally:
             self._under_way.discard(child)
 

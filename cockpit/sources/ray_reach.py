@@ -103,6 +103,11 @@ class Ferry:
             self._child.end()
             self._child = None
 
+    def leave(self) -> None:
+        """End it if it carries nothing."""
+        if not self._passages:
+            self.close()
+
     def _running(self) -> Child:
         if self._idle is not None:
             self._idle.cancel()
@@ -129,11 +134,7 @@ class Ferry:
         if not self._passages:
             if self._idle is not None:
                 self._idle.cancel()
-            self._idle = asyncio.get_running_loop().call_later(IDLE, self._leave)
-
-    def _leave(self) -> None:
-        if not self._passages:
-            self.close()
+            self._idle = asyncio.get_running_loop().call_later(IDLE, self.leave)
 
 
 def _line(**request: object) -> bytes:
