@@ -1,0 +1,132 @@
+"""What an operator does to a cluster in trouble, by cockpit's commands on the head: exactly that, on every host, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.cluster import Cluster, eventually
+from tests.lab.eyes import act, by_nvml, lay_config, once, screen
+from tests.lab.hosts import Host, Process
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+GIB = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def config(cluster: Cluster) -> None:
+    lay_config(cluster.lab)
+    for host in cluster.hosts:
+        log_of(host).unlink(missing_ok=True)
+
+
+def log_of(host: Host) -> Path:
+    return host.folder / "run" / "lab" / "home" / ".local" / "state" / "cockpit" / "acts.jsonl"
+
+
+def orphan_on(cluster: Cluster, name: str) -> tuple[Host, Process]:
+    """An engine that holds GPU memory, and whose actor and job have died."""
+    cluster.submit(name, "python evaluate.py")
+    eventually(lambda: cluster.job(name) == "FAILED", within=60)
+    return eventually(lambda: next(((host, one) for host in cluster.hosts for one in host.matching("VLLM::EngineCore")), None))
+
+
+def rows(answer: dict[str, Any], what: str) -> list[tuple[str, Any]]:
+    return [(row["host"], row.get("pid") or row.get("path") or row["target"]) for row in answer[what]]
+
+
+def used(host: Host) -> int:
+    return sum(gpu[4] for gpu in by_nvml(host))
+
+
+def test_an_orphan_is_found_from_the_head_and_ended_and_its_memory_is_measured_free(cluster: Cluster):
+    host, engine = orphan_on(cluster, "left")
+    idle = cluster.lab["head"].hold(6, 2 * GIB, title="python finetune.py")
+    before = used(host)
+    code, plan, said = act(cluster.head, "kill-orphans --dry-run")
+    assert (code, said, rows(plan, "plan")) == (0, "", [(host.name, engine.pid)])
+    began = time.monotonic()
+    code, answer, said = act(cluster.head, "kill-orphans --yes")
+    took = time.monotonic() - began
+    assert (code, said, rows(answer, "done")) == (0, "", [(host.name, engine.pid)])
+    assert answer["freed"]["gpu"] == int(21.4 * GIB)
+    assert used(host) < before
+    assert idle.outer.is_running()
+    assert act(cluster.head, "kill-orphans --yes")[:1] == (0,)
+    lines = [json.loads(line) for line in log_of(cluster.head).read_text().splitlines()]
+    assert [line["act"] for line in lines] == ["kill-orphans", "kill-orphans"]
+    print(f"figure: orphan on {host.name} found from the head, ended and measured free in {took:.1f} s, the whole command")
+    idle.kill()
+
+
+def test_a_live_job_is_never_touched_while_an_orphan_is_ended(cluster: Cluster):
+    cluster.submit("train", "python train_ppo_ray.py")
+    eventually(lambda: sum(len(host.matching("ray::PolicyModelActor")) for host in cluster.hosts) >= 1, within=90)
+    host, engine = orphan_on(cluster, "left-beside")
+    alive = {(each.name, one.pid) for each in cluster.hosts for one in each.processes() if one.pid != engine.pid}
+    code, answer, _ = act(cluster.head, "kill-orphans --yes --force")
+    assert (host.name, engine.pid) in rows(answer, "done")
+    assert not {one for one in rows(answer, "done") if one in alive}
+    assert cluster.job("train") == "RUNNING"
+    assert code == 0
+
+
+def test_the_whole_session_is_stopped_on_both_hosts_and_then_cleaned(cluster: Cluster):
+    cluster.submit("train", "python train_ppo_ray.py")
+    eventually(lambda: any(host.matching("ray::PolicyModelActor") for host in cluster.hosts), within=90)
+    session = once(cluster.head)[1]["cluster"]["session"]
+    live = act(cluster.head, "clean --yes")[1]
+    assert not live["done"]
+    assert [row["reason"] for row in live["refused"] if row.get("path", "").endswith(session)]
+    code, answer, said = act(cluster.head, "stop --yes")
+    assert (code, said, answer["failed"]) == (0, "", [])
+    assert any("job train" in loss for loss in answer["losses"])
+    for host in cluster.hosts:
+        assert not host.matching("raylet/raylet") + host.matching("gcs_server") + host.matching("dashboard") + host.matching("ray::")
+        assert not host.matching("VLLM::EngineCore")
+        assert used(host) == 0
+    code, answer, said = act(cluster.head, "clean --yes")
+    assert code == 0, answer
+    assert {row["host"] for row in answer["done"] if row["what"] == "session"} == {"head"} | {row["host"] for row in answer["plan"]}
+    assert answer["freed"]["disk"]
+    for host in cluster.hosts:
+        assert not list((host.tmp / "ray").glob("session_2*")), host.name
+
+
+def test_what_belongs_to_another_user_is_refused_and_told(cluster: Cluster):
+    host, engine = orphan_on(cluster, "guarded")
+    code, answer, _ = act(host, f"kill-orphans {host.name} --yes", user="65534")
+    assert code == 1
+    assert not answer["done"]
+    assert engine.outer.is_running()
+
+
+def test_a_terminal_that_closes_in_the_middle_of_a_plan_does_nothing(cluster: Cluster):
+    host, engine = orphan_on(cluster, "cut")
+    with screen(cluster.head) as seen:
+        seen.until("Overview")
+        seen.press("K")
+        seen.until("Cancel", f"{engine.pid}")
+    assert engine.outer.is_running()
+    assert not log_of(cluster.head).exists()
+    del host
+
+
+def test_an_orphan_is_ended_from_the_screen(cluster: Cluster):
+    host, engine = orphan_on(cluster, "seen")
+    with screen(cluster.head) as seen:
+        seen.until("Overview")
+        seen.press("K")
+        seen.until("Cancel", f"{engine.pid}")
+        time.sleep(0.5)  # what is typed ahead of a plan is not taken for an answer
+        seen.press("Tab", "Enter")
+        seen.until("measured free", within=30)
+        assert not engine.outer.is_running()
+        seen.press("Escape")
+        seen.until("Overview")
+    assert used(host) == 0
