@@ -171,7 +171,11 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         self.query_one("#agree").display = stage == "plan"
         self.set_focus(leave if leave.display else None)
         self._weigh()
-        self.call_after_refresh(self.set_timer, UNREAD, self._mark_read)
+        self.call_after_refresh(self._painted)
+
+    def _painted(self) -> None:
+        self.query_one("#title").refresh(layout=True)  # Textual 8.2.8 keeps its old height where the dialog's stays the same
+        self.set_timer(UNREAD, self._mark_read)
 
     def _mark_read(self) -> None:
         self._read = True

@@ -366,6 +366,13 @@ async def test_ascii_draws_nothing_else(make):
         assert "".join(char for char in shown(app) if not char.isascii()) == ""
 
 
+async def test_a_long_headline_is_whole_where_there_is_little_room(make):
+    app = make(hand=Hand(Plan("stop", "Stop Ray " * 4, (victim(1), victim(2, host="node2")), hosts=("node1", "node2"), word="ppo-7b")))
+    async with app.run_test(size=(60, 15)) as pilot:
+        await opened(pilot, key="S")
+        await until(pilot, lambda: "2 processes on 2 hosts, 80G of GPU memory" in " ".join(shown(app).replace("│", " ").split()))
+
+
 @pytest.mark.parametrize("size", [(20, 5), (60, 15)])
 async def test_a_small_terminal_survives(make, size):
     app = make(hand=Hand(LIVE))
