@@ -44,6 +44,8 @@ RAY_PROCESSES: Tuple[Tuple[str, bool], ...] = (
 )
 """A word, and whether it is looked for in the name (else in the command line): `ray/autoscaler/_private/constants.py` of 2.44.1 and 2.60.0.
 `reporter.py` and the two agents' files are 2.44.1's alone, the two `ray::…Agent` 2.60.0's: there may be less, but never more than this."""
+SUMMARY = "Stopped"
+"""How the line begins that is worth keeping; advice may follow it."""
 COMM = 15
 """As much of a name as the kernel keeps."""
 SLACK = 30.0
@@ -227,7 +229,7 @@ def _told(process: subprocess.Popen[bytes], until: float, tell: Tell) -> str:
             *lines, text = (text + more).replace(b"\r", b"\n").split(b"\n")
             for line in filter(None, (one.decode("utf-8", "replace").strip() for one in lines)):
                 tell(line)
-                last = line
+                last = last if last.startswith(SUMMARY) else line
     return f"{last} (`ray stop` did not end in time)"
 
 

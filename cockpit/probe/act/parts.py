@@ -71,6 +71,18 @@ def _part(look: Look, pid: int) -> str | None:
     return "driver" if verdict.kind == "driver" else None
 
 
+def hangs_from_service(look: Look, pid: int) -> bool:
+    """Whether it comes from a part of Ray itself, with no worker and no driver in between."""
+    passed = {pid}
+    while True:
+        pid = look.forest[pid].parent
+        if pid in passed or pid not in look.forest or pid not in look.verdicts:
+            return False
+        if look.verdicts[pid].kind != "child":
+            return _role(look, pid) in SERVICES and look.verdicts[pid].kind in ("ray", "stale")
+        passed.add(pid)
+
+
 def _started_by(process: Process, raylets: Collection[Identity]) -> bool:
     return not process.details.apart and any(process.origin.raylet == pid and process.ticks >= ticks for pid, ticks in raylets)
 

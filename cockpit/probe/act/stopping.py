@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Collection, Dict, List, Mapping
+from typing import Any, Collection, Dict, List, Mapping, Set
 
 from ..kinds import LEFT
 from ..origin import SERVICES
-from ..proc import Identity
+from ..proc import Identity, read
 from . import kill
 from .look import Look, Request, Target, Tell, Watcher
-from .parts import ROOTS, SessionError, members, sorted_out
+from .parts import ROOTS, SessionError, hangs_from_service, members, sorted_out
 from .signals import Ending, Grip, grip
 
 GRACE = 16.0
@@ -31,6 +31,8 @@ class Stopping:
         self._planned: Dict[Identity, Target] = {(int(one["pid"]), int(one["ticks"])): one for one in request["targets"]}
         self._known: Dict[Identity, Target] = {}
         self._refused: Dict[Identity, Target] = {}
+        self._served: Set[Identity] = set()
+        """What a part of Ray itself has started. Without that parent nothing tells any more where it comes from, so it is held before."""
         self._grips: Dict[Identity, Grip] = {}
         self._endings: Dict[Identity, Ending] = {}
 
@@ -51,6 +53,8 @@ class Stopping:
             elif identity not in here:
                 self._refused[identity] = {**look.target(identity[0]), "reason": f"it is not of {self._name} any more"}
         self._learn(targets)
+        self._served = {look.forest[pid].identity for pid, part in found.items() if part == "child" and hangs_from_service(look, pid)}
+        self._served.intersection_update(self._grips)
 
     def run(self) -> None:
         """In Ray's own order."""
@@ -60,10 +64,11 @@ class Stopping:
         self.sweep()
 
     def sweep(self) -> None:
-        """What the session has left, once it is dead."""
+        """What the session has left, once it is dead: orphans, stale parts, and what hung from a part of Ray itself."""
         for _ in range(ROUNDS):
             look = self._watcher.look(0)
             left = [identity for identity in self._see(look) if look.verdicts[identity[0]].kind in LEFT]
+            left += [identity for identity in self._served if identity not in left and look.same(self._known[identity])]
             if not left:
                 return
             self._finish("what it has left", left, self._grace / 3)
@@ -129,10 +134,19 @@ class Stopping:
 
 
 def _why_spared(look: Look, target: Target) -> str:
-    if target["part"] == "driver":
-        return "it lives on without its Ray: a person has started it, and it is not ended with the session"
     now = look.target(int(target["pid"]))
-    return f"it lives on as {now['kind']}: {'; '.join(now['why'])}"
+    if target["part"] != "driver":
+        return f"it lives on as {now['kind']}: {'; '.join(now['why'])}"
+    holds = ", and holds Ray's shared memory until it ends" if _maps_objects(now) else ""
+    return f"it lives on without its Ray{holds}: a person has started it, and it is not ended with the session"
+
+
+def _maps_objects(target: Target) -> bool:
+    """Whatever has once read an object keeps the whole store's memory from being freed."""
+    try:
+        return target["state"] != "D" and b"/dev/shm/plasma" in read(f"/proc/{target['pid']}/maps")
+    except OSError:
+        return False
 
 
 def add_freed(answer: Answer, before: Look, watcher: Watcher, shared: int | None) -> Answer:

@@ -1,0 +1,166 @@
+"""What belongs to a session of Ray, who may stop it, and what `ray stop` would find."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from forests import NODE, OTHER, RAY, SESSION, forest, gcs, left, process, raylet, worker
+
+from cockpit.probe.act import parts
+from cockpit.probe.act.everything import matched
+from cockpit.probe.act.look import Look
+from cockpit.probe.act.parts import SessionError, choose, hangs_from_service, members, sorted_out, weight
+from cockpit.probe.gpus import Reading
+from cockpit.probe.kinds import Driver, Facts, classify
+from cockpit.probe.proc import Process, user_name
+from cockpit.probe.sessions import Sessions
+
+NAME, OTHER_NAME = os.path.basename(SESSION), os.path.basename(OTHER)
+
+
+def look_at(*processes: Process, drivers: dict[int, Driver] | None = None) -> Look:
+    seen = forest(*processes)
+    return Look(seen, classify(seen, Facts(drivers=drivers or {})), Reading(), Sessions())
+
+
+def dashboard(pid: int = 80, session: str = SESSION) -> Process:
+    return process(pid, f"python {RAY}/dashboard/dashboard.py --session-dir={session}")
+
+
+def agent(pid: int, parent: int) -> Process:
+    return process(pid, f"python {RAY}/dashboard/agent.py --node-id={NODE}", parent)
+
+
+def of_user(one: Process, uid: int) -> Process:
+    return one._replace(details=one.details._replace(uid=uid))
+
+
+@pytest.fixture
+def as_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    return lambda uid: monkeypatch.setattr(parts.os, "geteuid", lambda: uid)
+
+
+def test_a_session_ends_with_its_raylet_first_and_its_gcs_last():
+    whole = (
+        gcs(),
+        dashboard(),
+        raylet(),
+        agent(101, 100),
+        worker(110),
+        process(111, "VLLM::EngineCore", 110),
+        process(200, "python train.py"),
+    )
+    look = look_at(*whole, drivers={200: Driver(2000, SESSION, "02000000")})
+    assert members(look, NAME) == {
+        100: "raylet",
+        101: "agent",
+        80: "dashboard",
+        110: "worker",
+        111: "child",
+        200: "driver",
+        90: "gcs_server",
+    }
+    assert list(members(look, NAME)) == [100, 101, 80, 110, 111, 200, 90]
+
+
+def test_another_session_has_no_part_in_it():
+    other = (raylet(300, OTHER), worker(310, 300, logs=()), process(311, "VLLM::EngineCore", 310))
+    look = look_at(raylet(), worker(110), *other)
+    assert set(members(look, NAME)) == {100, 110}
+    assert set(members(look, OTHER_NAME)) == {300, 310, 311}
+
+
+def test_of_several_sessions_one_must_be_named():
+    assert choose(look_at(), None) is None
+    assert choose(look_at(raylet(), dashboard(70, OTHER)), None) == NAME
+    assert choose(look_at(dashboard(70, OTHER)), None) == OTHER_NAME
+    both = look_at(raylet(), raylet(300, OTHER))
+    assert choose(both, OTHER_NAME) == OTHER_NAME
+    with pytest.raises(SessionError, match=rf"2 sessions of Ray live on this host \({OTHER_NAME}, {NAME}\): name one"):
+        choose(both, None)
+
+
+def test_what_a_dead_session_has_left_is_of_it():
+    look = look_at(dashboard(), worker(110, 1, RAY_RAYLET_PID="100"))
+    assert members(look, NAME) == {80: "dashboard", 110: "worker"}
+
+
+def test_an_orphan_without_a_session_is_of_it_by_its_raylet_or_because_it_was_seen():
+    orphan = left(500)
+    look = look_at(orphan)
+    assert members(look, NAME) == {}
+    assert members(look, NAME, known=[orphan.identity]) == {500: "child"}
+    assert members(look, NAME, raylets=[(100, 1000)]) == {500: "child"}
+    assert members(look, NAME, raylets=[(100, orphan.ticks + 1)]) == {}
+    assert members(look, NAME, raylets=[(99, 1000)]) == {}
+
+
+def test_only_what_a_part_of_ray_has_started_itself_hangs_from_it():
+    look = look_at(
+        gcs(), dashboard(), process(81, "python -c fork", 80), process(82, "sleep 1", 81), raylet(), worker(110), process(111, "bash", 110)
+    )
+    assert [hangs_from_service(look, pid) for pid in (81, 82, 110, 111, 1)] == [True, True, True, False, False]
+
+
+def test_another_users_session_is_refused_and_root_may_stop_it(as_user: Callable[[int], None]):
+    look = look_at(gcs(), raylet(), of_user(process(200, "python notebook.py"), 1001), drivers={200: Driver(2000, SESSION, "02000000")})
+    found = members(look, NAME)
+    as_user(1001)
+    targets, refused = sorted_out(look, NAME, found)
+    assert not targets
+    assert {target["reason"] for target in refused} == {
+        f"{NAME} belongs to {user_name(1000)}, and only {user_name(1000)} and root may stop it"
+    }
+    for uid in (0, 1000):
+        as_user(uid)
+        targets, refused = sorted_out(look, NAME, found)
+        assert {target["pid"] for target in targets} == {90, 100, 200}
+        assert not refused
+
+
+def test_a_part_that_another_user_has_given_the_sessions_name_is_no_part_of_it(as_user: Callable[[int], None]):
+    as_user(0)
+    _, refused = sorted_out(look := look_at(gcs(), raylet(), of_user(dashboard(), 1001)), NAME, members(look, NAME))
+    assert [target["pid"] for target in refused] == [80]
+    forged = look_at(raylet(), of_user(raylet(300), 1001))
+    with pytest.raises(SessionError, match="several users claim to be raylet or gcs_server"):
+        sorted_out(forged, NAME, members(forged, NAME))
+
+
+def test_a_session_that_cockpit_itself_runs_in_is_refused(as_user: Callable[[int], None]):
+    as_user(0)
+    mine = raylet(os.getppid(), ticks=1)
+    look = look_at(mine)
+    targets, refused = sorted_out(look, NAME, members(look, NAME))
+    assert not targets
+    assert refused[0]["reason"] == f"cockpit itself runs in {NAME}, below process {mine.pid}: stop it from outside"
+
+
+def test_jobs_drivers_and_other_users_give_the_question_its_weight():
+    notebook = of_user(process(200, "python notebook.py"), 1001)
+    look = look_at(gcs(), raylet(), worker(110), notebook, drivers={200: Driver(2000, SESSION, "03000000")})
+    assert weight(look, members(look, NAME)) == {
+        "jobs": ["02000000", "03000000"],
+        "drivers": [{"pid": 200, "user": user_name(1001), "command": "python notebook.py"}],
+        "others": [user_name(1001)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "word"),
+    [
+        (process(5, "vim /srv/monitor.py"), "monitor.py"),
+        (process(5, "tail -f /var/log_monitor.py.log"), "monitor.py"),
+        (process(5, "ray::Actor.step", name="ray::Actor.step"), "ray::"),
+        (process(5, "less ray::Actor"), None),
+        (process(5, "/opt/xraylet-2 --x"), "raylet"),
+        (process(5, "grep raylet"), None),
+        (process(5, "/opt/a-name-cut-before-raylet", name="a-name-cut-befo"), "raylet"),
+        (process(5, "python train.py"), None),
+        (process(5, "vim /srv/monitor.py", state="Z"), None),
+    ],
+)
+def test_ray_stop_finds_a_process_by_parts_of_words(one: Process, word: str | None):
+    assert matched(one) == word
