@@ -308,8 +308,8 @@ class _Court:
 
     def _job_sign(self, process: Process) -> Sign | None:
         job, session = process.origin.submission, process.origin.session
-        if job is None:
-            return None
+        if job is None or (session is None and process.origin.raylet is not None):
+            return None  # any raylet could be that job's, but the one that it names is it
         if session is not None and session not in self.raylet_sessions:
             return Sign(False, f"it comes from job {job} in {_name(session)}, which is dead")
         if self.raylets or self.facts.answering:

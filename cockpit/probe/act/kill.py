@@ -174,7 +174,8 @@ def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
 
 def freed(look: Look, watcher: Watcher, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
     """GPU memory that NVML counted for those of them that are gone and doesn't any more, and what stays in use without a holder."""
-    held = {pid: look.reading.holders[pid] for pid in map(_gone, targets) if pid in look.reading.holders}
+    gone = [int(target["pid"]) for target in targets if _is_over(target)]
+    held = {pid: look.reading.holders[pid] for pid in gone if pid in look.reading.holders}
     if not held:
         return {"gpu": None if look.fault or look.reading.gpus is None else 0}
     until = time.monotonic() + FREED_WITHIN
@@ -195,19 +196,18 @@ def freed(look: Look, watcher: Watcher, targets: Iterable[Target], notes: list[s
     return {"gpu": sum(known) if len(known) == len(given) else None}
 
 
-def _gone(target: Target) -> int | None:
-    """Its pid, once it has ended."""
+def _is_over(target: Target) -> bool:
     found = read_stat(int(target["pid"]))
-    return None if found is not None and found.ticks == target["ticks"] and found.state not in "ZXx" else int(target["pid"])
+    return found is None or found.ticks != target["ticks"] or found.state in "ZXx"
 
 
-def _unfreed(before: Reading, after: Reading, held: Mapping[int | None, Mapping[int, Any]]) -> list[str]:
+def _unfreed(before: Reading, after: Reading, held: Mapping[int, Mapping[int, Any]]) -> list[str]:
     """A sentence for each of these GPUs whose memory did not come back, as far as NVML says whose it is."""
     used, was = _used(after), _used(before)
     found = []
     for index in sorted({index for holds in held.values() for index in holds}):
         mine = [holds[index] for holds in held.values() if index in holds]
-        others = [holds[index] for pid, holds in after.holders.items() if index in holds and pid not in held]
+        others: list[Any] = [holds[index] for pid, holds in after.holders.items() if index in holds and pid not in held]
         if None in (*mine, *others, used.get(index), was.get(index)):
             continue
         lost = used[index] - sum(others)

@@ -15,6 +15,8 @@ from ..proc import Identity, read_stat
 LINGER = 3.0
 """Seconds after SIGKILL within which a process that can die is dead; freeing 80 GB of GPU memory takes one of them."""
 LONGEST_NAP = 0.02
+SPARE = 64
+"""Files that may still be opened when many processes are held: /proc must be readable, or they would seem to have ended."""
 _PIDFD_OPEN, _PIDFD_SEND_SIGNAL = 434, 424
 """The numbers of the system calls, for Python 3.8; the same on every architecture."""
 
@@ -156,10 +158,13 @@ def own_line() -> Tuple[int, ...]:
 
 
 def _pidfd_open(pid: int) -> int | None:
-    """`None` where the kernel has no pidfds or forbids them, where no more files may be open, or the process has just ended."""
+    """`None` where the kernel has no pidfds or forbids them, where too many files are open, or when the process has just ended."""
     handle = _try_pidfd_open(pid)
     if handle == -errno.EMFILE and _more_files():
         handle = _try_pidfd_open(pid)
+    if handle >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE and not _more_files():
+        os.close(handle)
+        return None
     return handle if handle >= 0 else None
 
 
