@@ -148,7 +148,7 @@ def test_it_is_one_task_without_cpus_for_each_node_and_ray_stop_would_not_know_t
     stubborn = w1.spawn("bash", "-c", "trap '' TERM; while :; do sleep 0.2; done")
     target = send(head, reach="ray", places=places(cluster), request=kill(stubborn, "plan"))["answers"]["w1"]["reply"]["targets"][0]
     wish = {"hosts": ["w1"], "reach": "ray", "places": places(cluster), "request": kill(stubborn, "do", targets=[target], grace=60)}
-    errand = head.spawn("bash", "-c", command(wish))
+    head.spawn("bash", "-c", command(wish))
     try:
         probe = eventually(lambda: next((process for process in ours(w1) if process.command[1:] == ("-",)), None))
         worker = probe.outer.parent()
@@ -156,14 +156,13 @@ def test_it_is_one_task_without_cpus_for_each_node_and_ray_stop_would_not_know_t
         hunted = ("raylet", "monitor.py", "default_worker.py", "ray::", "gcs_server")
         assert not any(word in process.text for process in [*ours(head), probe] for word in hunted)
         assert cluster.http.get("/api/cluster_status").json()["data"]["clusterStatus"]["loadMetricsReport"]["usage"]["CPU"][0] == 0
-        sample = json.loads(w1.ssh(f"cd {HOME} && {sys.executable} -m cockpit.probe --once").splitlines()[1])
+        sample = json.loads(w1.ssh(f"cd {HOME} && {sys.executable} -m cockpit.probe --no-lifeline --once").splitlines()[1])
         assert {process["kind"] for process in sample["processes"] if process["pid"] == probe.pid} <= {"child"}
         for process in head.matching("tests.lab.errands"):  # a kill -9 of cockpit
             process.kill()
         eventually(lambda: not ours(head) and not ours(w1), within=15)
         assert stubborn.outer.is_running()
     finally:
-        errand.kill()
         stubborn.kill()
 
 
