@@ -28,7 +28,7 @@ class Hold(NamedTuple):
 
 def holds(forest: Forest) -> Tuple[Tuple[Hold, ...], Tuple[int, ...]]:
     """And the pids that could not be asked, because they hang. Files of other users' processes are seen by root alone."""
-    left = [pid for pid, process in forest.items() if process.alive and not process.details.stuck]
+    left = [pid for pid, process in forest.items() if process.alive and not process.details.stuck and pid != os.getpid()]
     found: list[Hold] = []
     hanging: list[int] = []
     while left:

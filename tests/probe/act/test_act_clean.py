@@ -35,7 +35,7 @@ def test_a_dead_session_goes_whole(ground):
     assert (target["live"], target["files"], target["keeps"], target["uid"]) == (False, 3, [], os.getuid())
     assert target["size"] == sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
     answer = ground.do(planned["targets"])
-    assert what(answer["done"]) == [NAME]
+    assert (what(answer["done"]), answer["notes"]) == ([NAME], [])
     assert not path.exists()
     assert answer["freed"] == {"disk": target["size"], "shm": 0}
     assert any("files counted" in text for text in ground.told)
