@@ -75,6 +75,7 @@ static void words(const char *text, char **list, int most) {
 
 static void become(Record *one) {
     char *argv[32], *env[32];
+    umask(0); /* several users write to one log */
     if (one->flags & SETSID) setsid();
     one->pid = getpid();
     words(one->argv, argv, 32);
