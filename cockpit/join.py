@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cockpit import waits
 from cockpit.model import (
     Cluster,
     Fault,
@@ -80,15 +81,16 @@ class Join:
         places = of(_places, parts.nodes, parts.hosts)
         nodes = of(_nodes, parts.nodes, parts.status, parts.hosts, places, parts.expected)
         reported = of(_reported, parts.nodes)
+        actors, groups = of(waits.explain, *_believed(parts), parts.actors, parts.groups, parts.jobs)
         processes = of(_processes, reported, parts.nodes, parts.jobs, parts.hosts, places, parts.cluster.session)
         return Snapshot(
             taken=now,
             cluster=parts.cluster,
             nodes=nodes,
-            actors=parts.actors.actors if parts.actors else None,
+            actors=actors,
             actor_counts=parts.actors.counts if parts.actors else None,
             actors_complete=parts.actors.complete if parts.actors else None,
-            placement_groups=parts.groups.groups if parts.groups else None,
+            placement_groups=groups,
             jobs=parts.jobs.jobs if parts.jobs else None,
             demand=parts.status.demand if parts.status else None,
             processes=processes,
@@ -97,6 +99,13 @@ class Join:
             faults=of(_faults, parts.faults, parts.hosts),
             as_of=parts.as_of,
         )
+
+
+def _believed(parts: Parts) -> tuple[NodeFacts | None, StatusFacts | None, float | None]:
+    """What is known of resources, and when it was asked: nothing that has grown old is used to give reasons."""
+    failed = {source for source, _ in parts.faults}
+    nodes = None if failed & {"ray.nodes", "ray.gcs"} else parts.nodes
+    return (nodes, None, None) if "ray.status" in failed else (nodes, parts.status, parts.as_of.get("ray.status"))
 
 
 def _places(facts: NodeFacts | None, hosts: Mapping[str, Host]) -> Mapping[str, str]:

@@ -89,7 +89,11 @@ class Actor(Value, frozen=True):
     node: str | None = None
     pid: int | None = None
     needs: Mapping[str, float] = {}
+    labels: Mapping[str, str] = {}
+    """What it asks of the labels of its node: `a`, `!a`, `in(a, b)` or `!in(a, b)`."""
     placement_group: str | None = None
+    bundle: int | None = None
+    """The bundle of its group that it is bound to; `None`: any."""
     restarts: int | None = None
     detached: bool | None = None
     since: float | None = None
@@ -118,6 +122,8 @@ class Bundle(Value, frozen=True):
 
     needs: Mapping[str, float]
     node: str | None = None
+    labels: Mapping[str, str] = {}
+    """What it asks of the labels of its node."""
 
 
 class PlacementGroup(Value, frozen=True):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cockpit import text
 from cockpit.model import Actor, Bundle, Job, PlacementGroup, Value
 from cockpit.sources import wire
-from cockpit.sources.ray_names import plain, sound
+from cockpit.sources.ray_names import bundle_of, plain, sound
 from cockpit.sources.ray_nodes import identifier
 from cockpit.sources.ray_status import GroupDemand
 
@@ -81,7 +81,9 @@ def actor(entry: wire.Actor, since: Since | None, groups: Mapping[str, Placement
         node=identifier(entry.node_id),
         pid=sound(entry.pid) or None,
         needs=plain(entry.required_resources),
+        labels={} if entry.fallback_strategy else entry.label_selector or {},
         placement_group=identifier(entry.placement_group_id),
+        bundle=bundle_of(entry.required_resources),
         restarts=sound(entry.num_restarts),
         detached=entry.is_detached,
         since=since.moment if since else None,
@@ -141,7 +143,10 @@ def group(entry: wire.Group, since: float | None, strategy: str | None) -> Place
         name=entry.name or "",
         state=state,
         strategy=strategy,
-        bundles=tuple(Bundle(needs=plain(bundle.unit_resources), node=identifier(bundle.node_id)) for bundle in entry.bundles or ()),
+        bundles=tuple(
+            Bundle(needs=plain(bundle.unit_resources), node=identifier(bundle.node_id), labels=bundle.label_selector or {})
+            for bundle in entry.bundles or ()
+        ),
         job=identifier(entry.creator_job_id),
         since=since,
         detached=entry.is_detached,
@@ -150,7 +155,12 @@ def group(entry: wire.Group, since: float | None, strategy: str | None) -> Place
 
 
 def strategy(entry: wire.Group, demands: Iterable[GroupDemand]) -> str | None:
-    """The strategy of a waiting group, found by its bundles; `None` when groups of the same bundles wait with different ones."""
+    """The strategy of a waiting group, found by its bundles; `None` when groups of the same bundles wait with different ones.
+
+    Also where it has a strategy of another kind: that of a rack or a switch, say, of which a node has only a label.
+    """
+    if entry.topology_strategy:
+        return None
     bundles = _counted(plain(bundle.unit_resources) for bundle in entry.bundles or ())
     found = {demand.strategy for demand in demands if _counted(demand.bundles) == bundles}
     return found.pop() if len(found) == 1 else None

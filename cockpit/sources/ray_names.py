@@ -9,7 +9,7 @@ from typing import TypeVar
 Number = TypeVar("Number", int, float)
 LARGEST = 1e18
 """No cluster has so much of anything; whatever is smaller fits 64 bits."""
-_GROUPED = re.compile(r"(?P<name>.+?)_group_(?:\d+_)?[0-9a-f]{36}")
+_GROUPED = re.compile(r"(?P<name>.+?)_group_(?:(?P<bundle>\d+)_)?[0-9a-f]{36}")
 _MANGLED_GROUP = re.compile(r".+?Group\d*[0-9A-Fa-f]{36}")
 _MEMORY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 _USE = re.compile(
@@ -69,6 +69,12 @@ def plain(resources: Mapping[str, float] | None) -> dict[str, float]:
         if (not match or real != "bundle") and sound(amount) is not None:
             asked[real] = max(amount, asked.get(real, 0.0))
     return asked
+
+
+def bundle_of(resources: Mapping[str, float] | None) -> int | None:
+    """The number of the bundle that something was bound to; `None` where any of its group would do."""
+    found = (match["bundle"] for name in resources or () if (match := _GROUPED.fullmatch(name)))
+    return next((int(number) for number in found if number), None)
 
 
 def uses(text: str) -> dict[str, tuple[float, float]]:

@@ -24,6 +24,8 @@ class NodeFacts(Value, frozen=True):
     nodes: tuple[Node, ...]
     workers: tuple[Worker, ...]
     holders: tuple[Holder, ...]
+    growing: bool = False
+    """An autoscaler has made some of the nodes, and could make more."""
 
 
 class Doubt:
@@ -115,6 +117,7 @@ class Nodes:
             nodes=tuple(self._node(node_id, memory, uses(self._used.get(node_id, ""))) for node_id, memory in self._known.items()),
             workers=tuple(worker for node_id, memory in living for worker in _workers(node_id, memory)),
             holders=tuple(holder for node_id, memory in living if memory.figures for holder in _holders(node_id, memory.figures.gpus)),
+            growing=any(memory.raylet and memory.raylet.node_type_name for _, memory in living),
         )
 
     def _loss(self, listed: Mapping[str, wire.Summary]) -> str | None:

@@ -102,6 +102,7 @@ class Raylet(Camel, frozen=True):
     node_manager_hostname: str | None = None
     node_name: str | None = None
     is_head_node: bool | None = None
+    node_type_name: str | None = None
     resources_total: Resources | None = None
     labels: Mapping[str, str] | None = None
     core_workers_stats: tuple[CoreWorker, ...] | None = None
@@ -160,7 +161,6 @@ class ProcessInfo(Camel, frozen=True):
     cmdline: tuple[str, ...] | None = None
     memory_info: ProcessMemory | None = None
     core_worker_stats: tuple[CoreWorker, ...] = ()
-    language: str | None = None
 
 
 class Detail(Camel, frozen=True):
@@ -292,6 +292,8 @@ class Actor(Snake, frozen=True):
     pid: int | None = None
     ray_namespace: str | None = None
     required_resources: Resources | None = None
+    label_selector: Mapping[str, str] | None = None
+    fallback_strategy: Any = None
     death_cause: DeathCause | None = None
     is_detached: bool | None = None
     placement_group_id: str | None = None
@@ -303,6 +305,7 @@ class GroupBundle(Snake, frozen=True):
 
     unit_resources: Resources | None = None
     node_id: str | None = None
+    label_selector: Mapping[str, str] | None = None
 
 
 class GroupStats(Snake, frozen=True):
@@ -322,6 +325,7 @@ class Group(Snake, frozen=True):
     bundles: tuple[GroupBundle, ...] | None = None
     is_detached: bool | None = None
     stats: GroupStats | None = None
+    topology_strategy: Mapping[str, str] | None = None
 
 
 # /api/jobs

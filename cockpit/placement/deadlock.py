@@ -1,0 +1,49 @@
+"""Jobs that each hold a part and wait for the rest: none of them can go on until one lets go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from cockpit.placement.ask import Ask, Shape, ask
+from cockpit.placement.world import World
+
+
+class Deadlock(NamedTuple):
+    """Jobs that wait for each other, and those that wait for what they hold themselves."""
+
+    each_other: frozenset[str] = frozenset()
+    themselves: frozenset[str] = frozenset()
+
+
+def deadlock(world: World, asks: Mapping[str, Sequence[Ask]]) -> Deadlock:
+    """Of the jobs that wait, with what each asks for: those that nothing but letting go can help.
+
+    Whatever a job holds that waits for nothing is taken for free: it will end some day.
+    """
+    world = world.merged(name for mine in asks.values() for each in mine for name in each.names)
+    waiting = {job: _joined(world, mine) for job, mine in asks.items()}
+    themselves = frozenset(job for job in waiting if _stuck(world, {job: waiting[job]}))
+    others = {job: mine for job, mine in waiting.items() if job not in themselves}
+    stuck = _stuck(world, others)
+    members = frozenset(job for job in stuck if _stuck(world, {other: others[other] for other in stuck - {job}}) != stuck - {job})
+    return Deadlock(members if len(members) > 1 else frozenset(), themselves)
+
+
+def _joined(world: World, asks: Sequence[Ask]) -> tuple[Ask, ...]:
+    """Each alone, and all together where empty nodes would hold them all: what a job needs to go on."""
+    bundles: list[Shape] = [shape for each in asks for shape, number in each.shapes for _ in range(number)]
+    everything = ask(bundles, "PACK")
+    return (*dict.fromkeys(asks), *([everything] if world.room(everything, "ever") != "no" else []))
+
+
+def _stuck(world: World, waiting: Mapping[str, Sequence[Ask]]) -> frozenset[str]:
+    """Those that are left when every job that can go on has done so and let go."""
+    left = frozenset(waiting)
+    while left:
+        freed = world.only(left)
+        able = {job for job in left if all(freed.room(each, "now") != "no" for each in waiting[job])}
+        if not able:
+            return left
+        left -= able
+    return left

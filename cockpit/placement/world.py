@@ -1,0 +1,152 @@
+"""All living nodes as bundles see them: what fits now, what would fit on empty nodes, and what of it stands in the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from cockpit.placement.ask import Ask, Hold, Place, matches
+from cockpit.placement.fit import Room, Slot, capacity, room
+
+When = Literal["now", "ever"]
+ALL = -1
+"""The bits of a node that admits every shape."""
+Kind = Literal["now", "missed", "held", "fragmented", "short", "label", "never"]
+"""`short`: GPUs are there, something else is not. `fragmented`: enough in all, but in pieces. `missed`: Ray doesn't find the room."""
+
+
+class Verdict(NamedTuple):
+    """Whether an ask can be placed; if not, by which resources it is held up."""
+
+    kind: Kind
+    names: tuple[str, ...] = ()
+    label: bool = False
+    """There would be room, were it not for labels."""
+
+
+class World:
+    """The living nodes. What was asked once is remembered: thousands of actors have a few shapes."""
+
+    def __init__(self, places: Iterable[Place], *, known: bool = True) -> None:
+        """`known`: there are no nodes but these."""
+        self.places = tuple(places)
+        self.known = known and bool(self.places) and all(place.total for place in self.places)
+        self._stocks: dict[tuple[object, ...], Counter[Slot]] = {}
+        self._rooms: dict[tuple[object, ...], Room] = {}
+        self._verdicts: dict[Ask, Verdict | None] = {}
+
+    def judge(self, ask: Ask) -> Verdict | None:
+        """The verdict; `None` where too little is known for one."""
+        if ask not in self._verdicts:
+            self._verdicts[ask] = self._judge(ask) if self.known else None
+        return self._verdicts[ask]
+
+    def _judge(self, ask: Ask) -> Verdict | None:
+        ever = self.room(ask, "ever")
+        if ever in ("no", "unknown"):
+            return self._blocked(ask, "ever", "never") if ever == "no" else None
+        if any(place.used is None for place in self.places):
+            return None
+        now = self.room(ask, "now")
+        if now in ("yes", "missed"):
+            return Verdict("now" if now == "yes" else "missed")
+        return self._blocked(ask, "now", self._held(ask)) if now == "no" else None
+
+    def _held(self, ask: Ask) -> Kind:
+        names, label = self.obstacle(ask, "now")
+        if label:
+            return "label"
+        if "GPU" in ask.names and "GPU" not in names:
+            return "short"
+        return "fragmented" if all(self.sum(ask, name, "now") >= ask.sum(name) for name in names) else "held"
+
+    def _blocked(self, ask: Ask, when: When, kind: Kind) -> Verdict:
+        names, label = self.obstacle(ask, when)
+        return Verdict(kind, names, label)
+
+    def obstacle(self, ask: Ask, when: When) -> tuple[tuple[str, ...], bool]:
+        """The resources for want of which it does not fit, those first that alone are to blame; and whether it is for its labels."""
+        names = ask.names
+        label = bool(ask.labels) and self.room(ask, when, labels=False) != "no"
+        alone = tuple(name for name in names if self.room(ask, when, tuple(other for other in names if other != name)) != "no")
+        return alone or tuple(name for name in names if self.room(ask, when, (name,)) == "no") or names, label
+
+    def room(self, ask: Ask, when: When, names: tuple[str, ...] | None = None, *, labels: bool = True) -> Room:
+        """Whether there is room, as far as these resources go (all, unless told)."""
+        names = ask.names if names is None else names
+        key = (ask, when, names, labels)
+        if key not in self._rooms:
+            bundles = [(tuple(dict(shape.amounts).get(name, 0) for name in names), number) for shape, number in ask.shapes]
+            self._rooms[key] = room(self.stock(ask, when, names, labels=labels), bundles, ask.strategy)
+        return self._rooms[key]
+
+    def stock(self, ask: Ask, when: When, names: Sequence[str], *, labels: bool = True) -> Counter[Slot]:
+        """What the nodes have of these resources, equal nodes counted."""
+        wanted = tuple(shape.labels for shape, _ in ask.shapes) if labels and ask.labels else ()
+        key = (wanted, when, tuple(names), ask.elsewhere)
+        if key not in self._stocks:
+            self._stocks[key] = Counter(
+                Slot(tuple([has(place, name, when) for name in names]), _admitted(place, wanted) if wanted else ALL)
+                for place in self.places
+                if place.id not in ask.elsewhere
+            )
+        return self._stocks[key]
+
+    def fitting(self, ask: Ask, when: When) -> int | None:
+        """How many bundles of its only shape would fit; `None` if it has several."""
+        if len(ask.shapes) != 1:
+            return None
+        need = tuple(amount for _, amount in ask.shapes[0][0].amounts)
+        stock = self.stock(ask, when, ask.names)
+        most = 1 if ask.strategy == "STRICT_SPREAD" else ask.size
+        return sum(nodes * min(most, capacity(slot, 0, need)) for slot, nodes in stock.items())
+
+    def open_to(self, ask: Ask) -> Sequence[Place]:
+        """The nodes whose labels admit any of its bundles; for what goes to one node, all of them."""
+        if not ask.labels and not ask.elsewhere:
+            return self.places
+        wanted = [ask.labels] if ask.together else [shape.labels for shape, _ in ask.shapes]
+        return [place for place in self.places if place.id not in ask.elsewhere and any(matches(place.labels, labels) for labels in wanted)]
+
+    def sum(self, ask: Ask, name: str, when: When) -> int:
+        """How much of a resource there is on all nodes that its labels admit."""
+        return sum(has(place, name, when) for place in self.open_to(ask))
+
+    def merged(self, names: Iterable[str]) -> World:
+        """The same world as far as these resources go, with one hold of each job on a node."""
+        known = set(names)
+        return World((place._replace(holds=_by_job(place.holds, known)) for place in self.places), known=self.known)
+
+    def only(self, jobs: Container[str | None]) -> World:
+        """The world in which nobody holds anything but these jobs."""
+        return World((place._replace(used=_held_by(jobs, place.holds)) for place in self.places), known=self.known)
+
+
+def has(place: Place, name: str, when: When) -> int:
+    """What a node has of a resource, at all or free. Ray hands out more than there is when blocked workers wake up."""
+    total = place.total.get(name, 0)
+    return total if when == "ever" else max(0, total - (place.used or {}).get(name, 0))
+
+
+def _admitted(place: Place, wanted: tuple[tuple[tuple[str, str], ...], ...]) -> int:
+    return sum(1 << number for number, labels in enumerate(wanted) if not labels or matches(place.labels, labels))
+
+
+def _by_job(holds: Iterable[Hold], names: Container[str]) -> tuple[Hold, ...]:
+    merged: dict[str | None, dict[str, int]] = {}
+    for hold in holds:
+        held = merged.setdefault(hold.job, {})
+        for name, amount in hold.amounts.items():
+            if name in names:
+                held[name] = held.get(name, 0) + amount
+    return tuple(Hold(job, "", "", held) for job, held in merged.items() if held)
+
+
+def _held_by(jobs: Container[str | None], holds: Iterable[Hold]) -> Mapping[str, int]:
+    held: dict[str, int] = {}
+    for hold in holds:
+        if hold.job in jobs:
+            for name, amount in hold.amounts.items():
+                held[name] = held.get(name, 0) + amount
+    return held

@@ -1,0 +1,242 @@
+"""Why something waits, as cockpit says it, against what Ray then places or doesn't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.cluster import Cluster, eventually
+from tests.lab.eyes import Facts, Watcher, once
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+BEGIN = """
+import pathlib, ray, sys, time
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as In
+ray.init(address="auto", log_to_driver=False)
+
+class Worker:
+    def ready(self): return True
+
+def named(name, **more):
+    return ray.remote(type(name, (Worker,), {})).options(name=name, **more)
+
+def wait(name):
+    while not pathlib.Path(f"/tmp/{name}").exists(): time.sleep(0.1)
+"""
+END = "\ntime.sleep(10000)\n"
+
+
+class Asked:
+    """The jobs of a test, and what has come of what they asked for."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.told: list[Any] = []
+
+    def run(self, job: str, script: str) -> None:
+        """Submit a job."""
+        file = self.cluster.head.tmp / "jobs" / f"{job}.py"
+        file.write_text(BEGIN + script + END)
+        self.cluster.submit(job, f"python {job}.py")
+
+    def tell(self, what: str) -> None:
+        """Let a job go on that waits for this."""
+        file = self.cluster.head.tmp / what
+        file.write_text("")
+        self.told.append(file)
+
+    def ray(self, kind: str) -> dict[str, dict[str, Any]]:
+        """What Ray lists of it, by name; those that are no more left out."""
+        rows = self.cluster.http.get(f"/api/v0/{kind}", params={"limit": 1000, "detail": 1}).json()["data"]["result"]["result"]
+        return {row["name"]: row for row in rows if row["state"] not in ("DEAD", "REMOVED")}
+
+    def state(self, kind: str, name: str) -> str | None:
+        """What Ray has made of it."""
+        row = self.ray(kind).get(name)
+        return row["state"] if row else None
+
+    def why(self) -> dict[str, str | None]:
+        """Why each of them waits, as one `cockpit status --json` says."""
+        _, facts, _ = once(self.cluster.head)
+        return reasons(self, facts)
+
+    def reason(self, name: str, *words: str) -> str:
+        """The reason that has all these words in it, as soon as it is told."""
+        told: list[str | None] = []
+
+        def right() -> str | None:
+            told.append(self.why().get(name))
+            return told[-1] if told[-1] and all(map(told[-1].__contains__, words)) else None
+
+        try:
+            return eventually(right, within=60) or ""
+        except AssertionError as error:
+            raise AssertionError(f"of {name} is said: {list(dict.fromkeys(told))}") from error
+
+
+def reasons(asked: Asked, facts: Facts) -> dict[str, str | None]:
+    names = {row["actor_id"]: name for name, row in asked.ray("actors").items()}
+    found = {names.get(actor["id"], actor["id"]): actor["why"] for actor in facts["actors"]["pending"]}
+    return found | {group["name"]: group["why"] for group in facts["placement_groups"]}
+
+
+@pytest.fixture
+def asked(cluster: Cluster) -> Iterator[Asked]:
+    """A healthy cluster of two nodes, each with 8 GPUs and 16 CPUs."""
+    made = Asked(cluster)
+    yield made
+    for file in made.told:
+        file.unlink()
+
+
+def test_what_can_never_be_placed_is_called_so_with_what_is_missing(asked: Asked):
+    asked.run(
+        "never",
+        """
+group = placement_group([{"GPU": 1}] * 16, strategy="STRICT_PACK", name="one-node")
+cpus = placement_group([{"GPU": 1, "CPU": 3}] * 8, strategy="STRICT_PACK", name="verl")
+wide = placement_group([{"GPU": 1}] * 3, strategy="STRICT_SPREAD", name="wide")
+odd = placement_group([{"GPU": 5}] * 3, strategy="PACK", name="odd")
+kept = [
+    named("bound", num_gpus=1, num_cpus=0, scheduling_strategy=In(group, 0)).remote(),
+    named("labelled", num_cpus=1, label_selector={"gpu-type": "h100"}).remote(),
+    named("special", num_cpus=1, resources={"tpu_pod": 1}).remote(),
+    named("large", num_cpus=1, num_gpus=9).remote(),
+]
+""",
+    )
+    assert asked.reason("one-node", "needs 16 GPU on one node; 2 nodes have 8: never on these nodes (Ray: no nodes could hold")
+    assert asked.reason("verl", "GPUs would do, but not CPU: needs 24 CPU on one node; 2 nodes have 16: never")
+    assert asked.reason("wide", "needs 3 x 1 GPU, each on a node of its own; there are 2 nodes for it: never")
+    assert asked.reason("odd", "needs 3 x 5 GPU; only 2 of them fit on empty nodes: 2 nodes have 8: never")
+    assert asked.reason("bound", "its placement group waits: needs 16 GPU on one node")
+    assert asked.reason("labelled", "needs 1 CPU on one node with gpu-type=h100: no node has a label gpu-type: never")
+    assert asked.reason("special", "needs 1 tpu_pod on one node; no node has any: never")
+    assert asked.reason("large", "needs 9 GPU on one node; 2 nodes have 8: never")
+    groups = {name: row["state"] for name, row in asked.ray("placement_groups").items()}
+    assert {groups[name] for name in ("one-node", "verl", "wide", "odd")} == {"PENDING"}
+
+
+def test_what_is_free_in_pieces_is_placed_once_what_the_sentence_names_is_gone(asked: Asked):
+    asked.run(
+        "train1",
+        """
+critics = [named(f"Critic{n}", num_gpus=2, num_cpus=0, scheduling_strategy="SPREAD").remote() for n in range(2)]
+ray.get([critic.ready.remote() for critic in critics])
+wait("free-one")
+ray.kill(critics[0])
+""",
+    )
+    eventually(lambda: asked.state("actors", "Critic1") == "ALIVE", within=60)
+    asked.run("train2", 'engine = placement_group([{"GPU": 8}], name="engine")')
+    assert asked.reason(
+        "engine", "needs 8 GPU on one node; of 12 GPU free no node has so much: ", "8 but 2 are held by job train1 (actor Critic"
+    )
+    assert asked.state("placement_groups", "engine") == "PENDING"
+    asked.tell("free-one")
+    eventually(lambda: asked.state("placement_groups", "engine") == "CREATED")
+
+
+def test_too_few_cpus_for_free_gpus_are_told_and_are_all_that_is_missing(asked: Asked):
+    asked.run(
+        "loader",
+        """
+loaders = [named(f"Loader{n}", num_cpus=10, scheduling_strategy="SPREAD").remote() for n in range(2)]
+ray.get([loader.ready.remote() for loader in loaders])
+wait("free-cpus")
+ray.kill(loaders[0])
+""",
+    )
+    eventually(lambda: asked.state("actors", "Loader1") == "ALIVE", within=60)
+    asked.run("verl", 'pool = placement_group([{"GPU": 1, "CPU": 2}] * 8, name="pool")')
+    why = asked.reason("pool", "GPUs would do, but not CPU: needs 8 x 2 CPU; 12 of 32 CPU are free, 20 are held by job loader")
+    assert "Loader0" in why
+    assert asked.state("placement_groups", "pool") == "PENDING"
+    asked.tell("free-cpus")
+    eventually(lambda: asked.state("placement_groups", "pool") == "CREATED")
+
+
+HALF = """
+first = placement_group([{"GPU": 8}], name="%(job)s-first")
+ray.get(first.ready())
+wait("both-have-half")
+second = placement_group([{"GPU": 8}], name="%(job)s-second")
+"""
+
+
+def test_two_jobs_that_each_hold_half_are_a_deadlock_until_one_ends(asked: Asked):
+    for job in ("left", "right"):
+        asked.run(job, HALF % {"job": job})
+    eventually(lambda: {asked.state("placement_groups", f"{job}-first") for job in ("left", "right")} == {"CREATED"}, within=60)
+    asked.tell("both-have-half")
+    for job in ("left", "right"):
+        told = "deadlock, none goes on until one lets go (job left holds 8 GPU and waits for 8; job right holds 8 GPU and waits for 8): "
+        assert asked.reason(f"{job}-second", told, "has 8 but 8 are held by job ")
+        assert asked.state("placement_groups", f"{job}-second") == "PENDING"
+    asked.cluster.http.post("/api/jobs/right/stop")
+    eventually(lambda: asked.state("placement_groups", "left-second") == "CREATED")
+
+
+def test_a_job_that_holds_what_it_waits_for_is_told_so(asked: Asked):
+    asked.run(
+        "ppo",
+        """
+actor, critic, vllm = (placement_group([{"GPU": 6}], name=name) for name in ("actor", "critic", "vllm"))
+ray.get([actor.ready(), critic.ready()])
+""",
+    )
+    assert asked.reason("vllm", "its own job holds what it waits for (holds 12 GPU and waits for 6): needs 6 GPU on one node")
+    assert asked.state("placement_groups", "vllm") == "PENDING"
+
+
+def test_an_actor_with_a_place_is_starting_and_then_in_its_constructor(asked: Asked):
+    slow = asked.cluster.head.tmp / "jobs" / "slow-python"
+    slow.write_text('#!/bin/bash\nwhile [ ! -e /tmp/start ]; do sleep 0.2; done\nexec python "$@"\n')
+    slow.chmod(0o755)
+    asked.run(
+        "starts",
+        """
+class Slow:
+    def __init__(self): wait("constructed")
+here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
+slowly = {"py_executable": "/tmp/jobs/slow-python"}
+slow = ray.remote(Slow).options(name="Slow", num_gpus=1, label_selector=here, runtime_env=slowly).remote()
+""",
+    )
+    eventually(lambda: asked.state("actors", "Slow") == "PENDING_CREATION", within=60)
+    watcher = Watcher(asked.cluster.head)
+    try:
+        starting = "it has its place: its runtime environment or its worker process is being started"
+        watcher.until(lambda facts: reasons(asked, facts).get("Slow") == starting, within=60)
+        asked.tell("start")
+        watcher.until(
+            lambda facts: (reasons(asked, facts).get("Slow") or "").startswith("its constructor is running on head, pid "), within=60
+        )
+    finally:
+        watcher.end()
+    asked.tell("constructed")
+    eventually(lambda: asked.state("actors", "Slow") == "ALIVE")
+
+
+def test_an_actor_in_a_placed_group_waits_for_its_neighbour_there(asked: Asked):
+    asked.run(
+        "crowd",
+        """
+group = placement_group([{"GPU": 1}], name="shared")
+ray.get(group.ready())
+first = named("Rollout", num_gpus=1, num_cpus=0, scheduling_strategy=In(group, 0)).remote()
+ray.get(first.ready.remote())
+second = named("Reward", num_gpus=1, num_cpus=0, scheduling_strategy=In(group, 0)).remote()
+wait("leave")
+ray.kill(first)
+""",
+    )
+    assert asked.reason(
+        "Reward", "in its placement group it needs 1 GPU on one node; bundle 0 has 1 but 1 is held by job crowd (actor Rollout)"
+    )
+    asked.tell("leave")
+    eventually(lambda: asked.state("actors", "Reward") == "ALIVE")

@@ -1,0 +1,34 @@
+"""Nodes, holds and asks as tests write them down."""
+
+from __future__ import annotations
+
+from cockpit.placement import Ask, Hold, Place, Verdict, World, ask, fixed, sentence, shape
+
+
+def place(
+    name: str, used: dict[str, float] | None = None, holds: tuple[Hold, ...] = (), labels: dict[str, str] | None = None, **total: float
+):
+    """A node of 8 GPUs and 16 CPUs, unless told."""
+    has = {name: fixed(amount) for name, amount in {"GPU": 8, "CPU": 16, **total}.items()}
+    taken: dict[str, int] = dict.fromkeys(has, 0)
+    for hold in holds:
+        for resource, amount in hold.amounts.items():
+            taken[resource] += amount
+    taken.update({resource: fixed(amount) for resource, amount in (used or {}).items()})
+    return Place(name, name, has, taken, labels or {}, holds)
+
+
+def hold(job: str | None, what: str, **amounts: float) -> Hold:
+    return Hold(job, f"job {job}", what, {name: fixed(amount) for name, amount in amounts.items()})
+
+
+def one(labels: dict[str, str] | None = None, **needs: float) -> Ask:
+    """An actor."""
+    return ask([shape(needs, labels)], "STRICT_PACK")
+
+
+def told(places: list[Place], wanted: Ask) -> tuple[str, str | None]:
+    world = World(places)
+    verdict = world.judge(wanted)
+    assert isinstance(verdict, Verdict)
+    return verdict.kind, sentence(world, wanted, verdict)

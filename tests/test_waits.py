@@ -1,0 +1,179 @@
+"""Why something waits, from what Ray says of nodes, actors, groups and demand."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from world import NOW, actor, node
+
+from cockpit import waits
+from cockpit.join import Join, Parts
+from cockpit.model import Bundle, Demand, Fault, Job, PlacementGroup, Quantity, Worker
+from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
+
+HEAD, W1 = f"{1:056x}", f"{2:056x}"
+STARTING = "it has its place: its runtime environment or its worker process is being started"
+
+
+def nodes(*used, growing=False, **more):
+    """Nodes of 8 GPUs and 16 CPUs, so many of these handed out."""
+    made = [
+        node(number, resources={"GPU": Quantity(gpus, 8.0), "CPU": Quantity(cpus, 16.0)}, **more)
+        for number, (gpus, cpus) in enumerate(used, 1)
+    ]
+    return NodeFacts(nodes=tuple(made), workers=(), holders=(), growing=growing)
+
+
+def waiting(number=9, **more):
+    facts = {"state": "PENDING_CREATION", "node": None, "pid": None, "needs": {"GPU": 8.0}, "since": NOW - 60, **more}
+    return actor(number, **facts)
+
+
+def group(number=7, **more):
+    facts = {"state": "PENDING", "strategy": "PACK", "bundles": (Bundle({"GPU": 8.0}),), "job": "02000000", "since": NOW - 60, **more}
+    return PlacementGroup(f"{number:036x}", f"group{number}", **facts)
+
+
+def parts(listed, *actors, groups=(), jobs=(), demand=None, asked=NOW, **more):
+    return Parts(
+        nodes=listed,
+        status=StatusFacts(usage=None, totals=None, demand=demand),
+        actors=ActorFacts(actors=actors, counts=None, complete=True),
+        groups=GroupFacts(groups=groups),
+        jobs=JobFacts(jobs=jobs),
+        as_of={"ray.status": asked},
+        **more,
+    )
+
+
+def why(listed, *actors, **more):
+    """Why the last of the actors waits; where there is none, the last of the groups."""
+    snapshot = Join()(parts(listed, *actors, **more), NOW)
+    return (snapshot.actors or snapshot.placement_groups)[-1].why
+
+
+def queued(**needs):
+    return (Demand(needs=needs, count=1),)
+
+
+def test_what_holds_the_rest_is_told_by_job_and_actor():
+    critic = actor(1, class_="Critic", node=W1, needs={"GPU": 2.0})
+    jobs = (Job("train1", "02000000", status="RUNNING"),)
+    told = why(nodes((8, 0), (2, 0)), critic, waiting(), jobs=jobs)
+    assert told.startswith("needs 8 GPU on one node; node2 has 8 but 2 are held by job train1 (actor Critic), node1 has 8 but 8 are held")
+
+
+def test_what_a_job_left_behind_is_told_to_be_over():
+    left = group(1, state="CREATED", bundles=(Bundle({"GPU": 8.0}, HEAD),))
+    jobs = (Job("train0", "02000000", status="FAILED"),)
+    assert why(nodes((8, 0)), waiting(), groups=(left,), jobs=jobs).endswith("8 are held by job train0, which is over (group group1)")
+
+
+def test_a_groups_reason_has_rays_own_words_behind_it():
+    told = why(nodes((0, 0)), groups=(group(bundles=(Bundle({"GPU": 9.0}),), why="no nodes could hold it"),))
+    assert told == "needs 9 GPU on one node; node1 has 8: never on these nodes (Ray: no nodes could hold it)"
+
+
+def test_on_a_cluster_that_grows_nothing_is_impossible_for_ever():
+    assert why(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})).endswith("node1 has 8: not on the nodes there are now")
+
+
+def test_an_actor_of_a_waiting_group_waits_for_what_the_group_waits_for():
+    told = why(nodes((0, 0)), waiting(placement_group=f"{7:036x}"), groups=(group(bundles=(Bundle({"GPU": 9.0}),)),))
+    assert told == "its placement group waits: needs 9 GPU on one node; node1 has 8: never on these nodes"
+
+
+def test_an_actor_whose_group_is_gone_is_told_so_once_the_list_is_newer_than_the_actor():
+    bound = waiting(placement_group=f"{7:036x}")
+    assert why(nodes((0, 0)), bound) == "its placement group was removed"
+    assert why(nodes((0, 0)), replace(bound, since=NOW - 1)) is None
+    cut = replace(parts(nodes((0, 0)), bound), groups=GroupFacts(groups=(), complete=False))
+    assert Join()(cut, NOW).actors[-1].why is None
+
+
+def test_an_actor_in_a_placed_group_waits_for_others_there():
+    placed = group(state="CREATED", bundles=(Bundle({"GPU": 1.0}, HEAD), Bundle({"GPU": 1.0}, HEAD)))
+    inside = {"placement_group": placed.id, "needs": {"GPU": 1.0}, "bundle": 1}
+    told = why(nodes((2, 0)), actor(1, class_="Rollout", **inside), waiting(**inside), groups=(placed,), demand=queued(GPU=1.0))
+    assert told == "in its placement group it needs 1 GPU on one node; bundle 1 has 1 but 1 is held by job 02000000 (actor Rollout)"
+    anywhere = waiting(placement_group=placed.id, needs={"GPU": 1.0})
+    assert why(nodes((2, 0)), actor(1, **inside), anywhere, groups=(placed,), demand=queued(GPU=1.0)) is None
+
+
+def test_what_ray_no_longer_queues_is_being_started():
+    assert why(nodes((8, 0)), waiting(), demand=()) == STARTING
+    assert why(nodes((0, 0)), waiting(), demand=queued(GPU=8.0)).startswith("there is room for it, yet Ray keeps it queued")
+    assert why(nodes((0, 0)), waiting()).startswith("there is room for it: its runtime environment")
+
+
+def test_what_has_only_just_come_is_judged_when_the_report_is_newer_than_it():
+    assert why(nodes((8, 0)), waiting(since=NOW - 2), demand=()) is None
+    assert "8 are held" in why(nodes((8, 0)), waiting(since=NOW - 2), demand=queued(GPU=8.0))
+    assert "never" in why(nodes((8, 0)), waiting(since=NOW - 2, needs={"GPU": 9.0}), demand=())
+
+
+def test_an_actor_whose_constructor_runs_waits_for_that_and_holds_what_it_needs():
+    listed = replace(nodes((8, 0)), workers=(Worker(HEAD, 77, actor=f"{1:032x}"),))
+    running = waiting(1, class_="Critic")
+    assert why(listed, running) == "its constructor is running on node1, pid 77"
+    assert "8 are held by job 02000000 (actor Critic)" in why(listed, running, waiting())
+
+
+def test_an_actor_that_declares_nothing_needs_a_cpu_to_be_placed():
+    told = why(nodes((0, 16)), waiting(needs={}), demand=queued(CPU=1.0))
+    assert told == "needs 1 CPU on one node; node1 has 16 but 16 are held by tasks or workers on their way"
+
+
+def test_an_actor_that_is_restarted_is_judged_too():
+    assert "8 are held" in why(nodes((8, 0)), waiting(state="RESTARTING", node=W1), demand=())
+
+
+def test_a_label_that_no_node_has():
+    assert "no node has that label; there is gpu=a100 on 1 node" in why(
+        nodes((0, 0), labels={"gpu": "a100"}), waiting(labels={"gpu": "h100"})
+    )
+
+
+def test_without_a_strategy_only_what_no_strategy_could_place_is_told():
+    unknown = group(strategy=None, bundles=(Bundle({"GPU": 4.0}),) * 3, why="Ray's words")
+    assert why(nodes((0, 0), (8, 0)), groups=(unknown,)) == "Ray's words"
+    assert "there are 8 GPU in all: never" in why(nodes((0, 0)), groups=(unknown,))
+
+
+def test_of_a_group_that_lost_a_node_only_the_lost_bundles_wait():
+    half = group(state="RESCHEDULING", strategy="STRICT_SPREAD", bundles=(Bundle({"GPU": 8.0}, HEAD), Bundle({"GPU": 8.0}, W1)))
+    assert why(nodes((8, 0)), groups=(half,)).startswith("needs 8 GPU on one node; there is no node for it: never")
+
+
+def test_two_jobs_in_a_deadlock_are_both_told():
+    held = [group(number, state="CREATED", bundles=(Bundle({"GPU": 8.0}, f"{number:056x}"),), job=f"0{number}000000") for number in (1, 2)]
+    wanted = [group(number, job=f"0{number - 2}000000") for number in (3, 4)]
+    snapshot = Join()(parts(nodes((8, 0), (8, 0)), groups=(*held, *wanted)), NOW)
+    told = "deadlock, none goes on until one lets go (job 01000000 holds 8 GPU and waits for 8; job 02000000 holds 8 GPU and waits for 8): "
+    assert [each.why.startswith(told) for each in snapshot.placement_groups[2:]] == [True, True]
+
+
+def test_old_or_missing_facts_give_no_reasons():
+    old = {("ray.status", None): Fault("ray.status", "silent", NOW)}
+    assert why(nodes((8, 0)), waiting(), faults=old) is None
+    assert "never" in why(nodes((8, 0)), waiting(needs={"GPU": 9.0}), faults=old)
+    assert why(nodes((8, 0)), waiting(needs={"GPU": 9.0}), faults={("ray.nodes", None): Fault("ray.nodes", "silent", NOW)}) is None
+    assert why(nodes((None, None)), waiting()) is None
+    assert why(None, waiting()) is None
+
+
+def test_a_name_that_is_still_mangled_is_no_missing_resource():
+    listed = NodeFacts(nodes=(node(1, resources={"specialHw": Quantity(0.0, 1.0)}),), workers=(), holders=())
+    assert why(listed, waiting(needs={"special_hw": 1.0})) is None
+    assert "no node has any: never" in why(nodes((0, 0)), waiting(needs={"special_hw": 1.0}))
+
+
+def test_an_unchanged_world_is_not_judged_again(monkeypatch):
+    join, same = Join(), parts(nodes((8, 0)), waiting())
+    first = join(same, NOW)
+    monkeypatch.setattr(waits, "Reasons", None)
+    assert join(same, NOW + 1).actors is first.actors
+
+
+def test_where_nothing_waits_all_stays_as_it_came():
+    calm = parts(nodes((8, 0)), actor(1))
+    assert Join()(calm, NOW).actors is calm.actors.actors
