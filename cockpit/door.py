@@ -73,20 +73,29 @@ class Door:
             return await self._logged(plan, hear)
 
     async def _logged(self, plan: Plan, hear: Hear) -> Receipt:
-        began, receipt, act, unlogged = time.monotonic(), None, "", ""
-        try:
-            act = self._audit.begin(plan)
-        except OSError as error:  # a full disk is what `clean` is for
-            unlogged = f"the log of acts could not be written: {error.strerror or error}"
+        began, receipt = time.monotonic(), None
+        act, unlogged = self._begin(plan)
         try:
             receipt = await self._done(plan, hear)
-            notes = (*receipt.notes, *([unlogged] if unlogged else []))
-            receipt = msgspec.structs.replace(receipt, took=time.monotonic() - began, notes=notes)
-            return receipt
         finally:
-            if act:
-                self._audit.end(act, plan, receipt)
+            unlogged = self._end(act, plan, receipt) or unlogged
             self._lookout.refresh()
+        notes = (*receipt.notes, *([f"the log of acts could not be written: {unlogged}"] if unlogged else []))
+        return msgspec.structs.replace(receipt, took=time.monotonic() - began, notes=notes)
+
+    def _begin(self, plan: Plan) -> tuple[str | None, str | None]:
+        """The act's id in the log, or why it has none: a full disk must not hinder the act that mends it."""
+        try:
+            return self._audit.begin(plan), None
+        except OSError as error:
+            return None, error.strerror or str(error)
+
+    def _end(self, act: str | None, plan: Plan, receipt: Receipt | None) -> str | None:
+        try:
+            self._audit.end(act or "", plan, receipt)
+        except OSError as error:
+            return error.strerror or str(error)
+        return None
 
     async def _done(self, plan: Plan, hear: Hear) -> Receipt:
         if find_act(plan.act).via == "jobs":

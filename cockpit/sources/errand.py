@@ -35,7 +35,7 @@ Way = Literal["local", "reach", "ray"]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a host is; `text` is one of `waiting`, `connecting`, `running` until its probe says more."""
+    """How far a host is: `waiting`, `connecting`, `running` until its probe says more; in the end `answered`, or why there is no answer."""
 
     text: str
     done: int | None = None
@@ -98,7 +98,7 @@ class Errands:
             for ferry in self._ferries.values():
                 ferry.leave()  # it must not pass for a driver that would be lost
         trips = [Trip(host, text, requests[host].get("act") != "stop", partial(hear, host), patience) for host, text in texts.items()]
-        return {answer.host: answer for answer in await asyncio.gather(*map(self._run, trips))}
+        return {answer.host: answer for answer in await asyncio.gather(*map(self._go, trips))}
 
     def close(self) -> None:
         """End every child at once, also what reaches hosts through Ray, and the connections that are kept open; waits for none."""
@@ -110,6 +110,11 @@ class Errands:
         self._ferries = {}
         if self._masters is not None:
             self._masters.close()
+
+    async def _go(self, trip: Trip) -> Answer:
+        answer = await self._run(trip)
+        trip.hear(Progress(answer.error or "answered"))
+        return answer
 
     async def _run(self, trip: Trip) -> Answer:
         way: Way = "local" if trip.host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"

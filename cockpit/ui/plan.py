@@ -250,8 +250,8 @@ class PlanScreen(ModalScreen["Receipt | None"]):
 
 
 def overall(heard: Mapping[str, Progress]) -> str:
-    """`3 of 5, 2 hosts waiting, 30 running`: sums of what the hosts say."""
+    """`3 of 5, 2 hosts waiting, 29 running, 1 answered`: sums of what the hosts say."""
     measured = [progress for progress in heard.values() if progress.done is not None and progress.of is not None]
-    states = Counter(progress.text if progress.text in ("waiting", "connecting") else "running" for progress in heard.values())
+    states = Counter(progress.text if progress.text in ("waiting", "connecting", "answered") else "running" for progress in heard.values())
     done = [f"{sum(one.done or 0 for one in measured)} of {sum(one.of or 0 for one in measured)}"] if measured else []
     return ", ".join([*done, *(f"{plural(number, 'host')} {state}" for state, number in states.items())])
