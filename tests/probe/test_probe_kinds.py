@@ -241,6 +241,12 @@ def test_what_is_left_of_a_submitted_job_is_an_orphan_once_no_raylet_lives():
     assert (found.kind, found.job) == ("orphan", "ppo")
 
 
+def test_what_is_left_of_a_submitted_job_follows_the_raylet_that_it_names_and_not_any_that_lives():
+    config = '{"metadata": {"job_submission_id": "ppo"}}'
+    found = judged(raylet(500, OTHER), process(610, RAY_RAYLET_PID="100", RAY_JOB_CONFIG_JSON_ENV_VAR=config))[610]
+    assert (found.kind, found.job, found.why) == ("orphan", "ppo", ("its raylet 100 is dead (RAY_RAYLET_PID)",))
+
+
 @pytest.mark.parametrize("parent", [1, 40, 999])
 def test_an_engine_whose_parent_is_gone_is_an_orphan(parent):
     found = judged(process(40, "bash"), process(210, "VLLM::EngineCore", parent=parent))[210]

@@ -37,10 +37,9 @@ def rounds(actor: Path, first: int, count: int) -> list[dict]:
     environ = {name: value for name, value in os.environ.items() if name not in ("RAY_TMPDIR", "TMPDIR")}
     with actor.open("rb") as program:
         played = subprocess.run(
-            [*apart, sys.executable, "-P", HERE / "rounds.py", str(first), str(count)] if sys.version_info >= (3, 11) else
             [*apart, sys.executable, HERE / "rounds.py", str(first), str(count)],
             stdin=program, capture_output=True, text=True, check=False,
-            env={**environ, "PYTHONPATH": f"{ROOT}:{HERE}", "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
     assert played.returncode == 0, played.stderr
     return [json.loads(line) for line in played.stdout.splitlines()]
