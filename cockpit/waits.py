@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from cockpit.model import Actor, Demand, Job, Node, PlacementGroup, Quantity
-from cockpit.placement import Ask, Deadlock, Hold, Place, Strategy, Verdict, World, amount, ask, deadlock, fixed, sentence, shape
+from cockpit.placement import SCALE, Ask, Deadlock, Hold, Place, Strategy, Verdict, World, amount, ask, deadlock, fixed, sentence, shape
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
 from cockpit.sources.ray_names import mangle
 
@@ -124,13 +124,17 @@ class Reasons:
         if queued is False and actor.state == "PENDING_CREATION" and self._settled(actor):
             return STARTING
         if verdict.kind == "now":
-            return self._unknown_hold_up() if world is self.world and self._settled(actor) and actor.state != "RESTARTING" else None
+            return self._free(wanted) if world is self.world and self._settled(actor) and actor.state != "RESTARTING" else None
         return self._sentence(wanted, actor.job, world)
 
-    def _unknown_hold_up(self) -> str:
+    def _free(self, wanted: Ask) -> str:
+        """What holds up an actor for which there is room, as far as Ray tells."""
+        held = [hold.amounts.get("GPU", 0) for place in self.world.places for hold in place.holds]
+        parted = wanted.sum("GPU") >= SCALE and any(amount % SCALE for amount in held)
         if self._queued is None:
-            return "there is room for it: its runtime environment or worker is being started, or it is bound to a node (Ray doesn't tell)"
-        return "there is room for it, yet Ray keeps it queued: it may be bound to a node (Ray doesn't tell)"
+            return "there is room for it: its runtime environment or its worker process is being started, or it may be bound to a node"
+        parts = "what is free may be parts of several GPUs, or " if parted else ""
+        return f"there is room for it, yet Ray keeps it queued: {parts}it may be bound to a node (Ray doesn't tell)"
 
     def _home(self, actor: Actor) -> str | None:
         """The node where it has what it needs, also while its constructor runs, of which the list of actors knows nothing."""
@@ -202,7 +206,7 @@ class Reasons:
             yield self._share(self._names.get(node, node[:8]), there, [each for each in users if self._home(each) == node])
 
     def _share(self, name: str, total: Counter[str], users: Iterable[Actor]) -> Place:
-        used: Counter[str] = Counter()
+        used = Counter(dict.fromkeys(total, 0))
         holds = tuple(self._hold(each.job, _called(each), each.needs) for each in users)
         for hold in holds:
             used.update(hold.amounts)
@@ -271,7 +275,7 @@ def _place(node: Node, usage: Mapping[str, Quantity] | None, holds: tuple[Hold, 
     used = {name: (usage or {}).get(name, has).used for name, has in node.resources.items()}
     known = {name: fixed(amount) for name, amount in used.items() if amount is not None}
     labels = {_NODE: node.id or "", **node.labels}
-    return Place(node.id or "", node.title, total, known if trusted and len(known) == len(used) else None, labels, holds)
+    return Place(node.id or "", node.title, total, known if trusted else {}, labels, holds)
 
 
 def _named(facts: Facts) -> bool:

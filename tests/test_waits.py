@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
+from sources.recorded_ray import RecordedRay
 from world import NOW, actor, node
 
 from cockpit import waits
@@ -105,6 +107,15 @@ def test_what_ray_no_longer_queues_is_being_started():
     assert why(nodes((0, 0)), waiting()).startswith("there is room for it: its runtime environment")
 
 
+def test_what_is_free_may_be_parts_of_several_gpus():
+    parted = [actor(number, node=HEAD, needs={"GPU": 0.5}) for number in (1, 2)]
+    told = why(nodes((1, 0)), *parted, waiting(needs={"GPU": 7.0}), demand=queued(GPU=7.0))
+    assert (
+        told
+        == "there is room for it, yet Ray keeps it queued: what is free may be parts of several GPUs, or it may be bound to a node (Ray doesn't tell)"
+    )
+
+
 def test_what_has_only_just_come_is_judged_when_the_report_is_newer_than_it():
     assert why(nodes((8, 0)), waiting(since=NOW - 2), demand=()) is None
     assert "8 are held" in why(nodes((8, 0)), waiting(since=NOW - 2), demand=queued(GPU=8.0))
@@ -177,3 +188,29 @@ def test_an_unchanged_world_is_not_judged_again(monkeypatch):
 def test_where_nothing_waits_all_stays_as_it_came():
     calm = parts(nodes((8, 0)), actor(1))
     assert Join()(calm, NOW).actors is calm.actors.actors
+
+
+@pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
+async def test_what_every_ray_answered_gives_the_same_reasons(version):
+    ray = RecordedRay(version).ray(lambda: NOW)
+    read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
+    snapshot = Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW)
+    assert "needs 100 GPU on one node; vm has 2: never on these nodes" in {each.why for each in snapshot.actors}
+    waits_for = {each.why.partition(" (Ray: ")[0] for each in snapshot.placement_groups if each.pending}
+    assert "needs 50 GPU on one node; vm has 2: never on these nodes" in waits_for
+
+
+async def test_what_recorded_actors_wait_for():
+    ray = RecordedRay().ray(lambda: NOW)
+    read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
+    actors = Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW).actors
+    two_nodes = "needs 2 x 1 CPU, each on a node of its own; there is 1 node for it"
+    never = "never on these nodes"
+    assert {(each.why or "").partition(" (Ray: ")[0] for each in actors if each.state == "PENDING_CREATION"} == {
+        f"needs 1 special_hw_a on one node; no node has any: {never}",
+        f"its placement group waits: {two_nodes}: {never}",
+        f"its placement group waits: needs 50 GPU on one node; vm has 2: {never}",
+        "needs 2 GPU on one node; vm has 2 but 2 are held by tasks or workers on their way",
+        f"needs 100 GPU on one node; vm has 2: {never}",
+        f"needs 1 CPU on one node with accel=h100: no node has a label accel: {never}",
+    }

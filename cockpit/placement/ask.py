@@ -65,12 +65,12 @@ class Hold(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A living node: what it has, and what of it is handed out (`None`: unknown)."""
+    """A living node: what it has, and what of it is handed out; of a resource that `used` doesn't name that is unknown."""
 
     id: str
     name: str
     total: Mapping[str, int]
-    used: Mapping[str, int] | None
+    used: Mapping[str, int]
     labels: Mapping[str, str] = {}
     holds: tuple[Hold, ...] = ()
 

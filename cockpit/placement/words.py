@@ -184,7 +184,7 @@ def _held(places: Iterable[Place], name: str) -> str:
     """How much of a resource is handed out, and to whom."""
     used, jobs, parts = 0, Counter[str](), dict[str, dict[str, None]]()
     for place in places:
-        used += (place.used or {}).get(name, 0)
+        used += place.used.get(name, 0)
         for hold in place.holds:
             if held := hold.amounts.get(name, 0):
                 jobs[hold.who] += held

@@ -46,7 +46,7 @@ class World:
         ever = self.room(ask, "ever")
         if ever in ("no", "unknown"):
             return self._blocked(ask, "ever", "never") if ever == "no" else None
-        if any(place.used is None for place in self.places):
+        if not all(name in place.used or not place.total.get(name) for place in self.places for name in ask.names):
             return None
         now = self.room(ask, "now")
         if now in ("yes", "missed"):
@@ -126,7 +126,7 @@ class World:
 def has(place: Place, name: str, when: When) -> int:
     """What a node has of a resource, at all or free. Ray hands out more than there is when blocked workers wake up."""
     total = place.total.get(name, 0)
-    return total if when == "ever" else max(0, total - (place.used or {}).get(name, 0))
+    return total if when == "ever" else max(0, total - place.used.get(name, 0))
 
 
 def _admitted(place: Place, wanted: tuple[tuple[tuple[str, str], ...], ...]) -> int:

@@ -132,7 +132,7 @@ def test_a_group_that_lost_a_node_needs_another_one_for_each_bundle():
 
 
 def test_nothing_is_said_of_what_is_not_known():
-    unknown = place("w1")._replace(used=None)
+    unknown = place("w1")._replace(used={})
     assert World([place("head"), unknown]).judge(one(GPU=1)) is None
     assert World([place("head"), unknown]).judge(one(GPU=9)).kind == "never"
     assert World([place("head"), place("w1")._replace(total={})]).judge(one(GPU=9)) is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from recorded_ray import Clock, RecordedRay, listing, of_state, recorded
 
 from cockpit.sources import ray_actors, wire
 from cockpit.sources.ray import Actors as ActorLists
+from cockpit.sources.ray_status import GroupDemand
 from cockpit.sources.source import SourceError
 
 
@@ -327,3 +329,32 @@ async def test_jobs_are_asked_for_more_often_while_one_runs():
     ray.paths["/api/jobs/"] = [job for job in recorded("jobs") if job["status"] == "FAILED"]
     await it.read_jobs()
     assert source.pause() == 10.0
+
+
+def waiting_for(**more: Any) -> Any:
+    entry = wire.decode(json.dumps(an_actor(1, "PENDING_CREATION", **more)).encode(), wire.Actor)
+    return ray_actors.actor(entry, None, {})
+
+
+def test_what_an_actor_asks_of_labels_is_known_unless_others_would_do_too():
+    assert waiting_for(label_selector={"gpu": "h100"}).labels == {"gpu": "h100"}
+    assert waiting_for(label_selector={"gpu": "h100"}, fallback_strategy=[{"label_selector": {"gpu": "a100"}}]).labels == {}
+    assert waiting_for(label_selector=None).labels == {}
+
+
+def test_the_bundle_that_an_actor_is_bound_to_is_in_the_names_of_its_resources():
+    group = "1170df76616358ce8c39a7b4122302000000"
+    assert waiting_for(required_resources={f"GPU_group_{group}": 1.0, f"GPU_group_12_{group}": 1.0}).bundle == 12
+    assert waiting_for(required_resources={f"GPU_group_{group}": 1.0}).bundle is None
+    assert waiting_for(required_resources={"GPU": 1.0}).bundle is None
+
+
+def test_a_group_that_asks_for_more_than_a_strategy_has_none_that_is_known():
+    bundles = [{"unit_resources": {"GPU": 1.0}, "label_selector": {"gpu": "h100"}}]
+    demands = [GroupDemand(({"GPU": 1.0},), "PACK", 1)]
+    plain, racked = (
+        wire.decode(json.dumps({"placement_group_id": "a", "bundles": bundles, "topology_strategy": topology}).encode(), wire.Group)
+        for topology in ({}, {"rack": "STRICT_PACK"})
+    )
+    assert (ray_actors.strategy(plain, demands), ray_actors.strategy(racked, demands)) == ("PACK", None)
+    assert ray_actors.group(plain, None, None).bundles[0].labels == {"gpu": "h100"}

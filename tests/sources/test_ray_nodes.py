@@ -277,3 +277,10 @@ async def test_a_node_that_ray_does_not_know_is_not_an_empty_one():
     ray.paths["/nodes/abc"] = {"result": True, "msg": "", "data": {"detail": {"raylet": {"objectStoreUsedMemory": 0}, "workers": []}}}
     with pytest.raises(SourceError, match="knows no node abc"):
         await ray.ray().node_processes("abc")
+
+
+async def test_a_cluster_grows_where_an_autoscaler_has_made_a_node():
+    ray = RecordedRay()
+    assert not (await ray.ray().read_nodes()).growing
+    ray.paths["/nodes"]["data"]["summary"][0]["raylet"]["nodeTypeName"] = "gpu-worker"
+    assert (await ray.ray().read_nodes()).growing
