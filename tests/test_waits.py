@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from sources.recorded_ray import RecordedRay
 from world import NOW, actor, node
@@ -110,10 +112,7 @@ def test_what_ray_no_longer_queues_is_being_started():
 def test_what_is_free_may_be_parts_of_several_gpus():
     parted = [actor(number, node=HEAD, needs={"GPU": 0.5}) for number in (1, 2)]
     told = why(nodes((1, 0)), *parted, waiting(needs={"GPU": 7.0}), demand=queued(GPU=7.0))
-    assert (
-        told
-        == "there is room for it, yet Ray keeps it queued: what is free may be parts of several GPUs, or it may be bound to a node (Ray doesn't tell)"
-    )
+    assert "yet Ray keeps it queued: what is free may be parts of several GPUs, or it may be bound to a node" in told
 
 
 def test_what_has_only_just_come_is_judged_when_the_report_is_newer_than_it():
@@ -214,3 +213,43 @@ async def test_what_recorded_actors_wait_for():
         f"needs 100 GPU on one node; vm has 2: {never}",
         f"needs 1 CPU on one node with accel=h100: no node has a label accel: {never}",
     }
+
+
+AMOUNT = st.one_of(st.none(), st.floats(-1e18, 1e18), st.integers(0, 9).map(float))
+TEXT = st.sampled_from(["", "x", "!", "in(", "in()", "!in(a", "\x1b[31m", "😀" * 99])
+NEEDS = st.dictionaries(st.sampled_from(["GPU", "CPU", "memory", "a_b", ""]), AMOUNT.filter(lambda amount: amount is not None), max_size=3)
+BUNDLES = st.lists(st.builds(Bundle, NEEDS, st.sampled_from([None, HEAD, "gone"]), st.dictionaries(TEXT, TEXT, max_size=2)), max_size=4)
+ACTOR = st.builds(
+    lambda number, **more: waiting(number, **more),
+    st.integers(1, 4),
+    state=st.sampled_from(["PENDING_CREATION", "RESTARTING", "ALIVE", "DEPENDENCIES_UNREADY", "?"]),
+    node=st.sampled_from([None, HEAD, "gone"]),
+    needs=NEEDS,
+    labels=st.dictionaries(TEXT, TEXT, max_size=2),
+    placement_group=st.sampled_from([None, f"{1:036x}", "gone"]),
+    bundle=st.one_of(st.none(), st.integers(0, 9)),
+    job=st.sampled_from([None, "", "02000000"]),
+    since=st.sampled_from([None, -1.0, NOW - 60, NOW + 1e9]),
+)
+GROUP = st.builds(
+    lambda number, bundles, **more: group(number, bundles=tuple(bundles), **more),
+    st.integers(1, 4),
+    BUNDLES,
+    state=st.sampled_from(["PENDING", "RESCHEDULING", "PREPARED", "CREATED", "?"]),
+    strategy=st.sampled_from([None, "PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD", "?"]),
+    job=st.sampled_from([None, "", "02000000", "03000000"]),
+)
+RESOURCES = st.dictionaries(st.sampled_from(["GPU", "CPU", "memory", "aB"]), st.builds(Quantity, AMOUNT, AMOUNT), max_size=3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(RESOURCES, max_size=3), st.lists(ACTOR, max_size=5), st.lists(GROUP, max_size=4), NEEDS)
+def test_absurd_facts_make_no_absurd_sentence(resources, actors, groups, demand):
+    listed = nodes(*[(0, 0)] * len(resources))
+    listed = replace(listed, nodes=tuple(replace(each, resources=has) for each, has in zip(listed.nodes, resources, strict=True)))
+    read = parts(listed, *actors, groups=tuple(groups), demand=(Demand(demand, 1),))
+    snapshot = Join()(read, NOW)
+    assert [each.id for each in snapshot.actors] == [each.id for each in actors]
+    for told in [each.why for each in (*snapshot.actors, *snapshot.placement_groups) if each.why]:
+        assert not {"nan", "inf", "None", "\x1b"} & set(told.replace(";", " ").split())
+        assert len(told) < 3000

@@ -81,8 +81,8 @@ def rank(name: str) -> tuple[int, str]:
 
 
 def fixed(amount: float) -> int:
-    """In ten-thousandths."""
-    return round(amount * SCALE)
+    """In ten-thousandths; nobody has less than nothing."""
+    return max(0, round(amount * SCALE))
 
 
 def shape(needs: Mapping[str, float], labels: Mapping[str, str] | None = None) -> Shape:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from cockpit.placement import Place, World, ask, fixed, shape
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import Facts, Watcher, once
 
@@ -240,3 +243,71 @@ ray.kill(first)
     )
     asked.tell("leave")
     eventually(lambda: asked.state("actors", "Reward") == "ALIVE")
+
+
+def test_the_group_of_an_actor_was_removed(asked: Asked):
+    asked.run(
+        "gone",
+        """
+group = placement_group([{"GPU": 9}], name="removed")
+left = named("Left", num_gpus=9, num_cpus=0, scheduling_strategy=In(group, 0), lifetime="detached").remote()
+wait("remove")
+remove_placement_group(group)
+""",
+    )
+    assert asked.reason("Left", "its placement group waits: needs 9 GPU on one node; 2 nodes have 8: never on these nodes")
+    watcher = Watcher(asked.cluster.head)
+    try:
+        asked.tell("remove")
+        watcher.until(lambda facts: reasons(asked, facts).get("Left", "dead") in ("its placement group was removed", "dead"), within=60)
+    finally:
+        watcher.end()
+    assert asked.state("placement_groups", "removed") is None
+
+
+TRY = """
+import json
+from ray.util.placement_group import placement_group_table
+at = {node["NodeName"]: {"ray.io/node-id": node["NodeID"]} for node in ray.nodes()}
+head = named("OnHead", num_gpus=3, num_cpus=12, label_selector=at[HEAD]).remote()
+other = named("OnOther", num_gpus=1, num_cpus=2, label_selector=at[OTHER]).remote()
+ray.get([head.ready.remote(), other.ready.remote()])
+said = []
+for bundles, strategy in json.load(open("/tmp/jobs/asks.json")):
+    group = placement_group(bundles, strategy=strategy)
+    placed = group.wait(3)
+    said.append("CREATED" if placed else placement_group_table(group)["stats"]["scheduling_state"])
+    remove_placement_group(group)
+pathlib.Path("/tmp/jobs/said.json").write_text(json.dumps(said))
+"""
+MISSED = ([{"GPU": 4, "CPU": 1}, {"CPU": 14}], "PACK")
+"""There is a place for both, but Ray puts the first where there is most, and that is where only the second could go."""
+
+
+def some(chance: random.Random) -> tuple[list[dict[str, int]], str]:
+    bundles = [{"GPU": chance.randint(0, 6), "CPU": chance.randint(1, 10)} for _ in range(chance.randint(1, 4))]
+    return bundles, chance.choice(["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"])
+
+
+def test_of_groups_of_all_kinds_ray_places_those_that_can_be_placed(asked: Asked):
+    chance = random.Random(60)
+    asks = [MISSED, *(some(chance) for _ in range(30))]
+    jobs = asked.cluster.head.tmp / "jobs"
+    (jobs / "asks.json").write_text(json.dumps(asks))
+    (jobs / "said.json").unlink(missing_ok=True)
+    head, other = (host.address for host in asked.cluster.hosts)
+    asked.run("tries", f"HEAD, OTHER = {head!r}, {other!r}\n{TRY}")
+    said = eventually(lambda: (jobs / "said.json").exists() and json.loads((jobs / "said.json").read_text()), within=200)
+    total = {"GPU": fixed(8), "CPU": fixed(16)}
+    world = World(
+        [Place("head", "head", total, {"GPU": fixed(3), "CPU": fixed(12)}), Place("w1", "w1", total, {"GPU": fixed(1), "CPU": fixed(2)})]
+    )
+    kinds = [world.judge(ask([shape(bundle) for bundle in bundles], strategy)).kind for bundles, strategy in asks]
+    differ = [
+        (kind, *each, state)
+        for kind, each, state in zip(kinds, asks, said, strict=True)
+        if (kind == "now") != (state == "CREATED") or (state == "INFEASIBLE" and kind != "never")
+    ]
+    assert differ == []
+    assert kinds[0] == "missed"
+    assert {"now", "never", "held", "fragmented", "short"} & set(kinds) >= {"now", "never", "held"}
