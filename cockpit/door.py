@@ -52,6 +52,7 @@ class Door:
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be hit, as of now; nothing is changed. Raises `SourceError`."""
+        await self._lookout.known()  # a key may be pressed before the first answers are in
         if act.via == "jobs":
             return self._judged(await plan_job(self._lookout, act, aim))
         aim = replace(aim, session=self._session(aim)) if act.verb == "stop" else aim

@@ -88,6 +88,15 @@ class Lookout:
             names <= self.poller.answered or ("ray.identity" in self.poller.answered and not self.poller.parts.cluster.reachable)
         )
 
+    async def known(self, patience: float = 8.0) -> None:
+        """Wait until everybody who is asked has been heard once, but not longer than that; it is in the snapshot then."""
+        if self.complete():
+            return
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline and not self.complete():
+            await self.poller.change(deadline - time.monotonic())
+        self.poller.snapshot = self.poller.join(self.poller.parts, self.clock())
+
     def silent(self) -> set[str]:
         """Sources of a dashboard that is there, which have neither answered nor failed yet."""
         if self._ray is None or self.poller.parts.cluster.reachable is False:
@@ -278,10 +287,9 @@ async def look_once(config: Config, *, env: Mapping[str, str] = os.environ, pati
     """Everything that can be known within `patience` seconds; its poller holds the snapshot. Close it afterwards."""
     lookout = Lookout(config, lambda _: None, env=env)
     task = asyncio.ensure_future(lookout.run())
-    deadline = time.monotonic() + patience
     try:
-        while time.monotonic() < deadline and not task.done() and not lookout.complete():
-            await lookout.poller.change(deadline - time.monotonic())
+        await asyncio.wait([task, knowing := asyncio.ensure_future(lookout.known(patience))], return_when=asyncio.FIRST_COMPLETED)
+        knowing.cancel()
     finally:
         lookout.close()
         task.cancel()

@@ -40,6 +40,9 @@ class Lookout:
     def places(self):
         return {}
 
+    async def known(self):
+        pass
+
     async def jobs(self):
         if isinstance(self.ray_jobs, Exception):
             raise self.ray_jobs
