@@ -101,11 +101,12 @@ class Join:
         )
 
 
-def _believed(parts: Parts) -> tuple[NodeFacts | None, StatusFacts | None, float | None]:
-    """What is known of resources, and when it was asked: nothing that has grown old is used to give reasons."""
+def _believed(parts: Parts) -> tuple[NodeFacts | None, StatusFacts | None, float | None, float | None]:
+    """What is known of resources, and when it and the groups were asked: nothing that has grown old is used to give reasons."""
     failed = {source for source, _ in parts.faults}
     nodes = None if failed & {"ray.nodes", "ray.gcs"} else parts.nodes
-    return (nodes, None, None) if "ray.status" in failed else (nodes, parts.status, parts.as_of.get("ray.status"))
+    asked, grouped = parts.as_of.get("ray.status"), parts.as_of.get("ray.placement_groups")
+    return (nodes, None, None, grouped) if "ray.status" in failed else (nodes, parts.status, asked, grouped)
 
 
 def _places(facts: NodeFacts | None, hosts: Mapping[str, Host]) -> Mapping[str, str]:

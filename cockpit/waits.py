@@ -32,7 +32,8 @@ class Facts(NamedTuple):
     status: StatusFacts | None
     actors: tuple[Actor, ...]
     groups: tuple[PlacementGroup, ...] | None
-    groups_complete: bool
+    grouped: float | None
+    """When the groups were listed; `None` where the list was cut."""
     jobs: tuple[Job, ...]
     asked: float | None
     """When the monitor's report was read; `None` while it is too old to be believed."""
@@ -42,18 +43,20 @@ def explain(
     nodes: NodeFacts | None,
     status: StatusFacts | None,
     asked: float | None,
+    grouped: float | None,
     actors: ActorFacts | None,
     groups: GroupFacts | None,
     jobs: JobFacts | None,
 ) -> tuple[tuple[Actor, ...] | None, tuple[PlacementGroup, ...] | None]:
     """All actors and groups, those that wait with the reason."""
     listed = actors.actors if actors else None
-    grouped = groups.groups if groups else None
-    if nodes is None or not (any(map(_waits, listed or ())) or any(group.pending for group in grouped or ())):
-        return listed, grouped
-    facts = Facts(nodes, status, listed or (), grouped, bool(groups and groups.complete), jobs.jobs if jobs else (), asked)
+    known = groups.groups if groups else None
+    if nodes is None or not (any(map(_waits, listed or ())) or any(group.pending for group in known or ())):
+        return listed, known
+    complete = grouped if groups and groups.complete else None
+    facts = Facts(nodes, status, listed or (), known, complete, jobs.jobs if jobs else (), asked)
     reasons = Reasons(facts)
-    told = grouped and tuple(replace(group, why=reasons.of_group(group)) if group.pending else group for group in grouped)
+    told = known and tuple(replace(group, why=reasons.of_group(group)) if group.pending else group for group in known)
     by_id = {group.id: group for group in told or ()}
     return listed and tuple(replace(actor, why=reasons.of_actor(actor, by_id)) if _waits(actor) else actor for actor in listed), told
 
@@ -70,6 +73,12 @@ class Reasons:
         self._titles = {job.job: job for job in facts.jobs if job.job}
         self._names = {node.id: node.title for node in facts.nodes.nodes if node.id}
         self._workers = {worker.actor: worker for worker in facts.nodes.workers if worker.actor}
+        self._users: dict[str, list[Actor]] = {}
+        for actor in facts.actors:
+            if actor.placement_group and self._home(actor):
+                self._users.setdefault(actor.placement_group, []).append(actor)
+        self._alike: dict[tuple[object, ...], Hold] = {}
+        self._inside: dict[tuple[str, int | None], World] = {}
         self._queued = _queued(facts.status.demand) if facts.status and facts.asked else None
         self.world = World(self._places(), known=_named(facts))
         self._alive = {place.id for place in self.world.places}
@@ -105,12 +114,13 @@ class Reasons:
     def _of_bound(self, actor: Actor, id_: str, groups: Mapping[str, PlacementGroup]) -> str | None:
         group = groups.get(id_)
         if group is None:
-            gone = self._facts.groups is not None and self._facts.groups_complete and self._settled(actor)
-            return "its placement group was removed" if gone else actor.why
+            return "its placement group was removed" if _waited(actor, self._facts.grouped) else actor.why
         if group.pending:
             return f"its placement group waits: {group.why}" if group.why else "its placement group waits"
-        bundles = World(self._bundles(actor, group))
-        found = self._first(actor, bundles, ask([shape(actor.needs)], "STRICT_PACK"))
+        key = (id_, actor.bundle)
+        if key not in self._inside:
+            self._inside[key] = World(self._bundles(actor, group))
+        found = self._first(actor, self._inside[key], ask([shape(actor.needs)], "STRICT_PACK"))
         return found and (found if found == STARTING else f"in its placement group it {found}")
 
     def _first(self, actor: Actor, world: World, wanted: Ask) -> str | None:
@@ -145,7 +155,7 @@ class Reasons:
 
     def _settled(self, actor: Actor) -> bool:
         """Whether it waited already long before the report was read."""
-        return self._facts.asked is not None and actor.since is not None and self._facts.asked - actor.since > SETTLED
+        return _waited(actor, self._facts.asked)
 
     def _sentence(self, wanted: Ask, job: str | None, world: World | None = None) -> str | None:
         """Its words, found once for all that ask for the same."""
@@ -168,14 +178,11 @@ class Reasons:
     def _holds(self) -> Mapping[str, list[Hold]]:
         """By node, what actors hold and what groups have reserved there, used or not."""
         holds: dict[str, list[Hold]] = {}
-        inside: dict[str, dict[str, None]] = {}
         for actor in self._facts.actors:
-            if actor.placement_group:
-                inside.setdefault(actor.placement_group, {})[actor.class_] = None
-            elif home := self._home(actor):
+            if not actor.placement_group and (home := self._home(actor)):
                 holds.setdefault(home, []).append(self._hold(actor.job, _called(actor), actor.needs))
         for group in self._facts.groups or ():
-            users = ", ".join(list(inside.get(group.id, ()))[:2])
+            users = ", ".join(list(dict.fromkeys(actor.class_ for actor in self._users.get(group.id, ())))[:2])
             what = f"group {group.name or group.id[:8]}{users and ' of '}{users}"
             for bundle in group.bundles:
                 if bundle.node and group.state in ("CREATED", "RESCHEDULING"):
@@ -183,7 +190,10 @@ class Reasons:
         return holds
 
     def _hold(self, job: str | None, what: str, needs: Mapping[str, float]) -> Hold:
-        return Hold(job, self._who(job), what, {name: fixed(amount) for name, amount in needs.items()})
+        key = (job, what, *needs.items())
+        if key not in self._alike:
+            self._alike[key] = Hold(job, self._who(job), what, _exact(needs))
+        return self._alike[key]
 
     def _who(self, job: str | None) -> str:
         known = self._titles.get(job or "")
@@ -193,7 +203,7 @@ class Reasons:
 
     def _bundles(self, actor: Actor, group: PlacementGroup) -> Iterator[Place]:
         """A placed group as its actors see it: its bundles, or what it has on each node."""
-        users = [each for each in self._facts.actors if each.placement_group == group.id and self._home(each)]
+        users = self._users.get(group.id, ())
         if actor.bundle is not None and actor.bundle < len(group.bundles):
             bundle = group.bundles[actor.bundle]
             bound = [each for each in users if each.bundle == actor.bundle]
@@ -226,19 +236,20 @@ class Reasons:
         verdict = self.world.judge(wanted)
         return verdict is not None and verdict.kind in kinds
 
-    def _find_deadlock(self) -> tuple[Deadlock, Mapping[str, list[Ask]]]:
-        asks: dict[str, list[Ask]] = {}
+    def _find_deadlock(self) -> tuple[Deadlock, Mapping[str, Mapping[Ask, int]]]:
+        asks: dict[str, Counter[Ask]] = {}
         for group in self._facts.groups or ():
             if group.pending and group.job:
-                asks.setdefault(group.job, []).extend(self._asks(group))
+                asks.setdefault(group.job, Counter()).update(self._asks(group))
         for actor in self._facts.actors:
             if _waits(actor) and actor.job and actor.placement_group is None and not actor.internal and not self._home(actor):
-                asks.setdefault(actor.job, []).append(self._ask(actor))
+                asks.setdefault(actor.job, Counter())[self._ask(actor)] += 1
         holders = {hold.job for place in self.world.places for hold in place.holds}
         held_up = {
             job: mine
             for job, wanted in asks.items()
-            if job in holders and (mine := [each for each in wanted if self._is(each, "held", "fragmented", "short", "label")])
+            if job in holders
+            and (mine := {each: times for each, times in wanted.items() if self._is(each, "held", "fragmented", "short", "label")})
         }
         return (deadlock(self.world, held_up) if held_up else Deadlock()), held_up
 
@@ -256,10 +267,17 @@ class Reasons:
     def _standing(self, job: str) -> str:
         """What a job holds and waits for of what it lacks."""
         asks = self._held_up[job]
-        verdict = self.world.judge(asks[0])
-        name = (verdict.names if verdict and verdict.names else asks[0].names or ("CPU",))[0]
+        first = next(iter(asks))
+        verdict = self.world.judge(first)
+        name = (verdict.names if verdict and verdict.names else first.names or ("CPU",))[0]
         holds = sum(hold.amounts.get(name, 0) for place in self.world.places for hold in place.holds if hold.job == job)
-        return f"holds {amount(name, holds)} and waits for {amount(name, sum(each.sum(name) for each in asks), bare=True)}"
+        lacks = sum(times * each.sum(name) for each, times in asks.items())
+        return f"holds {amount(name, holds)} and waits for {amount(name, lacks, bare=True)}"
+
+
+def _waited(actor: Actor, asked: float | None) -> bool:
+    """Whether it waited already long before something was asked."""
+    return asked is not None and actor.since is not None and asked - actor.since > SETTLED
 
 
 def _say(world: World, wanted: Ask, growing: bool) -> str | None:

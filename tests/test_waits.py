@@ -37,14 +37,14 @@ def group(number=7, **more):
     return PlacementGroup(f"{number:036x}", f"group{number}", **facts)
 
 
-def parts(listed, *actors, groups=(), jobs=(), demand=None, asked=NOW, **more):
+def parts(listed, *actors, groups=(), jobs=(), demand=None, asked=NOW, grouped=NOW, **more):
     return Parts(
         nodes=listed,
         status=StatusFacts(usage=None, totals=None, demand=demand),
         actors=ActorFacts(actors=actors, counts=None, complete=True),
         groups=GroupFacts(groups=groups),
         jobs=JobFacts(jobs=jobs),
-        as_of={"ray.status": asked},
+        as_of={"ray.status": asked, "ray.placement_groups": grouped},
         **more,
     )
 
@@ -89,7 +89,7 @@ def test_an_actor_of_a_waiting_group_waits_for_what_the_group_waits_for():
 def test_an_actor_whose_group_is_gone_is_told_so_once_the_list_is_newer_than_the_actor():
     bound = waiting(placement_group=f"{7:036x}")
     assert why(nodes((0, 0)), bound) == "its placement group was removed"
-    assert why(nodes((0, 0)), replace(bound, since=NOW - 1)) is None
+    assert why(nodes((0, 0)), bound, grouped=NOW - 50) is None
     cut = replace(parts(nodes((0, 0)), bound), groups=GroupFacts(groups=(), complete=False))
     assert Join()(cut, NOW).actors[-1].why is None
 

@@ -11,6 +11,8 @@ SCALE = 10_000
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 Amounts = tuple[tuple[str, int], ...]
 Labels = tuple[tuple[str, str], ...]
+IMPLICIT = "node:__internal_implicit_resource_"
+"""Every node has one of each such resource without saying so."""
 LAST = ("object_store_memory", "memory", "CPU")
 
 
@@ -87,12 +89,12 @@ def fixed(amount: float) -> int:
 
 def shape(needs: Mapping[str, float], labels: Mapping[str, str] | None = None) -> Shape:
     """One bundle's shape; two with the same needs are equal."""
-    wanted = ((name, fixed(needs[name])) for name in sorted(needs, key=rank))
+    wanted = ((name, fixed(needs[name])) for name in sorted(needs, key=rank) if not name.startswith(IMPLICIT))
     return Shape(tuple((name, amount) for name, amount in wanted if amount > 0), tuple(sorted((labels or {}).items())))
 
 
-def ask(bundles: Iterable[Shape], strategy: Strategy, elsewhere: Iterable[str] = ()) -> Ask:
-    """An ask for all these bundles."""
+def ask(bundles: Iterable[Shape] | Mapping[Shape, int], strategy: Strategy, elsewhere: Iterable[str] = ()) -> Ask:
+    """An ask for all these bundles, one by one or counted."""
     counted = Counter(bundles)
     return Ask(tuple(sorted(counted.items())), strategy, frozenset(elsewhere) if strategy == "STRICT_SPREAD" else frozenset())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,12 +17,12 @@ class Deadlock(NamedTuple):
     themselves: frozenset[str] = frozenset()
 
 
-def deadlock(world: World, asks: Mapping[str, Sequence[Ask]]) -> Deadlock:
-    """Of the jobs that wait, with what each asks for: those that nothing but letting go can help.
+def deadlock(world: World, asks: Mapping[str, Mapping[Ask, int]]) -> Deadlock:
+    """Of the jobs that wait, with what each asks for how often: those that nothing but letting go can help.
 
     Whatever a job holds that waits for nothing is taken for free: it will end some day.
     """
-    world = world.merged(name for mine in asks.values() for each in mine for name in each.names)
+    world = world.merged({each for mine in asks.values() for each in mine})
     waiting = {job: _joined(world, mine) for job, mine in asks.items()}
     themselves = frozenset(job for job in waiting if _stuck(world, {job: waiting[job]}))
     others = {job: mine for job, mine in waiting.items() if job not in themselves}
@@ -30,11 +31,13 @@ def deadlock(world: World, asks: Mapping[str, Sequence[Ask]]) -> Deadlock:
     return Deadlock(members if len(members) > 1 else frozenset(), themselves)
 
 
-def _joined(world: World, asks: Sequence[Ask]) -> tuple[Ask, ...]:
+def _joined(world: World, asks: Mapping[Ask, int]) -> tuple[Ask, ...]:
     """Each alone, and all together where empty nodes would hold them all: what a job needs to go on."""
-    bundles: list[Shape] = [shape for each in asks for shape, number in each.shapes for _ in range(number)]
+    bundles: Counter[Shape] = Counter()
+    for each, times in asks.items():
+        bundles.update({shape: number * times for shape, number in each.shapes})
     everything = ask(bundles, "PACK")
-    return (*dict.fromkeys(asks), *([everything] if world.room(everything, "ever") != "no" else []))
+    return (*asks, *([everything] if world.room(everything, "ever") != "no" else []))
 
 
 def _stuck(world: World, waiting: Mapping[str, Sequence[Ask]]) -> frozenset[str]:

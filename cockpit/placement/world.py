@@ -28,9 +28,10 @@ class Verdict(NamedTuple):
 class World:
     """The living nodes. What was asked once is remembered: thousands of actors have a few shapes."""
 
-    def __init__(self, places: Iterable[Place], *, known: bool = True) -> None:
-        """`known`: there are no nodes but these."""
+    def __init__(self, places: Iterable[Place], *, known: bool = True, counts: Sequence[int] = ()) -> None:
+        """`known`: there are no nodes but these; `counts`: how many there are of each."""
         self.places = tuple(places)
+        self._counts = counts or (1,) * len(self.places)
         self.known = known and bool(self.places) and all(place.total for place in self.places)
         self._stocks: dict[tuple[object, ...], Counter[Slot]] = {}
         self._rooms: dict[tuple[object, ...], Room] = {}
@@ -86,11 +87,11 @@ class World:
         wanted = tuple(shape.labels for shape, _ in ask.shapes) if labels and ask.labels else ()
         key = (wanted, when, tuple(names), ask.elsewhere)
         if key not in self._stocks:
-            self._stocks[key] = Counter(
-                Slot(tuple([has(place, name, when) for name in names]), _admitted(place, wanted) if wanted else ALL)
-                for place in self.places
-                if place.id not in ask.elsewhere
-            )
+            stock: Counter[Slot] = Counter()
+            for place, count in zip(self.places, self._counts, strict=True):
+                if place.id not in ask.elsewhere:
+                    stock[Slot(tuple([has(place, name, when) for name in names]), _admitted(place, wanted) if wanted else ALL)] += count
+            self._stocks[key] = stock
         return self._stocks[key]
 
     def fitting(self, ask: Ask, when: When) -> int | None:
@@ -113,14 +114,24 @@ class World:
         """How much of a resource there is on all nodes that its labels admit."""
         return sum(has(place, name, when) for place in self.open_to(ask))
 
-    def merged(self, names: Iterable[str]) -> World:
-        """The same world as far as these resources go, with one hold of each job on a node."""
-        known = set(names)
-        return World((place._replace(holds=_by_job(place.holds, known)) for place in self.places), known=self.known)
+    def merged(self, asks: Iterable[Ask]) -> World:
+        """The same world as far as these asks go: with one hold of each job on a node, and equal nodes as one."""
+        asks = tuple(asks)
+        names, apart = {name for ask in asks for name in ask.names}, {id_ for ask in asks for id_ in ask.elsewhere}
+        keys = {key for ask in asks for key, _ in ask.labels}
+        counts: Counter[tuple[object, ...]] = Counter()
+        kinds: dict[tuple[object, ...], Place] = {}
+        for place in self.places:
+            holds = _by_job(place.holds, names)
+            labels = tuple(place.labels.get(key) for key in keys)
+            kind = (place.id in apart and place.id, labels, *(place.total.get(name) for name in names), *map(_frozen, holds))
+            counts[kind] += 1
+            kinds[kind] = place._replace(holds=holds)
+        return World(kinds.values(), known=self.known, counts=tuple(counts[kind] for kind in kinds))
 
     def only(self, jobs: Container[str | None]) -> World:
         """The world in which nobody holds anything but these jobs."""
-        return World((place._replace(used=_held_by(jobs, place.holds)) for place in self.places), known=self.known)
+        return World((place._replace(used=_held_by(jobs, place.holds)) for place in self.places), known=self.known, counts=self._counts)
 
 
 def has(place: Place, name: str, when: When) -> int:
@@ -140,7 +151,11 @@ def _by_job(holds: Iterable[Hold], names: Container[str]) -> tuple[Hold, ...]:
         for name, amount in hold.amounts.items():
             if name in names:
                 held[name] = held.get(name, 0) + amount
-    return tuple(Hold(job, "", "", held) for job, held in merged.items() if held)
+    return tuple(Hold(job, "", "", merged[job]) for job in sorted(merged, key=str) if merged[job])
+
+
+def _frozen(hold: Hold) -> tuple[object, ...]:
+    return (hold.job, *sorted(hold.amounts.items()))
 
 
 def _held_by(jobs: Container[str | None], holds: Iterable[Hold]) -> Mapping[str, int]:

@@ -259,10 +259,11 @@ remove_placement_group(group)
     watcher = Watcher(asked.cluster.head)
     try:
         asked.tell("remove")
-        watcher.until(lambda facts: reasons(asked, facts).get("Left", "dead") in ("its placement group was removed", "dead"), within=60)
+        watcher.until(lambda facts: reasons(asked, facts).get("Left") == "its placement group was removed", within=60)
     finally:
         watcher.end()
     assert asked.state("placement_groups", "removed") is None
+    assert asked.state("actors", "Left") == "PENDING_CREATION", "Ray has understood that it waits in vain"
 
 
 TRY = """
@@ -311,3 +312,27 @@ def test_of_groups_of_all_kinds_ray_places_those_that_can_be_placed(asked: Asked
     assert differ == []
     assert kinds[0] == "missed"
     assert {"now", "never", "held", "fragmented", "short"} & set(kinds) >= {"now", "never", "held"}
+
+
+def test_an_actor_whose_node_has_died_waits_for_what_is_held_on_the_others(asked: Asked):
+    asked.run(
+        "lost",
+        """
+here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
+keeper = named("Keeper", num_gpus=8, num_cpus=0, label_selector=here).remote()
+ray.get(keeper.ready.remote())
+again = named("Again", num_gpus=6, num_cpus=0, max_restarts=5).remote()
+wait("make-room")
+ray.kill(keeper)
+""",
+    )
+    eventually(lambda: asked.state("actors", "Again") == "ALIVE", within=60)
+    watcher = Watcher(asked.cluster.head)
+    told = "needs 6 GPU on one node; head has 8 but 8 are held by job lost (actor Keeper)"
+    try:
+        asked.cluster.part("raylet", "w1").outer.kill()
+        watcher.until(lambda facts: told in (reasons(asked, facts).get("Again") or ""), within=90)
+    finally:
+        watcher.end()
+    asked.tell("make-room")
+    eventually(lambda: asked.state("actors", "Again") == "ALIVE")

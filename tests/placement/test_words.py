@@ -125,6 +125,10 @@ def test_a_label_selector_means_what_it_means_to_ray(labels, selector, matched):
     assert matches(labels, [("a", selector)]) is matched
 
 
+def test_every_node_has_what_ray_takes_for_granted():
+    assert told(TWO, ask([shape({"GPU": 1, "node:__internal_implicit_resource_app:1": 1})], "PACK"))[0] == "now"
+
+
 def test_a_group_that_lost_a_node_needs_another_one_for_each_bundle():
     """STRICT_SPREAD: where it has bundles already, no other may go."""
     assert told(TWO, ask([shape({"GPU": 1})], "STRICT_SPREAD", ["head"]))[0] == "now"
