@@ -89,7 +89,7 @@ def _unmet(world: World, ask: Ask) -> str | None:
 def _on_one(world: World, ask: Ask, names: Sequence[str], when: When) -> str:
     """Node by node, the nearest first."""
     needs = {name: ask.sum(name) for name in names}
-    places = sorted(world.open_to(ask), key=lambda place: _nearness(place, needs, when), reverse=True)
+    places = _nearest(world.open_to(ask), needs, when)
     if when == "ever":
         return _totals(places, names)
     alike: dict[str, list[str]] = {}
@@ -107,6 +107,15 @@ def _in_pieces(world: World, ask: Ask, needs: dict[str, int]) -> str:
     [(name, need)] = needs.items()
     free = world.sum(ask, name, "now")
     return f"of {amount(name, free)} free no node has so much: " if free >= need else ""
+
+
+def _nearest(places: Iterable[Place], needs: dict[str, int], when: When) -> list[Place]:
+    """Those first that could ever hold it, and have most of it; judged once for all that are alike."""
+    kinds: dict[tuple[int, ...], list[Place]] = {}
+    for place in places:
+        kinds.setdefault(tuple([each.get(name, 0) for each in (place.total, place.used) for name in needs]), []).append(place)
+    ordered = sorted(kinds.values(), key=lambda kind: _nearness(kind[0], needs, when), reverse=True)
+    return [place for kind in ordered for place in kind]
 
 
 def _nearness(place: Place, needs: dict[str, int], when: When) -> tuple[bool, float]:
