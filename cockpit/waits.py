@@ -70,6 +70,7 @@ class Reasons:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self._waiting = [actor for actor in facts.actors if _waits(actor)]
         self._titles = {job.job: job for job in facts.jobs if job.job}
         self._names = {node.id: node.title for node in facts.nodes.nodes if node.id}
         self._workers = {worker.actor: worker for worker in facts.nodes.workers if worker.actor}
@@ -80,7 +81,7 @@ class Reasons:
         self._alike: dict[tuple[object, ...], Hold] = {}
         self._inside: dict[tuple[str, int | None], World] = {}
         self._queued = _queued(facts.status.demand) if facts.status and facts.asked else None
-        self.world = World(self._places(), known=_named(facts))
+        self.world = World(self._places(), known=_named(facts, self._waiting))
         self._alive = {place.id for place in self.world.places}
         self._told: dict[tuple[Ask, str | None], str | None] = {}
         self._single: dict[tuple[object, ...], Ask] = {}
@@ -241,8 +242,8 @@ class Reasons:
         for group in self._facts.groups or ():
             if group.pending and group.job:
                 asks.setdefault(group.job, Counter()).update(self._asks(group))
-        for actor in self._facts.actors:
-            if _waits(actor) and actor.job and actor.placement_group is None and not actor.internal and not self._home(actor):
+        for actor in self._waiting:
+            if actor.job and actor.placement_group is None and not actor.internal and not self._home(actor):
                 asks.setdefault(actor.job, Counter())[self._ask(actor)] += 1
         holders = {hold.job for place in self.world.places for hold in place.holds}
         held_up = {
@@ -296,9 +297,9 @@ def _place(node: Node, usage: Mapping[str, Quantity] | None, holds: tuple[Hold, 
     return Place(node.id or "", node.title, total, known if trusted else {}, labels, holds)
 
 
-def _named(facts: Facts) -> bool:
+def _named(facts: Facts, waiting: Iterable[Actor]) -> bool:
     """Whether the names of all resources are those that were given to Ray: the dashboard takes a while to tell them."""
-    wanted = {name for actor in facts.actors if _waits(actor) for name in actor.needs}
+    wanted = {name for actor in waiting for name in actor.needs}
     wanted |= {name for group in facts.groups or () if group.pending for bundle in group.bundles for name in bundle.needs}
     strange = {mangle(name) for name in wanted} - wanted
     return not any(name in strange for node in facts.nodes.nodes for name in node.resources)
