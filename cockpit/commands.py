@@ -165,7 +165,15 @@ def _print_json(plan: Plan, receipt: Receipt) -> None:
         outcome["refused"] if receipt.refused is plan.refused else [*(brief(one, plan.act) for one in plan.refused), *outcome["refused"]]
     )
     told = {"losses": list(plan.losses), "notes": [*plan.notes, *outcome["notes"]]}
-    whole = {"plan": planned, "done": outcome["done"], "refused": refused, "failed": outcome["failed"], "freed": outcome["freed"], **told}
+    whole = {
+        "plan": planned,
+        "done": outcome["done"],
+        "refused": refused,
+        "failed": outcome["failed"],
+        "freed": outcome["freed"],
+        **told,
+        "took": receipt.took,
+    }
     click.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
 
 

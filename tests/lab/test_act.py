@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,15 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 GIB = 1 << 30
 HELD = int(21.4 * GIB)
 """Of a GPU, by the engine that evaluates."""
+ENGINE = """
+import models, ray, time
+ray.init(address="auto", log_to_driver=False)
+node = next(one["NodeID"] for one in ray.nodes() if not one["Resources"].get("node:__internal_head__"))
+place = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+engine = ray.remote(models.LLMRayActor).options(num_gpus=1, scheduling_strategy=place).remote(engine_gigabytes=30)
+ray.get(engine.ready.remote())
+time.sleep(600)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +113,24 @@ def test_the_whole_session_is_stopped_on_both_hosts_and_then_cleaned(cluster: Cl
     assert answer["freed"]["disk"]
     for host in cluster.hosts:
         assert not list((host.tmp / "ray").glob("session_2*")), host.name
+
+
+def test_an_orphan_that_ray_stop_left_on_a_worker_is_ended_from_the_head(cluster: Cluster):
+    """In the way of an operator: Ray was stopped on w1 by its own command, and an engine there still holds 30 GiB."""
+    w1 = cluster.lab["w1"]
+    idle = used(w1)
+    cluster.submit("engine-on-w1", f"python -c {shlex.quote(ENGINE)}")
+    engine = eventually(lambda: next(iter(w1.matching("VLLM::EngineCore")), None), within=60)
+    eventually(lambda: used(w1) > idle)
+    cluster.command(w1, "ray stop")
+    assert engine.outer.is_running()
+    code, answer, said = act(cluster.head, "kill-orphans --yes --hosts w1")
+    assert (said, rows(answer, "done")) == ("", [("w1", engine.pid)]), answer
+    assert code == 0
+    assert answer["freed"]["gpu"] == 30 * GIB
+    assert used(w1) == idle
+    assert answer["took"] < 2
+    print(f"figure: an orphan on w1 ended over ssh and its memory measured free {answer['took']:.2f} s after confirming")
 
 
 def test_what_belongs_to_another_user_is_ended_only_when_root_names_it(cluster: Cluster):
