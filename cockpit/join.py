@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cockpit import waits
 from cockpit.model import (
     Cluster,
     Fault,
@@ -27,6 +26,7 @@ from cockpit.model import (
     Worker,
 )
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
+from cockpit.waits import Waits
 
 Result = TypeVar("Result")
 replace = msgspec.structs.replace
@@ -74,6 +74,7 @@ class Join:
 
     def __init__(self) -> None:
         self._last = _Last()
+        self._waits = Waits()
 
     def __call__(self, parts: Parts, now: float) -> Snapshot:
         """One value out of all parts, as of `now`."""
@@ -81,7 +82,7 @@ class Join:
         places = of(_places, parts.nodes, parts.hosts)
         nodes = of(_nodes, parts.nodes, parts.status, parts.hosts, places, parts.expected)
         reported = of(_reported, parts.nodes)
-        actors, groups = of(waits.explain, *_believed(parts), parts.actors, parts.groups, parts.jobs)
+        actors, groups = of(self._waits, *_believed(parts), parts.actors, parts.groups, parts.jobs)
         processes = of(_processes, reported, parts.nodes, parts.jobs, parts.hosts, places, parts.cluster.session)
         return Snapshot(
             taken=now,

@@ -25,6 +25,9 @@ _NODE = "ray.io/node-id"
 STARTING = "it has its place: its runtime environment or its worker process is being started"
 
 
+Told = tuple[tuple[Actor, ...] | None, tuple[PlacementGroup, ...] | None]
+
+
 class Facts(NamedTuple):
     """What Ray said, and which of it is not old."""
 
@@ -39,26 +42,48 @@ class Facts(NamedTuple):
     """When the monitor's report was read; `None` while it is too old to be believed."""
 
 
-def explain(
-    nodes: NodeFacts | None,
-    status: StatusFacts | None,
-    asked: float | None,
-    grouped: float | None,
-    actors: ActorFacts | None,
-    groups: GroupFacts | None,
-    jobs: JobFacts | None,
-) -> tuple[tuple[Actor, ...] | None, tuple[PlacementGroup, ...] | None]:
-    """All actors and groups, those that wait with the reason."""
-    listed = actors.actors if actors else None
-    known = groups.groups if groups else None
-    if nodes is None or not (any(map(_waits, listed or ())) or any(group.pending for group in known or ())):
-        return listed, known
-    complete = grouped if groups and groups.complete else None
-    facts = Facts(nodes, status, listed or (), known, complete, jobs.jobs if jobs else (), asked)
+class Waits:
+    """Gives reasons anew only when something has changed that matters to them: most of Ray's answers are what the last ones were."""
+
+    def __init__(self) -> None:
+        self._known: tuple[object, ...] | None = None
+        self._told: Told = (None, None)
+
+    def __call__(
+        self,
+        nodes: NodeFacts | None,
+        status: StatusFacts | None,
+        asked: float | None,
+        grouped: float | None,
+        actors: ActorFacts | None,
+        groups: GroupFacts | None,
+        jobs: JobFacts | None,
+    ) -> Told:
+        """All actors and groups, those that wait with the reason."""
+        listed = actors.actors if actors else None
+        known = groups.groups if groups else None
+        if nodes is None or not (any(map(_waits, listed or ())) or any(group.pending for group in known or ())):
+            return listed, known
+        complete = grouped if groups and groups.complete else None
+        facts = Facts(nodes, status, listed or (), known, complete, jobs.jobs if jobs else (), asked)
+        if (matter := _matter(facts)) != self._known:
+            self._known, self._told = matter, _explained(facts, listed)
+        return self._told
+
+
+def _matter(facts: Facts) -> tuple[object, ...]:
+    """What the reasons are made of: not what nodes measure, and of times only whether something has waited for long."""
+    nodes = [(node.id, node.state, node.title, node.resources, node.labels) for node in facts.nodes.nodes]
+    long = [(_waited(actor, facts.asked), _waited(actor, facts.grouped)) for actor in facts.actors if _waits(actor)]
+    workers, growing = facts.nodes.workers, facts.nodes.growing
+    return nodes, workers, growing, facts.status, facts.actors, facts.groups, facts.jobs, long, facts.asked is None
+
+
+def _explained(facts: Facts, actors: tuple[Actor, ...] | None) -> Told:
     reasons = Reasons(facts)
-    told = known and tuple(replace(group, why=reasons.of_group(group)) if group.pending else group for group in known)
-    by_id = {group.id: group for group in told or ()}
-    return listed and tuple(replace(actor, why=reasons.of_actor(actor, by_id)) if _waits(actor) else actor for actor in listed), told
+    groups = facts.groups and tuple(replace(group, why=reasons.of_group(group)) if group.pending else group for group in facts.groups)
+    by_id = {group.id: group for group in groups or ()}
+    return actors and tuple(replace(actor, why=reasons.of_actor(actor, by_id)) if _waits(actor) else actor for actor in actors), groups
 
 
 def _waits(actor: Actor) -> bool:

@@ -178,10 +178,19 @@ def test_a_name_that_is_still_mangled_is_no_missing_resource():
 
 
 def test_an_unchanged_world_is_not_judged_again(monkeypatch):
-    join, same = Join(), parts(nodes((8, 0)), waiting())
-    first = join(same, NOW)
+    join, listed = Join(), nodes((8, 0))
+    first = join(parts(listed, waiting()), NOW)
     monkeypatch.setattr(waits, "Reasons", None)
-    assert join(same, NOW + 1).actors is first.actors
+    hotter = replace(listed, nodes=tuple(replace(each, cpu=99.0, seen=NOW) for each in listed.nodes))
+    again = join(parts(hotter, waiting(), asked=NOW + 5, grouped=NOW + 5), NOW + 5)
+    assert again.actors is first.actors
+
+
+def test_what_matters_is_judged_again():
+    join, young = Join(), waiting(since=NOW - 10)
+    assert join(parts(nodes((8, 0)), young), NOW).actors[-1].why is None
+    assert "8 are held" in join(parts(nodes((8, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
+    assert "7 are held" in join(parts(nodes((7, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
 
 
 def test_where_nothing_waits_all_stays_as_it_came():
