@@ -271,7 +271,7 @@ import json
 from ray.util.placement_group import placement_group_table
 at = {node["NodeName"]: {"ray.io/node-id": node["NodeID"]} for node in ray.nodes()}
 head = named("OnHead", num_gpus=3, num_cpus=12, label_selector=at[HEAD]).remote()
-other = named("OnOther", num_gpus=1, num_cpus=2, label_selector=at[OTHER]).remote()
+other = named("OnSecond", num_gpus=1, num_cpus=2, label_selector=at[OTHER]).remote()
 ray.get([head.ready.remote(), other.ready.remote()])
 said = []
 for bundles, strategy in json.load(open("/tmp/jobs/asks.json")):
