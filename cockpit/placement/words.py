@@ -97,7 +97,7 @@ def _on_one(world: World, ask: Ask, names: Sequence[str], when: When) -> str:
         alike.setdefault(_standing(place, needs), []).append(_safe(place.name))
     told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
     rest = f", and {len(places) - LOOKED_AT} nodes that are no better" if len(places) > LOOKED_AT else ""
-    return f"{_in_pieces(world, ask, needs)}{_list(told, 'kinds')}{rest}"
+    return f"{_in_pieces(world, ask, needs)}{_list(told, 'other kinds of node')}{rest}"
 
 
 def _in_pieces(world: World, ask: Ask, needs: dict[str, int]) -> str:
@@ -148,7 +148,9 @@ def _totals(places: Sequence[Place], names: Sequence[str]) -> str:
     alike: dict[str, list[str]] = {}
     for place in places:
         alike.setdefault(" and ".join(amount(name, place.total.get(name, 0), bare=bare) for name in names), []).append(_safe(place.name))
-    return _list([f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()], "kinds")
+    return _list(
+        [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()], "other kinds of node"
+    )
 
 
 def _on_many(world: World, ask: Ask, names: Sequence[str], when: When) -> str:
