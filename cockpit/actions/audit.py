@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,7 +24,7 @@ def audit_path() -> Path:
 
 
 class Audit:
-    """Appends. A line is one write to a file opened for appending, so that two cockpits never mix theirs."""
+    """Appends. A line is one write to a locked file, so that two cockpits never mix theirs."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self._path, self._clock = path, clock
@@ -48,10 +50,15 @@ class Audit:
             "plan": [brief(target, plan.act) for target in plan.targets],
             "outcome": outcome,
         }
-        data = b"\n" + msgspec.json.encode(line) + b"\n" if self._torn() else msgspec.json.encode(line) + b"\n"
+        self._append(msgspec.json.encode(line) + b"\n")
+
+    def _append(self, data: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
+            with suppress(OSError):  # a file system without locks: then a line is still one write
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            data = b"\n" + data if _torn(handle) else data
             written = os.write(handle, data)
             os.fsync(handle)
         finally:
@@ -59,14 +66,11 @@ class Audit:
         if written != len(data):
             raise OSError("the disk is full")
 
-    def _torn(self) -> bool:
-        """Whether the last line was cut off, by a full disk: it must not spoil the next one."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(-1, os.SEEK_END)
-                return file.read(1) != b"\n"
-        except OSError:
-            return False
+
+def _torn(handle: int) -> bool:
+    """Whether the last line was cut off, by a full disk: it must not spoil the next one."""
+    size = os.fstat(handle).st_size
+    return size > 0 and os.pread(handle, 1, size - 1) != b"\n"
 
 
 def _user() -> str:
