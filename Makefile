@@ -26,7 +26,7 @@ demo: $(READY) ## a real Ray cluster with simulated GPUs and some trouble, and t
 	@$(BIN)/cockpit demo
 
 test: $(READY) ## every test; those that need root, an old Ray or a GPU say why they skip
-	@$(BIN)/python -m pytest -rs
+	@$(BIN)/python -m pytest -rs -n 2 --dist loadgroup
 
 check: $(READY) format-check lint types floors spelling test ## all that CI checks
 
