@@ -95,7 +95,7 @@ class Lookout:
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and not self.complete():
             await self.poller.change(deadline - time.monotonic())
-        self.poller.snapshot = self.poller.join(self.poller.parts, self.clock())
+        await self.poller.rejoin()
 
     def silent(self) -> set[str]:
         """Sources of a dashboard that is there, which have neither answered nor failed yet."""
@@ -295,5 +295,5 @@ async def look_once(config: Config, *, env: Mapping[str, str] = os.environ, pati
         task.cancel()
     for silent in lookout.silent():
         lookout.poller.doubt(silent, f"has not answered within {patience:.0f} s")
-    lookout.poller.snapshot = lookout.poller.join(lookout.poller.parts, lookout.clock())
+    await lookout.poller.rejoin()
     return lookout
