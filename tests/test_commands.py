@@ -19,12 +19,15 @@ SLEEPER = "import signal, time; print('up', flush=True); time.sleep(300)"
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A home of its own, and nothing in the environment that says where Ray is."""
+    """A home of its own, nothing in the environment that says where Ray is, and no way to any other host."""
     for name in list(os.environ):
         if name.startswith(("COCKPIT_", "RAY_", "XDG_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COCKPIT_ADDRESS", "http://127.0.0.1:9")
+    config = tmp_path / ".config/cockpit/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("reach: 'false'\n")
     return tmp_path
 
 
