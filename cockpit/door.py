@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from cockpit.actions.audit import Audit
-from cockpit.actions.plan import Plan, Receipt, Reply, Unreached, losses_of, reply_of, sum_freed
+from cockpit.actions.plan import Plan, Receipt, Reply, Target, Unreached, losses_of, reply_of, sum_freed
 from cockpit.actions.table import Act, Aim, find_act, request
 from cockpit.actions.weigh import weigh
 from cockpit.document import InputError
@@ -55,12 +55,12 @@ class Door:
         await self._lookout.known()  # a key may be pressed before the first answers are in
         if act.via == "jobs":
             return self._judged(await plan_job(self._lookout, act, aim))
-        aim = replace(aim, session=self._session(aim)) if act.verb == "stop" else aim
+        aim = aim if act.verb in ("kill", "clean") else replace(aim, session=self._session(aim))
         hosts = self._hosts(act, aim)
         words = await self._words()
         asked = {host: {**request(act, aim, host), "stage": "plan", **words, "past": _past(self._snapshot, host)} for host in hosts}
         answers = await self._errands.send(asked, hear, PATIENCE)
-        plan = merged(act, answers, asked)
+        plan = merged(act, answers, asked, followed=aim.session in (None, self._snapshot.cluster.session))
         sessions = {target.session for target in plan.targets if target.session} if act.verb == "stop" and not aim.everything else set()
         if len(sessions) > 1:
             raise _several(sessions)
@@ -117,12 +117,11 @@ class Door:
     async def _words(self) -> dict[str, Any]:
         """What only Ray can say, asked now: which jobs run. Nothing when it doesn't answer; then nobody guesses."""
         try:
-            jobs = await within(WORD, self._lookout.jobs())
+            session, jobs = await within(WORD, self._lookout.word())
         except (SourceError, asyncio.TimeoutError):
             return {"jobs": None}
         running = {name for job in jobs if job.running for name in (job.job, job.submission) if name}
         ended = {name for job in jobs for name in (job.job, job.submission) if name} - running
-        session = self._snapshot.cluster.session
         return {"jobs": {"session": session, "running": sorted(running), "ended": sorted(ended)} if session else None}
 
     def _session(self, aim: Aim) -> str | None:
@@ -148,6 +147,8 @@ class Door:
             return tuple(dict.fromkeys(self._named(name) for name in aim.hosts))
         if act.via == "ray":
             return (self._ray_host(),)
+        if aim.pids or aim.dear:  # a number or a path means one thing, on one host
+            return (self._lookout.local,)
         return tuple(sorted(rows)) or (self._lookout.local, *sorted(self._entries))
 
     def _named(self, name: str) -> str:
@@ -195,17 +196,24 @@ def _past(snapshot: Snapshot, host: str) -> list[Any]:
     return [[process.pid, process.ticks, *process.past] for process in snapshot.processes or () if process.host == host and process.past]
 
 
-def merged(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapping[str, Any]]) -> Plan:
-    """One plan out of what the hosts have answered."""
-    replies, silent = _replies(answers)
+def merged(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapping[str, Any]], *, followed: bool) -> Plan:
+    """One plan out of what the hosts have answered. A host that has two names is one host."""
+    replies, refused, silent = _replies(answers)
+    machines: dict[str, str] = {}
+    for host, reply in replies.items():
+        machines.setdefault(reply.machine or host, host)
+    twice = tuple(
+        f"{host} is {machines[reply.machine or host]}" for host, reply in replies.items() if machines[reply.machine or host] != host
+    )
+    replies = {host: replies[host] for host in machines.values()}
     kept = {host: {name: value for name, value in asked[host].items() if name not in ("jobs", "past", "stage")} for host in asked}
     return Plan(
         act=act.id,
         title=act.title,
         targets=_all(replies, "targets"),
-        refused=_all(replies, "refused"),
-        notes=_all(replies, "notes"),
-        losses=tuple(loss for host, reply in replies.items() for loss in losses_of(reply, host)),
+        refused=(*_all(replies, "refused"), *refused),
+        notes=(*_all(replies, "notes"), *twice),
+        losses=tuple(loss for host, reply in replies.items() for loss in losses_of(reply, host, followed=followed)),
         unreached=silent,
         hosts=tuple(answers),
         requests=kept,
@@ -213,14 +221,20 @@ def merged(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapping[
 
 
 def carried_out(plan: Plan, answers: Mapping[str, Answer]) -> Receipt:
-    """One receipt out of what the hosts have answered."""
-    replies, silent = _replies(answers)
+    """One receipt out of what the hosts have answered; what none of them speaks of has not been done."""
+    replies, refused, silent = _replies(answers)
+    said = (*_all(replies, "done"), *_all(replies, "refused"), *_all(replies, "failed"))
+    known = {_identity(target) for target in said}
+    lost = [target for target in plan.targets if target.host in replies and _identity(target) not in known]
     return Receipt(
         act=plan.act,
         title=plan.title,
         done=_all(replies, "done"),
-        refused=_all(replies, "refused"),
-        failed=_all(replies, "failed"),
+        refused=(*_all(replies, "refused"), *refused),
+        failed=(
+            *_all(replies, "failed"),
+            *(msgspec.structs.replace(target, error="its host has not said what became of it") for target in lost),
+        ),
         notes=_all(replies, "notes"),
         unreached=(*plan.unreached, *silent),
         hosts=plan.hosts,
@@ -228,14 +242,21 @@ def carried_out(plan: Plan, answers: Mapping[str, Answer]) -> Receipt:
     )
 
 
+def _identity(target: Target) -> tuple[object, ...]:
+    return target.host, target.what, target.pid, target.ticks, target.path, target.id
+
+
 def _all(replies: Mapping[str, Reply], name: str) -> tuple[Any, ...]:
     return tuple(one for reply in replies.values() for one in getattr(reply, name))
 
 
-def _replies(answers: Mapping[str, Answer]) -> tuple[dict[str, Reply], tuple[Unreached, ...]]:
+def _replies(answers: Mapping[str, Answer]) -> tuple[dict[str, Reply], tuple[Target, ...], tuple[Unreached, ...]]:
+    """What hosts have answered, which of them refused altogether, and which could not be asked."""
     read = {host: _reply(answer) for host, answer in answers.items()}
     replies = {host: reply for host, reply in read.items() if isinstance(reply, Reply)}
-    return replies, tuple(Unreached(host, error) for host, error in read.items() if isinstance(error, str))
+    errors = {host: error for host, error in read.items() if isinstance(error, str)}
+    refused = tuple(Target("host", host, name=host, reason=error) for host, error in errors.items() if answers[host].refused)
+    return replies, refused, tuple(Unreached(host, error) for host, error in errors.items() if not answers[host].refused)
 
 
 def _reply(answer: Answer) -> Reply | str:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from cockpit.config import Address, Config, resolve_address
 from cockpit.document import InputError
 from cockpit.model import LEFT_OVER, Actor, Host, Job, Node, Process, Snapshot
@@ -55,10 +57,15 @@ class Lookout:
         self._ray: Ray | None = None
         self._hosts = Hosts(config, self, early=early, clock=clock)
         self._told = asyncio.Event()
+        self._looking = False
 
     async def run(self) -> None:
         """Look until cancelled."""
-        await asyncio.gather(self._hosts.run(), self.poller.run(), self._find())
+        self._looking = True
+        try:
+            await asyncio.gather(self._hosts.run(), self.poller.run(), self._find())
+        finally:
+            self._looking = False
 
     def close(self) -> None:
         """End every child at once, and whatever else stands on this; waits for nothing."""
@@ -89,8 +96,8 @@ class Lookout:
         )
 
     async def known(self, patience: float = 8.0) -> None:
-        """Wait until everybody who is asked has been heard once, but not longer than that; it is in the snapshot then."""
-        if self.complete():
+        """While it looks, wait until everybody who is asked has been heard once, but not longer than that; it is in the snapshot then."""
+        if self.complete() or not self._looking:
             return
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and not self.complete():
@@ -211,22 +218,26 @@ class Lookout:
         return self._hosts.local
 
     def others(self) -> dict[str, HostEntry]:
-        """Every other host there is: Ray's nodes, and those of the config."""
+        """Every other host there is: those of the config, and Ray's nodes; one that has died only where no other has taken its name."""
         snapshot = self.poller.snapshot
         near = {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)} | {self.local}
-        entries = [*self.config.hosts, *(self._entry(node) for node in snapshot.nodes or () if node.id)]
+        nodes = sorted((node for node in snapshot.nodes or () if node.id), key=lambda node: node.state != "ALIVE")
+        alive = {node.title for node in nodes if node.state == "ALIVE"}
+        entries = [*self.config.hosts, *(self._entry(node) for node in nodes if node.state == "ALIVE" or node.title not in alive)]
         reached: dict[str, HostEntry] = {}
         for entry in entries:
             if not self._is_near(entry, near):
                 reached.setdefault(entry.target, entry)
-        return {entry.name: entry for entry in reached.values()}
+        return _named_apart(reached.values())
 
     def places(self) -> dict[str, Place]:
         """Where hosts are in the Ray that is followed, if it lives on this host too: then there is another way to them."""
         cluster, nodes = self.poller.snapshot.cluster, self.poller.snapshot.nodes or ()
         if not cluster.session or not self._alive(cluster.session):
             return {}
-        return {self._entry(node).name: Place(cluster.session, node.id) for node in nodes if node.id and node.state == "ALIVE"}
+        names = {entry.target: name for name, entry in self.others().items()}
+        alive = [(self._entry(node).target, node.id) for node in nodes if node.id and node.state == "ALIVE"]
+        return {names[target]: Place(cluster.session, node) for target, node in alive if target in names}
 
     @property
     def masters(self) -> Masters:
@@ -234,7 +245,7 @@ class Lookout:
         return self._hosts.masters
 
     def _is_near(self, entry: HostEntry, near: set[str]) -> bool:
-        return entry.name in near or entry.target in near or entry.target.startswith(LOCAL)
+        return entry.target in near or entry.target.startswith(LOCAL)
 
     def _entry(self, node: Node) -> HostEntry:
         """How to reach a node: as the config says, else by the address that Ray knows."""
@@ -257,6 +268,15 @@ class Lookout:
         """Jobs as Ray knows them now. Raises `SourceError`."""
         return (await self._asked().read_jobs()).jobs
 
+    async def word(self) -> tuple[str | None, tuple[Job, ...]]:
+        """Which session answers now, and its jobs. Raises `SourceError`, also when another Ray took its place in between."""
+        ray = self._asked()
+        session = await ray.session()
+        jobs = (await ray.read_jobs()).jobs
+        if await ray.session() != session:
+            raise SourceError("another Ray answers there now")
+        return session, jobs
+
     def job_acts(self) -> JobActs:
         """What may be done to jobs. Raises `SourceError` where no dashboard is known."""
         return self._asked().job_acts()
@@ -276,6 +296,15 @@ class Lookout:
             raise SourceError(f"no probe has looked at process {process.pid}, so it can't be told from one that took its pid")
         answer = await self._hosts.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
         return sorted(f"{name}={redact_variable(name, value)}" for name, value in answer.get("environ", {}).items())
+
+
+def _named_apart(entries: Iterable[HostEntry]) -> dict[str, HostEntry]:
+    """By name; of two with the same one the second is called by its address."""
+    found: dict[str, HostEntry] = {}
+    for entry in entries:
+        apart = entry if entry.name not in found else msgspec.structs.replace(entry, name=entry.target)
+        found[apart.name] = apart
+    return found
 
 
 def _suspect(process: Process) -> bool:

@@ -29,7 +29,7 @@ class Poller:
 class Lookout:
     """What the door needs of one: what is known, what Ray says now, and how hosts are reached."""
 
-    config, local, masters = Config(), "head", None
+    config, local, masters, session = Config(), "head", None, SESSION
 
     def __init__(self, known, jobs=()):
         self.poller, self.ray_jobs, self.refreshed, self.ending = Poller(known), jobs, 0, []
@@ -43,10 +43,10 @@ class Lookout:
     async def known(self):
         pass
 
-    async def jobs(self):
+    async def word(self):
         if isinstance(self.ray_jobs, Exception):
             raise self.ray_jobs
-        return self.ray_jobs
+        return self.session, self.ray_jobs
 
     def refresh(self):
         self.refreshed += 1
@@ -112,6 +112,46 @@ async def test_a_host_can_be_named_by_what_ray_calls_its_node(door):
     made = door()
     await made.plan(find_act("clean"), Aim(hosts=("node2",)))
     assert list(made._errands.asked[0]) == ["w1"]
+
+
+async def test_a_pid_means_a_process_of_this_host_unless_another_is_named(door):
+    made = door()
+    await made.plan(find_act("kill-orphans"), Aim(pids=(12,)))
+    await made.plan(find_act("kill-orphans"), Aim(pids=(12,), hosts=("w1",)))
+    assert [list(asked) for asked in made._errands.asked] == [["head"], ["w1"]]
+
+
+async def test_a_host_that_has_two_names_is_one_host(door):
+    reply = {"plan": {"targets": [ROW], "machine": "boot pid:1"}}
+    plan = await door(w1=reply, w7=reply).plan(find_act("kill-orphans"), Aim())
+    assert [target.host for target in plan.targets] == ["w1"]
+    assert "w7 is w1" in plan.notes
+
+
+async def test_what_a_host_is_silent_about_has_not_been_done(door):
+    made = door(w1={"plan": {"targets": [ROW, {**ROW, "pid": 13}]}, "do": {"done": [ROW]}})
+    receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
+    assert [(target.pid, target.error) for target in receipt.failed] == [(13, "its host has not said what became of it")]
+
+
+async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_shown(door):
+    other = "session_2026-11-20_10-00-00_000001_77"
+    world = known(jobs=(Job("train1", job="02000000", status="RUNNING", driver_node=f"{2:056x}"),))
+    weight = {"jobs": ["01000000"], "drivers": [], "others": ["eve"]}
+    made = door(world, w1={"plan": {"targets": [{**ROW, "part": "worker", "session": other, "kind": "worker"}], "weight": weight}})
+    plan = await made.plan(find_act("stop"), Aim(session=other))
+    assert not [loss for loss in plan.losses if "train1" in loss]
+    assert [loss for loss in plan.losses if "eve" in loss]
+    assert [loss for loss in plan.losses if "01000000" in loss]
+    assert plan.word == other
+
+
+async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(door):
+    made = door()
+    made._errands._answer = lambda host, stage: Answer(host, "reach", error=f"{host}: started anew", refused=True)
+    plan = await made.plan(find_act("stop"), Aim())
+    assert not plan.unreached
+    assert [target.reason for target in plan.refused] == ["head: started anew", "w1: started anew", "w7: started anew"]
 
 
 async def test_rays_word_on_jobs_is_asked_for_anew_and_sent_along(door):

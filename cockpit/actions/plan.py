@@ -10,7 +10,8 @@ import msgspec
 from cockpit.model import Hold, Value
 from cockpit.text import redact
 
-What = Literal["process", "session", "link", "file", "shm", "job", "actor", "placement_group"]
+What = Literal["process", "session", "link", "file", "shm", "job", "actor", "placement_group", "host"]
+"""`host`: all that was asked of it."""
 
 
 class Target(Value, frozen=True):
@@ -62,11 +63,6 @@ class Target(Value, frozen=True):
     """What became of it."""
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """Its identity over all hosts."""
-        return self.host, self.what, self.pid, self.ticks, self.path, self.id
-
-    @property
     def gpu_memory(self) -> int | None:
         """Bytes over all GPUs; `None` when NVML won't say for any of them."""
         known = [hold.memory for hold in self.gpus if hold.memory is not None]
@@ -84,7 +80,6 @@ class Freed(Value, frozen=True):
     """Bytes that were measured free after an act; `None` where nobody could measure."""
 
     gpu: int | None = None
-    memory: int | None = None
     disk: int | None = None
     shm: int | None = None
 
@@ -143,6 +138,8 @@ class _Weight(msgspec.Struct):
     """What makes the question of stopping a Ray a grave one."""
 
     drivers: tuple[_Driver, ...] = ()
+    jobs: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 class Reply(msgspec.Struct):
@@ -155,6 +152,8 @@ class Reply(msgspec.Struct):
     notes: tuple[str, ...] = ()
     freed: Freed | None = None
     weight: _Weight | None = None
+    machine: str | None = None
+    """What no other host, and no other container, says of itself."""
 
 
 def reply_of(host: str, answer: Mapping[str, Any]) -> Reply:
@@ -166,10 +165,13 @@ def reply_of(host: str, answer: Mapping[str, Any]) -> Reply:
     return reply
 
 
-def losses_of(reply: Reply, host: str) -> tuple[str, ...]:
-    """Drivers that end with their Ray, in sentences; whose they are is what a person must see."""
-    drivers = reply.weight.drivers if reply.weight else ()
-    return tuple(f"the driver {one.pid} of {one.user or '?'} on {host} loses its Ray: {redact(one.command or '')}" for one in drivers)
+def losses_of(reply: Reply, host: str, *, followed: bool) -> tuple[str, ...]:
+    """What this host alone knows to end there. Of a Ray that is not `followed` that is all that is known."""
+    weight = reply.weight or _Weight()
+    drivers = [f"the driver {one.pid} of {one.user or '?'} on {host} loses its Ray: {redact(one.command or '')}" for one in weight.drivers]
+    others = [f"{', '.join(weight.others)}, to whom this Ray doesn't belong, have work in it on {host}"] if weight.others else []
+    jobs = [f"job {job} is at work on {host}; what else ends with it is not known here" for job in weight.jobs if not followed]
+    return (*drivers, *others, *jobs)
 
 
 def _of_host(target: Target, host: str) -> Target:
@@ -189,4 +191,4 @@ def sum_freed(parts: Iterable[Freed | None]) -> Freed:
 
 def _sum(amounts: list[int | None]) -> int | None:
     measured = [amount for amount in amounts if amount is not None]
-    return sum(measured) if measured else None
+    return sum(measured) if measured and len(measured) == len(amounts) else None

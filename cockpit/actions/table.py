@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from cockpit.model import Actor, Job, PlacementGroup, Process
+from cockpit.model import Actor, Job, PlacementGroup, Process, Session
 
 Via = Literal["hosts", "ray", "jobs"]
 """Who carries it out: the probes of hosts, the cluster's own Ray on one of them, the dashboard's job API."""
@@ -68,18 +68,21 @@ def request(act: Act, aim: Aim, host: str) -> dict[str, Any]:
 
 
 def _kill(aim: Aim, host: str) -> dict[str, Any]:
-    rows = [row for row in aim.rows if isinstance(row, Process) and row.host == host]
-    named = [[row.pid, row.ticks] for row in rows] or [[pid, None] for pid in aim.pids] or None
+    rows = [[row.pid, row.ticks] for row in aim.rows if isinstance(row, Process) and row.host == host]
+    chosen = any(isinstance(row, Process) for row in aim.rows)
+    named = rows if chosen else [[pid, None] for pid in aim.pids] if aim.pids else None
     how = {"force": aim.force or None, "only": aim.only, "grace": aim.grace}
-    return {"act": "kill", "named": named, "any": bool(rows) or None, "pids": bool(aim.pids) or None, **how}
+    return {"act": "kill", "named": named, "any": chosen or None, "pids": bool(aim.pids) or None, **how}
 
 
 def _stop(aim: Aim, host: str) -> dict[str, Any]:  # noqa: ARG001 all hosts are asked the same
     return {"act": "stop", "session": aim.session, "everything": aim.everything, "force": aim.force, "grace": aim.grace}
 
 
-def _clean(aim: Aim, host: str) -> dict[str, Any]:  # noqa: ARG001 all hosts are asked the same
-    return {"act": "clean", "sessions": list(aim.sessions) or None, "older_than": aim.older_than, "dear": list(aim.dear)}
+def _clean(aim: Aim, host: str) -> dict[str, Any]:
+    rows = [row for row in aim.rows if isinstance(row, Session)]
+    sessions = [row.path for row in rows if row.host == host] if rows else list(aim.sessions) if aim.sessions else None
+    return {"act": "clean", "sessions": sessions, "older_than": aim.older_than, "dear": list(aim.dear)}
 
 
 def _ray(verb: str) -> Callable[[Aim, str], dict[str, Any]]:

@@ -37,6 +37,8 @@ def _name_of_work(snapshot: Snapshot, targets: Sequence[Target]) -> str | None:
 
 def _stopped(snapshot: Snapshot, plan: Plan, addresses: Mapping[str, str]) -> Weight:
     hosts = {target.host for target in plan.targets}
+    if snapshot.cluster.session not in {target.session for target in plan.targets}:  # nothing is known here of another Ray
+        hosts = set()
     ends = losses.lost_with_session(snapshot, hosts | {addresses[host] for host in hosts if host in addresses})
     if any(target.beyond for target in plan.targets):
         return ends, "everything"

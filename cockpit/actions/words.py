@@ -18,6 +18,7 @@ NOUNS = {
     "job": ("job", "jobs"),
     "actor": ("actor", "actors"),
     "placement_group": ("placement group", "placement groups"),
+    "host": ("host", "hosts"),
 }
 
 
@@ -33,7 +34,7 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
 
 
 def headline(plan: Plan) -> str:
-    """`Kill: 3 processes on 2 hosts, 79.0 GiB of GPU memory`."""
+    """`Kill: 3 processes on 2 hosts, 79G of GPU memory`."""
     asked, missed = len(plan.hosts), len(plan.unreached)
     where = (
         f"{asked - missed} of {plural(asked, 'host')}" if missed else plural(len({target.host for target in plan.targets}) or asked, "host")
@@ -105,7 +106,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
 
 
 def summary(receipt: Receipt) -> str:
-    """`Kill: 3 of 4 processes on 31 of 32 hosts (w7: timed out), 79.0 GiB of GPU memory free, 2.1 s`."""
+    """`Kill: 3 of 4 processes on 31 of 32 hosts (w7: timed out), 79G of GPU memory measured free, 2.1 s`."""
     everything = (*receipt.done, *receipt.refused, *receipt.failed)
     of = "" if len(receipt.done) == len(everything) else f" of {len(everything)}"
     asked, missed = len(receipt.hosts), receipt.unreached

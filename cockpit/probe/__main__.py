@@ -15,7 +15,7 @@ import time
 from typing import Any, NoReturn, Sequence
 
 from .host import addresses
-from .proc import Users, boot_time, read_environ, read_stat
+from .proc import Users, boot_time, legible, lives, read_environ
 from .sample import Sampler
 
 HELLO = 1
@@ -70,7 +70,16 @@ def _act(request: str) -> None:
     """Imported late: a probe that only looks is sent without it."""
     from .act.perform import perform
 
-    perform(request, say)
+    perform(request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
+
+
+def machine() -> str | None:
+    """What no other host, and no other container on it, says of itself."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return None
 
 
 def watch(interval: float, once: bool) -> None:
@@ -106,19 +115,14 @@ def hello(users: Users) -> dict[str, Any]:
 
 def environ(pid: int, ticks: int) -> dict[str, Any]:
     """The environment of exactly that process, secrets included; or a sentence that says why not."""
-    if not _is(pid, ticks):
+    if not lives(pid, ticks):
         return {"error": f"Process {pid} has ended; that pid is free or another process's now."}
     found = read_environ(pid)
-    if not _is(pid, ticks):
+    if not lives(pid, ticks):
         return {"error": f"Process {pid} has ended while it was read."}
     if found is None:
         return {"error": f"The environment of process {pid} can't be read: it belongs to another user."}
-    return {"pid": pid, "ticks": ticks, "environ": found}
-
-
-def _is(pid: int, ticks: int) -> bool:
-    found = read_stat(pid)
-    return found is not None and found.ticks == ticks
+    return {"pid": pid, "ticks": ticks, "environ": {legible(name): legible(value) for name, value in found.items()}}
 
 
 def say(line: dict[str, Any]) -> None:

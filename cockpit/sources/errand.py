@@ -30,6 +30,8 @@ RAY_STARTS: Final = 30.0
 """Seconds more that Ray gets: a worker must be started over there, perhaps on a busy node."""
 LONGEST: Final = 3600.0
 """Seconds that one host may take, however often it says how far it is."""
+ANSWERS: Final = frozenset(("targets", "done", "error"))
+"""An answer has one of these; a login shell may print JSON too."""
 Way = Literal["local", "reach", "ray"]
 
 
@@ -50,16 +52,27 @@ class Answer:
     way: Way
     reply: Mapping[str, Any] | None = None
     error: str | None = None
+    refused: bool = False
+    """Its probe was reached, and does nothing of what it was asked."""
+
+
+class RefusedError(SourceError):
+    """A probe's own word: it does nothing of what it was asked."""
 
 
 class Trip(NamedTuple):
     """What goes where; a Ray can't be stopped through itself."""
 
     host: str
-    text: bytes
+    request: str
     through_ray: bool
     hear: Callable[[Progress], None]
     patience: float
+
+    @property
+    def text(self) -> bytes:
+        """The program that is sent; of a hundred kilobytes, so that it is made only when its turn has come."""
+        return program(["--no-lifeline", "act", self.request], acting=True)
 
 
 class Errands:
@@ -93,11 +106,11 @@ class Errands:
         """Each host's answer; one that says nothing for `patience` seconds is given up. When cancelled it ends every child at once."""
         for host in requests:
             hear(host, Progress("waiting"))
-        texts = await asyncio.to_thread(_texts, requests)
+        await asyncio.to_thread(program, (), acting=True)  # packed once, which takes a tenth of a second
         if any(request.get("act") == "stop" for request in requests.values()):
             for ferry in self._ferries.values():
                 ferry.leave()  # it must not pass for a driver that would be lost
-        trips = [Trip(host, text, requests[host].get("act") != "stop", partial(hear, host), patience) for host, text in texts.items()]
+        trips = [Trip(host, json.dumps(each), each.get("act") != "stop", partial(hear, host), patience) for host, each in requests.items()]
         return {answer.host: answer for answer in await asyncio.gather(*map(self._go, trips))}
 
     def close(self) -> None:
@@ -118,33 +131,37 @@ class Errands:
 
     async def _run(self, trip: Trip) -> Answer:
         way: Way = "local" if trip.host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"
-        async with self._free:
-            trip.hear(Progress("connecting"))
-            errand = Errand(trip.host, trip.hear)
-            try:
-                return Answer(trip.host, way, reply=await self._travel(trip, way, errand))
-            except SourceError as error:
-                if way != "reach" or errand.spoke or not trip.through_ray or trip.host not in self._known_places:
-                    return Answer(trip.host, way, error=str(error))
-                return await self._run_through_ray(trip, str(error))
+        errand = Errand(trip.host, trip.hear)
+        try:
+            return Answer(trip.host, way, reply=await self._travel(trip, way, errand))
+        except RefusedError as error:
+            return Answer(trip.host, way, error=str(error), refused=True)
+        except SourceError as error:
+            if way != "reach" or errand.spoke or not trip.through_ray or trip.host not in self._known_places:
+                return Answer(trip.host, way, error=str(error))
+            return await self._run_through_ray(trip, str(error))
 
     async def _run_through_ray(self, trip: Trip, why: str) -> Answer:
         """Where the usual way has failed before a probe spoke. What it said is kept: it is worth mending."""
-        trip.hear(Progress(f"connecting through Ray: {why}"))
         errand = Errand(trip.host, trip.hear)
         try:
-            reply = await self._travel(trip, "ray", errand)
+            reply = await self._travel(trip, "ray", errand, f"connecting through Ray: {why}")
         except SourceError as error:
-            return Answer(trip.host, "ray", error=f"{why}; through Ray: {error}")
-        return Answer(trip.host, "ray", reply={**reply, "notes": [*reply.get("notes", ()), f"{why}; reached through Ray"]})
+            return Answer(trip.host, "ray", error=f"{why}; through Ray: {error}", refused=isinstance(error, RefusedError))
+        notes = reply.get("notes")
+        return Answer(
+            trip.host, "ray", reply={**reply, "notes": [*(notes if isinstance(notes, list) else ()), f"{why}; reached through Ray"]}
+        )
 
-    async def _travel(self, trip: Trip, way: Way, errand: Errand) -> Mapping[str, Any]:
-        child = self._start(trip, way, errand)
-        self._under_way.add(child)
-        try:
-            return await errand.run(child, trip.patience + (RAY_STARTS if way == "ray" else 0))
-        finally:
-            self._under_way.discard(child)
+    async def _travel(self, trip: Trip, way: Way, errand: Errand, words: str = "connecting") -> Mapping[str, Any]:
+        async with self._free:
+            trip.hear(Progress(words))
+            child = self._start(trip, way, errand)
+            self._under_way.add(child)
+            try:
+                return await errand.run(child, trip.patience + (RAY_STARTS if way == "ray" else 0))
+            finally:
+                self._under_way.discard(child)
 
     def _start(self, trip: Trip, way: Way, errand: Errand) -> Child | Passage:
         if self._closed:
@@ -176,11 +193,6 @@ class Errands:
             return reach_command(self._config.reach, self._entries[host], self._masters.control if self._masters else "none")
         except InputError as error:
             raise SourceError(f"{host}: {error}") from error
-
-
-def _texts(requests: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-    """What is sent to each host; packing it takes a tenth of a second, so a thread does it."""
-    return {host: program(["--no-lifeline", "act", json.dumps(request)], acting=True) for host, request in requests.items()}
 
 
 class Errand:
@@ -219,7 +231,7 @@ class Errand:
                 await within(0.05, self._turned.wait())
             self._turned.clear()
         if isinstance(error := self._reply.get("error"), str):
-            raise SourceError(f"{self._host}: {redact(clean(error))}")
+            raise RefusedError(f"{self._host}: {redact(clean(error))}")
         return self._reply
 
     def _timed_out(self, child: Child | Passage, silence: float) -> str:
@@ -238,10 +250,14 @@ class Errand:
                 self.spoke = True
                 self._tell(Progress("running"))
             if isinstance(tell := said.get("tell"), str):
-                self._tell(Progress(redact(clean(tell)), said.get("done"), said.get("of")))
-            else:
+                self._tell(Progress(redact(clean(tell)), _number(said.get("done")), _number(said.get("of"))))
+            elif ANSWERS & said.keys():
                 self._reply = said
         self._turned.set()
+
+
+def _number(said: Any) -> int | None:
+    return said if isinstance(said, int) else None
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

@@ -36,7 +36,7 @@ def program(words: Sequence[str], *, acting: bool = False) -> bytes:
 
 
 @lru_cache(2)
-def _packed(acting: bool) -> str:  # noqa: FBT001 a key of the cache
+def _packed(acting: bool) -> str:
     modules = ((name, path) for name, path in _modules() if acting or not name.startswith(ACTING))
     sources = {"cockpit.__init__": "", **{name: path.read_text(encoding="utf-8") for name, path in modules}}
     return base64.b64encode(zlib.compress(json.dumps(sources).encode(), 9)).decode("ascii")

@@ -120,6 +120,10 @@ class Ray:
             self._dashboard.wake()
         return found
 
+    async def session(self) -> str | None:
+        """The session that answers now."""
+        return (await self._dashboard.json("/api/version", wire.Version, timeout=4.0)).session_name
+
     async def _cluster_id(self) -> str | None:
         try:
             return (await self._dashboard.data("/cluster_id", wire.ClusterId, timeout=4.0)).cluster_id

@@ -74,6 +74,7 @@ class Ferry:
 
     def carry(self, node: str, text: bytes, hear: Hear, wake: Callable[[], None]) -> Passage:
         """Run a program there. Raises `SourceError` when this host can't even begin."""
+        self.look()
         self._number += 1
         passage = self._passages[self._number] = Passage(hear, wake, self, self._number)
         program = base64.b64encode(text).decode("ascii")

@@ -86,7 +86,7 @@ class Acts:
     def _of_sessions(self, act: Act, sessions: Sequence[Session]) -> Aim | str:
         names = tuple(dict.fromkeys(session.name for session in sessions))
         if act.verb == "clean":
-            return Aim(sessions=names, hosts=tuple(dict.fromkeys(session.host for session in sessions)))
+            return Aim(rows=tuple(sessions), hosts=tuple(dict.fromkeys(session.host for session in sessions)))
         return Aim(session=names[0]) if len(names) == 1 else f"{act.title}: one at a time; {len(names)} are tagged"
 
     def _hosts(self, things: Sequence[Any]) -> tuple[str, ...]:

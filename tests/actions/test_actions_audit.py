@@ -110,4 +110,4 @@ def test_what_is_not_known_is_left_out_of_a_row():
 
 
 def test_freed_memory_that_nobody_measured_is_null():
-    assert outcome_of(RECEIPT)["freed"] == {"gpu": 7, "memory": None, "disk": None, "shm": None}
+    assert outcome_of(RECEIPT)["freed"] == {"gpu": 7, "disk": None, "shm": None}

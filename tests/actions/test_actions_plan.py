@@ -24,7 +24,7 @@ def test_a_field_that_a_newer_probe_adds_is_no_trouble():
 def test_secrets_are_taken_out_of_whatever_a_host_says():
     row = {"what": "process", "pid": 7, "command": f"serve --token {TOKEN}", "why": [f"saw {TOKEN}"], "reason": TOKEN}
     reply = reply_of("w1", {"refused": [row], "notes": [TOKEN], "weight": {"drivers": [{"pid": 3, "command": TOKEN}]}})
-    assert TOKEN not in repr(reply.refused) + repr(reply.notes) + repr(losses_of(reply, "w1"))
+    assert TOKEN not in repr(reply.refused) + repr(reply.notes) + repr(losses_of(reply, "w1", followed=True))
 
 
 def test_an_answer_of_another_shape_is_an_error():
@@ -33,7 +33,7 @@ def test_an_answer_of_another_shape_is_an_error():
 
 
 def test_memory_freed_is_summed_over_hosts_and_unknown_where_nobody_measured():
-    assert sum_freed([Freed(gpu=3), Freed(gpu=4, disk=1), None]) == Freed(gpu=7, disk=1)
+    assert sum_freed([Freed(gpu=3, disk=1), Freed(gpu=4), None]) == Freed(gpu=7, disk=None)
 
 
 def test_memory_of_which_nvml_says_nothing_is_unknown():

@@ -4,7 +4,7 @@ import pytest
 from world import actor, process
 
 from cockpit.actions.table import ACTS, Aim, act_for, find_act, request
-from cockpit.model import Job, PlacementGroup
+from cockpit.model import Job, PlacementGroup, Session
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace", "ctrl+c"}
 
@@ -68,3 +68,13 @@ def test_terminating_sends_no_sigkill():
 def test_orphans_by_pid_may_be_another_users_and_still_no_other_kind():
     asked = request(find_act("kill-orphans"), Aim(pids=(5,), force=True), "a")
     assert asked == {"act": "kill", "named": [[5, None]], "pids": True, "force": True}
+
+
+def test_dead_sessions_that_were_chosen_are_cleaned_on_their_own_hosts_alone():
+    rows = (Session("a", "session_1", "/tmp/ray/session_1"), Session("b", "session_2", "/data/ray/session_2"))
+    assert request(find_act("clean"), Aim(rows=rows), "b")["sessions"] == ["/data/ray/session_2"]
+
+
+def test_where_something_was_chosen_elsewhere_a_host_is_asked_for_nothing_and_not_for_everything():
+    assert request(find_act("kill"), Aim(rows=(process(5, ticks=7, host="a"),)), "b")["named"] == []
+    assert request(find_act("clean"), Aim(rows=(Session("a", "s", "/tmp/ray/s"),)), "b")["sessions"] == []

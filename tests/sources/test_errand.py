@@ -131,68 +131,69 @@ def children() -> set[str]:
     return lines
 
 
-async def test_a_host_that_hangs_delays_no_other_and_is_given_up(tmp_path):
+async def test_a_host_that_hangs_delays_no_other():
     reach = "sh -c 'case {name} in w2) exec sleep 600;; *) exec {python} -;; esac'"
-    began = time.monotonic()
-    heard, took = Heard(), {}
-    sent = errands(reach, "w1", "w2", "w3")
+    heard = Heard()
+    sent = asyncio.ensure_future(errands(reach, "w1", "w2", "w3").send(dict.fromkeys(("w1", "w2", "w3"), PLAN), heard))
+    await until(lambda: "answered" in heard.of("w1") and "answered" in heard.of("w3"), 60)
+    assert heard.of("w2") == ["waiting", "connecting"]
+    sent.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sent
 
-    def hear(host: str, progress: Progress) -> None:
-        heard(host, progress)
-        took.setdefault(host, time.monotonic() - began) if progress.text == "running" else None
 
-    answers = await sent.send(dict.fromkeys(("w1", "w2", "w3"), PLAN), hear, patience=4)
-    assert answers["w1"].reply
-    assert answers["w3"].reply
-    assert str(answers["w2"].error).startswith("w2: timed out, nothing was heard for 4 s")
-    assert max(took["w1"], took["w3"]) < 4
-    assert "w2" not in took
+async def test_a_host_that_says_nothing_is_given_up(tmp_path):
+    answers = await errands(NEVER.format(folder=tmp_path), "w1").send({"w1": PLAN}, Heard(), patience=1)
+    assert re.fullmatch(r"w1: timed out, nothing was heard for \d+ s", str(answers["w1"].error))
+    assert not alive(tmp_path)
 
 
 async def test_words_on_the_way_renew_the_patience(tmp_path):
     script(
         tmp_path,
         "slow",
-        'for i in 1 2 3 4 5 6; do echo \'{"tell": "step", "done": \'$i\', "of": 6}\'; sleep 0.3; done; echo \'{"notes": []}\'',
+        'for i in 1 2 3 4 5 6; do echo \'{"tell": "step", "done": \'$i\', "of": 6}\'; sleep 0.5; done; echo \'{"done": []}\'',
     )
     heard = Heard()
-    answers = await errands(f"sh {tmp_path}/slow", "w1").send({"w1": PLAN}, heard, patience=1)
-    assert answers["w1"].reply == {"notes": []}
+    answers = await errands(f"sh {tmp_path}/slow", "w1").send({"w1": PLAN}, heard, patience=2)
+    assert answers["w1"].reply == {"done": []}
     assert ("w1", Progress("step", 6, 6)) in heard.said
 
 
 async def test_no_more_than_so_many_hosts_are_asked_at_once(tmp_path):
-    names = [f"w{number}" for number in range(MOST + 3)]
-    sent = asyncio.ensure_future(errands(NEVER.format(folder=tmp_path), *names).send(dict.fromkeys(names, PLAN), Heard(), patience=1))
-    most = 0
-    while not sent.done():
-        most = max(most, len(alive(tmp_path)))
-        await asyncio.sleep(0.02)
-    assert most == MOST
-    assert all("timed out" in str(answer.error) for answer in (await sent).values())
+    """Each answers when it may, and until then nobody's turn is over."""
+    script(tmp_path, "held", f"echo $$ >> {tmp_path}/pids; until [ -e {tmp_path}/go ]; do sleep 0.2; done; echo '{{\"done\": []}}'")
+    names, heard = [f"w{number}" for number in range(MOST + 3)], Heard()
+    sent = asyncio.ensure_future(errands(f"sh {tmp_path}/held", *names).send(dict.fromkeys(names, PLAN), heard))
+    await until(lambda: len(alive(tmp_path)) >= MOST, 60)
+    assert sorted(map(len, map(heard.of, names))) == [1] * 3 + [2] * MOST, "three are waiting, the others are connecting"
+    assert len(alive(tmp_path)) == MOST
+    (tmp_path / "go").touch()
+    assert all(answer.reply for answer in (await sent).values())
+    assert len((tmp_path / "pids").read_text().split()) == MOST + 3
 
 
 async def test_when_it_is_broken_off_every_child_ends_at_once(tmp_path):
     names = ["w1", "w2", "w3"]
     sent = asyncio.ensure_future(errands(NEVER.format(folder=tmp_path), *names).send(dict.fromkeys(names, PLAN), Heard()))
-    await until(lambda: len(alive(tmp_path)) == 3)
+    await until(lambda: len(alive(tmp_path)) == 3, 60)
     began = time.monotonic()
     sent.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sent
-    assert time.monotonic() - began < 0.2
-    await until(lambda: not alive(tmp_path), 2)
+    assert time.monotonic() - began < 3, "a tenth of what a host that says nothing is waited for"
+    await until(lambda: not alive(tmp_path))
 
 
 async def test_when_it_is_closed_every_child_ends_at_once_and_none_is_started_any_more(tmp_path):
     names = [f"w{number}" for number in range(MOST + 3)]
     sent = errands(NEVER.format(folder=tmp_path), *names, places={name: Place("session_x", "ab") for name in names})
     task = asyncio.ensure_future(sent.send(dict.fromkeys(names, PLAN), Heard()))
-    await until(lambda: len(alive(tmp_path)) == MOST)
+    await until(lambda: len(alive(tmp_path)) == MOST, 60)
     sent.close()
-    answers = await asyncio.wait_for(task, 2)
+    answers = await asyncio.wait_for(task, 10)
     assert not any(answer.reply for answer in answers.values())
-    await until(lambda: not alive(tmp_path), 2)
+    await until(lambda: not alive(tmp_path))
     assert len((tmp_path / "pids").read_text().split()) == MOST
 
 
@@ -226,7 +227,7 @@ async def test_when_cockpit_is_killed_the_act_ends(tmp_path):
             assert acting
             cockpit.kill()
         try:
-            await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in acting), 5)
+            await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in acting), 30)
             assert stubborn.poll() is None
         finally:
             stubborn.kill()

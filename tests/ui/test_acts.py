@@ -178,7 +178,7 @@ async def test_a_session_is_cleaned_and_stopped_by_its_name(make):
         await pilot.press("4")
         await to(pilot, lambda thing: getattr(thing, "live", None) is False)
         found, aim = await aimed(pilot, "C")
-        assert (found, aim.sessions, aim.hosts) == ("clean", ("session_2026-11-20_01-17-58_164160_10000",), ("node1",))
+        assert (found, [row.name for row in aim.rows], aim.hosts) == ("clean", ["session_2026-11-20_01-17-58_164160_10000"], ("node1",))
         found, aim = await aimed(pilot, "S")
         assert (found, aim.session) == ("stop", "session_2026-11-20_01-17-58_164160_10000")
 

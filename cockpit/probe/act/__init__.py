@@ -20,9 +20,9 @@ The answer to `plan`, and that to `do`::
 
     {"targets": [TARGET, …], "refused": [TARGET + {"reason"}, …], "notes": ["…"]}
     {"done": [TARGET + {"outcome"}, …], "refused": [TARGET + {"reason"}, …], "failed": [TARGET + {"error"}, …],
-     "freed": {"gpu": 0, "memory": 0, "disk": 0, "shm": 0}, "notes": ["…"]}
+     "freed": {"gpu": 0, "disk": 0, "shm": 0}, "notes": ["…"]}
 
-or `{"error": "a sentence"}`. A TARGET says `what` it is (`process`, `session`, `link`, `file`, `shm`, `actor`, `placement_group`) and holds
+or `{"error": "a sentence"}`; each with `machine`, which no other host says of itself. A TARGET says `what` it is (`process`, `session`, `link`, `file`, `shm`, `actor`, `placement_group`) and holds
 its identity: `pid` and `ticks` of a process, `path`, `device` and `inode` of a file, `id` of Ray's things. Sizes are bytes, times POSIX
 seconds by the host's clock. Commands are raw: secrets are still in them. `freed` was measured after the act; a key that is missing or
 `null` was not measured.
