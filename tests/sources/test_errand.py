@@ -145,7 +145,7 @@ async def test_a_host_that_hangs_delays_no_other():
 async def test_a_host_that_says_nothing_is_given_up(tmp_path):
     answers = await errands(NEVER.format(folder=tmp_path), "w1").send({"w1": PLAN}, Heard(), patience=1)
     assert re.fullmatch(r"w1: timed out, nothing was heard for \d+ s", str(answers["w1"].error))
-    assert not alive(tmp_path)
+    await until(lambda: not alive(tmp_path))
 
 
 async def test_words_on_the_way_renew_the_patience(tmp_path):

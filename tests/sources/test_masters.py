@@ -4,15 +4,13 @@ import os
 import socket
 import stat
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from cockpit.sources.masters import Masters
+from cockpit.sources.masters import _PATIENCE, Masters
 
 
 @pytest.fixture
@@ -57,24 +55,16 @@ def test_one_that_hangs_holds_nobody_up(runtime):
         hung.listen()
         began = time.monotonic()
         masters.close()
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 10 * _PATIENCE
 
 
 def test_another_cockpits_connections_stay(runtime):
     masters = Masters()
     other = Path(masters.control).with_name(f"{os.getpid()}0-aa")
-    heard: list[bytes] = []
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(other))
         server.listen()
-        server.settimeout(0.5)
-
-        def listen() -> None:
-            with suppress(TimeoutError):
-                heard.append(server.accept()[0].recv(10))
-
-        thread = threading.Thread(target=listen)
-        thread.start()
+        server.setblocking(False)
         masters.close()
-        thread.join()
-    assert heard == []
+        with pytest.raises(BlockingIOError):  # whoever had connected would be waiting here
+            server.accept()

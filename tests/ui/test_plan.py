@@ -261,7 +261,7 @@ async def test_q_ends_the_program_at_once_though_something_is_under_way(make, ke
         await until(pilot, lambda: screen.stage == "doing")
         began = time.monotonic()
         await pilot.press(key)
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 5, "the deed itself never ends"
     assert app.hand.broken_off == ["deed"]
     assert app.lookout.closed
 

@@ -13,13 +13,17 @@ import pytest
 from grounds import Ground
 
 from cockpit.probe.act.look import Watcher
+from cockpit.probe.sessions import Desk
 
 
 @pytest.fixture
-def ground(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
-    """A short path: the name of a Unix socket has at most 107 bytes. Of this machine's own temp dirs nothing is known."""
-    monkeypatch.setattr("cockpit.probe.act.look.usual_temps", list)
+def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ground]:
+    """A short path: the name of a Unix socket has at most 107 bytes. This machine's own temp dirs are not looked into."""
     temp = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    known = Desk._known_temps
+    monkeypatch.setattr(
+        Desk, "_known_temps", lambda *seen: tuple(one for one in known(*seen) if one.startswith((str(temp), str(tmp_path))))
+    )
     yield Ground(temp)
     shutil.rmtree(temp)
 

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -262,27 +262,26 @@ def test_a_folder_that_is_moved_out_midway_keeps_what_was_left_in_it(ground, out
     assert sum(file.is_file() for file in (outside / "saved").rglob("*")) == left[0]
 
 
-def test_a_session_that_comes_alive_midway_loses_no_more(ground):
+def test_a_session_that_comes_alive_midway_loses_no_more(ground, monkeypatch):
     path = session(ground.temp)
-    for number in range(5000):
+    for number in range(2000):
         (path / "logs" / f"{number}.log").touch()
     age(path)
     planned = ground.plan()
-    raylet = threading.Event()
+    unlink = os.unlink
+    removed: list[str] = []
+    with ExitStack() as raylet, monkeypatch.context() as patched:
 
-    def come_alive() -> None:
-        while len(os.listdir(path / "logs")) > 4500:
-            time.sleep(0.001)
-        with listening(path / "sockets" / "raylet"):
-            raylet.wait(60)
+        def come_alive(name, **where) -> None:
+            unlink(name, **where)
+            removed.append(name)
+            if len(removed) == 500:
+                raylet.enter_context(listening(path / "sockets" / "raylet"))
 
-    thread = threading.Thread(target=come_alive)
-    thread.start()
-    (failed,) = ground.do(planned["targets"])["failed"]
-    raylet.set()
-    thread.join()
+        patched.setattr("cockpit.probe.act.remove.os.unlink", come_alive)
+        (failed,) = ground.do(planned["targets"])["failed"]
     assert failed["error"].startswith("stopped midway, because it lives: a raylet listens on its socket; until then ")
-    assert len(os.listdir(path / "logs")) > 1000
+    assert 1000 < len(os.listdir(path / "logs")) < 2000
     assert (path / "sockets" / "raylet").exists()
 
 

@@ -218,18 +218,20 @@ if sys.argv[1] == "no pidfd":
 first = subprocess.Popen(["sleep", "60"])
 one = signals.grip(first.pid, read_stat(first.pid).ticks)
 first.kill(), first.wait()
-time.sleep(0.03)
+while time.clock_gettime(time.CLOCK_BOOTTIME) < (one.ticks + 1) / os.sysconf("SC_CLK_TCK"):
+    time.sleep(0.001)  # of the same tick, it would be the same process
 for _ in range(200):
     Path("/proc/sys/kernel/ns_last_pid").write_text(str(first.pid - 1))
-    second = subprocess.Popen(["sleep", "60"])
+    second = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     if second.pid == first.pid:
         break
     second.kill(), second.wait()
 assert second.pid == first.pid, (first.pid, second.pid)
 assert signals.grip(second.pid, one.ticks) is None
 print(signals.end([one], 0.2)[one.identity])
-time.sleep(0.2)
-assert second.poll() is None, "the wrong process was ended"
+second.stdin.write(b"there?\\n")
+assert second.stdout.readline() == b"there?\\n", "the wrong process was ended"  # a signal would have come before these words
+second.kill()
 """
 
 
