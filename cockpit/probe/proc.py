@@ -130,6 +130,12 @@ def read_stat(pid: int) -> Stat | None:
     return found._replace(state=_worst_state(pid) or found.state) if found.state == "Z" and _threads(text) > 1 else found
 
 
+def lives(pid: int, ticks: int) -> bool:
+    """Whether exactly that process is there, and is no zombie."""
+    found = read_stat(pid)
+    return found is not None and found.ticks == ticks and found.state not in "ZXx"
+
+
 def _threads(text: bytes) -> int:
     return int(text.rpartition(b")")[2].split(None, 19)[17])
 
@@ -145,7 +151,7 @@ def _worst_state(pid: int) -> str | None:
 
 
 def read_environ(pid: int) -> Dict[str, str] | None:
-    """The whole environment it was started with; `None` when it may not be read."""
+    """The whole environment it was started with, which `os.fsencode` turns back into its bytes; `None` when it may not be read."""
     text = _environ(pid)
     return None if text is None else _pairs(text.split(b"\0"))
 
@@ -158,8 +164,13 @@ def _environ(pid: int) -> bytes | None:
 
 
 def _pairs(entries: Iterable[bytes]) -> Dict[str, str]:
-    pairs = (entry.decode("utf-8", "replace").partition("=") for entry in entries if b"=" in entry)
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry)
     return {name: value for name, _, value in pairs}
+
+
+def legible(text: str) -> str:
+    """The same, with U+FFFD for what is no UTF-8, so that it can be sent and drawn."""
+    return os.fsencode(text).decode("utf-8", "replace")
 
 
 def read_details(stat: Stat) -> Details:
@@ -194,7 +205,7 @@ def _wanted(environ: bytes) -> Dict[str, str]:
     if b"RAY_" not in environ:
         return {}
     found = _pairs(entry for entry in environ.split(b"\0") if entry.startswith(b"RAY_"))
-    return {name: found[name] for name in WANTED.intersection(found)}
+    return {name: legible(found[name]) for name in WANTED.intersection(found)}
 
 
 def _age(stat: Stat) -> float:

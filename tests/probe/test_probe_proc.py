@@ -12,7 +12,20 @@ import time
 import pytest
 
 from cockpit.probe import proc
-from cockpit.probe.proc import PAGE, Details, Stat, Table, Users, boot_time, parse_stat, read_details, read_environ, read_stat, user_name
+from cockpit.probe.proc import (
+    PAGE,
+    Details,
+    Stat,
+    Table,
+    Users,
+    boot_time,
+    legible,
+    parse_stat,
+    read_details,
+    read_environ,
+    read_stat,
+    user_name,
+)
 
 CAPTURED = (
     b"8913 (ray::A) S 8432 8913 4637 0 -1 4194304 21873 0 0 0 117 21 0 0 35 15 27 0 27283 13894438912 17291 "
@@ -135,11 +148,13 @@ def test_a_zombie_is_seen_as_one():
 
 
 def test_the_whole_environment_is_read():
-    with subprocess.Popen(["sleep", "60"], env={"A": "1", "B": "x=y\nz", "EMPTY": ""}) as child:
+    with subprocess.Popen(["sleep", "60"], env={"A": "1", "B": "x=y\nz", "EMPTY": "", "ODD": os.fsdecode(b"\xff")}) as child:
         try:
             while not read_environ(child.pid) or read_stat(child.pid).name != "sleep":
                 pass  # it has none while it is being executed
-            assert read_environ(child.pid) == {"A": "1", "B": "x=y\nz", "EMPTY": ""}
+            found = read_environ(child.pid)
+            assert found == {"A": "1", "B": "x=y\nz", "EMPTY": "", "ODD": os.fsdecode(b"\xff")}
+            assert legible(found["ODD"]) == "\ufffd"
         finally:
             child.kill()
 

@@ -8,7 +8,7 @@ The request::
 
     {"act": "kill" | "stop" | "clean" | "ray", "stage": "plan" | "do",
      "targets": [TARGET, …],          # `do` alone: those of the plan that were agreed to; no other thing is ever touched
-     "jobs": null | {"session": "session_…", "running": ["…"], "ended": ["…"]},      # Ray's word, for what only Ray knows
+     "jobs": [{"session": "session_…", "running": ["…"], "ended": ["…"]}, …],      # the word of each Ray, for what only Ray knows
      "past": [[pid, ticks, [worker, ticks, raylet, ticks, session, job, until] | null, parent | null], …],
      …}                               # and what each act defines in its own module
 
@@ -22,8 +22,8 @@ The answer to `plan`, and that to `do`::
     {"done": [TARGET + {"outcome"}, …], "refused": [TARGET + {"reason"}, …], "failed": [TARGET + {"error"}, …],
      "freed": {"gpu": 0, "disk": 0, "shm": 0}, "notes": ["…"]}
 
-or `{"error": "a sentence"}`; each with `machine`, which no other host says of itself. A TARGET says `what` it is (`process`, `session`, `link`, `file`, `shm`, `actor`, `placement_group`) and holds
-its identity: `pid` and `ticks` of a process, `path`, `device` and `inode` of a file, `id` of Ray's things. Sizes are bytes, times POSIX
-seconds by the host's clock. Commands are raw: secrets are still in them. `freed` was measured after the act; a key that is missing or
-`null` was not measured.
+or `{"error": "a sentence"}`; each with `machine`, which no other host says of itself. A TARGET says `what` it is (`process`, `session`,
+`link`, `file`, `shm`, `actor`, `placement_group`) and holds its identity: `pid` and `ticks` of a process, `path`, `device` and `inode` of
+a file, `id` of Ray's things. Sizes are bytes, times POSIX seconds by the host's clock. Commands are raw: secrets are still in them. `freed`
+was measured after the act; a key that is missing or `null` was not measured.
 """

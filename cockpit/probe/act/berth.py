@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from importlib.util import find_spec
 from typing import NoReturn
 
 from ..proc import Table
-from .ray import Gate, NoWayError, find
+from .ray import Gate, NoWayError, find, source
 
 
 def embark(session: str) -> NoReturn:
@@ -29,15 +28,10 @@ def _board(gate: Gate) -> NoReturn:
     os.write(program, _text(gate, requests))
     os.lseek(program, 0, os.SEEK_SET)
     os.dup2(program, 0)
-    if gate.uid != os.geteuid():
-        os.setgroups(gate.groups)
-        os.setgid(gate.gid)
-        os.setuid(gate.uid)
+    gate.become()
     os.chdir("/")
     os.execve(gate.python, [gate.python, "-B", "-", "cockpit"], dict(gate.environ))  # noqa: S606 no shell wanted
 
 
 def _text(gate: Gate, requests: int) -> bytes:
-    spec = find_spec(f"{__package__}.ferry")
-    source = spec.loader.get_source(spec.name) if spec and spec.loader else None  # type: ignore[attr-defined]  # from a file, or from memory
-    return f"{source}\nmain({json.dumps(gate.address)}, {requests})\n".encode()
+    return f"{source('ferry')}\nmain({json.dumps(gate.address)}, {requests})\n".encode()

@@ -3,10 +3,11 @@
 The request adds: `sessions` ([name or path, …], or `null` for every dead one; when some are named, nothing else is cleaned but the links
 that point at them), `older_than` (seconds; sessions alone), `dear` ([path, …]: what is dear and was named one by one, to go too).
 
-A session is dead when no raylet listens on its socket *and* no process of it runs; when either can't be told it stays. Both are asked
-again all the time while it is removed, so that one that comes alive midway loses no more. What is dear in it (`sizes.dear`) stays where it
-is, with the folders above it. In its target `size` is what lies on the disk, `age` the seconds since anything in it was last written,
-`keeps` what stays, from the folder on. A path holds `\\xff` where it is no UTF-8, and a backslash twice.
+A session is dead when no raylet listens on its socket *and* no process of it runs; when either can't be told it stays. On a file system
+that other hosts share it never can: the session may live there. Both are asked again all the time while it is removed, so that one that
+comes alive midway loses no more. What is dear in it (`sizes.dear`) stays where it is, with the folders above it. In its target `size` is
+what lies on the disk, `age` the seconds since anything in it was last written, `keeps` what stays, from the folder on. A path holds
+`\\xff` where it is no UTF-8, and a backslash twice.
 
 `freed` counts the blocks of the files whose last name was removed and which nobody was seen to hold open: `disk` those of sessions, `shm`
 those in /dev/shm. It is not the difference of the file system's free space, which others fill and empty meanwhile.
@@ -15,13 +16,15 @@ those in /dev/shm. It is not the difference of the file system's free space, whi
 from __future__ import annotations
 
 import os
+import time
 from typing import Any, Callable, Dict, Mapping
 
 from ..tree import MovedError, meant
 from . import dead, pointers, shm
 from .cleaning import Cleaning, FailedError, RefusedError, sentence
 from .holders import holds, told
-from .look import Look, Request, Target, Tell, Watcher
+from .look import Look, Request, Target, Tell, Watcher, unforeseen
+from .remove import TELL_EVERY
 
 Answer = Dict[str, Any]
 
@@ -49,7 +52,7 @@ def _goes_whole(target: Target, temp: str) -> bool:
 def _note_users(cleaning: Cleaning, look: Look, leaving: list[Target]) -> None:
     if not leaving:
         return
-    used, hanging = holds(look.forest)
+    used, hanging = holds(look.forest, cleaning.tell)
     for target in leaving:
         for text in told(used, look.forest, str(target["name"])):
             cleaning.note(text)
@@ -61,7 +64,12 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     """Removes exactly the planned things that are still what they were, and still dead: sessions first, then what points at them."""
     answer: Answer = {"done": [], "refused": [], "failed": [], "freed": {"disk": 0, "shm": 0}, "notes": []}
     cleaning = Cleaning(request, watcher, tell, answer)
-    for target in sorted(request["targets"], key=_turn):
+    targets = sorted(request["targets"], key=_turn)
+    told = 0.0
+    for done, target in enumerate(targets):
+        if time.monotonic() - told > TELL_EVERY:
+            told = time.monotonic()
+            tell(f"{done} of {len(targets)} things are done", done, len(targets))
         _do(cleaning, target)
     return answer
 
@@ -81,6 +89,8 @@ def _do(cleaning: Cleaning, target: Target) -> None:
         cleaning.answer["refused"].append({**target, "reason": str(error)})
     except (OSError, MovedError, FailedError) as error:
         cleaning.answer["failed"].append({**target, "error": sentence(error)})
+    except Exception as error:  # noqa: BLE001 what became of the other targets would not be known
+        cleaning.answer["failed"].append({**target, "error": unforeseen(error)})
 
 
 DEEDS: Mapping[str, Callable[[Cleaning, Target], str]] = {

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
-from typing import Iterable, Iterator, Mapping, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Dict, Iterable, Iterator, Mapping, NamedTuple
 
-from ..proc import read, user_name
+from ..proc import user_name
 from ..sessions import Folder, is_session
 from ..tree import FOLDER, MovedError, meant, place, shown, where
 from .cleaning import Cleaning, FailedError, RefusedError, sentence
 from .holders import holds, told
 from .life import Vigil, why_alive, why_answers
 from .look import Look, Request, Target, Tell
+from .mounts import mounted_in, why_shared
 from .remove import AliveError, Removal, Survey, in_words
 
 SETTLE = 10.0
@@ -49,8 +50,12 @@ def settled_look(cleaning: Cleaning) -> Look:
 
 
 def _settle(paths: Iterable[str], tell: Tell) -> None:
-    ages = {path: time.time() - os.stat(path).st_mtime for path in paths if os.path.isdir(path)}
-    young = {path: min(SETTLE, SETTLE - age) for path, age in ages.items() if age < SETTLE}
+    young: Dict[str, float] = {}
+    for path in paths:
+        with suppress(OSError):  # it is gone, or not ours to see
+            left = SETTLE - (time.time() - os.stat(path).st_mtime)
+            if left > 0:
+                young[path] = min(SETTLE, left)
     if young:
         tell(f"{os.path.basename(max(young, key=young.__getitem__))} has just been changed; waiting whether it comes alive", None, None)
         time.sleep(max(young.values()))
@@ -88,32 +93,23 @@ def _refusal(request: Request, look: Look, opened: _Opened) -> str | None:
     alive = why_answers(opened.folder) or why_alive(look, opened.name)
     if alive is not None:
         return alive
+    shared = why_shared(opened.folder)
+    if shared is not None:
+        return f"{shared}: whether it lives there can't be told"
     uid, me = opened.status.st_uid, os.geteuid()
     if uid != me and me != 0:
         return f"it belongs to {user_name(uid)}, and only root may remove it"
     if uid != me and not any(is_called(opened.path, meant(name)) for name in request.get("sessions") or ()):
         return f"it belongs to {user_name(uid)}: name it with --session {opened.name} if it is meant"
-    mounted = _mounted_in(where(opened.folder) or opened.path)
+    mounted = mounted_in(where(opened.folder) or opened.path)
     return f"something is mounted in it, at {shown(mounted)}: unmount that first" if mounted is not None else None
-
-
-def _mounted_in(path: str) -> str | None:
-    """A mount point there or below."""
-    for line in read("/proc/self/mountinfo").splitlines():
-        point = line.split()[4]
-        for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-            point = point.replace(code, byte)
-        if os.fsdecode(point) == path or os.fsdecode(point).startswith(f"{path}/"):
-            return os.fsdecode(point)
-    return None
 
 
 def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
     survey = Survey(opened.name, cleaning.tell).take(opened.folder)
-    age = max(0.0, time.time() - survey.newest)
-    older_than = cleaning.request.get("older_than")
-    if older_than is not None and age < float(older_than):
-        cleaning.note(f"{opened.name} stays: something in it was written {age / 3600:.1f} hours ago")
+    young = _young(cleaning.request, survey)
+    if young is not None:
+        cleaning.note(f"{opened.name} stays: {young}")
         return None
     named = _named(cleaning.request, opened)
     keeps = [shown(path) for path in survey.dear if path not in named]
@@ -125,10 +121,17 @@ def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | N
         "live": False,
         "size": survey.size if known else None,
         "files": survey.files if known else None,
-        "age": round(age, 1),
+        "age": round(survey.age, 1),
         "keeps": keeps[:KEEPS],
         "why": ["no raylet listens on its socket", "no process of it runs here"],
     }
+
+
+def _young(request: Request, survey: Survey) -> str | None:
+    """Why it is not as old as somebody wants it to be, or `None`."""
+    older_than = request.get("older_than")
+    known = older_than is not None and survey.age < float(older_than)
+    return f"something in it was written {survey.age / 3600:.1f} hours ago" if known else None
 
 
 def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
@@ -159,6 +162,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
         if place(opened.status) != (target["device"], target["inode"]):
             raise RefusedError("something else was put in its place since it was planned")
         _settle([path], cleaning.tell)
+        cleaning.tell(f"{opened.name}: looking whether it lives")
         look = cleaning.watcher.look(0.0)
         reason = _refusal(cleaning.request, look, opened)
         if reason is not None:
@@ -168,7 +172,10 @@ def do(cleaning: Cleaning, target: Target) -> str:
 
 def _emptied(cleaning: Cleaning, opened: _Opened, look: Look) -> str:
     survey = Survey(opened.name, cleaning.tell).take(opened.folder)
-    used = [hold for hold in holds(look.forest)[0] if hold.session == opened.name]
+    young = _young(cleaning.request, survey)
+    if young is not None:
+        raise RefusedError(young)
+    used = [hold for hold in holds(look.forest, cleaning.tell)[0] if hold.session == opened.name]
     for text in told(used, look.forest, opened.name):
         cleaning.note(text)
     check = Vigil(cleaning.watcher, opened.folder, opened.name)

@@ -11,16 +11,15 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import signal
 import subprocess
 import time
-from contextlib import suppress
-from typing import Collection, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Tuple
 
 from ..proc import Identity, Process, user_name
-from .look import Look, Request, Target, Tell, Watcher
+from .look import Look, Request, Target, Tell, Watcher, grace_of
 from .parts import ORDER, ROOTS, SessionError, choose, is_own, members, sessions, weight
-from .ray import Gate, NoWayError, find
+from .ray import Gate, NoWayError, bury, find
+from .signals import binder
 from .stopping import GRACE, Answer, Stopping, add_freed, free_shared
 
 RAY_PROCESSES: Tuple[Tuple[str, bool], ...] = (
@@ -48,8 +47,12 @@ SUMMARY = "Stopped"
 """How the line begins that is worth keeping; advice may follow it."""
 COMM = 15
 """As much of a name as the kernel keeps."""
-SLACK = 30.0
-"""Seconds that the command gets beyond its grace: the import of Ray, and three times two seconds after each SIGKILL."""
+SLACK = 15.0
+"""Seconds that the command gets beyond its grace: the import of Ray, and three times two seconds after each SIGKILL.
+
+Whoever has asked gives up after twice as many."""
+QUIET = 5.0
+"""Seconds without a word of it after which it is said that it is still at work."""
 
 
 class Command(NamedTuple):
@@ -79,6 +82,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:  # noqa: ARG
     live = {pid: part for name in sorted(names) for pid, part in members(look, name).items()}
     notes = [look.fault] if look.fault else []
     notes.append(f"{command.path} stop, as {user_name(command.uid)}, is what will be run")
+    notes.append("Ray looks for itself again, 1 to 5 s after our last look, and ends whatever matches then")
     return {"targets": targets, "refused": refused, "notes": notes, "weight": weight(look, live)}
 
 
@@ -159,7 +163,10 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         stoppings = _stoppings(request, watcher, tell, look)
     except (NoWayError, SessionError) as error:
         return {"error": str(error)}
-    said = run(command, request, tell)
+    try:
+        said = run(command, request, tell)
+    except NoWayError as error:
+        return {"error": str(error)}
     for stopping in stoppings:
         stopping.sweep()
     answer = _merged([stopping.answer() for stopping in stoppings], said)
@@ -189,26 +196,28 @@ def _stoppings(request: Request, watcher: Watcher, tell: Tell, look: Look) -> Li
 
 
 def run(command: Command, request: Request, tell: Tell) -> str:
-    """What it said last. Its lines are told as they come."""
-    grace = max(1, round(float(request.get("grace") or GRACE)))
+    """What it said last. Its lines are told as they come. Raises `NoWayError` when it can't be started."""
+    grace = max(1, round(grace_of(request, GRACE)))
     words = [command.path, "stop", "--grace-period", str(grace), *(["--force"] if request.get("force") else [])]
     tell(" ".join(words))
-    process = _start(words, command.gate)
+    try:
+        process = _start(words, command.gate)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoWayError(f"{command.path} can't be started: {error}") from None
     try:
         return _told(process, time.monotonic() + grace + SLACK, tell)
     finally:
-        if process.poll() is None:
-            with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(2)
+        bury(process)
 
 
 def _start(words: List[str], gate: Gate | None) -> subprocess.Popen[bytes]:
+    """It ends with this program, also when that is killed: nobody else would know of it."""
+    bind, mine = binder(), os.getpid()
+
     def become() -> None:
-        if gate is not None and gate.uid != os.geteuid():
-            os.setgroups(gate.groups)
-            os.setgid(gate.gid)
-            os.setuid(gate.uid)
+        if gate is not None:
+            gate.become()
+        bind(mine)
 
     return subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", start_new_session=True,
@@ -219,18 +228,27 @@ def _start(words: List[str], gate: Gate | None) -> subprocess.Popen[bytes]:
 def _told(process: subprocess.Popen[bytes], until: float, tell: Tell) -> str:
     """Lines end in a carriage return where one is to replace another."""
     text, last = b"", "`ray stop` said nothing"
-    with process.stdout as stream:  # type: ignore[union-attr]  # it is a pipe
-        while time.monotonic() < until:
-            ready, _, _ = select.select([stream], [], [], 0.5)
-            more = os.read(stream.fileno(), 4096) if ready else b""
-            if ready and not more:
-                code = process.wait(max(0.1, until - time.monotonic()))
-                return f"{last} (`ray stop` ended with {code})"
-            *lines, text = (text + more).replace(b"\r", b"\n").split(b"\n")
-            for line in filter(None, (one.decode("utf-8", "replace").strip() for one in lines)):
-                tell(line)
-                last = last if last.startswith(SUMMARY) else line
+    said: Any = process.stdout  # it is a pipe
+    while time.monotonic() < until:
+        ready, _, _ = select.select([said], [], [], min(QUIET, max(0.0, until - time.monotonic())))
+        if not ready:
+            tell("`ray stop` is still at work")
+            continue
+        more = os.read(said.fileno(), 4096)
+        if not more:
+            return f"{last} ({_ended(process, until)})"
+        *lines, text = (text + more).replace(b"\r", b"\n").split(b"\n")
+        for line in filter(None, (one.decode("utf-8", "replace").strip() for one in lines)):
+            tell(line)
+            last = last if last.startswith(SUMMARY) else line
     return f"{last} (`ray stop` did not end in time)"
+
+
+def _ended(process: subprocess.Popen[bytes], until: float) -> str:
+    try:
+        return f"`ray stop` ended with {process.wait(max(0.1, until - time.monotonic()))}"
+    except subprocess.TimeoutExpired:
+        return "`ray stop` did not end in time"
 
 
 def _merged(answers: Collection[Answer], note: str) -> Answer:

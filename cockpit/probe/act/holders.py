@@ -9,9 +9,11 @@ import time
 from typing import Dict, Iterable, Iterator, Mapping, NamedTuple, Set, Tuple
 
 from ..proc import Forest, Process, read
+from .look import Tell
 
 PATIENCE = 2.0
 """Seconds after which a process whose memory map is locked is left alone."""
+TELL_EVERY = 1.0
 _PLACE = re.compile(r"/(session_[\d_-]+)(?:/(.*?))?(?: \(deleted\))?$", re.DOTALL)
 
 
@@ -26,14 +28,14 @@ class Hold(NamedTuple):
     how: str
 
 
-def holds(forest: Forest) -> Tuple[Tuple[Hold, ...], Tuple[int, ...]]:
+def holds(forest: Forest, tell: Tell) -> Tuple[Tuple[Hold, ...], Tuple[int, ...]]:
     """And the pids that could not be asked, because they hang. Files of other users' processes are seen by root alone."""
     left = [pid for pid, process in forest.items() if process.alive and not process.details.stuck and pid != os.getpid()]
     found: list[Hold] = []
     hanging: list[int] = []
     while left:
         asking = _Asking(left)
-        at = asking.wait()
+        at = asking.wait(tell)
         found += [hold for pid in left[:at] for hold in asking.found.get(pid, ())]
         hanging += left[at : at + 1]
         left = left[at + 1 :]
@@ -75,13 +77,17 @@ class _Asking:
             self.found[pid] = set(_of(pid))
         self._finished.set()
 
-    def wait(self) -> int:
+    def wait(self, tell: Tell) -> int:
         """How many have answered before one that does not."""
-        at, since = self._at, time.monotonic()
+        at, since, told = self._at, time.monotonic(), 0.0
         while not self._finished.wait(0.02):
+            now = time.monotonic()
+            if now - told > TELL_EVERY:
+                told = now
+                tell(f"asked {at} of {len(self._pids)} processes what they hold open", at, len(self._pids))
             if self._at != at:
-                at, since = self._at, time.monotonic()
-            elif time.monotonic() - since > PATIENCE:
+                at, since = self._at, now
+            elif now - since > PATIENCE:
                 return at
         return len(self._pids)
 

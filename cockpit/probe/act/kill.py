@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Dict, Iterable, Mapping, Tuple
+from typing import Any, Container, Dict, Iterable, Mapping, Tuple
 
 from ..gpus import Reading
 from ..kinds import LEFT
-from ..proc import Identity, read_stat
-from .look import Look, Request, Target, Tell, Watcher
+from ..proc import Identity, lives
+from .look import Look, Request, Target, Tell, Watcher, grace_of
 from .signals import Ending, Grip, ProtectedError, end, grip, own_line
 
 GRACE = 10.0
@@ -109,25 +109,26 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
     """Ends exactly the planned processes that are still what they were."""
     look = watcher.look()
     answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": [look.fault] if look.fault else []}
-    meant = {int(target["pid"]): target for target in request["targets"]}
+    meant: Dict[Identity, Target] = {(int(target["pid"]), int(target["ticks"])): target for target in request["targets"]}
+    turns = {pid: turn for turn, pid in enumerate(look.children_first({pid for pid, _ in meant}))}
     kept: Dict[Identity, Tuple[Target, Grip]] = {}
-    for pid in look.children_first(meant):
-        held = take(look, request, meant[pid], answer)
+    for identity in sorted(meant, key=lambda one: turns[one[0]]):
+        held = take(look, request, meant[identity], answer)
         if held is not None:
-            kept[held.identity] = look.target(pid), held
+            kept[identity] = look.target(held.pid), held
     endings = finish(request, [held for _, held in kept.values()], tell)
     for identity, (target, held) in kept.items():
         record(answer, target, endings[identity])
         held.release()
     answer["freed"] = freed(look, watcher, [target for target, _ in kept.values()], answer["notes"])
-    answer["notes"] += _newcomers(look, meant, kept)
+    answer["notes"] += _newcomers(look, {pid for pid, _ in meant}, kept)
     return answer
 
 
-def _newcomers(look: Look, meant: Mapping[int, Target], kept: Iterable[Identity]) -> list[str]:
+def _newcomers(look: Look, meant: Container[int], kept: Iterable[Identity]) -> list[str]:
     """What the ended ones had started since the plan."""
     ended = {pid for pid, _ in kept}
-    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT and pid not in meant)
+    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT and pid in look.forest and pid not in meant)
     found = sorted(pid for pid in left if look.forest[pid].parent in ended)
     pids = ", ".join(map(str, found))
     return [f"pid {pids} came of these since the plan was made, and was not touched: look again"] if found else []
@@ -161,7 +162,7 @@ def finish(request: Request, grips: list[Grip], tell: Tell) -> Mapping[Identity,
     """TERM, the grace, KILL; or as the request says."""
     first = signal.SIGKILL if request.get("force") else signal.SIGTERM
     last = None if request.get("only") == "TERM" else signal.SIGKILL
-    return end(grips, float(request.get("grace", GRACE)), first, last, tell) if grips else {}
+    return end(grips, grace_of(request, GRACE), first, last, tell) if grips else {}
 
 
 def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
@@ -174,7 +175,7 @@ def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
 
 def freed(look: Look, watcher: Watcher, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
     """GPU memory that NVML counted for those of them that are gone and doesn't any more, and what stays in use without a holder."""
-    gone = [int(target["pid"]) for target in targets if _is_over(target)]
+    gone = [int(target["pid"]) for target in targets if not lives(int(target["pid"]), int(target["ticks"]))]
     held = {pid: look.reading.holders[pid] for pid in gone if pid in look.reading.holders}
     if not held:
         return {"gpu": None if look.fault or look.reading.gpus is None else 0}
@@ -194,11 +195,6 @@ def freed(look: Look, watcher: Watcher, targets: Iterable[Target], notes: list[s
     given = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]
     known = [memory for memory in given if memory is not None]
     return {"gpu": sum(known) if len(known) == len(given) else None}
-
-
-def _is_over(target: Target) -> bool:
-    found = read_stat(int(target["pid"]))
-    return found is None or found.ticks != target["ticks"] or found.state in "ZXx"
 
 
 def _unfreed(before: Reading, after: Reading, held: Mapping[int, Mapping[int, Any]]) -> list[str]:

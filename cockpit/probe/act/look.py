@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Set, Tuple
+from functools import cached_property
+from traceback import extract_tb
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from ..collector import Collector
 from ..gpus import Nvml, Reading
@@ -23,8 +25,21 @@ Tell = Callable[..., None]
 """`tell(text, done, of)`: how far it is."""
 
 
-class Look(NamedTuple):
-    """What was seen in one moment."""
+def grace_of(request: Request, usual: float) -> float:
+    """Seconds between the two signals, as somebody wants them, be it none."""
+    wanted = request.get("grace")
+    return usual if wanted is None else float(wanted)
+
+
+def unforeseen(error: Exception) -> str:
+    """What went wrong that nobody has thought of, and where: enough to mend it by."""
+    places = extract_tb(error.__traceback__)
+    where = f" in {places[-1].name}" if places else ""
+    return f"something unforeseen went wrong ({type(error).__name__}{where}: {str(error)[:200]})"
+
+
+class _Seen(NamedTuple):
+    """The facts of one look."""
 
     forest: Forest
     verdicts: Mapping[int, Verdict]
@@ -34,6 +49,10 @@ class Look(NamedTuple):
     """Why nothing is known of GPUs, when they could not be read."""
     carriers: Mapping[int, int] = {}
     """Every process that a live part of Ray hangs from, and the pid of that part."""
+
+
+class Look(_Seen):
+    """What was seen in one moment."""
 
     def target(self, pid: int, **more: Any) -> Target:
         """A process as a target; it must be in the forest."""
@@ -70,15 +89,28 @@ class Look(NamedTuple):
         return process if process is not None and process.ticks == int(target["ticks"]) and process.alive else None
 
     def below(self, pid: int) -> Tuple[int, ...]:
-        """All its descendants."""
-        return tuple(one for one in self.forest if one != pid and pid in self._line(one))
+        """All its descendants; /proc is not read in one moment, so there may be a loop."""
+        found = {pid: None}
+        waiting = [pid]
+        while waiting:
+            new = [child for child in self._children.get(waiting.pop(), ()) if child not in found]
+            found.update(dict.fromkeys(new))
+            waiting += new
+        return tuple(found)[1:]
+
+    @cached_property
+    def _children(self) -> Mapping[int, List[int]]:
+        found: Dict[int, List[int]] = {}
+        for pid, process in self.forest.items():
+            found.setdefault(process.parent, []).append(pid)
+        return found
 
     def children_first(self, pids: Any) -> list[int]:
         """The same pids, whoever is deepest first."""
         return sorted(pids, key=lambda pid: len(self._line(pid)), reverse=True)
 
     def _line(self, pid: int) -> Set[int]:
-        """It and all that it hangs from; /proc is not read in one moment, so a loop ends it."""
+        """It and all that it hangs from; a loop ends it."""
         passed: Set[int] = set()
         while pid in self.forest and pid not in passed:
             passed.add(pid)
@@ -99,6 +131,7 @@ class Watcher:
         self._past = _past_of(request)
         self._nvml: Collector[Reading] = Collector("nvml", "NVML", Nvml().read, None)
         self._nvml.start(threading.Event())
+        self._last: Tuple[float, Look] | None = None
 
     def hear(self, temp: str) -> None:
         """A temp dir that a person has named; it is looked into from now on."""
@@ -106,6 +139,17 @@ class Watcher:
 
     def look(self, patience: float = PATIENCE) -> Look:
         """Takes as long as a scan of /proc, and waits at most `patience` seconds for NVML."""
+        found = self._look(patience)
+        self._last = time.monotonic(), found
+        return found
+
+    def recent(self, age: float = 1.0) -> Look:
+        """The last look, when no more than `age` seconds have passed since; for many questions that are asked in a row."""
+        if self._last is not None and time.monotonic() - self._last[0] <= age:
+            return self._last[1]
+        return self.look(0.0)
+
+    def _look(self, patience: float) -> Look:
         asked = time.monotonic()
         self._nvml.ask()
         forest = self._table.scan()
@@ -149,13 +193,15 @@ def _carriers(forest: Forest, verdicts: Mapping[int, Verdict]) -> Dict[int, int]
     return found
 
 
-def settled(verdicts: Mapping[int, Verdict], jobs: Mapping[str, Any] | None) -> Dict[int, Verdict]:
+def settled(verdicts: Mapping[int, Verdict], jobs: Sequence[Mapping[str, Any]] | None) -> Dict[int, Verdict]:
     """The same verdicts, and where this host could not tell whether a job still runs, what Ray has said of that job in that session."""
     return {pid: _settled(verdict, jobs) for pid, verdict in verdicts.items()}
 
 
-def _settled(verdict: Verdict, jobs: Mapping[str, Any] | None) -> Verdict:
-    if verdict.undecided != "job" or not jobs or os.path.basename(verdict.session or "") != jobs.get("session"):
+def _settled(verdict: Verdict, words: Sequence[Mapping[str, Any]] | None) -> Verdict:
+    session = os.path.basename(verdict.session or "")
+    jobs = next((one for one in words or () if one.get("session") == session), None)
+    if verdict.undecided != "job" or jobs is None:
         return verdict
     if verdict.job in jobs.get("running", ()):
         return verdict._replace(kind="child", undecided=None, why=(*verdict.why[:-1], f"its job {verdict.job} still runs"))

@@ -6,7 +6,7 @@ import json
 from importlib import import_module
 from typing import Any, Callable, Dict, Mapping
 
-from .look import Request, Tell, Watcher
+from .look import Request, Tell, Watcher, unforeseen
 
 Answer = Dict[str, Any]
 Stage = Callable[[Request, Watcher, Tell], Answer]
@@ -22,12 +22,21 @@ def perform(text: str, say: Callable[[Answer], None]) -> None:
     def tell(words: str, done: int | None = None, of: int | None = None) -> None:
         say({"tell": words, "done": done, "of": of})
 
+    tell("looking")  # before anything is done: a caller that has heard nothing may take it that nothing was
+    say(_answer(text, tell))
+
+
+def _answer(text: str, tell: Tell) -> Answer:
+    doubt = ""
     try:
         request = json.loads(text)
         stage = _stage(request)
-        say(stage(request, Watcher(request), tell))
+        doubt = DOUBT if request["stage"] == "do" else ""
+        return stage(request, Watcher(request), tell)
     except (RequestError, OSError) as error:
-        say({"error": str(error)})
+        return {"error": f"{error}{doubt}"}
+    except Exception as error:  # noqa: BLE001 a traceback would be all that is known of what was done
+        return {"error": unforeseen(error) + doubt}
 
 
 def _stage(request: Mapping[str, Any]) -> Stage:
@@ -39,5 +48,6 @@ def _stage(request: Mapping[str, Any]) -> Stage:
     return found
 
 
+DOUBT = ": part of it may have been done"
 ACTS = ("kill", "stop", "clean", "ray")
 """Modules beside this one, each with a `plan` and its `do`."""

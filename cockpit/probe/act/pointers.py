@@ -15,6 +15,7 @@ from ..tree import meant, place, shown
 from .cleaning import Cleaning, RefusedError, file_target, not_ours
 from .life import why_alive
 from .look import Look, Target
+from .mounts import why_shared
 
 LINK, FILE = "session_latest", "ray_current_cluster"
 NAMES = {"link": LINK, "file": FILE}
@@ -65,12 +66,30 @@ def _judge(found: Pointer, look: Look, leaving: Collection[str]) -> Tuple[str | 
     """Why it goes, and why it does not; neither when it is good."""
     if found.name == FILE:
         serves, why = _serves(found, look)
-        return (None, why) if serves is None else (None, None) if serves else (why, not_ours(found.status.st_uid, look.forest))
+        return (
+            (None, why)
+            if serves is None
+            else (None, None)
+            if serves
+            else (why, _not_here(found) or not_ours(found.status.st_uid, look.forest))
+        )
     why_dangling = _dangles(found, leaving)
     if why_dangling is None:
         return None, None
     told_to = os.geteuid() == 0 and points_at(found) in leaving  # then it goes with its session, whoever owns it
-    return why_dangling, why_alive(look, points_at(found)) or (None if told_to else not_ours(found.status.st_uid, look.forest))
+    return why_dangling, _not_here(found) or why_alive(look, points_at(found)) or (
+        None if told_to else not_ours(found.status.st_uid, look.forest)
+    )
+
+
+def _not_here(found: Pointer) -> str | None:
+    """Why it may be another host's, or `None`."""
+    temp = os.open(found.temp, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        shared = why_shared(temp)
+    finally:
+        os.close(temp)
+    return shared and f"{shared}: what it points at may live on another"
 
 
 def pointer(temp: str, name: str) -> Pointer | None:

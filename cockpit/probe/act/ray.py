@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from ..origin import flag
-from ..proc import Forest, Process, read, read_environ, read_stat, user_name
+from ..proc import Forest, Process, lives, read, read_environ, read_stat, user_name
 from .look import Request, Target, Tell, Watcher
 
 LIMIT = 20
@@ -53,6 +53,13 @@ class Gate(NamedTuple):
     uid: int
     gid: int
     groups: Tuple[int, ...]
+
+    def become(self) -> None:
+        """From now on this process is of that user, for good."""
+        if self.uid != os.geteuid():
+            os.setgroups(self.groups)
+            os.setgid(self.gid)
+            os.setuid(self.uid)
 
 
 def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
@@ -97,18 +104,13 @@ def _ask(stage: str, session: str | None, targets: List[Target], watcher: Watche
 def _await_end(processes: List[Process], actors: Mapping[int, Target], notes: List[str]) -> None:
     """Ray calls an actor dead before its process is; what hangs in a driver stays, and holds its GPU memory."""
     until = time.monotonic() + GONE_WITHIN
-    while any(map(_there, processes)) and time.monotonic() < until:
+    while any(lives(*process.identity) for process in processes) and time.monotonic() < until:
         time.sleep(0.05)
     for process in processes:
-        if _there(process):
+        if lives(*process.identity):
             notes.append(f"process {process.pid} of that actor is still there {GONE_WITHIN:g} s after Ray has called it dead")
         else:
             actors[process.pid]["outcome"] += f", and its process {process.pid} has ended"
-
-
-def _there(process: Process) -> bool:
-    now = read_stat(process.pid)
-    return now is not None and now.ticks == process.ticks and now.state not in "ZXx"
 
 
 def find(forest: Forest, session: str | None) -> Gate:
@@ -143,9 +145,18 @@ def _gate(raylet: Process, session: str) -> Gate:
         raise NoWayError(f"the raylet of {session}, pid {raylet.pid}, doesn't tell its Python and its GCS")
     if elsewhere:
         raise NoWayError(f"the raylet of {session}, pid {raylet.pid}, runs in a container, and its Python can't be started from here")
-    kept = {name: value for name, value in environ.items() if name not in MISLEADING}
+    kept = {name: value for name, value in environ.items() if name and name not in MISLEADING}
     node = raylet.origin.node if raylet.ns_pid is None else None
-    return Gate(node, session, shlex.split(command)[0], address, kept, *owner)
+    return Gate(node, session, _python(command, raylet.pid), address, kept, *owner)
+
+
+def _python(command: str, raylet: int) -> str:
+    """Anybody can give a process a raylet's name, and any words."""
+    with suppress(ValueError):
+        python = next(iter(shlex.split(command)), "")
+        if os.path.isabs(python):
+            return python
+    raise NoWayError(f"what the raylet {raylet} names as its Python is none: {command[:100]}")
 
 
 def _owner(pid: int) -> Tuple[int, int, Tuple[int, ...]]:
@@ -171,7 +182,7 @@ def run(gate: Gate, question: Mapping[str, Any]) -> Answer:
     except subprocess.TimeoutExpired:
         raise NoWayError(f"{gate.python} has got no answer of Ray within {LIMIT} s{doubt}") from None
     finally:
-        _bury(process)
+        bury(process)
     answer = _last(out)
     if answer is None:
         said = (err.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1][:300]
@@ -181,27 +192,29 @@ def run(gate: Gate, question: Mapping[str, Any]) -> Answer:
 
 def _start(gate: Gate) -> subprocess.Popen[bytes]:
     """Root becomes the raylet's user before a line of that user's code runs."""
-
-    def become() -> None:
-        os.setgroups(gate.groups)
-        os.setgid(gate.gid)
-        os.setuid(gate.uid)
-
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [gate.python, "-B", "-"], stdin=pipe, stdout=pipe, stderr=pipe, cwd="/", env=dict(gate.environ), start_new_session=True,
-        preexec_fn=become if gate.uid != os.geteuid() else None,  # noqa: PLW1509 system calls alone; `user=` came with Python 3.9
+        preexec_fn=gate.become if gate.uid != os.geteuid() else None,  # noqa: PLW1509 system calls alone; `user=` came with Python 3.9
     )  # fmt: skip
 
 
 def _text(question: Mapping[str, Any]) -> bytes:
     """The program, and the call that starts it: nothing of the question is on a command line."""
-    spec = find_spec(f"{__package__}.gcs")
-    source = spec.loader.get_source(spec.name) if spec and spec.loader else None  # type: ignore[attr-defined]  # from a file, or from memory
-    return f"{source}\nmain(json.loads({json.dumps(question)!r}))\n".encode()
+    return f"{source('gcs')}\nmain(json.loads({json.dumps(question)!r}))\n".encode()
 
 
-def _bury(process: subprocess.Popen[bytes]) -> None:
+def source(module: str) -> str:
+    """The text of a module beside this one, which may have come from a file, or from memory."""
+    spec = find_spec(f"{__package__}.{module}")
+    found: str | None = spec.loader.get_source(spec.name) if spec and spec.loader else None  # type: ignore[attr-defined]
+    if found is None:
+        raise NoWayError(f"the text of {module} is missing")
+    return found
+
+
+def bury(process: subprocess.Popen[bytes]) -> None:
+    """End it with its session, and let go of it; also when it hangs and can't be waited for."""
     if process.poll() is None:
         with suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)

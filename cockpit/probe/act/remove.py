@@ -50,6 +50,11 @@ class Survey:
             self._say()
         return self
 
+    @property
+    def age(self) -> float:
+        """Seconds since then."""
+        return max(0.0, time.time() - self.newest)
+
     def _count(self, entry: Entry) -> None:
         status = entry.status
         self.newest = max(self.newest, status.st_mtime)

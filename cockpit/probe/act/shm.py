@@ -70,7 +70,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
         found = leftover(folder, os.path.basename(target["path"])) if os.path.dirname(target["path"]) == PLACE else None
         if found is None or place(found.status) != (target["device"], target["inode"]):
             raise RefusedError("it is gone, or something else was put in its place")
-        reason = refusal(found, cleaning.watcher.look(0.0).forest)
+        reason = refusal(found, cleaning.watcher.recent().forest)
         if reason is not None:
             raise RefusedError(reason)
         cleaning.free("shm", remove(folder, found))

@@ -21,6 +21,9 @@ _PIDFD_OPEN, _PIDFD_SEND_SIGNAL = 434, 424
 """The numbers of the system calls, for Python 3.8; the same on every architecture."""
 
 
+_PR_SET_PDEATHSIG = 1
+
+
 class Ending(NamedTuple):
     """What became of one process."""
 
@@ -144,6 +147,25 @@ def _stays(held: Grip, number: int, took: float) -> str:
             "only a reset of that GPU (nvidia-smi --gpu-reset) or a reboot of the host ends it"
         )
     return f"it has not ended {took:.0f} s after the first signal ({signal.Signals(number).name} was the last)"
+
+
+def binder() -> Callable[[int], None]:
+    """What a forked child calls with the pid of its parent, to end with it; after it has become another user, which undoes that.
+
+    All that takes a lock is done here, before the fork: threads of ours may hold it then. Without ctypes nothing is bound.
+    """
+    try:
+        import ctypes  # few Pythons lack it
+    except ImportError:
+        return lambda _: None
+    prctl = ctypes.CDLL(None).prctl
+
+    def bind(parent: int) -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return bind
 
 
 def own_line() -> Tuple[int, ...]:

@@ -9,9 +9,9 @@ from ..kinds import LEFT
 from ..origin import SERVICES
 from ..proc import Identity, read
 from . import kill
-from .look import Look, Request, Target, Tell, Watcher
+from .look import Look, Request, Target, Tell, Watcher, grace_of
 from .parts import ROOTS, SessionError, hangs_from_service, members, sorted_out
-from .signals import Ending, Grip, grip
+from .signals import Ending, Grip, ProtectedError, grip
 
 GRACE = 16.0
 """Ray's own."""
@@ -27,7 +27,7 @@ class Stopping:
 
     def __init__(self, request: Request, watcher: Watcher, tell: Tell, name: str) -> None:
         self._request, self._watcher, self._tell, self._name = request, watcher, tell, name
-        self._grace = float(request.get("grace") or GRACE)
+        self._grace = grace_of(request, GRACE)
         self._planned: Dict[Identity, Target] = {(int(one["pid"]), int(one["ticks"])): one for one in request["targets"]}
         self._known: Dict[Identity, Target] = {}
         self._refused: Dict[Identity, Target] = {}
@@ -97,11 +97,14 @@ class Stopping:
     def _learn(self, targets: Collection[Target]) -> None:
         for target in targets:
             identity = target["pid"], target["ticks"]
+            try:
+                held = grip(*identity) if identity not in self._grips and target["part"] != "driver" else None
+            except ProtectedError as error:
+                self._refused[identity] = {**target, "reason": str(error)}
+                continue
             self._known.setdefault(identity, target)
-            if identity not in self._grips and target["part"] != "driver":
-                held = grip(*identity)
-                if held is not None:
-                    self._grips[identity] = held
+            if held is not None:
+                self._grips[identity] = held
 
     def _finish(self, words: str, identities: List[Identity], grace: float) -> None:
         held = [self._grips[identity] for identity in identities if identity in self._grips]

@@ -170,6 +170,27 @@ def test_only_what_was_written_last_long_enough_ago_goes(ground):
     assert ground.plan(older_than=7000)["targets"] == []
 
 
+def test_one_that_was_written_since_the_plan_stays_where_age_was_asked_for(ground):
+    path = session(ground.temp)
+    for file in path.rglob("*"):
+        age(file, 7200)
+    age(path, 7200)
+    planned = ground.plan(older_than=7000)
+    os.utime(path / "logs" / "raylet.out")
+    assert reason(ground.do(planned["targets"], older_than=7000), NAME) == "something in it was written 0.0 hours ago"
+    assert path.exists()
+
+
+def test_what_nobody_has_foreseen_of_one_thing_costs_no_other_its_answer(ground):
+    session(ground.temp)
+    session(ground.temp, OTHER)
+    first, second = sorted(ground.plan()["targets"], key=lambda one: one["name"])
+    del first["inode"]
+    answer = ground.do([first, second])
+    assert (what(answer["failed"]), what(answer["done"])) == ([OTHER], [NAME])
+    assert "KeyError" in answer["failed"][0]["error"]
+
+
 @ROOT
 def test_root_removes_another_users_session_only_when_it_is_named(ground):
     path = session(ground.temp)
@@ -401,7 +422,8 @@ def test_a_reader_that_goes_away_ends_the_counting(ground, start):
         (path / "logs" / str(number)).touch()
     age(path)
     probe = start("act", json.dumps(ground.request(stage="plan", sessions=[str(path)])))
-    assert "files counted" in probe.line()["tell"]
+    while "files counted" not in probe.line()["tell"]:
+        pass
     probe.process.stdout.close()
     assert probe.process.wait(20) in (0, -signal.SIGPIPE)
     assert probe.errors() == ""

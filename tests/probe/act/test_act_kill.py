@@ -238,7 +238,8 @@ def meanwhile(start, act, process, gpus, change) -> dict:
     """What is answered when that happens between SIGTERM and SIGKILL."""
     targets = act("plan", process, gpus=gpus)["targets"]
     probe = start("act", json.dumps({"act": "kill", "stage": "do", "targets": targets, "grace": 2}), **gpus)
-    assert "tell" in probe.line(30)
+    while "processes have ended" not in probe.line(30)["tell"]:
+        pass
     change()
     return answer(probe)
 
@@ -330,3 +331,11 @@ def piped(python: str, request: dict) -> dict:
     program = payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True)
     played = subprocess.run([python, "-"], input=program, capture_output=True, check=True)
     return json.loads(played.stdout.splitlines()[-1])
+
+
+def test_of_two_starts_under_one_pid_each_is_answered_for(act, orphan):
+    process = orphan()
+    (target,) = act("plan", process)["targets"]
+    done = act("do", targets=[target, {**target, "ticks": target["ticks"] - 1}])
+    assert [one["ticks"] for one in done["done"]] == [target["ticks"]]
+    assert [one["ticks"] for one in done["refused"]] == [target["ticks"] - 1]

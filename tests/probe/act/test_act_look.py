@@ -8,7 +8,8 @@ import time
 import pytest
 from forests import SESSION, forest, process, raylet, worker
 
-from cockpit.probe.act.look import Look, Watcher, settled
+from cockpit.probe.act.look import Look, Watcher, grace_of, settled
+from cockpit.probe.act.stopping import Stopping
 from cockpit.probe.gpus import Reading
 from cockpit.probe.kinds import Verdict
 from cockpit.probe.sessions import Sessions
@@ -28,7 +29,7 @@ NAME = SESSION.rpartition("/")[2]
     ],
 )
 def test_ray_settles_only_what_it_knows_of_its_own_session(jobs, kind):
-    assert settled({210: ASKED}, jobs)[210].kind == kind
+    assert settled({210: ASKED}, jobs and [jobs])[210].kind == kind
 
 
 def test_whoever_is_deepest_comes_first_and_a_loop_ends_it():
@@ -67,3 +68,17 @@ def test_a_reading_that_does_not_come_is_none_and_not_the_last_one(monkeypatch):
     hangs.set()
     assert watcher.reading(0.2) is None
     assert "NVML has not answered" in str(watcher.look(0.2).fault)
+
+
+def test_many_questions_in_a_row_are_answered_by_one_look(watcher):
+    assert watcher.recent(60) is watcher.recent(60)
+    first = watcher.recent(60)
+    assert watcher.recent(-1) is not first
+    newer = watcher.look(0.0)
+    assert watcher.recent(60) is newer
+
+
+@pytest.mark.parametrize(("wanted", "grace"), [({}, 16.0), ({"grace": None}, 16.0), ({"grace": 0}, 0.0), ({"grace": 2}, 2.0)])
+def test_no_grace_is_a_grace_too(wanted, grace):
+    assert grace_of(wanted, 16.0) == grace
+    assert Stopping({"targets": [], **wanted}, Watcher({}), lambda *_: None, NAME)._grace == grace

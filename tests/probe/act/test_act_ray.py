@@ -197,6 +197,19 @@ def test_another_users_ray_is_not_touched(raylet: Raylet, seen: Path, monkeypatc
     assert not (seen / "argv").exists()
 
 
+@pytest.mark.parametrize("command", ["/bin/python 'unclosed", "''", "python setup_worker.py"])
+def test_a_raylet_that_names_no_python_is_a_sentence(command: str):
+    flags = (f"--raylet_socket_name=/nowhere/{SESSION}/sockets/raylet", f"--session_dir=/nowhere/{SESSION}", "--gcs-address=127.0.0.1:1")
+    with program("raylet", *flags, f"--python_worker_command={command}") as pid:
+        assert ask()["error"] == f"what the raylet {pid} names as its Python is none: {command}"
+
+
+def test_an_environment_that_is_no_text_comes_over_unchanged(raylet: Raylet, seen: Path):
+    with raylet(ODD=os.fsdecode(b"\xff")):
+        assert ask()["notes"] == ["it was asked"]
+    assert b"ODD=\xff" in (seen / "env").read_bytes().splitlines()
+
+
 @needs_root
 def test_root_becomes_the_raylets_user(raylet: Raylet, seen: Path):
     with raylet(code=f"os.setgroups([7]); os.setgid(65533); os.setuid(65534); {STAYS}"):

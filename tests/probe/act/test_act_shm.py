@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -15,7 +16,9 @@ from pathlib import Path
 import pytest
 from grounds import LONG_AGO, Ground, age, program, what
 
-from cockpit.probe.act import clean, shm
+from cockpit.probe.act import clean, holders, shm
+from cockpit.probe.act.look import Watcher
+from cockpit.probe.proc import Table
 from cockpit.probe.tree import FOLDER
 
 SHM = Path("/dev/shm")
@@ -238,3 +241,26 @@ def test_named_sessions_leave_shared_memory_alone(leftovers):
     answer = clean.plan(request, leftovers.ground.watcher(), leftovers.ground.tell)
     assert answer["targets"] == answer["refused"] == []
     assert path.exists()
+
+
+def test_many_leftovers_cost_one_look_and_are_told_of(leftovers, monkeypatch):
+    for _ in range(5):
+        leftovers.make()
+    planned = leftovers.plan()
+    looks = []
+    look = Watcher.look
+    monkeypatch.setattr(Watcher, "look", lambda *words: looks.append(1) or look(*words))
+    monkeypatch.setattr(Watcher.recent, "__defaults__", (60.0,))
+    monkeypatch.setattr(clean, "TELL_EVERY", 0.0)
+    assert len(leftovers.do(planned["targets"])["done"]) == 5
+    assert len(looks) == 1
+    assert [text for text in leftovers.ground.told if "of 5 things" in text] == [f"{done} of 5 things are done" for done in range(5)]
+
+
+def test_while_processes_hang_it_is_told_how_many_were_asked(ground, monkeypatch):
+    monkeypatch.setattr(holders, "PATIENCE", 0.1)
+    monkeypatch.setattr(holders, "_links", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
+    with program() as hanging:
+        forest = {pid: process for pid, process in Table().scan().items() if pid == hanging}
+        assert holders.holds(forest, ground.tell) == ((), (hanging,))
+    assert ground.told == ["asked 0 of 1 processes what they hold open"]

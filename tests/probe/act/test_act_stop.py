@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -10,11 +11,12 @@ from forests import NODE, OTHER, RAY, SESSION, forest, gcs, left, process, rayle
 
 from cockpit.probe.act import parts
 from cockpit.probe.act.everything import matched
-from cockpit.probe.act.look import Look
+from cockpit.probe.act.look import Look, Watcher
 from cockpit.probe.act.parts import SessionError, choose, hangs_from_service, members, sorted_out, weight
+from cockpit.probe.act.stopping import Stopping
 from cockpit.probe.gpus import Reading
 from cockpit.probe.kinds import Driver, Facts, classify
-from cockpit.probe.proc import Process, user_name
+from cockpit.probe.proc import Process, read_stat, user_name
 from cockpit.probe.sessions import Sessions
 
 NAME, OTHER_NAME = os.path.basename(SESSION), os.path.basename(OTHER)
@@ -146,6 +148,20 @@ def test_jobs_drivers_and_other_users_give_the_question_its_weight():
         "drivers": [{"pid": 200, "user": user_name(1001), "command": "python notebook.py"}],
         "others": [user_name(1001)],
     }
+
+
+def test_what_cockpit_runs_in_is_refused_and_all_else_goes_on():
+    stopping = Stopping({"targets": []}, Watcher({}), lambda *_: None, NAME)
+    found = read_stat(os.getpid())
+    assert found
+    with subprocess.Popen(["sleep", "60"]) as child:
+        other = read_stat(child.pid)
+        assert other
+        stopping._learn([{"pid": one.pid, "ticks": one.ticks, "part": "worker"} for one in (found, other)])
+        stopping._finish("all", [(found.pid, found.ticks), (other.pid, other.ticks)], 10)
+    answer = stopping.answer()
+    assert [one["pid"] for one in answer["done"]] == [child.pid]
+    assert [one["reason"] for one in answer["refused"]] == [f"process {os.getpid()} is what cockpit itself runs in"]
 
 
 @pytest.mark.parametrize(
