@@ -156,7 +156,7 @@ def test_a_host_on_the_command_line_keeps_what_the_file_says_of_it(path):
         ("theme: 2026-13-45\n", "FILE: not YAML: month must be in 1..12"),
         (b"theme: a\nascii: \xff\n", "FILE:2: not UTF-8 text"),
         ("theme: \x00\n", "FILE: not YAML: "),
-        ("[" * 20000, "FILE: not YAML: nested too deeply"),
+        pytest.param("[" * 20000, "FILE: not YAML: nested too deeply", id="nested too deeply"),
         ("#" * (1 << 20) + "\n", "FILE: larger than 1 MiB, so it can't be a file of cockpit's"),
     ],
 )
