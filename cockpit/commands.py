@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
 import msgspec
 
 from cockpit.actions.audit import Audit, audit_path, brief, outcome_of
-from cockpit.actions.plan import Plan, Receipt
+from cockpit.actions.plan import Plan, Receipt, Target
 from cockpit.actions.table import ACTS, Act, Aim, Flag
 from cockpit.actions.words import plan_lines, receipt_lines
 from cockpit.config import Config
+from cockpit.document import InputError
+from cockpit.reach import HostEntry, check_host
 from cockpit.sources.errand import Progress
+from cockpit.sources.ray_acts import NotMeantError
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
 
@@ -28,11 +34,25 @@ def age_in_seconds(_: click.Context, __: click.Parameter, text: str | None) -> f
     """`90s`, `30m`, `12h`, `1d`; a bare number is seconds."""
     if text is None:
         return None
-    number, unit = (text[:-1], text[-1]) if text[-1:] in "smhd" else (text, "s")
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd]?)", text)
+    if found is None:
+        raise click.BadParameter(f"expected an age such as 90s, 30m, 12h or 1d, got {text!r}")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+def host_names(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that can be a host's."""
     try:
-        return float(number) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[unit]
-    except ValueError:
-        raise click.BadParameter(f"expected an age such as 90s, 30m, 12h or 1d, got {text!r}") from None
+        return tuple(check_host(HostEntry(name)).name for name in names)
+    except InputError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def hex_id(_: click.Context, __: click.Parameter, text: str) -> str:
+    """An id as Ray writes it."""
+    if not re.fullmatch(r"[0-9a-f]{32}(?:[0-9a-f]{4})?", text):
+        raise click.BadParameter(f"expected an id as `ray list` and `cockpit status --json` print it, got {text!r}")
+    return text
 
 
 _FLAGS: Final[Mapping[Flag, Option]] = {
@@ -85,8 +105,8 @@ _ANSWERS: Final[tuple[Option, ...]] = (
 
 def _arguments(act: Act) -> list[Option]:
     if act.via == "hosts":
-        return [click.argument("named", nargs=-1, metavar="[HOST]...")]
-    return [click.argument("id", metavar="ID")]
+        return [click.argument("named", nargs=-1, metavar="[HOST]...", callback=host_names)]
+    return [click.argument("id", metavar="ID", callback=hex_id if act.via == "ray" else None)]
 
 
 def _run(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_json: bool) -> int:
@@ -103,17 +123,30 @@ async def _acted(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool
     from cockpit.lookout import look_once
 
     lookout = await look_once(config)
+    meant = [address for address in lookout.asked if aim.session == address.origin]
+    if meant and lookout.address is None:
+        lookout = await look_once(msgspec.structs.replace(config, address=meant[0].url))
     if lookout.asked and lookout.address is None and _needs_ray(act, aim):
         places = "".join(f"\n  {address.url}  {address.origin}" for address in lookout.asked)
-        return _refuse(f"several live sessions on this host; choose one with --address:{places}", UNREACHABLE)
+        return _fail(f"several live sessions on this host; choose one with --address:{places}", UNREACHABLE, as_json=as_json)
     door = Door(lookout, Audit(audit_path(), time.time))
     try:
         plan = await door.plan(act, aim)
         return await _agreed(door, plan, dry_run=dry_run, yes=yes, as_json=as_json)
+    except NotMeantError as error:
+        return _fail(str(error), NOT_ALL, as_json=as_json)
     except SourceError as error:
-        return _refuse(str(error), UNREACHABLE)
+        return _fail(str(error), UNREACHABLE, as_json=as_json)
     finally:
         door.close()
+
+
+def _fail(text: str, code: int, *, as_json: bool) -> int:
+    """Also a script that reads JSON gets some."""
+    if as_json:
+        failed = {"host": "", "act": "", "target": "", "why": "", "error": text}
+        click.echo(msgspec.json.encode({"plan": [], "done": [], "refused": [], "failed": [failed]}).decode())
+    return _refuse(text, code)
 
 
 def _needs_ray(act: Act, aim: Aim) -> bool:
@@ -128,7 +161,7 @@ async def _agreed(door: Any, plan: Plan, *, dry_run: bool, yes: bool, as_json: b
     if dry_run or plan.empty:
         if as_json:
             _print_json(plan, Receipt(plan.act, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
-        return UNREACHABLE if unreachable else DONE if dry_run or not (plan.refused or plan.unreached) else NOT_ALL
+        return UNREACHABLE if unreachable else DONE if dry_run or not (_asked_for(plan) or plan.unreached) else NOT_ALL
     if not yes and not _confirmed(plan):
         return NOT_ALL
     receipt = await door.perform(plan, _say)
@@ -136,7 +169,13 @@ async def _agreed(door: Any, plan: Plan, *, dry_run: bool, yes: bool, as_json: b
         _print_json(plan, receipt)
     else:
         click.echo("\n" + "\n".join(receipt_lines(receipt)).rstrip())
-    return DONE if receipt.well and not plan.refused else NOT_ALL
+    return DONE if receipt.well and not _asked_for(plan) else NOT_ALL
+
+
+def _asked_for(plan: Plan) -> list[Target]:
+    """What was refused, but for live sessions that nobody has named: that they stay is what `clean` is about."""
+    named = any(request.get("sessions") for request in plan.requests.values())
+    return [target for target in plan.refused if named or not (target.what == "session" and target.live)]
 
 
 def _say(host: str, progress: Progress) -> None:
@@ -149,6 +188,21 @@ def _confirmed(plan: Plan) -> bool:
     if not sys.stdin.isatty():
         _refuse("nothing was done: there is no terminal to ask on, and no --yes", NOT_ALL)
         return False
+    with _interruptible():
+        return _answered(plan)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Python's own ctrl+c: asyncio takes it for itself, and would wait for the answer to the question."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _answered(plan: Plan) -> bool:
     if plan.word is None:
         return click.confirm("\nDo it?", err=True)
     word = clean(plan.word)

@@ -20,7 +20,7 @@ from cockpit.actions.weigh import weigh
 from cockpit.document import InputError
 from cockpit.job_door import perform_job, plan_job
 from cockpit.lookout import Lookout
-from cockpit.model import Process, Snapshot
+from cockpit.model import Job, Process, Snapshot
 from cockpit.reach import HostEntry, check_host
 from cockpit.sources.errand import Answer, Errands, Progress
 from cockpit.sources.ray_reach import Place
@@ -57,14 +57,25 @@ class Door:
             return self._judged(await plan_job(self._lookout, act, aim))
         aim = aim if act.verb in ("kill", "clean") else replace(aim, session=self._session(aim))
         hosts = self._hosts(act, aim)
-        words = await self._words()
-        asked = {host: {**request(act, aim, host), "stage": "plan", **words, "past": _past(self._snapshot, host)} for host in hosts}
+        jobs, silent = await self._words()
+        asked = {host: {**request(act, aim, host), "stage": "plan", "jobs": jobs, "past": _past(self._snapshot, host)} for host in hosts}
         answers = await self._errands.send(asked, hear, PATIENCE)
         plan = merged(act, answers, asked, followed=aim.session in (None, self._snapshot.cluster.session))
         sessions = {target.session for target in plan.targets if target.session} if act.verb == "stop" and not aim.everything else set()
         if len(sessions) > 1:
             raise _several(sessions)
-        return self._judged(plan)
+        return self._judged(self._doubted(plan, act, aim, silent))
+
+    def _doubted(self, plan: Plan, act: Act, aim: Aim, silent: tuple[str, ...]) -> Plan:
+        """With what nobody could know: what only Ray can say, and hosts that only a Ray knows which isn't followed."""
+        followed = aim.session in (None, self._snapshot.cluster.session)
+        if aim.hosts or act.via == "ray" or (self._snapshot.nodes is not None and followed and self._snapshot.cluster.reachable):
+            hosts: tuple[str, ...] = ()
+        else:
+            hosts = ("the Ray that is meant has not answered: if it has other hosts than these, name them",)
+        missed = (Unreached("other hosts", hosts[0]),) if hosts and act.verb == "stop" and plan.targets else ()
+        notes = (*plan.notes, *(silent if plan.refused else ()), *(() if missed else hosts if plan.targets or plan.refused else ()))
+        return msgspec.structs.replace(plan, notes=(*_how(plan), *notes), unreached=(*plan.unreached, *missed))
 
     async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
         """Exactly what was planned, where it is still so. Raises `SourceError` when nothing was begun."""
@@ -101,35 +112,34 @@ class Door:
     async def _done(self, plan: Plan, hear: Hear) -> Receipt:
         if find_act(plan.act).via == "jobs":
             return await perform_job(self._lookout, plan, hear)
-        words = await self._words()
-        asked = {host: self._deed(plan, host, words) for host in {target.host: None for target in plan.targets}}
-        patience = PATIENCE + max((float(one.get("grace") or GRACES.get(str(one["act"]), 0.0)) for one in asked.values()), default=0.0)
+        jobs, _ = await self._words()
+        asked = {host: self._deed(plan, host, jobs) for host in {target.host: None for target in plan.targets}}
+        patience = PATIENCE + max(
+            (float(GRACES.get(str(one["act"]), 0.0) if one.get("grace") is None else one["grace"]) for one in asked.values()), default=0.0
+        )
         return carried_out(plan, await self._errands.send(asked, hear, patience))
 
-    def _deed(self, plan: Plan, host: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    def _deed(self, plan: Plan, host: str, jobs: list[dict[str, Any]]) -> dict[str, Any]:
         mine = [msgspec.to_builtins(target) for target in plan.targets if target.host == host]
-        return {**plan.requests[host], **words, "stage": "do", "targets": mine, "past": _past(self._snapshot, host)}
+        return {**plan.requests[host], "jobs": jobs, "stage": "do", "targets": mine, "past": _past(self._snapshot, host)}
 
     @property
     def _snapshot(self) -> Snapshot:
         return self._lookout.poller.snapshot
 
-    async def _words(self) -> dict[str, Any]:
-        """What only Ray can say, asked now: which jobs run. Nothing when it doesn't answer; then nobody guesses."""
+    async def _words(self) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+        """What only Ray can say, asked now: which jobs run. A sentence when it doesn't answer; then nobody guesses."""
         try:
-            session, jobs = await within(WORD, self._lookout.word())
-        except (SourceError, asyncio.TimeoutError):
-            return {"jobs": None}
-        running = {name for job in jobs if job.running for name in (job.job, job.submission) if name}
-        ended = {name for job in jobs for name in (job.job, job.submission) if name} - running
-        return {"jobs": {"session": session, "running": sorted(running), "ended": sorted(ended)} if session else None}
+            told = await within(WORD, self._lookout.words())
+        except (SourceError, asyncio.TimeoutError) as error:
+            why = str(error) or f"it has not answered within {WORD:g} s"
+            return [], (f"which jobs run could not be asked of Ray: {why}",)
+        return [{"session": session, **_by_state(jobs)} for session, jobs in told], ()
 
     def _session(self, aim: Aim) -> str | None:
         """The one that is meant: never one that merely is the only one on some host."""
-        if aim.session or aim.everything:
-            return aim.session
-        if self._snapshot.cluster.session:
-            return self._snapshot.cluster.session
+        if aim.session or self._snapshot.cluster.session or aim.everything:
+            return aim.session or self._snapshot.cluster.session
         live = {one.name for one in self._snapshot.sessions or () if one.live}
         if len(live) > 1:
             raise _several(live)
@@ -185,6 +195,28 @@ class Door:
         """With what ends with it, and the word to be typed when live work does."""
         ends, word = weigh(self._snapshot, plan, {name: entry.target for name, entry in self._entries.items()})
         return msgspec.structs.replace(plan, losses=(*plan.losses, *ends), word=plan.word or word)
+
+
+def _by_state(jobs: Iterable[Job]) -> dict[str, list[str]]:
+    """By either id; one that has been given to two jobs counts as running."""
+    jobs = tuple(jobs)
+    running = {name for job in jobs if job.running for name in (job.job, job.submission) if name}
+    ended = {name for job in jobs for name in (job.job, job.submission) if name} - running
+    return {"running": sorted(running), "ended": sorted(ended)}
+
+
+def _how(plan: Plan) -> tuple[str, ...]:
+    """Which signals, and how long between them."""
+    first: Mapping[str, Any] = next(iter(plan.requests.values()), {})
+    act = str(first.get("act"))
+    if act not in GRACES or not plan.targets or first.get("everything"):
+        return ()
+    grace = GRACES[act] if first.get("grace") is None else float(first["grace"])
+    if first.get("force"):
+        return ("SIGKILL at once",)
+    if first.get("only"):
+        return (f"SIGTERM alone; what has not ended after {grace:g} s is told",)
+    return (f"SIGTERM first; what has not ended after {grace:g} s gets SIGKILL",)
 
 
 def _several(sessions: Iterable[str]) -> SourceError:

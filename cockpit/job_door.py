@@ -27,7 +27,9 @@ async def plan_job(lookout: Lookout, act: Act, aim: Aim) -> Plan:
     jobs = await lookout.jobs()
     job = next((job for job in jobs if aim.id in (job.id, job.job)), None)
     if job is None:
-        raise SourceError(f"Ray knows no job {aim.id}")
+        raise NotMeantError(f"Ray knows no job {aim.id}")
+    if act.verb == "stop_job" and not job.running:
+        return Plan(act.id, act.title, notes=(f"job {job.id} is over already ({job.status})",), hosts=(RAY,))
     why_not = act.why_not(job)
     target = _target(job, why_not)
     left = left_by_job(lookout.poller.snapshot, job.id) if act.verb == "stop_job" else ()
@@ -36,7 +38,7 @@ async def plan_job(lookout: Lookout, act: Act, aim: Aim) -> Plan:
 
 
 def _target(job: Job, why_not: str | None) -> Target:
-    why = tuple(text for text in (job.entrypoint, job.message) if text)
+    why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
     return Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=why_not)
 
 

@@ -268,13 +268,22 @@ class Lookout:
         """Jobs as Ray knows them now. Raises `SourceError`."""
         return (await self._asked().read_jobs()).jobs
 
-    async def word(self) -> tuple[str | None, tuple[Job, ...]]:
-        """Which session answers now, and its jobs. Raises `SourceError`, also when another Ray took its place in between."""
-        ray = self._asked()
+    async def words(self) -> list[tuple[str, tuple[Job, ...]]]:
+        """The jobs of the Ray that is followed, by its session; while nobody has chosen, of each that lives here. Raises `SourceError`."""
+        if self._ray is not None:
+            return [await self._word(self._ray)]
+        rays = [Ray(address.url, clock=self.clock) for address in self.asked]
+        try:
+            return [await self._word(ray) for ray in rays]
+        finally:
+            for ray in rays:
+                await ray.close()
+
+    async def _word(self, ray: Ray) -> tuple[str, tuple[Job, ...]]:
         session = await ray.session()
         jobs = (await ray.read_jobs()).jobs
-        if await ray.session() != session:
-            raise SourceError("another Ray answers there now")
+        if session is None or await ray.session() != session:
+            raise SourceError("which session answers there is not known")
         return session, jobs
 
     def job_acts(self) -> JobActs:

@@ -43,10 +43,10 @@ class Lookout:
     async def known(self):
         pass
 
-    async def word(self):
+    async def words(self):
         if isinstance(self.ray_jobs, Exception):
             raise self.ray_jobs
-        return self.session, self.ray_jobs
+        return [(self.session, self.ray_jobs)]
 
     def refresh(self):
         self.refreshed += 1
@@ -158,13 +158,13 @@ async def test_rays_word_on_jobs_is_asked_for_anew_and_sent_along(door):
     jobs = (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED"))
     made = door(jobs=jobs)
     await made.plan(find_act("kill-orphans"), Aim())
-    assert made._errands.asked[0]["w1"]["jobs"] == {"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}
+    assert made._errands.asked[0]["w1"]["jobs"] == [{"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}]
 
 
 async def test_when_ray_is_silent_nobody_guesses_which_jobs_run(door):
     made = door(jobs=SourceError("no answer"))
     await made.plan(find_act("kill-orphans"), Aim())
-    assert made._errands.asked[0]["w1"]["jobs"] is None
+    assert made._errands.asked[0]["w1"]["jobs"] == []
 
 
 async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(door, tmp_path):

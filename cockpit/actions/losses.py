@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from cockpit.model import Actor, Job, PlacementGroup, Process, Snapshot
+from cockpit.text import plural
 
 HELD = ("ALIVE", "RESTARTING")
 """States in which an actor holds what it was declared with."""
@@ -134,7 +135,7 @@ def _sentence(snapshot: Snapshot, job: str | None, share: Share) -> str:
     verb = "ends" if len(words) == 1 and amounts[0][0] + amounts[1][0] == 1 else "end"
     classes = Counter(actor.class_ or "?" for actor in share.actors)
     named = ", ".join(f"{number} × {name}" if number > 1 else name for name, number in classes.most_common(6))
-    more = f" and {len(classes) - 6} more classes" if len(classes) > 6 else ""
+    more = f" and {plural(len(classes) - 6, 'more class', 'more classes')}" if len(classes) > 6 else ""
     return f"{_listed(words)}{_of(snapshot, job)} {verb} with it{': ' if named else ''}{named}{more}"
 
 

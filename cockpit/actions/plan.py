@@ -46,6 +46,7 @@ class Target(Value, frozen=True):
     age: float | None = None
     owner: str | None = None
     keeps: tuple[str, ...] = ()
+    live: bool | None = None
     id: str | None = None
     """Of a job, an actor or a placement group."""
     name: str | None = None

@@ -48,15 +48,17 @@ def _stopped(snapshot: Snapshot, plan: Plan, addresses: Mapping[str, str]) -> We
 
 
 def _cleaned(snapshot: Snapshot, plan: Plan) -> Weight:  # noqa: ARG001 as its sisters
-    dear = [path for request in plan.requests.values() for path in request.get("dear") or ()]
-    gone = tuple(f"{path} goes for good, though it looks dear" for path in dict.fromkeys(dear))
+    named = dict.fromkeys(path for request in plan.requests.values() for path in request.get("dear") or ())
+    folders = [target.path for target in plan.targets if target.what == "session" and target.path]
+    inside = [path for path in named if any(path.startswith(f"{folder}/") for folder in folders)]
+    gone = tuple(f"{path} goes for good, though it looks dear" for path in inside)
     return gone, "dear" if gone else None
 
 
 def _actor(snapshot: Snapshot, plan: Plan) -> Weight:
     (target, *_) = plan.targets
     ends = losses.lost_with_actor(snapshot, target.id or "")
-    return ends, None if target.leaked else target.name or target.class_ or (target.id or "")[:8]
+    return ends, target.name or target.class_ or (target.id or "")[:8]
 
 
 def _group(snapshot: Snapshot, plan: Plan) -> Weight:

@@ -22,6 +22,10 @@ NOUNS = {
 }
 
 
+LONGEST = 240
+"""Characters of a command."""
+
+
 def plan_lines(plan: Plan, now: float) -> list[str]:
     """The whole plan: what would be hit, what ends with it, what is refused, and whom nobody could ask."""
     lines = [headline(plan), ""]
@@ -77,7 +81,15 @@ def _process_facts(target: Target, now: float) -> Iterator[str]:
         gpus = ",".join(str(hold.index) for hold in target.gpus)
         yield f"{size(target.gpu_memory)} of GPU {gpus}"
     yield "BEYOND what was aimed at" if target.beyond else ""
-    yield target.command or ""
+    yield _short(target)
+
+
+def _short(target: Target) -> str:
+    """Ray's own parts are known by their part; their command lines are a screen long each. The whole is in `--json`."""
+    command = target.command or ""
+    if target.kind == "ray" and target.part:
+        return command.partition(" ")[0].rpartition("/")[2]
+    return command if len(command) <= LONGEST else command[: LONGEST - 1] + "…"
 
 
 def _other_facts(target: Target, now: float) -> Iterator[str]:  # noqa: ARG001 as its sister

@@ -171,7 +171,7 @@ class Round:
 
     def _told(self) -> Answer:
         told = next((session for session in self.world.sessions if session.told), None)
-        jobs = {"session": told.name, "running": [], "ended": sorted(told.ended_jobs)} if told else None
+        jobs = [{"session": told.name, "running": [], "ended": sorted(told.ended_jobs)}] if told else []
         return {"jobs": jobs, "past": [self._past(node) for node in self.world.living() if node.known]}
 
     def _past(self, node: Node) -> list[Any]:
