@@ -10,6 +10,7 @@ LOOK_ALIKES = pytest.mark.xdist_group("processes")
 """Probes see all processes of a machine: raylets that one test makes up would be another one's."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("lab") or "demo" in item.path.parts[-2:]:

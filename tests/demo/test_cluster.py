@@ -22,7 +22,7 @@ import pytest
 from cockpit.demo import DemoCluster, DemoError, cluster, demo_cluster, nvml, processes, run_demo
 
 pytestmark = [
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the demo needs Ray: pip install 'ray-cockpit[ray]'"),
 ]
 
@@ -37,7 +37,7 @@ def until(look: Callable[[], bool], within: float = 30) -> None:
 @pytest.fixture(scope="module")
 def demo() -> Iterator[DemoCluster]:
     with demo_cluster() as running:
-        assert running.settle(), "the demo did not settle"
+    XX
         yield running
     assert not processes.marked(str(running.folder))
     assert not running.folder.exists()
