@@ -37,7 +37,7 @@ def until(look: Callable[[], bool], within: float = 30) -> None:
 @pytest.fixture(scope="module")
 def demo() -> Iterator[DemoCluster]:
     with demo_cluster() as running:
-    XX
+        assert running.settle(150), "the demo did not settle"
         yield running
     assert not processes.marked(str(running.folder))
     assert not running.folder.exists()
