@@ -251,7 +251,7 @@ GROUP = st.builds(
 RESOURCES = st.dictionaries(st.sampled_from(["GPU", "CPU", "memory", "aB"]), st.builds(Quantity, AMOUNT, AMOUNT), max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(RESOURCES, max_size=3), st.lists(ACTOR, max_size=5), st.lists(GROUP, max_size=4), NEEDS)
 def test_absurd_facts_make_no_absurd_sentence(resources, actors, groups, demand):
     listed = nodes(*[(0, 0)] * len(resources))

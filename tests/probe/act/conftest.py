@@ -13,19 +13,33 @@ import pytest
 from grounds import Ground
 
 from cockpit.probe.act.look import Watcher
+from cockpit.probe.proc import Forest, Table
 from cockpit.probe.sessions import Desk
 
 
 @pytest.fixture
 def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ground]:
-    """A short path: the name of a Unix socket has at most 107 bytes. This machine's own temp dirs are not looked into."""
+    """A short path: the name of a Unix socket has at most 107 bytes. This machine's own temp dirs and processes are not looked at."""
     temp = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
     known = Desk._known_temps
     monkeypatch.setattr(
         Desk, "_known_temps", lambda *seen: tuple(one for one in known(*seen) if one.startswith((str(temp), str(tmp_path))))
     )
+    scan = Table.scan
+    monkeypatch.setattr(Table, "scan", lambda table: without_others(scan(table)))
     yield Ground(temp)
     shutil.rmtree(temp)
+
+
+def without_others(forest: Forest) -> Forest:
+    """All but what others run of Ray: a raylet whose session can't be seen would make each session one that may live."""
+
+    def hangs_from_us(pid: int) -> bool:
+        while pid in forest and pid != os.getpid():
+            pid = forest[pid].parent
+        return pid == os.getpid()
+
+    return {pid: process for pid, process in forest.items() if process.origin.role is None or hangs_from_us(pid)}
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from typing import Any
 from cockpit.probe.act import clean
 from cockpit.probe.act.look import Watcher
 
-NAME = "session_2026-11-20_08-02-10_714202_8139"
-OTHER = "session_2026-11-19_10-00-00_000001_77"
+NAME, OTHER = (f"session_2026-11-{day}_08-02-10_714202_{os.getpid()}" for day in (20, 19))
+"""No other test makes up processes of these."""
 LONG_AGO = 3600.0
 Answer = dict[str, Any]
 
