@@ -48,6 +48,13 @@ def host_names(_: click.Context, __: click.Parameter, names: tuple[str, ...]) ->
         raise click.BadParameter(str(error)) from None
 
 
+def some(_: click.Context, parameter: click.Parameter, text: Any) -> Any:
+    """An unset variable of a shell script must not pass for "all of them"."""
+    if text == "" or (isinstance(text, tuple) and "" in text):
+        raise click.BadParameter("expected a name, got nothing", param=parameter)
+    return text
+
+
 def hex_id(_: click.Context, __: click.Parameter, text: str) -> str:
     """An id as Ray writes it."""
     if not re.fullmatch(r"[0-9a-f]{32}(?:[0-9a-f]{4})?", text):
@@ -61,9 +68,9 @@ _FLAGS: Final[Mapping[Flag, Option]] = {
     ),
     "force": click.option("--force", is_flag=True, help="SIGKILL at once, no SIGTERM before."),
     "grace": click.option("--grace", type=click.FloatRange(0, 3600), metavar="S", help="Seconds between SIGTERM and SIGKILL."),
-    "session": click.option("--session", metavar="NAME", help="Which Ray session, where several live."),
+    "session": click.option("--session", metavar="NAME", callback=some, help="Which Ray session, where several live."),
     "everything": click.option("--everything", is_flag=True, help="Every Ray on the hosts, by Ray's own `ray stop`."),
-    "sessions": click.option("--session", "sessions", multiple=True, metavar="NAME", help="Only this dead session."),
+    "sessions": click.option("--session", "sessions", multiple=True, metavar="NAME", callback=some, help="Only this dead session."),
     "older_than": click.option("--older-than", callback=age_in_seconds, metavar="1d", help="Only sessions that old."),
     "dear": click.option(
         "--dear", multiple=True, metavar="PATH", help="Remove this too, though it looks like a checkpoint or a core dump."
@@ -114,7 +121,7 @@ def _run(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_jso
         return _refuse(f"{act.id}: cockpit is read-only here", NOT_ALL)
     try:
         return asyncio.run(_acted(act, aim, config, dry_run=dry_run, yes=yes, as_json=as_json))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
 
 
@@ -122,6 +129,7 @@ async def _acted(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool
     from cockpit.door import Door
     from cockpit.lookout import look_once
 
+    _end_well()
     lookout = await look_once(config)
     meant = [address for address in lookout.asked if aim.session == address.origin]
     if meant and lookout.address is None:
@@ -132,13 +140,21 @@ async def _acted(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool
     door = Door(lookout, Audit(audit_path(), time.time))
     try:
         plan = await door.plan(act, aim)
-        return await _agreed(door, plan, dry_run=dry_run, yes=yes, as_json=as_json)
+        return await _agreed(door, plan, named=bool(aim.session or aim.sessions), dry_run=dry_run, yes=yes, as_json=as_json)
     except NotMeantError as error:
         return _fail(str(error), NOT_ALL, as_json=as_json)
     except SourceError as error:
         return _fail(str(error), UNREACHABLE, as_json=as_json)
     finally:
         door.close()
+
+
+def _end_well() -> None:
+    """A closed terminal, a SIGTERM: what is under way on hosts ends with us, and the log says that it was broken off."""
+    task = asyncio.current_task()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 def _fail(text: str, code: int, *, as_json: bool) -> int:
@@ -154,14 +170,16 @@ def _needs_ray(act: Act, aim: Aim) -> bool:
     return act.via != "hosts" or (act.verb == "stop" and not (aim.session or aim.everything))
 
 
-async def _agreed(door: Any, plan: Plan, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+async def _agreed(door: Any, plan: Plan, *, named: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """`named`: a session was named, and one that isn't there is no success."""
     unreachable = bool(plan.hosts) and len(plan.unreached) == len(plan.hosts)
     if not as_json:
         click.echo("\n".join(plan_lines(plan, time.time())).rstrip())
     if dry_run or plan.empty:
         if as_json:
             _print_json(plan, Receipt(plan.act, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
-        return UNREACHABLE if unreachable else DONE if dry_run or not (_asked_for(plan) or plan.unreached) else NOT_ALL
+        well = dry_run or not (_asked_for(plan) or plan.unreached or named)
+        return UNREACHABLE if unreachable else DONE if well else NOT_ALL
     if not yes and not _confirmed(plan):
         return NOT_ALL
     receipt = await door.perform(plan, _say)

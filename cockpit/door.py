@@ -30,6 +30,8 @@ GRACES = {"kill": 10.0, "stop": 16.0}
 """Seconds between SIGTERM and SIGKILL; 16 are Ray's own (scripts.py, `ray stop --grace-period`)."""
 PATIENCE = 30.0
 """Seconds of silence, beyond the grace, after which a host is given up."""
+LOOKING = 12.0
+"""The same while a plan is made: the hosts that have answered wait for the one that hangs."""
 WORD = 3.0
 """Seconds in which Ray may say which jobs run; an operator with a frozen dashboard waits no longer."""
 Hear = Callable[[str, Progress], None]
@@ -59,7 +61,7 @@ class Door:
         hosts = self._hosts(act, aim)
         jobs, silent = await self._words()
         asked = {host: {**request(act, aim, host), "stage": "plan", "jobs": jobs, "past": _past(self._snapshot, host)} for host in hosts}
-        answers = await self._errands.send(asked, hear, PATIENCE)
+        answers = await self._errands.send(asked, hear, LOOKING)
         plan = merged(act, answers, asked, followed=aim.session in (None, self._snapshot.cluster.session))
         sessions = {target.session for target in plan.targets if target.session} if act.verb == "stop" and not aim.everything else set()
         if len(sessions) > 1:

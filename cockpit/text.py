@@ -37,7 +37,9 @@ def clean(text: str) -> str:
 
 
 # Lengths are bounded and starts anchored: a hostile line costs a time linear in its length, not its square.
-_TELLING = r"token(?!iz|s)|secret|passw(?:or)?d|passphrase|(?:api|access|private|auth)[_-]?key|credential"
+_TELLING = (
+    r"token(?!iz|s)|secret|passw(?:or)?d|passphrase|(?:api|access|private|auth|wandb)[_-]?key|credential|(?<![a-z])(?:pass|pwd)(?![a-z])"
+)
 _NAMED = rf"[\w.-]{{0,60}}?(?:{_TELLING})[\w.-]{{0,60}}"
 _SECRETS = re.compile(
     rf"""

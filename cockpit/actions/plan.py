@@ -176,7 +176,7 @@ def losses_of(reply: Reply, host: str, *, followed: bool) -> tuple[str, ...]:
 
 
 def _of_host(target: Target, host: str) -> Target:
-    safe = {name: _safe(getattr(target, name)) for name in ("command", "reason", "error", "outcome")}
+    safe = {name: _safe(getattr(target, name)) for name in ("command", "reason", "error", "outcome", "name", "namespace")}
     return msgspec.structs.replace(target, host=host, why=tuple(map(redact, target.why)), **safe)
 
 

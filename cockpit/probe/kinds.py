@@ -21,6 +21,8 @@ REAPERS = (
     *("sh", "bash", "zsh", "dash", "fish", "tmux", "screen"),
 )
 """Programs that adopt children, or that somebody types into; none of them starts an engine's inner process."""
+IDLERS = ("sleep", "tail", "cat", "pause", "s6-svscan", "supervisord")
+"""What a container may have as its first process only so that it goes on; where that is a program of its own, its children are its own."""
 CONTRADICTION = "these reasons contradict each other"
 
 
@@ -380,7 +382,7 @@ class _Court:
     def _left_alone(self, process: Process) -> bool:
         parent = self.forest.get(process.parent)
         adopted = self.facts.parents.get(process.identity, process.parent) != process.parent
-        return parent is None or parent.pid == 1 or adopted or parent.name.split(":")[0].strip() in REAPERS
+        return parent is None or adopted or parent.name.split(":")[0].strip() in (*REAPERS, *(IDLERS if parent.pid == 1 else ()))
 
 
 def _by_pid(processes: Iterable[Process]) -> Dict[int, list[Process]]:

@@ -17,7 +17,8 @@ STUCK_AFTER = 1.0
 """Seconds after which a process whose memory map is locked (its cmdline and environ then hang) is left alone."""
 SETTLED_AFTER = 3.0
 """Seconds of a process's life after which it has become what it was started for: forked, redirected, executed."""
-_KTHREADD = 2
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of linux/sched.h. Their pids tell nothing: in a container pid 2 is somebody's program."""
 
 Identity = Tuple[int, int]
 """A pid and its start in clock ticks since boot: a pid alone may be reused."""
@@ -35,6 +36,8 @@ class Stat(NamedTuple):
     """The id of its session, in the sense of setsid."""
     ticks: int
     rss: int
+    kernel: bool = False
+    """A thread of the kernel's own."""
 
 
 class Details(NamedTuple):
@@ -102,7 +105,8 @@ def parse_stat(text: bytes) -> Stat:
     pid, _, name = head.partition(b" (")
     rest = tail.split(None, 22)
     state, parent, group, leader, ticks, pages = rest[0].decode(), rest[1], rest[2], rest[3], rest[19], rest[21]
-    return Stat(int(pid), name.decode("utf-8", "replace"), state, int(parent), int(group), int(leader), int(ticks), int(pages) * PAGE)
+    numbers = int(parent), int(group), int(leader), int(ticks), int(pages) * PAGE
+    return Stat(int(pid), name.decode("utf-8", "replace"), state, *numbers, bool(int(rest[6]) & _KERNEL_THREAD))
 
 
 def read(path: str) -> bytes:
@@ -282,10 +286,10 @@ class Table:
 
     def scan(self) -> Forest:
         """Every process there is. Kernel threads are left out: they hold no memory and start nothing of Ray."""
-        stats = [stat for stat in map(read_stat, _pids()) if stat and _KTHREADD not in (stat.pid, stat.parent)]
+        stats = [stat for stat in map(read_stat, _pids()) if stat and not stat.kernel]
         self._learn([stat for stat in stats if self._is_new(stat)])
         known = self._known = {(stat.pid, stat.ticks): self._known[stat.pid, stat.ticks] for stat in stats}
-        return {stat.pid: Process(*stat, details=known[stat.pid, stat.ticks][1]) for stat in stats}
+        return {stat.pid: Process(*stat[:8], details=known[stat.pid, stat.ticks][1]) for stat in stats}
 
     def _is_new(self, stat: Stat) -> bool:
         """Also after exec and setproctitle, which change the name: a Ray worker is `ray::IDLE` first, then `ray::` its actor."""

@@ -17,9 +17,10 @@ MOST_FILES = 2_000_000
 COUNT_AGAIN = 900.0
 PAUSE_EVERY, PAUSE = 200, 0.01
 _DEAR_FILE = re.compile(
-    r"(checkpoint.*|.*\.(safetensors|pth?|ckpt|distcp|gguf)|pytorch_model.*\.bin|global_step.*|core([.-].*\d)?)$", re.DOTALL
+    r"(.*checkpoint.*|.*\.(safetensors|pth?|ckpt|distcp|gguf|onnx|npz|h5)|(pytorch|adapter)_model.*\.bin|global_step.*|core([.-].*\d)?)$",
+    re.DOTALL | re.IGNORECASE,
 )
-_DEAR_FOLDER = re.compile(r"((checkpoint|ckpt)(s|[-_].*|\d+)?|global_step.*)$", re.DOTALL)
+_DEAR_FOLDER = re.compile(r"(.*checkpoints?([-_.]?.*)?|ckpt(s|[-_].*|\d+)?|global_step.*|iter_\d+)$", re.DOTALL | re.IGNORECASE)
 _SOURCE = re.compile(r".*\.(py|pyi|pyc|md|rst|txt|sh|ya?ml|toml|html|ipynb|cu|cuh|c|cc|cpp|h|hpp|log)$", re.DOTALL)
 _INSTALLED = {"site-packages", "dist-packages"}
 

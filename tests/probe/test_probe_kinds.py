@@ -253,6 +253,12 @@ def test_an_engine_whose_parent_is_gone_is_an_orphan(parent):
     assert (found.kind, found.why) == ("orphan", ("title VLLM::EngineCore, and its parent is gone",))
 
 
+@pytest.mark.parametrize(("first", "kind"), [("systemd", "orphan"), ("tini", "orphan"), ("sleep", "orphan"), ("python", "foreign")])
+def test_what_a_program_that_is_a_containers_first_process_has_started_is_its_own(first, kind):
+    engine = process(210, "VLLM::EngineCore", parent=1)
+    assert kinds(process(1, first, parent=0), engine, holders=[210], init=False)[210] == kind
+
+
 def test_an_engine_that_changed_its_parent_is_an_orphan():
     engine = process(210, "VLLM::EngineCore", parent=40)
     assert kinds(process(40, "my-launcher"), engine, parents={engine.identity: 39})[210] == "orphan"

@@ -122,7 +122,18 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
         held.release()
     answer["freed"] = freed(look, watcher, [target for target, _ in kept.values()], answer["notes"])
     answer["notes"] += _newcomers(look, {pid for pid, _ in meant}, kept)
+    answer["failed"] += _respawned(look, watcher.look(0.0), kept) if kept else []
     return answer
+
+
+def _respawned(before: Look, after: Look, kept: Iterable[Identity]) -> list[Target]:
+    """What the ended ones have started while they were being ended: a supervisor starts its child anew until it is gone itself."""
+    ended = [before.forest[pid] for pid, _ in kept]
+    led = {process.leader for process in ended} | {process.group for process in ended}
+    old = {process.identity for process in before.forest.values()}
+    left = (after.forest[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT and pid in after.forest)
+    new = [one.pid for one in left if one.alive and one.identity not in old and (one.leader in led or one.group in led)]
+    return [after.target(pid, error="the others have started it while they were being ended: look again") for pid in new]
 
 
 def _newcomers(look: Look, meant: Container[int], kept: Iterable[Identity]) -> list[str]:

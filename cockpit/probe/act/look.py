@@ -7,7 +7,7 @@ import threading
 import time
 from functools import cached_property
 from traceback import extract_tb
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import AbstractSet, Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from ..collector import Collector
 from ..gpus import Nvml, Reading
@@ -163,7 +163,7 @@ class Watcher:
         past.learn(forest, verdicts, int((time.time() - boot_time()) * TICKS_PER_SECOND))
         fault = self._nvml.fault()
         silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s, and who holds GPU memory is not known"
-        final = settled(verdicts, self._request.get("jobs"))
+        final = settled(verdicts, self._request.get("jobs") or (), _live(verdicts, sessions))
         return Look(forest, final, reading, sessions, str(fault["text"]) if fault else silent, _carriers(forest, final))
 
     def reading(self, patience: float = PATIENCE) -> Reading | None:
@@ -193,21 +193,36 @@ def _carriers(forest: Forest, verdicts: Mapping[int, Verdict]) -> Dict[int, int]
     return found
 
 
-def settled(verdicts: Mapping[int, Verdict], jobs: Sequence[Mapping[str, Any]] | None) -> Dict[int, Verdict]:
-    """The same verdicts, and where this host could not tell whether a job still runs, what Ray has said of that job in that session."""
-    return {pid: _settled(verdict, jobs) for pid, verdict in verdicts.items()}
+def settled(verdicts: Mapping[int, Verdict], words: Sequence[Mapping[str, Any]], live: AbstractSet[str]) -> Dict[int, Verdict]:
+    """The same verdicts, and where this host could not tell whether a job still runs, what Ray has said of it.
+
+    A job id counts only in its own session. What a job's entrypoint has started may show no session at all: it is of the Ray that knows its
+    job, and left over when every Ray that is `live` here has been asked and none of them knows it to run.
+    """
+    return {pid: _settled(verdict, words, live) for pid, verdict in verdicts.items()}
 
 
-def _settled(verdict: Verdict, words: Sequence[Mapping[str, Any]] | None) -> Verdict:
-    session = os.path.basename(verdict.session or "")
-    jobs = next((one for one in words or () if one.get("session") == session), None)
-    if verdict.undecided != "job" or jobs is None:
+def _settled(verdict: Verdict, words: Sequence[Mapping[str, Any]], live: AbstractSet[str]) -> Verdict:
+    if verdict.undecided != "job":
         return verdict
-    if verdict.job in jobs.get("running", ()):
-        return verdict._replace(kind="child", undecided=None, why=(*verdict.why[:-1], f"its job {verdict.job} still runs"))
-    if verdict.job in jobs.get("ended", ()):
-        return verdict._replace(kind="orphan", undecided=None, why=(*verdict.why[:-1], f"its job {verdict.job} is over"))
+    session = os.path.basename(verdict.session or "")
+    asked = [one for one in words if session in ("", one["session"])]
+    known = [one for one in asked if verdict.job in (*one["running"], *one["ended"])]
+    said = verdict._replace(undecided=None, session=verdict.session or (known[0]["session"] if len(known) == 1 else None))
+    why = verdict.why[:-1]
+    if any(verdict.job in one["running"] and (session or one["session"] in live) for one in known):
+        return said._replace(kind="child", why=(*why, f"its job {verdict.job} still runs"))
+    if known and (session or live <= {one["session"] for one in words}):
+        return said._replace(kind="orphan", why=(*why, f"its job {verdict.job} is over"))
+    if asked and not session and live <= {one["session"] for one in words}:
+        return said._replace(kind="orphan", why=(*why, f"no Ray here knows job {verdict.job} any more"))
     return verdict
+
+
+def _live(verdicts: Mapping[int, Verdict], sessions: Sessions) -> AbstractSet[str]:
+    """The names of those that live here, or may."""
+    parts = {os.path.basename(verdict.session or "?") for verdict in verdicts.values() if verdict.kind == "ray"}
+    return parts | {os.path.basename(folder.path) for folder in sessions.folders if folder.answers is not False}
 
 
 def _past_of(request: Request) -> Past:
