@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from operator import is_
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +18,7 @@ from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, Sta
 from cockpit.sources.ray_names import mangle
 
 replace = msgspec.structs.replace
+T = TypeVar("T", Actor, PlacementGroup)
 
 SETTLED = 15.0
 """Seconds after which what waits is in the monitor's report, or waits for no resources: it is written every 5 s, of what is as old."""
@@ -67,8 +69,18 @@ class Waits:
         complete = grouped if groups and groups.complete else None
         facts = Facts(nodes, status, listed or (), known, complete, jobs.jobs if jobs else (), asked)
         if (matter := _matter(facts)) != self._known:
-            self._known, self._told = matter, _explained(facts, listed)
+            actors_told, groups_told = _explained(facts, listed)
+            self._known, self._told = matter, (_kept(self._told[0], actors_told), _kept(self._told[1], groups_told))
         return self._told
+
+
+def _kept(before: tuple[T, ...] | None, now: tuple[T, ...] | None) -> tuple[T, ...] | None:
+    """The very values that were there before, where nothing about them has changed: whoever draws them remembers by identity."""
+    if before is None or now is None:
+        return now
+    known = {each.id: each for each in before}
+    kept = tuple(same if (same := known.get(each.id)) is not None and (same is each or same == each) else each for each in now)
+    return before if len(kept) == len(before) and all(map(is_, kept, before)) else kept
 
 
 def _matter(facts: Facts) -> tuple[object, ...]:
