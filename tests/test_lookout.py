@@ -13,7 +13,7 @@ from world import NOW, node, process, snapshot
 from cockpit import lookout as lookout_module
 from cockpit.config import Address, Config
 from cockpit.lookout import INTERVALS, Lookout, look_once
-from cockpit.model import Cluster, Host, Job, Session
+from cockpit.model import Cluster, Host, Session
 from cockpit.reach import HostEntry
 from cockpit.sources import hosts as hosts_module
 from cockpit.sources.ray import NodeFacts

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, Literal, Protocol
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -229,6 +230,15 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         """Enter after the word."""
         event.stop()
         self._agree()
+
+    def on_key(self, event: events.Key) -> None:
+        """Whoever begins to type the word has not meant the keys that its letters are."""
+        field = self.query_one("#word", Input)
+        typed = event.character if event.is_printable else None
+        if self.stage == "plan" and self._word and not field.has_focus and typed and typed != " ":
+            event.stop()
+            self.set_focus(field)
+            field.insert_text_at_cursor(typed)
 
     def action_leave(self) -> None:
         """Cancel or close; what is under way goes on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import msgspec
 import pytest
 from conftest import Hand, victim
 from screen import shown, until
@@ -173,6 +174,20 @@ async def test_live_work_ends_only_when_its_name_is_typed(make):
         await pilot.press("enter")
         await until(pilot, lambda: screen.stage == "receipt")
         assert app.hand.performed == [LIVE]
+
+
+async def test_letters_of_the_word_are_the_word_wherever_the_focus_is(make):
+    plan = msgspec.structs.replace(LIVE, word="session_qnjy")
+    app = make(hand=Hand(plan))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, key="S")
+        assert focused(app) == "leave"
+        await pilot.press(*"session", "underscore", *"qnjy")
+        assert screen.query_one("#word").value == "session_qnjy"
+        await until(pilot, lambda: not screen.query_one("#agree").disabled)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app.hand.performed == []
 
 
 async def test_the_word_may_be_pasted_with_blanks_around_it(make):
