@@ -5,8 +5,9 @@ Where too little is known, Ray's own words stay as they are.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +21,8 @@ from cockpit.sources.ray_names import mangle
 replace = msgspec.structs.replace
 T = TypeVar("T", Actor, PlacementGroup)
 
+MANY, REST = 100, 15.0
+"""Nodes from which reasons are found again only after so many seconds: it takes a tenth of one, and Ray itself is asked no oftener."""
 SETTLED = 15.0
 """Seconds after which what waits is in the monitor's report, or waits for no resources: it is written every 5 s, of what is as old."""
 STRATEGIES: tuple[Strategy, ...] = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
@@ -47,9 +50,13 @@ class Facts(NamedTuple):
 class Waits:
     """Gives reasons anew only when something has changed that matters to them: most of Ray's answers are what the last ones were."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._known: tuple[object, ...] | None = None
         self._told: Told = (None, None)
+        self._found = -REST
+        self._heard: tuple[bool, ...] = ()
+        """Who had answered when the reasons were found; with the first word of another one they are found at once."""
 
     def __call__(
         self,
@@ -66,12 +73,28 @@ class Waits:
         known = groups.groups if groups else None
         if nodes is None or not (any(map(_waits, listed or ())) or any(group.pending for group in known or ())):
             return listed, known
+        heard = (status is None, asked is None, actors is None, groups is None, jobs is None)
+        if len(nodes.nodes) > MANY and heard == self._heard and self._clock() - self._found < REST:
+            return _carried(self._told[0], listed), _carried(self._told[1], known)
         complete = grouped if groups and groups.complete else None
         facts = Facts(nodes, status, listed or (), known, complete, jobs.jobs if jobs else (), asked)
         if (matter := _matter(facts)) != self._known:
             actors_told, groups_told = _explained(facts, listed)
             self._known, self._told = matter, (_kept(self._told[0], actors_told), _kept(self._told[1], groups_told))
+            self._found, self._heard = self._clock(), heard
         return self._told
+
+
+def _carried(before: tuple[T, ...] | None, now: tuple[T, ...] | None) -> tuple[T, ...] | None:
+    """What is there now, with the reasons that were found last for what still waits in the same way."""
+    if before is None or now is None:
+        return now
+    why = {each.id: each.why for each in before if _open(each)}
+    return _kept(before, tuple(replace(each, why=why[each.id]) if _open(each) and each.id in why else each for each in now))
+
+
+def _open(each: Actor | PlacementGroup) -> bool:
+    return _waits(each) if isinstance(each, Actor) else each.pending
 
 
 def _kept(before: tuple[T, ...] | None, now: tuple[T, ...] | None) -> tuple[T, ...] | None:

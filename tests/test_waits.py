@@ -193,6 +193,29 @@ def test_what_matters_is_judged_again():
     assert "7 are held" in join(parts(nodes((7, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
 
 
+def test_of_a_large_cluster_reasons_are_found_anew_only_now_and_then_but_at_once_with_the_first_word_of_somebody_new():
+    clock = [0.0]
+    told = waits.Waits(lambda: clock[0])
+    large = [
+        NodeFacts(nodes=tuple(node(1 + n, resources={"GPU": Quantity(used, 8.0)}) for n in range(101)), workers=(), holders=())
+        for used in (8, 7)
+    ]
+    actors = ActorFacts(actors=(actor(1, state="PENDING_CREATION", needs={"GPU": 9.0}, since=NOW - 60), actor(2)), counts={}, complete=True)
+
+    def why(facts, jobs=None):
+        return told(facts, None, None, None, actors, None, jobs)[0][0].why
+
+    first = why(large[0])
+    assert "8" in first
+    other = ActorFacts(actors=(replace(actors.actors[0], needs={"GPU": 10.0}), actors.actors[1]), counts={}, complete=True)
+    asked = told(large[1], None, None, None, other, None, None)[0]
+    assert asked[0].why == first
+    assert asked[0].needs == {"GPU": 10.0}
+    assert "10" in told(large[1], None, None, None, other, None, JobFacts(jobs=()))[0][0].why
+    clock[0] = 20.0
+    assert "9" in told(large[1], None, None, None, actors, None, JobFacts(jobs=()))[0][0].why
+
+
 def test_where_nothing_waits_all_stays_as_it_came():
     calm = parts(nodes((8, 0)), actor(1))
     assert Join()(calm, NOW).actors is calm.actors.actors
