@@ -125,6 +125,7 @@ class Cluster:
 
     def submit(self, name: str, entrypoint: str) -> None:
         """Submit a job; the demo's scripts lie where it runs."""
+        self.http.delete(f"/api/jobs/{name}")  # of an earlier test, if there is one: an id is given once
         body = {"entrypoint": f"cd {JOBS} && {entrypoint}", "submission_id": name}
         eventually(lambda: self.http.post("/api/jobs/", json=body).is_success)
 

@@ -134,7 +134,7 @@ def test_what_waits_is_said_with_its_needs(busy: Cluster):
     theirs = {each["name"]: each["state"] for each in listed(busy, "placement-groups") if each["state"] != "REMOVED"}
     assert {name: group["state"] for name, group in groups.items()} == theirs
     assert groups["tp16-engine"]["state"] == "PENDING"
-    assert groups["tp16-engine"]["bundles"] == [{"needs": {"GPU": 16.0}, "node": None}]
+    assert groups["tp16-engine"]["bundles"] == [{"needs": {"GPU": 16.0}, "node": None, "labels": {}}]
     assert code == 1
 
 

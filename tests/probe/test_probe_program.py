@@ -50,7 +50,7 @@ def test_it_says_who_it_is_and_then_everything_at_once(start, gpus):
     assert hello["hello"] == 1
     assert hello["pid"] == probe.pid
     assert hello["boot"] < time.time()
-    sample = probe.until(lambda one: one["gpus"] and not one["faults"])
+    sample = probe.until(lambda one: all(one[fact] for fact in ("gpus", "memory", "shm", "disks", "processes")) and not one["faults"])
     assert len(sample["gpus"]) == 8
     assert sample["memory"]["total"] > sample["memory"]["used"] > 0
     assert sample["shm"]["total"] > 0
