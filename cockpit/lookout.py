@@ -102,7 +102,7 @@ class Lookout:
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and not self.complete():
             await self.poller.change(deadline - time.monotonic())
-        await self.poller.rejoin()
+        self.poller.rejoin()
 
     def silent(self) -> set[str]:
         """Sources of a dashboard that is there, which have neither answered nor failed yet."""
@@ -333,5 +333,5 @@ async def look_once(config: Config, *, env: Mapping[str, str] = os.environ, pati
         task.cancel()
     for silent in lookout.silent():
         lookout.poller.doubt(silent, f"has not answered within {patience:.0f} s")
-    await lookout.poller.rejoin()
+    lookout.poller.rejoin()
     return lookout

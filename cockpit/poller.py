@@ -51,7 +51,6 @@ class Poller:
         self.snapshot = Snapshot()
         self.answered: set[str] = set()
         """Sources that have answered or failed at least once."""
-        self._joining = asyncio.Lock()
         self._changed = asyncio.Event()
         self._heard = asyncio.Event()
         self._wakes: dict[str, asyncio.Event] = {}
@@ -62,18 +61,14 @@ class Poller:
         while True:
             await _rest(self._changed, BEAT)
             self._changed.clear()
-            await self.rejoin()
+            self.rejoin()
             await asyncio.sleep(0.02 if len(self.snapshot.nodes or ()) > MANY else 0)  # a key that was pressed meanwhile goes first
             self.publish(self.snapshot)
             await asyncio.sleep(PAUSE if self._settled else EAGER)
 
-    async def rejoin(self) -> None:
-        """A snapshot of all that is known now; of a large cluster in a thread: to say why thousands wait takes a tenth of a second."""
-        async with self._joining:
-            if len(self.snapshot.nodes or ()) > MANY:
-                self.snapshot = await asyncio.to_thread(self.join, self.parts, self.clock())
-            else:
-                self.snapshot = self.join(self.parts, self.clock())
+    def rejoin(self) -> None:
+        """A snapshot of all that is known now."""
+        self.snapshot = self.join(self.parts, self.clock())
 
     @property
     def _settled(self) -> bool:
