@@ -1,4 +1,4 @@
-"""How the tests share two cores: acts and placement on real clusters first, two rows at once; then what looks at one, beside all the rest."""
+"""How the tests share two cores: real clusters that act first, in two rows; then those that look, beside all the rest."""
 
 from __future__ import annotations
 
