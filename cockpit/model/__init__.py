@@ -5,6 +5,7 @@ utilization 0-100. Every value is immutable. Text from the cluster is kept exact
 draws it makes it safe first (`cockpit.text.clean`). Commands and entrypoints have had their secrets taken out before they get here.
 """
 
+from cockpit.model.finding import LEVELS, Finding, Level, Remedy
 from cockpit.model.host import (
     LEFT_OVER,
     Amount,
@@ -16,9 +17,13 @@ from cockpit.model.host import (
     HostMemory,
     Kind,
     MemoryUser,
+    OomKill,
     Past,
+    Pointer,
     Process,
+    RayProcess,
     Session,
+    TempDir,
 )
 from cockpit.model.ray import (
     PENDING_STATES,
@@ -32,6 +37,7 @@ from cockpit.model.ray import (
     NodeState,
     PlacementGroup,
     Quantity,
+    Wait,
     Worker,
 )
 from cockpit.model.snapshot import Snapshot
@@ -39,6 +45,7 @@ from cockpit.model.value import Value
 
 __all__ = [
     "LEFT_OVER",
+    "LEVELS",
     "PENDING_STATES",
     "Actor",
     "Amount",
@@ -47,6 +54,7 @@ __all__ = [
     "Demand",
     "Disk",
     "Fault",
+    "Finding",
     "Gpu",
     "Hold",
     "Holder",
@@ -54,15 +62,22 @@ __all__ = [
     "HostMemory",
     "Job",
     "Kind",
+    "Level",
     "MemoryUser",
     "Node",
     "NodeState",
+    "OomKill",
     "Past",
     "PlacementGroup",
+    "Pointer",
     "Process",
     "Quantity",
+    "RayProcess",
+    "Remedy",
     "Session",
     "Snapshot",
+    "TempDir",
     "Value",
+    "Wait",
     "Worker",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from cockpit.model.value import Value
@@ -26,6 +27,8 @@ class HostMemory(Value, frozen=True):
     total: int | None = None
     kill_at: int | None = None
     """Above this many bytes Ray ends workers; `None` when its monitor is off or its settings could not be read."""
+    host_total: int | None = None
+    """Of the machine itself, where a cgroup gives less of it than that; else `None`."""
 
 
 class Disk(Value, frozen=True):
@@ -54,6 +57,12 @@ class Gpu(Value, frozen=True):
     """Uncorrected ECC errors since the driver was loaded."""
     fault: str | None = None
     """Why NVML can't say more of it: lost, fallen off the bus."""
+    recovery: str | None = None
+    """What NVML asks for to make it whole again (nvmlDeviceGpuRecoveryAction_t): `reset`, `reboot`, `drain and reset`; `None`: nothing."""
+    remap: bool | None = None
+    """Whether bad rows of its memory wait for a reset to be replaced."""
+    slowed: tuple[str, ...] | None = None
+    """What holds its clocks down now, of what is no good sign: `thermal`, `power brake`; empty for nothing, `None` when not known."""
 
     @property
     def label(self) -> str:
@@ -127,6 +136,69 @@ class MemoryUser(Value, frozen=True):
     command: str | None = None
 
 
+class RayProcess(Value, frozen=True):
+    """A raylet or GCS that lives on a host, as its process table and its environment show it."""
+
+    role: Literal["raylet", "gcs_server"]
+    pid: int
+    session: str | None = None
+    """The name of its session."""
+    node: str | None = None
+    """Ray's id of the node that a raylet is."""
+    state: str | None = None
+    """As in ps; T is stopped by a signal."""
+    ray: str | None = None
+    """Its version of Ray."""
+    python: str | None = None
+    """The version of the Python that its workers use."""
+    visible: str | None = None
+    """Its CUDA_VISIBLE_DEVICES; `None` when there is none, or it can't be read."""
+    files: int | None = None
+    files_limit: int | None = None
+    """Open files, and how many it may have (the soft limit)."""
+
+
+class Pointer(Value, frozen=True):
+    """Where Ray's tools look first: `session_latest`, or the address in `ray_current_cluster`."""
+
+    path: str
+    target: str
+    alive: bool | None = None
+    """Whether that Ray lives."""
+
+
+class TempDir(Value, frozen=True):
+    """A temp dir of Ray's on a host."""
+
+    path: str
+    owner: str | None = None
+    writable: bool | None = None
+    """Whether the user whom the probe runs as could start a Ray in it."""
+
+
+class OomKill(Value, frozen=True):
+    """A process that was ended because memory ran low."""
+
+    by: Literal["ray", "kernel"]
+    moment: float | None
+    pid: int | None = None
+    name: str | None = None
+    """A task or actor as Ray names it, or a command."""
+    actor: str | None = None
+    job: str | None = None
+    node: str | None = None
+    """Ray's id of its node."""
+    host: str | None = None
+    held: int | None = None
+    text: str = ""
+    """The line that says so, as it was written."""
+
+    @property
+    def key(self) -> str:
+        """Its identity: the API and the log tell of the same."""
+        return f"oom:{self.node or self.host}:{self.pid}"
+
+
 class Session(Value, frozen=True):
     """A Ray session's folder on a host."""
 
@@ -183,5 +255,14 @@ class Host(Value, frozen=True):
     sessions: tuple[Session, ...] | None = None
     nodes: tuple[str, ...] = ()
     """Ray's node ids of the raylets that run on it."""
+    rays: tuple[RayProcess, ...] | None = None
+    pointers: tuple[Pointer, ...] | None = None
+    temps: tuple[TempDir, ...] | None = None
+    driver: str | None = None
+    """The version of the NVIDIA driver."""
+    oom_kills: tuple[OomKill, ...] | None = None
+    """Those of the last hour, as the logs of its live sessions and its kernel tell."""
+    wrote: Mapping[str, float] = {}
+    """By submission id, when the log of a job's driver that lies here was written to last."""
     faults: tuple[Fault, ...] = ()
     local: bool = False

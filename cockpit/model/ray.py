@@ -14,6 +14,12 @@ NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]
 PENDING_STATES = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
 
 
+Wait = Literal["never", "held", "fragmented", "short", "label", "deadlock", "group", "removed", "starting", "room"]
+"""Why something waits: it can never be placed · others hold what it needs · enough is free, but not together · CPUs are short · no node has
+its label · jobs wait for each other · its placement group waits · that group was removed · its environment or worker is being started ·
+there is room for it."""
+
+
 class Quantity(Value, frozen=True):
     """How much of a resource Ray has handed out, of how much it was told there is. Logical: not what is really in use."""
 
@@ -102,6 +108,8 @@ class Actor(Value, frozen=True):
     """It already waited when it was first seen, so that it may have waited longer than `since` says; Ray doesn't tell."""
     why: str | None = None
     """Why it waits or died, in a sentence."""
+    wait: Wait | None = None
+    """The same in one word, where that is known."""
     namespace: str = ""
     internal: bool = False
     """Ray's own (a job's supervisor), not the user's."""
@@ -138,6 +146,8 @@ class PlacementGroup(Value, frozen=True):
     job: str | None = None
     since: float | None = None
     why: str | None = None
+    wait: Wait | None = None
+    """The same in one word, where that is known."""
     detached: bool | None = None
 
     @property

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cockpit.model.host import Fault, Host, Process, Session
+from cockpit.model.finding import Finding
+from cockpit.model.host import Fault, Host, OomKill, Process, Session
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 
 
@@ -25,8 +26,12 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     demand: tuple[Demand, ...] | None = None
     processes: tuple[Process, ...] | None = None
     sessions: tuple[Session, ...] | None = None
+    oom_kills: tuple[OomKill, ...] | None = None
+    """Of the last hour, as Ray and the hosts that are looked at tell, each once."""
     hosts: Mapping[str, Host] = {}
     faults: tuple[Fault, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What follows from all of it, the worst first."""
     as_of: Mapping[str, float] = {}
     """For each source, when its last good answer came."""
 

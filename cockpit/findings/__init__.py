@@ -1,0 +1,10 @@
+"""What is wrong, why, and which act would mend it: pure detectors over snapshots, and the judge that asks them."""
+
+from cockpit.findings.facts import Facts
+from cockpit.findings.judge import Detector, Judge
+from cockpit.findings.orphans import orphaned_memory
+from cockpit.limits import Limits
+
+__all__ = ["DETECTORS", "Detector", "Facts", "Judge", "Limits"]
+
+DETECTORS: tuple[Detector, ...] = (orphaned_memory,)

@@ -1,0 +1,84 @@
+"""What a detector may ask: one snapshot, look-ups in it, how long something has held, and what was found last time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from cockpit.limits import Limits
+from cockpit.model import Actor, Host, Job, Node, Process, Snapshot
+
+STALE = 20.0
+"""Seconds after which a host's facts are old: what follows from them says so."""
+
+
+class Facts:
+    """One snapshot as detectors see it, and the little that the judge remembers between two."""
+
+    def __init__(
+        self, snapshot: Snapshot, limits: Limits, held: Mapping[tuple[str, str], float] | None = None, found: frozenset[str] = frozenset()
+    ) -> None:
+        self.snapshot, self.limits, self.now = snapshot, limits, snapshot.taken
+        self.holding: dict[tuple[str, str], float] = {}
+        """Since when each condition that was asked for this time holds."""
+        self._held = held or {}
+        self._found = found
+
+    def lasts(self, what: str, subject: str) -> float:
+        """Seconds for which detectors have asked this at every look. A detector asks only while its condition holds."""
+        since = self.holding[what, subject] = self._held.get((what, subject), self.now)
+        return max(0.0, self.now - since)
+
+    def found(self, code: str, subject: str) -> bool:
+        """Whether this was found last time: then its lower mark counts."""
+        return f"finding:{code}:{subject}" in self._found
+
+    def over(self, value: float | None, on: float, off: float, code: str, subject: str) -> bool:
+        """Whether it is above its mark: `on` to begin, `off` to go on. Unknown is not above."""
+        return value is not None and value >= (off if self.found(code, subject) else on)
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """By Ray's id."""
+        return {node.id: node for node in self.snapshot.nodes or () if node.id}
+
+    @cached_property
+    def alive(self) -> tuple[Node, ...]:
+        """Nodes that Ray says are alive."""
+        return tuple(node for node in self.snapshot.nodes or () if node.state == "ALIVE")
+
+    @cached_property
+    def jobs(self) -> Mapping[str, Job]:
+        """By the 8 hex digits that actors carry."""
+        return {job.job: job for job in self.snapshot.jobs or () if job.job}
+
+    @cached_property
+    def actors(self) -> Mapping[str, Actor]:
+        """By id."""
+        return {actor.id: actor for actor in self.snapshot.actors or ()}
+
+    @cached_property
+    def hosts(self) -> Mapping[str, Host]:
+        """Probed hosts by Ray's node id."""
+        return {node: host for host in self.snapshot.hosts.values() for node in host.nodes}
+
+    @cached_property
+    def processes(self) -> Mapping[str, list[Process]]:
+        """By the name of their host."""
+        found: dict[str, list[Process]] = {}
+        for process in self.snapshot.processes or ():
+            found.setdefault(process.host, []).append(process)
+        return found
+
+    def job_title(self, job: str | None) -> str:
+        """A job by the name its owner gave it, where that is known."""
+        known = self.jobs.get(job or "")
+        return known.id if known else job or ""
+
+    def fault(self, source: str) -> bool:
+        """Whether a source can't be believed now: nothing new follows from what it said."""
+        return any(fault.source == source for fault in self.snapshot.faults)
+
+    def oldest(self, nodes: Iterable[Node]) -> float | None:
+        """When the oldest of these nodes' physical facts were true; `None` where that is now, or never was."""
+        return min((node.seen for node in nodes if node.seen is not None and self.now - node.seen > STALE), default=None)

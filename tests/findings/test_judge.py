@@ -1,0 +1,58 @@
+"""What the judge adds to what detectors find: since when, what is worst, and that one that trips silences no other."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from world import NOW, snapshot
+
+from cockpit.findings import Judge, Limits
+from cockpit.model import Finding
+
+
+def said(*findings):
+    def detect(facts):
+        return findings
+
+    return detect
+
+
+def trips(facts):
+    yield Finding("half", "info", "w1", "half an answer")
+    raise ValueError("token=hunter2hunter2hunter2")
+
+
+def test_a_finding_stands_since_it_was_first_seen_or_since_when_it_knows_itself():
+    judge = Judge(Limits(), (said(Finding("a", "info", "w1", "…"), Finding("b", "info", "w1", "…", since=NOW - 600)),))
+    judge(snapshot())
+    told = judge(replace(snapshot(), taken=NOW + 60)).findings
+    assert {finding.code: finding.since for finding in told} == {"a": NOW, "b": NOW - 600}
+
+
+def test_what_has_gone_and_comes_again_begins_anew():
+    here = [Finding("a", "info", "w1", "…")]
+    judge = Judge(Limits(), (lambda facts: here,))
+    judge(snapshot())
+    here.clear()
+    judge(replace(snapshot(), taken=NOW + 60))
+    here.append(Finding("a", "info", "w1", "…"))
+    assert judge(replace(snapshot(), taken=NOW + 90)).findings[0].since == NOW + 90
+
+
+def test_the_worst_come_first_and_of_these_the_oldest():
+    told = (
+        Finding("new", "warning", "w1", "…", since=NOW - 1),
+        Finding("old", "warning", "w1", "…", since=NOW - 9),
+        Finding("bad", "critical", "w1", "…"),
+    )
+    assert [finding.code for finding in Judge(Limits(), (said(*told),))(snapshot()).findings] == ["bad", "old", "new"]
+
+
+def test_a_detector_that_trips_is_a_fault_without_secrets_and_silences_no_other():
+    judge = Judge(Limits(), (trips, said(Finding("a", "info", "w1", "…"))))
+    for seconds in (0, 60):
+        told = judge(replace(snapshot(), taken=NOW + seconds))
+    assert [finding.code for finding in told.findings] == ["a"]
+    bug = told.faults[-1]
+    assert (bug.source, bug.since) == ("findings.trips", NOW)
+    assert "cockpit has a bug: ValueError" in bug.text
+    assert "hunter2" not in bug.text

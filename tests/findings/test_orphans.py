@@ -1,0 +1,31 @@
+"""GPU memory that nobody owns is told, and only that."""
+
+from __future__ import annotations
+
+from findings import codes, looked, only
+from world import GIB, process, snapshot
+
+from cockpit.findings.orphans import orphaned_memory
+from cockpit.model import Hold
+
+ALONE = (orphaned_memory,)
+
+
+def test_memory_held_by_an_orphan_is_told_by_host_and_gpu():
+    left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB), Hold(3, 40 * GIB)), why=("its raylet is dead",))
+    found = only(looked(snapshot(processes=(left,))), "gpu-memory-orphaned")
+    assert found.text == "80G of GPU memory on 2 GPUs of node1 (2, 3) is held by 1 process that no live Ray owns"
+    assert found.evidence == ("pid 1200 (orphan) python holds GPU 2: 40G, GPU 3: 40G: its raylet is dead",)
+    assert found.remedy.act == "kill-orphans"
+    assert found.about == (left.key,)
+
+
+def test_what_lives_or_holds_nothing_is_not_told():
+    fine = (process(1, kind="worker", gpus=(Hold(0, GIB),)), process(2, kind="orphan"), process(3, kind="foreign", gpus=(Hold(1, GIB),)))
+    assert codes(looked(snapshot(processes=fine), detectors=ALONE)) == set()
+
+
+def test_what_has_only_just_lost_its_owner_is_not_told_yet():
+    left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB),))
+    assert looked(snapshot(processes=(left,)), 5, detectors=ALONE) == ()
+    assert looked(snapshot(processes=(left,)), 10, detectors=ALONE)
