@@ -26,7 +26,7 @@ from cockpit.model import (
     Worker,
 )
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
-from cockpit.waits import Waits
+from cockpit.waits import Asked, Waits
 
 Result = TypeVar("Result")
 replace = msgspec.structs.replace
@@ -75,14 +75,25 @@ class Join:
     def __init__(self) -> None:
         self._last = _Last()
         self._waits = Waits()
+        self._used = _Used()
+
+    def due(self, parts: Parts) -> bool:
+        """Whether `explain` has something to do."""
+        return self._waits.due(_asked(parts))
+
+    def explain(self, parts: Parts) -> None:
+        """Find out why things wait: by far the longest part, so that on a large cluster it is done aside, before the rest."""
+        self._waits.explain(_asked(parts))
 
     def __call__(self, parts: Parts, now: float) -> Snapshot:
         """One value out of all parts, as of `now`."""
+        if self.due(parts):
+            self.explain(parts)
         of = self._last.of
         places = of(_places, parts.nodes, parts.hosts)
-        nodes = of(_nodes, parts.nodes, parts.status, parts.hosts, places, parts.expected)
+        nodes = of(_nodes, of(self._used, parts.nodes, parts.status), parts.hosts, places, parts.expected)
         reported = of(_reported, parts.nodes)
-        actors, groups = of(self._waits, *_believed(parts), parts.actors, parts.groups, parts.jobs)
+        actors, groups = self._waits.told(_asked(parts))
         processes = of(_processes, reported, parts.nodes, parts.jobs, parts.hosts, places, parts.cluster.session)
         return Snapshot(
             taken=now,
@@ -102,12 +113,13 @@ class Join:
         )
 
 
-def _believed(parts: Parts) -> tuple[NodeFacts | None, StatusFacts | None, float | None, float | None]:
-    """What is known of resources, and when it and the groups were asked: nothing that has grown old is used to give reasons."""
+def _asked(parts: Parts) -> Asked:
+    """What reasons are made of: nothing that has grown old."""
     failed = {source for source, _ in parts.faults}
     nodes = None if failed & {"ray.nodes", "ray.gcs"} else parts.nodes
-    asked, grouped = parts.as_of.get("ray.status"), parts.as_of.get("ray.placement_groups")
-    return (nodes, None, None, grouped) if "ray.status" in failed else (nodes, parts.status, asked, grouped)
+    read, grouped = parts.as_of.get("ray.status"), parts.as_of.get("ray.placement_groups")
+    status, asked = (None, None) if "ray.status" in failed else (parts.status, read)
+    return Asked(nodes, status, asked, grouped, parts.actors, parts.groups, parts.jobs)
 
 
 def _places(facts: NodeFacts | None, hosts: Mapping[str, Host]) -> Mapping[str, str]:
@@ -131,32 +143,40 @@ def _places(facts: NodeFacts | None, hosts: Mapping[str, Host]) -> Mapping[str, 
 
 
 def _nodes(
-    facts: NodeFacts | None,
-    status: StatusFacts | None,
-    hosts: Mapping[str, Host],
-    places: Mapping[str, str],
-    expected: Iterable[tuple[str, str]],
+    listed: tuple[Node, ...] | None, hosts: Mapping[str, Host], places: Mapping[str, str], expected: Iterable[tuple[str, str]]
 ) -> tuple[Node, ...] | None:
-    if facts is None and not hosts:
+    if listed is None and not hosts:
         return None
-    usage = (status.usage if status else None) or {}
-    known = [
-        _on_host(_used(node, usage.get(node.id or "")), hosts.get(places.get(node.id or "", ""))) for node in (facts.nodes if facts else ())
-    ]
+    known = [_on_host(node, hosts.get(places.get(node.id or "", ""))) for node in listed or ()]
     named = {node.host for node in known} | set(places.values())
-    alone = [_of_host(host) for host in hosts.values() if host.name not in named and (facts is None or _matters(host))]
+    alone = [_of_host(host) for host in hosts.values() if host.name not in named and (listed is None or _matters(host))]
     named |= {node.host for node in alone} | {name for node in known for name in (node.name, node.ip) if name}
     named |= {address for host in hosts.values() for address in host.addresses}
     unheard = [Node(None, name, ip=address) for name, address in expected if name not in named and address not in named]
     return tuple(known + alone + unheard)
 
 
-def _used(node: Node, usage: Mapping[str, Quantity] | None) -> Node:
-    """The node with what Ray has handed out of it; unknown, not nothing, where the monitor hasn't said."""
-    if not usage:
-        return node
-    used = {name: quantity.used for name, quantity in usage.items()}
-    return replace(node, resources={name: Quantity(used.get(name, has.used), has.total) for name, has in node.resources.items()})
+class _Used:
+    """Nodes with what Ray has handed out of them; unknown, not nothing, where the monitor hasn't said. Made anew where that changed."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[Node, Mapping[str, Quantity], Node]] = {}
+
+    def __call__(self, facts: NodeFacts | None, status: StatusFacts | None) -> tuple[Node, ...] | None:
+        if facts is None:
+            return None
+        before, self._made = self._made, {}
+        usage = (status.usage if status else None) or {}
+        return tuple([self._node(node, usage.get(node.id or ""), before.get(node.key)) for node in facts.nodes])
+
+    def _node(self, node: Node, usage: Mapping[str, Quantity] | None, before: tuple[Node, Mapping[str, Quantity], Node] | None) -> Node:
+        if not usage:
+            return node
+        if before is None or before[0] is not node or before[1] != usage:
+            handed = {name: Quantity(usage[name].used if name in usage else has.used, has.total) for name, has in node.resources.items()}
+            before = (node, usage, replace(node, resources=handed))
+        self._made[node.key] = before
+        return before[2]
 
 
 def _on_host(node: Node, host: Host | None) -> Node:

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from cockpit.findings import DETECTORS, Judge, Limits
 from cockpit.join import Join, Parts
 from cockpit.model import Cluster, Fault, Host, Snapshot
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
+from cockpit.sources.ray_http import aside
 from cockpit.sources.source import Source, SourceError, within
 from cockpit.text import redact
 
@@ -23,6 +25,8 @@ PAUSE = 0.8
 """Seconds between two snapshots at the least: answers that come together are drawn together."""
 MANY = 100
 """Nodes from which one snapshot takes so long that a key would be missed."""
+BREATH = 0.02
+"""Seconds in which such a key is drawn."""
 EAGER = 0.05
 """The same while the first answers come in: whoever starts us wants to see the first of them at once."""
 LONGEST = 30.0
@@ -43,9 +47,15 @@ class Poller:
     """Holds the last good answer of every source; one that fails keeps its last facts, and a fault says since when."""
 
     def __init__(
-        self, publish: Callable[[Snapshot], None], *, expected: tuple[tuple[str, str], ...] = (), clock: Callable[[], float] = time.time
+        self,
+        publish: Callable[[Snapshot], None],
+        *,
+        expected: tuple[tuple[str, str], ...] = (),
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.publish, self.clock = publish, clock
+        self.judge = Judge(limits or Limits(), DETECTORS)
         self.parts = Parts(expected=expected)
         self.join = Join()
         self.snapshot = Snapshot()
@@ -61,14 +71,26 @@ class Poller:
         while True:
             await _rest(self._changed, BEAT)
             self._changed.clear()
-            self.rejoin()
-            await asyncio.sleep(0.02 if len(self.snapshot.nodes or ()) > MANY else 0)  # a key that was pressed meanwhile goes first
+            self.snapshot = await self._joined(self.parts)
             self.publish(self.snapshot)
             await asyncio.sleep(PAUSE if self._settled else EAGER)
 
+    async def _joined(self, parts: Parts) -> Snapshot:
+        """A large cluster's reasons and findings are looked for aside, and between any two steps a key that was pressed goes first."""
+        big = parts.nodes is not None and len(parts.nodes.nodes) > MANY
+        if big and self.join.due(parts):
+            await aside(big, self.join.explain, parts)
+        joined = self.join(parts, self.clock())
+        if not big:
+            return self.judge(joined)
+        await asyncio.sleep(BREATH)
+        if self.judge.due(joined):
+            await aside(big, self.judge.look, joined)
+        return self.judge.told(joined)
+
     def rejoin(self) -> None:
         """A snapshot of all that is known now."""
-        self.snapshot = self.join(self.parts, self.clock())
+        self.snapshot = self.judge(self.join(self.parts, self.clock()))
 
     @property
     def _settled(self) -> bool:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sources.recorded_ray import RecordedRay
 from world import NOW, actor, node
 
-from cockpit import waits
+from cockpit import reasons, waits
 from cockpit.join import Join, Parts
 from cockpit.model import Bundle, Demand, Fault, Job, PlacementGroup, Quantity, Worker
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
@@ -180,7 +180,7 @@ def test_a_name_that_is_still_mangled_is_no_missing_resource():
 def test_an_unchanged_world_is_not_judged_again(monkeypatch):
     join, listed = Join(), nodes((8, 0))
     first = join(parts(listed, waiting()), NOW)
-    monkeypatch.setattr(waits, "Reasons", None)
+    monkeypatch.setattr(reasons, "Reasons", None)
     hotter = replace(listed, nodes=tuple(replace(each, cpu=99.0, seen=NOW) for each in listed.nodes))
     again = join(parts(hotter, waiting(), asked=NOW + 5, grouped=NOW + 5), NOW + 5)
     assert again.actors is first.actors
@@ -202,18 +202,21 @@ def test_of_a_large_cluster_reasons_are_found_anew_only_now_and_then_but_at_once
     ]
     actors = ActorFacts(actors=(actor(1, state="PENDING_CREATION", needs={"GPU": 9.0}, since=NOW - 60), actor(2)), counts={}, complete=True)
 
-    def why(facts, jobs=None):
-        return told(facts, None, None, None, actors, None, jobs)[0][0].why
+    def why(facts, listed=actors, jobs=None):
+        asked = waits.Asked(facts, None, None, None, listed, None, jobs)
+        if told.due(asked):
+            told.explain(asked)
+        return told.told(asked)[0][0]
 
-    first = why(large[0])
+    first = why(large[0]).why
     assert "8" in first
     other = ActorFacts(actors=(replace(actors.actors[0], needs={"GPU": 10.0}), actors.actors[1]), counts={}, complete=True)
-    asked = told(large[1], None, None, None, other, None, None)[0]
-    assert asked[0].why == first
-    assert asked[0].needs == {"GPU": 10.0}
-    assert "10" in told(large[1], None, None, None, other, None, JobFacts(jobs=()))[0][0].why
+    carried = why(large[1], other)
+    assert carried.why == first
+    assert carried.needs == {"GPU": 10.0}
+    assert "10" in why(large[1], other, JobFacts(jobs=())).why
     clock[0] = 20.0
-    assert "9" in told(large[1], None, None, None, actors, None, JobFacts(jobs=()))[0][0].why
+    assert "9" in why(large[1], actors, JobFacts(jobs=())).why
 
 
 def test_where_nothing_waits_all_stays_as_it_came():

@@ -17,6 +17,10 @@ Detector = Callable[[Facts], Iterable[Finding]]
 replace = msgspec.structs.replace
 
 
+REST = 4.0
+"""Seconds after which a large cluster is judged again: Ray itself looks every 5 s."""
+
+
 class Judge:
     """What is wrong in one snapshot after the other."""
 
@@ -24,20 +28,32 @@ class Judge:
         self._limits, self._detectors = limits, detectors
         self._since: dict[str, float] = {}
         self._held: dict[tuple[str, str], float] = {}
-        self._bugs: dict[str, float] = {}
-        self._found: frozenset[str] = frozenset()
+        self._findings: tuple[Finding, ...] = ()
+        self._bugs: tuple[Fault, ...] = ()
+        self._looked: float | None = None
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with its findings, the worst first and of these the oldest."""
-        facts = Facts(snapshot, self._limits, self._held, self._found)
+        self.look(snapshot)
+        return self.told(snapshot)
+
+    def due(self, snapshot: Snapshot) -> bool:
+        """Whether what was found last is too old; a clock that was set back counts as that."""
+        return self._looked is None or not 0 <= snapshot.taken - self._looked < REST
+
+    def told(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what was found last."""
+        return replace(snapshot, findings=self._findings, faults=(*snapshot.faults, *self._bugs))
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Ask every detector. It touches nothing that is drawn, so that another thread may do it, one at a time."""
+        facts = Facts(snapshot, self._limits, self._held, frozenset(self._since))
         bugs: list[Fault] = []
         found = {finding.key: finding for detect in self._detectors for finding in self._ask(detect, facts, bugs)}
         self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}
-        self._held, self._found = facts.holding, frozenset(found)
-        self._bugs = {bug.source: bug.since for bug in bugs}
         told = [replace(finding, since=self._since[key]) for key, finding in found.items()]
         told.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since))
-        return replace(snapshot, findings=tuple(told), faults=(*snapshot.faults, *bugs))
+        self._held, self._findings, self._bugs, self._looked = facts.holding, tuple(told), tuple(bugs), facts.now
 
     def _ask(self, detect: Detector, facts: Facts, bugs: list[Fault]) -> list[Finding]:
         """One detector that trips over the facts silences no other."""
@@ -46,7 +62,8 @@ class Judge:
         except Exception as error:  # noqa: BLE001 whatever a cluster says: the others still count
             source = f"findings.{detect.__name__}"
             text = f"cockpit has a bug: {type(error).__name__}: {redact(str(error))[:200]}"
-            bugs.append(Fault(source, text, self._bugs.get(source, facts.now)))
+            since = next((bug.since for bug in self._bugs if bug.source == source), facts.now)
+            bugs.append(Fault(source, text, since))
             return []
 
     def _begun(self, finding: Finding, now: float) -> float:
