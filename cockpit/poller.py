@@ -13,7 +13,7 @@ import msgspec
 
 from cockpit.findings import DETECTORS, Judge, Limits
 from cockpit.join import Join, Parts
-from cockpit.model import Cluster, Fault, Host, Snapshot
+from cockpit.model import Cause, Cluster, Fault, Host, Snapshot
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
 from cockpit.sources.ray_http import aside
 from cockpit.sources.source import Source, SourceError, within
@@ -155,10 +155,10 @@ class Poller:
         if host in self.parts.hosts:
             self._set(replace(self.parts, hosts={name: value for name, value in self.parts.hosts.items() if name != host}))
 
-    def doubt(self, source: str, text: str, host: str | None = None) -> None:
+    def doubt(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
         """A source has failed; its last facts stay."""
         before = self.parts.faults.get((source, host))
-        fault = Fault(source, text, before.since if before else self.clock(), host)
+        fault = Fault(source, text, before.since if before else self.clock(), host, cause)
         if fault != before:
             self._set(replace(self.parts, faults={**self.parts.faults, (source, host): fault}))
 
@@ -185,23 +185,26 @@ class Poller:
             await _rest(wake, pause)
 
     async def _ask(self, source: Source[Any]) -> bool:
-        wake, failure, facts = self._wakes[source.name], "", None
+        wake, facts = self._wakes[source.name], None
+        failure: SourceError | None = None
         try:
             facts = await within(source.timeout, source.read())
-        except (SourceError, asyncio.TimeoutError) as error:
-            failure = str(error) or f"no answer within {source.timeout:.0f} s"
+        except SourceError as error:
+            failure = error
+        except asyncio.TimeoutError:
+            failure = SourceError(f"no answer within {source.timeout:.0f} s", "silent")
         if self._wakes.get(source.name) is not wake:  # left meanwhile: it may speak of another cluster
             return False
         self.answered.add(source.name)
-        if failure:
+        if failure is not None:
             self._fail(source.name, failure)
         else:
             self._learn(source.name, facts)
             self.trust(source.name)
-        return not failure
+        return failure is None
 
-    def _fail(self, name: str, text: str) -> None:
-        self.doubt(name, text)
+    def _fail(self, name: str, failure: SourceError) -> None:
+        self.doubt(name, str(failure), cause=failure.cause)
         if name == "ray.identity":
             self._set(replace(self.parts, cluster=replace(self.parts.cluster, reachable=False)))
 

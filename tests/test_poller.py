@@ -257,8 +257,9 @@ async def test_a_dashboard_that_goes_away_is_not_reachable_and_its_facts_stay(wa
     identity, jobs = Asked("ray.identity", HERE), Asked()
     watched.watch(identity, jobs)
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.cluster.reachable)
-    identity.answer = SourceError("connection refused")
+    identity.answer = SourceError("connection refused", "silent")
     seen = await watched.shows(lambda snapshot: snapshot.cluster.reachable is False)
+    assert [fault.cause for fault in seen.faults if fault.source == "ray.identity"] == ["silent"]
     assert seen.cluster.session == "session_1"
     assert seen.jobs == JOBS.jobs
 

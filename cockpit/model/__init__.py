@@ -9,6 +9,7 @@ from cockpit.model.finding import LEVELS, Finding, Level, Remedy
 from cockpit.model.host import (
     LEFT_OVER,
     Amount,
+    Cause,
     Disk,
     Fault,
     Gpu,
@@ -50,6 +51,7 @@ __all__ = [
     "Actor",
     "Amount",
     "Bundle",
+    "Cause",
     "Cluster",
     "Demand",
     "Disk",

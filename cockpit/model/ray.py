@@ -53,6 +53,13 @@ class Node(Value, frozen=True):
     labels: Mapping[str, str] = {}
     probed: bool = False
     """A probe on the host itself is the source of its physical facts."""
+    reported: float | None = None
+    """When the figures of Ray's own agent there last changed, probed or not."""
+    started: float | None = None
+    ended: float | None = None
+    """When Ray took it in, and when it declared it dead, by the clock of the head."""
+    had: tuple[str, ...] = ()
+    """Dead: ids of the actors whose workers Ray last listed on it."""
 
     @property
     def key(self) -> str:

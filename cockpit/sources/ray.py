@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from urllib.parse import quote
 
@@ -136,7 +136,7 @@ class Ray:
             await asyncio.sleep(0.5)
             if not await self._gcs_answers():
                 self._gcs_lost = True
-                raise SourceError("the GCS does not answer; what the dashboard says may be old")
+                raise SourceError("the GCS does not answer; what the dashboard says may be old", "gcs")
         if self._gcs_lost:
             self._gcs_lost = False
             self._dashboard.wake()
@@ -176,12 +176,19 @@ class Ray:
             data = await self._dashboard.data(path, wire.StatusData, timeout=6.0)
             self._status_as_text = data.cluster_status is None
             if data.cluster_status is not None:
-                return self._remembered(self._status.take(data.cluster_status, data.autoscaling_error))
+                return await self._taken(data.cluster_status, data.autoscaling_error)
         text = await self._dashboard.data(path, wire.StatusText, timeout=6.0, params={"format": 1})
         self._status_as_text = text.cluster_status is not None
         if text.cluster_status is None:
             raise SourceError("the autoscaler has no status yet; used and pending resources are unknown")
         return self._remembered(parsed(text.cluster_status))
+
+    async def _taken(self, status: wire.ClusterStatus, error: str | None) -> StatusFacts:
+        known = self._status
+        facts = await aside(len(self._nodes) > MANY, known.take, status, error)
+        if known is not self._status:
+            raise SourceError(_MEANWHILE)
+        return self._remembered(facts)
 
     def _remembered(self, facts: StatusFacts) -> StatusFacts:
         self._demands = facts.strategies
@@ -214,13 +221,20 @@ class Ray:
             raise SourceError(
                 f"Ray lists no placement groups right after {len(self._groups)}, not even removed ones; that is not believed yet"
             )
-        now = self._clock()
-        self._groups = {entry.placement_group_id: self._group(entry, now) for entry in listing.result if entry.state != "REMOVED"}
-        return GroupFacts(groups=tuple(self._groups.values()), complete=not listing.cut)
+        known = self._groups
+        groups = await aside(len(listing.result) > MANY, self._grouped, listing.result, known)
+        if known is not self._groups:
+            raise SourceError(_MEANWHILE)
+        self._groups = groups
+        return GroupFacts(groups=tuple(groups.values()), complete=not listing.cut)
 
-    def _group(self, entry: wire.Group, now: float) -> PlacementGroup:
+    def _grouped(self, entries: Iterable[wire.Group], known: Mapping[str, PlacementGroup]) -> dict[str, PlacementGroup]:
+        now = self._clock()
+        listed = [entry for entry in entries if entry.state != "REMOVED"]
+        return {entry.placement_group_id: self._group(entry, known.get(entry.placement_group_id), now) for entry in listed}
+
+    def _group(self, entry: wire.Group, before: PlacementGroup | None, now: float) -> PlacementGroup:
         """Its strategy is told only while it waits, and remembered from then on."""
-        before = self._groups.get(entry.placement_group_id)
         since = before.since if before and before.state == entry.state and before.since else now
         strategy = before.strategy if before and before.strategy else ray_actors.strategy(entry, self._demands)
         return ray_actors.group(entry, since, strategy)

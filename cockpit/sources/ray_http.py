@@ -14,6 +14,7 @@ from typing import Literal, ParamSpec, TypeVar
 
 import httpx
 
+from cockpit.model import Cause
 from cockpit.sources import wire
 from cockpit.sources.source import SourceError, within
 from cockpit.text import redact
@@ -42,12 +43,15 @@ _LIGHT = (_MODE, "/api/version", "/api/gcs_healthz")
 class NoAnswerError(SourceError):
     """Nothing listens, nothing was sent, or it broke off: another try may do better."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "silent")
+
 
 class RefusalError(SourceError):
     """Something answered, but not with success."""
 
-    def __init__(self, text: str, status: int) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, status: int, cause: Cause | None = None) -> None:
+        super().__init__(text, cause)
         self.status = status
 
 
@@ -229,18 +233,18 @@ class Dashboard:
         status, asked = answer.status_code, f"{answer.request.method} {path}"
         if path != _MODE and (status == 401 or (status == 403 and "authorization" in answer.request.headers)):
             self.auth = None
-            raise RefusalError(self._locked(status), status)
+            raise self._locked(status)
         if answer.is_redirect:
             raise RefusalError(
                 f"{self.shown} answered {asked} with a redirect to {redact(answer.headers.get('location', 'nowhere'))[:200]}", status
             )
         raise RefusalError(f"{self.shown} answered {asked} with {status}: {_reason(body)}", status)
 
-    def _locked(self, status: int) -> str:
+    def _locked(self, status: int) -> RefusalError:
         if self._token() is None:
-            return f"{self.shown} asks for a token, and none was found (looked in {PLACES})"
+            return RefusalError(f"{self.shown} asks for a token, and none was found (looked in {PLACES})", status, "no token")
         refused = "refuses the token that was found" if status == 403 else "asks for a token, though one was sent"
-        return f"{self.shown} {refused} (the first of {PLACES})"
+        return RefusalError(f"{self.shown} {refused} (the first of {PLACES})", status, "wrong token")
 
     def _refuse_while_resting(self, endpoint: str, path: str) -> None:
         until, _ = self._rests.get(endpoint, (0.0, 0.0))

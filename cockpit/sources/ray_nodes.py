@@ -62,12 +62,19 @@ class _Memory:
     workers: tuple[wire.CoreWorker, ...] | None = None
     identity: wire.Identity | None = None
     message: str | None = None
+    started: float | None = None
+    ended: float | None = None
     state: NodeState = "UNKNOWN"
     store: Amount | None = None
 
     @property
     def alive(self) -> bool:
         return self.state == "ALIVE"
+
+    def date(self, started: float | None, ended: float | None) -> None:
+        """Milliseconds since 1970; 0 and nothing stand for unknown."""
+        self.started = self.started or (sound(started) or 0) / 1000 or None
+        self.ended = self.ended or (sound(ended) or 0) / 1000 or None
 
 
 class Nodes:
@@ -94,6 +101,7 @@ class Nodes:
             if memory := self._known.get(identity.node_id):
                 memory.identity = identity
                 memory.message = memory.message or identity.state_message
+                memory.date(identity.start_time_ms, identity.end_time_ms)
                 self._names.learn(identity.resources_total or ())
 
     def take(self, data: wire.NodesData) -> None:
@@ -144,6 +152,7 @@ class Nodes:
             memory.workers = raylet.core_workers_stats
         if (store := _store(raylet)).total:
             memory.store = store
+        memory.date(raylet.start_time_ms, raylet.end_time_ms)
         if message := raylet.state_message or (raylet.death_info and raylet.death_info.reason_message):
             memory.message = message
 
@@ -164,6 +173,10 @@ class Nodes:
             seen=memory.seen,
             resources=resources,
             labels=identity.labels if identity.labels is not None else raylet.labels or {},
+            reported=memory.seen,
+            started=memory.started,
+            ended=None if memory.alive else memory.ended,
+            had=() if memory.alive else tuple(worker.actor for worker in _workers(node_id, memory) if worker.actor),
         )
         return _with_figures(told, figures, memory) if memory.alive else told
 
@@ -192,6 +205,8 @@ def _with_figures(node: Node, figures: wire.Summary, memory: _Memory) -> Node:
         seen=node.seen,
         resources=node.resources,
         labels=node.labels,
+        reported=node.reported,
+        started=node.started,
         cpu=sound(figures.cpu),
         cpus=whole(figures.cpus[0]) if figures.cpus else None,
         memory=HostMemory(used=whole(mem[3]), total=whole(mem[0])) if len(mem) > 3 else HostMemory(),

@@ -52,7 +52,8 @@ class Status:
             self._time, self._changed = status.time, self._clock()
         elif (age := self._clock() - self._changed) > FROZEN_AFTER:
             why = f" ({redact(error.strip().splitlines()[-1])[:200]})" if error and error.strip() else ""
-            raise SourceError(f"the autoscaler's monitor has written nothing for {age:.0f} s{why}; used and pending resources are old")
+            text = f"the autoscaler's monitor has written nothing for {age:.0f} s{why}; used and pending resources are old"
+            raise SourceError(text, "monitor")
         report = status.load_metrics_report or wire.LoadMetrics()
         for shape, _ in report.node_types:
             self._names.learn(shape)

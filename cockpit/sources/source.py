@@ -7,12 +7,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from cockpit.model import Cause
+
 T = TypeVar("T")
 Facts_co = TypeVar("Facts_co", covariant=True)
 
 
 class SourceError(Exception):
     """A source that can't be believed; its text is one sentence for a person: what was asked, and what came instead."""
+
+    def __init__(self, text: str, cause: Cause | None = None) -> None:
+        super().__init__(text)
+        self.cause = cause
 
 
 @dataclass(frozen=True)

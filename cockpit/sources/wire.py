@@ -103,6 +103,8 @@ class Raylet(Camel, frozen=True):
     node_name: str | None = None
     is_head_node: bool | None = None
     node_type_name: str | None = None
+    start_time_ms: float | None = None
+    end_time_ms: float | None = None
     resources_total: Resources | None = None
     labels: Mapping[str, str] | None = None
     core_workers_stats: tuple[CoreWorker, ...] | None = None
@@ -255,6 +257,8 @@ class Identity(Snake, frozen=True):
     state_message: str | None = None
     resources_total: Resources | None = None
     labels: Mapping[str, str] | None = None
+    start_time_ms: float | None = None
+    end_time_ms: float | None = None
 
 
 class Message(Snake, frozen=True):

@@ -96,14 +96,16 @@ async def test_facts_can_be_asked_for_before_the_cluster_was_identified():
 async def test_a_missing_token_says_where_it_was_looked_for():
     with pytest.raises(
         SourceError, match=r"asks for a token, and none was found \(looked in RAY_AUTH_TOKEN, .*RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token\)"
-    ):
+    ) as caught:
         await with_token().ray().identify()
+    assert caught.value.cause == "no token"
 
 
 async def test_a_wrong_token_is_not_told():
     with pytest.raises(SourceError, match="refuses the token that was found") as caught:
         await with_token().ray(token="wrong" + SECRET).identify()
     assert SECRET not in str(caught.value)
+    assert caught.value.cause == "wrong token"
 
 
 @pytest.mark.parametrize("token", [f"{SECRET}\nX-Evil: 1", "tökän"])
@@ -166,8 +168,9 @@ async def test_a_gcs_that_hiccups_once_is_believed_to_live():
 async def test_a_gcs_that_does_not_answer_makes_everything_old():
     ray = RecordedRay()
     ray.paths["/api/gcs_healthz"] = (503, "503: Health check failed: RPC error: Deadline Exceeded")
-    with pytest.raises(SourceError, match="the GCS does not answer; what the dashboard says may be old"):
+    with pytest.raises(SourceError, match="the GCS does not answer; what the dashboard says may be old") as caught:
         await ray.ray().check_gcs()
+    assert caught.value.cause == "gcs"
 
 
 async def test_when_the_gcs_is_back_nothing_is_left_alone_any_longer():

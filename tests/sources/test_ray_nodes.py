@@ -163,6 +163,8 @@ async def test_a_dead_node_keeps_its_name_and_its_last_words_but_no_figures():
     assert dead.message == "Unexpected termination: health check failed due to missing too many heartbeats"
     assert (dead.cpu, dead.gpus, dead.memory.used) == (None, None, None)
     assert dead.resources["GPU"] == Quantity(used=None, total=2.0)
+    assert (dead.started, dead.ended) == (1795224816.166, 1795224469.434)
+    assert "ce7483f2dbbd87837ae6917102000000" in dead.had
     assert {holder.node for holder in facts.holders} == {facts.nodes[0].id}
     assert {worker.node for worker in facts.workers} == {facts.nodes[0].id}
 

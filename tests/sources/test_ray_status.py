@@ -42,8 +42,9 @@ async def test_a_monitor_that_has_stopped_writing_is_not_believed():
     clock.now += 20.0
     await it.read_status()
     clock.now += 5.0
-    with pytest.raises(SourceError, match="monitor has written nothing for 25 s; used and pending resources are old"):
+    with pytest.raises(SourceError, match="monitor has written nothing for 25 s; used and pending resources are old") as caught:
         await it.read_status()
+    assert caught.value.cause == "monitor"
     ray.paths["/api/cluster_status"]["data"]["clusterStatus"]["time"] += 5
     assert (await it.read_status()).totals
 
