@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
@@ -28,6 +29,12 @@ class Facts:
         """Seconds for which detectors have asked this at every look. A detector asks only while its condition holds."""
         since = self.holding[what, subject] = self._held.get((what, subject), self.now)
         return max(0.0, self.now - since)
+
+    def steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
+        """Seconds for which it has held, gaps shorter than `gap` counted in; `None` when it doesn't."""
+        if not holds and ((what, subject) not in self._held or self.lasts(f"no {what}", subject) >= gap):
+            return None
+        return self.lasts(what, subject)
 
     def found(self, code: str, subject: str) -> bool:
         """Whether this was found last time: then its lower mark counts."""
@@ -78,6 +85,20 @@ class Facts:
     def fault(self, source: str) -> bool:
         """Whether a source can't be believed now: nothing new follows from what it said."""
         return any(fault.source == source for fault in self.snapshot.faults)
+
+    def old(self, host: str) -> float | None:
+        """When this probed host's facts were true; `None` where that is now, or never was."""
+        known = self.snapshot.hosts.get(host)
+        taken = known.taken if known else None
+        return taken if taken is not None and self.now - taken > STALE else None
+
+    def title(self, node: Node) -> str:
+        """A node as people call it, and told from another one of that name."""
+        return node.title if self._titles[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})"
+
+    @cached_property
+    def _titles(self) -> Counter[str]:
+        return Counter(node.title for node in self.alive)
 
     def oldest(self, nodes: Iterable[Node]) -> float | None:
         """When the oldest of these nodes' physical facts were true; `None` where that is now, or never was."""
