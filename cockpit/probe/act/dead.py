@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import Dict, Iterable, Iterator, Mapping, NamedTuple
 
+from ..mounts import mounted_in, why_shared
 from ..proc import user_name
 from ..sessions import Folder, is_session
 from ..tree import FOLDER, MovedError, meant, place, shown, where
@@ -14,7 +15,6 @@ from .cleaning import Cleaning, FailedError, RefusedError, sentence
 from .holders import holds, told
 from .life import Vigil, why_alive, why_answers
 from .look import Look, Request, Target, Tell
-from .mounts import mounted_in, why_shared
 from .remove import AliveError, Removal, Survey, in_words
 
 SETTLE = 10.0

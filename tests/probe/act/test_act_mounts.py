@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from grounds import NAME, OTHER, Ground, age, session, what
 
-from cockpit.probe.act import mounts as mounted
+from cockpit.probe import mounts as mounted
 
 
 @pytest.fixture

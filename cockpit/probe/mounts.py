@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Iterator, NamedTuple
 
-from ..proc import read
+from .proc import read
 
 LOCAL = frozenset((
     "aufs", "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuse.fuse-overlayfs", "fuseblk", "hfsplus", "jfs",
