@@ -19,13 +19,14 @@ from cockpit.model import (
     Job,
     Kind,
     Node,
+    OomKill,
     Process,
     Quantity,
     Session,
     Snapshot,
     Worker,
 )
-from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
+from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.waits import Asked, Waits
 
 Result = TypeVar("Result")
@@ -44,6 +45,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     actors: ActorFacts | None = None
     groups: GroupFacts | None = None
     jobs: JobFacts | None = None
+    oom: OomFacts | None = None
     hosts: Mapping[str, Host] = {}
     expected: tuple[tuple[str, str], ...] = ()
     """Name and address of the hosts that the config names: they have a row also when nobody has heard of them."""
@@ -52,7 +54,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def forget_ray(self) -> Parts:
         """Another cluster answers now: nothing that the last one said is true of it."""
-        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None)
+        return replace(self, nodes=None, status=None, actors=None, groups=None, jobs=None, oom=None)
 
 
 class _Last:
@@ -107,6 +109,7 @@ class Join:
             demand=parts.status.demand if parts.status else None,
             processes=processes,
             sessions=of(_sessions, parts.hosts),
+            oom_kills=of(_kills, parts.oom, parts.hosts, places),
             hosts=parts.hosts,
             faults=of(_faults, parts.faults, parts.hosts),
             as_of=parts.as_of,
@@ -346,6 +349,25 @@ def _unlisted(process: Process) -> Process:
 def _sessions(hosts: Mapping[str, Host]) -> tuple[Session, ...] | None:
     found = [host.sessions for host in hosts.values() if host.sessions is not None]
     return tuple(session for sessions in found for session in sessions) if found else None
+
+
+def _kills(facts: OomFacts | None, hosts: Mapping[str, Host], places: Mapping[str, str]) -> tuple[OomKill, ...] | None:
+    """What Ray's records, its logs and the kernel's tell, the newest first: each kill once, what one doesn't say added by the other."""
+    told = [host.oom_kills for host in hosts.values() if host.oom_kills is not None]
+    if facts is None and not told:
+        return None
+    found: dict[tuple[object, ...], OomKill] = {}
+    for kill in (*(facts.kills if facts else ()), *(kill for kills in told for kill in kills)):
+        where = kill.host or places.get(kill.node or "")
+        known = replace(kill, host=where)
+        key = (kill.by, where or kill.node, kill.pid or kill.moment)
+        found[key] = _added(found[key], known) if key in found else known
+    return tuple(sorted(found.values(), key=lambda kill: -(kill.moment or 0.0)))
+
+
+def _added(kill: OomKill, other: OomKill) -> OomKill:
+    unsaid = [name for name in OomKill.__struct_fields__ if getattr(kill, name) in (None, "")]
+    return replace(kill, **{name: getattr(other, name) for name in unsaid})
 
 
 def _faults(faults: Mapping[tuple[str, str | None], Fault], hosts: Mapping[str, Host]) -> tuple[Fault, ...]:

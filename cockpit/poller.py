@@ -14,7 +14,7 @@ import msgspec
 from cockpit.findings import DETECTORS, Judge, Limits
 from cockpit.join import Join, Parts
 from cockpit.model import Cause, Cluster, Fault, Host, Snapshot
-from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
+from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray_http import aside
 from cockpit.sources.source import Source, SourceError, within
 from cockpit.text import redact
@@ -31,7 +31,9 @@ EAGER = 0.05
 """The same while the first answers come in: whoever starts us wants to see the first of them at once."""
 LONGEST = 30.0
 replace = msgspec.structs.replace
-_PARTS: Mapping[type, str] = {NodeFacts: "nodes", StatusFacts: "status", ActorFacts: "actors", GroupFacts: "groups", JobFacts: "jobs"}
+_PARTS: Mapping[type, str] = {
+    NodeFacts: "nodes", StatusFacts: "status", ActorFacts: "actors", GroupFacts: "groups", JobFacts: "jobs", OomFacts: "oom",
+}  # fmt: skip
 
 
 class Dashboard(Protocol):

@@ -11,12 +11,13 @@ from urllib.parse import quote
 import httpx
 
 from cockpit.model import Actor, Cluster, PlacementGroup, Process
-from cockpit.sources import ray_actors, wire
+from cockpit.sources import ray_actors, ray_oom, wire
 from cockpit.sources.ray_actors import WAITING, ActorFacts, GroupFacts, JobFacts
 from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.ray_http import Dashboard, NoAnswerError, Params, RefusalError, aside, find_token
 from cockpit.sources.ray_log import Log, versions
 from cockpit.sources.ray_nodes import Doubt, NodeFacts, Nodes, processes
+from cockpit.sources.ray_oom import OomFacts
 from cockpit.sources.ray_status import GroupDemand, Status, StatusFacts, parsed
 from cockpit.sources.source import Source, SourceError
 
@@ -27,6 +28,7 @@ __all__ = [
     "JobFacts",
     "NoAnswerError",
     "NodeFacts",
+    "OomFacts",
     "Ray",
     "RefusalError",
     "StatusFacts",
@@ -67,6 +69,7 @@ class Ray:
             Source("ray.actors", self.read_actors, every=5.0, timeout=60.0),
             Source("ray.placement_groups", self.read_placement_groups, every=self._groups_pause, timeout=15.0),
             Source("ray.jobs", self.read_jobs, every=self._jobs_pause, timeout=15.0),
+            Source("ray.oom", self.read_kills, every=lambda: self._kills.pause(), timeout=30.0),
         )
 
     @property
@@ -85,6 +88,7 @@ class Ray:
         self._groups_doubt = Doubt(self._clock)
         self._demands: tuple[GroupDemand, ...] = ()
         self._jobs_running = False
+        self._kills = ray_oom.Kills(self._clock)
         self._gcs_lost = False
 
     def job_acts(self) -> JobActs:
@@ -245,6 +249,17 @@ class Ray:
         jobs = tuple(job for entry in entries if (job := ray_actors.job(entry)))
         self._jobs_running = any(job.running for job in jobs)
         return JobFacts(jobs=jobs)
+
+    async def read_kills(self) -> OomFacts:
+        """Workers that its memory monitor has ended; Ray filters after it has cut its list, so that then its events are asked too."""
+        kills, started = self._kills, time.monotonic()
+        workers = await self._listed("workers", wire.Listed[ray_oom.Worker], ray_oom.ONLY)
+        events = None
+        if workers.cut:
+            events = await self._dashboard.data("/events", ray_oom.Events, timeout=12.0, params={"job_id": "global"})
+        if kills is not self._kills:
+            raise SourceError(_MEANWHILE)
+        return kills.take(workers, events, time.monotonic() - started)
 
     async def node_processes(self, node_id: str) -> tuple[Process, ...]:
         """Ray's processes on one node, up to 35 s old."""

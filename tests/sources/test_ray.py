@@ -278,7 +278,7 @@ async def test_what_was_asked_of_a_ray_that_is_gone_is_not_told_of_the_next(aske
 
 def test_every_source_has_a_name_that_faults_can_carry():
     names = [source.name for source in Ray("http://head:8265").sources]
-    assert names == ["ray.identity", "ray.gcs", "ray.nodes", "ray.status", "ray.actors", "ray.placement_groups", "ray.jobs"]
+    assert names == ["ray.identity", "ray.gcs", "ray.nodes", "ray.status", "ray.actors", "ray.placement_groups", "ray.jobs", "ray.oom"]
     assert all(source.pause() >= 2.0 for source in Ray("head:8265").sources)
 
 
