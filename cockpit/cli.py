@@ -106,14 +106,14 @@ def screen(config: Config) -> None:
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
         click.echo("cockpit: no terminal here, so this is `cockpit status`\n", err=True)
         sys.exit(_status(config, as_json=False))
-    show(config)
+    code = show(config)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
     sys.stdout.flush()
-    os._exit(0)
+    os._exit(code)
 
 
-def show(config: Config) -> None:
-    """Run the screen until it is quit. The probe starts first: it works while Textual is still being imported."""
+def show(config: Config) -> int:
+    """Run the screen until it is quit; its exit code. The probe starts first: it works while Textual is still being imported."""
     early = spawn_local(config.interval)
     from cockpit.lookout import Lookout
     from cockpit.ui.app import Cockpit
@@ -125,6 +125,7 @@ def show(config: Config) -> None:
         app.run()
     finally:
         app.lookout.close()
+    return app.return_code or 0
 
 
 def _door(lookout: Any) -> Any:

@@ -17,7 +17,7 @@ import msgspec
 from cockpit.actions.audit import Audit, audit_path, brief, outcome_of
 from cockpit.actions.plan import Plan, Receipt, Target
 from cockpit.actions.table import ACTS, Act, Aim, Flag
-from cockpit.actions.words import plan_lines, receipt_lines
+from cockpit.actions.words import counted, plan_lines, receipt_lines
 from cockpit.config import Config
 from cockpit.document import InputError
 from cockpit.reach import HostEntry, check_host
@@ -27,6 +27,8 @@ from cockpit.sources.source import SourceError
 from cockpit.text import clean
 
 DONE, NOT_ALL, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks us to end: ctrl+c, an operator or a system that goes down, a terminal that is closed."""
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -119,17 +121,50 @@ def _arguments(act: Act) -> list[Option]:
 def _run(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     if config.readonly:
         return _refuse(f"{act.id}: cockpit is read-only here", NOT_ALL)
+    ending = Ending()
     try:
-        return asyncio.run(_acted(act, aim, config, dry_run=dry_run, yes=yes, as_json=as_json))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        return 130
+        code = asyncio.run(_acted(act, aim, config, ending, dry_run=dry_run, yes=yes, as_json=as_json))
+    except asyncio.CancelledError:
+        code = _refuse("nothing was done", NOT_ALL)
+    return code if ending.number is None else 128 + ending.number
 
 
-async def _acted(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+class Ending:
+    """The signal that has asked us to end, if one has."""
+
+    number: int | None = None
+
+    def cancels(self, task: asyncio.Task[Any] | None) -> None:
+        """What is under way on hosts ends with us, and the log says that it was broken off."""
+
+        def cancel(number: int) -> None:
+            self.number = number
+            if task is not None:
+                task.cancel()
+
+        for number in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, cancel, number)
+
+    @contextmanager
+    def interrupts(self) -> Iterator[None]:
+        """At once, as Python's own ctrl+c: asyncio would wait for the answer to the question."""
+        before = [(number, signal.signal(number, self._interrupt)) for number in SIGNALS]
+        try:
+            yield
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+
+    def _interrupt(self, number: int, _: object) -> None:
+        self.number = number
+        raise KeyboardInterrupt
+
+
+async def _acted(act: Act, aim: Aim, config: Config, ending: Ending, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     from cockpit.door import Door
     from cockpit.lookout import look_once
 
-    _end_well()
+    ending.cancels(asyncio.current_task())
     lookout = await look_once(config)
     meant = [address for address in lookout.asked if aim.session == address.origin]
     if meant and lookout.address is None:
@@ -140,21 +175,13 @@ async def _acted(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool
     door = Door(lookout, Audit(audit_path(), time.time))
     try:
         plan = await door.plan(act, aim)
-        return await _agreed(door, plan, named=bool(aim.session or aim.sessions), dry_run=dry_run, yes=yes, as_json=as_json)
+        return await _agreed(door, plan, ending, named=bool(aim.session or aim.sessions), dry_run=dry_run, yes=yes, as_json=as_json)
     except NotMeantError as error:
         return _fail(str(error), NOT_ALL, as_json=as_json)
     except SourceError as error:
         return _fail(str(error), UNREACHABLE, as_json=as_json)
     finally:
         door.close()
-
-
-def _end_well() -> None:
-    """A closed terminal, a SIGTERM: what is under way on hosts ends with us, and the log says that it was broken off."""
-    task = asyncio.current_task()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 def _fail(text: str, code: int, *, as_json: bool) -> int:
@@ -170,7 +197,7 @@ def _needs_ray(act: Act, aim: Aim) -> bool:
     return act.via != "hosts" or (act.verb == "stop" and not (aim.session or aim.everything))
 
 
-async def _agreed(door: Any, plan: Plan, *, named: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
+async def _agreed(door: Any, plan: Plan, ending: Ending, *, named: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
     """`named`: a session was named, and one that isn't there is no success."""
     unreachable = bool(plan.hosts) and len(plan.unreached) == len(plan.hosts)
     if not as_json:
@@ -180,14 +207,26 @@ async def _agreed(door: Any, plan: Plan, *, named: bool, dry_run: bool, yes: boo
             _print_json(plan, Receipt(plan.act, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
         well = dry_run or not (_asked_for(plan) or plan.unreached or named)
         return UNREACHABLE if unreachable else DONE if well else NOT_ALL
-    if not yes and not _confirmed(plan):
+    if not yes and not _confirmed(plan, ending):
         return NOT_ALL
-    receipt = await door.perform(plan, _say)
+    try:
+        receipt = await door.perform(plan, _say)
+    except asyncio.CancelledError:
+        return _broken_off(plan, as_json=as_json)
     if as_json:
         _print_json(plan, receipt)
     else:
         click.echo("\n" + "\n".join(receipt_lines(receipt)).rstrip())
     return DONE if receipt.well and not _asked_for(plan) else NOT_ALL
+
+
+def _broken_off(plan: Plan, *, as_json: bool) -> int:
+    """Hosts end what they have begun as soon as nobody listens: how far they had come, nobody knows."""
+    unknown = "broken off: what became of it is not known"
+    if as_json:
+        failed = tuple(msgspec.structs.replace(target, error=unknown) for target in plan.targets)
+        _print_json(plan, Receipt(plan.act, plan.title, failed=failed, unreached=plan.unreached, hosts=plan.hosts))
+    return _refuse(f"{plan.title} was broken off: what became of {counted(plan.targets)} is not known", NOT_ALL)
 
 
 def _asked_for(plan: Plan) -> list[Target]:
@@ -202,32 +241,26 @@ def _say(host: str, progress: Progress) -> None:
         click.echo(clean(f"{host}: {progress.text}"), err=True)
 
 
-def _confirmed(plan: Plan) -> bool:
+def _confirmed(plan: Plan, ending: Ending) -> bool:
     if not sys.stdin.isatty():
         _refuse("nothing was done: there is no terminal to ask on, and no --yes", NOT_ALL)
         return False
-    with _interruptible():
-        return _answered(plan)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Python's own ctrl+c: asyncio takes it for itself, and would wait for the answer to the question."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        with ending.interrupts():
+            agreed = _answered(plan)
+    except click.Abort:
+        click.echo(err=True)
+        agreed = False
+    if not agreed:
+        _refuse("nothing was done", NOT_ALL)
+    return agreed
 
 
 def _answered(plan: Plan) -> bool:
     if plan.word is None:
         return click.confirm("\nDo it?", err=True)
     word = clean(plan.word)
-    if str(click.prompt(f"\nLive work ends with it. Type {word} to do it", default="", show_default=False, err=True)).strip() == word:
-        return True
-    click.echo("cockpit: nothing was done", err=True)
-    return False
+    return str(click.prompt(f"\nLive work ends with it. Type {word} to do it", default="", show_default=False, err=True)).strip() == word
 
 
 def _print_json(plan: Plan, receipt: Receipt) -> None:

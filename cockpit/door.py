@@ -46,11 +46,14 @@ class Door:
         self._places: dict[str, Place] = {}
         self._errands = Errands(lookout.config, lookout.local, self._entries, self._places, lookout.masters)
         self._busy = asyncio.Lock()
+        self._under_way: tuple[str, Plan] | None = None
+        """The act that the log has no outcome of yet."""
         lookout.ending.append(self.close)
 
     def close(self) -> None:
-        """End what is under way at once; an act on a host ends with whoever listens to it."""
+        """End what is under way at once; an act on a host ends with whoever listens to it, and the log says that it was broken off."""
         self._errands.close()
+        self._end(None)
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be hit, as of now; nothing is changed. Raises `SourceError`."""
@@ -88,25 +91,32 @@ class Door:
 
     async def _logged(self, plan: Plan, hear: Hear) -> Receipt:
         began, receipt = time.monotonic(), None
-        act, unlogged = self._begin(plan)
+        unlogged = self._begin(plan)
         try:
             receipt = await self._done(plan, hear)
         finally:
-            unlogged = self._end(act, plan, receipt) or unlogged
+            unlogged = self._end(receipt) or unlogged
             self._lookout.refresh()
         notes = (*receipt.notes, *([f"the log of acts could not be written: {unlogged}"] if unlogged else []))
         return msgspec.structs.replace(receipt, took=time.monotonic() - began, notes=notes)
 
-    def _begin(self, plan: Plan) -> tuple[str | None, str | None]:
-        """The act's id in the log, or why it has none: a full disk must not hinder the act that mends it."""
+    def _begin(self, plan: Plan) -> str | None:
+        """Why it is not in the log, if it isn't: a full disk must not hinder the act that mends it."""
+        act, unlogged = "", None
         try:
-            return self._audit.begin(plan), None
+            act = self._audit.begin(plan)
         except OSError as error:
-            return None, error.strerror or str(error)
+            unlogged = error.strerror or str(error)
+        self._under_way = act, plan
+        return unlogged
 
-    def _end(self, act: str | None, plan: Plan, receipt: Receipt | None) -> str | None:
+    def _end(self, receipt: Receipt | None) -> str | None:
+        """Once: whoever closes the door in the middle of an act may not come back to its end."""
+        if self._under_way is None:
+            return None
+        (act, plan), self._under_way = self._under_way, None
         try:
-            self._audit.end(act or "", plan, receipt)
+            self._audit.end(act, plan, receipt)
         except OSError as error:
             return error.strerror or str(error)
         return None

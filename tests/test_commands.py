@@ -14,6 +14,7 @@ from contextlib import suppress
 import pytest
 
 PROGRAM = [sys.executable, "-c", "from cockpit.cli import main; main()"]
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(300)"
 SLEEPER = "import signal, time; print('up', flush=True); time.sleep(300)"
 
 
@@ -42,12 +43,24 @@ def _started(text, env):
     return child
 
 
+def _left_over(text):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    return _started(text, {**os.environ, "RAY_RAYLET_PID": str(dead.pid), "RAY_JOB_ID": "02000000"})
+
+
 @pytest.fixture
 def left_over():
     """A process that a raylet, dead by now, has started."""
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    child = _started(SLEEPER, {**os.environ, "RAY_RAYLET_PID": str(dead.pid), "RAY_JOB_ID": "02000000"})
+    child = _left_over(SLEEPER)
+    yield child
+    _end(child)
+
+
+@pytest.fixture
+def stubborn():
+    """The same, and it takes no notice of SIGTERM."""
+    child = _left_over(STUBBORN)
     yield child
     _end(child)
 
@@ -138,18 +151,19 @@ def test_a_host_whose_name_would_be_an_option_of_ssh_is_no_host(home):
     assert "can't be the name of a host" in done.stderr
 
 
-def asked(typed, *words):
-    """What it says on a terminal to somebody who types that; and its exit code."""
+def asked(answer, *words):
+    """What it says on a terminal to somebody who types that, or who sends that signal; and its exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp(PROGRAM[0], [*PROGRAM, *words])
-    said, deadline, typed = b"", time.monotonic() + 40, [typed]
+    said, deadline, answers = b"", time.monotonic() + 40, [answer]
     with suppress(OSError):  # Linux says so when the other side has hung up
         while time.monotonic() < deadline:
             if select.select([terminal], [], [], 0.5)[0]:
                 said += os.read(terminal, 4096)
-            if typed and b"Do it?" in said:
-                os.write(terminal, typed.pop() + b"\n")
+            if answers and b"Do it?" in said:
+                given = answers.pop()
+                os.write(terminal, given + b"\n") if isinstance(given, bytes) else os.kill(pid, given)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(terminal)
     return said.decode(), code
@@ -167,6 +181,31 @@ def test_on_a_terminal_it_asks_and_does_it_on_yes(home, left_over):
     assert code == 0
     assert "ended by SIGTERM" in said
     assert left_over.wait(timeout=5) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_a_no_to_the_question(home, left_over, number):
+    said, code = asked(number, "kill-orphans", "--pid", str(left_over.pid))
+    assert code == 128 + number
+    assert "nothing was done" in said
+    assert "Traceback" not in said
+    assert left_over.poll() is None
+    assert not (home / ".local/state").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_the_middle_of_an_act_is_told_there_and_in_the_log(home, stubborn, number):
+    words = ["kill-orphans", "--pid", str(stubborn.pid), "--yes", "--json"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as program:
+        deadline = time.monotonic() + 40
+        while not (home / ".local/state/cockpit/acts.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        program.send_signal(number)
+        said, warned = program.communicate(timeout=20)
+    assert program.returncode == 128 + number
+    assert b"was broken off: what became of 1 process is not known" in warned
+    assert "not known" in json.loads(said)["failed"][0]["error"]
+    assert log_of(home)[1]["outcome"] == {"broken_off": "cancelled"}
 
 
 def test_every_command_of_an_act_says_what_it_does_and_how_it_ends(home):

@@ -249,6 +249,20 @@ async def test_an_act_that_is_broken_off_is_in_the_log(door, tmp_path):
     assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
 
 
+async def test_an_act_in_the_middle_of_which_the_door_is_closed_is_in_the_log_once(door, tmp_path):
+    made = door(head={"plan": {"targets": [ROW]}})
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    made._errands.hang, made._errands.close = True, lambda: None
+    task = asyncio.ensure_future(made.perform(plan))
+    while len(made._errands.asked) < 2:
+        await asyncio.sleep(0.001)
+    made.close()
+    assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
+    task.cancel()
+    await asyncio.wait([task])
+    assert len(log(tmp_path)) == 2
+
+
 async def test_a_full_disk_hinders_no_act_and_is_said(door, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -104,6 +106,7 @@ class Cockpit(App[None]):
 
     def on_mount(self) -> None:
         """Begin to look."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
         self._warn([wear(self, self.config.theme or DEFAULT_THEME)])
         self.table.focus()
         self.set_timer(0.5, lambda: self._warn(hang_up(self)))  # when the first frame has been drawn
@@ -374,5 +377,9 @@ class Cockpit(App[None]):
 
     async def action_quit(self) -> None:
         """End at once: nothing that hangs may hold it up."""
+        self._end()
+
+    def _end(self, code: int = 0) -> None:
+        """And give the terminal back."""
         self.lookout.close()
-        self.exit()
+        self.exit(return_code=code)

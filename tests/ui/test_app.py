@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 from screen import shown, until
@@ -393,6 +395,14 @@ async def test_quitting_closes_the_lookout(make):
     async with app.run_test() as pilot:
         await pilot.press("q")
         await pilot.pause()
+    assert app.lookout.closed
+
+
+async def test_a_sigterm_closes_the_lookout_and_gives_the_terminal_back(make):
+    app = make()
+    async with app.run_test() as pilot:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(pilot, lambda: app.return_code == 128 + signal.SIGTERM)
     assert app.lookout.closed
 
 
