@@ -38,6 +38,7 @@ def common(command: Command) -> Command:
         click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing."),
         click.option("--theme", metavar="NAME", help="Colours."),
         click.option("--ascii", "ascii_", is_flag=True, default=None, help="Draw with ASCII characters alone."),
+        click.option("--quiet", is_flag=True, default=None, help="No bell and no notification when something critical begins."),
     )
     for option in reversed(options):
         command = option(command)
@@ -49,7 +50,7 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def run(**flags: Any) -> Any:
-        named = {name.rstrip("_"): flags.pop(name, None) for name in ("address", "hosts", "interval", "readonly", "theme", "ascii_")}
+        named = {name.rstrip("_"): flags.pop(name, None) for name in ("address", "hosts", "interval", "readonly", "theme", "ascii_", "quiet")}
         parent = click.get_current_context().parent
         given = {name: value if value is not None else (parent.params.get(name) if parent else None) for name, value in named.items()}
         if given["ascii"] is None and parent:

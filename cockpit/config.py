@@ -34,6 +34,8 @@ class Config(Value, frozen=True):
     readonly: bool = False
     theme: str | None = None
     ascii: bool = False
+    quiet: bool = False
+    """Neither bell nor notification when something critical begins."""
     origins: Mapping[str, str] = {}
 
 
@@ -59,6 +61,7 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     readonly: Annotated[bool | UnsetType, Meta(description="Show everything, change nothing.")] = UNSET
     theme: Annotated[str | UnsetType, Meta(description="The name of a theme.")] = UNSET
     ascii: Annotated[bool | UnsetType, Meta(description="Draw with ASCII characters alone.")] = UNSET
+    quiet: Annotated[bool | UnsetType, Meta(description="No bell and no notification when something critical begins.")] = UNSET
 
 
 _WORDS: Final = {
@@ -71,6 +74,7 @@ _WORDS: Final = {
     "readonly": "true or false",
     "theme": "the name of a theme",
     "ascii": "true or false",
+    "quiet": "true or false",
 }
 _FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field != "origins")
 _SWITCH: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -114,7 +118,7 @@ def _typed_value(origin: str, name: str, value: object) -> object:
 def _of_text(name: str, value: object) -> object:
     if name == "hosts":
         return parse_hosts(str(value))
-    if name in ("readonly", "ascii"):
+    if name in ("readonly", "ascii", "quiet"):
         value = _SWITCH.get(str(value).lower(), value)
     return getattr(msgspec.convert({name: value}, ConfigFile, strict=name != "interval"), name)
 
@@ -224,6 +228,7 @@ DEFAULT_FILE: Final = f"""\
 # readonly: false                  # show everything, change nothing
 # theme: textual-dark
 # ascii: false                     # draw with ASCII characters alone
+# quiet: false                     # no bell and no notification of the terminal when something critical begins
 """
 
 
