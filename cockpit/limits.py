@@ -23,21 +23,50 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A process that ends leaves NVML's list before its memory is free, with many GPUs by some seconds."""
     gpu_free: Annotated[float, Meta(gt=0, le=1, description="Share of a GPU's memory that others may hold while it is of use.")] = 0.1
     """vLLM won't start with less than 0.9 of it free (its gpu_memory_utilization)."""
-    gpu_held_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which memory of GPUs that Ray counts as free is held.")] = 60.0
+    gpu_held_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which GPUs that Ray counts as free are held.")] = (
+        60.0
+    )
     """Ray's figures are up to 20 s old, and a worker that ends gives its memory back after its GPU."""
     gpu_count_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which Ray and NVML have counted different GPUs.")] = 30.0
     """Ray and probes are asked in turn; on a large cluster that takes 15 s."""
-    gpu_lost_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which NVML has no answer for a GPU before it is lost.")] = 10.0
+    gpu_lost_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which NVML can't reach a GPU before it is told.")] = (
+        10.0
+    )
     """Several looks: while a GPU is reset NVML doesn't answer for it, for a second or two."""
-    gpu_slow_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which heat or the power supply hold a GPU's clocks down.")] = 60.0
+    gpu_slow_age: Annotated[
+        float, Meta(ge=0, le=DAY, description="Seconds for which heat or power supply slow a GPU down.")
+    ] = 60.0
     """At the top of a step clocks are held down for moments, which costs nothing; gaps as long as this end it."""
     idle_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: all GPUs of a job at 0 %, and not a word in its log.")] = 600.0
     """NCCL's watchdog, at torch's default, has ended after ten minutes what hangs in a collective. Loading a model and saving a checkpoint
     keep GPUs at 0 % for minutes too; half of it is told as an info."""
-    idle_unheard: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: the same where the log can't be seen, or is written to.")] = 1800.0
+    idle_unheard: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: the same where no log can be seen, or it goes on.")] = (
+        1800.0
+    )
     """torch's timeout for what isn't NCCL; longer than the loading of the largest models, which are read at about 1 GB/s."""
-    spin_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: GPUs of a job wait for each other, at 100 % and little power.")] = 300.0
+    spin_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: a job's GPUs wait at 100 % and little power.")] = (
+        300.0
+    )
     """One rank that saves a checkpoint while the others wait in a barrier looks like this, for two or three minutes; at twice of this NCCL's
     watchdog has struck. Three times as long where the log is written to, or one GPU alone is busy: the last answers of a small model."""
     spin_power: Annotated[float, Meta(gt=0, le=1, description="Share of its power limit below which a GPU at 100 % does nothing.")] = 0.3
     """Kernels that wait draw 70-150 W of 400-700 W (NCCL's issues 968 and 1550, horovod's 3611), which is about 0.2; work draws over 0.4."""
+
+    waiting_told: Annotated[float, Meta(ge=0, le=DAY, description="Seconds after which what waits is told.")] = 10.0
+    """Whatever starts waits for a few seconds, and Ray's lists are up to 5 s old."""
+    waiting_hopeless: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: what waits in vain is critical.")] = 30.0
+    """Nodes that are started together with a job have joined by then."""
+    waiting_long: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: waiting for resources is a warning.")] = 120.0
+    """A job that is started again waits for what the last one lets go: half a minute. More is a queue, which somebody should know of."""
+    starting_long: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: an actor's start is a warning.")] = 1800.0
+    """Environments are installed and weights are loaded meanwhile: the largest models take twenty minutes and more."""
+    job_start: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: a job that hasn't started is a warning.")] = 300.0
+    """Setting up an environment with pip takes minutes; Ray itself gives up after 15."""
+    job_failed: Annotated[float, Meta(ge=0, le=30 * DAY, description="Seconds for which a failed job is told.")] = 4 * 3600.0
+    """Long enough for the morning after a failure in the small hours, short enough not to be there for ever."""
+    leak_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds after which what an ended job holds is told.")] = 60.0
+    """Ray takes away within seconds what isn't detached, and lists of living actors are up to half a minute old."""
+    restarts: Annotated[float, Meta(ge=1, le=1000, description="Restarts of an actor that make a loop.")] = 3.0
+    """One restart is what restarts are for, and a second may follow from it; three are a pattern."""
+    restarts_within: Annotated[float, Meta(gt=0, le=DAY, description="Seconds within which restarts are counted.")] = 600.0
+    """A vLLM engine that ends as soon as it has started takes two to three minutes for each round."""
