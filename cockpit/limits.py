@@ -23,30 +23,20 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A process that ends leaves NVML's list before its memory is free, with many GPUs by some seconds."""
     gpu_free: Annotated[float, Meta(gt=0, le=1, description="Share of a GPU's memory that others may hold while it is of use.")] = 0.1
     """vLLM won't start with less than 0.9 of it free (its gpu_memory_utilization)."""
-    gpu_held_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which GPUs that Ray counts as free are held.")] = (
-        60.0
-    )
+    gpu_held_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which GPUs that Ray counts as free are held.")] = 60.0
     """Ray's figures are up to 20 s old, and a worker that ends gives its memory back after its GPU."""
     gpu_count_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which Ray and NVML have counted different GPUs.")] = 30.0
     """Ray and probes are asked in turn; on a large cluster that takes 15 s."""
-    gpu_lost_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which NVML can't reach a GPU before it is told.")] = (
-        10.0
-    )
+    gpu_lost_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which NVML can't reach a GPU before it is told.")] = 10.0
     """Several looks: while a GPU is reset NVML doesn't answer for it, for a second or two."""
-    gpu_slow_age: Annotated[
-        float, Meta(ge=0, le=DAY, description="Seconds for which heat or power supply slow a GPU down.")
-    ] = 60.0
+    gpu_slow_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which heat or power supply slow a GPU down.")] = 60.0
     """At the top of a step clocks are held down for moments, which costs nothing; gaps as long as this end it."""
     idle_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: all GPUs of a job at 0 %, and not a word in its log.")] = 600.0
     """NCCL's watchdog, at torch's default, has ended after ten minutes what hangs in a collective. Loading a model and saving a checkpoint
     keep GPUs at 0 % for minutes too; half of it is told as an info."""
-    idle_unheard: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: the same where no log can be seen, or it goes on.")] = (
-        1800.0
-    )
+    idle_unheard: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: the same where no log can be seen, or it goes on.")] = 1800.0
     """torch's timeout for what isn't NCCL; longer than the loading of the largest models, which are read at about 1 GB/s."""
-    spin_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: a job's GPUs wait at 100 % and little power.")] = (
-        300.0
-    )
+    spin_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: a job's GPUs wait at 100 % and little power.")] = 300.0
     """One rank that saves a checkpoint while the others wait in a barrier looks like this, for two or three minutes; at twice of this NCCL's
     watchdog has struck. Three times as long where the log is written to, or one GPU alone is busy: the last answers of a small model."""
     spin_power: Annotated[float, Meta(gt=0, le=1, description="Share of its power limit below which a GPU at 100 % does nothing.")] = 0.3
