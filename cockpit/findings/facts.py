@@ -5,23 +5,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from cockpit.limits import Limits
-from cockpit.model import Actor, Host, Job, Node, Process, Snapshot
+from cockpit.model import Actor, Host, Job, Node, PlacementGroup, Process, Snapshot
 
 STALE = 20.0
 """Seconds after which a host's facts are old: what follows from them says so."""
+
+
+class Count(NamedTuple):
+    """Counts by name, as they stood until then."""
+
+    until: float
+    counts: Mapping[str, float]
 
 
 class Facts:
     """One snapshot as detectors see it, and the little that the judge remembers between two."""
 
     def __init__(
-        self, snapshot: Snapshot, limits: Limits, held: Mapping[tuple[str, str], float] | None = None, found: frozenset[str] = frozenset()
+        self,
+        snapshot: Snapshot,
+        limits: Limits,
+        held: Mapping[tuple[str, str], float] | None = None,
+        found: frozenset[str] = frozenset(),
+        counted: Mapping[str, tuple[Count, ...]] | None = None,
     ) -> None:
         self.snapshot, self.limits, self.now = snapshot, limits, snapshot.taken
         self.holding: dict[tuple[str, str], float] = {}
         """Since when each condition that was asked for this time holds."""
+        self.counted: dict[str, tuple[Count, ...]] = dict(counted or {})
+        """What the counts that were ever asked for have been of late."""
         self._held = held or {}
         self._found = found
 
@@ -43,6 +58,20 @@ class Facts:
     def over(self, value: float | None, on: float, off: float, code: str, subject: str) -> bool:
         """Whether it is above its mark: `on` to begin, `off` to go on. Unknown is not above."""
         return value is not None and value >= (off if self.found(code, subject) else on)
+
+    def grown(self, what: str, counts: Mapping[str, float], seconds: float) -> Mapping[str, float]:
+        """By how much each of these counts has grown in the last so many seconds, as far as that was watched.
+
+        A count that is not there is 0: give all there are, or don't ask.
+        """
+        past = [count for count in self.counted.get(what, ()) if self.now - seconds <= count.until <= self.now]
+        if past and past[-1].counts == counts:
+            past[-1] = past[-1]._replace(until=self.now)
+        else:
+            past.append(Count(self.now, counts))
+        self.counted[what] = tuple(past)
+        before = past[0].counts
+        return {name: value - before.get(name, 0) for name, value in counts.items() if value > before.get(name, 0)}
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
@@ -77,6 +106,14 @@ class Facts:
             found.setdefault(process.host, []).append(process)
         return found
 
+    @cached_property
+    def waiting_for_gpus(self) -> tuple[Actor | PlacementGroup, ...]:
+        """Actors and groups that would be placed if there were GPUs for them; an actor that waits for its group counts with it."""
+        actors = (actor for actor in self.snapshot.actors or () if actor.pending and not actor.placement_group and actor.needs.get("GPU"))
+        pending = (group for group in self.snapshot.placement_groups or () if group.pending)
+        groups = (group for group in pending if any(bundle.needs.get("GPU") for bundle in group.bundles))
+        return tuple(each for each in (*groups, *actors) if each.wait not in ("never", "label", "removed", "starting"))
+
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that is known."""
         known = self.jobs.get(job or "")
@@ -99,6 +136,11 @@ class Facts:
     @cached_property
     def _titles(self) -> Counter[str]:
         return Counter(node.title for node in self.alive)
+
+    def heard(self, *sources: str) -> float | None:
+        """When the last of these sources that can't be believed now was heard; `None` where all can be."""
+        failed = {fault.source for fault in self.snapshot.faults}
+        return min((self.snapshot.as_of[source] for source in sources if source in failed and source in self.snapshot.as_of), default=None)
 
     def oldest(self, nodes: Iterable[Node]) -> float | None:
         """When the oldest of these nodes' physical facts were true; `None` where that is now, or never was."""

@@ -14,10 +14,10 @@ NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]
 PENDING_STATES = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
 
 
-Wait = Literal["never", "held", "fragmented", "short", "label", "deadlock", "group", "removed", "starting", "room"]
-"""Why something waits: it can never be placed · others hold what it needs · enough is free, but not together · CPUs are short · no node has
-its label · jobs wait for each other · its placement group waits · that group was removed · its environment or worker is being started ·
-there is room for it."""
+Wait = Literal["never", "held", "fragmented", "short", "label", "deadlock", "itself", "group", "removed", "starting", "room"]
+"""Why something waits: it can never be placed · others hold what it needs · enough is free, but not together · CPUs are short · only nodes
+without its label have room · jobs wait for each other · its own job holds what it needs · its placement group waits · that group was
+removed · its environment or worker is being started · there is room for it."""
 
 
 class Quantity(Value, frozen=True):
