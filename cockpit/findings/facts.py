@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cockpit.limits import Limits
+from cockpit.memory import Memory
 from cockpit.model import Actor, Host, Job, Node, PlacementGroup, Process, Snapshot
 
 STALE = 20.0
@@ -31,12 +32,15 @@ class Facts:
         held: Mapping[tuple[str, str], float] | None = None,
         found: frozenset[str] = frozenset(),
         counted: Mapping[str, tuple[Count, ...]] | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.snapshot, self.limits, self.now = snapshot, limits, snapshot.taken
         self.holding: dict[tuple[str, str], float] = {}
         """Since when each condition that was asked for this time holds."""
         self.counted: dict[str, tuple[Count, ...]] = dict(counted or {})
         """What the counts that were ever asked for have been of late."""
+        self.memory = memory or Memory()
+        """The recent past of host memory."""
         self._held = held or {}
         self._found = found
 
@@ -109,10 +113,11 @@ class Facts:
     @cached_property
     def waiting_for_gpus(self) -> tuple[Actor | PlacementGroup, ...]:
         """Actors and groups that would be placed if there were GPUs for them; an actor that waits for its group counts with it."""
-        actors = (actor for actor in self.snapshot.actors or () if actor.pending and not actor.placement_group and actor.needs.get("GPU"))
-        pending = (group for group in self.snapshot.placement_groups or () if group.pending)
-        groups = (group for group in pending if any(bundle.needs.get("GPU") for bundle in group.bundles))
-        return tuple(each for each in (*groups, *actors) if each.wait not in ("never", "label", "removed", "starting"))
+        actors = [actor for actor in self.snapshot.actors or () if actor.pending and not actor.placement_group and actor.needs.get("GPU")]
+        pending = [group for group in self.snapshot.placement_groups or () if group.pending]
+        waiting: list[Actor | PlacementGroup] = [group for group in pending if any(bundle.needs.get("GPU") for bundle in group.bundles)]
+        waiting += actors
+        return tuple(each for each in waiting if each.wait not in ("never", "label", "removed", "starting"))
 
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that is known."""

@@ -1,0 +1,278 @@
+"""GPUs that are lost, ill or slowed down, and GPUs that Ray and NVML count differently."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from cockpit.findings.facts import Facts
+from cockpit.model import Finding, Gpu, Host, Level, Node, Remedy
+from cockpit.text import clean, count, plural
+
+NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
+"""What CUDA_VISIBLE_DEVICES says for "none"."""
+GAP = 60.0
+"""Seconds for which a GPU that is slowed down now and then may run freely without being done with it."""
+MOST = 10_000
+"""More GPUs than that no host has, whatever it says."""
+
+
+class Trouble(NamedTuple):
+    """One way in which a GPU can be ill."""
+
+    code: str
+    level: Level
+    shows: Callable[[Gpu], bool]
+    one: str
+    """After `GPU 3 of w1 `."""
+    many: str
+    """After `GPUs 3, 4 of w1 `."""
+    line: Callable[[Gpu], str]
+    """What can be checked."""
+    remedy: str
+    limit: str = ""
+    """The name of the threshold of its time."""
+    gap: float = 0.0
+
+
+def _wears(gpu: Gpu) -> bool:
+    return bool(gpu.recovery) and str(gpu.recovery).startswith("drain")
+
+
+def _wanted(gpu: Gpu) -> str:
+    return f"NVML asks for: {clean(gpu.recovery or '')[:60]}; `nvidia-smi -q` shows it as GPU Recovery Action"
+
+
+def _slow(gpu: Gpu) -> str:
+    heat = f" at {gpu.temperature:.0f} degrees" if gpu.temperature is not None and 0 < gpu.temperature < 200 else ""
+    return f"held down by: {clean(', '.join(gpu.slowed or ()))[:60]}{heat}; `nvidia-smi -q -d PERFORMANCE` shows it"
+
+
+_DRAIN = "take the node out of Ray's hands (`ray drain-node`), let its jobs end or stop them"
+_RESET = f"{_DRAIN}, then reset the GPU (`nvidia-smi -r -i INDEX`)"
+_TROUBLES: tuple[Trouble, ...] = (
+    Trouble("gpu-lost", "critical", lambda gpu: bool(gpu.fault),
+        "can't be reached by NVML any more", "can't be reached by NVML any more",
+        lambda gpu: f"NVML: {clean(gpu.fault or '')[:200]}; `dmesg | grep -i xid` tells why",
+        f"{_RESET}; if it doesn't come back, reboot the host; if it is lost again, have it replaced", "gpu_lost_age"),
+    Trouble("gpu-recovery", "critical", lambda gpu: bool(gpu.recovery) and not _wears(gpu),
+        "has failed, and NVML asks for its recovery", "have failed, and NVML asks for their recovery", _wanted,
+        f"{_DRAIN}, then do what NVML asks for; reset is `nvidia-smi -r -i INDEX`"),
+    Trouble("gpu-drain", "warning", _wears,
+        "still works, but NVML wants no new work on it", "still work, but NVML wants no new work on them", _wanted,
+        f"{_DRAIN}, then do what NVML asks for; reset is `nvidia-smi -r -i INDEX`"),
+    Trouble("gpu-ecc", "warning", lambda gpu: (gpu.ecc or 0) > 0,
+        "has lost data to memory errors since its driver was loaded", "have lost data to memory errors since their driver was loaded",
+        lambda gpu: f"{plural(gpu.ecc or 0, 'uncorrected ECC error')}; `nvidia-smi -q -d ECC` lists them",
+        "what ran on it then has failed and can be started again; if there are more of them: "
+        f"{_RESET} and test it (`dcgmi diag -r 3`); what fails the test is to be replaced"),
+    Trouble("gpu-remap", "warning", lambda gpu: gpu.remap is True and not gpu.recovery,
+        "has bad rows of memory that only a reset replaces", "have bad rows of memory that only a reset replaces",
+        lambda gpu: "a row remap is pending; `nvidia-smi -q -d ROW_REMAPPER` shows it", _RESET),  # noqa: ARG005 all say the same
+    Trouble("gpu-slowed", "warning", lambda gpu: bool(gpu.slowed),
+        "runs slower than it could", "run slower than they could", _slow,
+        "thermal: look at fans, air flow and the room; power brake: at power supplies and cables; a job is as slow as its slowest GPU",
+        "gpu_slow_age", GAP),
+)  # fmt: skip
+
+
+def gpu_trouble(facts: Facts) -> Iterator[Finding]:
+    """What NVML says of the GPUs of probed hosts: one finding for each kind of trouble on a host."""
+    for name, host in facts.snapshot.hosts.items():
+        ill = [gpu for gpu in host.gpus or () if gpu.fault or gpu.ecc or gpu.slowed or gpu.recovery or gpu.remap]
+        for trouble in _TROUBLES:
+            if not ill and not trouble.gap:
+                continue
+            found = [gpu for gpu in ill if trouble.shows(gpu)]
+            lasted = facts.steady(bool(found), trouble.code, name, trouble.gap)
+            if lasted is not None and lasted >= (getattr(facts.limits, trouble.limit) if trouble.limit else 0.0):
+                yield _troubled(facts, host, trouble, found)
+
+
+def _troubled(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[Gpu]) -> Finding:
+    which = f"GPU{'s' if len(ill) > 1 else ''} {_listed(ill)}" if ill else "A GPU"
+    return Finding(
+        code=trouble.code,
+        level=trouble.level,
+        subject=host.name,
+        text=f"{which} of {host.name} {trouble.many if len(ill) > 1 else trouble.one}{'' if ill else ', on and off'}",
+        evidence=tuple(f"GPU {gpu.label}: {trouble.line(gpu)}" for gpu in ill),
+        remedy=Remedy(trouble.remedy),
+        about=tuple(node.key for node in map(facts.nodes.get, host.nodes) if node) or (f"node:{host.name}",),
+        seen=facts.old(host.name),
+    )
+
+
+def _listed(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(gpu.label for gpu in gpus)
+
+
+def gpu_counts(facts: Facts) -> Iterator[Finding]:
+    """Nodes whose Ray hands out another number of GPUs than there are, or than its raylet may see."""
+    near = Counter(node.ip or node.host for node in facts.alive)
+    shared: dict[str, list[Node]] = {}
+    for node in facts.alive:
+        if near[node.ip or node.host] > 1:
+            shared.setdefault(node.ip or node.host, []).append(node)
+        elif node.gpus is not None and node.resources:
+            yield from _counted(facts, node, _handed_out(node), len(node.gpus))
+    for nodes in shared.values():
+        yield from _shared(facts, nodes)
+
+
+def _handed_out(node: Node) -> float | None:
+    """GPUs by Ray's count; `None` where that is no number to believe."""
+    known = node.resources.get("GPU")
+    total = known.total if known else 0.0
+    return total if total is not None and 0 <= total <= MOST else None
+
+
+def _counted(facts: Facts, node: Node, promised: float | None, there: int) -> Iterator[Finding]:
+    """A raylet that is alone on its host."""
+    if promised is None or (promised == there and not node.probed):
+        return
+    listed = _visible(facts, node)
+    usable = there if listed is None else min(there, len(listed))
+    if promised > usable:
+        yield from _lasting(facts, _too_many(facts, node, promised, there, listed))
+    elif promised < usable and not _parts(node) and (promised or not node.head):
+        yield from _lasting(facts, _too_few(facts, node, promised, usable))
+    if strange := _strangers(node, listed):
+        yield from _lasting(facts, _unknown_devices(facts, node, strange))
+
+
+def _lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
+    if facts.lasts(finding.code, finding.subject) >= facts.limits.gpu_count_age:
+        yield finding
+
+
+def _too_many(facts: Facts, node: Node, promised: float, there: int, listed: Sequence[str] | None) -> Finding:
+    title = facts.title(node)
+    seen = f"NVML sees {there}" if listed is None or len(listed) >= there else f"its raylet may see {len(listed)} of them"
+    return Finding(
+        code="gpu-count",
+        level="warning",
+        subject=title,
+        text=f"Ray hands out {_gpus(promised)} on {title}, but {seen}: what is placed there can fail for want of a GPU",
+        evidence=_evidence(node, promised, listed),
+        remedy=Remedy(
+            "if a GPU has gone, look for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); else stop Ray on the node and "
+            "start it without --num-gpus and RAY_OVERRIDE_RESOURCES, with the right CUDA_VISIBLE_DEVICES"
+        ),
+        about=(node.key,),
+        seen=facts.oldest((node,)),
+    )
+
+
+def _too_few(facts: Facts, node: Node, promised: float, usable: int) -> Finding:
+    title, waiting = facts.title(node), facts.waiting_for_gpus
+    wait = f", while {waits(waiting)} for GPUs" if waiting else ""
+    return Finding(
+        code="gpu-unused",
+        level="warning" if waiting else "info",
+        subject=title,
+        text=f"Ray hands out {_gpus(promised)} on {title} of the {usable} that it could{wait}",
+        evidence=_evidence(node, promised, _visible(facts, node)),
+        remedy=Remedy(f"if the others can be used: stop Ray on the node and start it with --num-gpus={usable}"),
+        about=(node.key, *(each.key for each in waiting[:8])),
+        seen=facts.oldest((node,)),
+    )  # fmt: skip
+
+
+def _unknown_devices(facts: Facts, node: Node, strange: Sequence[str]) -> Finding:
+    title = facts.title(node)
+    return Finding(
+        code="gpu-visible",
+        level="warning",
+        subject=title,
+        text=f"The raylet of {title} was given GPUs that aren't there: CUDA_VISIBLE_DEVICES names {clean(', '.join(strange))[:80]}",
+        evidence=_evidence(node, _handed_out(node) or 0, _visible(facts, node)),
+        remedy=Remedy("stop Ray on the node and start it with a CUDA_VISIBLE_DEVICES out of what `nvidia-smi -L` lists"),
+        about=(node.key,),
+        seen=facts.oldest((node,)),
+    )
+
+
+def waits(waiting: Sequence[object]) -> str:
+    """As a part of a sentence: `3 actors or groups wait`."""
+    return plural(len(waiting), "actor or group waits", "actors or groups wait")
+
+
+def _evidence(node: Node, promised: float, listed: Sequence[str] | None) -> tuple[str, ...]:
+    raylet = () if listed is None else (f"CUDA_VISIBLE_DEVICES={clean(','.join(listed))[:120]} in /proc/PID/environ of its raylet",)
+    return f"Ray: {_gpus(promised)} (`ray status -v`)", f"`nvidia-smi -L`: {_gpus(len(node.gpus or ()))}", *raylet
+
+
+def _gpus(number: float) -> str:
+    return f"{count(number)} GPU{'' if number == 1 else 's'}"
+
+
+def _parts(node: Node) -> bool:
+    """Whether some are MIG devices: Ray counts their GPUs or them, as it is told."""
+    return any(gpu.index >= 1000 for gpu in node.gpus or ())
+
+
+def _visible(facts: Facts, node: Node) -> list[str] | None:
+    """The devices that its raylet may see; `None` where that is not said."""
+    host = facts.hosts.get(node.id or "")
+    raylets = [ray for ray in (host.rays if host else None) or () if ray.role == "raylet" and ray.node == node.id]
+    text = raylets[0].visible if len(raylets) == 1 else None
+    if text is None:
+        return None
+    return [] if text.strip().lower() in NO_DEVICES else [device.strip() for device in text.split(",") if device.strip()]
+
+
+def _strangers(node: Node, listed: Sequence[str] | None) -> list[str]:
+    """Devices that were named and aren't there."""
+    if not listed or not node.gpus or _parts(node) or not node.probed:
+        return []
+    known = [gpu.uuid for gpu in node.gpus]
+    last = max(gpu.index for gpu in node.gpus)
+    named = (device for device in listed if not (device.isdecimal() and int(device) <= last))
+    return [
+        device
+        for device in named
+        if device.isdecimal() or (device.startswith("GPU-") and all(known) and not any(uuid.startswith(device) for uuid in known))
+    ]
+
+
+def _shared(facts: Facts, nodes: Sequence[Node]) -> Iterator[Finding]:
+    """Several raylets on one host may have devices of their own; together they can't hand out more than there are."""
+    groups: list[tuple[set[str], list[Node]]] = []
+    for node in nodes:
+        if node.gpus is None or not node.resources:
+            continue
+        devices = {gpu.uuid or f"{node.key} {gpu.index}" for gpu in node.gpus}
+        same = next((group for group in groups if group[0] & devices), None)
+        if same:
+            same[0].update(devices)
+            same[1].append(node)
+        else:
+            groups.append((devices, [node]))
+    for devices, members in groups:
+        if len(members) == 1:
+            yield from _counted(facts, members[0], _handed_out(members[0]), len(devices))
+        else:
+            yield from _together(facts, members, len(devices))
+
+
+def _together(facts: Facts, nodes: Sequence[Node], there: int) -> Iterator[Finding]:
+    promised = [_handed_out(node) for node in nodes]
+    known = [each for each in promised if each is not None]
+    if len(known) < len(nodes) or sum(known) <= there:
+        return
+    title = nodes[0].host or nodes[0].title
+    yield from _lasting(
+        facts,
+        Finding(
+            code="gpu-count",
+            level="warning",
+            subject=title,
+            text=f"{len(nodes)} raylets on {title} hand out {_gpus(sum(known))}, and there are {there}: two jobs can get the same one",
+            evidence=tuple(f"Ray node {(node.id or '')[:8]}: {_gpus(each)}" for node, each in zip(nodes, known, strict=True)),
+            remedy=Remedy("stop one of them, or start each with its own CUDA_VISIBLE_DEVICES"),
+            about=tuple(node.key for node in nodes),
+            seen=facts.oldest(nodes),
+        ),
+    )
