@@ -60,3 +60,16 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One restart is what restarts are for, and a second may follow from it; three are a pattern."""
     restarts_within: Annotated[float, Meta(gt=0, le=DAY, description="Seconds within which restarts are counted.")] = 600.0
     """A vLLM engine that ends as soon as it has started takes two to three minutes for each round."""
+
+    memory_near: Annotated[float, Meta(gt=0, le=1, description="Share of Ray's kill line from which host memory in use is told.")] = 0.9
+    """By default that is 0.855 of all, where people begin to look (incidents with OpenRLHF, EasyR1); a checkpoint takes some percent."""
+    memory_critical: Annotated[float, Meta(gt=0, le=1, description="The same, from which it is critical.")] = 0.97
+    """What is left, 28 GiB of 1 TiB, one worker takes within a second when it loads a model; Ray's monitor looks every 250 ms."""
+    memory_ahead: Annotated[float, Meta(gt=0, le=1, description="Share of that line from which a growth towards it is told ahead.")] = 0.7
+    """Below, loading a model or filling a buffer looks the same, and ends by itself."""
+    memory_forecast: Annotated[float, Meta(ge=0, le=DAY, description="Seconds within which such a growth must reach the line.")] = 300.0
+    """Enough to stop a job or end a process; further ahead two minutes of growth say little."""
+    oom_told: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which what was ended for lack of memory is told.")] = 3600.0
+    """Probes and Ray's records are read an hour back; what has run for an hour since will not end of it."""
+    oom_fresh: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which that is critical.")] = 600.0
+    """Ray retries; if that fails too, it does so within minutes, and begins these anew."""
