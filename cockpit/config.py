@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_type_hints
 
 import msgspec
 import platformdirs
 from msgspec import UNSET, Meta, UnsetType
 
 from cockpit.document import Document, InputError, shown
+from cockpit.limits import Limits
 from cockpit.model import Session, Value
 from cockpit.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
 
@@ -36,6 +37,7 @@ class Config(Value, frozen=True):
     ascii: bool = False
     quiet: bool = False
     """Neither bell nor notification when something critical begins."""
+    limits: Limits = Limits()
     origins: Mapping[str, str] = {}
 
 
@@ -62,6 +64,19 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     theme: Annotated[str | UnsetType, Meta(description="The name of a theme.")] = UNSET
     ascii: Annotated[bool | UnsetType, Meta(description="Draw with ASCII characters alone.")] = UNSET
     quiet: Annotated[bool | UnsetType, Meta(description="No bell and no notification when something critical begins.")] = UNSET
+    limits: Annotated[Limits | UnsetType, Meta(description="From where on something is wrong.")] = msgspec.field(
+        default=UNSET, name="findings"
+    )
+
+
+def _marks() -> dict[str, Meta]:
+    """What is written beside each threshold."""
+    return {name: hint.__metadata__[0] for name, hint in get_type_hints(Limits, include_extras=True).items()}
+
+
+def _range(mark: Meta) -> str:
+    least = f"from {mark.ge:.10g}" if mark.ge is not None else f"above {mark.gt or 0:.10g}"
+    return f"a number {least}" if mark.le is None else f"a number {least} to {mark.le:.10g}"
 
 
 _WORDS: Final = {
@@ -75,8 +90,14 @@ _WORDS: Final = {
     "theme": "the name of a theme",
     "ascii": "true or false",
     "quiet": "true or false",
+    "findings": "thresholds, such as `disk_full: 0.9`",
+    **{f"findings.{name}": _range(mark) for name, mark in _marks().items()},
 }
 _FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field != "origins")
+_TYPED: Final = tuple(field for field in _FIELDS if field != "limits")
+"""Those that a flag or a variable may give."""
+_KEYS: Final = {field: "findings" if field == "limits" else field for field in _FIELDS}
+"""What each is called in the file."""
 _SWITCH: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -87,8 +108,8 @@ def config_path() -> Path:
 
 def load(flags: Mapping[str, object], env: Mapping[str, str] = os.environ, path: Path | None = None) -> Config:
     """Raises `InputError`. A flag that is `None` was not given; `hosts` comes as it was typed."""
-    flagged = {f"--{name.replace('_', '-')}": (name, flags[name]) for name in _FIELDS if flags.get(name) is not None}
-    variables = {variable: (name, env[variable]) for name in _FIELDS if env.get(variable := f"COCKPIT_{name.upper()}")}
+    flagged = {f"--{name.replace('_', '-')}": (name, flags[name]) for name in _TYPED if flags.get(name) is not None}
+    variables = {variable: (name, env[variable]) for name in _TYPED if env.get(variable := f"COCKPIT_{name.upper()}")}
     file = _read(path or config_path())
     chosen = {**file, **_typed(variables), **_typed(flagged)}
     values: dict[str, Any] = {name: value for name, (value, _) in chosen.items()}
@@ -136,7 +157,7 @@ def _read(path: Path) -> _Layer:
         if (value := getattr(file, name)) is UNSET:
             continue
         checked = host_entries(value, document, "hosts") if name == "hosts" else _sound_at(document, name, value)
-        layer[name] = (checked, f"{document.name}:{document.line(name)}")
+        layer[name] = (checked, f"{document.name}:{document.line(_KEYS[name])}")
     return layer
 
 
@@ -213,6 +234,12 @@ def dashboard_url(text: str) -> str:
 
 # What `cockpit config` and `cockpit schema config` print
 
+
+def _default_limits() -> str:
+    written = {f"{name}: {getattr(Limits(), name):.10g}": mark.description or "" for name, mark in _marks().items()}
+    return "".join(f"#   {value:<31}# {what.rstrip('.')}\n" for value, what in written.items())
+
+
 DEFAULT_FILE: Final = f"""\
 # cockpit's config. What is commented out is the default. Flags and COCKPIT_* variables win over this file.
 
@@ -229,7 +256,8 @@ DEFAULT_FILE: Final = f"""\
 # theme: textual-dark
 # ascii: false                     # draw with ASCII characters alone
 # quiet: false                     # no bell and no notification of the terminal when something critical begins
-"""
+# findings:                        # from where on something is wrong
+{_default_limits()}"""
 
 
 def init(path: Path) -> None:
@@ -247,11 +275,13 @@ def init(path: Path) -> None:
 def config_text(config: Config) -> str:
     """What holds now as YAML, each line with where it comes from."""
     lines = []
-    for name in _FIELDS:
+    for name in _TYPED:
         value = msgspec.to_builtins(getattr(config, name))
         if name == "hosts":
             value = [{key: text for key, text in host.items() if text not in ("", "python3")} for host in value]
         lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}  # {config.origins.get(name, 'default')}\n")
+    lines.append(f"findings:  # {config.origins.get('limits', 'default')}\n")
+    lines += [f"  {name}: {value:.10g}\n" for name, value in msgspec.structs.asdict(config.limits).items()]
     return "".join(lines)
 
 

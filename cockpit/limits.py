@@ -73,3 +73,30 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Probes and Ray's records are read an hour back; what has run for an hour since will not end of it."""
     oom_fresh: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which that is critical.")] = 600.0
     """Ray retries; if that fails too, it does so within minutes, and begins these anew."""
+
+    agent_silent: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which a node's agent has reported nothing.")] = 30.0
+    """Ray's agents report every 5 s, and cockpit asks for the figures of a large cluster every 15 s."""
+    death_news: Annotated[float, Meta(ge=0, le=30 * DAY, description="Seconds: a dead node is an info from then on.")] = 86400.0
+    """Ray lists dead nodes for ever, also those that nobody waits for; after a day whoever needs it back has seen it."""
+    gcs_silent: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which the GCS has not answered before it is told.")] = 10.0
+    """Ray gives it a tenth of a second, which a busy head misses now and then; after 60 s without it Ray ends on all nodes."""
+    dashboard_silent: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which the dashboard has not answered.")] = 30.0
+    """It listens some seconds later than its raylet lives, on a busy head up to twenty."""
+    monitor_silent: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which the autoscaler's monitor can't be believed.")] = 10.0
+    """It has been silent for 20 s by then; after a GCS that hung it needs 5 s for its next report."""
+    pointer_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which a pointer has led to a dead Ray.")] = 60.0
+    """A Ray that starts sets `session_latest` before its raylet lives: seconds, with a slow disk half a minute."""
+    disk_filling: Annotated[float, Meta(gt=0, le=1, description="Share of a disk in use that is a warning.")] = 0.9
+    """The last 5 % before Ray's own mark are hours of logs, or one checkpoint."""
+    disk_full: Annotated[float, Meta(gt=0, le=1, description="Share of a disk in use that is critical.")] = 0.95
+    """Ray's own mark (local_fs_capacity_threshold): from there on it creates no object that would have to be spilled."""
+    store_filling: Annotated[float, Meta(gt=0, le=1, description="Share of the object store in use that is told.")] = 0.8
+    """From there on Ray spills objects to disk (object_spilling_threshold)."""
+    store_full: Annotated[float, Meta(gt=0, le=1, description="Share of the object store in use that is a warning.")] = 0.95
+    """What doesn't fit waits until something was spilled, and then goes to disk itself."""
+    store_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which the object store has been so full.")] = 60.0
+    """Rollouts fill it and let it go again within a step, and Ray counts it every 5 to 15 s."""
+    open_files: Annotated[float, Meta(gt=0, le=1, description="Share of the open files that a raylet or GCS may have.")] = 0.8
+    """Each worker, actor and connection takes some; at the limit no worker can register any more."""
+    open_files_least: Annotated[int, Meta(ge=0, description="Open files that a raylet or GCS should be allowed.")] = 65535
+    """What Ray's documentation asks for."""

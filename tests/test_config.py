@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import yaml
@@ -21,6 +22,7 @@ from cockpit.config import (
     schema,
 )
 from cockpit.document import InputError
+from cockpit.limits import Limits
 from cockpit.model import Session
 from cockpit.reach import DEFAULT_REACH, HostEntry, check_host, parse_hosts, reach_command
 
@@ -60,9 +62,10 @@ def test_an_empty_file_means_defaults(path, text):
 def test_the_file_that_init_writes_holds_the_defaults_once_its_lines_are_taken_in(path):
     bare = "\n".join(line[2:] for line in DEFAULT_FILE.splitlines() if line.startswith("# ") and not line.startswith("# cockpit"))
     values = yaml.safe_load(bare)
-    assert set(values) == set(Config.__struct_fields__) - {"origins"}
+    assert set(values) == set(Config.__struct_fields__) - {"origins", "limits"} | {"findings"}
     config = read(path, bare)
     default = Config()
+    assert config.limits == default.limits
     assert (config.reach, config.probe_hosts, config.interval) == (default.reach, default.probe_hosts, default.interval)
     assert (config.readonly, config.ascii) == (False, False)
 
@@ -135,6 +138,13 @@ def test_a_host_on_the_command_line_keeps_what_the_file_says_of_it(path):
         ("probe_hosts: yes\n", "FILE:1: probe_hosts: expected auto, always or never, got yes"),
         ("probe_hosts: sometimes\n", "FILE:1: probe_hosts: expected auto, always or never, got sometimes"),
         ("colour: red\n", "FILE:1: colour: no such key"),
+        ("limits: {}\n", "FILE:1: limits: no such key"),
+        ("findings: 7\n", "FILE:1: findings: expected thresholds, such as `disk_full: 0.9`, got 7"),
+        ("findings:\n  orphan_age: -1\n", "FILE:2: findings.orphan_age: expected a number from 0 to 86400, got -1"),
+        ("findings:\n  orphan_age: .nan\n", "FILE:2: findings.orphan_age: expected a number from 0 to 86400, got .nan"),
+        ("findings:\n  orphan_age: .inf\n", "FILE:2: findings.orphan_age: expected a number from 0 to 86400, got .inf"),
+        ("findings:\n  orphan_age: yes\n", "FILE:2: findings.orphan_age: expected a number from 0 to 86400, got yes"),
+        ("findings:\n  orfan_age: 1\n", "FILE:2: findings.orfan_age: no such key; perhaps orphan_age"),
         ("readonyl: true\n", "FILE:1: readonyl: no such key; perhaps readonly"),
         ("theme: a\ninterval: 2\ntheme: b\n", "FILE:3: theme: given twice"),
         ("hosts:\n- {name: a, user: b, name: c}\n", "FILE:2: hosts[0].name: given twice"),
@@ -237,9 +247,31 @@ def test_what_is_printed_says_where_each_value_comes_from_and_reads_back_the_sam
 def test_the_schema_knows_every_key_and_refuses_others():
     found = json.loads(json.dumps(schema()))
     file = found["$defs"]["ConfigFile"]
-    assert set(file["properties"]) == set(Config.__struct_fields__) - {"origins"}
+    assert set(file["properties"]) == set(Config.__struct_fields__) - {"origins", "limits"} | {"findings"}
     assert file["additionalProperties"] is False
-    assert all("description" in value for value in file["properties"].values())
+    limits = found["$defs"]["Limits"]
+    assert limits["additionalProperties"] is False
+    assert all("description" in value for value in (*file["properties"].values(), *limits["properties"].values()))
+
+
+def test_every_threshold_has_bounds_within_which_its_default_lies():
+    for name, hint in get_type_hints(Limits, include_extras=True).items():
+        mark, default = hint.__metadata__[0], getattr(Limits(), name)
+        assert mark.le is not None or hint.__origin__ is int, name
+        assert (mark.gt or mark.ge or 0) <= default <= (mark.le or default), name
+
+
+def test_thresholds_are_read_and_printed_as_they_read(path):
+    config = read(path, "theme: x\nfindings:\n  orphan_age: 30\n")
+    assert config.limits == Limits(orphan_age=30.0)
+    assert config.origins["limits"] == "~/.config/cockpit/config.yaml:2"
+    text = config_text(config)
+    assert "findings:  # ~/.config/cockpit/config.yaml:2\n  orphan_age: 30\n" in text
+    assert read(path, "\n".join(line for line in text.splitlines() if ": null" not in line)).limits == config.limits
+
+
+def test_thresholds_are_of_the_file_alone(path):
+    assert load({}, {"COCKPIT_LIMITS": "7", "COCKPIT_FINDINGS": "7"}, path) == Config()
 
 
 # Hosts

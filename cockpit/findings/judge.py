@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from cockpit.findings.facts import Facts
+from cockpit.findings.facts import STALE, Count, Facts
 from cockpit.limits import Limits
 from cockpit.model import LEVELS, Fault, Finding, Snapshot
-from cockpit.text import redact
+from cockpit.text import age, redact
 
 Detector = Callable[[Facts], Iterable[Finding]]
 """Pure: what it finds follows from the facts alone. It says nothing about what is unknown."""
@@ -28,6 +29,7 @@ class Judge:
         self._limits, self._detectors = limits, detectors
         self._since: dict[str, float] = {}
         self._held: dict[tuple[str, str], float] = {}
+        self._counted: Mapping[str, tuple[Count, ...]] = {}
         self._findings: tuple[Finding, ...] = ()
         self._bugs: tuple[Fault, ...] = ()
         self._looked: float | None = None
@@ -47,13 +49,14 @@ class Judge:
 
     def look(self, snapshot: Snapshot) -> None:
         """Ask every detector. It touches nothing that is drawn, so that another thread may do it, one at a time."""
-        facts = Facts(snapshot, self._limits, self._held, frozenset(self._since))
+        facts = Facts(snapshot, self._limits, self._held, frozenset(self._since), self._counted)
         bugs: list[Fault] = []
         found = {finding.key: finding for detect in self._detectors for finding in self._ask(detect, facts, bugs)}
         self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}
-        told = [replace(finding, since=self._since[key]) for key, finding in found.items()]
+        told = [replace(finding, text=_dated(finding, facts.now), since=self._since[key]) for key, finding in found.items()]
         told.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since))
-        self._held, self._findings, self._bugs, self._looked = facts.holding, tuple(told), tuple(bugs), facts.now
+        self._held, self._counted = facts.holding, facts.counted
+        self._findings, self._bugs, self._looked = tuple(told), tuple(bugs), facts.now
 
     def _ask(self, detect: Detector, facts: Facts, bugs: list[Fault]) -> list[Finding]:
         """One detector that trips over the facts silences no other."""
@@ -69,3 +72,9 @@ class Judge:
     def _begun(self, finding: Finding, now: float) -> float:
         told = finding.since
         return told if told is not None and told <= now else self._since.get(finding.key, now)
+
+
+def _dated(finding: Finding, now: float) -> str:
+    """Its sentence, which says so when it is made of old facts."""
+    old = 0.0 if finding.seen is None else now - finding.seen
+    return f"{finding.text}, as of {age(old)} ago" if STALE < old < math.inf else finding.text

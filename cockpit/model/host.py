@@ -10,8 +10,8 @@ from cockpit.model.value import Value
 Kind = Literal["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]
 LEFT_OVER: tuple[Kind, ...] = ("orphan", "stale")
 Cause = Literal["silent", "gcs", "monitor", "no token", "wrong token"]
-"""Why a source can't be believed, where that is known: nothing answers · the GCS doesn't · the autoscaler's monitor writes no more · a token
-is asked for, and none was found · the one that was found is refused."""
+"""Why a source can't be believed, where that is known: nothing answers · the GCS doesn't · the autoscaler's monitor writes no more · a
+token is asked for, and none was found · the one that was found is refused."""
 Past = tuple[tuple[int | str | None, ...] | None, int | None]
 """Evidence of a probe for another one, which alone understands it."""
 

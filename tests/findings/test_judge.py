@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 from msgspec.structs import replace
 from world import NOW, snapshot
 
@@ -45,6 +48,15 @@ def test_the_worst_come_first_and_of_these_the_oldest():
         Finding("bad", "critical", "w1", "…"),
     )
     assert [finding.code for finding in Judge(Limits(), (said(*told),))(snapshot()).findings] == ["bad", "old", "new"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "text"),
+    [(40, "It is full, as of 40s ago"), (20, "It is full"), (-60, "It is full"), (math.nan, "It is full"), (math.inf, "It is full")],
+)
+def test_what_follows_from_old_facts_says_so(seen, text):
+    told = Judge(Limits(), (said(Finding("a", "info", "w1", "It is full", seen=NOW - seen)),))(snapshot())
+    assert told.findings[0].text == text
 
 
 def test_a_detector_that_trips_is_a_fault_without_secrets_and_silences_no_other():
