@@ -2,9 +2,10 @@
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.judge import Detector, Judge
+from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.findings.orphans import orphaned_memory
 from cockpit.limits import Limits
 
 __all__ = ["DETECTORS", "Detector", "Facts", "Judge", "Limits"]
 
-DETECTORS: tuple[Detector, ...] = (orphaned_memory,)
+DETECTORS: tuple[Detector, ...] = (orphaned_memory, near_kill, oom_kills, cgroup_limit)

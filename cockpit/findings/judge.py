@@ -9,6 +9,7 @@ import msgspec
 
 from cockpit.findings.facts import STALE, Count, Facts
 from cockpit.limits import Limits
+from cockpit.memory import Memory
 from cockpit.model import LEVELS, Fault, Finding, Snapshot
 from cockpit.text import age, redact
 
@@ -29,6 +30,7 @@ class Judge:
         self._limits, self._detectors = limits, detectors
         self._since: dict[str, float] = {}
         self._held: dict[tuple[str, str], float] = {}
+        self._memory = Memory()
         self._counted: Mapping[str, tuple[Count, ...]] = {}
         self._findings: tuple[Finding, ...] = ()
         self._bugs: tuple[Fault, ...] = ()
@@ -49,7 +51,8 @@ class Judge:
 
     def look(self, snapshot: Snapshot) -> None:
         """Ask every detector. It touches nothing that is drawn, so that another thread may do it, one at a time."""
-        facts = Facts(snapshot, self._limits, self._held, frozenset(self._since), self._counted)
+        self._memory.record(snapshot)
+        facts = Facts(snapshot, self._limits, self._held, frozenset(self._since), self._counted, self._memory)
         bugs: list[Fault] = []
         found = {finding.key: finding for detect in self._detectors for finding in self._ask(detect, facts, bugs)}
         self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}
