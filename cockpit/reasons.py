@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cockpit.model import Actor, Demand, Job, Node, PlacementGroup, Quantity
+from cockpit.model import Actor, Demand, Job, Node, PlacementGroup, Quantity, Wait
 from cockpit.placement import SCALE, Ask, Deadlock, Hold, Place, Strategy, Verdict, World, amount, ask, deadlock, fixed, sentence, shape
 from cockpit.sources.ray import NodeFacts, StatusFacts
 from cockpit.sources.ray_names import mangle
@@ -38,12 +38,22 @@ class Facts(NamedTuple):
     """When the monitor's report was read; `None` while it is too old to be believed."""
 
 
-def explained(facts: Facts) -> dict[str, str | None]:
+class Reason(NamedTuple):
+    """Why something waits, in a sentence and in a word."""
+
+    why: str | None = None
+    wait: Wait | None = None
+
+
+STARTS = Reason(STARTING, "starting")
+
+
+def explained(facts: Facts) -> dict[str, Reason]:
     """By id, of groups and of actors: those of a group that waits say what it waits for."""
     reasons = Reasons(facts)
     pending = [group for group in facts.groups or () if group.pending]
     why = {group.id: reasons.of_group(group) for group in pending}
-    by_id = {group.id: replace(group, why=why[group.id]) if group.id in why else group for group in facts.groups or ()}
+    by_id = {group.id: replace(group, why=why[group.id].why) if group.id in why else group for group in facts.groups or ()}
     return {**why, **{actor.id: reasons.of_actor(actor, by_id) for actor in facts.actors if waits(actor)}}
 
 
@@ -70,26 +80,27 @@ class Reasons:
         self._queued = _queued(facts.status.demand) if facts.status and facts.asked else None
         self.world = World(self._places(), known=_named(facts, self._waiting))
         self._alive = {place.id for place in self.world.places}
-        self._told: dict[tuple[Ask, str | None], str | None] = {}
+        self._told: dict[tuple[Ask, str | None], Reason | None] = {}
         self._single: dict[tuple[object, ...], Ask] = {}
         self._found, self._held_up = self._find_deadlock()
         self._standings = {job: self._standing(job) for job in self._found.each_other | self._found.themselves}
 
-    def of_group(self, group: PlacementGroup) -> str | None:
+    def of_group(self, group: PlacementGroup) -> Reason:
         """Why a group waits; Ray's own words behind it."""
         if group.state == "PREPARED":
-            return group.why
-        found = next((self._sentence(each, group.job) for each in self._asks(group)), None)
+            return Reason(group.why)
+        found = next((self._sentence(each, group.job) for each in self._asks(group)), None) or Reason()
         said = f" (Ray: {group.why})" if group.why else ""
-        return f"{found}{said}" if found else group.why
+        return found._replace(why=f"{found.why}{said}" if found.why else group.why)
 
-    def of_actor(self, actor: Actor, groups: Mapping[str, PlacementGroup]) -> str | None:
+    def of_actor(self, actor: Actor, groups: Mapping[str, PlacementGroup]) -> Reason:
         """Why an actor waits."""
         if actor.state == "PENDING_CREATION" and (worker := self._workers.get(actor.id)):
-            return f"its constructor is running on {self._names.get(worker.node, worker.node[:8])}, pid {worker.pid}"
+            where = self._names.get(worker.node, worker.node[:8])
+            return Reason(f"its constructor is running on {where}, pid {worker.pid}", "starting")
         if actor.placement_group is not None:
             return self._of_bound(actor, actor.placement_group, groups)
-        return self._first(actor, self.world, self._ask(actor)) or actor.why
+        return self._first(actor, self.world, self._ask(actor)) or Reason(actor.why)
 
     def _ask(self, actor: Actor) -> Ask:
         """What an actor asks for; one value for all with the same needs."""
@@ -99,19 +110,21 @@ class Reasons:
             self._single[key] = ask([shape(needs, actor.labels)], "STRICT_PACK")
         return self._single[key]
 
-    def _of_bound(self, actor: Actor, id_: str, groups: Mapping[str, PlacementGroup]) -> str | None:
+    def _of_bound(self, actor: Actor, id_: str, groups: Mapping[str, PlacementGroup]) -> Reason:
         group = groups.get(id_)
         if group is None:
-            return "its placement group was removed" if waited(actor, self._facts.grouped) else actor.why
+            return Reason("its placement group was removed", "removed") if waited(actor, self._facts.grouped) else Reason(actor.why)
         if group.pending:
-            return f"its placement group waits: {group.why}" if group.why else "its placement group waits"
+            return Reason(f"its placement group waits: {group.why}" if group.why else "its placement group waits", "group")
         key = (id_, actor.bundle)
         if key not in self._inside:
             self._inside[key] = World(self._bundles(actor, group))
         found = self._first(actor, self._inside[key], ask([shape(actor.needs)], "STRICT_PACK"))
-        return found and (found if found == STARTING else f"in its placement group it {found}")
+        if found is None or found is STARTS:
+            return found or Reason()
+        return found._replace(why=f"in its placement group it {found.why}")
 
-    def _first(self, actor: Actor, world: World, wanted: Ask) -> str | None:
+    def _first(self, actor: Actor, world: World, wanted: Ask) -> Reason | None:
         """The sentence for one that needs one node; nothing while the facts may be older than it is."""
         queued = None if self._queued is None else wanted.shapes[0][0].amounts in self._queued
         verdict = world.judge(wanted)
@@ -120,19 +133,20 @@ class Reasons:
         if verdict.kind == "never":
             return self._sentence(wanted, actor.job, world)
         if queued is False and actor.state == "PENDING_CREATION" and self._settled(actor):
-            return STARTING
+            return STARTS
         if verdict.kind == "now":
             return self._free(wanted) if world is self.world and self._settled(actor) and actor.state != "RESTARTING" else None
         return self._sentence(wanted, actor.job, world)
 
-    def _free(self, wanted: Ask) -> str:
+    def _free(self, wanted: Ask) -> Reason:
         """What holds up an actor for which there is room, as far as Ray tells."""
         held = [hold.amounts.get("GPU", 0) for place in self.world.places for hold in place.holds]
         parted = wanted.sum("GPU") >= SCALE and any(amount % SCALE for amount in held)
         if self._queued is None:
-            return "there is room for it: its runtime environment or its worker process is being started, or it may be bound to a node"
+            told = "there is room for it: its runtime environment or its worker process is being started, or it may be bound to a node"
+            return Reason(told, "room")
         parts = "what is free may be parts of several GPUs, or " if parted else ""
-        return f"there is room for it, yet Ray keeps it queued: {parts}it may be bound to a node (Ray doesn't tell)"
+        return Reason(f"there is room for it, yet Ray keeps it queued: {parts}it may be bound to a node (Ray doesn't tell)", "room")
 
     def _home(self, actor: Actor) -> str | None:
         """The node where it has what it needs, also while its constructor runs, of which the list of actors knows nothing."""
@@ -145,7 +159,7 @@ class Reasons:
         """Whether it waited already long before the report was read."""
         return waited(actor, self._facts.asked)
 
-    def _sentence(self, wanted: Ask, job: str | None, world: World | None = None) -> str | None:
+    def _sentence(self, wanted: Ask, job: str | None, world: World | None = None) -> Reason | None:
         """Its words, found once for all that ask for the same."""
         world = world or self.world
         key = (wanted, job)
@@ -153,7 +167,7 @@ class Reasons:
             return _say(world, wanted, self._facts.nodes.growing)
         if key not in self._told:
             told = _say(world, wanted, self._facts.nodes.growing)
-            self._told[key] = told and f"{self._of_deadlock(wanted, job)}{told}"
+            self._told[key] = told and self._of_deadlock(wanted, job, told)
         return self._told[key]
 
     def _places(self) -> Iterator[Place]:
@@ -241,16 +255,16 @@ class Reasons:
         }
         return (deadlock(self.world, held_up) if held_up else Deadlock()), held_up
 
-    def _of_deadlock(self, wanted: Ask, job: str | None) -> str:
-        """What comes before the sentence when waiting alone will not help."""
+    def _of_deadlock(self, wanted: Ask, job: str | None, told: Reason) -> Reason:
+        """Something comes before the sentence when waiting alone will not help."""
         if job is None or wanted not in self._held_up.get(job, ()):
-            return ""
+            return told
         if job in self._found.themselves:
-            return f"its own job holds what it waits for ({self._standings[job]}): "
+            return Reason(f"its own job holds what it waits for ({self._standings[job]}): {told.why}", "itself")
         if job in self._found.each_other:
             each = "; ".join(f"{self._who(other)} {self._standings[other]}" for other in sorted(self._found.each_other)[:3])
-            return f"deadlock, none goes on until one lets go ({each}): "
-        return ""
+            return Reason(f"deadlock, none goes on until one lets go ({each}): {told.why}", "deadlock")
+        return told
 
     def _standing(self, job: str) -> str:
         """What a job holds and waits for of what it lacks."""
@@ -268,12 +282,20 @@ def waited(actor: Actor, asked: float | None) -> bool:
     return asked is not None and actor.since is not None and asked - actor.since > SETTLED
 
 
-def _say(world: World, wanted: Ask, growing: bool) -> str | None:
+def _say(world: World, wanted: Ask, growing: bool) -> Reason | None:
     verdict: Verdict | None = world.judge(wanted)
     told = verdict and sentence(world, wanted, verdict)
-    if told is None or verdict is None or verdict.kind != "never":
-        return told
-    return f"{told}: {'not on the nodes there are now' if growing else 'never on these nodes'}"
+    if told is None or verdict is None:
+        return None
+    match verdict.kind:
+        case "never" if growing:
+            return Reason(f"{told}: not on the nodes there are now")
+        case "never":
+            return Reason(f"{told}: never on these nodes", "never")
+        case "now" | "missed":
+            return Reason(told, "room")
+        case kind:
+            return Reason(told, kind)
 
 
 def _place(node: Node, usage: Mapping[str, Quantity] | None, holds: tuple[Hold, ...], *, trusted: bool) -> Place:

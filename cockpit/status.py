@@ -65,6 +65,8 @@ class PendingActor(msgspec.Struct, frozen=True):
     at_least: bool
     """`waiting` counts from when cockpit first saw it, and it may have waited longer: Ray doesn't tell."""
     why: str | None
+    wait: str | None
+    """The same in one word."""
 
 
 class ActorsStatus(msgspec.Struct, frozen=True):
@@ -86,6 +88,8 @@ class GroupStatus(msgspec.Struct, frozen=True):
     job: str | None
     waiting: float | None
     why: str | None
+    wait: str | None
+    """The same in one word."""
 
 
 class JobStatus(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from cockpit.model import Actor, PlacementGroup
-from cockpit.reasons import Facts, explained, waited, waits
+from cockpit.reasons import Facts, Reason, explained, waited, waits
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
 
 replace = msgspec.structs.replace
@@ -19,7 +19,7 @@ T = TypeVar("T", Actor, PlacementGroup)
 MANY, REST = 100, 15.0
 """Nodes from which reasons are found again only after so many seconds: it takes a tenth of one, and Ray itself is asked no oftener."""
 NO_NODES = NodeFacts(nodes=(), workers=(), holders=())
-NO_REASONS: Mapping[str, str | None] = {}
+NO_REASONS: Mapping[str, Reason] = {}
 
 
 class Asked(NamedTuple):
@@ -53,7 +53,7 @@ class Waits:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: tuple[object, ...] | None = None
-        self._why: Mapping[str, str | None] = {}
+        self._why: Mapping[str, Reason] = {}
         """By id of what waits."""
         self._actors: _Told[Actor] = _Told(waits)
         self._groups: _Told[PlacementGroup] = _Told(lambda group: group.pending)
@@ -95,9 +95,9 @@ class _Told(Generic[T]):
         self._pending: Callable[[T], bool] = pending
         self._made: dict[str, tuple[T, T]] = {}
         """By id: as it came, and as it is told."""
-        self._last: tuple[tuple[T, ...] | None, Mapping[str, str | None], tuple[T, ...] | None] = (None, {}, None)
+        self._last: tuple[tuple[T, ...] | None, Mapping[str, Reason], tuple[T, ...] | None] = (None, {}, None)
 
-    def of(self, listed: tuple[T, ...] | None, why: Mapping[str, str | None]) -> tuple[T, ...] | None:
+    def of(self, listed: tuple[T, ...] | None, why: Mapping[str, Reason]) -> tuple[T, ...] | None:
         if listed is None:
             return None
         if self._last[0] is not listed or self._last[1] is not why:
@@ -107,10 +107,10 @@ class _Told(Generic[T]):
             self._last = (listed, why, next((old for old in (listed, self._last[2]) if _same(old, told)), told))
         return self._last[2]
 
-    def _one(self, each: T, why: Mapping[str, str | None], before: tuple[T, T] | None) -> T:
-        reason = why.get(each.id, each.why)
-        if before is None or before[0] != each or before[1].why != reason:
-            before = (each, replace(each, why=reason))
+    def _one(self, each: T, why: Mapping[str, Reason], before: tuple[T, T] | None) -> T:
+        reason = why.get(each.id) or Reason(each.why)
+        if before is None or before[0] != each or (before[1].why, before[1].wait) != reason:
+            before = (each, replace(each, why=reason.why, wait=reason.wait))
         self._made[each.id] = before
         return before[1]
 

@@ -55,6 +55,12 @@ def why(listed, *actors, **more):
     return (snapshot.actors or snapshot.placement_groups)[-1].why
 
 
+def word(listed, *actors, **more):
+    """The same in one word."""
+    snapshot = Join()(parts(listed, *actors, **more), NOW)
+    return (snapshot.actors or snapshot.placement_groups)[-1].wait
+
+
 def queued(**needs):
     return (Demand(needs=needs, count=1),)
 
@@ -160,6 +166,36 @@ def test_two_jobs_in_a_deadlock_are_both_told():
     snapshot = Join()(parts(nodes((8, 0), (8, 0)), groups=(*held, *wanted)), NOW)
     told = "deadlock, none goes on until one lets go (job 01000000 holds 8 GPU and waits for 8; job 02000000 holds 8 GPU and waits for 8): "
     assert [each.why.startswith(told) for each in snapshot.placement_groups[2:]] == [True, True]
+    assert {each.wait for each in snapshot.placement_groups[2:]} == {"deadlock"}
+
+
+def test_each_reason_has_its_word():
+    full, half = nodes((8, 0)), nodes((4, 0), (4, 0))
+    assert word(full, waiting(needs={"GPU": 9.0})) == "never"
+    assert word(full, waiting()) == "held"
+    assert word(half, waiting()) == "fragmented"
+    assert word(nodes((0, 16)), waiting(needs={"GPU": 8.0, "CPU": 1.0})) == "short"
+    assert word(full, waiting(), demand=()) == "starting"
+    assert word(nodes((0, 0)), waiting()) == "room"
+    assert word(full, waiting(placement_group=f"{7:036x}")) == "removed"
+    assert word(full, waiting(placement_group=f"{7:036x}"), groups=(group(),)) == "group"
+    assert word(full, groups=(group(),)) == "held"
+
+
+def test_a_node_without_the_label_has_room():
+    labelled = nodes((8, 0), (0, 0))
+    listed = replace(labelled, nodes=(replace(labelled.nodes[0], labels={"gpu": "h100"}), labelled.nodes[1]))
+    assert word(listed, waiting(labels={"gpu": "h100"})) == "label"
+
+
+def test_a_job_that_waits_for_what_it_holds_itself_is_no_deadlock_with_others():
+    assert word(nodes((8, 0)), actor(1, node=HEAD, needs={"GPU": 8.0}), waiting()) == "itself"
+
+
+def test_what_is_not_certain_has_no_word():
+    assert word(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})) is None
+    assert word(nodes((8, 0)), waiting(since=NOW - 2), demand=()) is None
+    assert word(None, waiting()) is None
 
 
 def test_old_or_missing_facts_give_no_reasons():

@@ -116,6 +116,7 @@ def snapshot(text: str = "", **more: Any) -> Snapshot:
         "02000000",
         NOW - 400,
         f"no node has the resources now{text}",
+        "held",
     )
     processes = (
         process(1001, text, actor=f"{1:032x}", job="02000000", gpus=(Hold(0, 60 * GIB),)),
@@ -168,6 +169,7 @@ def snapshot(text: str = "", **more: Any) -> Snapshot:
                     needs={"GPU": 1.0},
                     since=NOW - 300,
                     why=f"its placement group waits{text}",
+                    wait="group",
                     placement_group=group.id,
                 )
                 for number in range(4, 8)
