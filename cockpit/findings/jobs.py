@@ -1,0 +1,120 @@
+"""Jobs that don't start, and jobs that have failed: with what Ray and their logs say of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from cockpit.findings.facts import Facts
+from cockpit.findings.waiting import HOPELESS, short, stoppable
+from cockpit.limits import Limits
+from cockpit.model import Actor, Finding, Job, Level, Remedy
+from cockpit.text import clean
+
+SUPERVISOR = "_ray_internal_job_actor_"
+"""What Ray calls the actor that starts a job's entrypoint, before the job's id."""
+SAID, LINES = 300, 5
+"""Of a message: so long a line, so many lines."""
+SKEW = 300.0
+"""Seconds by which the clock of Ray's head may be ahead."""
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)")
+_WORKER = re.compile(r"^\([\w.:]{1,80}(?: pid=\d+)?(?:, ip=[\w.:]+)?\)\s*")
+_RAISED = re.compile(r"^(?:[\w]+\.){0,8}[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Refused)(?:\([\w.]{1,80}\))?(?::\s|$)")
+_NOISE = re.compile(r"^(?:Job entrypoint command failed|Running entrypoint for job|.{0,40}job_manager\.py:|\W*$)")
+
+
+def pending_jobs(facts: Facts) -> Iterator[Finding]:
+    """Submitted jobs whose supervisor Ray has not started."""
+    waiting = [job for job in facts.snapshot.jobs or () if job.status == "PENDING"]
+    supervisors = _supervisors(facts.snapshot.actors or ()) if waiting else {}
+    seen = facts.heard("ray.jobs")
+    for job in waiting:
+        supervisor = supervisors.get(job.submission or "")
+        if level := _pending_level(job, supervisor, seen or facts.now, facts.limits):
+            yield _pending(job, supervisor, level, seen)
+
+
+def _supervisors(actors: Iterable[Actor]) -> Mapping[str, Actor]:
+    return {actor.name.removeprefix(SUPERVISOR): actor for actor in actors if actor.internal and actor.name.startswith(SUPERVISOR)}
+
+
+def _pending_level(job: Job, supervisor: Actor | None, now: float, limits: Limits) -> Level | None:
+    waited = max(0.0, now - job.started) if job.started is not None else 0.0
+    if supervisor is not None and supervisor.wait in HOPELESS and waited >= limits.waiting_hopeless:
+        return "critical"
+    return "warning" if waited >= limits.job_start else "info" if waited >= limits.waiting_told else None
+
+
+def _pending(job: Job, supervisor: Actor | None, level: Level, seen: float | None) -> Finding:
+    said = (job.message or "").removeprefix("Job has not started yet.").strip()
+    why = supervisor.why if supervisor and supervisor.why else _line(said) or "Ray gives no reason"
+    remedy = (
+        "look at runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the head's Ray session; or stop it, ask for less"
+    )
+    return Finding(
+        code="job-pending",
+        level=level,
+        subject=f"job {short(job.id)}",
+        text=f"job {short(job.id)} has not started: {why}",
+        evidence=(
+            f"`ray job status {short(job.id)}` says PENDING" + (f": {_line(job.message)}" if job.message else ""),
+            f"its supervisor is {short(supervisor.state)}" if supervisor else "Ray lists no supervisor of it",
+        ),
+        since=job.started,
+        remedy=Remedy(remedy, "stop-job" if stoppable(job) else None),
+        about=(job.key, *([supervisor.key] if supervisor else [])),
+        seen=seen,
+    )
+
+
+def failed_jobs(facts: Facts) -> Iterator[Finding]:
+    """The last failure of each entrypoint, until it runs again or some hours have passed."""
+    last: dict[str, Job] = {}
+    again: dict[str, float] = {}
+    for job in facts.snapshot.jobs or ():
+        what = job.entrypoint or job.id
+        if job.status in ("RUNNING", "SUCCEEDED"):
+            again[what] = max(again.get(what, 0.0), job.started or 0.0)
+        elif job.status == "FAILED" and job.ended is not None and -SKEW <= facts.now - job.ended <= facts.limits.job_failed:
+            last[what] = max(last.get(what, job), job, key=lambda each: each.ended or 0.0)
+    for what, job in last.items():
+        if again.get(what, 0.0) <= (job.started or 0.0):
+            yield _failed(job, facts)
+
+
+def _failed(job: Job, facts: Facts) -> Finding:
+    lines = telling(job.message)
+    code = f"exit code {job.exit_code}" if job.exit_code is not None and job.exit_code >= 0 else None
+    signal = f"ended by signal {-job.exit_code}" if job.exit_code is not None and job.exit_code < 0 else None
+    how = ", ".join(filter(None, (job.error_type and short(job.error_type), code, signal)))
+    return Finding(
+        code="job-failed",
+        level="warning",
+        subject=f"job {short(job.id)}",
+        text=f"job {short(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray doesn't say how"),
+        evidence=(*lines, f"`ray job logs {short(job.id)}` shows all of its log"),
+        since=job.ended,
+        remedy=Remedy("mend what its log says and start it again: that ends this finding; or delete it from Ray's list", "delete-job")
+        if job.submission
+        else None,
+        about=(job.key,),
+        seen=facts.heard("ray.jobs"),
+    )
+
+
+def telling(message: str | None) -> tuple[str, ...]:
+    """The lines of a failed job's message that matter, the one that matters most last: what was raised, else how it ended."""
+    lines = [_ESCAPES.sub("", line).rstrip() for line in (message or "").splitlines()]
+    bare = [line for line in lines if _RAISED.match(line)]
+    raised = bare or [line for line in map(_unprefixed, lines) if _RAISED.match(line)]
+    said = raised or [line for line in lines if line and not line[0].isspace() and not _NOISE.match(line)] or list(filter(None, lines))
+    return tuple(dict.fromkeys(_line(line) for line in said[-LINES:]))
+
+
+def _unprefixed(line: str) -> str:
+    """What a worker wrote, without Ray's `(Critic pid=12)` before it."""
+    return _WORKER.sub("", line)
+
+
+def _line(text: str | None) -> str:
+    return clean(" ".join((text or "")[: 4 * SAID].split()))[:SAID]
