@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from cockpit.memory import Memory
 from cockpit.model import Node, Snapshot
 from cockpit.text import ratio
 
@@ -53,6 +54,8 @@ class History:
     """
 
     def __init__(self) -> None:
+        self.memory = Memory()
+        """Host memory in bytes, also by owner."""
         self._pasts: dict[str, _Past] = {}
         self._now = 0
         self._seen: dict[str, float] = {}
@@ -60,6 +63,7 @@ class History:
     def record(self, snapshot: Snapshot) -> None:
         """Take in what is new; a node whose facts haven't changed since the last time costs nothing."""
         self._now = int(snapshot.taken // STEP)
+        self.memory.record(snapshot)
         for node in snapshot.nodes or ():
             if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > FRESH:
                 continue

@@ -88,6 +88,49 @@ def bar(
     return merge(track if mark is None else _marked(track, max(0, min(width - 1, int(mark * width))), "|" if ascii else "│"))
 
 
+def chart(
+    past: Sequence[float | None],
+    ahead: Sequence[float],
+    height: int,
+    top: float,
+    mark: float | None = None,
+    *,
+    ascii: bool = False,  # noqa: A002
+) -> list[tuple[Piece, ...]]:
+    """Columns on the scale 0 to `top`, in rows from the highest down; `ahead` is shaded, and a line lies where `mark` is."""
+    columns = [known(value) for value in (*past, *ahead)]
+    share = clamped(mark / top) if mark is not None else None
+    line = None if share is None else min(height - 1, int(share * height))
+    return [
+        merge(
+            _column(value, level, height, top, mark, shaded=number >= len(past), line=level == line, ascii=ascii)
+            for number, value in enumerate(columns)
+        )
+        for level in reversed(range(height))
+    ]
+
+
+def _column(
+    value: float | None,
+    level: int,
+    height: int,
+    top: float,
+    mark: float | None,
+    *,
+    shaded: bool,
+    line: bool,
+    ascii: bool,  # noqa: A002
+) -> Piece:
+    """One cell: what of the value lies between this level and the next."""
+    part = 0.0 if value is None else (clamped(value / top) or 0.0) * height - level
+    if part <= 0.0:
+        return ("-" if ascii else "─", "kill") if line else (" ", "")
+    beyond = value is not None and mark is not None and value >= mark
+    if shaded:
+        return (":" if ascii else "░", "kill" if beyond else "faint")
+    return (_step(part, _LEVELS if ascii else _BLOCKS), "bad" if beyond else "mid")
+
+
 def _filled(fraction: float, width: int, *, ascii: bool) -> str:  # noqa: A002
     """Anything above zero shows at least its thinnest sign, and only what is full looks full."""
     if ascii:

@@ -1,0 +1,192 @@
+"""Host memory of one node: its past with Ray's kill line in it, where it is going, and which jobs and actors hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cockpit.memory import STEP, STEPS, Holding, KillLine, Trend, kill_line, reaches
+from cockpit.model import Node
+from cockpit.text import UNKNOWN, ratio, size
+from cockpit.ui import cells
+from cockpit.ui.marks import Piece, bar, chart, spark
+from cockpit.ui.pages.page import Page
+from cockpit.ui.section import Cell, Column, Section, facts
+from cockpit.ui.view import View
+
+HEIGHT = 8
+AHEAD = 300.0
+"""Seconds that are drawn ahead: a growth of two minutes says little about more."""
+SPARK = 30
+WIDE = 140
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one owner holds."""
+
+    holding: Holding
+    past: Sequence[float | None]
+    top: float
+    """The most that any owner of the page has held: rows are drawn on one scale."""
+    about: Any
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"memory:{self.holding.owner.key}"
+
+
+class NodeMemory(Page):
+    """One node's host memory."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self.node = node
+
+    @property
+    def heading(self) -> str:
+        """Where we are."""
+        return f"Memory {self.node.title}"
+
+    def sections(self, view: View) -> Sequence[Section[Any]]:
+        """Where it stands, how it came there and goes on, and who holds it."""
+        node = next((node for node in view.snapshot.nodes or () if node.key == self.node.key), None)
+        if node is None:
+            return (facts("gone", "MEMORY", [("gone", f"{self.node.title} is no longer listed.")], view.width),)
+        trend, line = view.history.memory.trend(node.key), kill_line(node.memory)
+        return (
+            facts("memory", "MEMORY", list(_facts(node, line, trend, view)), view.width),
+            facts("memory-past", "OVER TIME", list(_drawn(node, line, trend, view)), view.width),
+            _owners(node, view),
+        )
+
+
+def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
+    memory = node.memory
+    drawn = bar(ratio(memory.used, memory.total), 24, mark=ratio(line.at, memory.total) if line else None, ascii=view.ascii)
+    yield "in use", (*drawn, (f" {cells.used_of(memory.used, memory.total)}", ""))
+    if memory.host_total:
+        yield "limit", f"a cgroup gives {size(memory.total)} of the host's {size(memory.host_total)}"
+    yield "kill line", _line(line)
+    yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
+    yield "forecast", _forecast(node, line, trend)
+    yield "facts from", f"{'a probe on it' if node.probed else 'its Ray agent'}, {cells.ago(node.seen, view)} ago"
+
+
+def _line(line: KillLine | None) -> Cell:
+    if line is None:
+        return UNKNOWN
+    said = f"Ray kills above {size(line.at)}"
+    return f"{said}, if its setting is the default: what it is, nobody has told, or its monitor is off" if line.assumed else said
+
+
+def _forecast(node: Node, line: KillLine | None, trend: Trend | None) -> Cell:
+    left = reaches(node.memory.used, line.at, trend.slope) if trend and line and node.memory.used is not None else None
+    if trend is None or left is None or (left and not trend.steady) or left > 3600:
+        return UNKNOWN if trend is None else "it does not grow towards the line steadily"
+    if left == 0:
+        return (("above the line: Ray kills", "bad"),)
+    return ((f"at {_rate(trend.slope)} Ray starts killing in ~{max(1.0, left / 60):.0f} min", "bad" if left <= AHEAD else "warn"),)
+
+
+def _rate(slope: float) -> str:
+    """`+1.2G/min`."""
+    return f"{'-' if slope < 0 else '+'}{size(abs(60 * slope))}/min"
+
+
+def _drawn(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
+    """The past in columns of some steps each, the greatest of them; then what follows when it goes on like that."""
+    total = node.memory.total
+    if not total or total < 0:
+        yield "", UNKNOWN
+        return
+    each = 2 if view.width >= WIDE else 4
+    past = thinned(view.history.memory.tail(node.key, STEPS), STEPS // each)
+    ahead = list(_ahead(node.memory.used, trend, each * STEP))
+    top = float(max(total, line.at if line else 0))
+    rows = chart(past, ahead, HEIGHT, top, mark=line.at if line else None, ascii=view.ascii)
+    marked = mark_row(line.at / top) if line else None
+    for number, row in enumerate(rows):
+        label = size(top) if number == 0 else "0" if number == HEIGHT - 1 else ""
+        yield f"kill {size(line.at)}" if line and number == marked else label, row
+    yield "", ((_axis(len(past), len(ahead)), "dim"),)
+
+
+def mark_row(share: float) -> int:
+    """The row of the chart, from the top, in which that share of its height lies."""
+    return HEIGHT - 1 - min(HEIGHT - 1, int(share * HEIGHT))
+
+
+def _ahead(used: int | None, trend: Trend | None, seconds: float) -> Iterator[float]:
+    """Only what grows steadily is drawn ahead."""
+    if used is not None and trend is not None and trend.steady:
+        yield from (used + trend.slope * seconds * (column + 1) for column in range(int(AHEAD / seconds)))
+
+
+def _axis(past: int, ahead: int) -> str:
+    behind = f"-{STEP * STEPS / 60:.0f} min"
+    return behind + "now".rjust(past - len(behind)) + (f"+{AHEAD / 60:.0f} min".rjust(ahead) if ahead else "")
+
+
+def thinned(values: Sequence[float | None], width: int) -> list[float | None]:
+    """As many values as there are columns, each the greatest of those that fall into it; a column of which nothing is known is a gap."""
+    each = max(1, -(-len(values) // width))
+    parts = [[value for value in values[at : at + each] if value is not None] for at in range(0, len(values), each)]
+    return [max(part, default=None) for part in parts]
+
+
+def _owners(node: Node, view: View) -> Section[Row]:
+    host = view.index.host_of(node) if node.probed else None
+    held = view.history.memory.holdings(host.name) if host else None
+    rows = None if host is None or held is None else list(_rows(host.name, held, view))
+    columns: tuple[Column[Row], ...] = (
+        Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True),
+        Column("HOLDS", 6, lambda row, _: size(row.holding.used), sort=lambda row, _: row.holding.used, right=True),
+        Column("SHARE", 5, lambda row, _: cells.share(row.holding.used, node.memory.total, 0.5, 0.9), right=True, rank=2),
+        Column("GROWTH", 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
+        Column("LAST 15 MIN", SPARK, lambda row, view: ((spark(row.past, SPARK, row.top, ascii=view.ascii), "mid"),), rank=3),
+        Column("PROCS", 5, _processes, right=True, rank=1),
+        Column("JOB", 14, lambda row, view: view.job_title(row.holding.owner.job), rank=4),
+    )
+    nothing = "none" if rows is not None else "not known: no probe looks at this host, or it has not looked yet"
+    return Section("memory-owners", "BY JOB AND ACTOR", columns, rows, nothing, lambda row: f"{row.holding.owner.name} {row.key}")
+
+
+def _rows(host: str, held: Sequence[Holding], view: View) -> Iterator[Row]:
+    pasts = [thinned(view.history.memory.owner_tail(host, one.owner.key, STEPS), SPARK) for one in held]
+    top = max((value for past in pasts for value in past if value is not None), default=1.0)
+    for one, past in zip(held, pasts, strict=True):
+        actor, job = view.index.actors.get(one.owner.actor or ""), view.index.jobs.get(one.owner.job or "")
+        yield Row(one, past, max(top, 1.0), actor or job or (one.processes[0] if one.processes else None))
+
+
+def _owner(row: Row, view: View) -> Cell:
+    owner = row.holding.owner
+    if owner.actor:
+        known = view.index.actors.get(owner.actor)
+        return f"actor {(known.name or known.class_) if known else owner.name}"
+    if owner.job:
+        return f"job {view.job_title(owner.job)}"
+    pieces: tuple[Piece, ...] = ((owner.name, "dim" if owner.kind in (None, "ray", "foreign") else "warn"),)
+    return (*pieces, (f" of {owner.user}", "dim")) if owner.user else pieces
+
+
+def _growth(row: Row, _: View) -> Cell:
+    trend = row.holding.trend
+    if trend is None:
+        return UNKNOWN
+    return ((_rate(trend.slope), "warn" if trend.steady else "dim"),) if abs(trend.slope) * 60 >= 1 << 20 else (("0", "dim"),)
+
+
+def _processes(row: Row, _: View) -> str:
+    return str(len(row.holding.processes)) if row.holding.processes else ""
+
+
+def memory_of(page: Page, row: Any) -> Page | None:
+    """The page on the memory of the node under the cursor, else of the one that is open; `None` when neither is a node."""
+    thing = getattr(row, "about", row)
+    found = (thing, getattr(row, "node", None), getattr(page, "node", None))
+    node = next((node for node in found if isinstance(node, Node)), None)
+    return None if node is None or isinstance(page, NodeMemory) else NodeMemory(node)
