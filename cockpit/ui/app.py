@@ -38,6 +38,7 @@ from cockpit.ui.marks import Tone
 from cockpit.ui.pages.actors import Actors
 from cockpit.ui.pages.details import about, copied, detail_of, raw
 from cockpit.ui.pages.faults import Faults
+from cockpit.ui.pages.memory import memory_of
 from cockpit.ui.pages.nodes import NodeDetail
 from cockpit.ui.pages.overview import Overview
 from cockpit.ui.pages.page import Page
@@ -238,6 +239,13 @@ class Cockpit(App[None]):
             self.draw()
         else:
             self.say("Actors and Processes can be shown as a tree")
+
+    def action_memory(self) -> None:
+        """The host memory of the node under the cursor, or of the one that is open."""
+        if page := memory_of(self.page, self.table.selected):
+            self._open([*self.pages, page])
+        else:
+            self.say("Memory is a node's: put the cursor on one")
 
     def action_user(self) -> None:
         """Only the processes of the user of this row; again: of everybody."""

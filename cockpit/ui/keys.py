@@ -14,7 +14,7 @@ from cockpit.ui.pages.processes import Processes
 
 ON_PAGES = frozenset(
     [
-        "tree", "dead", "log", "environment", "user", "raw", "copy", "export", "faults", "pause", "refresh", "interval", "back", "page",
+        "tree", "memory", "dead", "log", "environment", "user", "raw", "copy", "export", "faults", "pause", "refresh", "interval", "back", "page",
         "act", "explain",
     ]
 )  # fmt: skip
@@ -57,6 +57,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("enter", "keep_filter", "Keep the filter", show=False, priority=True),
     Binding("t", "tree", "Tree"),
     Binding("d", "dead", "Dead"),
+    Binding("m", "memory", "Memory", show=False),
     Binding("l", "log", "Log"),
     Binding("e", "environment", "Env"),
     Binding("u", "user", "User"),
