@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -20,7 +21,7 @@ from cockpit.actions.weigh import weigh
 from cockpit.document import InputError
 from cockpit.job_door import perform_job, plan_job
 from cockpit.lookout import Lookout
-from cockpit.model import Job, Process, Snapshot
+from cockpit.model import Job, Process, Session, Snapshot
 from cockpit.reach import HostEntry, check_host
 from cockpit.sources.errand import Answer, Errands, Progress
 from cockpit.sources.ray_reach import Place
@@ -152,10 +153,26 @@ class Door:
         """The one that is meant: never one that merely is the only one on some host."""
         if aim.session or self._snapshot.cluster.session or aim.everything:
             return aim.session or self._snapshot.cluster.session
-        live = {one.name for one in self._snapshot.sessions or () if one.live}
+        found = [one for one in self._snapshot.sessions or () if one.live]
+        live = {one.name for one in found if self._serves(one)}
+        if found and not live:
+            others = ", ".join(sorted({one.name for one in found}))
+            raise SourceError(
+                f"the dashboard that is meant has not answered, and {others} lives behind another one: name it with --session"
+            )
         if len(live) > 1:
             raise _several(live)
         return live.pop() if live else None
+
+    def _serves(self, session: Session) -> bool:
+        """False: somebody has said which dashboard is meant, which does not answer, and it is not this session's."""
+        address = self._lookout.address
+        if address is None or address.origin == "default" or address.origin.startswith("session"):
+            return True
+        meant, host = urlsplit(address.url), self._snapshot.hosts.get(session.host)
+        here = ("localhost", "127.0.0.1", "::1") if session.host == self._lookout.local else ()
+        near = meant.hostname in (session.host, *here, *(host.addresses if host else ()))
+        return near and (session.dashboard is None or urlsplit(session.dashboard).port == meant.port)
 
     # Which hosts
 

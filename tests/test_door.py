@@ -10,7 +10,7 @@ from world import NOW, node, process, snapshot
 from cockpit.actions.audit import Audit
 from cockpit.actions.plan import Target
 from cockpit.actions.table import Aim, find_act
-from cockpit.config import Config
+from cockpit.config import Address, Config
 from cockpit.door import Door
 from cockpit.model import Cluster, Host, Job, Session
 from cockpit.reach import HostEntry
@@ -29,7 +29,7 @@ class Poller:
 class Lookout:
     """What the door needs of one: what is known, what Ray says now, and how hosts are reached."""
 
-    config, local, masters, session = Config(), "head", None, SESSION
+    config, local, masters, session, address = Config(), "head", None, SESSION, Address("http://127.0.0.1:8265", "default")
 
     def __init__(self, known, jobs=()):
         self.poller, self.ray_jobs, self.refreshed, self.ending = Poller(known), jobs, 0, []
@@ -207,6 +207,22 @@ async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(door):
     sessions = tuple(Session("head", name, f"/tmp/ray/{name}", live=True) for name in ("session_a", "session_b"))
     with pytest.raises(SourceError, match="Choose one of session_a, session_b"):
         await door(replace(known(sessions=sessions), cluster=Cluster())).plan(find_act("stop"), Aim())
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [("http://10.0.0.1:8265", True), ("http://localhost:8265", True), ("http://10.0.0.1:8266", False), ("http://elsewhere:8265", False)],
+)
+async def test_a_session_that_lives_here_is_not_stopped_for_one_whose_dashboard_is_silent(door, url, meant):
+    lives = Session("head", SESSION, f"/tmp/ray/{SESSION}", live=True, dashboard="http://10.0.0.1:8265")
+    made = door(replace(known(sessions=(lives,)), cluster=Cluster()))
+    made._lookout.address = Address(url, "--address")
+    if meant:
+        await made.plan(find_act("stop"), Aim())
+        assert made._errands.asked[0]["head"]["session"] == SESSION
+    else:
+        with pytest.raises(SourceError, match=f"{SESSION} lives behind another one"):
+            await made.plan(find_act("stop"), Aim())
 
 
 async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(door):
