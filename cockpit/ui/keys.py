@@ -14,8 +14,8 @@ from cockpit.ui.pages.processes import Processes
 
 ON_PAGES = frozenset(
     [
-        "tree", "memory", "dead", "log", "environment", "user", "raw", "copy", "export", "faults", "pause", "refresh", "interval", "back", "page",
-        "act", "explain",
+        "tree", "memory", "dead", "log", "environment", "user", "raw", "copy", "export", "faults", "pause", "refresh", "interval",
+        "back", "page", "act", "explain",
     ]
 )  # fmt: skip
 """What makes no sense over a text or a log."""
