@@ -107,7 +107,7 @@ def _found(facts: Facts, fold: Fold) -> Iterator[Finding]:
 def level_of(each: Waiting, now: float, limits: Limits) -> Level | None:
     """How bad it is that this waits still; `None` while it is too early to tell. What has waited before it was seen is told at once."""
     first = each.at_least if isinstance(each, Actor) else False
-    waited = max(0.0, now - each.since) if each.since is not None else 0.0
+    waited = max(0.0, now - each.since) if each.since is not None and each.since > 0 else 0.0
     if each.wait in HOPELESS and (first or waited >= limits.waiting_hopeless):
         return "critical"
     slow = each.wait == "starting" or each.why is None or each.state == "DEPENDENCIES_UNREADY"
@@ -154,25 +154,30 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
     for actor in facts.snapshot.actors or ():
         if actor.wait == "deadlock" and actor.job:
             by_job.setdefault(actor.job, []).append(actor)
-    if not by_job:
-        return
     seen = facts.heard("ray.actors", "ray.placement_groups")
-    since = max(min((each.since for each in mine if each.since), default=facts.now) for mine in by_job.values())
+    since = max((_first(mine, facts.now) for mine in by_job.values()), default=facts.now)
     lasted = (seen or facts.now) - since
-    last = max((job for name in by_job if stoppable(job := facts.jobs.get(name)) and job), key=lambda job: job.started or 0, default=None)
-    if lasted < facts.limits.waiting_told:
-        return
+    if by_job and lasted >= facts.limits.waiting_told:
+        yield _deadlock(facts, by_job, "critical" if lasted >= facts.limits.waiting_hopeless else "info", since, seen)
+
+
+def _first(mine: Iterable[Waiting], now: float) -> float:
+    return min((each.since for each in mine if each.since is not None and 0 < each.since <= now), default=now)
+
+
+def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, since: float, seen: float | None) -> Finding:
+    known = [facts.jobs[job] for job in by_job if job in facts.jobs]
+    last = max(filter(stoppable, known), key=lambda job: job.started or 0, default=None)
     names = [short(facts.job_title(job)) for job in sorted(by_job)]
+    who = f"{listed(names)} wait for each other" if len(names) > 1 else f"{names[0]} and another job wait for each other"
+    whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
     stop = f"stop job {short(last.id)}, which began last; the others go on" if last else "end the driver of one of them; the others go on"
-    yield Finding(
+    return Finding(
         code="deadlock",
-        level="critical" if lasted >= facts.limits.waiting_hopeless else "info",
+        level=level,
         subject=f"{'jobs' if len(names) > 1 else 'job'} {listed(names)}",
-        text=f"{listed(names)} wait for each other, and none goes on until one lets go: {'; '.join(_standings(facts, by_job))}",
-        evidence=(
-            *list(dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why))[:SHOWN],
-            "`ray status -v` shows what is used and what is waited for",
-        ),
+        text="; ".join([f"{who}, and none goes on until one lets go", *_standings(facts, by_job)]),
+        evidence=(*list(whys)[:SHOWN], "`ray status -v` shows what is used and what is waited for"),
         since=since,
         remedy=Remedy(stop, "stop-job" if last else None),
         about=(*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else [])),
