@@ -1,0 +1,189 @@
+"""What waits is told by class and job, with its reason; what will never be placed is critical, and what merely starts is not."""
+
+from __future__ import annotations
+
+import pytest
+from findings import looked, only
+from world import NOW, actor, snapshot
+
+from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
+from cockpit.model import Bundle, Fault, Job, PlacementGroup
+
+ALONE = (waiting_groups, waiting_actors, deadlocks)
+JOBS = (
+    Job("train1", "01000000", "train1", "RUNNING", started=NOW - 900),
+    Job("train2", "02000000", "train2", "RUNNING", started=NOW - 300),
+)
+HELD = "needs 8 GPU on one node; node1 has 8 but 2 are held by job train1 (actor Critic)"
+NODE = f"{1:056x}"
+
+
+def waits(number=1, seconds=60.0, **more):
+    facts = {
+        "state": "PENDING_CREATION",
+        "class_": "Critic",
+        "node": None,
+        "pid": None,
+        "since": NOW - seconds,
+        "why": HELD,
+        "wait": "held",
+    }
+    return actor(number, **{**facts, **more})
+
+
+def group(number=1, seconds=60.0, **more):
+    facts = {"state": "PENDING", "strategy": "PACK", "bundles": (Bundle({"GPU": 8.0}),), "job": "02000000", "since": NOW - seconds}
+    return PlacementGroup(f"{number:036x}", **{"name": f"vllm{number}", **facts, "why": HELD, "wait": "held", **more})
+
+
+def seen(*actors, groups=(), jobs=JOBS, **more):
+    """What one look finds."""
+    return looked(snapshot(actors=actors, placement_groups=groups, jobs=jobs, **more), 0, detectors=ALONE)
+
+
+def test_actors_of_one_class_and_job_are_one_finding_with_the_count_and_the_reason():
+    found = only(seen(*map(waits, range(1, 5))), "actor-pending")
+    assert found.subject == "Critic of job train2"
+    assert found.text == f"4 actors Critic of job train2 wait: {HELD}"
+    assert found.evidence[0] == f"4 x {HELD}"
+    assert found.evidence[-1] == "`ray list actors --filter state=PENDING_CREATION` lists 000000000000, 000000000000, 000000000000 …"
+    assert (found.level, found.since, len(found.about)) == ("info", NOW - 60, 4)
+    assert only(seen(waits()), "actor-pending").text == f"actor Critic of job train2 waits: {HELD}"
+
+
+def test_other_classes_and_other_jobs_are_told_apart():
+    found = seen(waits(1), waits(2, class_="Reward"), waits(3, job="01000000"), waits(4, job=None))
+    subjects = {finding.subject for finding in found}
+    assert subjects == {"Critic of job train2", "Reward of job train2", "Critic of job train1", "Critic of no known job"}
+
+
+def test_of_several_reasons_the_worst_is_told_and_the_others_are_evidence():
+    found = only(seen(*map(waits, range(1, 4)), waits(4, why="needs 9 GPU: never on these nodes", wait="never")), "actor-pending")
+    assert found.text == "4 actors Critic of job train2 wait, 1 of them: needs 9 GPU: never on these nodes"
+    assert found.evidence[:2] == (f"3 x {HELD}", "1 x needs 9 GPU: never on these nodes")
+    assert found.level == "critical"
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds", "level"),
+    [
+        ("held", 9, None),
+        ("held", 11, "info"),
+        ("held", 119, "info"),
+        ("fragmented", 121, "warning"),
+        ("short", 121, "warning"),
+        ("label", 121, "warning"),
+        ("itself", 121, "warning"),
+        ("room", 121, "warning"),
+        (None, 121, "warning"),
+        ("held", 86400, "warning"),
+        ("never", 11, "info"),
+        ("never", 31, "critical"),
+        ("removed", 31, "critical"),
+        ("starting", 1700, "info"),
+        ("starting", 1801, "warning"),
+    ],
+)
+def test_how_bad_it_is_depends_on_the_reason_and_on_how_long_it_lasts(wait, seconds, level):
+    found = seen(waits(seconds=seconds, wait=wait))
+    assert [finding.level for finding in found] == [level] * (level is not None)
+
+
+def test_without_a_reason_and_while_arguments_are_made_it_is_long_only_an_info():
+    silent = only(seen(waits(seconds=600, why=None, wait=None)), "actor-pending")
+    assert (silent.level, silent.text) == ("info", "actor Critic of job train2 waits, and Ray gives no reason")
+    unready = waits(seconds=600, state="DEPENDENCIES_UNREADY", why="its constructor's arguments are not ready", wait=None)
+    assert only(seen(unready), "actor-pending").level == "info"
+
+
+def test_what_waited_before_anybody_looked_is_told_at_once():
+    assert only(seen(waits(seconds=0, at_least=True)), "actor-pending").level == "info"
+    assert only(seen(waits(seconds=0, at_least=True, wait="never")), "actor-pending").level == "critical"
+    assert seen(waits(seconds=0)) == ()
+
+
+def test_what_lives_is_dead_or_is_rays_own_does_not_wait():
+    supervisor = waits(3, internal=True, name="_ray_internal_job_actor_x")
+    assert seen(actor(1), actor(2, state="DEAD"), supervisor, groups=(group(state="CREATED"), group(2, state="REMOVED"))) == ()
+
+
+def test_unknown_actors_and_groups_are_no_finding():
+    assert looked(snapshot(actors=None, placement_groups=None, jobs=None), 0, detectors=ALONE) == ()
+
+
+def test_a_group_is_told_with_the_actors_that_wait_for_it_and_they_are_no_findings():
+    bound = [waits(number, placement_group=group().id, wait=wait) for number, wait in ((1, "group"), (2, "group"), (3, None))]
+    (found,) = seen(*bound, groups=(group(seconds=400),))
+    assert (found.code, found.subject, found.level) == ("placement-group-pending", "job train2", "warning")
+    assert found.text == f"placement group vllm1 of job train2 waits: {HELD}"
+    assert "3 actors wait for it: 3 x Critic" in found.evidence
+    assert found.about == (group().key, *(each.key for each in bound))
+    assert found.since == NOW - 400
+
+
+def test_groups_of_one_job_are_one_finding():
+    found = only(seen(groups=tuple(map(group, range(1, 6)))), "placement-group-pending")
+    assert found.text == f"5 placement groups of job train2 (vllm1, vllm2, vllm3 and 2 more) wait: {HELD}"
+    assert {each.subject for each in seen(groups=(group(1), group(2, job="01000000")))} == {"job train1", "job train2"}
+
+
+def test_a_job_that_waits_in_vain_can_be_stopped_where_ray_can_stop_it():
+    def remedy(jobs):
+        found = only(seen(groups=(group(wait="never"),), jobs=jobs), "placement-group-pending")
+        return found.remedy.act, JOBS[1].key in found.about
+
+    assert remedy(JOBS) == ("stop-job", True)
+    driver = Job("02000000", "02000000", None, "RUNNING")
+    assert remedy((driver,)) == (None, False)
+    assert remedy(None) == (None, False)
+
+
+def test_an_actor_whose_group_was_removed_is_to_be_killed():
+    found = only(seen(waits(why="its placement group was removed", wait="removed", placement_group="ab")), "actor-pending")
+    assert (found.level, found.remedy.act) == ("critical", "kill-actor")
+
+
+def test_old_facts_are_dated_and_nobody_waits_on_in_them():
+    since = {"faults": (Fault("ray.actors", "silent", NOW - 500),), "as_of": {"ray.actors": NOW - 500}}
+    (found,) = seen(waits(seconds=560), **since)
+    assert (found.level, found.seen) == ("info", NOW - 500)
+    assert found.text.endswith("as of 8m20s ago")
+
+
+def test_jobs_that_hold_what_the_others_wait_for_are_one_finding():
+    held = [group(number, state="CREATED", bundles=(Bundle({"GPU": 8.0, "CPU": 1.0}, NODE),), job=f"0{number}000000") for number in (1, 2)]
+    wanted = [group(number, number * 100, job=f"0{number - 2}000000", why="deadlock, …", wait="deadlock") for number in (3, 4)]
+    (found,) = seen(groups=(*held, *wanted))
+    assert (found.code, found.subject, found.level) == ("deadlock", "jobs train1 and train2", "critical")
+    assert found.text == (
+        "train1 and train2 wait for each other, and none goes on until one lets go; "
+        "train1 holds 8 GPU and waits for 8 GPU; train2 holds 8 GPU and waits for 8 GPU"
+    )
+    assert (found.remedy.text, found.remedy.act) == ("stop job train2, which began last; the others go on", "stop-job")
+    assert found.about == (wanted[0].key, wanted[1].key, JOBS[1].key)
+    assert found.since == NOW - 300
+
+
+def test_actors_can_be_in_a_deadlock_too_and_it_is_long_no_more_than_told():
+    alive = [actor(number, job=f"0{number}000000", needs={"GPU": 4.0}) for number in (1, 2)]
+    wanted = [waits(number, 20, job=f"0{number - 2}000000", needs={"GPU": 8.0}, why="deadlock, …", wait="deadlock") for number in (3, 4)]
+    (found,) = seen(*alive, *wanted)
+    assert found.level == "info"
+    assert "train1 holds 4 GPU and waits for 8 GPU; train2 holds 4 GPU and waits for 8 GPU" in found.text
+    assert seen(*alive, *[waits(number, 5, job=f"0{number - 2}000000", wait="deadlock") for number in (3, 4)]) == ()
+
+
+def test_where_no_job_of_a_deadlock_can_be_stopped_its_driver_can():
+    drivers = tuple(Job(f"0{number}000000", f"0{number}000000", None, "RUNNING") for number in (1, 2))
+    wanted = [waits(number, 60, job=f"0{number}000000", wait="deadlock") for number in (1, 2)]
+    (found,) = seen(*wanted, jobs=drivers)
+    assert (found.remedy.act, found.remedy.text) == (None, "end the driver of one of them; the others go on")
+
+
+def test_hostile_names_and_times_make_no_nonsense():
+    odd = waits(1, class_="\x1b[31mX\n" * 99, since=NOW + 1e9, at_least=True, job="02000000")
+    never = waits(2, class_="", since=float("nan"), wait="never", needs={"GPU": float("nan")})
+    for found in seen(odd, never, groups=(group(name="\x00", since=-5.0, bundles=()),)):
+        assert "\x1b" not in found.text
+        assert "nan" not in found.text
+        assert found.since is None or 0 < found.since <= NOW
