@@ -11,6 +11,11 @@
  *       a process that holds memory of DEVICE: `3`, or `3.1` for MIG device 1 of GPU 3. SM is the share of the GPU that it keeps busy;
  *       it adds to the GPU's UTIL, temperature and power. A process that is dead or a zombie no longer counts, nor does another one that
  *       got its number (TICKS is field 22 of /proc/PID/stat). `grow` counts from the start of the process.
+ *   recovery GPU ACTION | remap GPU | slow GPU REASONS
+ *       what NVML asks for to make that GPU whole (nvmlDeviceGpuRecoveryAction_t; it says 0 of any other); that bad rows of its memory wait
+ *       for a reset; what holds its clocks down (nvmlClocksEventReasons, as `0x40`).
+ *   driver VERSION
+ *       in place of 580.00.SIM.
  *   sway PERCENT SECONDS
  *       every SM moves up and down by so much in so long, each process in a rhythm of its own.
  *   hang SECONDS|forever FUNCTION
@@ -64,6 +69,12 @@ typedef struct {
 } Device;
 
 typedef struct {
+    int gpu;
+    uint recovery, remap;
+    ull slowed;
+} Illness;
+
+typedef struct {
     int gpu, mig;
     uint pid, sm;
     ull bytes, start, grow;
@@ -83,7 +94,9 @@ static _Thread_local struct {
     Device devices[MAX_DEVICES];
     Process processes[MAX_PROCESSES];
     Trouble troubles[MAX_TROUBLES];
-    int device_count, process_count, trouble_count;
+    Illness illnesses[MAX_DEVICES];
+    int device_count, process_count, trouble_count, illness_count;
+    char driver[64];
     int sway;
     double sway_period;
 } state;
@@ -130,6 +143,19 @@ static void read_trouble(const char *line) {
         state.troubles[state.trouble_count++] = trouble;
 }
 
+static void read_illness(const char *line) {
+    Illness illness = {0};
+    char reasons[24];
+    if (sscanf(line, "slow %d %23s", &illness.gpu, reasons) == 2)
+        illness.slowed = strtoull(reasons, NULL, 0);
+    else if (sscanf(line, "remap %d", &illness.gpu) == 1)
+        illness.remap = 1;
+    else if (sscanf(line, "recovery %d %u", &illness.gpu, &illness.recovery) != 2)
+        return;
+    if (state.illness_count < MAX_DEVICES)
+        state.illnesses[state.illness_count++] = illness;
+}
+
 static Answer read_state(void) {
     const char *path = getenv("NVML_SIM_STATE");
     FILE *file = path ? fopen(path, "re") : NULL;
@@ -148,6 +174,8 @@ static Answer read_state(void) {
         read_device(line);
         read_process(line);
         read_trouble(line);
+        read_illness(line);
+        sscanf(line, "driver %63s", state.driver);
         sscanf(line, "sway %d %lf", &state.sway, &state.sway_period);
     }
     fclose(file);
@@ -225,6 +253,18 @@ static int in_mig_mode(const Device *device) {
         if (state.devices[i].gpu == device->gpu && state.devices[i].mig != NOT_MIG)
             return 1;
     return 0;
+}
+
+/* All that ails one GPU. */
+static Illness illness_of(const Device *device) {
+    Illness all = {.gpu = device->gpu};
+    for (int i = 0; i < state.illness_count; i++)
+        if (state.illnesses[i].gpu == device->gpu) {
+            all.recovery |= state.illnesses[i].recovery;
+            all.remap |= state.illnesses[i].remap;
+            all.slowed |= state.illnesses[i].slowed;
+        }
+    return all;
 }
 
 /* ---- how a call begins ---- */
@@ -360,7 +400,7 @@ API const char *nvmlErrorString(Answer answer) {
     return answer >= 0 && answer < (int)(sizeof words / sizeof *words) ? words[answer] : "Unknown Error";
 }
 
-API Answer nvmlSystemGetDriverVersion(char *buffer, uint length) { ENTER(); return copy(buffer, length, "580.00.SIM"); }
+API Answer nvmlSystemGetDriverVersion(char *buffer, uint length) { ENTER(); return copy(buffer, length, *state.driver ? state.driver : "580.00.SIM"); }
 API Answer nvmlSystemGetNVMLVersion(char *buffer, uint length) { ENTER(); return copy(buffer, length, "13.580.00"); }
 API Answer nvmlSystemGetCudaDriverVersion(int *version) { ENTER(); *version = 13000; return SUCCESS; }
 API Answer nvmlSystemGetCudaDriverVersion_v2(int *version) { ENTER(); *version = 13000; return SUCCESS; }
@@ -566,6 +606,46 @@ API Answer nvmlDeviceGetMemoryErrorCounter(Handle handle, int uncorrected, int a
     *count = uncorrected ? device->ecc : 0;
     return SUCCESS;
 }
+
+/* ---- what ails a device ---- */
+
+#define RECOVERY_ACTION 230 /* NVML_FI_DEV_GET_GPU_RECOVERY_ACTION */
+#define UNSIGNED_INT 1      /* NVML_VALUE_TYPE_UNSIGNED_INT */
+
+typedef struct {
+    uint field, scope;
+    long long moment, latency;
+    int type;
+    Answer answer;
+    union { uint number; ull longer; } value;
+} Field;
+_Static_assert(sizeof(Field) == 40, "as in nvml.h");
+
+API Answer nvmlDeviceGetFieldValues(Handle handle, int count, Field *fields) {
+    ENTER_GPU(handle);
+    for (int i = 0; i < count; i++) {
+        fields[i].answer = fields[i].field == RECOVERY_ACTION ? SUCCESS : NOT_SUPPORTED;
+        fields[i].type = UNSIGNED_INT;
+        fields[i].value.number = illness_of(device).recovery;
+    }
+    return SUCCESS;
+}
+
+API Answer nvmlDeviceGetRemappedRows(Handle handle, uint *correctable, uint *uncorrectable, uint *pending, uint *failed) {
+    ENTER_GPU(handle);
+    *pending = illness_of(device).remap;
+    *correctable = *failed = 0, *uncorrectable = *pending;
+    return SUCCESS;
+}
+
+static Answer clock_reasons(const char *function, Handle handle, ull *reasons) {
+    ENTER_GPU_AS(function, handle);
+    *reasons = illness_of(device).slowed;
+    return SUCCESS;
+}
+
+API Answer nvmlDeviceGetCurrentClocksEventReasons(Handle handle, ull *reasons) { return clock_reasons(__func__, handle, reasons); }
+API Answer nvmlDeviceGetCurrentClocksThrottleReasons(Handle handle, ull *reasons) { return clock_reasons(__func__, handle, reasons); }
 
 /* ---- what is always the same ---- */
 

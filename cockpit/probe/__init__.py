@@ -11,23 +11,35 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
 
     {"taken": 1795223833.8,
      "cpu": 39.4, "cpus": 192,
-     "memory": {"used": 1, "total": 2, "kill_at": 3},
+     "memory": {"used": 1, "total": 2, "host_total": null | 4, "kill_at": 3},
      "shm": {"used": 1, "total": 2},
      "disks": [{"path": "/tmp/ray", "used": 1, "total": 2}],
      "gpus": null | [{"index", "uuid", "name", "utilization", "memory_used", "memory_total", "power", "power_limit",
-                      "temperature", "ecc", "fault"}],
+                      "temperature", "ecc", "fault", "recovery", "remap",
+                      "slowed": null | ["thermal", "power brake", "hardware"]}],
+     "driver": "version of the NVIDIA driver",
      "processes": [{"pid", "ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss",
                     "gpus": [{"index", "memory"}], "kind", "why": ["…"], "job", "session", "node", "undecided",
                     "past": null | [[worker, ticks, raylet, ticks, session, job, until] | null, parent | null]}],
      "memory_users": [{"pid", "rss", "user", "command"}],
      "sessions": null | [{"name", "path", "live", "owner", "size", "keeps": ["…"], "dashboard", "latest", "started"}],
      "nodes": ["ray node id of each live raylet here"],
+     "rays": null | [{"role", "pid", "session", "node", "state", "ray", "python", "visible", "files", "files_limit"}],
+     "temps": null | [{"path", "owner", "writable"}],
+     "pointers": null | [{"path", "target", "alive"}],
+     "oom_kills": null | [{"by", "moment", "pid", "name", "actor", "job", "node", "held", "text"}],
+     "wrote": {"submission id": 1795223831.2},
      "faults": [{"source": "nvml", "text": "NVML has not answered for 12 s", "since": 1795223821.0}]}
 
 Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown: anything may be while its source has not answered yet.
 `gpus` is `null` when NVML can't be asked (a fault says why, unless there simply is no NVIDIA driver) and `[]` when it says there is none.
 The fields are those of `cockpit.model`. `ns_pid` is the pid that a process in a container has there, `null` when it is the same; `user` is
 a number until the host's user database has answered; `kill_at` is `null` when the raylet counts another memory than the probe sees.
+
+`slowed` and `recovery` speak of a whole GPU, each MIG device of it says the same; `recovery` is `null` also when nothing is to be done. A
+pointer's `target` is empty where there is something else than Ray makes, and its `alive` is `null` where its Ray may live on another host,
+or may just be starting. `oom_kills` are those of the last hour, `null` where neither a raylet's log nor the kernel could be asked; `wrote`
+are the latest 200 logs of submitted jobs. What is said of `rays`, `temps`, `pointers` and logs may be 10 s old.
 
 A process whose `undecided` is `"job"` is `unknown` only because this host can't tell whether its `job` (Ray's job id or a submission id)
 still runs: while it does it is a `child`, once it has ended an `orphan`. Whoever has asked Ray may say so in its place; `why` ends with
@@ -36,7 +48,7 @@ that question. Whatever a descendant of such a process is follows from the same 
 `past` is what only a probe that has watched can know of a process: the worker that it was seen below, or in whose process group it is, and
 when that worker was last seen alive; the parent that an engine's process had at first. `act` takes it back as evidence.
 
-The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`. A source that hangs keeps its last facts.
+The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`. A source that hangs keeps its last facts.
 
 `python -m cockpit.probe environ PID TICKS` answers once, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and leaves.
 The program ends with its reader: when stdin, being a pipe, ends (not with `--no-lifeline`), or when nobody reads stdout any more.

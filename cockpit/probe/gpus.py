@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from typing import Any, Callable, Dict, Mapping, NamedTuple
 
 from .collector import CollectError
@@ -13,7 +14,17 @@ Holders = Dict[int, Dict[int, "int | None"]]
 """For each pid, how many bytes of which GPU; `None` where NVML won't say."""
 RETRY_EVERY = 15
 """Readings between two tries to start NVML after it has failed: loading it is not free, and a driver seldom comes back."""
-_MEASURES = ("utilization", "memory_used", "memory_total", "power", "power_limit", "temperature", "ecc")
+HEALTH_EVERY = 10.0
+"""Seconds between two questions for what hardly changes."""
+RECOVERY = {
+    1: "reset", 2: "reboot", 3: "drain P2P", 4: "drain and reset", 5: "recover IMEX domain", 6: "bus reset", 7: "system reboot",
+}  # fmt: skip
+"""nvmlDeviceGpuRecoveryAction_t, without 0, which asks for nothing."""
+HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
+"""Of nvmlClocksEventReasons. A power cap, idleness and clocks that somebody has set are no bad signs."""
+_MEASURES = (
+    "utilization", "memory_used", "memory_total", "power", "power_limit", "temperature", "ecc", "recovery", "remap", "slowed",
+)  # fmt: skip
 
 
 class Reading(NamedTuple):
@@ -21,6 +32,7 @@ class Reading(NamedTuple):
 
     gpus: list[Gpu] | None = None
     holders: Mapping[int, Dict[int, int | None]] = {}
+    driver: str | None = None
 
 
 class Nvml:
@@ -32,6 +44,9 @@ class Nvml:
         self._waiting = 0
         self._refusal: CollectError | None = None
         self._known: Dict[int, Gpu] = {}
+        self._health: Dict[int, Gpu] = {}
+        self._health_due = 0.0
+        self._driver: str | None = None
 
     def read(self) -> Reading:
         """Any call in here may hang for ever: a broken driver does that."""
@@ -73,6 +88,7 @@ class Nvml:
             if error.value in absent and not _nvidia_hardware():
                 return None
             raise CollectError(f"NVML can't be started: {error}") from error
+        self._driver, self._health_due = _text(_ask(nvml, nvml.nvmlSystemGetDriverVersion)), 0.0
         return nvml
 
     def _stop(self) -> None:
@@ -85,6 +101,9 @@ class Nvml:
     def _read(self, nvml: Any, count: int) -> Reading:
         gpus: list[Gpu] = []
         holders: Holders = {}
+        now = time.monotonic()
+        if now >= self._health_due:
+            self._health, self._health_due = {}, now + HEALTH_EVERY
         for index in range(count):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -92,11 +111,17 @@ class Nvml:
                 gpus.append(self._lost(nvml, index, error))
                 continue
             parts = _mig_devices(nvml, handle)
-            if parts is None:
-                gpus.append(self._gpu(nvml, index, handle, holders))
-            for part, device in (parts or {}).items():
-                gpus.append(self._gpu(nvml, index * 1000 + part, device, holders, whole=False))
-        return Reading(gpus, holders)
+            found = [] if parts is not None else [self._gpu(nvml, index, handle, holders)]
+            found += [self._gpu(nvml, index * 1000 + part, device, holders, whole=False) for part, device in (parts or {}).items()]
+            state = self._state(nvml, index, handle)
+            gpus += [{**gpu, **state} for gpu in found]
+        return Reading(gpus, holders, self._driver)
+
+    def _state(self, nvml: Any, index: int, handle: Any) -> Gpu:
+        """Of a whole GPU, which each of its MIG devices shares."""
+        if index not in self._health:
+            self._health[index] = {"recovery": _recovery(nvml, handle), "remap": _remap(nvml, handle)}
+        return {**self._health[index], "slowed": _slowed(nvml, handle)}
 
     def _gpu(self, nvml: Any, index: int, handle: Any, holders: Holders, whole: bool = True) -> Gpu:
         try:
@@ -143,6 +168,34 @@ def _measures(nvml: Any, handle: Any) -> Gpu:
         "temperature": _ask(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
         "ecc": _ask(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
     }
+
+
+def _recovery(nvml: Any, handle: Any) -> str | None:
+    """`None` also where the driver doesn't know the question yet."""
+    field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
+    answers = _ask(nvml, nvml.nvmlDeviceGetFieldValues, handle, [field]) if field is not None else None
+    if not answers or answers[0].nvmlReturn != nvml.NVML_SUCCESS or not answers[0].value.uiVal:
+        return None
+    action = answers[0].value.uiVal
+    return RECOVERY.get(action, f"recovery action {action}")
+
+
+def _remap(nvml: Any, handle: Any) -> bool | None:
+    rows = _ask(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
+    return bool(rows[2]) if rows else None
+
+
+def _slowed(nvml: Any, handle: Any) -> list[str] | None:
+    """Drivers before 535 call it throttling. Slowed by hardware is said where that doesn't say itself what it is slowed by."""
+    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+    reasons = _ask(nvml, ask, handle)
+    if reasons is None:
+        reasons = _ask(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    if reasons is None:
+        return None
+    hot, braked = reasons & (SOFTWARE_THERMAL | HARDWARE_THERMAL), reasons & POWER_BRAKE
+    plain = reasons & HARDWARE and not (reasons & HARDWARE_THERMAL or braked)
+    return [word for word, so in (("thermal", hot), ("power brake", braked), ("hardware", plain)) if so]
 
 
 def _holders(nvml: Any, handle: Any) -> Dict[int, int | None]:

@@ -19,6 +19,8 @@ class Memory(NamedTuple):
 
     used: int | None
     total: int | None
+    host_total: int | None = None
+    """The machine's own, where a cgroup's limit is the lower one."""
 
 
 def memory(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Memory:
@@ -27,7 +29,7 @@ def memory(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Memory:
     total, available = info.get("MemTotal"), info.get("MemAvailable")
     limit, used = _limit(cgroup), _cgroup_used(cgroup)
     if limit is not None and (total is None or limit < total):
-        return Memory(None if used is None else max(0, min(used, limit)), limit)
+        return Memory(None if used is None else max(0, min(used, limit)), limit, total)
     return Memory(total - available if total is not None and available is not None else None, total)
 
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any, Dict, Iterable, Mapping, Tuple
 
 from . import host
 from .collector import Collector
 from .gpus import Nvml, Reading
+from .kills import Kill, Kills
 from .kinds import Facts, Verdict, classify
 from .past import Past
-from .proc import TICKS_PER_SECOND, Forest, Process, Table, Users, boot_time
-from .sessions import DEFAULT_TEMP, Desk, Sessions
+from .proc import TICKS_PER_SECOND, Forest, Identity, Process, Table, Users, boot_time
+from .rays import ROLES, Ray, Rays
+from .sessions import DEFAULT_TEMP, Desk, Sessions, written
 from .sizes import Size, Sizes
+from .temps import Places, look
 
 Sample = Dict[str, Any]
+Said = Tuple["list[Kill] | None", Dict[str, float]]
+"""What logs tell: kills, and when the log of each submitted job was written to last."""
 MEMORY_USERS = 12
 SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
@@ -35,6 +40,8 @@ class Sampler:
         self._past = Past()
         self._users = users
         self._sizes = Sizes()
+        self._kills = Kills()
+        self._known_rays = Rays()
         self._desk = Desk(usual_temps(), users.name)
         self._processes: Collector[Forest] = Collector("processes", "/proc", Table().scan, None)
         self._nvml: Collector[Reading] = Collector("nvml", "NVML", Nvml().read, None)
@@ -42,8 +49,11 @@ class Sampler:
         self._shm = Collector("shm", "/dev/shm", lambda: host.space("/dev/shm"), SLOWLY)  # noqa: S108 where plasma lies
         self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
         self._sessions: Collector[Sessions] = Collector("sessions", "A Ray temp dir", self._read_sessions, SESSIONS_EVERY)
+        self._rays: Collector[Dict[Identity, Ray]] = Collector("rays", "Ray's own processes", self._read_rays, SLOWLY)
+        self._places: Collector[Places] = Collector("temps", "Ray's temp dirs", self._read_places, SLOWLY)
+        self._logs: Collector[Said] = Collector("logs", "Ray's logs", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
-            self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks,
+            self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._places, self._logs,
         )  # fmt: skip
 
     def start(self, patience: float) -> None:
@@ -78,6 +88,7 @@ class Sampler:
         verdicts = self._judge(forest, reading, sessions)
         raylets = [process for process in forest.values() if process.alive and process.origin.role == "raylet"]
         live = {verdict.session for verdict in verdicts.values() if verdict.kind == "ray"}
+        places, (kills, wrote) = self._places.facts, self._logs.facts or (None, {})
         self._sizes.want(folder.path for folder in sessions.folders)
         return {
             "taken": round(time.time(), 3),
@@ -91,6 +102,12 @@ class Sampler:
             "memory_users": self._memory_users(forest) if forest else None,
             "sessions": [self._session(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
             "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
+            "rays": self._ray_facts(forest, verdicts) if forest else None,
+            "temps": places and places.temps,
+            "pointers": places and places.pointers,
+            "driver": reading.driver,
+            "oom_kills": kills,
+            "wrote": wrote,
             "faults": [fault for collector in self.collectors for fault in [collector.fault()] if fault],
         }
 
@@ -150,8 +167,16 @@ class Sampler:
         }
 
     def _memory_facts(self, raylets: Iterable[Process]) -> Sample:
-        used, total = self._memory.facts or (None, None)
-        return {"used": used, "total": total, "kill_at": host.kill_at(total, raylets)}
+        known = self._memory.facts or host.Memory(None, None)
+        return {**known._asdict(), "kill_at": host.kill_at(known.total, raylets)}
+
+    def _ray_facts(self, forest: Forest, verdicts: Mapping[int, Verdict]) -> list[Sample]:
+        """What changes is as of now; one that has just been started is told of before its files were looked at."""
+        services = ((forest[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in forest)
+        known = self._rays.facts or {}
+        return [
+            ray_fact(process, verdict, known.get(process.identity, Ray())) for process, verdict in services if process.origin.role in ROLES
+        ]
 
     def _memory_users(self, forest: Forest) -> list[Sample]:
         most = sorted(forest.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
@@ -168,6 +193,34 @@ class Sampler:
     def _read_sessions(self) -> Sessions:
         self._processes.answered.wait(1.0)
         return self._desk.read(self._processes.facts or {})
+
+    def _read_rays(self) -> Dict[Identity, Ray]:
+        self._processes.answered.wait(1.0)
+        return self._known_rays.read(self._processes.facts or {})
+
+    def _read_places(self) -> Places:
+        self._sessions.answered.wait(2.0)
+        known = self._sessions.facts or Sessions()
+        return look(known.temps, self._processes.facts or {}, known, self._users.name)
+
+    def _read_logs(self) -> Said:
+        self._sessions.answered.wait(2.0)
+        logs = (self._sessions.facts or Sessions()).logs
+        return self._kills.read(path for one in logs for path in one.raylets), written(logs)
+
+
+def ray_fact(process: Process, verdict: Verdict, ray: Ray) -> Sample:
+    """A raylet or GCS."""
+    role = process.origin.role
+    return {
+        "role": role,
+        "pid": process.pid,
+        "session": os.path.basename(verdict.session) if verdict.session else None,
+        "node": verdict.node if role == "raylet" else None,
+        "state": process.state,
+        **ray.started._asdict(),
+        "files": ray.files,
+    }
 
 
 def usual_temps() -> Iterable[str]:

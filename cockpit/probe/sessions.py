@@ -12,13 +12,16 @@ from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Tuple
 
 from .kinds import Driver
 from .origin import flag
-from .proc import Forest, Identity, Process, read, user_name
+from .proc import Forest, Identity, Process, legible, read, user_name
 from .tree import FOLDER
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
 _DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_(\d+)\.log$")
+_JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
+_RAYLET_LOG = re.compile(r"raylet(\.\d+)?\.out(\.\d+)?$")
 _LISTEN = b"0A"
+MOST_JOBS = 200
 
 
 class Folder(NamedTuple):
@@ -32,6 +35,18 @@ class Folder(NamedTuple):
     """Whether somebody listens on its raylet's socket; `None` when that can't be told."""
 
 
+class Logs(NamedTuple):
+    """Logs in a session's folder that are of use here."""
+
+    changed: int = 0
+    """When the folder changed last, as its file system says."""
+    drivers: Mapping[int, Tuple[str, str]] = {}
+    """By pid of a driver: Ray's id of its job, and the name of the log that it keeps open."""
+    jobs: Mapping[str, str] = {}
+    """By submission id: where its entrypoint's output goes."""
+    raylets: Tuple[str, ...] = ()
+
+
 class Sessions(NamedTuple):
     """What is known of the sessions on this host."""
 
@@ -41,6 +56,8 @@ class Sessions(NamedTuple):
     """By session folder, where its dashboard listens."""
     temps: Tuple[str, ...] = ()
     """Ray's temp dirs: those in use first."""
+    logs: Tuple[Logs, ...] = ()
+    """Of those that live."""
 
 
 class Desk:
@@ -49,7 +66,7 @@ class Desk:
     def __init__(self, temps: Iterable[str] = (), name: Callable[[int], str | None] = user_name) -> None:
         self._name = name
         self._temps: Dict[str, None] = dict.fromkeys(temps)
-        self._drivers: Dict[str, Tuple[int, Dict[int, Tuple[str, str]]]] = {}
+        self._logs: Dict[str, Logs] = {}
         self._confirmed: Dict[Tuple[Identity, str], bool] = {}
         self._dashboards: Dict[Identity, str] = {}
 
@@ -63,8 +80,9 @@ class Desk:
         carried = {process.origin.session for process in forest.values() if process.alive and process.origin.role == "raylet"}
         folders = tuple(folder for temp in temps for folder in _folders(temp, carried, self._name))
         live = [folder.path for folder in folders if folder.answers]
+        self._logs = {path: _logs(path, self._logs.get(path, Logs())) for path in live}
         drivers = {pid: driver for path in live for pid, driver in self._drivers_of(path, forest).items()}
-        return Sessions(_once(folders), drivers, self._dashboards_of(forest), temps)
+        return Sessions(_once(folders), drivers, self._dashboards_of(forest), temps, tuple(self._logs.values()))
 
     def _known_temps(self, forest: Forest) -> Tuple[str, ...]:
         """Those of living raylets first, then what other processes name, then the usual ones."""
@@ -77,7 +95,7 @@ class Desk:
     def _drivers_of(self, session: str, forest: Forest) -> Dict[int, Driver]:
         """A driver keeps a log with its job and pid in its name open (2.9 to 2.60)."""
         found: Dict[int, Driver] = {}
-        for pid, (job, log) in self._driver_logs(session).items():
+        for pid, (job, log) in self._logs[session].drivers.items():
             process = forest.get(pid)
             if process is None or not process.alive:
                 continue
@@ -88,18 +106,6 @@ class Desk:
                 found[pid] = Driver(process.ticks, session, job)
         self._confirmed = {key: yes for key, yes in self._confirmed.items() if key[0][0] in forest}
         return found
-
-    def _driver_logs(self, session: str) -> Dict[int, Tuple[str, str]]:
-        """Read only when the folder has changed: it may hold tens of thousands of files."""
-        folder = f"{session}/logs"
-        try:
-            changed = os.stat(folder).st_mtime_ns
-            if session not in self._drivers or self._drivers[session][0] != changed:
-                logs = [(match, name) for name in os.listdir(folder) for match in [_DRIVER_LOG.match(name)] if match]
-                self._drivers[session] = changed, {int(match[2]): (match[1], name) for match, name in logs}
-        except OSError:
-            return {}
-        return self._drivers[session][1]
 
     def _dashboards_of(self, forest: Forest) -> Dict[str, str]:
         found: Dict[str, str] = {}
@@ -114,6 +120,40 @@ class Desk:
                 self._dashboards[process.identity] = address
             found[session] = self._dashboards[process.identity]
         return found
+
+
+def _logs(session: str, before: Logs) -> Logs:
+    """Read only when the folder has changed: it may hold tens of thousands of files."""
+    folder = f"{session}/logs"
+    try:
+        changed = os.stat(folder).st_mtime_ns
+        names = os.listdir(folder) if changed != before.changed else None
+    except OSError:
+        return Logs()
+    if names is None:
+        return before
+    names = [name for name in names if name.startswith(("python-core-driver-", "job-driver-", "raylet"))]
+    drivers = [(match, name) for name in names for match in [_DRIVER_LOG.match(name)] if match]
+    return Logs(
+        changed,
+        {int(match[2]): (match[1], name) for match, name in drivers},
+        {match[1]: f"{folder}/{name}" for name in names for match in [_JOB_LOG.match(name)] if match},
+        tuple(f"{folder}/{name}" for name in sorted(names) if _RAYLET_LOG.match(name)),
+    )
+
+
+def written(logs: Iterable[Logs]) -> Dict[str, float]:
+    """By submission id, when its log was written to last; of the latest ones only."""
+    found = {job: _changed(path) for one in logs for job, path in one.jobs.items()}
+    latest = sorted(((moment, job) for job, moment in found.items() if moment is not None), reverse=True)[:MOST_JOBS]
+    return {legible(job): round(moment, 1) for moment, job in latest}
+
+
+def _changed(path: str) -> float | None:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None
 
 
 def _once(folders: Iterable[Folder]) -> Tuple[Folder, ...]:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from cockpit.model import Amount, Disk, Fault, Gpu, Hold, Host, HostMemory, Kind, MemoryUser, Past, Process, Session
+from cockpit.model import (
+    Amount,
+    Disk,
+    Fault,
+    Gpu,
+    Hold,
+    Host,
+    HostMemory,
+    Kind,
+    MemoryUser,
+    OomKill,
+    Past,
+    Pointer,
+    Process,
+    RayProcess,
+    Session,
+    TempDir,
+)
 from cockpit.sources.source import SourceError
 from cockpit.text import redact
 
@@ -63,6 +80,18 @@ class _Session(msgspec.Struct):
     started: float | None = None
 
 
+class _OomKill(msgspec.Struct):
+    by: Literal["ray", "kernel"]
+    moment: float | None = None
+    pid: int | None = None
+    name: str | None = None
+    actor: str | None = None
+    job: str | None = None
+    node: str | None = None
+    held: int | None = None
+    text: str = ""
+
+
 class _Fault(msgspec.Struct):
     source: str
     text: str
@@ -83,6 +112,12 @@ class Sample(msgspec.Struct):
     memory_users: tuple[MemoryUser, ...] | None = None
     sessions: tuple[_Session, ...] | None = None
     nodes: tuple[str, ...] = ()
+    rays: tuple[RayProcess, ...] | None = None
+    pointers: tuple[Pointer, ...] | None = None
+    temps: tuple[TempDir, ...] | None = None
+    driver: str | None = None
+    oom_kills: tuple[_OomKill, ...] | None = None
+    wrote: Mapping[str, float] = {}
     faults: tuple[_Fault, ...] = ()
 
 
@@ -135,6 +170,12 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         ),
         sessions=None if sample.sessions is None else tuple(_session(session, name, shift) for session in sample.sessions),
         nodes=sample.nodes,
+        rays=sample.rays,
+        pointers=sample.pointers,
+        temps=sample.temps,
+        driver=sample.driver,
+        oom_kills=None if sample.oom_kills is None else tuple(_oom_kill(kill, name, shift) for kill in sample.oom_kills),
+        wrote={job: moment + shift for job, moment in sample.wrote.items()},
         faults=tuple(Fault(fault.source, _redact(fault.text), fault.since + shift, name) for fault in sample.faults),
         local=local,
     )  # fmt: skip
@@ -154,6 +195,11 @@ def _process(process: _Process, host: str, shift: float) -> Process:
 def _session(session: _Session, host: str, shift: float) -> Session:
     fields = {name: getattr(session, name) for name in _Session.__struct_fields__}
     return Session(host=host, **{**fields, "started": _shifted(session.started, shift)})
+
+
+def _oom_kill(kill: _OomKill, host: str, shift: float) -> OomKill:
+    fields = {name: getattr(kill, name) for name in _OomKill.__struct_fields__}
+    return OomKill(host=host, **{**fields, "moment": _shifted(kill.moment, shift), "name": _safe(kill.name), "text": _redact(kill.text)})
 
 
 def _safe(text: str | None) -> str | None:

@@ -121,6 +121,23 @@ tell([first, look()])""")  # type: ignore[misc]
     assert GIB < first < second < 20 * GIB
 
 
+def test_what_ails_a_gpu_is_written_down_and_nothing_ails_the_others(ask: Ask, state: Path):
+    nvml.add(state, "recovery 1 4", "remap 1", "slow 1 0x60")
+    asked = "[n.nvmlDeviceGetFieldValues(gpu(i), [230])[0].value.uiVal, n.nvmlDeviceGetRemappedRows(gpu(i))[2]]"
+    assert ask(f"tell([{asked} for i in (0, 1)])") == [[0, 0], [4, 1]]
+    assert ask("tell([n.nvmlDeviceGetCurrentClocksEventReasons(gpu(i)) for i in (0, 1)])") == [0, 0x60]
+
+
+def test_a_field_that_is_not_known_is_not_supported(ask: Ask):
+    assert ask("tell(n.nvmlDeviceGetFieldValues(gpu(0), [1])[0].nvmlReturn == n.NVML_ERROR_NOT_SUPPORTED)") is True
+
+
+def test_the_driver_may_be_another_one(ask: Ask, state: Path):
+    assert ask("tell(n.nvmlSystemGetDriverVersion())") == "580.00.SIM"
+    nvml.add(state, "driver 570.10")
+    assert ask("tell(n.nvmlSystemGetDriverVersion())") == "570.10"
+
+
 def test_holding_again_replaces_and_releasing_frees(state: Path, sleeper: subprocess.Popen[bytes]):
     nvml.hold(state, sleeper.pid, [0, 1], GIB)
     nvml.hold(state, sleeper.pid, [0], 2 * GIB)

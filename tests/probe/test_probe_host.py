@@ -23,6 +23,10 @@ def machine(tmp_path: Path) -> Path:
 
 
 def memory(machine: Path) -> tuple[int | None, int | None]:
+    return look(machine)[:2]
+
+
+def look(machine: Path) -> host.Memory:
     return host.memory(str(machine / "proc"), str(machine / "cgroup"))
 
 
@@ -51,6 +55,14 @@ def test_a_cgroup_of_version_2_counts_where_its_limit_is_lower(machine):
 def test_a_cgroup_of_version_1_counts_its_whole_tree(machine):
     v1(machine, 32 * GIB)
     assert memory(machine) == (15 * GIB, 32 * GIB)
+
+
+def test_the_machines_own_memory_is_told_where_a_cgroup_gives_less(machine):
+    assert look(machine).host_total is None
+    v2(machine, str(128 * GIB))
+    assert look(machine).host_total is None
+    v2(machine, str(32 * GIB))
+    assert look(machine).host_total == 64 * GIB
 
 
 @pytest.mark.parametrize("limit", ["max", "0", str(128 * GIB)])

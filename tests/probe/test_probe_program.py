@@ -86,6 +86,7 @@ def test_a_gpu_says_what_it_does(start, gpus, state):
     assert found[0] == {
         "index": 0, "uuid": "GPU-x", "name": "NVIDIA H100 80GB HBM3", "utilization": 37, "memory_used": 1000, "memory_total": 80000000000,
         "power": 350.0, "power_limit": 700.0, "temperature": 51, "ecc": 3, "fault": None,
+        "recovery": None, "remap": False, "slowed": [],
     }  # fmt: skip
 
 
@@ -99,6 +100,67 @@ def test_a_lost_gpu_keeps_its_name_and_says_what_happened(start, gpus, state):
     assert (lost["uuid"], lost["name"]) == (before["uuid"], before["name"])
     assert lost["memory_used"] is lost["utilization"] is lost["memory_total"] is None
     assert [gpu["fault"] for gpu in sample["gpus"]].count(None) == 7
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [(1, "reset"), (2, "reboot"), (3, "drain P2P"), (4, "drain and reset"), (7, "system reboot"), (9, "recovery action 9")],
+)
+def test_a_gpu_says_what_makes_it_whole_again(start, gpus, state, action, words):
+    nvml.add(state, f"recovery 3 {action}")
+    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    assert [gpu["recovery"] for gpu in found] == [None, None, None, words, None, None, None, None]
+
+
+def test_a_gpu_says_whether_rows_of_its_memory_wait_for_a_reset(start, gpus, state):
+    nvml.add(state, "remap 1")
+    assert [gpu["remap"] for gpu in start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]] == [False, True] + [False] * 6
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        ("0x1", []), ("0x4", []), ("0x48", ["thermal"]), ("0x20", ["thermal"]), ("0x88", ["power brake"]), ("0x8", ["hardware"]),
+        ("0x28", ["thermal", "hardware"]), ("0xe8", ["thermal", "power brake"]),
+    ],
+)  # fmt: skip
+def test_a_gpu_says_what_slows_it_down_unless_that_is_its_usual_life(start, gpus, state, reasons, words):
+    nvml.add(state, f"slow 2 {reasons}")
+    assert start("--once", **gpus).until(lambda one: one["gpus"])["gpus"][2]["slowed"] == words
+
+
+def test_what_ails_a_gpu_is_seen_while_it_lasts(start, gpus, state):
+    probe = start("--interval", "0.1", **gpus)
+    probe.until(lambda one: one["gpus"])
+    nvml.add(state, "slow 2 0x40")
+    probe.until(lambda one: one["gpus"][2]["slowed"] == ["thermal"])
+    nvml.remove(state, "slow")
+    probe.until(lambda one: one["gpus"][2]["slowed"] == [])
+
+
+def test_an_old_driver_says_none_of_it_and_all_the_rest(start, gpus, state):
+    asked = ("FieldValues", "RemappedRows", "CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
+    nvml.add(state, *(f"error 13 nvmlDeviceGet{what}" for what in asked), "error 13 nvmlSystemGetDriverVersion")
+    sample = start("--once", **gpus).until(lambda one: one["gpus"])
+    gpu = sample["gpus"][0]
+    assert sample["driver"] is gpu["recovery"] is gpu["remap"] is gpu["slowed"] is gpu["fault"] is None
+    assert gpu["temperature"] > 0
+
+
+def test_a_driver_that_calls_it_throttling_says_it_too(start, gpus, state):
+    nvml.add(state, "error 13 nvmlDeviceGetCurrentClocksEventReasons", "slow 0 0x40", "driver 525.60.13")
+    sample = start("--once", **gpus).until(lambda one: one["gpus"])
+    assert (sample["gpus"][0]["slowed"], sample["driver"]) == (["thermal"], "525.60.13")
+
+
+def test_mig_devices_share_what_ails_their_gpu(start, gpus, state):
+    nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
+    nvml.add(state, "recovery 2 1", "slow 2 0x80")
+    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    assert {gpu["index"]: (gpu["recovery"], gpu["slowed"]) for gpu in found if gpu["recovery"]} == {
+        2000: ("reset", ["power brake"]),
+        2001: ("reset", ["power brake"]),
+    }
 
 
 def test_mig_devices_stand_for_their_gpu(start, gpus, state):

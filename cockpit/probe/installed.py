@@ -1,0 +1,97 @@
+"""Which Ray and which Python a process of Ray's was started from, read off the files that lie there: nothing of it is executed."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+from .origin import flag
+from .proc import Process
+
+MOST_LINKS = 40
+MOST_BYTES = 1 << 16
+_RAY = re.compile(r'^version = "([^"\n]{1,40})"', re.MULTILINE)
+_HEADER = re.compile(r'^#define\s+PY_VERSION\s+"([^"\n]{1,40})"', re.MULTILINE)
+_VENV = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?)", re.MULTILINE)
+_INCLUDE = re.compile(r"python3\.\d+t?$")
+
+
+def ray_version(process: Process) -> str | None:
+    """Of the package that its program lies in: `.../ray/core/src/ray/raylet/raylet`."""
+    package, found, _ = (process.details.argv[0] if process.details.argv else "").rpartition("/core/src/ray/")
+    if not found or not package.startswith("/"):
+        return None
+    return _match(_RAY, _text(_root(process), f"{package}/_version.py"))
+
+
+def python_version(process: Process) -> str | None:
+    """Of the interpreter of a raylet's workers: the last number of it counts too, so that half of it is not told."""
+    command = flag(process.details.argv, "--python_worker_command", "--python-worker-command") or ""
+    interpreter = command.split(" ", 1)[0]
+    if not interpreter.startswith("/"):
+        return None
+    root = _root(process)
+    real = resolved(root, interpreter)
+    return _header(root, _prefix(real)) or _match(_VENV, _text(root, f"{_prefix(interpreter)}/pyvenv.cfg"))
+
+
+def _header(root: str, prefix: str) -> str | None:
+    """By its C headers, where there are those of one Python only."""
+    try:
+        names = [name for name in os.listdir(root + resolved(root, f"{prefix}/include")) if _INCLUDE.match(name)]
+    except OSError:
+        return None
+    return _match(_HEADER, _text(root, f"{prefix}/include/{names[0]}/patchlevel.h")) if len(names) == 1 else None
+
+
+def _prefix(interpreter: str) -> str:
+    return os.path.dirname(os.path.dirname(interpreter))
+
+
+def _root(process: Process) -> str:
+    """Its files as it sees them itself, in a container too. Where that is not allowed ours are its own, unless it is in another one."""
+    root = f"/proc/{process.pid}/root"
+    if os.path.isdir(f"{root}/proc") or process.details.apart:
+        return root
+    return ""
+
+
+def resolved(root: str, path: str) -> str:
+    """The same path with links followed as they are meant below that root."""
+    parts, done, links = path.split("/")[::-1], "", 0
+    while parts:
+        part = parts.pop()
+        if part in ("", ".", ".."):
+            done = os.path.dirname(done) if part == ".." else done
+            continue
+        try:
+            link = os.readlink(f"{root}{done}/{part}")
+        except OSError:
+            done = f"{done}/{part}"
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return path
+        done = "" if link.startswith("/") else done
+        parts += link.split("/")[::-1]
+    return done
+
+
+def _text(root: str, path: str) -> str:
+    """How that file begins; nothing where there is none."""
+    try:
+        file = os.open(root + resolved(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(file, MOST_BYTES).decode("utf-8", "replace") if stat.S_ISREG(os.fstat(file).st_mode) else ""
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
+
+
+def _match(pattern: re.Pattern[str], text: str) -> str | None:
+    found = pattern.search(text)
+    return found[1] if found else None

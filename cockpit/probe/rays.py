@@ -1,0 +1,65 @@
+"""Raylets and GCSs that live on this host: what they were started with, and how many files they hold open."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, NamedTuple
+
+from .installed import python_version, ray_version
+from .proc import Forest, Identity, Process, legible, read_at_once, read_environ
+
+ROLES = ("raylet", "gcs_server")
+
+
+class Started(NamedTuple):
+    """What stays the same while it lives."""
+
+    ray: str | None = None
+    python: str | None = None
+    visible: str | None = None
+    """Its CUDA_VISIBLE_DEVICES."""
+    files_limit: int | None = None
+
+
+class Ray(NamedTuple):
+    """What is known of one of them beside what its row in the process table says."""
+
+    started: Started = Started()
+    files: int | None = None
+
+
+class Rays:
+    """Looks again and again, and reads what stays only once."""
+
+    def __init__(self) -> None:
+        self._known: Dict[Identity, Started] = {}
+
+    def read(self, forest: Forest) -> Dict[Identity, Ray]:
+        """Of one that was too young when it was read everything is read again."""
+        there = [process for process in forest.values() if process.alive and process.origin.role in ROLES]
+        found = {process.identity: self._known.get(process.identity) or _started(process) for process in there}
+        self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
+        return {identity: Ray(started, _open_files(identity[0])) for identity, started in found.items()}
+
+
+def _started(process: Process) -> Started:
+    visible = (read_environ(process.pid) or {}).get("CUDA_VISIBLE_DEVICES")
+    return Started(ray_version(process), python_version(process), None if visible is None else legible(visible), _files_limit(process.pid))
+
+
+def _files_limit(pid: int) -> int | None:
+    """The soft one."""
+    try:
+        lines = read_at_once(f"/proc/{pid}/limits", 4096).split(b"\n")
+    except OSError:
+        return None
+    words = next((line.split() for line in lines if line.startswith(b"Max open files")), [])
+    return int(words[3]) if len(words) > 3 and words[3].isdigit() else None
+
+
+def _open_files(pid: int) -> int | None:
+    """From Linux 6.2 on the folder's size is their number; before that they are counted."""
+    try:
+        return os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
