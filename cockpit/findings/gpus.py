@@ -157,8 +157,8 @@ def _too_many(facts: Facts, node: Node, promised: float, there: int, listed: Seq
         text=f"Ray hands out {_gpus(promised)} on {title}, but {seen}: what is placed there can fail for want of a GPU",
         evidence=_evidence(node, promised, listed),
         remedy=Remedy(
-            "if a GPU has gone, look for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); else stop Ray on the node and "
-            "start it without --num-gpus and RAY_OVERRIDE_RESOURCES, with the right CUDA_VISIBLE_DEVICES"
+            "if a GPU has gone, look for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); else stop Ray there and "
+            "start it without --num-gpus or RAY_OVERRIDE_RESOURCES, with the right CUDA_VISIBLE_DEVICES"
         ),
         about=(node.key,),
         seen=facts.oldest((node,)),

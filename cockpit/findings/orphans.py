@@ -5,34 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Finding, Process, Remedy
-from cockpit.text import plural, size
+from cockpit.model import Finding, Gpu, Process, Remedy
+from cockpit.text import age, clean, plural, size
 
 
 def orphaned_memory(facts: Facts) -> Iterator[Finding]:
     """Orphans and stale Ray processes that hold GPU memory, by host."""
     for host, processes in facts.processes.items():
         left = [process for process in processes if process.left_over and process.gpus]
-        if left and facts.lasts("gpu-memory-orphaned", host) >= facts.limits.orphan_age:
-            yield _finding(host, sorted(left, key=lambda process: -(process.gpu_memory or 0)))
+        lasted = facts.lasts("gpu-memory-orphaned", host) if left else 0.0
+        if left and lasted >= facts.limits.orphan_age:
+            yield _finding(facts, host, sorted(left, key=lambda process: -(process.gpu_memory or 0)), lasted)
 
 
-def _finding(host: str, left: list[Process]) -> Finding:
-    known = [process.gpu_memory for process in left if process.gpu_memory is not None]
+def _finding(facts: Facts, host: str, left: list[Process], lasted: float) -> Finding:
+    known = [max(0, process.gpu_memory) for process in left if process.gpu_memory is not None]
     gpus = sorted({hold.index for process in left for hold in process.gpus})
     held = f"{size(sum(known))} of GPU memory" if known else "GPU memory"
     return Finding(
         code="gpu-memory-orphaned",
         level="critical" if len(gpus) > 1 else "warning",
         subject=host,
-        text=f"{held} on {plural(len(gpus), 'GPU')} of {host} ({', '.join(map(str, gpus))}) is held by {plural(len(left), 'process')} "
-        "that no live Ray owns",
+        text=f"{held} on {plural(len(gpus), 'GPU')} of {host} ({', '.join(map(_label, gpus))}) is held "
+        f"by {plural(len(left), 'process', 'processes')} that no live Ray owns, for at least {age(lasted)}",
         evidence=tuple(map(_line, left)),
+        since=facts.now - lasted,
         remedy=Remedy("end them: nothing that lives needs them", "kill-orphans"),
         about=tuple(process.key for process in left),
+        seen=facts.old(host),
     )
 
 
 def _line(process: Process) -> str:
-    where = ", ".join(f"GPU {hold.index}: {size(hold.memory)}" for hold in process.gpus)
-    return f"pid {process.pid} ({process.kind}) {process.name or process.command or ''} holds {where}: {'; '.join(process.why)}"
+    where = ", ".join(f"GPU {_label(hold.index)}: {size(hold.memory)}" for hold in process.gpus)
+    name = clean(process.name or process.command or "")
+    return f"pid {process.pid} ({process.kind}) {name} holds {where}: {clean('; '.join(process.why))}"
+
+
+def _label(index: int) -> str:
+    return Gpu(index).label

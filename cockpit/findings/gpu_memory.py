@@ -1,0 +1,154 @@
+"""GPU memory in use that no process explains, and GPUs that Ray would hand out though their memory is held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from cockpit.findings.facts import Facts
+from cockpit.findings.gpus import waits
+from cockpit.model import Finding, Gpu, Host, Node, Process, Remedy
+from cockpit.text import clean, plural, ratio, size
+
+OFF = 0.75
+"""Of the mark at which a finding begins: where it ends."""
+RAYS = ("worker", "driver", "child")
+LISTED = 8
+"""Lines of evidence of one kind."""
+SEARCH = (
+    "look with root's eyes for who has the devices open: `fuser -v /dev/nvidia*`, also inside containers; "
+    "if nobody has, the driver has lost count: reset the GPU (`nvidia-smi -r -i INDEX`) or reboot the host"
+)
+
+Holders = Mapping[int, Sequence[Process]]
+
+
+class Held(NamedTuple):
+    """A GPU with what its processes hold."""
+
+    gpu: Gpu
+    holders: Sequence[Process]
+    unexplained: int
+
+
+def unexplained_memory(facts: Facts) -> Iterator[Finding]:
+    """Memory beside what NVML's list of processes accounts for, by host."""
+    mark = facts.limits.unexplained_memory
+    for name, host in facts.snapshot.hosts.items():
+        found = facts.found("gpu-memory-unexplained", name)
+        over = [held for held in _held(host) if held.unexplained > (OFF * mark if found else mark)]
+        if over and facts.lasts("gpu-memory-unexplained", name) >= facts.limits.unexplained_age:
+            yield _unexplained(facts, host, over)
+
+
+def _held(host: Host) -> list[Held]:
+    """The GPUs whose memory and holders are known; none where NVML doesn't tell who holds what, as in most containers."""
+    if not host.gpus or host.processes is None:
+        return []
+    holders: dict[int, list[Process]] = {}
+    for process in host.processes:
+        for hold in process.gpus:
+            holders.setdefault(hold.index, []).append(process)
+    told = any(process.ticks is not None for processes in holders.values() for process in processes)
+    if not told and any(process.job or process.actor for process in host.processes):
+        return []
+    known = (_accounted(gpu, holders.get(gpu.index, ())) for gpu in host.gpus)
+    return [held for held in known if held]
+
+
+def _accounted(gpu: Gpu, holders: Sequence[Process]) -> Held | None:
+    """What a pid holds that the process table doesn't have is accounted for by nobody."""
+    amounts = [(process, hold.memory) for process in holders for hold in process.gpus if hold.index == gpu.index]
+    if gpu.fault or gpu.memory_used is None or any(amount is None for _, amount in amounts):
+        return None
+    mine = sum(max(0, amount or 0) for process, amount in amounts if process.ticks is not None)
+    return Held(gpu, holders, gpu.memory_used - mine)
+
+
+def _unexplained(facts: Facts, host: Host, over: Sequence[Held]) -> Finding:
+    total, gpus = sum(held.unexplained for held in over), [held.gpu.label for held in over]
+    return Finding(
+        code="gpu-memory-unexplained",
+        level="warning",
+        subject=host.name,
+        text=f"{size(total)} of GPU memory on {plural(len(gpus), 'GPU')} of {host.name} ({', '.join(gpus)}) is in use, "
+        "and no process that can be seen there holds it",
+        evidence=tuple(_sum(held) for held in over[:LISTED]),
+        remedy=Remedy(SEARCH),
+        about=tuple(node.key for node in map(facts.nodes.get, host.nodes) if node) or (f"node:{host.name}",),
+        seen=facts.old(host.name),
+    )
+
+
+def _sum(held: Held) -> str:
+    ghosts = [str(process.pid) for process in held.holders if process.ticks is None]
+    unseen = f"; NVML names pid {', '.join(ghosts)}, which this process table doesn't have" if ghosts else ""
+    mine = (held.gpu.memory_used or 0) - held.unexplained
+    return f"GPU {held.gpu.label}: {size(held.gpu.memory_used)} in use, {size(mine)} of it by visible processes (`nvidia-smi`){unseen}"
+
+
+def free_but_held(facts: Facts) -> Iterator[Finding]:
+    """GPUs that Ray counts as free, and whose memory is held by what isn't Ray's: what is placed there runs out of memory."""
+    if facts.fault("ray.status") or facts.fault("ray.nodes"):
+        return
+    for node in facts.alive:
+        host = facts.hosts.get(node.id or "")
+        if host is None or len(host.nodes) != 1 or not node.probed or not node.gpus:
+            continue
+        sure, taken = _taken(facts, node, host)
+        if sure < 1 or not (facts.waiting_for_gpus or any(map(_foreign, taken))):
+            continue
+        if facts.lasts("gpu-memory-held", facts.title(node)) >= facts.limits.gpu_held_age:
+            yield _held_by_others(facts, node, sure, taken)
+
+
+def _taken(facts: Facts, node: Node, host: Host) -> tuple[int, list[Held]]:
+    """How many of the GPUs that Ray counts as free are surely held by others, and all that are held by others.
+
+    Which GPUs are free Ray doesn't say: those that it has handed out and nobody of its own uses yet may be among them.
+    """
+    gpus, known = node.resources.get("GPU"), _held(host)
+    if gpus is None or gpus.total is None or gpus.used is None or len(host.gpus or ()) != gpus.total:
+        return 0, []
+    if not 0 <= gpus.used <= gpus.total or gpus.total - gpus.used < 1:
+        return 0, []
+    mark = facts.limits.gpu_free * (OFF if facts.found("gpu-memory-held", facts.title(node)) else 1)
+    rays = sum(any(process.kind in RAYS for process in held.holders) for held in known)
+    full = [held for held in known if (ratio(held.gpu.memory_used, held.gpu.memory_total) or 0) > mark]
+    taken = [held for held in full if not any(process.kind in RAYS for process in held.holders)]
+    unused = max(0, ceil(gpus.used) - rays)
+    return min(int(gpus.total - gpus.used), len(taken) - unused), taken
+
+
+def _foreign(held: Held) -> bool:
+    """Whether a visible process of somebody else holds it; what Ray has left over and what nobody holds are told of their own."""
+    return any(not process.left_over and process.ticks is not None for process in held.holders)
+
+
+def _held_by_others(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) -> Finding:
+    title, waiting = facts.title(node), facts.waiting_for_gpus
+    wait = f", and {waits(waiting)} for GPUs" if waiting else ""
+    left = [process for held in taken for process in held.holders if process.left_over]
+    return Finding(
+        code="gpu-memory-held",
+        level="critical" if any(each.wait == "room" for each in waiting) else "warning",
+        subject=title,
+        text=f"Ray counts {plural(sure, 'GPU')} of {title} as free whose memory others hold: what is placed there runs out of memory{wait}",
+        evidence=(*map(_line, taken[:LISTED]), *(f"waits for GPUs: {clean(each.name or each.id)[:80]}" for each in waiting[:LISTED])),
+        remedy=Remedy("end what Ray has left over there, and ask the owners of the rest", "kill-orphans" if left else None)
+        if any(map(_foreign, taken)) or left
+        else Remedy(SEARCH),
+        about=(
+            node.key,
+            *dict.fromkeys(process.key for held in taken for process in held.holders),
+            *(each.key for each in waiting[:LISTED]),
+        ),
+        seen=facts.oldest((node,)),
+    )
+
+
+def _line(held: Held) -> str:
+    names = (f"pid {process.pid} ({process.kind}) {clean(process.name or process.command or '')[:60]}".rstrip() for process in held.holders)
+    whose = ", ".join(names) or "no process that can be seen"
+    return f"GPU {held.gpu.label}: {size(held.gpu.memory_used)} of {size(held.gpu.memory_total)} in use, by {whose}"

@@ -1,0 +1,118 @@
+"""Memory that no process explains, and GPUs that are free by Ray's count alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from findings import codes, looked, only
+from msgspec.structs import replace
+from world import GIB, NOW, actor, gpu, node, process, snapshot
+
+from cockpit.findings import Judge, Limits
+from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
+from cockpit.model import Fault, Gpu, Hold, Host, Process, Quantity, Snapshot
+
+UNEXPLAINED, HELD = (unexplained_memory,), (free_but_held,)
+ID = f"{1:056x}"
+
+
+def seen(gpus: tuple[Gpu, ...], processes: tuple[Process, ...] | None, **more: Any) -> Snapshot:
+    """One probed node with these GPUs, of which Ray has handed out none."""
+    resources = more.pop("resources", {"GPU": Quantity(0, len(gpus))})
+    facts = {
+        "hosts": {"node1": Host("node1", ("10.0.0.1",), NOW, gpus=gpus, processes=processes, nodes=(ID,))},
+        "nodes": (node(1, gpus=gpus, resources=resources, seen=NOW),),
+        "processes": processes,
+        "actors": (),
+        "placement_groups": (),
+        "faults": (),
+    }
+    return snapshot(**{**facts, **more})
+
+
+def holder(pid: int, index: int, memory: float | None, **more: Any) -> Process:
+    return process(pid, gpus=(Hold(index, None if memory is None else int(memory * GIB)),), **more)
+
+
+def test_memory_that_nobody_holds_is_told_with_how_to_find_who_does():
+    gpus = (gpu(0, 30.5), gpu(1, 0.6))
+    found = only(looked(seen(gpus, (holder(1, 0, 10, job="02000000"),)), detectors=UNEXPLAINED), "gpu-memory-unexplained")
+    assert (found.level, found.subject) == ("warning", "node1")
+    assert found.text == "20G of GPU memory on 1 GPU of node1 (0) is in use, and no process that can be seen there holds it"
+    assert found.evidence == ("GPU 0: 30G in use, 10G of it by visible processes (`nvidia-smi`)",)
+    assert "fuser -v /dev/nvidia*" in found.remedy.text
+    assert looked(seen(gpus, (holder(1, 0, 10, job="02000000"),)), 55, detectors=UNEXPLAINED) == ()
+
+
+def test_a_pid_that_the_process_table_does_not_have_explains_nothing():
+    ghost = holder(4711, 0, 30, kind="unknown", ticks=None)
+    found = only(looked(seen((gpu(0, 30),), (ghost,)), detectors=UNEXPLAINED), "gpu-memory-unexplained")
+    assert found.evidence[0].endswith("; NVML names pid 4711, which this process table doesn't have")
+
+
+def test_what_a_driver_keeps_for_itself_is_no_finding():
+    gpus = (gpu(0, 11.5), gpu(1, 0.6))
+    assert looked(seen(gpus, (holder(1, 0, 10),)), detectors=UNEXPLAINED) == ()
+
+
+def test_it_ends_at_a_lower_mark_than_it_begins():
+    def at(used: float) -> Snapshot:
+        return seen((gpu(0, used),), ())
+
+    judge = Judge(Limits(unexplained_age=0), UNEXPLAINED)
+    told = [codes(judge(at(used)).findings) for used in (1.9, 2.1, 1.6, 1.4)]
+    assert told == [set(), {"gpu-memory-unexplained"}, {"gpu-memory-unexplained"}, set()]
+
+
+def test_where_nvml_does_not_say_who_holds_what_nothing_follows():
+    works = process(1, job="02000000")
+    assert looked(seen((gpu(0, 70),), (works,)), detectors=UNEXPLAINED) == (), "in a container NVML names nobody"
+    assert looked(seen((gpu(0, 70),), (holder(1, 0, None),)), detectors=UNEXPLAINED) == ()
+    assert looked(seen((gpu(0, 70),), None), detectors=UNEXPLAINED) == ()
+    assert looked(seen((gpu(0, memory_used=None), Gpu(1, fault="lost", memory_used=9 << 30)), ()), detectors=UNEXPLAINED) == ()
+
+
+def test_without_any_ray_process_at_work_memory_that_nobody_holds_is_told():
+    assert codes(looked(seen((gpu(0, 70),), ()), detectors=UNEXPLAINED)) == {"gpu-memory-unexplained"}
+
+
+def test_gpus_that_ray_counts_as_free_while_others_hold_their_memory():
+    gpus = (gpu(0, 40), gpu(1, 0.6))
+    found = only(looked(seen(gpus, (holder(7, 0, 39, kind="foreign"),)), detectors=HELD), "gpu-memory-held")
+    assert (found.level, found.subject) == ("warning", "node1")
+    assert found.text == "Ray counts 1 GPU of node1 as free whose memory others hold: what is placed there runs out of memory"
+    assert found.evidence == ("GPU 0: 40G of 80G in use, by pid 7 (foreign) python",)
+    assert found.remedy.act is None
+    assert looked(seen(gpus, (holder(7, 0, 39, kind="foreign"),)), 55, detectors=HELD) == ()
+
+
+def test_what_is_told_of_its_own_is_told_here_too_once_something_waits_for_it():
+    orphan = holder(7, 0, 39, kind="orphan")
+    assert looked(seen((gpu(0, 40),), (orphan,)), detectors=HELD) == ()
+    waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="room")
+    found = only(looked(seen((gpu(0, 40),), (orphan,), actors=(waiting,)), detectors=HELD), "gpu-memory-held")
+    assert (found.level, found.remedy.act) == ("critical", "kill-orphans")
+    assert found.text.endswith("runs out of memory, and 1 actor or group waits for GPUs")
+    assert found.evidence[-1] == "waits for GPUs: actor9"
+    held = replace(waiting, wait="held")
+    assert only(looked(seen((gpu(0, 40),), (orphan,), actors=(held,)), detectors=HELD), "gpu-memory-held").level == "warning"
+
+
+def test_gpus_that_may_be_the_ones_that_ray_has_handed_out_are_not_told():
+    foreign = holder(7, 0, 39, kind="foreign")
+    one_of_two = {"GPU": Quantity(1, 2)}
+    assert looked(seen((gpu(0, 40), gpu(1, 0.6)), (foreign,), resources=one_of_two), detectors=HELD) == ()
+    used = holder(8, 1, 39, kind="worker", job="02000000")
+    assert codes(looked(seen((gpu(0, 40), gpu(1, 40)), (foreign, used), resources=one_of_two), detectors=HELD)) == {"gpu-memory-held"}
+
+
+def test_what_rays_own_hold_or_nobody_knows_is_not_told():
+    own = holder(8, 0, 39, kind="child", job="02000000")
+    assert looked(seen((gpu(0, 40),), (own,)), detectors=HELD) == ()
+    foreign = holder(7, 0, 39, kind="foreign")
+    for unknown in ({}, {"GPU": Quantity(None, 1)}, {"GPU": Quantity(0, 4)}, {"GPU": Quantity(float("nan"), 1)}, {"GPU": Quantity(9, 1)}):
+        assert looked(seen((gpu(0, 40),), (foreign,), resources=unknown), detectors=HELD) == ()
+    small = holder(7, 0, 1, kind="foreign")
+    assert looked(seen((gpu(0, 5),), (small,)), detectors=HELD) == ()
+    failed = (Fault("ray.status", "no answer", NOW - 60),)
+    assert looked(seen((gpu(0, 40),), (foreign,), faults=failed), detectors=HELD) == ()

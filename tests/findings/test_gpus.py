@@ -1,0 +1,180 @@
+"""GPUs that are lost, ill or slowed down, and GPUs that are counted differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from findings import codes, later, looked, only
+from msgspec.structs import replace
+from world import NOW, actor, gpu, node, snapshot
+
+from cockpit.findings import Judge, Limits
+from cockpit.findings.gpus import gpu_counts, gpu_trouble
+from cockpit.model import Gpu, Host, Node, Quantity, RayProcess, Snapshot
+
+ILL, COUNTS = (gpu_trouble,), (gpu_counts,)
+ID = f"{1:056x}"
+
+
+def host(*gpus: Gpu, **more: Any) -> Host:
+    return Host("node1", ("10.0.0.1",), NOW, **{"gpus": gpus, "nodes": (ID,), **more})
+
+
+def seen(*gpus: Gpu, **more: Any) -> Snapshot:
+    return snapshot(hosts={"node1": host(*gpus, **more)})
+
+
+def test_a_lost_gpu_is_critical_after_several_looks():
+    lost = Gpu(3, fault="GPU is lost")
+    found = only(looked(seen(gpu(0), lost), detectors=ILL), "gpu-lost")
+    assert (found.level, found.subject) == ("critical", "node1")
+    assert found.text == "GPU 3 of node1 can't be reached by NVML any more"
+    assert found.evidence == ("GPU 3: NVML: GPU is lost; `dmesg | grep -i xid` tells why",)
+    assert found.about == (f"node:{ID}",)
+    assert found.remedy.act is None
+    assert looked(seen(gpu(0), lost), 5, detectors=ILL) == ()
+
+
+def test_all_that_are_lost_on_a_host_are_one_finding():
+    found = only(looked(seen(*(Gpu(index, fault="Unknown Error") for index in range(8))), detectors=ILL), "gpu-lost")
+    assert found.text == "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 can't be reached by NVML any more"
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "level", "text", "evidence"),
+    [
+        ({"recovery": "reset"}, "gpu-recovery", "critical", "has failed, and NVML asks for its recovery", "NVML asks for: reset"),
+        ({"recovery": "drain and reset"}, "gpu-drain", "warning", "still works, but NVML wants no new work on it", "drain and reset"),
+        ({"ecc": 2}, "gpu-ecc", "warning", "has lost data to memory errors since its driver was loaded", "2 uncorrected ECC errors"),
+        ({"remap": True}, "gpu-remap", "warning", "has bad rows of memory that only a reset replaces", "row remap is pending"),
+        ({"slowed": ("thermal",)}, "gpu-slowed", "warning", "runs slower than it could", "held down by: thermal at 61 degrees"),
+    ],
+)
+def test_an_ill_gpu_is_told_with_what_the_operator_does(facts: dict[str, Any], code: str, level: str, text: str, evidence: str):
+    found = only(looked(seen(gpu(2, **facts)), detectors=ILL), code)
+    assert (found.level, found.text) == (level, f"GPU 2 of node1 {text}")
+    assert evidence in found.evidence[0]
+    assert "nvidia-smi" in found.evidence[0]
+    assert found.remedy.act is None
+
+
+def test_a_reset_that_nvml_asks_for_is_told_once():
+    assert codes(looked(seen(gpu(2, recovery="reset", remap=True)), detectors=ILL)) == {"gpu-recovery"}
+
+
+def test_healthy_gpus_and_those_of_which_little_is_known_are_not_ill():
+    fine = seen(gpu(0, slowed=(), remap=False), Gpu(1), gpu(2, ecc=None), gpu(3, ecc=-1))
+    assert looked(fine, detectors=ILL) == ()
+    assert looked(seen(gpus=None), detectors=ILL) == ()
+
+
+def test_moments_of_heat_are_no_finding_and_a_moment_without_is_no_end():
+    hot, cool = seen(gpu(0, slowed=("thermal",))), seen(gpu(0, slowed=()))
+    assert looked(hot, 50, detectors=ILL) == ()
+    judge = Judge(Limits(), ILL)
+    told = [codes(judge(later(hot if second % 20 else cool, second)).findings) for second in range(0, 200, 5)]
+    assert told[10] == set()
+    assert told[20:] == [{"gpu-slowed"}] * 20
+    ended = [judge(later(cool, 200 + second)).findings for second in range(0, 80, 5)]
+    assert ended[0][0].text == "A GPU of node1 runs slower than it could, on and off"
+    assert ended[-1] == ()
+
+
+def test_old_facts_say_so():
+    found = only(looked(snapshot(hosts={"node1": replace(host(Gpu(3, fault="lost")), taken=NOW - 300)}), detectors=ILL), "gpu-lost")
+    assert found.seen == NOW - 300
+
+
+@dataclass
+class Raylet:
+    """A node and what is known of it."""
+
+    promised: float | None = 8
+    there: int = 8
+    visible: str | None = None
+    head: bool = False
+
+    def node(self, number: int = 1, **more: Any) -> Node:
+        gpus = tuple(gpu(index, uuid=f"GPU-{number}-{index}") for index in range(self.there))
+        resources = {"CPU": Quantity(0, 8), **({} if self.promised is None else {"GPU": Quantity(0, self.promised)})}
+        return node(number, **{"gpus": gpus, "resources": resources, "head": self.head, "probed": True, **more})
+
+    def seen(self, **more: Any) -> Snapshot:
+        rays = (RayProcess("raylet", 5, node=ID, visible=self.visible),)
+        facts = {"nodes": (self.node(),), "actors": (), "placement_groups": (), "hosts": {"node1": host(gpu(0), rays=rays)}}
+        return snapshot(**{**facts, **more})
+
+
+@pytest.mark.parametrize(
+    "raylet",
+    [
+        Raylet(),
+        Raylet(4, 8, "0,1,2,3"),
+        Raylet(2, 8, "GPU-1-0,GPU-1-5"),
+        Raylet(0, 8, ""),
+        Raylet(None, 8, head=True),
+        Raylet(None, 0),
+        Raylet(float("nan"), 8),
+        Raylet(8, 8, "0,1,2,3,4,5,6,7"),
+    ],
+)
+def test_equal_counts_and_those_that_somebody_chose_are_fine(raylet: Raylet):
+    assert looked(raylet.seen(), detectors=COUNTS) == ()
+
+
+def test_more_gpus_than_there_are_is_a_warning():
+    found = only(looked(Raylet(8, 7).seen(), detectors=COUNTS), "gpu-count")
+    assert (found.level, found.subject) == ("warning", "node1")
+    assert found.text == "Ray hands out 8 GPUs on node1, but NVML sees 7: what is placed there can fail for want of a GPU"
+    assert found.evidence == ("Ray: 8 GPUs (`ray status -v`)", "`nvidia-smi -L`: 7 GPUs")
+    assert looked(Raylet(8, 7).seen(), 20, detectors=COUNTS) == ()
+
+
+def test_more_gpus_than_its_raylet_may_see_is_a_warning():
+    found = only(looked(Raylet(8, 8, "0,1").seen(), detectors=COUNTS), "gpu-count")
+    assert "but its raylet may see 2 of them" in found.text
+    assert found.evidence[-1] == "CUDA_VISIBLE_DEVICES=0,1 in /proc/PID/environ of its raylet"
+
+
+def test_fewer_gpus_than_there_are_is_worth_knowing_and_a_warning_while_something_waits_for_gpus():
+    few = Raylet(4, 8)
+    found = only(looked(few.seen(), detectors=COUNTS), "gpu-unused")
+    assert (found.level, found.text) == ("info", "Ray hands out 4 GPUs on node1 of the 8 that it could")
+    waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="held")
+    found = only(looked(few.seen(actors=(waiting,)), detectors=COUNTS), "gpu-unused")
+    assert (found.level, found.text) == (
+        "warning",
+        "Ray hands out 4 GPUs on node1 of the 8 that it could, while 1 actor or group waits for GPUs",
+    )
+    never = replace(waiting, wait="label")
+    assert only(looked(few.seen(actors=(never,)), detectors=COUNTS), "gpu-unused").level == "info"
+
+
+def test_a_raylet_that_was_given_gpus_that_are_not_there():
+    found = only(looked(Raylet(2, 8, "6,9").seen(), detectors=COUNTS), "gpu-visible")
+    assert found.text == "The raylet of node1 was given GPUs that aren't there: CUDA_VISIBLE_DEVICES names 9"
+    assert codes(looked(Raylet(2, 8, "GPU-1-0,GPU-7-0").seen(), detectors=COUNTS)) == {"gpu-visible"}
+
+
+def test_mig_devices_are_counted_as_ray_is_told():
+    parts = tuple(Gpu(index, uuid=f"MIG-{index}") for index in range(1000, 1007))
+    for promised in (1, 7):
+        whole = Raylet(promised).node(gpus=parts)
+        assert looked(snapshot(nodes=(whole,), hosts={}), detectors=COUNTS) == ()
+
+
+def test_several_raylets_on_a_host_may_share_its_gpus_but_not_hand_them_out_twice():
+    first, second = (replace(Raylet(4).node(), id=f"{number:056x}") for number in (1, 2))
+    assert looked(snapshot(nodes=(first, second), hosts={}), detectors=COUNTS) == ()
+    greedy = replace(second, resources={"GPU": Quantity(0, 8)})
+    found = only(looked(snapshot(nodes=(first, greedy), hosts={}), detectors=COUNTS), "gpu-count")
+    assert found.text == "2 raylets on node1 hand out 12 GPUs, and there are 8: two jobs can get the same one"
+    own = replace(greedy, gpus=Raylet().node(2).gpus)
+    assert looked(snapshot(nodes=(replace(first, resources={"GPU": Quantity(0, 8)}), own), hosts={}), detectors=COUNTS) == ()
+
+
+def test_a_dead_node_and_one_without_facts_are_not_counted():
+    dead, blind = Raylet(8, 7).node(state="DEAD"), node(2, gpus=None, ip="10.0.0.2")
+    assert looked(snapshot(nodes=(dead, blind), hosts={}), detectors=COUNTS) == ()
