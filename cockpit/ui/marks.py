@@ -123,9 +123,9 @@ def _column(
 ) -> Piece:
     """One cell: what of the value lies between this level and the next."""
     part = 0.0 if value is None else (clamped(value / top) or 0.0) * height - level
-    if part <= 0.0:
-        return ("-" if ascii else "─", "kill") if line else (" ", "")
     beyond = value is not None and mark is not None and value >= mark
+    if part <= 0.0 or (line and shaded and not beyond):
+        return ("-" if ascii else "─", "kill") if line else (" ", "")
     if shaded:
         return (":" if ascii else "░", "kill" if beyond else "faint")
     return (_step(part, _LEVELS if ascii else _BLOCKS), "bad" if beyond else "mid")

@@ -15,7 +15,8 @@ from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section, facts
 from cockpit.ui.view import View
 
-HEIGHT = 8
+HEIGHT, LOW = 8, 5
+"""Rows of the chart, and where there is little room."""
 AHEAD = 300.0
 """Seconds that are drawn ahead: a growth of two minutes says little about more."""
 SPARK = 30
@@ -102,21 +103,16 @@ def _drawn(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     if not total or total < 0:
         yield "", UNKNOWN
         return
-    each = 2 if view.width >= WIDE else 4
+    each, height = (2, HEIGHT) if view.width >= WIDE else (4, LOW)
     past = thinned(view.history.memory.tail(node.key, STEPS), STEPS // each)
     ahead = list(_ahead(node.memory.used, trend, each * STEP))
     top = float(max(total, line.at if line else 0))
-    rows = chart(past, ahead, HEIGHT, top, mark=line.at if line else None, ascii=view.ascii)
-    marked = mark_row(line.at / top) if line else None
+    rows = chart(past, ahead, height, top, mark=line.at if line else None, ascii=view.ascii)
+    marked = height - 1 - min(height - 1, int(line.at / top * height)) if line else None
     for number, row in enumerate(rows):
-        label = size(top) if number == 0 else "0" if number == HEIGHT - 1 else ""
+        label = size(top) if number == 0 else "0" if number == height - 1 else ""
         yield f"kill {size(line.at)}" if line and number == marked else label, row
     yield "", ((_axis(len(past), len(ahead)), "dim"),)
-
-
-def mark_row(share: float) -> int:
-    """The row of the chart, from the top, in which that share of its height lies."""
-    return HEIGHT - 1 - min(HEIGHT - 1, int(share * HEIGHT))
 
 
 def _ahead(used: int | None, trend: Trend | None, seconds: float) -> Iterator[float]:
