@@ -134,7 +134,7 @@ class Dashboard:
             "/api/v0/cluster_metadata": lambda _: _reply({"rayVersion": shape.version, "pythonVersion": "3.11.7", "rayInitCluster": False}),
             "/nodes/{id}": self._detail,
             "/logical/actors": self._logical_actors,
-            "/events": lambda _: _reply({"events": {"global": []}}, "All events fetched."),
+            "/events": _events,
             "/api/jobs/": lambda _: web.json_response(self._jobs()),
             "/api/v0/jobs": lambda request: self._list(request, self._jobs()),
             "/api/v0/nodes": lambda request: self._list(request, [records.node_record(shape, number) for number in range(shape.nodes)]),
@@ -274,6 +274,14 @@ def _live(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
         return answer(request)
 
     return handler
+
+
+def _events(request: web.Request) -> web.Response:
+    """Of one job, or of all; `global` are those of no job."""
+    job = request.query.get("job_id")
+    if job is None:
+        return _reply({"events": {"global": []}}, "All events fetched.")
+    return _reply({"jobId": job, "events": []}, "Job events fetched.")
 
 
 def _reply(data: Record, msg: str = "") -> web.Response:
