@@ -13,6 +13,7 @@ from cockpit.text import clean
 
 SUPERVISOR = "_ray_internal_job_actor_"
 """What Ray calls the actor that starts a job's entrypoint, before the job's id."""
+SETUP = "look at runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the head's Ray session; or stop it and ask for less"
 SAID, LINES = 300, 5
 """Of a message: so long a line, so many lines."""
 SKEW = 300.0
@@ -31,7 +32,7 @@ def pending_jobs(facts: Facts) -> Iterator[Finding]:
     for job in waiting:
         supervisor = supervisors.get(job.submission or "")
         if level := _pending_level(job, supervisor, seen or facts.now, facts.limits):
-            yield _pending(job, supervisor, level, seen)
+            yield _pending(job, supervisor, level, facts)
 
 
 def _supervisors(actors: Iterable[Actor]) -> Mapping[str, Actor]:
@@ -45,12 +46,9 @@ def _pending_level(job: Job, supervisor: Actor | None, now: float, limits: Limit
     return "warning" if waited >= limits.job_start else "info" if waited >= limits.waiting_told else None
 
 
-def _pending(job: Job, supervisor: Actor | None, level: Level, seen: float | None) -> Finding:
+def _pending(job: Job, supervisor: Actor | None, level: Level, facts: Facts) -> Finding:
     said = (job.message or "").removeprefix("Job has not started yet.").strip()
     why = supervisor.why if supervisor and supervisor.why else _line(said) or "Ray gives no reason"
-    remedy = (
-        "look at runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the head's Ray session; or stop it, ask for less"
-    )
     return Finding(
         code="job-pending",
         level=level,
@@ -58,12 +56,13 @@ def _pending(job: Job, supervisor: Actor | None, level: Level, seen: float | Non
         text=f"job {short(job.id)} has not started: {why}",
         evidence=(
             f"`ray job status {short(job.id)}` says PENDING" + (f": {_line(job.message)}" if job.message else ""),
-            f"its supervisor is {short(supervisor.state)}" if supervisor else "Ray lists no supervisor of it",
+            *([f"its supervisor is {short(supervisor.state)}"] if supervisor else []),
+            *(["Ray lists no supervisor of it"] if supervisor is None and facts.snapshot.actors_complete else []),
         ),
         since=job.started,
-        remedy=Remedy(remedy, "stop-job" if stoppable(job) else None),
+        remedy=Remedy(SETUP, "stop-job" if stoppable(job) else None),
         about=(job.key, *([supervisor.key] if supervisor else [])),
-        seen=seen,
+        seen=facts.heard("ray.jobs"),
     )
 
 

@@ -1,0 +1,149 @@
+"""Actors that are restarted again and again, and what ended jobs still hold."""
+
+from __future__ import annotations
+
+import pytest
+from findings import codes, looked, only
+from msgspec.structs import replace
+from world import NOW, actor, snapshot
+
+from cockpit.findings import Facts, Judge, Limits
+from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
+from cockpit.model import Bundle, Cluster, Job, PlacementGroup
+
+LEAKS = (leaked_groups, leaked_actors)
+NODE = f"{1:056x}"
+
+
+def watched(*looks, complete=True, cluster=None):
+    """What is found at the last of these looks; each is a time and how often actors 1, 2, … were restarted by then."""
+    judge = Judge(Limits(), (restart_loops,))
+    told = ()
+    for seconds, *restarts in looks:
+        actors = tuple(actor(number, class_="Rollout", restarts=times) for number, times in enumerate(restarts, 1))
+        more = {"cluster": Cluster(session=cluster[seconds])} if cluster else {}
+        facts = snapshot(actors=actors, taken=NOW + seconds, actors_complete=complete, jobs=(), **more)
+        told = judge(facts).findings
+    return told
+
+
+def test_an_actor_that_was_restarted_three_times_in_ten_minutes_is_told():
+    (found,) = watched((0, 0), (200, 1), (400, 2), (590, 3))
+    assert (found.code, found.level, found.subject) == ("actor-restarting", "warning", "Rollout of job 02000000")
+    assert found.text == "actor Rollout of job 02000000 was restarted 3 times in the last 10m00s"
+    assert found.evidence[0] == "actor 000000000000: 3 times, 3 in all"
+    assert (found.remedy.act, found.about) == ("kill-actor", (actor(1).key,))
+
+
+def test_actors_of_a_class_are_one_finding():
+    (found,) = watched((0, 5, 0, 0), (300, 9, 3, 1))
+    assert found.text == "3 actors Rollout of job 02000000 were restarted, the worst of them 4 times in the last 10m00s"
+    assert found.evidence[0].endswith("4 times, 9 in all")
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [(0, 9)],  # what happened before anybody looked
+        [(0, 0), (300, 2)],
+        [(0, 0), (400, 1), (800, 2), (1200, 3)],
+        [(0, 0), (5000, 3)],  # over an hour or at once: nobody saw
+        [(0, None), (300, None)],
+        [(0, -9), (300, -1)],
+        [(0, 9), (300, 2)],
+    ],
+)
+def test_few_or_slow_restarts_and_those_before_the_first_look_are_none(looks):
+    assert watched(*looks) == ()
+
+
+def test_a_loop_ends_only_after_ten_quiet_minutes():
+    loop = [(0, 0), (99, 0), (100, 3)]
+    assert watched(*loop, (400, 3), (699, 3))
+    assert not watched(*loop, (400, 3), (800, 3))
+    assert watched(*loop, (645, 3), (650, 4), (900, 4))
+
+
+def test_a_new_actor_that_falls_at_once_counts_from_nothing():
+    assert watched((0, 0), (60, 0, 3))
+
+
+def test_a_cut_list_and_another_cluster_tell_nothing():
+    assert watched((0, 0), (60, 3), complete=False) == ()
+    assert watched((0, 0), (60, 3), cluster={0: "old", 60: "new"}) == ()
+
+
+def test_growth_is_remembered_as_far_as_it_was_watched():
+    def look(seconds, counts, before=None):
+        facts = Facts(replace(snapshot(), taken=NOW + seconds), Limits(), counted=before)
+        return facts.grown("x", counts, 100), facts.counted
+
+    grown, memory = look(0, {"a": 5})
+    assert grown == {}
+    for seconds, counts, expected in ((50, {"a": 6}, {"a": 1}), (90, {"a": 6, "b": 2}, {"a": 1, "b": 2}), (200, {"a": 6, "b": 2}, {})):
+        grown, memory = look(seconds, counts, memory)
+        assert grown == expected
+    assert len(memory["x"]) == 1
+
+
+def job(status="FAILED", **more):
+    return Job("train1", "02000000", "train1", status, **{"started": NOW - 900, "ended": NOW - 600, **more})
+
+
+def group(**more):
+    facts = {
+        "name": "vllm",
+        "state": "CREATED",
+        "bundles": (Bundle({"GPU": 4.0, "CPU": 1.0}, NODE),) * 2,
+        "job": "02000000",
+        "detached": True,
+    }
+    return PlacementGroup(f"{7:036x}", **{**facts, **more})
+
+
+OVER = (job(),)
+
+
+def left(*actors, groups=(), jobs=OVER, seconds=0):
+    return looked(snapshot(actors=actors, placement_groups=groups, jobs=jobs), seconds, detectors=LEAKS)
+
+
+def test_a_group_that_outlives_its_job_is_told_with_what_it_holds():
+    found = only(left(groups=(group(),)), "placement-group-leaked")
+    assert found.text == "job train1 is over (FAILED), yet its placement group vllm holds 8 GPU"
+    assert found.evidence[0] == f"placement group vllm {group().id[:12]} (CREATED, detached) holds 8 GPU"
+    assert (found.level, found.subject, found.since) == ("warning", "job train1", NOW - 600)
+    assert (found.remedy.act, found.about) == ("remove-placement-group", (group().key,))
+
+
+def test_an_actor_that_outlives_its_job_is_told_unless_its_group_is():
+    alone = actor(1, class_="Engine", needs={"GPU": 0.5}, detached=True)
+    (found,) = left(alone, actor(2, class_="Engine", placement_group=group().id))
+    assert (found.code, found.remedy.act, found.about) == ("actor-leaked", "kill-actor", (alone.key,))
+    assert found.text == "job train1 is over (FAILED), yet its actor Engine holds 0.5 GPU"
+    assert codes(left(actor(1, placement_group=group().id), groups=(group(),))) == {"placement-group-leaked"}
+
+
+def test_several_are_one_finding():
+    found = only(left(*(actor(number, class_=f"E{number}", needs={"GPU": 1.0}) for number in range(1, 6))), "actor-leaked")
+    assert found.text == "job train1 is over (FAILED), yet 5 actors of it (E1, E2, E3 and 2 more) hold 5 GPU"
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [(job("RUNNING", ended=None),), (job("PENDING", ended=None),), (job(""),), (), None, (job(ended=NOW - 30),)],
+    ids=["runs", "pending", "unknown state", "unknown job", "unknown jobs", "just over"],
+)
+def test_nothing_is_left_of_what_runs_is_unknown_or_has_only_just_ended(jobs):
+    assert left(actor(1), groups=(group(),), jobs=jobs) == ()
+
+
+def test_what_holds_no_gpus_or_shall_outlive_its_job_is_not_told():
+    served = (actor(1, namespace="serve"), actor(2, needs={"CPU": 9.0}), actor(3, state="DEAD"), actor(4, needs={"GPU": float("nan")}))
+    groups = (group(name="SERVE_REPLICA::app"), group(state="PENDING"), group(bundles=(Bundle({"CPU": 1.0}, NODE), Bundle({"GPU": 1.0}))))
+    assert left(*served, groups=groups) == ()
+
+
+def test_without_the_time_of_its_end_it_counts_from_the_first_look():
+    assert left(groups=(group(),), jobs=(job(ended=None),), seconds=50) == ()
+    assert left(groups=(group(),), jobs=(job(ended=None),), seconds=60)

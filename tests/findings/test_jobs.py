@@ -1,0 +1,141 @@
+"""Jobs that don't start are told with what their supervisor waits for, failed ones with the line that matters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from findings import looked, only
+from world import NOW, actor, snapshot
+
+from cockpit.findings.jobs import SUPERVISOR, failed_jobs, pending_jobs, telling
+from cockpit.model import Fault, Job
+from cockpit.sources import ray_actors, wire
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "2.60" / "jobs.json"
+ALONE = (pending_jobs, failed_jobs)
+TRACE = """Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):
+Traceback (most recent call last):
+  File "train.py", line 7, in <module>
+    raise RuntimeError("boom")
+RuntimeError: boom
+"""
+
+
+def submitted(name="ppo", status="FAILED", **more):
+    facts = {"entrypoint": "python train.py", "started": NOW - 900, "ended": None if status in ("PENDING", "RUNNING") else NOW - 600}
+    return Job(name, submission=name, status=status, **{**facts, **more})
+
+
+def seen(*jobs, actors=(), **more):
+    """What one look finds."""
+    return looked(snapshot(jobs=jobs, actors=actors, **more), 0, detectors=ALONE)
+
+
+def pending(seconds, message="Job has not started yet.", **more):
+    return submitted("ppo", "PENDING", started=NOW - seconds, message=message, **more)
+
+
+def supervisor(**more):
+    return actor(1, internal=True, name=f"{SUPERVISOR}ppo", state="PENDING_CREATION", **more)
+
+
+def recorded_jobs():
+    return {made.id: made for entry in wire.decode(RECORDED.read_bytes(), tuple[wire.Job, ...]) if (made := ray_actors.job(entry))}
+
+
+@pytest.mark.parametrize(("seconds", "level"), [(9, None), (11, "info"), (299, "info"), (301, "warning"), (3600, "warning")])
+def test_a_job_that_does_not_start_is_told_and_later_warned_of(seconds, level):
+    assert [found.level for found in seen(pending(seconds))] == [level] * (level is not None)
+
+
+def test_a_pending_job_is_told_with_what_its_supervisor_waits_for():
+    found = only(seen(pending(60), actors=(supervisor(why="needs 99 GPU on one node; node1 has 8: never", wait="never"),)), "job-pending")
+    assert found.text == "job ppo has not started: needs 99 GPU on one node; node1 has 8: never"
+    assert (found.level, found.subject, found.since) == ("critical", "job ppo", NOW - 60)
+    assert found.evidence == (
+        "`ray job status ppo` says PENDING: Job has not started yet.",
+        "its supervisor is PENDING_CREATION",
+    )
+    assert found.remedy.act == "stop-job"
+
+
+def test_without_a_supervisor_rays_own_words_are_told():
+    (bare,) = seen(pending(60))
+    assert (bare.text, bare.evidence[1]) == ("job ppo has not started: Ray gives no reason", "Ray lists no supervisor of it")
+    (said,) = seen(pending(60, "Job has not started yet. It may be waiting for resources."))
+    assert said.text == "job ppo has not started: It may be waiting for resources."
+
+
+def test_an_unknown_list_of_actors_says_nothing_of_supervisors():
+    (found,) = seen(pending(60), actors=None, actors_complete=None)
+    assert found.evidence == ("`ray job status ppo` says PENDING: Job has not started yet.",)
+
+
+def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised():
+    found = only(seen(submitted(message=TRACE, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", exit_code=1)), "job-failed")
+    assert found.text == "job ppo failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: boom"
+    assert found.evidence == ("RuntimeError: boom", "`ray job logs ppo` shows all of its log")
+    assert (found.level, found.since, found.remedy.act) == ("warning", NOW - 600, "delete-job")
+
+
+def test_one_that_was_killed_or_left_no_word_is_told_too():
+    assert seen(submitted(exit_code=-9))[0].text == "job ppo failed (ended by signal 9); Ray doesn't say how"
+    assert seen(submitted())[0].text == "job ppo failed; Ray doesn't say how"
+
+
+def test_what_ended_well_was_stopped_or_ended_long_ago_is_not_told():
+    long_ago = submitted(ended=NOW - 5 * 3600)
+    assert seen(submitted("a", "SUCCEEDED"), submitted("b", "STOPPED", entrypoint="x"), long_ago, submitted(ended=None)) == ()
+    assert looked(snapshot(jobs=None), 0, detectors=ALONE) == ()
+
+
+def test_a_relaunch_that_runs_ends_it_and_one_that_failed_takes_its_place():
+    first, later = submitted("first"), {"started": NOW - 300, "ended": NOW - 100}
+    assert seen(first, submitted("second", "RUNNING", started=NOW - 300)) == ()
+    assert seen(first, submitted("second", "SUCCEEDED", **later)) == ()
+    assert [each.subject for each in seen(first, submitted("second", **later))] == ["job second"]
+    assert [each.subject for each in seen(first, submitted("second", "PENDING", started=NOW - 5))] == ["job first"]
+    assert [each.subject for each in seen(first, submitted("older", "SUCCEEDED", started=NOW - 5000))] == ["job first"]
+    assert [each.subject for each in seen(first, submitted("other", "RUNNING", started=NOW - 5, entrypoint="x"))] == ["job first"]
+
+
+def test_of_recorded_failures_the_line_that_matters_is_found():
+    jobs = recorded_jobs()
+    assert telling(jobs["fail-1"].message) == ("entrypoint failing on purpose",)
+    assert telling(jobs["zoo-1"].message)[-1].startswith("ValueError: Cannot schedule GpuHolder with the placement group")
+    assert telling(jobs["badrenv"].message)[-1] == "ValueError: Could not find Conda executable at conda."
+    assert telling(jobs["raysubmit_kLxceEXRbxc3AQU2"].message)[-1].startswith("ValueError: /home/user/jobs is not a valid URI.")
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("torch.cuda.OutOfMemoryError: CUDA out of memory.\nexit", "torch.cuda.OutOfMemoryError: CUDA out of memory."),
+        ("\x1b[36m(Critic pid=12, ip=10.0.0.2)\x1b[0m ValueError: bad\n(raylet) gone", "ValueError: bad"),
+        ("ray.exceptions.RayTaskError(KeyError): ray::f()\nKeyError: 'x'", "KeyError: 'x'"),
+        ("  KeyError: not at the margin\nsh: 1: pyhton: not found", "sh: 1: pyhton: not found"),
+        ("KeyboardInterrupt", "KeyboardInterrupt"),
+        ("bash: line 1: 77 Killed  python train.py", "bash: line 1: 77 Killed python train.py"),
+    ],
+)
+def test_what_was_raised_last_matters_most_and_else_the_last_line(message, line):
+    assert telling(message)[-1] == line
+
+
+def test_a_message_without_words_tells_nothing():
+    assert telling(None) == telling("") == telling(" \n\t\n") == ()
+
+
+def test_hostile_messages_are_short_clean_and_soon_read():
+    assert telling("\x1b]0;evil\x07" * 3000 + "\u202eX")[-1].isprintable()
+    assert len(telling("A" * 21_000)[-1]) <= 300
+    assert telling("a." * 10_000 + "\n" + "(" * 10_000 + "\n" + "A" * 10_000 + "Error")
+    odd = submitted("x\x1b[31m" * 40, started=float("nan"), ended=NOW + 1e12, exit_code=1 << 80, message="\x00", entrypoint=None)
+    assert seen(odd) == ()
+
+
+def test_old_facts_are_dated():
+    old = {"faults": (Fault("ray.jobs", "silent", NOW - 500),), "as_of": {"ray.jobs": NOW - 500}}
+    (found,) = seen(pending(600), **old)
+    assert (found.level, found.seen) == ("info", NOW - 500)
