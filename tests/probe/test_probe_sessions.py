@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from forests import RAY, forest, process, raylet
 
+from cockpit.probe import sessions
 from cockpit.probe.proc import Table, read_stat
-from cockpit.probe.sessions import Desk
+from cockpit.probe.sessions import Desk, written
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
 
@@ -127,6 +128,34 @@ def test_who_holds_a_drivers_log_open_is_a_driver(temp):
     assert {pid: (driver.session, driver.job) for pid, driver in drivers.items() if driver.session == str(path)} == {
         child.pid: (str(path), "01000000")
     }
+
+
+def test_the_logs_of_a_live_session_say_when_each_job_wrote_last(temp, monkeypatch):
+    path = session(temp)
+    for number, name in enumerate(("job-driver-raysubmit_a.log", "job-driver-my.log.log", "job-driver-.log", "raylet.out", "raylet.err")):
+        (path / "logs" / name).touch()
+        os.utime(path / "logs" / name, (1000 + number, 1000 + number))
+    alive = forest(raylet(session=str(path)))
+    (logs,) = Desk().read(alive).logs
+    assert written([logs]) == {"raysubmit_a": 1000.0, "my.log": 1001.0}
+    assert logs.raylets == (f"{path}/logs/raylet.out",)
+    (path / "logs" / "job-driver-raysubmit_a.log").write_text("more")
+    assert written([logs])["raysubmit_a"] > 1001
+    monkeypatch.setattr(sessions, "MOST_JOBS", 1)
+    assert list(written([logs])) == ["raysubmit_a"], "the latest are told of, when there are too many"
+
+
+def test_what_a_raylet_has_written_before_is_beside_it(temp):
+    path = session(temp)
+    for name in ("raylet.out", "raylet.1.out", "raylet.out.1", "raylet.outside", "raylet_x.out"):
+        (path / "logs" / name).touch()
+    (logs,) = Desk().read(forest(raylet(session=str(path)))).logs
+    assert [os.path.basename(log) for log in logs.raylets] == ["raylet.1.out", "raylet.out", "raylet.out.1"]
+
+
+def test_the_logs_of_a_dead_session_are_left_alone(temp):
+    (session(temp) / "logs" / "job-driver-raysubmit_a.log").touch()
+    assert Desk([str(temp)]).read(forest()).logs == ()
 
 
 def dashboard(session: Path, pid: int, port: int, retries: int = 0, host: str = "0.0.0.0"):
