@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Sequence
 from .host import addresses
 from .proc import Users, boot_time, legible, lives, read_environ
 from .sample import Sampler
+from .stack import stack
 
 HELLO = 1
 PATIENCE = 0.15
@@ -33,6 +34,8 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     threading.Thread(target=_watch, args=(options.lifeline,), name="lifeline", daemon=True).start()
     if options.command == "environ":
         say(environ(options.pid, options.ticks))
+    elif options.command == "stack":
+        say(stack(options.pid, options.ticks))
     elif options.command == "act":
         _act(options.request)
     elif options.command == "ferry":
@@ -50,9 +53,10 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--once", action="store_true", help="one full sample, then leave")
     parser.add_argument("--no-lifeline", dest="lifeline", action="store_false", help="go on when stdin ends")
     commands = parser.add_subparsers(dest="command")
-    one = commands.add_parser("environ", help="the environment of one process")
-    one.add_argument("pid", type=int)
-    one.add_argument("ticks", type=int, help="its start, field 22 of /proc/PID/stat")
+    for name, about in (("environ", "the environment of one process"), ("stack", "its Python stacks, by py-spy")):
+        one = commands.add_parser(name, help=about)
+        one.add_argument("pid", type=int)
+        one.add_argument("ticks", type=int, help="its start, field 22 of /proc/PID/stat")
     act = commands.add_parser("act", help="plan or do something here; the request is JSON, as the package `act` says")
     act.add_argument("request")
     ferry = commands.add_parser("ferry", help="carry programs to Ray's nodes, as the module `act.ferry` says; with --no-lifeline")

@@ -91,10 +91,13 @@ class Hosts:
             watch.due = min(watch.due, time.monotonic())
         self._woken.set()
 
-    async def ask(self, host: str, words: Sequence[str]) -> dict[str, Any]:
-        """One question to a probe of its own, such as `environ PID TICKS`. Raises `SourceError`. The answer is raw: secrets are in it."""
+    async def ask(self, host: str, words: Sequence[str], entry: HostEntry | None = None) -> dict[str, Any]:
+        """One question to a probe of its own, such as `environ PID TICKS`. Raises `SourceError`. The answer is raw: secrets are in it.
+
+        `entry` says how to reach a host that has not been looked at.
+        """
         answers: list[bytes] = []
-        call = await self._question(host, words)
+        call = await self._question(host, words, self._entries.get(host) or entry)
         try:
             process = spawn(call.command)
         except OSError as error:
@@ -197,13 +200,13 @@ class Hosts:
             return
         watch.start(Call(command, self._interval, program([*watching(self._interval), "--no-lifeline"])))
 
-    async def _question(self, host: str, words: Sequence[str]) -> Call:
+    async def _question(self, host: str, words: Sequence[str], entry: HostEntry | None) -> Call:
         if host == self.local:
             return Call(local_command(words), 0.0)
-        if host not in self._entries or self._config.reach == THROUGH_RAY:
+        if entry is None or self._config.reach == THROUGH_RAY:
             raise SourceError(f"{host} is not a host that can be reached from here")
         try:
-            command = reach_command(self._config.reach, self._entries[host], self.masters.control)
+            command = reach_command(self._config.reach, entry, self.masters.control)
         except InputError as error:
             raise SourceError(f"{host}: {error}") from error
         return Call(command, 0.0, await asyncio.to_thread(program, ["--no-lifeline", *words]))

@@ -1,0 +1,45 @@
+"""Stacks of several ranks: equal ones are one, the odd one out comes first."""
+
+from __future__ import annotations
+
+from cockpit.ui.stacks import Frame, Stack, stack, told
+
+REDUCE = (Frame("all_reduce", "torch/distributed/distributed_c10d.py", 2000), Frame("step", "ppo.py", 40))
+LOAD = (Frame("load", "dataset.py", 7), Frame("step", "ppo.py", 40))
+IDLE = (Frame("wait", "threading.py", 320), Frame("_bootstrap", "threading.py", 1002))
+
+
+def test_the_odd_one_out_comes_first_and_its_own_calls_are_marked():
+    ranks = [Stack(f"pid {pid}", (IDLE, REDUCE)) for pid in range(1, 8)] + [Stack("pid 8", (LOAD,))]
+    lines = told(ranks, 80).splitlines()
+    assert lines[:4] == ["1 of 8: pid 8", "", "  > load (dataset.py:7)", "    step (ppo.py:40)"]
+    assert "7 of 8: pid 1, pid 2, pid 3, pid 4, pid 5, pid 6, and 1 more" in lines
+    assert "  > all_reduce (torch/distributed/distributed_c10d.py:2000)" in lines
+    assert "    1 thread with nothing to do" in lines
+
+
+def test_where_there_is_room_they_lie_side_by_side():
+    lines = told([Stack("pid 1", (REDUCE,)), Stack("pid 2", (LOAD,))], 160).splitlines()
+    assert "1 of 2: pid 1" in lines[0]
+    assert "│ 1 of 2: pid 2" in lines[0]
+    assert "all_reduce" in lines[2]
+    assert "load (dataset.py:7)" in lines[2]
+
+
+def test_a_long_file_name_is_wrapped_and_not_cut():
+    long = (Frame("f", "x" * 100 + ".py", 1),)
+    text = told([Stack("pid 1", (long,)), Stack("pid 2", (LOAD,))], 120)
+    assert text.count("x") == 100
+
+
+def test_one_that_waits_for_work_is_said_to_have_nothing_to_do():
+    assert told([Stack("pid 1", (IDLE,))], 80).splitlines() == ["pid 1", "", "    waits for work (1 thread)"]
+
+
+def test_one_that_nobody_could_look_into_is_named_with_the_reason():
+    assert told([Stack("pid 1", error="py-spy is not on this host")], 80) == "pid 1: py-spy is not on this host"
+
+
+def test_a_probes_answer_is_a_stack():
+    answer = {"threads": [{"name": "MainThread", "frames": [{"name": "step", "file": "ppo.py", "line": 40}]}]}
+    assert stack("pid 1", answer).threads == ((Frame("step", "ppo.py", 40),),)
