@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from cockpit.actions.audit import Audit, audit_path, brief, outcome_of
-from cockpit.actions.plan import Plan, Receipt, Target
+from cockpit.actions.plan import Plan, Receipt, Target, missed
 from cockpit.actions.table import ACTS, Act, Aim, Flag
 from cockpit.actions.words import counted, plan_lines, receipt_lines
 from cockpit.config import Config
@@ -199,7 +199,7 @@ def _needs_ray(act: Act, aim: Aim) -> bool:
 
 async def _agreed(door: Any, plan: Plan, ending: Ending, *, named: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
     """`named`: a session was named, and one that isn't there is no success."""
-    unreachable = bool(plan.hosts) and len(plan.unreached) == len(plan.hosts)
+    unreachable = bool(plan.hosts) and missed(plan) == len(plan.hosts)
     if not as_json:
         click.echo("\n".join(plan_lines(plan, time.time())).rstrip())
     if dry_run or plan.empty:

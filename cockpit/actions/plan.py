@@ -129,6 +129,11 @@ class Receipt(Value, frozen=True):
         return not (self.refused or self.failed or self.unreached)
 
 
+def missed(whole: Plan | Receipt) -> int:
+    """How many of the hosts that were asked have given no answer. Hosts that nobody knows of are `unreached` too, and not among these."""
+    return sum(one.host in whole.hosts for one in whole.unreached)
+
+
 class _Driver(msgspec.Struct):
     pid: int
     user: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from cockpit.actions.audit import title_of
-from cockpit.actions.plan import Freed, Plan, Receipt, Target, Unreached
+from cockpit.actions.plan import Freed, Plan, Receipt, Target, Unreached, missed
 from cockpit.text import age, clean, plural, size
 
 NOUNS = {
@@ -39,10 +39,7 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
 
 def headline(plan: Plan) -> str:
     """`Kill: 3 processes on 2 hosts, 79G of GPU memory`."""
-    asked, missed = len(plan.hosts), len(plan.unreached)
-    where = (
-        f"{asked - missed} of {plural(asked, 'host')}" if missed else plural(len({target.host for target in plan.targets}) or asked, "host")
-    )
+    where = _reached(plan) if missed(plan) else plural(len({target.host for target in plan.targets}) or len(plan.hosts), "host")
     held = [target.gpu_memory for target in plan.targets if target.gpu_memory is not None]
     sizes = [target.size for target in plan.targets if target.size is not None]
     extra = [f"{size(sum(held))} of GPU memory"] if held else []
@@ -121,10 +118,14 @@ def summary(receipt: Receipt) -> str:
     """`Kill: 3 of 4 processes on 31 of 32 hosts (w7: timed out), 79G of GPU memory measured free, 2.1 s`."""
     everything = (*receipt.done, *receipt.refused, *receipt.failed)
     of = "" if len(receipt.done) == len(everything) else f" of {len(everything)}"
-    asked, missed = len(receipt.hosts), receipt.unreached
-    hosts = f"{asked - len(missed)} of {plural(asked, 'host')} ({'; '.join(_unreached(missed[:3]))})" if missed else plural(asked, "host")
     what = counted(receipt.done) if receipt.done else "nothing was done" if not everything else "nothing"
-    return f"{receipt.title}: " + ", ".join([f"{what}{of} on {hosts}", *_freed(receipt.freed), f"{receipt.took:.1f} s"])
+    but = f" ({'; '.join(_unreached(receipt.unreached[:3]))})" if receipt.unreached else ""
+    return f"{receipt.title}: " + ", ".join([f"{what}{of} on {_reached(receipt)}{but}", *_freed(receipt.freed), f"{receipt.took:.1f} s"])
+
+
+def _reached(whole: Plan | Receipt) -> str:
+    asked, silent = len(whole.hosts), missed(whole)
+    return f"{asked - silent} of {plural(asked, 'host')}" if silent else plural(asked, "host")
 
 
 def _freed(freed: Freed) -> Iterator[str]:

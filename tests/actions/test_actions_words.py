@@ -24,7 +24,8 @@ def test_a_plan_says_exactly_which_process_would_be_hit():
 
 def test_a_plan_says_what_ends_what_is_refused_and_who_was_not_asked():
     refused = Target("process", "w1", pid=5, ticks=1, reason="it is a worker")
-    lines = plan_lines(plan(losses=("3 actors end",), refused=(refused,), unreached=(Unreached("w7", "w7: timed out"),), notes=("n",)), 0.0)
+    silent = {"hosts": ("w1", "w7"), "unreached": (Unreached("w7", "w7: timed out"),)}
+    lines = plan_lines(plan(losses=("3 actors end",), refused=(refused,), notes=("n",), **silent), 0.0)
     assert [line for line in lines if line.strip() in ("3 actors end", "w1 pid 5: it is a worker", "w7: timed out", "n")]
     assert lines[0] == "Kill orphans: 1 process on 1 of 2 hosts, 79G of GPU memory"
 
@@ -51,6 +52,13 @@ def test_a_receipt_tells_which_host_was_missed():
     )  # fmt: skip
     assert summary(receipt) == "Kill orphans: 1 process of 2 on 31 of 32 hosts (w7: timed out), 79G of GPU memory measured free, 2.1 s"
     assert "  w2 pid 6: state D" in receipt_lines(receipt)
+
+
+def test_hosts_that_nobody_knows_of_are_no_host_that_was_missed():
+    more = {"hosts": ("head",), "unreached": (Unreached("other hosts", "name them"),)}
+    assert headline(plan(**more)).startswith("Kill orphans: 1 process on 1 host,")
+    assert "other hosts: name them" in "\n".join(plan_lines(plan(**more), 0.0))
+    assert summary(Receipt("stop", "Stop", done=(ORPHAN,), **more)) == "Stop: 1 process on 1 host (other hosts: name them), 0.0 s"
 
 
 def test_text_of_a_cluster_can_do_nothing():
