@@ -14,7 +14,7 @@ from typing import Any, Container, Dict, Iterable, Mapping, Tuple
 
 from ..gpus import Reading
 from ..kinds import LEFT
-from ..proc import Identity, lives
+from ..proc import Identity, Process, lives
 from .look import Look, Request, Target, Tell, Watcher, grace_of
 from .signals import Ending, Grip, ProtectedError, end, grip, own_line
 
@@ -130,10 +130,17 @@ def _respawned(before: Look, after: Look, kept: Iterable[Identity]) -> list[Targ
     """What the ended ones have started while they were being ended: a supervisor starts its child anew until it is gone itself."""
     ended = [before.forest[pid] for pid, _ in kept]
     led = {process.leader for process in ended} | {process.group for process in ended}
+    pasts = {_past(process) for process in ended if process.origin.from_ray}
     old = {process.identity for process in before.forest.values()}
     left = (after.forest[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT and pid in after.forest)
-    new = [one.pid for one in left if one.alive and one.identity not in old and (one.leader in led or one.group in led)]
-    return [after.target(pid, error="the others have started it while they were being ended: look again") for pid in new]
+    new = [one for one in left if one.alive and one.identity not in old]
+    came = [one.pid for one in new if one.leader in led or one.group in led or _past(one) in pasts]
+    return [after.target(pid, error="it was started while the others were being ended: look again") for pid in came]
+
+
+def _past(process: Process) -> Tuple[Any, ...]:
+    """What it has inherited of Ray, which it keeps in a session of its own too."""
+    return process.origin.raylet, process.origin.worker, process.origin.submission
 
 
 def _newcomers(look: Look, meant: Container[int], kept: Iterable[Identity]) -> list[str]:

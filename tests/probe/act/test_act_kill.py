@@ -28,6 +28,15 @@ print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
 time.sleep(60)
 """
 
+RESTARTS = """
+import signal, subprocess
+signal.signal(signal.SIGTERM, lambda *_: None)
+while True:
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    print(child.pid, flush=True)
+    child.wait()
+"""
+
 
 @pytest.fixture
 def run():
@@ -120,6 +129,20 @@ def test_what_came_after_the_plan_is_not_touched_and_is_named(act, orphan):
         assert again["kind"] == "orphan"
     finally:
         os.kill(newcomer, 9)
+
+
+def test_what_is_started_anew_while_it_is_ended_is_told_though_it_has_left_the_group(act, orphan):
+    process = orphan(sys.executable, "-c", RESTARTS)
+    child = int(process.stdout.readline())
+    done = act("do", targets=act("plan", process)["targets"], grace=1)
+    again = int(process.stdout.readline())
+    try:
+        assert pids(done["done"]) == [child, process.pid]
+        assert [(one["pid"], one["error"]) for one in done["failed"]] == [
+            (again, "it was started while the others were being ended: look again")
+        ]
+    finally:
+        os.kill(again, 9)
 
 
 def test_what_has_ended_since_the_plan_is_reported(act, orphan):
