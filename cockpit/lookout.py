@@ -19,14 +19,16 @@ from cockpit.poller import Poller
 from cockpit.reach import HostEntry
 from cockpit.sources.hosts import Hosts
 from cockpit.sources.masters import Masters
-from cockpit.sources.ray import LOG_LINES, Ray
+from cockpit.sources.ray import LOG_LINES, Ray, find_token
 from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.ray_reach import Place
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import SourceError, within
 from cockpit.text import redact_variable
 
 PATIENCE = 3.0
 """Seconds to wait for this host's own probe to tell of a session, before the default address is asked."""
+OTHERS = 2.0
+"""Seconds that a Ray that is not followed gets to say which jobs run."""
 INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 LOCAL = ("127.", "::1", "localhost")
 
@@ -269,15 +271,28 @@ class Lookout:
         return (await self._asked().read_jobs()).jobs
 
     async def words(self) -> list[tuple[str, tuple[Job, ...]]]:
-        """The jobs of the Ray that is followed, by its session; while nobody has chosen, of each that lives here. Raises `SourceError`."""
-        if self._ray is not None:
-            return [await self._word(self._ray)]
-        rays = [Ray(address.url, clock=self.clock) for address in self.asked]
+        """Jobs by session: of the Ray that is followed, and of each other that lives here and answers. Raises `SourceError`.
+
+        What a job has left may show nothing of its session: it is nobody's only when all of them have been asked.
+        """
+        followed = [self._word(self._ray)] if self._ray is not None else []
+        told = await asyncio.gather(*followed, *map(self._others_word, self._others()))
+        return [word for word in told if word is not None]
+
+    def _others(self) -> Sequence[str]:
+        """The dashboards of the sessions that live here and are not followed."""
+        ours = {*(self.address or ())}
+        return [one.dashboard for one in self._own_sessions() if one.live and one.dashboard and ours.isdisjoint((one.dashboard, one.name))]
+
+    async def _others_word(self, url: str) -> tuple[str, tuple[Job, ...]] | None:
+        """`None` when it is silent. A token is for the Ray that is followed, and others may be anybody's."""
+        ray = Ray(url, token=find_token if self._ray is None else lambda: None, clock=self.clock)
         try:
-            return [await self._word(ray) for ray in rays]
+            return await within(OTHERS, self._word(ray))
+        except (SourceError, asyncio.TimeoutError):
+            return None
         finally:
-            for ray in rays:
-                await ray.close()
+            await ray.close()
 
     async def _word(self, ray: Ray) -> tuple[str, tuple[Job, ...]]:
         session = await ray.session()

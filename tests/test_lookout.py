@@ -16,7 +16,7 @@ from cockpit.lookout import INTERVALS, Lookout, look_once
 from cockpit.model import Cluster, Host, Session
 from cockpit.reach import HostEntry
 from cockpit.sources import hosts as hosts_module
-from cockpit.sources.ray import NodeFacts
+from cockpit.sources.ray import JobFacts, NodeFacts
 from cockpit.sources.source import Source, SourceError
 
 HERE = socket.gethostname()
@@ -41,8 +41,10 @@ class Ray:
     made: list[Ray]
     answer: object = SourceError("connection refused")
 
-    def __init__(self, address, *, clock):
-        self.address, self.closed = address, False
+    silent = ""
+
+    def __init__(self, address, *, clock, token=None):
+        self.address, self.closed, self.token = address, False, token
         self.sources = (Source("ray.identity", self.identify, every=0.01),)
         self.made.append(self)
 
@@ -53,6 +55,14 @@ class Ray:
 
     async def close(self):
         self.closed = True
+
+    async def session(self):
+        if self.address == self.silent:
+            raise SourceError("connection refused")
+        return f"of {self.address}"
+
+    async def read_jobs(self):
+        return JobFacts(("job",))
 
     async def dead_actors(self):
         return ("the dead",)
@@ -321,6 +331,26 @@ async def test_the_dead_and_the_logs_come_from_the_dashboard(look):
     await until(lambda: Ray.made)
     assert await lookout.dead_actors() == ("the dead",)
     assert [batch async for batch in lookout.follow_log("ppo")] == [["log of ppo"]]
+
+
+async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_token_goes_to_ours_alone(look):
+    lookout = look(Config(address="http://head:8265"))
+    await until(lambda: lookout.address)
+    lookout.hear(here(session("session_a", 8266), session("session_b", 8267), session("session_c", 8268, live=False)))
+    urls = ["http://head:8265", "http://10.0.0.1:8266", "http://10.0.0.1:8267"]
+    assert await lookout.words() == [(f"of {url}", ("job",)) for url in urls]
+    assert [(made.token(), made.closed) for made in Ray.made[1:]] == [(None, True), (None, True)]
+
+
+async def test_a_ray_beside_ours_that_says_nothing_is_left_out(look, monkeypatch):
+    lookout = look(Config(address="http://head:8265"))
+    await until(lambda: lookout.address)
+    lookout.hear(here(session("session_a", 8266)))
+    monkeypatch.setattr(Ray, "silent", "http://10.0.0.1:8266")
+    assert await lookout.words() == [("of http://head:8265", ("job",))]
+    monkeypatch.setattr(Ray, "silent", "http://head:8265")
+    with pytest.raises(SourceError):
+        await lookout.words()
 
 
 async def test_an_environment_comes_sorted_and_without_its_secrets(look, monkeypatch):

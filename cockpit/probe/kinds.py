@@ -242,9 +242,11 @@ class _Court:
             return found._replace(kind="child", why=why, owner=owner)
         if found.job is None:
             return found._replace(why=(*found.why, "its worker is gone, and for which job that worked is not known here"))
-        witness = self._at_work(found.job, found.session, process)
-        if witness is not None:
-            return found._replace(kind="child", why=(*found.why, f"its parent is gone, but its job {found.job} runs here (pid {witness})"))
+        witnesses = dict(self._at_work(found.job, found.session, process))
+        if witnesses:
+            said = f"its parent is gone, but its job {found.job} runs here (pid {next(iter(witnesses))})"
+            session = found.session or (next(iter(witnesses.values())) if len({*witnesses.values()}) == 1 else None)
+            return found._replace(kind="child", why=(*found.why, said), session=session)
         asked = f"whether job {found.job} still runs must be asked of Ray"
         return found._replace(why=(*found.why, "its worker is gone", asked), undecided="job")
 
@@ -329,20 +331,19 @@ class _Court:
             how = "is in the process group" if worker.pid in (process.group, process.leader) else "was seen as a child"
             yield Sign(lives, f"it {how} of worker {worker.pid}, whose raylet {pid} {'lives' if lives else 'is dead'}", owner)
 
-    def _at_work(self, job: str, session: str | None, process: Process) -> int | None:
-        """A living part of the job: a worker, its driver, or below a living supervisor. Clusters here number their jobs alike."""
+    def _at_work(self, job: str, session: str | None, process: Process) -> Iterable[Tuple[int, str | None]]:
+        """Living parts of the job and their sessions: a worker, its driver, or below a living supervisor. Clusters number jobs alike."""
         own = {session} if session or job != process.origin.submission else {None, *self.sessions}
         for pid, driver in self.facts.drivers.items():
             same = self.forest.get(pid)
             if driver.job == job and driver.session in own and same and same.alive and same.ticks == driver.ticks and pid != process.pid:
-                return pid
+                yield pid, driver.session
         for other in self.forest.values():
             if other.pid == process.pid or job not in (other.origin.job, other.origin.submission) or not other.alive:
                 continue
             above = self._owner_above(other)
             if above and self._session_above(above) in own and (other.origin.role in WORKERS or above.origin.role in WORKERS):
-                return other.pid
-        return None
+                yield other.pid, self._session_above(above)
 
     # Family
 

@@ -128,7 +128,17 @@ def test_a_child_whose_worker_died_while_the_driver_of_its_job_runs_here_stays_a
 def test_a_part_of_a_running_submission_that_lost_its_parent_stays_a_child():
     config = '{"metadata": {"job_submission_id": "ppo"}}'
     job = [worker(200, title="ray::JobSupervisor"), process(201, parent=200, RAY_JOB_CONFIG_JSON_ENV_VAR=config)]
-    assert kinds(raylet(), *job, process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=config))[210] == "child"
+    found = judged(raylet(), *job, process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=config))[210]
+    assert (found.kind, found.session) == ("child", SESSION)
+
+
+def test_of_which_cluster_a_part_is_cannot_be_told_while_a_submission_of_its_name_runs_in_two():
+    config = '{"metadata": {"job_submission_id": "ppo"}}'
+    logs = [worker_log(300, session=OTHER)]
+    jobs = [worker(200, title="ray::JobSupervisor"), process(201, parent=200, RAY_JOB_CONFIG_JSON_ENV_VAR=config)]
+    jobs += [worker(300, title="ray::JobSupervisor", parent=150, logs=logs), process(301, parent=300, RAY_JOB_CONFIG_JSON_ENV_VAR=config)]
+    found = judged(raylet(), raylet(150, OTHER), *jobs, process(210, RAY_JOB_CONFIG_JSON_ENV_VAR=config))[210]
+    assert (found.kind, found.session) == ("child", None)
 
 
 def test_a_job_of_the_same_number_in_another_cluster_on_the_host_is_no_witness():
