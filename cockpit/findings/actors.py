@@ -13,6 +13,8 @@ OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 SERVE = "SERVE_"
 """What Ray Serve calls its placement groups first: what it runs outlives the job that deployed it, as it should."""
 SHOWN = 5
+MOST = 1e6
+"""GPUs of one actor, from where on it makes no sense."""
 
 
 def restart_loops(facts: Facts) -> Iterator[Finding]:
@@ -88,8 +90,9 @@ def _leaked(facts: Facts, group: PlacementGroup) -> bool:
 
 def _gpus(each: Actor | PlacementGroup) -> float:
     """How many GPUs it holds."""
-    parts = [each.needs] if isinstance(each, Actor) else [bundle.needs for bundle in each.bundles if bundle.node]
-    return sum(held for needs in parts if 0 < (held := needs.get("GPU", 0.0)) < 1e6)
+    if isinstance(each, Actor):
+        return held if 0 < (held := each.needs.get("GPU", 0.0)) < MOST else 0.0
+    return sum(held for bundle in each.bundles if bundle.node and 0 < (held := bundle.needs.get("GPU", 0.0)) < MOST)
 
 
 def _left(facts: Facts, code: str, job: Job, left: list[PlacementGroup] | list[Actor]) -> Iterator[Finding]:
@@ -99,8 +102,8 @@ def _left(facts: Facts, code: str, job: Job, left: list[PlacementGroup] | list[A
         return
     groups = code == "placement-group-leaked"
     noun = "placement group" if groups else "actor"
-    names = [short(each.class_ if isinstance(each, Actor) else each.name) or each.id[:12] for each in left]
-    many = f"its {noun} {names[0]} holds" if len(left) == 1 else f"{len(left)} {noun}s of it ({listed(names)}) hold"
+    names = [short(each.class_ if isinstance(each, Actor) else each.name) or each.id[:12] for each in left[:SHOWN]]
+    many = f"its {noun} {names[0]} holds" if len(left) == 1 else f"{len(left)} {noun}s of it ({listed(names, len(left))}) hold"
     gpus = sum(map(_gpus, left))
     yield Finding(
         code=code,

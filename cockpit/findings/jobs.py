@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import HOPELESS, short, stoppable
@@ -101,6 +102,7 @@ def _failed(job: Job, facts: Facts) -> Finding:
     )
 
 
+@lru_cache(256)
 def telling(message: str | None) -> tuple[str, ...]:
     """The lines of a failed job's message that matter, the one that matters most last: what was raised, else how it ended."""
     lines = [_ESCAPES.sub("", line).rstrip() for line in (message or "").splitlines()]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
@@ -33,87 +34,109 @@ REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
 }
 
 
-def waiting_groups(facts: Facts) -> Iterator[Finding]:
-    """Placement groups without a place, by job, with the actors that wait for them."""
-    users: dict[str, list[Actor]] = {}
-    by_job: dict[str | None, list[PlacementGroup]] = {}
-    for group in facts.snapshot.placement_groups or ():
-        if group.pending and group.wait != "deadlock":
-            by_job.setdefault(group.job, []).append(group)
-            users[group.id] = []
-    for actor in (facts.snapshot.actors or ()) if users else ():
-        if actor.placement_group in users and actor.state in STATES:
-            users[actor.placement_group].append(actor)
-    for job, groups in by_job.items():
-        actors = [actor for group in groups for actor in users[group.id]]
-        yield from _found(facts, Fold("placement-group-pending", owner(facts, job), _groups(facts, groups), job, groups, actors))
+class Kind(NamedTuple):
+    """What waits in the same way is judged as one."""
+
+    why: str | None
+    wait: Wait | None
+    state: str
 
 
-def waiting_actors(facts: Facts) -> Iterator[Finding]:
-    """Actors without a place, by class and job; those that wait for their group are told with it."""
-    groups = {group.id for group in facts.snapshot.placement_groups or () if group.pending}
-    by_class: dict[tuple[str, str | None], list[Actor]] = {}
-    for actor in facts.snapshot.actors or ():
-        if actor.state in STATES and actor.wait not in ("group", "deadlock") and not actor.internal and actor.placement_group not in groups:
-            by_class.setdefault((actor.class_, actor.job), []).append(actor)
-    for (class_, job), actors in by_class.items():
-        subject = actors_of(facts, class_, job)
-        who = f"{len(actors)} actors" if len(actors) > 1 else "actor"
-        yield from _found(facts, Fold("actor-pending", subject, f"{who} {subject}", job, actors))
+Kinds = dict[Kind, list[Waiting]]
 
 
 class Fold(NamedTuple):
-    """Things of a kind that wait, told as one."""
+    """What is told as one."""
 
     code: str
     subject: str
     who: str
     job: str | None
-    waiting: list[PlacementGroup] | list[Actor]
-    after: Iterable[Actor] = ()
-    """Actors that wait for them."""
+    kinds: Kinds
+    after: Sequence[Actor] = ()
+    """Actors that wait for it."""
+
+    @property
+    def all(self) -> list[Waiting]:
+        """Whatever its kind."""
+        return [each for kind in self.kinds.values() for each in kind]
+
+
+def waiting_groups(facts: Facts) -> Iterator[Finding]:
+    """Placement groups without a place, by job, with the actors that wait for them."""
+    users: dict[str, list[Actor]] = {}
+    by_job: dict[str | None, Kinds] = {}
+    for group in facts.snapshot.placement_groups or ():
+        if group.pending and group.wait != "deadlock":
+            by_job.setdefault(group.job, {}).setdefault(Kind(group.why, group.wait, group.state), []).append(group)
+            users[group.id] = []
+    for actor in (facts.snapshot.actors or ()) if users else ():
+        if actor.placement_group in users and actor.state in STATES:
+            users[actor.placement_group].append(actor)
+    for job, kinds in by_job.items():
+        groups = [group for kind in kinds.values() for group in kind]
+        actors = [actor for group in groups for actor in users[group.id]]
+        yield from _found(facts, Fold("placement-group-pending", owner(facts, job), _groups(facts, groups, job), job, kinds, actors))
+
+
+def waiting_actors(facts: Facts) -> Iterator[Finding]:
+    """Actors without a place, by class and job; those that wait for their group are told with it."""
+    groups = {group.id for group in facts.snapshot.placement_groups or () if group.pending}
+    by_class: dict[tuple[str, str | None], Kinds] = {}
+    for actor in facts.snapshot.actors or ():
+        if actor.state in STATES and actor.wait not in ("group", "deadlock") and not actor.internal and actor.placement_group not in groups:
+            kinds = by_class.setdefault((actor.class_, actor.job), {})
+            kinds.setdefault(Kind(actor.why, actor.wait, actor.state), []).append(actor)
+    for (class_, job), kinds in by_class.items():
+        subject, number = actors_of(facts, class_, job), sum(map(len, kinds.values()))
+        who = f"{number} actors" if number > 1 else "actor"
+        yield from _found(facts, Fold("actor-pending", subject, f"{who} {subject}", job, kinds))
 
 
 def _found(facts: Facts, fold: Fold) -> Iterator[Finding]:
-    """One finding for all of them; the worst reason is told, and of equal ones that of the most."""
+    """One finding for all of them; the worst kind is told, and of equal ones that of the most."""
     seen = facts.heard("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups")
-    now = seen or facts.now
-    levels = {each.id: level for each in fold.waiting if (level := level_of(each, now, facts.limits))}
-    if not levels:
-        return
-    worst = min(levels.values(), key=LEVELS.index)
-    reasons = Counter((each.why, each.wait) for each in fold.waiting if levels.get(each.id) == worst)
-    (why, wait), alike = reasons.most_common(1)[0]
-    part = f", {alike} of them" if alike < len(fold.waiting) else ""
+    levels = {kind: level_of(kind, waiting, seen or facts.now, facts.limits) for kind, waiting in fold.kinds.items()}
+    told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind, level) for kind, level in levels.items() if level]
+    if told:
+        _, _, kind, level = min(told, key=itemgetter(0, 1))
+        yield _finding(facts, fold, kind, level, seen)
+
+
+def _finding(facts: Facts, fold: Fold, kind: Kind, level: Level, seen: float | None) -> Finding:
+    waiting, alike = fold.all, len(fold.kinds[kind])
+    part = f", {alike} of them" if alike < len(waiting) else ""
     job = facts.jobs.get(fold.job or "")
-    remedy = _remedy(wait, job)
-    yield Finding(
+    remedy = _remedy(kind.wait, job)
+    stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
+    return Finding(
         code=fold.code,
-        level=worst,
+        level=level,
         subject=fold.subject,
-        text=f"{fold.who} {'wait' if len(fold.waiting) > 1 else 'waits'}{part}" + (f": {why}" if why else ", and Ray gives no reason"),
-        evidence=(*_reasons(fold), *_after(fold), _seen_by(fold)),
-        since=min((each.since for each in fold.waiting if each.since is not None and 0 < each.since <= now), default=None),
+        text=f"{fold.who} {'wait' if len(waiting) > 1 else 'waits'}{part}" + (f": {kind.why}" if kind.why else ", and Ray gives no reason"),
+        evidence=(*_reasons(fold), *_after(fold), _seen_by(fold, waiting)),
+        since=_first(waiting, seen or facts.now),
         remedy=remedy,
-        about=(
-            *[each.key for each in fold.waiting],
-            *[actor.key for actor in fold.after],
-            *([job.key] if job and remedy and remedy.act == "stop-job" else []),
-        ),
+        about=(*[each.key for each in waiting], *[actor.key for actor in fold.after], *stopped),
         seen=seen,
     )
 
 
-def level_of(each: Waiting, now: float, limits: Limits) -> Level | None:
-    """How bad it is that this waits still; `None` while it is too early to tell. What has waited before it was seen is told at once."""
-    first = each.at_least if isinstance(each, Actor) else False
-    waited = max(0.0, now - each.since) if each.since is not None and each.since > 0 else 0.0
-    if each.wait in HOPELESS and (first or waited >= limits.waiting_hopeless):
+def level_of(kind: Kind, waiting: Iterable[Waiting], now: float, limits: Limits) -> Level | None:
+    """How bad it is that these wait still; `None` while it is too early to tell. What waited before anybody looked is told at once."""
+    before = any(isinstance(each, Actor) and each.at_least for each in waiting)
+    waited = now - (_first(waiting, now) or now)
+    if kind.wait in HOPELESS and (before or waited >= limits.waiting_hopeless):
         return "critical"
-    slow = each.wait == "starting" or each.why is None or each.state == "DEPENDENCIES_UNREADY"
+    slow = kind.wait == "starting" or kind.why is None or kind.state == "DEPENDENCIES_UNREADY"
     if waited >= (limits.starting_long if slow else limits.waiting_long):
         return "warning"
-    return "info" if first or waited >= limits.waiting_told else None
+    return "info" if before or waited >= limits.waiting_told else None
+
+
+def _first(waiting: Iterable[Waiting], now: float) -> float | None:
+    """When the first of them began to wait, as far as that makes sense."""
+    return min([each.since for each in waiting if each.since is not None and 0 < each.since <= now], default=None)
 
 
 def _remedy(wait: Wait | None, job: Job | None) -> Remedy | None:
@@ -127,22 +150,24 @@ def stoppable(job: Job | None) -> bool:
 
 
 def _reasons(fold: Fold) -> Iterator[str]:
-    counted = Counter(each.why or "no reason is known" for each in fold.waiting)
+    counted: Counter[str] = Counter()
+    for kind, waiting in fold.kinds.items():
+        counted[kind.why or "no reason is known"] += len(waiting)
     for why, number in counted.most_common(SHOWN):
-        yield f"{number} x {why}" if len(fold.waiting) > 1 else why
+        yield f"{number} x {why}" if counted.total() > 1 else why
 
 
 def _after(fold: Fold) -> Iterator[str]:
-    classes = Counter(short(actor.class_) for actor in fold.after)
+    classes = Counter([actor.class_ for actor in fold.after])
     if classes:
-        named = ", ".join(f"{number} x {class_}" for class_, number in classes.most_common(SHOWN))
+        named = ", ".join(f"{number} x {short(class_)}" for class_, number in classes.most_common(SHOWN))
         yield f"{plural(classes.total(), 'actor waits', 'actors wait')} for it: {named}"
 
 
-def _seen_by(fold: Fold) -> str:
+def _seen_by(fold: Fold, waiting: Sequence[Waiting]) -> str:
     kind = "actors" if fold.code == "actor-pending" else "placement-groups"
-    ids = ", ".join(each.id[:12] for each in fold.waiting[:3])
-    return f"`ray list {kind} --filter state={short(fold.waiting[0].state)}` lists {ids}{' …' if len(fold.waiting) > 3 else ''}"
+    ids = ", ".join(each.id[:12] for each in waiting[:3])
+    return f"`ray list {kind} --filter state={short(waiting[0].state)}` lists {ids}{' …' if len(waiting) > 3 else ''}"
 
 
 def deadlocks(facts: Facts) -> Iterator[Finding]:
@@ -155,14 +180,10 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
         if actor.wait == "deadlock" and actor.job:
             by_job.setdefault(actor.job, []).append(actor)
     seen = facts.heard("ray.actors", "ray.placement_groups")
-    since = max((_first(mine, facts.now) for mine in by_job.values()), default=facts.now)
+    since = max((_first(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
     lasted = (seen or facts.now) - since
     if by_job and lasted >= facts.limits.waiting_told:
         yield _deadlock(facts, by_job, "critical" if lasted >= facts.limits.waiting_hopeless else "info", since, seen)
-
-
-def _first(mine: Iterable[Waiting], now: float) -> float:
-    return min((each.since for each in mine if each.since is not None and 0 < each.since <= now), default=now)
 
 
 def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, since: float, seen: float | None) -> Finding:
@@ -217,11 +238,11 @@ def _exact(needs: Mapping[str, float]) -> Counter[str]:
     return Counter({name: fixed(number) for name, number in needs.items() if 0 < number < 1e15})
 
 
-def _groups(facts: Facts, groups: list[PlacementGroup]) -> str:
-    names = [short(group.name) or group.id[:8] for group in groups]
+def _groups(facts: Facts, groups: Sequence[Waiting], job: str | None) -> str:
+    names = [short(group.name) or group.id[:8] for group in groups[:SHOWN]]
     if len(groups) == 1:
-        return f"placement group {names[0]} of {owner(facts, groups[0].job)}"
-    return f"{len(groups)} placement groups of {owner(facts, groups[0].job)} ({listed(names)})"
+        return f"placement group {names[0]} of {owner(facts, job)}"
+    return f"{len(groups)} placement groups of {owner(facts, job)} ({listed(names, len(groups))})"
 
 
 def owner(facts: Facts, job: str | None) -> str:
@@ -234,10 +255,10 @@ def actors_of(facts: Facts, class_: str, job: str | None) -> str:
     return f"{short(class_)} of {owner(facts, job)}".strip()
 
 
-def listed(names: list[str]) -> str:
+def listed(names: Sequence[str], total: int = 0) -> str:
     """The first of them, and how many more."""
-    if len(names) > 3:
-        return f"{', '.join(names[:3])} and {len(names) - 3} more"
+    if (more := max(total, len(names)) - 3) > 0:
+        return f"{', '.join(names[:3])} and {more} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
