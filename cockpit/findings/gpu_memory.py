@@ -36,10 +36,21 @@ def unexplained_memory(facts: Facts) -> Iterator[Finding]:
     """Memory beside what NVML's list of processes accounts for, by host."""
     mark = facts.limits.unexplained_memory
     for name, host in facts.snapshot.hosts.items():
-        found = facts.found("gpu-memory-unexplained", name)
-        over = [held for held in _held(host) if held.unexplained > (OFF * mark if found else mark)]
+        least = OFF * mark if facts.found("gpu-memory-unexplained", name) else mark
+        over = [held for held in _held(host) if held.unexplained > least] if _more(host, least) else []
         if over and facts.lasts("gpu-memory-unexplained", name) >= facts.limits.unexplained_age:
             yield _unexplained(facts, host, over)
+
+
+def _more(host: Host, least: float) -> bool:
+    """Whether a GPU has more memory in use than visible processes hold of it: quickly, for on most hosts none has."""
+    mine: dict[int, int] = {}
+    for process in host.processes or ():
+        if process.gpus and process.ticks is not None:
+            for hold in process.gpus:
+                if hold.memory and hold.memory > 0:
+                    mine[hold.index] = mine.get(hold.index, 0) + hold.memory
+    return any((gpu.memory_used or 0) - mine.get(gpu.index, 0) > least for gpu in host.gpus or ())
 
 
 def _held(host: Host) -> list[Held]:
@@ -108,17 +119,34 @@ def _taken(facts: Facts, node: Node, host: Host) -> tuple[int, list[Held]]:
 
     Which GPUs are free Ray doesn't say: those that it has handed out and nobody of its own uses yet may be among them.
     """
-    gpus, known = node.resources.get("GPU"), _held(host)
-    if gpus is None or gpus.total is None or gpus.used is None or len(host.gpus or ()) != gpus.total:
+    spare, mark = _spare(node, len(host.gpus or ())), facts.limits.gpu_free
+    if spare < 1:
         return 0, []
-    if not 0 <= gpus.used <= gpus.total or gpus.total - gpus.used < 1:
+    if facts.found("gpu-memory-held", facts.title(node)):
+        mark *= OFF
+    if not any(_fuller(gpu, mark) for gpu in host.gpus or ()):
         return 0, []
-    mark = facts.limits.gpu_free * (OFF if facts.found("gpu-memory-held", facts.title(node)) else 1)
-    rays = sum(any(process.kind in RAYS for process in held.holders) for held in known)
-    full = [held for held in known if (ratio(held.gpu.memory_used, held.gpu.memory_total) or 0) > mark]
-    taken = [held for held in full if not any(process.kind in RAYS for process in held.holders)]
-    unused = max(0, ceil(gpus.used) - rays)
-    return min(int(gpus.total - gpus.used), len(taken) - unused), taken
+    known = _held(host)
+    rays = sum(map(_rays, known))
+    taken = [held for held in known if _fuller(held.gpu, mark) and not _rays(held)]
+    unused = max(0, len(host.gpus or ()) - spare - rays)
+    return min(spare, len(taken) - unused), taken
+
+
+def _spare(node: Node, there: int) -> int:
+    """Whole GPUs that Ray counts as free; none where its count can't be compared with what is there."""
+    gpus = node.resources.get("GPU")
+    if gpus is None or gpus.total is None or gpus.used is None or gpus.total != there:
+        return 0
+    return there - ceil(gpus.used) if 0 <= gpus.used <= there else 0
+
+
+def _fuller(gpu: Gpu, mark: float) -> bool:
+    return (ratio(gpu.memory_used, gpu.memory_total) or 0.0) > mark
+
+
+def _rays(held: Held) -> bool:
+    return any(process.kind in RAYS for process in held.holders)
 
 
 def _foreign(held: Held) -> bool:

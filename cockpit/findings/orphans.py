@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Finding, Gpu, Process, Remedy
+from cockpit.model import LEFT_OVER, Finding, Gpu, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
 
 def orphaned_memory(facts: Facts) -> Iterator[Finding]:
     """Orphans and stale Ray processes that hold GPU memory, by host."""
-    for host, processes in facts.processes.items():
-        left = [process for process in processes if process.left_over and process.gpus]
-        lasted = facts.lasts("gpu-memory-orphaned", host) if left else 0.0
-        if left and lasted >= facts.limits.orphan_age:
+    orphaned: dict[str, list[Process]] = {}
+    for process in facts.snapshot.processes or ():
+        if process.kind in LEFT_OVER and process.gpus:
+            orphaned.setdefault(process.host, []).append(process)
+    for host, left in orphaned.items():
+        lasted = facts.lasts("gpu-memory-orphaned", host)
+        if lasted >= facts.limits.orphan_age:
             yield _finding(facts, host, sorted(left, key=lambda process: -(process.gpu_memory or 0)), lasted)
 
 

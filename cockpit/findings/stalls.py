@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -26,6 +26,14 @@ LISTED = 8
 """Lines of evidence of one kind."""
 
 Does = Literal["idle", "spins", "lost", "works"]
+
+
+class Marks(NamedTuple):
+    """Up to which percent a GPU is idle, and from which on, below which share of its power, it waits."""
+
+    idle: float
+    spins: float
+    power: float
 
 
 class Used(NamedTuple):
@@ -61,10 +69,14 @@ class Spell(NamedTuple):
 
 def stalled_jobs(facts: Facts) -> Iterator[Finding]:
     """Running jobs none of whose GPUs works. Of a job that works one GPU is looked at, or a few."""
+    busy: frozenset[str] | None = None
     for job_id, holders in _holders(facts).items():
         job = facts.jobs.get(job_id)
         used = _used(facts, job, holders) if job and job.running else None
-        if job and used and not _worked_for(facts, job_id, used):
+        if not job or not used:
+            continue
+        busy = _nobodys(facts) if busy is None else busy
+        if not _worked_for(facts, job_id, used, busy):
             spell = _spell(facts, job, used)
             yield from _hung(facts, spell) if spell.those("spins") else _idle(facts, spell)
 
@@ -81,7 +93,7 @@ def _holders(facts: Facts) -> Mapping[str, list[Process]]:
 
 def _used(facts: Facts, job: Job, holders: Iterable[Process]) -> list[Used] | None:
     """The job's GPUs; `None` as soon as one of them works, or nobody knows what it does."""
-    hung, idle = facts.found("job-hung", _subject(job)), facts.found("job-stalled", _subject(job))
+    marks = _marks(facts, job)
     found: dict[tuple[str, int], Used] = {}
     for process in holders:
         node = facts.nodes.get(process.node or "")
@@ -91,11 +103,18 @@ def _used(facts: Facts, job: Job, holders: Iterable[Process]) -> list[Used] | No
                 return None
             if hold.memory is None and not node.probed:
                 continue  # Ray's agent also lists who used a GPU a moment ago
-            does = _does(facts, gpu, hung, idle)
+            does = _does(gpu, marks)
             if does is None or does == "works":
                 return None
-            found[node.key, hold.index] = Used(node, gpu, process, does)
+            found[process.node or "", hold.index] = Used(node, gpu, process, does)
     return list(found.values())
+
+
+def _marks(facts: Facts, job: Job) -> Marks:
+    hung, power = facts.found("job-hung", _subject(job)), facts.limits.spin_power
+    if hung:
+        return Marks(IDLE_STILL, SPINS_STILL, power * STILL)
+    return Marks(IDLE_STILL if facts.found("job-stalled", _subject(job)) else IDLE, SPINS, power)
 
 
 def _gpu(node: Node | None, index: int) -> Gpu | None:
@@ -105,17 +124,16 @@ def _gpu(node: Node | None, index: int) -> Gpu | None:
     return next((gpu for gpu in gpus if gpu.index == index), None)
 
 
-def _does(facts: Facts, gpu: Gpu, hung: bool, idle: bool) -> Does | None:
+def _does(gpu: Gpu, marks: Marks) -> Does | None:
     """`None`: nobody knows. A GPU without a power limit may work."""
     if gpu.fault:
         return "lost"
-    if gpu.utilization is None or not 0 <= gpu.utilization <= 100:
+    rate = gpu.utilization
+    if rate is None or not 0 <= rate <= 100:
         return None
-    if gpu.utilization <= (IDLE_STILL if idle or hung else IDLE):
+    if rate <= marks.idle:
         return "idle"
-    if gpu.utilization < (SPINS_STILL if hung else SPINS):
-        return "works"
-    return "spins" if _share(gpu) < facts.limits.spin_power * (STILL if hung else 1) else "works"
+    return "spins" if rate >= marks.spins and _share(gpu) < marks.power else "works"
 
 
 def _share(gpu: Gpu) -> float:
@@ -124,20 +142,27 @@ def _share(gpu: Gpu) -> float:
     return power / limit if power > 0 and limit > 0 else 1.0
 
 
-def _worked_for(facts: Facts, job: str, used: Sequence[Used]) -> bool:
-    """Whether a GPU works for something unknown where the job has processes.
+def _worked_for(facts: Facts, job: str, used: Sequence[Used], busy: Collection[str]) -> bool:
+    """Whether something works for whom nobody knows, on a node where the job has processes."""
+    return bool(busy) and (
+        any(each.node.id in busy for each in used)
+        or any(actor.job == job and actor.node in busy for actor in facts.snapshot.actors or ())
+    )  # fmt: skip
 
-    Without a probe nobody knows whose the engines are that its actors have started.
-    """
-    homes = {each.node.id for each in used} | {actor.node for actor in facts.snapshot.actors or () if actor.job == job and actor.node}
-    return any(
-        (gpu := _gpu(facts.nodes.get(process.node or ""), hold.index))
-        and (gpu.utilization or 0) > IDLE
-        and _share(gpu) > facts.limits.spin_power
-        for process in facts.snapshot.processes or ()
-        if process.kind == "unknown" and process.job is None and process.node in homes
-        for hold in process.gpus
+
+def _nobodys(facts: Facts) -> frozenset[str]:
+    """Nodes on which a GPU works for a process of no known job: an engine that an actor has started is one, where no probe looks."""
+    strangers = [
+        process for process in facts.snapshot.processes or () if process.kind == "unknown" and process.job is None and process.node
+    ]
+    return frozenset(
+        process.node for process in strangers if process.node and any(_works(facts, process, hold.index) for hold in process.gpus)
     )
+
+
+def _works(facts: Facts, process: Process, index: int) -> bool:
+    gpu = _gpu(facts.nodes.get(process.node or ""), index)
+    return gpu is not None and (gpu.utilization or 0) > IDLE and _share(gpu) > facts.limits.spin_power
 
 
 def _spell(facts: Facts, job: Job, used: Sequence[Used]) -> Spell:
@@ -145,7 +170,7 @@ def _spell(facts: Facts, job: Job, used: Sequence[Used]) -> Spell:
     memory = sum(each.gpu.memory_used or 0 for each in used)
     spins = any(each.does == "spins" for each in used)
     lasted = facts.lasts(f"gpus spin at {memory}" if spins else "gpus idle", job.key)
-    seen = facts.oldest({each.node.key: each.node for each in used}.values())
+    seen = facts.oldest({each.node.id: each.node for each in used}.values())
     behind = facts.now - seen if seen is not None else 0.0
     return Spell(job, used, facts.now - lasted, max(0.0, lasted - behind), _silent(facts, job), seen)
 
@@ -277,19 +302,23 @@ def _by_node(used: Sequence[Used]) -> tuple[str, ...]:
     for each in used:
         nodes.setdefault(each.node.key, []).append(each)
     told = tuple(_on_node(each) for each in list(nodes.values())[:LISTED])
-    return told if len(nodes) <= LISTED else (*told, f"and so on {plural(len(nodes) - LISTED, 'more node')}")
+    return told if len(nodes) <= LISTED else (*told, f"the same on {plural(len(nodes) - LISTED, 'more node')}")
 
 
 def _on_node(used: Sequence[Used]) -> str:
     powers = [each.gpu.power for each in used if each.gpu.power is not None]
-    watts = f", {min(powers):.0f}-{max(powers):.0f} W" if powers else ""
+    watts = f", {_span(powers)} W" if powers else ""
     gpus = ", ".join(each.gpu.label for each in used)
     return f"{used[0].node.title} GPU {gpus}: {_range(used)}{watts} (`nvidia-smi`)"
 
 
 def _range(used: Sequence[Used]) -> str:
     rates = [each.gpu.utilization for each in used if each.gpu.utilization is not None]
-    return f"{min(rates):.0f}-{max(rates):.0f} %" if rates else "lost"
+    return f"{_span(rates)} %" if rates else "lost"
+
+
+def _span(values: Sequence[float]) -> str:
+    return "-".join(dict.fromkeys((f"{min(values):.0f}", f"{max(values):.0f}")))
 
 
 def _line(used: Used) -> str:
