@@ -82,11 +82,13 @@ def waiting_groups(facts: Facts) -> Iterator[Finding]:
 def waiting_actors(facts: Facts) -> Iterator[Finding]:
     """Actors without a place, by class and job; those that wait for their group are told with it."""
     groups = {group.id for group in facts.snapshot.placement_groups or () if group.pending}
-    by_class: dict[tuple[str, str | None], Kinds] = {}
+    alike: dict[tuple[str, str | None, str | None, Wait | None, str], list[Waiting]] = {}
     for actor in facts.snapshot.actors or ():
         if actor.state in STATES and actor.wait not in ("group", "deadlock") and not actor.internal and actor.placement_group not in groups:
-            kinds = by_class.setdefault((actor.class_, actor.job), {})
-            kinds.setdefault(Kind(actor.why, actor.wait, actor.state), []).append(actor)
+            alike.setdefault((actor.class_, actor.job, actor.why, actor.wait, actor.state), []).append(actor)
+    by_class: dict[tuple[str, str | None], Kinds] = {}
+    for (class_, job, why, wait, state), waiting in alike.items():
+        by_class.setdefault((class_, job), {})[Kind(why, wait, state)] = waiting
     for (class_, job), kinds in by_class.items():
         subject, number = actors_of(facts, class_, job), sum(map(len, kinds.values()))
         who = f"{number} actors" if number > 1 else "actor"
