@@ -86,6 +86,8 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """It has been silent for 20 s by then; after a GCS that hung it needs 5 s for its next report."""
     pointer_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which a pointer has led to a dead Ray.")] = 60.0
     """A Ray that starts sets `session_latest` before its raylet lives: seconds, with a slow disk half a minute."""
+    sessions_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which several Rays have lived on a host.")] = 30.0
+    """One may end while the next begins: `ray stop` gives it 16 s."""
     disk_filling: Annotated[float, Meta(gt=0, le=1, description="Share of a disk in use that is a warning.")] = 0.9
     """The last 5 % before Ray's own mark are hours of logs, or one checkpoint."""
     disk_full: Annotated[float, Meta(gt=0, le=1, description="Share of a disk in use that is critical.")] = 0.95

@@ -33,6 +33,7 @@ class Facts:
         found: frozenset[str] = frozenset(),
         counted: Mapping[str, tuple[Count, ...]] | None = None,
         memory: Memory | None = None,
+        assumed: float = 0.0,
     ) -> None:
         self.snapshot, self.limits, self.now = snapshot, limits, snapshot.taken
         self.holding: dict[tuple[str, str], float] = {}
@@ -41,13 +42,13 @@ class Facts:
         """What the counts that were ever asked for have been of late."""
         self.memory = memory or Memory()
         """The recent past of host memory."""
-        self._held = held or {}
+        self._held, self._assumed = held or {}, assumed
         self._found = found
 
     def lasts(self, what: str, subject: str) -> float:
         """Seconds for which detectors have asked this at every look. A detector asks only while its condition holds."""
         since = self.holding[what, subject] = self._held.get((what, subject), self.now)
-        return max(0.0, self.now - since)
+        return max(self._assumed, self.now - since)
 
     def steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
         """Seconds for which it has held, gaps shorter than `gap` counted in; `None` when it doesn't."""
@@ -101,6 +102,11 @@ class Facts:
     def hosts(self) -> Mapping[str, Host]:
         """Probed hosts by Ray's node id."""
         return {node: host for host in self.snapshot.hosts.values() for node in host.nodes}
+
+    @cached_property
+    def fresh(self) -> tuple[Host, ...]:
+        """Hosts that are looked at, and what was seen there is of now."""
+        return tuple(host for host in self.snapshot.hosts.values() if host.taken is not None and self.now - host.taken <= STALE)
 
     @cached_property
     def processes(self) -> Mapping[str, list[Process]]:

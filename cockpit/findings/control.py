@@ -1,0 +1,238 @@
+"""Ray's own parts on its head: the GCS, the dashboard, the autoscaler's monitor; and whether they let cockpit in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from cockpit.findings.facts import Facts
+from cockpit.model import Cause, Fault, Finding, Host, Process, Remedy
+from cockpit.text import age, plural
+
+DASHBOARD = ("/dashboard/dashboard.py",)
+MONITOR = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py")
+HERE = ("127.0.0.1", "localhost", "::1")
+
+
+class Part(NamedTuple):
+    """What the process table of a host that is looked at says of one of Ray's parts."""
+
+    host: str
+    pid: int | None = None
+    state: str | None = None
+    """`None`: there is no such process there."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal holds it."""
+        return self.state == "T"
+
+    @property
+    def words(self) -> str:
+        """For the middle of a sentence."""
+        if self.pid is None:
+            return f"its process on {self.host} has ended"
+        return f"its process on {self.host} (pid {self.pid}) " + ("is stopped by a signal" if self.stopped else "is there")
+
+    @property
+    def line(self) -> str:
+        """Evidence."""
+        return f"ps on {self.host}: " + ("no such process" if self.pid is None else f"{self.pid} is in state {self.state or 'unknown'}")
+
+
+def silent_gcs(facts: Facts) -> Iterator[Finding]:
+    """The GCS does not answer, or its own host shows why it can't."""
+    fault, part = _fault(facts, "ray.gcs", "gcs"), _gcs(facts)
+    if not (fault or _bad(part)) or facts.lasts("gcs-silent", "GCS") < facts.limits.gcs_silent:
+        return
+    why = f": {part.words}" if part and (_bad(part) or fault) else ""
+    gone = part is not None and part.pid is None
+    what = "after a minute without it Ray ends on all nodes" if gone else "nothing new starts, and what Ray says is old"
+    yield Finding(
+        code="gcs-silent",
+        level="critical",
+        subject="GCS",
+        text=f"Ray's GCS does not answer{why}; {what}",
+        evidence=tuple(filter(None, (_asked(facts, fault, "/api/gcs_healthz"), part.line if part else ""))),
+        since=fault.since if fault else None,
+        remedy=_cure(
+            part, "logs/gcs_server.out on the head, and the head's load and memory", "save what can be saved, then start Ray anew"
+        ),
+    )
+
+
+def silent_dashboard(facts: Facts) -> Iterator[Finding]:
+    """The dashboard does not answer, though the Ray that it belongs to lives on a host that is looked at."""
+    fault = _fault(facts, "ray.identity", "silent")
+    if fault is None or facts.snapshot.cluster.reachable is not False or _bad(_gcs(facts)):
+        return
+    homes = [host for host in facts.fresh if _lives(facts, host)]
+    if not homes or facts.lasts("dashboard-silent", "dashboard") < facts.limits.dashboard_silent:
+        return
+    home = next((host for host in homes if _is_head(facts, host)), None)
+    part = _part(facts, home, DASHBOARD) if home else None
+    why = f": {part.words}" if part else ""
+    yield Finding(
+        code="dashboard-silent",
+        level="critical",
+        subject="dashboard",
+        text=f"Ray lives on {(home or homes[0]).name}, but its dashboard{_at(facts)} does not answer{why}; "
+        "jobs go on, and none can be submitted",
+        evidence=tuple(filter(None, (fault.text, part.line if part else ""))),
+        since=fault.since,
+        remedy=_cure(part, "logs/dashboard.log on the head", "run its command line again as Ray's user (Ray doesn't start it again)"),
+    )
+
+
+def ended_ray(facts: Facts) -> Iterator[Finding]:
+    """The Ray that was watched is no more, its dashboard with it."""
+    fault, session = _fault(facts, "ray.identity", "silent"), facts.snapshot.cluster.session
+    if (
+        fault is None
+        or facts.snapshot.cluster.reachable is not False
+        or session is None
+        or any(_lives(facts, host) for host in facts.fresh)
+    ):
+        return
+    dead = [host for host in facts.fresh if _is_head(facts, host) and _ended_on(host, session)]
+    if not dead or facts.lasts("ray-ended", session) < facts.limits.gcs_silent:
+        return
+    running = [job for job in facts.snapshot.jobs or () if job.running]
+    lost = f", and with it {plural(len(running), 'job')} that ran: {', '.join(job.id for job in running[:5])}" if running else ""
+    yield Finding(
+        code="ray-ended",
+        level="critical" if running else "info",
+        subject=session,
+        text=f"Ray has ended on its head {dead[0].name}{lost}",
+        evidence=(fault.text, f"ps on {dead[0].name}: no raylet of {session} runs there"),
+        since=fault.since,
+        remedy=Remedy(
+            "see what logs/gcs_server.out and logs/raylet.out of that session say last; end what is left over, then start Ray again"
+        ),
+        about=tuple(job.key for job in running),
+        seen=facts.heard("ray.jobs") if running else None,
+    )
+
+
+def silent_monitor(facts: Facts) -> Iterator[Finding]:
+    """The autoscaler's monitor writes no more: nobody knows what is handed out and what waits."""
+    fault = _fault(facts, "ray.status", "monitor")
+    if fault is None or facts.fault("ray.gcs") or facts.snapshot.cluster.reachable is False or _bad(_gcs(facts)):
+        return
+    silent = facts.lasts("monitor-silent", "monitor")
+    if silent < facts.limits.monitor_silent:
+        return
+    home = next((host for host in facts.fresh if _is_head(facts, host)), None)
+    part = _part(facts, home, MONITOR) if home else None
+    why = f": {part.words}" if part else ""
+    yield Finding(
+        code="monitor-silent",
+        level="warning",
+        subject="monitor",
+        text=f"the autoscaler's monitor has written nothing for more than {age(silent)}{why}; "
+        "used and pending resources are as old, and no node is added",
+        evidence=tuple(filter(None, (_asked(facts, fault, "/api/cluster_status"), part.line if part else ""))),
+        since=fault.since,
+        remedy=_cure(part, "logs/monitor.log on the head", "run its command line again as Ray's user (Ray doesn't start it again)"),
+    )
+
+
+def refused(facts: Facts) -> Iterator[Finding]:
+    """The cluster asks for a token, and cockpit has none or another one."""
+    told = [fault for fault in facts.snapshot.faults if fault.cause in ("no token", "wrong token")]
+    if not told:
+        return
+    fault = next((fault for fault in told if fault.source == "ray.identity"), told[0])
+    place = facts.snapshot.cluster.address or "the dashboard"
+    none = fault.cause == "no token"
+    lacks = "asks for a token, and cockpit on this host has none: this side lacks the cluster's token"
+    other = "refuses the token that cockpit found on this host: it is another cluster's, or the head's was made anew"
+    yield Finding(
+        code="token-missing" if none else "token-refused",
+        level="warning",
+        subject=place,
+        text=f"{place} {lacks if none else other}",
+        evidence=(fault.text, f"{place}/api/authentication_mode says `token` to everybody"),
+        since=min(one.since for one in told),
+        remedy=Remedy(
+            "bring the head's token here: what `ray get-auth-token` prints there, as Ray's user, into ~/.ray/auth_token here (mode 600), "
+            f"or into RAY_AUTH_TOKEN{'' if none else ', which goes before that file'}; drivers and nodes need it too"
+        ),
+    )
+
+
+def _fault(facts: Facts, source: str, cause: Cause) -> Fault | None:
+    return next((fault for fault in facts.snapshot.faults if fault.source == source and fault.cause == cause), None)
+
+
+def _at(facts: Facts) -> str:
+    return f" at {facts.snapshot.cluster.address}" if facts.snapshot.cluster.address else ""
+
+
+def _asked(facts: Facts, fault: Fault | None, path: str) -> str:
+    return f"GET {facts.snapshot.cluster.address or ''}{path}: {fault.text}" if fault else ""
+
+
+def _cure(part: Part | None, look: str, gone: str) -> Remedy:
+    if part is None or (part.pid is not None and not part.stopped):
+        return Remedy(f"see {look}")
+    return Remedy(f"see who stopped it; `kill -CONT {part.pid}` on {part.host} lets it go on" if part.stopped else f"see {look}; {gone}")
+
+
+def _bad(part: Part | None) -> bool:
+    return part is not None and (part.stopped or part.pid is None)
+
+
+def _gcs(facts: Facts) -> Part | None:
+    """Of our cluster, where its head is looked at; gone only where the head's raylet is still there."""
+    for host in facts.fresh:
+        if not host.rays or not _is_head(facts, host):
+            continue
+        mine = [ray for ray in host.rays if _ours(facts, ray.session) and ray.state not in ("Z", "X")]
+        servers = [ray for ray in mine if ray.role == "gcs_server"]
+        if servers:
+            return Part(host.name, servers[0].pid, servers[0].state)
+        if any(ray.node in facts.nodes and facts.nodes[ray.node].head for ray in mine if ray.node):
+            return Part(host.name)
+    return None
+
+
+def _part(facts: Facts, host: Host, words: tuple[str, ...]) -> Part | None:
+    """By the words of its command line; `None` where the process table wasn't read."""
+    if host.processes is None:
+        return None
+    for process in facts.processes.get(host.name, ()):
+        if process.kind == "ray" and _ours(facts, process.session) and _named(process, words) and process.state not in ("Z", "X"):
+            return Part(host.name, process.pid, process.state)
+    return Part(host.name)
+
+
+def _named(process: Process, words: tuple[str, ...]) -> bool:
+    return any(word in (process.command or "") for word in words)
+
+
+def _ours(facts: Facts, session: str | None) -> bool:
+    """Of the cluster that is watched, as far as that can be told: several may live on a host."""
+    return session is None or facts.snapshot.cluster.session in (None, session)
+
+
+def _lives(facts: Facts, host: Host) -> bool:
+    """Whether the Ray of the address lives there: by its session, else as the head that the address names."""
+    live = [session.name for session in host.sessions or () if session.live] + [ray.session or "" for ray in host.rays or ()]
+    return facts.snapshot.cluster.session in live if facts.snapshot.cluster.session else bool(live) and _is_head(facts, host)
+
+
+def _ended_on(host: Host, session: str) -> bool:
+    return any(known.name == session and known.live is False for known in host.sessions or ())
+
+
+def _is_head(facts: Facts, host: Host) -> bool:
+    """Whether the cluster's head is this host: Ray says so, or the address that is asked."""
+    if any(node in facts.nodes and facts.nodes[node].head for node in host.nodes):
+        return True
+    try:
+        where = urlsplit(facts.snapshot.cluster.address or "").hostname
+    except ValueError:
+        return False
+    return (where in HERE and host.local) or (where is not None and where in (host.name, *host.addresses))

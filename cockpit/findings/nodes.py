@@ -1,0 +1,267 @@
+"""Nodes that Ray has given up, and nodes of which it hears nothing any more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from math import inf
+
+from cockpit.findings.facts import Facts
+from cockpit.model import Finding, Host, Level, Node, Process, RayProcess, Remedy
+from cockpit.text import age, count, plural
+
+MANY = 20
+"""Nodes from which on they are told as one: a switch or a power supply has failed, not each of them by itself."""
+RESTART = 30.0
+"""Seconds before a node's death in which another one of its address may have begun: Ray notices after 16 s that a raylet was killed."""
+MARKED = 10.0
+"""Seconds for which a raylet outlives being marked dead: it ends itself when it hears of it."""
+SKEWED = 10.0
+"""Seconds in which an agent whose host's clock is behind reports once more, and so is known to live."""
+AGENTS = ("ray::DashboardAgent", "/dashboard/agent.py")
+
+
+def dead_nodes(facts: Facts) -> Iterator[Finding]:
+    """Nodes that Ray has declared dead, unless a node of the same address lives again or the autoscaler took them away."""
+    dead = [node for node in facts.snapshot.nodes or () if node.state == "DEAD" and "due to idle" not in (node.message or "")]
+    if not dead:
+        return
+    there: dict[str, list[Node]] = {}
+    for node in (*facts.alive, *dead):
+        there.setdefault(node.ip, []).append(node)
+    gone = [node for node in dead if not (node.ip and any(_follows(one, node) for one in there[node.ip] if one is not node))]
+    lately = [node for node in gone if _past(facts, node) < facts.limits.death_news]
+    if len(lately) > MANY:
+        yield _many_dead(facts, lately)
+    else:
+        names = Counter(node.title for node in (*facts.alive, *lately))
+        yield from (
+            _dead(facts, node, facts.title(node) if names[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})") for node in lately
+        )
+    if before := [node for node in gone if _past(facts, node) >= facts.limits.death_news]:
+        yield _long_dead(facts, before)
+
+
+def _follows(later: Node, dead: Node) -> bool:
+    """Whether it has taken the place of the dead one; several raylets may have lived on a host side by side."""
+    if later.started is None or dead.started is None:
+        return later.state == "ALIVE"
+    return later.started > dead.started and (dead.ended is None or later.started > dead.ended - RESTART)
+
+
+def _died(facts: Facts, node: Node) -> float | None:
+    """Unless the head's clock is far from ours."""
+    return min(node.ended, facts.now) if node.ended is not None and 0 < node.ended <= facts.now + 60 else None
+
+
+def _past(facts: Facts, node: Node) -> float:
+    """Seconds since its death, or since it was first seen dead."""
+    watched = facts.lasts("node-dead", node.id or node.host)
+    died = _died(facts, node)
+    return watched if died is None else facts.now - died
+
+
+def _dead(facts: Facts, node: Node, name: str) -> Finding:
+    raylet, died = _raylet(facts, node), _died(facts, node)
+    when = f" {age(facts.now - died)} ago" if died is not None else ""
+    if raylet is not None:
+        stopped = ", stopped by a signal" if raylet.state == "T" else ""
+        text = f"Ray marked {name} dead{when} ({_reason(node)}), though its raylet (pid {raylet.pid}{stopped}) still runs there"
+    else:
+        text = f"{name} died{when} ({_reason(node)})"
+    return Finding(
+        code="node-dead",
+        level=_level(node),
+        subject=name,
+        text=text + _loss(facts, [node]),
+        evidence=tuple(_evidence(facts, node)),
+        since=died,
+        remedy=_remedy(facts, node, raylet),
+        about=(node.key, *(process.key for process in _row(facts, node, raylet))),
+        seen=facts.heard("ray.nodes"),
+    )
+
+
+def _many_dead(facts: Facts, dead: list[Node]) -> Finding:
+    return Finding(
+        code="nodes-dead",
+        level="critical" if any(_level(node) == "critical" for node in dead) else "warning",
+        subject="cluster",
+        text=f"{len(dead)} nodes died ({_reasons(dead)}){_loss(facts, dead)}",
+        evidence=_lines(map(_record, dead)),
+        since=min((died for node in dead if (died := _died(facts, node)) is not None), default=None),
+        remedy=Remedy("see what they have in common (a switch, a power supply, a scheduler), then start Ray on them again"),
+        about=tuple(node.key for node in dead),
+        seen=facts.heard("ray.nodes"),
+    )
+
+
+def _long_dead(facts: Facts, dead: list[Node]) -> Finding:
+    return Finding(
+        code="nodes-dead-for-long",
+        level="info",
+        subject="cluster",
+        text=f"{plural(len(dead), 'node')} died more than {age(facts.limits.death_news)} ago and {_is(len(dead))} not back: "
+        f"{_names(facts, dead)}",
+        evidence=_lines(map(_record, dead)),
+        remedy=Remedy("nothing, if nobody waits for them: Ray lists dead nodes until it is started anew"),
+        about=tuple(node.key for node in dead),
+        seen=facts.heard("ray.nodes"),
+    )
+
+
+def _level(node: Node) -> Level:
+    """Ray calls it expected when somebody has ended the raylet with SIGTERM, as `ray stop` and schedulers do, or has drained the node."""
+    return "warning" if (node.message or "").startswith("Expected termination") else "critical"
+
+
+def _reason(node: Node) -> str:
+    words = " ".join((node.message or "").split())[:200]
+    return words.removeprefix("Unexpected termination: ").removeprefix("Expected termination: ").rstrip(".") or "Ray doesn't say why"
+
+
+def _reasons(dead: Iterable[Node]) -> str:
+    found = Counter(map(_reason, dead)).most_common(3)
+    return "; ".join(f"{reason}: {times}" for reason, times in found)
+
+
+def _loss(facts: Facts, dead: list[Node]) -> str:
+    """What went with them. Which actors a node had is known only of those that lived while cockpit looked."""
+    gpus = sum(total for node in dead if (has := node.resources.get("GPU")) and 0 < (total := has.total or 0) < inf)
+    lost = [actor for node in dead for actor in node.had]
+    parts = [f"{count(gpus)} GPU{'' if gpus == 1 else 's'}"] if gpus else []
+    parts += [plural(len(lost), "actor")] if lost else []
+    back = sum(1 for actor in lost if _comes_back(facts, actor)) if lost else 0
+    again = f"; {back} of these {_is(back)} started again" if back else ""
+    return f"; with {'it' if len(dead) == 1 else 'them'} went {' and '.join(parts)}{again}" if parts else ""
+
+
+def _comes_back(facts: Facts, actor: str) -> bool:
+    known = facts.actors.get(actor)
+    return known is not None and (known.state != "ALIVE" or (known.node is not None and known.node in _living(facts)))
+
+
+def _living(facts: Facts) -> set[str | None]:
+    return {node.id for node in facts.alive}
+
+
+def _host(facts: Facts, node: Node) -> Host | None:
+    """Where it was, if that is looked at: by its raylet, else by its address."""
+    at = facts.hosts.get(node.id or "")
+    return next((host for host in facts.fresh if host is at or (at is None and node.ip and node.ip in host.addresses)), None)
+
+
+def _raylet(facts: Facts, node: Node) -> RayProcess | None:
+    """The raylet that still lives though it was marked dead."""
+    host = _host(facts, node)
+    for ray in (host.rays if host else None) or ():
+        if ray.role == "raylet" and ray.node == node.id and ray.node and ray.state not in ("Z", "X"):
+            return ray if facts.lasts("node-marked", ray.node) >= MARKED else None
+    return None
+
+
+def _row(facts: Facts, node: Node, raylet: RayProcess | None) -> list[Process]:
+    host = _host(facts, node) if raylet else None
+    return [one for one in facts.processes.get(host.name, ()) if raylet and one.pid == raylet.pid] if host else []
+
+
+def _evidence(facts: Facts, node: Node) -> Iterator[str]:
+    yield _record(node)
+    host = _host(facts, node)
+    if host is not None and host.rays is not None:
+        here = [ray for ray in host.rays if ray.role == "raylet" and ray.node == node.id]
+        yield from (f"ps on {host.name}: raylet {ray.pid} runs, in state {ray.state or 'unknown'}" for ray in here)
+        if not here:
+            yield f"ps on {host.name}: no raylet of that node runs there"
+    names = {node.host, node.name, node.ip, node.title}
+    yield from (f"{fault.host}: {fault.text}" for fault in facts.snapshot.faults if fault.source == "probe" and fault.host in names)
+
+
+def _record(node: Node) -> str:
+    return f"ray list nodes: {(node.id or '')[:12]} {node.title} {node.ip} DEAD: {node.message or 'no reason given'}"
+
+
+def _remedy(facts: Facts, node: Node, raylet: RayProcess | None) -> Remedy:
+    again = "start Ray there again (`ray start --address=…`)"
+    if raylet is not None:
+        ended = bool(_row(facts, node, raylet))
+        return Remedy(f"end that raylet, which never comes back to the cluster, and {again}", "kill" if ended else None)
+    if "agent" in (node.message or ""):
+        return Remedy(f"logs/dashboard_agent.log of its session on {node.title} says why the agent ended; then {again}")
+    return Remedy(f"see whether the host is up and what logs/raylet.out of its session says last, then {again}")
+
+
+def silent_agents(facts: Facts) -> Iterator[Finding]:
+    """Living nodes whose figures stand still while the dashboard answers."""
+    asked = facts.snapshot.as_of.get("ray.nodes")
+    if asked is None or facts.snapshot.cluster.reachable is False or facts.fault("ray.nodes") or facts.fault("ray.gcs"):
+        return
+    least = facts.limits.agent_silent / 2
+    behind = [(node, asked - node.reported) for node in facts.alive if node.reported is not None and least <= asked - node.reported < inf]
+    if not behind:
+        return
+    known = sum(node.reported is not None for node in facts.alive)
+    late = [(node, silent) for node, silent in behind if _silent(facts, node, silent)]
+    if len(late) > MANY or 1 < len(late) == known:
+        yield _many_silent(facts, [node for node, _ in late], min(silent for _, silent in late), known)
+    else:
+        yield from (_silent_agent(facts, node, silent) for node, silent in late)
+
+
+def _silent(facts: Facts, node: Node, silent: float) -> bool:
+    """It goes on until the agent reports again, whatever it is told as."""
+    held = facts.lasts("agent-silent", node.id or node.host)
+    return held >= SKEWED and silent >= facts.limits.agent_silent
+
+
+def _silent_agent(facts: Facts, node: Node, silent: float) -> Finding:
+    name, agent = facts.title(node), _agent(facts, node)
+    stopped = f": its process {agent.pid} is stopped by a signal" if agent and agent.state == "T" else ""
+    seen = [f"ps on {agent.host}: {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"] if agent else []
+    cure = f"`kill -CONT {agent.pid}` on {agent.host}" if stopped and agent else "see logs/dashboard_agent.log there, and the host's load"
+    return Finding(
+        code="agent-silent",
+        level="warning",
+        subject=name,
+        text=f"Ray's agent on {name} has reported nothing for {age(silent)}{stopped}; what Ray says of its GPUs and memory is as old",
+        evidence=(f"/nodes?view=summary: `now` of {name} has not changed for {age(silent)}, though Ray calls it ALIVE", *seen),
+        since=node.reported,
+        remedy=Remedy(f"{cure}; don't end the agent: its raylet would end with it, and all that runs there"),
+        about=(node.key, *((agent.key,) if agent else ())),
+    )
+
+
+def _agent(facts: Facts, node: Node) -> Process | None:
+    host = _host(facts, node)
+    mine = facts.processes.get(host.name, ()) if host else ()
+    found = [one for one in mine if one.node in (None, node.id) and any(words in (one.command or "") for words in AGENTS)]
+    return next((one for one in found if one.state == "T"), found[0] if found else None)
+
+
+def _many_silent(facts: Facts, late: list[Node], silent: float, known: int) -> Finding:
+    return Finding(
+        code="agents-silent",
+        level="warning",
+        subject="cluster",
+        text=f"the agents of {len(late)} of {known} nodes have reported nothing for {age(silent)}, though the dashboard answers; "
+        "what Ray says of their GPUs and memory is as old",
+        evidence=_lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node in late),
+        remedy=Remedy(
+            "see logs/dashboard.log on the head: that module of the dashboard, or the network between it and the nodes, is stuck"
+        ),
+        about=tuple(node.key for node in late),
+    )
+
+
+def _names(facts: Facts, nodes: list[Node]) -> str:
+    more = f" and {len(nodes) - 8} more" if len(nodes) > 8 else ""
+    return ", ".join(facts.title(node) for node in nodes[:8]) + more
+
+
+def _lines(lines: Iterable[str]) -> tuple[str, ...]:
+    every = list(lines)
+    return (*every[:MANY], *([f"… and {len(every) - MANY} more"] if len(every) > MANY else []))
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"

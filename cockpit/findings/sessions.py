@@ -1,0 +1,97 @@
+"""Ray's sessions on a host: several that live, pointers to a dead one, a temp dir that belongs to somebody else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from cockpit.findings.facts import Facts
+from cockpit.model import Finding, Host, Pointer, Remedy, Session
+from cockpit.text import plural
+
+LATEST, CURRENT = "session_latest", "ray_current_cluster"
+
+
+def several_sessions(facts: Facts) -> Iterator[Finding]:
+    """Several Rays on a host: each hands out all that is there, and tools find one of them."""
+    for host in facts.fresh:
+        live = [session for session in host.sessions or () if session.live]
+        if len({session.name for session in live}) < 2 or facts.lasts("sessions-several", host.name) < facts.limits.sessions_age:
+            continue
+        gpus = f", and each of them may hand out the same {plural(len(host.gpus), 'GPU')}" if host.gpus else ""
+        yield Finding(
+            code="sessions-several",
+            level="warning" if host.gpus else "info",
+            subject=host.name,
+            text=f"{len(live)} Ray sessions live on {host.name}{gpus}: {', '.join(_name(session) for session in live)}",
+            evidence=tuple(f"{session.path}/sockets/raylet is listened on{_of(session)}" for session in live),
+            remedy=Remedy("stop the one that nobody needs (one session alone: `ray stop` would end all of them)", "stop"),
+            about=tuple(session.key for session in live),
+        )
+
+
+def _name(session: Session) -> str:
+    return f"{session.name}{_of(session)}"
+
+
+def _of(session: Session) -> str:
+    return f" of {session.owner}" if session.owner else ""
+
+
+def dead_pointers(facts: Facts) -> Iterator[Finding]:
+    """Where Ray's tools look first leads to a Ray that is dead."""
+    for host in facts.fresh:
+        folders: dict[str, list[Pointer]] = {}
+        for pointer in host.pointers or ():
+            if pointer.alive is False and not (os.path.basename(pointer.path) == CURRENT and facts.found("gcs-silent", "GCS")):
+                folders.setdefault(os.path.dirname(pointer.path), []).append(pointer)
+        for folder, dead in folders.items():
+            if facts.lasts("pointer-dead", f"{host.name} {folder}") >= facts.limits.pointer_age:
+                yield _dead(host, folder, dead)
+
+
+def _dead(host: Host, folder: str, dead: list[Pointer]) -> Finding:
+    """After a `ray stop` `session_latest` alone is left behind, and does no harm until another Ray lives there."""
+    lives = next((session for session in host.sessions or () if session.live and os.path.dirname(session.path) == folder), None)
+    harm = lives is not None or any(os.path.basename(pointer.path) == CURRENT for pointer in dead)
+    while_lives = f", while {lives.name} lives there" if lives else ""
+    return Finding(
+        code="pointer-dead",
+        level="warning" if harm else "info",
+        subject=f"{host.name} {folder}",
+        text=f"on {host.name} {' and '.join(map(_leads, dead))}{while_lives}",
+        evidence=tuple(map(_line, dead)),
+        remedy=Remedy(
+            "remove it (`ray stop` would too, and would stop every Ray there)" if harm else "remove what that session left", "clean"
+        ),
+        about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead)),
+    )
+
+
+def _leads(pointer: Pointer) -> str:
+    if os.path.basename(pointer.path) == CURRENT:
+        return f"{pointer.path} names {pointer.target or 'nothing'}, where no Ray lives, so that `ray.init()` and `ray status` fail"
+    return f"{pointer.path} points at the dead {os.path.basename(pointer.target) or 'nothing'}"
+
+
+def _line(pointer: Pointer) -> str:
+    tool = "cat" if os.path.basename(pointer.path) == CURRENT else "readlink"
+    return f"{tool} {pointer.path}: {pointer.target}"
+
+
+def foreign_temps(facts: Facts) -> Iterator[Finding]:
+    """A temp dir where Ray would start by itself, and this user can't."""
+    for host in facts.fresh:
+        for temp in host.temps or ():
+            if temp.writable is not False or os.path.basename(temp.path) != "ray":
+                continue
+            lives = any(session.live and os.path.dirname(session.path) == temp.path for session in host.sessions or ())
+            owner = f"belongs to {temp.owner}" if temp.owner else "is not this user's"
+            yield Finding(
+                code="temp-dir-foreign",
+                level="info" if lives else "warning",
+                subject=f"{host.name} {temp.path}",
+                text=f"{temp.path} on {host.name} {owner}, and this user can't write to it: a Ray that is started here by this user fails",
+                evidence=(f"ls -ld {temp.path} on {host.name}: owner {temp.owner or 'unknown'}",),
+                remedy=Remedy("`ray start --temp-dir=/tmp/ray-$USER` (or RAY_TMPDIR); short, for sockets' paths end at 107 bytes"),
+            )

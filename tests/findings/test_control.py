@@ -1,0 +1,153 @@
+"""What Ray's own parts on its head do not do any more: one cause is one finding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from findings import codes, looked, only
+from msgspec.structs import replace
+from world import GIB, NOW, node, process, snapshot
+
+from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
+from cockpit.model import Cluster, Fault, Host, RayProcess, Session, Snapshot
+
+CONTROL = (silent_gcs, silent_dashboard, ended_ray, silent_monitor, refused)
+ADDRESS, SESSION = "http://10.0.0.1:8265", "session_2026-11-21_01-17-58_164160_11638"
+GCS_SILENT = Fault("ray.gcs", "the GCS does not answer; what the dashboard says may be old", NOW - 40, cause="gcs")
+NO_DASHBOARD = Fault("ray.identity", f"{ADDRESS} can't be reached: connection refused, nothing listens there", NOW - 40, cause="silent")
+MONITOR_SILENT = Fault("ray.status", "the autoscaler's monitor has written nothing for 25 s", NOW - 40, cause="monitor")
+RAYLET, GCS = RayProcess("raylet", 20, SESSION, node(1).id, "S"), RayProcess("gcs_server", 10, SESSION, None, "S")
+DASHBOARD = process(30, kind="ray", command="python /x/ray/dashboard/dashboard.py --host=127.0.0.1", session=SESSION)
+MONITOR = process(40, kind="ray", command="python /x/ray/autoscaler/_private/monitor.py --logs-dir=/x", session=SESSION)
+LOG_MONITOR = process(41, kind="ray", command="python /x/ray/_private/log_monitor.py --logs-dir=/x", session=SESSION)
+
+
+def head(*rays: RayProcess, live: bool | None = True, processes=(DASHBOARD, MONITOR, LOG_MONITOR), **more: Any) -> Snapshot:
+    """The head is looked at, and these parts of Ray run there."""
+    sessions = (Session("node1", SESSION, f"/tmp/ray/{SESSION}", live, "train", GIB),)
+    nodes = (node(1).id,) if RAYLET in rays else ()
+    host = Host("node1", ("10.0.0.1",), NOW, sessions=sessions, nodes=nodes, rays=rays, processes=processes, local=True)
+    facts = {
+        "cluster": Cluster(ADDRESS, "2.60.0", SESSION, reachable=NO_DASHBOARD not in more.get("faults", ())),
+        "nodes": (node(1), node(2)),
+        "hosts": {"node1": host},
+        "processes": processes,
+        "as_of": {},
+        **more,
+    }
+    return snapshot(**facts)
+
+
+def elsewhere(made: Snapshot) -> Snapshot:
+    return replace(made, hosts={}, processes=None)
+
+
+def test_a_gcs_that_does_not_answer_is_told_with_what_its_host_shows():
+    found = only(looked(head(RAYLET, GCS, faults=(GCS_SILENT,)), detectors=CONTROL), "gcs-silent")
+    assert found.text == ("Ray's GCS does not answer: its process on node1 (pid 10) is there; nothing new starts, and what Ray says is old")
+    assert (found.level, found.since) == ("critical", NOW - 40)
+    assert found.evidence == (f"GET {ADDRESS}/api/gcs_healthz: {GCS_SILENT.text}", "ps on node1: 10 is in state S")
+    bare = only(looked(elsewhere(head(faults=(GCS_SILENT,))), detectors=CONTROL), "gcs-silent")
+    assert bare.text == "Ray's GCS does not answer; nothing new starts, and what Ray says is old"
+
+
+def test_a_stopped_gcs_is_told_even_where_no_dashboard_could():
+    stopped = replace(GCS, state="T")
+    found = only(looked(head(RAYLET, stopped), detectors=CONTROL), "gcs-silent")
+    assert found.text.startswith("Ray's GCS does not answer: its process on node1 (pid 10) is stopped by a signal;")
+    assert found.remedy.text == "see who stopped it; `kill -CONT 10` on node1 lets it go on"
+
+
+def test_a_gcs_that_has_ended_while_the_raylet_lives_is_told():
+    found = only(looked(head(RAYLET), detectors=CONTROL), "gcs-silent")
+    assert found.text == "Ray's GCS does not answer: its process on node1 has ended; after a minute without it Ray ends on all nodes"
+
+
+def test_a_gcs_that_hiccups_is_not_told():
+    assert looked(head(RAYLET, GCS, faults=(GCS_SILENT,)), 5, detectors=CONTROL) == ()
+
+
+@pytest.mark.parametrize("rays", [(RAYLET, replace(GCS, state="T")), (RAYLET,)])
+def test_a_gcs_that_takes_everything_with_it_is_one_finding(rays):
+    faults = (GCS_SILENT, NO_DASHBOARD, MONITOR_SILENT)
+    assert codes(looked(head(*rays, faults=faults, processes=()), detectors=CONTROL)) == {"gcs-silent"}
+
+
+def test_the_gcs_of_another_cluster_on_the_host_is_not_ours():
+    other = RayProcess("gcs_server", 11, "session_2026-11-20_00-00-00_000000_7", None, "T")
+    assert looked(head(RAYLET, GCS, other), detectors=CONTROL) == ()
+
+
+def test_a_dashboard_that_is_gone_while_ray_lives_is_told():
+    found = only(looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,), processes=(MONITOR,)), detectors=CONTROL), "dashboard-silent")
+    assert found.text == (
+        f"Ray lives on node1, but its dashboard at {ADDRESS} does not answer: its process on node1 has ended; "
+        "jobs go on, and none can be submitted"
+    )
+    assert (found.level, found.evidence[0]) == ("critical", NO_DASHBOARD.text)
+    stopped = replace(DASHBOARD, state="T")
+    found = only(looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,), processes=(stopped,)), detectors=CONTROL), "dashboard-silent")
+    assert "`kill -CONT 30` on node1" in found.remedy.text
+
+
+def test_while_ray_starts_its_dashboard_may_be_late():
+    assert looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,)), 25, detectors=CONTROL) == ()
+
+
+def test_a_dashboard_far_away_is_not_that_of_the_ray_here():
+    far = Cluster("http://10.9.9.9:8265", reachable=False)
+    assert looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,), cluster=far, nodes=None), detectors=CONTROL) == ()
+
+
+def test_what_answers_but_is_no_dashboard_is_a_fault_and_no_finding():
+    other = replace(NO_DASHBOARD, cause=None)
+    lost = Cluster(ADDRESS, session=SESSION, reachable=False)
+    assert looked(head(RAYLET, GCS, faults=(other,), cluster=lost), detectors=CONTROL) == ()
+
+
+def test_a_ray_that_has_ended_is_told_with_the_jobs_that_ran():
+    found = only(looked(head(live=False, faults=(NO_DASHBOARD,), processes=()), detectors=CONTROL), "ray-ended")
+    assert found.text == "Ray has ended on its head node1, and with it 1 job that ran: ppo-7b"
+    assert (found.level, found.subject) == ("critical", SESSION)
+    calm = only(looked(head(live=False, faults=(NO_DASHBOARD,), processes=(), jobs=()), detectors=CONTROL), "ray-ended")
+    assert (calm.level, calm.text) == ("info", "Ray has ended on its head node1")
+
+
+def test_a_ray_whose_head_can_not_be_seen_has_perhaps_not_ended():
+    assert looked(elsewhere(head(faults=(NO_DASHBOARD,))), detectors=CONTROL) == ()
+    assert looked(head(live=None, faults=(NO_DASHBOARD,)), detectors=CONTROL) == ()
+
+
+def test_a_monitor_that_writes_no_more_is_told():
+    found = only(looked(head(RAYLET, GCS, faults=(MONITOR_SILENT,), processes=(LOG_MONITOR,)), detectors=CONTROL), "monitor-silent")
+    assert found.text == (
+        "the autoscaler's monitor has written nothing for more than 2m00s: its process on node1 has ended; "
+        "used and pending resources are as old, and no node is added"
+    )
+    assert found.level == "warning"
+    stopped = replace(MONITOR, state="T")
+    found = only(looked(head(RAYLET, GCS, faults=(MONITOR_SILENT,), processes=(LOG_MONITOR, stopped)), detectors=CONTROL), "monitor-silent")
+    assert "`kill -CONT 40` on node1" in found.remedy.text
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "words"),
+    [
+        ("no token", "token-missing", "asks for a token, and cockpit on this host has none: this side lacks the cluster's token"),
+        (
+            "wrong token",
+            "token-refused",
+            "refuses the token that cockpit found on this host: it is another cluster's, or the head's was made anew",
+        ),
+    ],
+)
+def test_a_locked_door_is_one_finding_that_says_which_side_lacks_what(cause, code, words):
+    faults = tuple(Fault(f"ray.{name}", f"{name} is locked", NOW - 40, cause=cause) for name in ("jobs", "identity", "nodes"))
+    (found,) = looked(head(RAYLET, GCS, faults=faults, cluster=Cluster(ADDRESS, reachable=False)), detectors=CONTROL)
+    assert (found.code, found.text, found.evidence[0]) == (code, f"{ADDRESS} {words}", "identity is locked")
+    assert "ray get-auth-token" in found.remedy.text
+
+
+def test_a_healthy_head_has_nothing():
+    assert looked(head(RAYLET, GCS, faults=()), detectors=CONTROL) == ()

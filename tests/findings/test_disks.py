@@ -1,0 +1,129 @@
+"""Disks, object stores and shared memory that are too full or too small for Ray."""
+
+from __future__ import annotations
+
+import pytest
+from findings import codes, looked, only
+from msgspec.structs import replace
+from world import GIB, NOW, node, snapshot
+
+from cockpit.findings import Judge, Limits
+from cockpit.findings.disks import full_disks, full_stores, small_shm
+from cockpit.model import Amount, Disk, Host, Quantity, Session
+
+ALONE = (full_disks, full_stores, small_shm)
+
+
+def disk(share, path="/tmp/ray", total=1000):
+    return Disk(path, None if share is None else int(share * total * GIB), total * GIB)
+
+
+def full(*disks, sessions=(), **more):
+    host = Host("node1", ("10.0.0.1",), NOW, nodes=(node(1).id,), sessions=sessions, disks=disks)
+    return snapshot(nodes=(node(1, disks=disks, **more),), hosts={"node1": host})
+
+
+def session(name, live, amount, **more):
+    return Session("node1", name, f"/tmp/ray/{name}", live, "train", amount, **more)
+
+
+SESSIONS = (
+    session("session_live", True, 300 * GIB),
+    session("session_small", False, 2 * GIB),
+    session("session_large", False, 90 * GIB, keeps=("checkpoint-100/model.safetensors",)),
+    session("session_new", None, None),
+)
+
+
+def test_a_full_disk_is_told_by_session_the_dead_ones_first():
+    found = only(looked(full(disk(0.961), sessions=SESSIONS), detectors=ALONE), "disk-full")
+    assert found.text == (
+        "the disk under /tmp/ray on node1 is 96% full (39G of 1.0T left): Ray stops making objects that may have to be spilled; "
+        "2 dead sessions hold 92G of it"
+    )
+    assert found.evidence == (
+        "df /tmp/ray on node1: 961G of 1.0T",
+        "du -sh /tmp/ray/session_large: 90G (dead, of train, keeps checkpoint-100/model.safetensors)",
+        "du -sh /tmp/ray/session_small: 2.0G (dead, of train)",
+        "du -sh /tmp/ray/session_live: 300G (live, of train)",
+        "du -sh /tmp/ray/session_new: not counted yet (nobody knows whether it lives, of train)",
+    )
+    assert (found.level, found.subject, found.remedy.act) == ("critical", "node1 /tmp/ray", "clean")
+    assert found.about == (node(1).key, SESSIONS[2].key, SESSIONS[1].key)
+
+
+def test_a_disk_that_fills_is_a_warning_and_cleaning_no_remedy_where_the_dead_hold_little():
+    found = only(looked(full(disk(0.9), sessions=SESSIONS[:2]), detectors=ALONE), "disk-filling")
+    assert found.text.startswith("the disk under /tmp/ray on node1 is 90% full (100G of 1.0T left): Ray will stop at 95% making objects")
+    assert (found.level, found.remedy.act) == ("warning", None)
+
+
+def test_a_mark_that_was_passed_is_left_only_further_down():
+    judge = Judge(Limits(), ALONE)
+    shares = [0.89, 0.9, 0.885, 0.95, 0.94, 0.929, 0.87]
+    told = [[found.code for found in judge(replace(full(disk(share)), taken=NOW + step)).findings] for step, share in enumerate(shares)]
+    assert told == [[], ["disk-filling"], ["disk-filling"], ["disk-full"], ["disk-full"], ["disk-filling"], []]
+
+
+@pytest.mark.parametrize(
+    "disks",
+    [(), (disk(0.8),), (disk(None),), (disk(0.99, "/"), disk(0.1)), (Disk("/tmp/ray", 10, 0),), (Disk("/tmp/ray", -9, -9),), (disk(7.0),)],
+)
+def test_room_unknown_absurd_or_not_under_a_temp_dir_is_not_told(disks):
+    assert looked(full(*disks), detectors=(full_disks,)) == ()
+
+
+def test_where_ray_knows_of_one_disk_alone_it_is_that():
+    assert only(looked(full(disk(0.97, "/"), sessions=SESSIONS), detectors=ALONE), "disk-full").subject == "node1 /"
+
+
+def test_a_disk_that_two_raylets_share_is_told_once():
+    both = (node(1, disks=(disk(0.97),)), node(1, id="f" * 56, disks=(disk(0.97),)))
+    assert len(looked(snapshot(nodes=both), detectors=ALONE)) == 1
+
+
+def test_what_was_seen_of_a_disk_long_ago_is_dated():
+    old = snapshot(nodes=(node(1, disks=(disk(0.97),), seen=NOW - 90),), hosts={})
+    assert only(Judge(Limits(), ALONE)(old).findings, "disk-full").text.endswith(", as of 1m30s ago")
+
+
+def store(used, total=100):
+    return snapshot(nodes=(node(1, object_store=Amount(used * GIB, total * GIB)),))
+
+
+def test_an_object_store_that_stays_full_is_told():
+    found = only(looked(store(97), detectors=ALONE), "object-store-full")
+    assert (
+        found.text == "Ray's object store on node1 is 97% full (97G of 100G): what is put into it waits until something was spilled to disk"
+    )
+    assert found.level == "warning"
+    found = only(looked(store(85), detectors=ALONE), "object-store-filling")
+    assert (found.level, found.text) == ("info", "Ray's object store on node1 is 85% full (85G of 100G): Ray spills objects to disk")
+
+
+@pytest.mark.parametrize("fine", [store(79), store(0, 0), store(500), store(-5), snapshot(nodes=(node(1, object_store=Amount()),))])
+def test_an_object_store_with_room_or_unknown_is_not(fine):
+    assert looked(fine, detectors=ALONE) == ()
+
+
+def test_a_store_that_is_full_for_a_step_is_not_told():
+    assert looked(store(99), 55, detectors=ALONE) == ()
+
+
+def shared(*sizes, capacity=100):
+    resources = {"object_store_memory": Quantity(0, capacity * GIB)}
+    return snapshot(nodes=tuple(node(number, shm=Amount(0, total), resources=resources) for number, total in enumerate(sizes, 1)))
+
+
+def test_shared_memory_that_can_not_hold_the_object_store_is_told_once_for_all_nodes():
+    found = only(looked(shared(64 << 20, 200 * GIB, 64 << 20), detectors=ALONE), "shm-small")
+    assert found.text == (
+        "shared memory (/dev/shm) is smaller than Ray's object store on node1 (64M for 100G), node3 (64M for 100G): "
+        "Ray keeps it on disk instead, which is slow, and NCCL may lack shared memory"
+    )
+    assert (found.level, found.about) == ("warning", (node(1).key, node(3).key))
+
+
+@pytest.mark.parametrize("fine", [shared(100 * GIB), shared(None), shared(0), shared(-5), shared(5, capacity=float("inf"))])
+def test_shared_memory_that_suffices_or_is_unknown_is_not_told(fine):
+    assert codes(looked(fine, detectors=ALONE)) == set()

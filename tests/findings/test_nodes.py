@@ -1,0 +1,171 @@
+"""Dead nodes are told with why, since when and what went with them; an agent that stands still is told while others go on."""
+
+from __future__ import annotations
+
+import pytest
+from findings import codes, looked, only
+from msgspec.structs import replace
+from world import NOW, actor, node, process, snapshot
+
+from cockpit.findings.nodes import dead_nodes, silent_agents
+from cockpit.model import Fault, Host, RayProcess
+
+DEAD, AGENTS = (dead_nodes,), (silent_agents,)
+HEARTBEATS = "Unexpected termination: health check failed due to missing too many heartbeats"
+
+
+def dead(number: int = 2, **more):
+    facts = {"state": "DEAD", "message": HEARTBEATS, "started": NOW - 9000, "ended": NOW - 302, "gpus": None, **more}
+    return node(number, **facts)
+
+
+def with_nodes(*nodes, **more):
+    return snapshot(nodes=(node(1, started=NOW - 9000), *nodes), **more)
+
+
+def test_a_dead_node_is_told_with_why_when_and_what_went_with_it():
+    lost = (actor(11).id, actor(12).id, actor(13).id)
+    coming = actor(11, state="RESTARTING", node=dead().id)
+    found = only(looked(with_nodes(dead(had=lost), actors=(coming,)), detectors=DEAD), "node-dead")
+    assert found.text == (
+        "node2 died 5m02s ago (health check failed due to missing too many heartbeats); "
+        "with it went 8 GPUs and 3 actors; 1 of these is started again"
+    )
+    assert (found.level, found.subject, found.since, found.about) == ("critical", "node2", NOW - 302, (dead().key,))
+    assert found.evidence == (f"ray list nodes: 000000000000 node2 10.0.0.2 DEAD: {HEARTBEATS}",)
+    assert "ray start --address" in found.remedy.text
+
+
+def test_what_is_not_known_of_a_death_is_not_said():
+    found = only(looked(with_nodes(dead(message=None, ended=None, resources={})), detectors=DEAD), "node-dead")
+    assert found.text == "node2 died (Ray doesn't say why)"
+    assert found.since == NOW - 120, "first sight"
+
+
+@pytest.mark.parametrize("ended", [float("nan"), -5.0, 0.0, NOW + 1e9])
+def test_an_absurd_time_of_death_is_none(ended):
+    assert only(looked(with_nodes(dead(ended=ended, resources={})), detectors=DEAD), "node-dead").text.startswith("node2 died (health")
+
+
+def test_a_node_that_lives_again_at_its_address_ends_it():
+    again = node(9, ip="10.0.0.2", host="node2", started=NOW - 100)
+    assert looked(with_nodes(dead(), again), detectors=DEAD) == ()
+    assert looked(with_nodes(dead(), replace(again, started=None)), detectors=DEAD) == ()
+
+
+def test_a_raylet_that_lived_beside_it_on_its_host_does_not():
+    beside = node(9, ip="10.0.0.2", host="node2", started=NOW - 8000)
+    assert only(looked(with_nodes(dead(), beside), detectors=DEAD), "node-dead").subject == f"node2 ({dead().id[:8]})"
+
+
+def test_of_a_node_that_died_twice_the_last_death_counts():
+    first = dead(started=NOW - 9000, ended=NOW - 5000)
+    second = dead(started=NOW - 4000, ended=NOW - 60, id="f" * 56)
+    assert only(looked(with_nodes(first, second), detectors=DEAD), "node-dead").about == (second.key,)
+
+
+def test_what_somebody_ended_is_a_warning_and_what_the_autoscaler_took_away_is_nothing():
+    told = looked(with_nodes(dead(message="Expected termination: received SIGTERM"), dead(3)), detectors=DEAD)
+    assert {found.subject: found.level for found in told} == {"node2": "warning", "node3": "critical"}
+    assert looked(with_nodes(dead(message="Expected termination: Terminated due to idle (no Ray activity)")), detectors=DEAD) == ()
+
+
+def test_after_a_day_a_dead_node_is_an_info():
+    found = only(looked(with_nodes(dead(ended=NOW - 90000), dead(3, ended=NOW - 99000)), detectors=DEAD), "nodes-dead-for-long")
+    assert (found.level, found.text) == ("info", "2 nodes died more than 1d00h ago and are not back: node2, node3")
+
+
+def test_many_that_die_are_told_as_one():
+    found = looked(with_nodes(*(dead(number) for number in range(2, 27))), detectors=DEAD)
+    (one,) = found
+    assert one.text == "25 nodes died (health check failed due to missing too many heartbeats: 25); with them went 200 GPUs"
+    assert (one.code, one.level, len(one.evidence)) == ("nodes-dead", "critical", 21)
+
+
+def marked(seconds: float = 120, **more):
+    ray = RayProcess("raylet", 77, node=dead().id, **more)
+    there = process(77, host="node2", kind="ray", node=dead().id)
+    hosts = {"node2": Host("node2", ("10.0.0.2",), NOW, nodes=(dead().id,), rays=(ray,), processes=(there,))}
+    return only(looked(with_nodes(dead(), hosts=hosts, processes=(there,)), seconds, detectors=DEAD), "node-dead"), there
+
+
+def test_a_raylet_that_lives_though_it_was_marked_dead_is_told_so():
+    found, there = marked()
+    assert found.text == (
+        "Ray marked node2 dead 5m02s ago (health check failed due to missing too many heartbeats), "
+        "though its raylet (pid 77) still runs there; with it went 8 GPUs"
+    )
+    assert found.evidence[1] == "ps on node2: raylet 77 runs, in state unknown"
+    assert (found.remedy.act, found.about) == ("kill", (dead().key, there.key))
+    assert "(pid 77, stopped by a signal)" in marked(state="T")[0].text
+
+
+def test_a_raylet_that_ends_itself_after_that_is_not():
+    assert marked(5)[0].text.startswith("node2 died")
+    assert marked(state="Z")[0].text.startswith("node2 died")
+
+
+def test_a_host_that_is_looked_at_says_that_no_raylet_runs_there_and_one_that_cannot_be_says_why():
+    hosts = {"node2": Host("node2", ("10.0.0.2",), NOW, rays=())}
+    faults = (Fault("probe", "ssh: no route to host", NOW - 100, "node3"),)
+    told = {found.subject: found for found in looked(with_nodes(dead(), dead(3), hosts=hosts, faults=faults), detectors=DEAD)}
+    assert told["node2"].evidence[1] == "ps on node2: no raylet of that node runs there"
+    assert told["node3"].evidence[1] == "node3: ssh: no route to host"
+
+
+def test_while_ray_does_not_tell_of_nodes_what_it_told_is_dated():
+    gone = Fault("ray.nodes", "no answer", NOW - 90)
+    found = only(looked(with_nodes(dead(), faults=(gone,), as_of={"ray.nodes": NOW - 95}), detectors=DEAD), "node-dead")
+    assert found.text.endswith(", as of 1m35s ago")
+
+
+def reporting(*ages: float | None, faults=(), **more):
+    nodes = tuple(node(number, reported=None if age is None else NOW - age) for number, age in enumerate(ages, 1))
+    return snapshot(nodes=nodes, faults=faults, as_of={"ray.nodes": NOW - 2}, **more)
+
+
+def test_an_agent_that_stands_still_is_told_while_others_go_on():
+    found = only(looked(reporting(3, 67, 4), detectors=AGENTS), "agent-silent")
+    assert found.text == "Ray's agent on node2 has reported nothing for 1m05s; what Ray says of its GPUs and memory is as old"
+    assert (found.level, found.subject, found.since) == ("warning", "node2", NOW - 67)
+    assert "don't end the agent" in found.remedy.text
+
+
+def test_the_only_node_there_is_has_an_agent_too():
+    assert only(looked(reporting(67), detectors=AGENTS), "agent-silent").subject == "node1"
+
+
+def test_a_stopped_agent_on_a_host_that_is_looked_at_is_named():
+    agent = process(88, command="ray::DashboardAgent", state="T", kind="ray")
+    found = only(looked(reporting(67, 3, processes=(agent,)), detectors=AGENTS), "agent-silent")
+    assert "has reported nothing for 1m05s: its process 88 is stopped by a signal;" in found.text
+    assert found.remedy.text.startswith("`kill -CONT 88` on node1")
+    assert found.about == (node(1).key, agent.key)
+
+
+def test_when_all_stand_still_it_is_one_finding():
+    found = only(looked(reporting(67, 80), detectors=AGENTS), "agents-silent")
+    assert found.text.startswith("the agents of 2 of 2 nodes have reported nothing for 1m05s, though the dashboard answers;")
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        reporting(3, 20),
+        reporting(None, None),
+        reporting(3, 67, faults=(Fault("ray.nodes", "no answer", NOW - 90),)),
+        reporting(3, 67, faults=(Fault("ray.gcs", "no answer", NOW - 90, cause="gcs"),)),
+        reporting(float("nan"), float("-inf"), float("inf")),
+        snapshot(nodes=(node(1, reported=NOW - 500),), as_of={}),
+    ],
+)
+def test_what_reports_or_can_not_be_judged_is_not_told(fine):
+    assert looked(fine, detectors=AGENTS) == ()
+
+
+def test_at_first_sight_a_clock_that_is_behind_is_no_silence():
+    assert looked(reporting(3, 67), 5, detectors=AGENTS) == ()
+
+
+def test_a_healthy_cluster_has_nothing():
+    assert codes(looked(snapshot(nodes=(node(1), node(2))), detectors=DEAD + AGENTS)) == set()

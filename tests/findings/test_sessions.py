@@ -1,0 +1,99 @@
+"""Sessions side by side, pointers that lead nowhere, and a temp dir of somebody else."""
+
+from __future__ import annotations
+
+import pytest
+from findings import looked, only
+from world import GIB, NOW, gpu, snapshot
+
+from cockpit.findings.sessions import dead_pointers, foreign_temps, several_sessions
+from cockpit.model import Host, Pointer, Session, TempDir
+
+ALONE = (several_sessions, dead_pointers, foreign_temps)
+OLD, NEW = "session_2026-11-20_00-00-00_000000_7", "session_2026-11-21_00-00-00_000000_8"
+
+
+def session(name, live, owner="train", temp="/tmp/ray"):
+    return Session("w1", name, f"{temp}/{name}", live, owner, GIB)
+
+
+def host(**more):
+    facts = {"name": "w1", "taken": NOW, "gpus": (gpu(0), gpu(1)), **more}
+    return snapshot(hosts={"w1": Host(**facts)}, nodes=())
+
+
+def test_two_sessions_that_live_on_a_host_are_told():
+    live = (session(OLD, True), session(NEW, True, "other", "/tmp/other/ray"), session("session_dead", False))
+    found = only(looked(host(sessions=live), detectors=ALONE), "sessions-several")
+    assert found.text == (f"2 Ray sessions live on w1, and each of them may hand out the same 2 GPUs: {OLD} of train, {NEW} of other")
+    assert (found.level, found.subject, found.remedy.act) == ("warning", "w1", "stop")
+    assert found.about == (live[0].key, live[1].key)
+    assert only(looked(host(sessions=live, gpus=None), detectors=ALONE), "sessions-several").level == "info"
+
+
+@pytest.mark.parametrize("sessions", [None, (), (session(OLD, False), session(NEW, True)), (session(OLD, None), session(NEW, True))])
+def test_one_that_lives_beside_dead_or_unknown_ones_is_fine(sessions):
+    assert looked(host(sessions=sessions), detectors=ALONE) == ()
+
+
+def test_one_that_ends_while_the_next_begins_is_not_told():
+    assert looked(host(sessions=(session(OLD, True), session(NEW, True))), 25, detectors=ALONE) == ()
+
+
+LATEST = Pointer("/tmp/ray/session_latest", f"/tmp/ray/{OLD}", False)
+CURRENT = Pointer("/tmp/ray/ray_current_cluster", "10.0.0.1:6379", False)
+
+
+def test_a_pointer_to_a_dead_session_while_another_lives_is_told():
+    found = only(looked(host(pointers=(LATEST,), sessions=(session(OLD, False), session(NEW, True))), detectors=ALONE), "pointer-dead")
+    assert found.text == f"on w1 /tmp/ray/session_latest points at the dead {OLD}, while {NEW} lives there"
+    assert (found.level, found.subject, found.remedy.act) == ("warning", "w1 /tmp/ray", "clean")
+    assert found.evidence == (f"readlink /tmp/ray/session_latest: /tmp/ray/{OLD}",)
+    assert found.about == (session(OLD, False).key,)
+
+
+def test_the_address_of_a_dead_cluster_is_told_with_what_fails_by_it():
+    found = only(looked(host(pointers=(LATEST, CURRENT)), detectors=ALONE), "pointer-dead")
+    assert found.text == (
+        f"on w1 /tmp/ray/session_latest points at the dead {OLD} and /tmp/ray/ray_current_cluster names 10.0.0.1:6379, "
+        "where no Ray lives, so that `ray.init()` and `ray status` fail"
+    )
+    assert found.level == "warning"
+
+
+def test_what_every_ray_stop_leaves_is_an_info():
+    assert only(looked(host(pointers=(LATEST,), sessions=(session(OLD, False),)), detectors=ALONE), "pointer-dead").level == "info"
+
+
+@pytest.mark.parametrize(
+    "pointers", [None, (), (Pointer("/tmp/ray/session_latest", "x", True),), (Pointer("/tmp/ray/session_latest", "x", None),)]
+)
+def test_pointers_that_are_good_or_unknown_are_not_told(pointers):
+    assert looked(host(pointers=pointers), detectors=ALONE) == ()
+
+
+def test_while_a_ray_starts_its_pointer_may_be_ahead_of_it():
+    assert looked(host(pointers=(LATEST, CURRENT)), 55, detectors=ALONE) == ()
+
+
+def test_a_temp_dir_of_another_user_is_told():
+    found = only(looked(host(temps=(TempDir("/tmp/ray", "root", False),)), detectors=ALONE), "temp-dir-foreign")
+    assert found.text == "/tmp/ray on w1 belongs to root, and this user can't write to it: a Ray that is started here by this user fails"
+    assert (found.level, found.subject) == ("warning", "w1 /tmp/ray")
+    assert "--temp-dir=/tmp/ray-$USER" in found.remedy.text
+    used = host(temps=(TempDir("/tmp/ray", "root", False),), sessions=(session(NEW, True, "root"),))
+    assert only(looked(used, detectors=ALONE), "temp-dir-foreign").level == "info"
+
+
+@pytest.mark.parametrize(
+    "temps", [None, (), (TempDir("/tmp/ray", "root", True),), (TempDir("/tmp/ray", "root", None),), (TempDir("/data/x", "root", False),)]
+)
+def test_a_temp_dir_that_is_ours_or_unknown_or_not_rays_first_choice_is_not_told(temps):
+    assert looked(host(temps=temps), detectors=ALONE) == ()
+
+
+def test_what_was_seen_long_ago_is_not_told():
+    stale = host(
+        taken=None, sessions=(session(OLD, True), session(NEW, True)), pointers=(LATEST,), temps=(TempDir("/tmp/ray", "x", False),)
+    )
+    assert looked(stale, detectors=ALONE) == ()

@@ -1,0 +1,86 @@
+"""Versions that differ between hosts, and open files."""
+
+from __future__ import annotations
+
+import pytest
+from findings import looked, only
+from msgspec.structs import replace
+from world import NOW, node, snapshot
+
+from cockpit.findings import Judge, Limits
+from cockpit.findings.versions import differing_versions, open_files
+from cockpit.model import Cluster, Host, RayProcess
+
+VERSIONS, FILES = (differing_versions,), (open_files,)
+SESSION = "session_2026-11-21_00-00-00_000000_8"
+CLUSTER = Cluster("http://10.0.0.1:8265", "2.60.0", SESSION, reachable=True)
+
+
+def host(number, ray="2.60.0", python="3.10.14", driver="550.54.15", **more):
+    raylet = RayProcess("raylet", 20 + number, SESSION, node(number).id, "S", ray, python, **more)
+    return Host(f"node{number}", (f"10.0.0.{number}",), NOW, nodes=(node(number).id,), rays=(raylet,), driver=driver)
+
+
+def hosts(*looked_at, **more):
+    facts = {"cluster": CLUSTER, "nodes": tuple(node(number) for number in range(1, len(looked_at) + 1)), **more}
+    return snapshot(hosts={one.name: one for one in looked_at}, **facts)
+
+
+def test_the_odd_ones_are_named():
+    made = hosts(host(1), host(2, ray="2.52.0", python="3.10.15", driver="535.1"), host(3), host(4, driver="535.1"))
+    told = {found.code: found for found in looked(made, detectors=VERSIONS)}
+    assert told["ray-versions"].text == "Ray is 2.52.0 on node2; the cluster's is 2.60.0"
+    assert told["python-versions"].text == "Python is 3.10.15 on node2; 3 other hosts have 3.10.14"
+    assert told["driver-versions"].text == "the NVIDIA driver is 535.1 on node2, node4; 2 other hosts have 550.54.15"
+    assert {code: found.level for code, found in told.items()} == {
+        "ray-versions": "warning", "python-versions": "warning", "driver-versions": "info",
+    }  # fmt: skip
+    assert told["ray-versions"].about == (node(2).key,)
+
+
+def test_a_raylet_of_another_version_than_the_dashboard_is_told_though_it_is_the_only_one_seen():
+    found = only(looked(hosts(host(1, ray="2.52.0")), detectors=VERSIONS), "ray-versions")
+    assert found.evidence == ("2.52.0: node1", "2.60.0: the dashboard")
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        hosts(host(1), host(2)),
+        hosts(host(1), host(2, ray=None, python=None, driver=None)),
+        hosts(host(1), host(2, ray="", python="", driver="")),
+        hosts(host(1), replace(host(2), rays=None, nodes=(), driver="535.1")),
+        hosts(host(1), host(7, ray="2.9.3", python="3.8.1")),
+        hosts(),
+    ],
+)
+def test_what_is_alike_unknown_or_of_another_cluster_is_not_told(fine):
+    assert looked(fine, detectors=VERSIONS) == ()
+
+
+def test_a_raylet_near_its_limit_of_open_files_is_told():
+    found = only(looked(hosts(host(1, files=60000, files_limit=65536)), detectors=FILES), "open-files")
+    assert found.text == "raylet 21 on node1 has 60000 of 65536 files open: at the limit no worker can register with it any more"
+    assert (found.level, found.evidence[0]) == ("warning", "ls /proc/21/fd | wc -l: 60000")
+    assert "prlimit --pid 21 --nofile=131072" in found.remedy.text
+    assert only(looked(hosts(host(1, files=65000, files_limit=65536)), detectors=FILES), "open-files-full").level == "critical"
+
+
+def test_that_mark_is_left_only_further_down():
+    judge = Judge(Limits(), FILES)
+    told = [
+        [found.code for found in judge(hosts(host(1, files=files, files_limit=100000))).findings] for files in (79000, 80000, 71000, 69000)
+    ]
+    assert told == [[], ["open-files"], ["open-files"], []]
+
+
+def test_a_low_limit_is_an_info_for_all_hosts_together():
+    found = only(looked(hosts(host(1, files=9, files_limit=1024), host(2, files=9, files_limit=4096)), detectors=FILES), "open-files-limit")
+    assert (found.level, found.text) == ("info", "Ray may open only 1024 files on node1, node2; 65535 is what its documentation asks for")
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"files": 9}, {"files_limit": 65535}, {"files": 9, "files_limit": 0}, {"files": 9, "files_limit": -1}]
+)
+def test_what_is_not_known_of_files_is_not_told(files):
+    assert looked(hosts(host(1, **files)), detectors=FILES) == ()
