@@ -85,6 +85,9 @@ class Group(click.Group):
             sys.exit(_bad_usage(error.ctx))
         except click.Abort:
             sys.exit(130)
+        except OSError as error:  # a full disk below what we print, a terminal that is gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _refuse(f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}")
 
 
 @click.group(cls=Group, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -104,7 +107,7 @@ def main(context: click.Context, /, **_: Any) -> None:
 @configured
 def screen(config: Config) -> None:
     """The screen."""
-    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+    if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
         click.echo("cockpit: no terminal here, so this is `cockpit status`\n", err=True)
         sys.exit(_status(config, as_json=False))
     code = show(config)

@@ -265,6 +265,15 @@ def test_without_a_terminal_the_screen_is_a_status():
     assert result.returncode in (2, 3)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk here that is always full")
+@pytest.mark.parametrize("words", [("status", "--address", CLOSED), ("kill-orphans", "--dry-run", "--address", CLOSED), ("schema",)])
+def test_a_full_disk_below_what_is_printed_is_one_sentence(words):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([*PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert result.stderr == "cockpit: output: no space left on device\n"
+    assert result.returncode == 3
+
+
 def test_a_reader_that_goes_away_is_no_error():
     command = f"{shlex.join(PROGRAM)} status --json --address {CLOSED} | head -c 1; exit ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
