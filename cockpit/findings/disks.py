@@ -23,9 +23,11 @@ def full_disks(facts: Facts) -> Iterator[Finding]:
     least = min(facts.limits.disk_filling, facts.limits.disk_full) - STEP
     met: set[tuple[str, str]] = set()
     for node in facts.snapshot.nodes or ():
-        for disk in _rays_disks(node):
-            used, place = _share(disk.used, disk.total), (node.ip or node.host, disk.path)
-            if least <= used <= 1 and place not in met:
+        for disk in node.disks:
+            used = _share(disk.used, disk.total)
+            if not least <= used <= 1 or disk not in _rays_disks(node):
+                continue
+            if (place := (node.ip or node.host, disk.path)) not in met:
                 met.add(place)  # several raylets on a host see the same disk
                 yield from _disk(facts, node, disk, used)
 

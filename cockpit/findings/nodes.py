@@ -138,11 +138,10 @@ def _loss(facts: Facts, dead: list[Node]) -> str:
 
 def _comes_back(facts: Facts, actor: str) -> bool:
     known = facts.actors.get(actor)
-    return known is not None and (known.state != "ALIVE" or (known.node is not None and known.node in _living(facts)))
-
-
-def _living(facts: Facts) -> set[str | None]:
-    return {node.id for node in facts.alive}
+    if known is None or known.state != "ALIVE":
+        return known is not None
+    node = facts.nodes.get(known.node or "")
+    return node is not None and node.state == "ALIVE"
 
 
 def _host(facts: Facts, node: Node) -> Host | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 
 from cockpit.findings.facts import Facts
 from cockpit.model import Finding, Host, Level, RayProcess, Remedy
@@ -11,15 +12,17 @@ from cockpit.text import plural
 MOST = 8
 """Hosts that are named."""
 CALM = 0.1
+Versions = dict[str, dict[str, None]]
+"""By version the names of hosts, in their order."""
 ALMOST, NO_MORE = 0.95, 0.9
 """Shares of open files from which on it is critical, and below which no more."""
 
 
 def differing_versions(facts: Facts) -> Iterator[Finding]:
     """Ray, Python and NVIDIA drivers that are not the same everywhere, as far as hosts are looked at."""
-    rays: dict[str, list[str]] = {}
-    pythons: dict[str, list[str]] = {}
-    drivers: dict[str, list[str]] = {}
+    rays: Versions = {}
+    pythons: Versions = {}
+    drivers: Versions = {}
     for host in facts.snapshot.hosts.values():
         raylets = [ray for ray in host.rays or () if _ours(facts, ray)]
         for ray in raylets:
@@ -29,7 +32,7 @@ def differing_versions(facts: Facts) -> Iterator[Finding]:
             _add(drivers, host.driver, host)
     same = facts.snapshot.cluster.ray_version
     if same and rays:
-        rays.setdefault(same, [])
+        rays.setdefault(same, {})
     yield from _differ(facts, "ray-versions", "Ray", "warning", rays, same)
     yield from _differ(facts, "python-versions", "Python", "warning", pythons, None)
     yield from _differ(facts, "driver-versions", "the NVIDIA driver", "info", drivers, None)
@@ -40,12 +43,12 @@ def _ours(facts: Facts, ray: RayProcess) -> bool:
     return ray.node in facts.nodes if ray.node and facts.nodes else session is None or ray.session in (None, session)
 
 
-def _add(versions: dict[str, list[str]], version: str | None, host: Host) -> None:
-    if version and host.name not in (names := versions.setdefault(version, [])):
-        names.append(host.name)
+def _add(versions: Versions, version: str | None, host: Host) -> None:
+    if version:
+        versions.setdefault(version, {})[host.name] = None
 
 
-def _differ(facts: Facts, code: str, what: str, level: Level, found: dict[str, list[str]], same: str | None) -> Iterator[Finding]:
+def _differ(facts: Facts, code: str, what: str, level: Level, found: Versions, same: str | None) -> Iterator[Finding]:
     if len(found) < 2:
         return
     usual = same if same in found else max(found, key=lambda version: (len(found[version]), version))
@@ -76,8 +79,8 @@ _CURES = {
 }
 
 
-def _names(names: list[str]) -> str:
-    return ", ".join(names[:MOST]) + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
+def _names(names: Collection[str]) -> str:
+    return ", ".join(islice(names, MOST)) + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
 
 
 def _have(number: int) -> str:
