@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from cockpit.model import Actor, Amount, Bundle, Disk, HostMemory, Node, PlacementGroup, Quantity, Snapshot
+from cockpit.model import Actor, Amount, Bundle, Disk, Finding, HostMemory, Node, PlacementGroup, Quantity, Snapshot
 
 FINE, WARNING, CRITICAL, UNREACHABLE = 0, 1, 2, 3
 
@@ -208,6 +208,7 @@ def status_of(snapshot: Snapshot) -> Status:
             snapshot.processes, lambda process: _as(ProcessStatus, process, gpus=_each(process.gpus, lambda hold: _as(HoldStatus, hold)))
         ),
         sessions=_each(snapshot.sessions, lambda session: _as(SessionStatus, session)),
+        findings=_each(snapshot.findings, _finding),
         faults=_each(snapshot.faults, lambda fault: _as(FaultStatus, fault)) or (),
     )
 
@@ -225,6 +226,11 @@ def _node(node: Node, now: float) -> NodeStatus:
     gpus = _each(node.gpus, lambda gpu: _as(GpuStatus, gpu))
     made: NodeStatus = _as(NodeStatus, node, age=None if node.seen is None else max(0.0, round(now - node.seen, 1)), gpus=gpus)
     return made
+
+
+def _finding(finding: Finding) -> FindingStatus:
+    told: FindingStatus = _as(FindingStatus, finding, remedy=_as(Remedy, finding.remedy) if finding.remedy else None)
+    return told
 
 
 def _pending(snapshot: Snapshot) -> tuple[PendingActor, ...] | None:

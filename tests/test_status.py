@@ -7,7 +7,7 @@ import stat
 import pytest
 from world import NOW, actor, gpu, node, process, snapshot
 
-from cockpit.model import Cluster, Disk, Fault, HostMemory, PlacementGroup, Session, Snapshot
+from cockpit.model import Cluster, Disk, Fault, Finding, HostMemory, PlacementGroup, Remedy, Session, Snapshot
 from cockpit.status import CRITICAL, FINE, UNREACHABLE, WARNING, exit_code, export, status_json, status_schema
 
 TEXT, NUMBER, WHOLE, TRUTH, MANY = str, (int, float), int, bool, list
@@ -201,6 +201,21 @@ def test_the_exit_code_says_how_bad_it_is(facts, code):
 
 def test_the_codes_are_those_of_the_contract():
     assert (FINE, WARNING, CRITICAL, UNREACHABLE) == (0, 1, 2, 3)
+
+
+def test_findings_are_told_with_evidence_and_remedy():
+    finding = Finding("deadlock", "critical", "jobs a and b", "…", ("why",), NOW - 60, Remedy("stop one", "stop-job"), ("job:a",))
+    (bare,) = told(snapshot(findings=(finding,)))["findings"]
+    assert bare == {
+        "code": "deadlock",
+        "level": "critical",
+        "subject": "jobs a and b",
+        "text": "…",
+        "evidence": ["why"],
+        "since": NOW - 60,
+        "remedy": {"text": "stop one", "act": "stop-job"},
+    }
+    assert told(snapshot(findings=(Finding("a", "info", "x", "…"),)))["findings"][0]["remedy"] is None
 
 
 # A file of it
