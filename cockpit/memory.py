@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import isfinite, nan
 from typing import NamedTuple
 
@@ -20,11 +21,11 @@ WINDOW = 24
 """Steps from which a growth is told: two minutes, a phase of training or the loading of a model."""
 LEAST = 6
 """Steps that must be known of them."""
-POINTS = 12
-"""As many of them are compared, each with each: enough for a median."""
-STEADY = 0.2
-"""Memory that came in one go makes four of ten comparisons zero, and two jumps in the window fewer than three: what still grows in all but
-this share of them grows steadily enough to be told ahead."""
+POINTS = 9
+"""As many of them, about, are compared, each with each: enough for a median."""
+STEADY = 0.28
+"""Memory that came in one go makes four of ten comparisons zero, and two jumps in the window a quarter: what grows in all but this share of
+them grows steadily enough to be told ahead."""
 DEFAULT_THRESHOLD = 0.95
 """RAY_memory_usage_threshold where nobody has set it."""
 SHARED = "/dev/shm: Ray's object store, and what else is shared"  # noqa: S108 where plasma lies
@@ -33,7 +34,7 @@ MOST = 2**60
 
 
 class Trend(NamedTuple):
-    """How something has grown, in bytes a second; `steady` when hardly a part of the time contradicts."""
+    """How something has grown, in bytes a second; `steady` when hardly a part of the time contradicts, the last of it least."""
 
     slope: float
     steady: bool
@@ -115,9 +116,10 @@ class Memory:
         """Take in what is new; what hasn't changed since the last time costs nothing."""
         self._now = int(snapshot.taken // STEP)
         if snapshot.nodes is not self._seen:
+            for node, before in zip_longest(snapshot.nodes or (), (self._seen or ())[: len(snapshot.nodes or ())]):
+                if node is not before:
+                    self._put(node, snapshot.taken)
             self._seen = snapshot.nodes
-            for node in snapshot.nodes or ():
-                self._put(node, snapshot.taken)
             self._forget(snapshot)
         due = {host.name: host for host in snapshot.hosts.values() if self._due(host, snapshot.taken)}
         for name, processes in _by_host(snapshot.processes or (), due).items():
@@ -203,11 +205,12 @@ def _trend(values: list[float | None]) -> Trend | None:
     points = [(place, value) for place, value in enumerate(values) if value is not None]
     if len(points) < LEAST:
         return None
-    points = points[:: -(-len(points) // POINTS)]
+    points = points[:: -1 * -(-len(points) // POINTS)][::-1]
     slopes = sorted(
         (later - earlier) / ((after - before) * STEP) for at, (after, later) in enumerate(points) for before, earlier in points[:at]
     )
-    return Trend(slopes[len(slopes) // 2], slopes[int(STEADY * len(slopes))] > 0)
+    middle = sorted(value for _, value in points)[len(points) // 2]
+    return Trend(slopes[len(slopes) // 2], slopes[int(STEADY * len(slopes))] > 0 and points[-1][1] >= middle)
 
 
 def _by_host(processes: Iterable[Process], due: dict[str, Host]) -> dict[str, list[Process]]:

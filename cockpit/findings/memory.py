@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from cockpit.findings.facts import Facts
-from cockpit.memory import DEFAULT_THRESHOLD, Holding, KillLine, Owner, Trend, kill_line, reaches, sane
+from cockpit.memory import DEFAULT_THRESHOLD, MOST, Holding, KillLine, Owner, Trend, kill_line, reaches, sane
 from cockpit.model import Finding, Job, Node, OomKill, Remedy
 from cockpit.text import age, clean, plural, size
 
@@ -27,9 +27,13 @@ BY_TIME = (2, 56)
 def near_kill(facts: Facts) -> Iterator[Finding]:
     """Living nodes whose host memory is near Ray's kill line, or grows towards it."""
     seen: set[int] = set()
+    least = facts.limits.memory_ahead - AGAIN
     for node in facts.alive:
-        used, line = sane(node.memory.used), kill_line(node.memory)
-        if used is None or line is None or not line.at or used / line.at < facts.limits.memory_ahead - AGAIN:
+        memory = node.memory
+        if memory.used is None or memory.used < least * (memory.kill_at or DEFAULT_THRESHOLD * (memory.total or 0)):
+            continue
+        used, line = sane(memory.used), kill_line(memory)
+        if used is None or line is None or not line.at:
             continue
         host = facts.hosts.get(node.id or "")
         if host is not None and id(host) in seen:  # several raylets of one host share its memory
@@ -230,8 +234,9 @@ def _clock(moment: float | None) -> str:
 def cgroup_limit(facts: Facts) -> Iterator[Finding]:
     """Nodes to which a cgroup gives less memory than their host has: then Ray counts against that."""
     for node in facts.alive:
-        limit, whole = sane(node.memory.total), sane(node.memory.host_total)
-        if limit and whole and limit < whole:
+        whole = node.memory.host_total
+        limit = None if whole is None else sane(node.memory.total)
+        if limit and whole and limit < whole < MOST:
             title = facts.title(node)
             yield Finding(
                 code="memory-limit-cgroup",
