@@ -15,7 +15,9 @@ LATEST, CURRENT = "session_latest", "ray_current_cluster"
 def several_sessions(facts: Facts) -> Iterator[Finding]:
     """Several Rays on a host: each hands out all that is there, and tools find one of them."""
     for host in facts.fresh:
-        live = [session for session in host.sessions or () if session.live]
+        if host.sessions is None or len(host.sessions) < 2:
+            continue
+        live = [session for session in host.sessions if session.live]
         if len({session.name for session in live}) < 2 or facts.lasts("sessions-several", host.name) < facts.limits.sessions_age:
             continue
         gpus = f", and each of them may hand out the same {plural(len(host.gpus), 'GPU')}" if host.gpus else ""

@@ -20,15 +20,17 @@ ALMOST, NO_MORE = 0.95, 0.9
 
 def differing_versions(facts: Facts) -> Iterator[Finding]:
     """Ray, Python and NVIDIA drivers that are not the same everywhere, as far as hosts are looked at."""
+    raylets = [(host, ray) for host in facts.snapshot.hosts.values() for ray in host.rays or () if ray.role == "raylet"]
+    told = {(facts.snapshot.cluster.ray_version or ray.ray, ray.ray, ray.python, host.driver) for host, ray in raylets}
+    if all(same == rays for same, rays, _, _ in told) and len(told) < 2:
+        return
     rays: Versions = {}
     pythons: Versions = {}
     drivers: Versions = {}
-    for host in facts.snapshot.hosts.values():
-        raylets = [ray for ray in host.rays or () if _ours(facts, ray)]
-        for ray in raylets:
+    for host, ray in raylets:
+        if _ours(facts, ray):
             _add(rays, ray.ray, host)
             _add(pythons, ray.python, host)
-        if raylets or host.nodes:
             _add(drivers, host.driver, host)
     same = facts.snapshot.cluster.ray_version
     if same and rays:

@@ -49,7 +49,7 @@ def test_a_raylet_of_another_version_than_the_dashboard_is_told_though_it_is_the
         hosts(host(1), host(2)),
         hosts(host(1), host(2, ray=None, python=None, driver=None)),
         hosts(host(1), host(2, ray="", python="", driver="")),
-        hosts(host(1), replace(host(2), rays=None, nodes=(), driver="535.1")),
+        hosts(host(1), replace(host(2), rays=None, driver="535.1")),
         hosts(host(1), host(7, ray="2.9.3", python="3.8.1")),
         hosts(),
     ],
