@@ -65,7 +65,7 @@ class Gpu(Value, frozen=True):
     remap: bool | None = None
     """Whether bad rows of its memory wait for a reset to be replaced."""
     slowed: tuple[str, ...] | None = None
-    """What holds its clocks down now, of what is no good sign: `thermal`, `power brake`; empty for nothing, `None` when not known."""
+    """What holds its clocks down now, of what is no good sign: `thermal`, `power brake`, `hardware`; empty for nothing."""
 
     @property
     def label(self) -> str:
@@ -166,8 +166,9 @@ class Pointer(Value, frozen=True):
 
     path: str
     target: str
+    """The session's folder, or the address; empty where something else lies there than Ray makes."""
     alive: bool | None = None
-    """Whether that Ray lives."""
+    """Whether that Ray lives; `None` also where it may be another host's, or just be starting."""
 
 
 class TempDir(Value, frozen=True):

@@ -48,7 +48,8 @@ that question. Whatever a descendant of such a process is follows from the same 
 `past` is what only a probe that has watched can know of a process: the worker that it was seen below, or in whose process group it is, and
 when that worker was last seen alive; the parent that an engine's process had at first. `act` takes it back as evidence.
 
-The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`. A source that hangs keeps its last facts.
+The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`. A source that hangs keeps its
+last facts.
 
 `python -m cockpit.probe environ PID TICKS` answers once, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and leaves.
 `python -m cockpit.probe stack PID TICKS` does so with `{"pid", "ticks", "command", "cut", "threads": [{"name", "id", "active", "frames":

@@ -43,6 +43,9 @@ class Rays:
 
 
 def _started(process: Process) -> Started:
+    """Nothing of one that is stuck in the kernel: asking for its environment would hang."""
+    if process.details.stuck:
+        return Started()
     visible = (read_environ(process.pid) or {}).get("CUDA_VISIBLE_DEVICES")
     return Started(ray_version(process), python_version(process), None if visible is None else legible(visible), _files_limit(process.pid))
 

@@ -49,9 +49,9 @@ class Sampler:
         self._shm = Collector("shm", "/dev/shm", lambda: host.space("/dev/shm"), SLOWLY)  # noqa: S108 where plasma lies
         self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
         self._sessions: Collector[Sessions] = Collector("sessions", "A Ray temp dir", self._read_sessions, SESSIONS_EVERY)
-        self._rays: Collector[Dict[Identity, Ray]] = Collector("rays", "Ray's own processes", self._read_rays, SLOWLY)
-        self._places: Collector[Places] = Collector("temps", "Ray's temp dirs", self._read_places, SLOWLY)
-        self._logs: Collector[Said] = Collector("logs", "Ray's logs", self._read_logs, SLOWLY)
+        self._rays: Collector[Dict[Identity, Ray]] = Collector("rays", "A process of Ray's", self._read_rays, SLOWLY)
+        self._places: Collector[Places] = Collector("temps", "A temp dir of Ray's", self._read_places, SLOWLY)
+        self._logs: Collector[Said] = Collector("logs", "A log of Ray's", self._read_logs, SLOWLY)
         self.collectors: Tuple[Collector[Any], ...] = (
             self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._places, self._logs,
         )  # fmt: skip

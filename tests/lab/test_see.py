@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import platform
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -169,3 +171,23 @@ def test_every_process_on_both_hosts_has_its_kind(busy: Cluster):
         watcher.end()
         for process in (nohup, *strangers):
             process.kill()
+
+
+@pytest.mark.parametrize("name", ["head", "w1"])
+def test_probes_tell_of_rays_own_processes_and_folders(busy: Cluster, name: str):
+    host = busy.lab[name]
+    facts = json.loads(host.ssh(f"{sys.executable} -m cockpit.probe --once </dev/null").splitlines()[1])
+    said = busy.http.get("/api/version").json()
+    rays = {ray["role"]: ray for ray in facts["rays"]}
+    assert set(rays) == ({"raylet", "gcs_server"} if name == "head" else {"raylet"})
+    assert {(ray["ray"], ray["session"], ray["visible"]) for ray in rays.values()} == {(said["ray_version"], said["session_name"], None)}
+    assert rays["raylet"]["python"] == platform.python_version()
+    assert rays["raylet"]["node"] in {each["node_id"] for each in listed(busy, "nodes")}
+    assert 10 < rays["raylet"]["files"] < rays["raylet"]["files_limit"]
+    assert facts["temps"] == [{"path": "/tmp/ray", "owner": "root", "writable": True}]
+    assert [(pointer["target"].rpartition("/")[2], pointer["alive"]) for pointer in facts["pointers"]] == [
+        (said["session_name"], True),
+        (busy.gcs_address, True),
+    ]
+    assert set(facts["wrote"]) == ({"ppo", "waits"} if name == "head" else set())
+    assert facts["oom_kills"] == facts["faults"] == []

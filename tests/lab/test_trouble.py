@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -227,6 +228,10 @@ def test_an_old_ray_is_read_too(old_cluster: Cluster):
     assert [each["state"] for each in facts["nodes"]] == ["ALIVE"]
     assert by_cockpit(facts, "old") == by_nvml(old_cluster.head)
     assert set(kinds(facts, "old").values()) <= {"ray", "child"}
+    said = json.loads(old_cluster.head.ssh(f"{sys.executable} -m cockpit.probe --once </dev/null").splitlines()[1])
+    version = facts["cluster"]["ray_version"]
+    assert {(ray["role"], ray["ray"]) for ray in said["rays"]} == {("raylet", version), ("gcs_server", version)}
+    assert [pointer["alive"] for pointer in said["pointers"]] == [True, True]
 
 
 def test_a_token_that_is_missing_wrong_or_right(token_cluster: Cluster):

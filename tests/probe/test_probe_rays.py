@@ -16,7 +16,7 @@ from forests import SESSION, forest, process, raylet
 
 from cockpit.probe.installed import python_version, ray_version, resolved
 from cockpit.probe.proc import Process, read_stat
-from cockpit.probe.rays import Ray, Rays
+from cockpit.probe.rays import Ray, Rays, Started
 
 HERE = ".".join(map(str, sys.version_info[:3]))
 HEADERS = Path(sysconfig.get_path("include")) / "patchlevel.h"
@@ -86,6 +86,12 @@ def test_what_stays_is_read_once_and_open_files_are_counted_anew(package):
 def test_of_a_process_that_is_gone_nothing_is_known():
     found = look(raylet(4_000_000))
     assert found.files is found.started.files_limit is found.started.visible is None
+
+
+def test_one_that_is_stuck_in_the_kernel_is_left_alone(monkeypatch):
+    monkeypatch.setattr("cockpit.probe.rays.read_environ", lambda _: pytest.fail("it would hang"))
+    stuck = process(os.getpid(), name="raylet", stuck=True)
+    assert look(stuck).started == Started()
 
 
 def workers(interpreter: Path) -> Process:
