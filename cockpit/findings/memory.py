@@ -100,8 +100,8 @@ def _evidence(facts: Facts, node: Node, line: KillLine, held: list[Holding] | No
         yield f"who holds it is not known: no probe looks at {title} now; `ps aux --sort=-rss | head` there tells"
     else:
         yield from (f"holds most: {_held(facts, one)}" for one in held[:TOP])
-        growing = [one for one in held if one.trend and one.trend.steady]
-        yield from (f"grows: {_held(facts, one)}" for one in sorted(growing, key=lambda one: -_slope(one))[:TOP])
+        growing = [one for one in held[TOP:] if one.trend and one.trend.steady]
+        yield from (f"grows too: {_held(facts, one)}" for one in sorted(growing, key=lambda one: -_slope(one))[:TOP])
     yield _policy(facts, held)
 
 
@@ -111,7 +111,7 @@ def _slope(one: Holding) -> float:
 
 def _held(facts: Facts, one: Holding) -> str:
     pids = ", ".join(f"pid {process.pid}" for process in one.processes[:TOP]) + (", ..." if len(one.processes) > TOP else "")
-    grows = f", {60 * _slope(one) / (1 << 20):+.0f} MiB/min" if one.trend and one.trend.steady else ""
+    grows = f", +{size(60 * _slope(one))}/min" if one.trend and one.trend.steady else ""
     return f"{_owner(facts, one.owner)} {size(one.used)}{grows}{f' ({pids})' if pids else ''}"
 
 

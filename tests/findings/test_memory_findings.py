@@ -1,0 +1,240 @@
+"""Ray's kill line is near, workers were ended for lack of memory, a cgroup gives less than the host has: told, and only then."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from findings import codes, looked, only
+from msgspec.structs import replace
+from world import GIB, NOW, actor, node, process, snapshot
+
+from cockpit.findings import Judge, Limits
+from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
+from cockpit.model import Cluster, Host, HostMemory, OomKill
+
+NEAR, KILLED, CGROUP = (near_kill,), (oom_kills,), (cgroup_limit,)
+HOG = f"{1:032x}"
+
+
+def of(used, kill_at=950, total=1000, **more):
+    """A cluster of one node that uses so many GiB."""
+    memory = HostMemory(int(used * GIB), total * GIB, None if kill_at is None else kill_at * GIB)
+    return snapshot(nodes=(node(1, memory=memory, seen=NOW),), **more)
+
+
+class Growing:
+    """Looks every 5 s at one node, whose memory an actor fills."""
+
+    def __init__(self, **limits):
+        self.judge, self.now, self.found = Judge(Limits(**limits), NEAR), NOW - 300, ()
+
+    def use(self, *gibs, **more):
+        for gib in gibs:
+            self.now += 5.0
+            hog = process(1001, actor=HOG, job="02000000", rss=int((gib - 100) * GIB), started=NOW - 400)
+            other = process(1002, job="02000000", kind="driver", rss=90 * GIB)
+            base = of(gib, processes=(hog, other), **more)
+            host = replace(base.hosts["node1"], taken=self.now, processes=(hog, other), memory_users=())
+            nodes = tuple(replace(known, seen=self.now) for known in base.nodes)
+            told = self.judge(replace(base, taken=self.now, nodes=nodes, hosts={"node1": host}))
+            assert not told.faults[1:], "a detector tripped"
+            self.found = told.findings
+        return self.found
+
+
+def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left():
+    growing = Growing()
+    found = only(growing.use(*(600 + 10 * step for step in range(21))), "host-memory-near-kill")
+    assert found.text == (
+        "800G of host memory are in use on node1, 150G below the 950G at which Ray kills; at +120G/min Ray starts killing in ~1 min"
+    )
+    assert found.level == "critical"
+    assert found.remedy.act == "stop-job"
+    assert found.about == (node(1).key, "job:ppo-7b")
+
+
+def test_its_evidence_says_who_holds_who_grows_and_whom_ray_would_end():
+    found = only(Growing().use(*(600 + 10 * step for step in range(21))), "host-memory-near-kill")
+    policy = (
+        "Ray ends idle workers that hold much, then what may be retried, the newest first, however little it holds; never a driver; "
+        "which may be retried is not known here; the newest worker process is pid 1001, actor actor1 of job ppo-7b, 700G, started 3m25s ago"
+    )
+    assert found.evidence == (
+        "node1 has 800G of 1.0T in use (`free -b`: total - available)",
+        "the raylet's environment on node1 (RAY_memory_usage_threshold, RAY_min_memory_free_bytes) puts the line at 950G",
+        "holds most: actor actor1 of job ppo-7b 700G, +120G/min (pid 1001)",
+        "holds most: job ppo-7b 90G (pid 1002)",
+        policy,
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("2.55.1", "Ray ends a worker of the owner that has most of them"),
+        ("2.60.0", "Ray ends idle workers"),
+        (None, "if it is 2.56 or later, Ray ends idle workers"),
+    ],
+)
+def test_whom_ray_ends_hangs_on_its_version(version, words):
+    found = only(looked(of(930, cluster=Cluster(ray_version=version)), detectors=NEAR), "host-memory-near-kill")
+    assert found.evidence[-1].startswith(words)
+    assert "is not known here" in found.evidence[-1]
+
+
+def test_much_in_use_that_does_not_grow_is_a_warning_and_very_much_is_critical():
+    assert only(looked(of(870), detectors=NEAR), "host-memory-near-kill").level == "warning"
+    assert only(looked(of(925), detectors=NEAR), "host-memory-near-kill").level == "critical"
+    above = only(looked(of(960), detectors=NEAR), "host-memory-near-kill")
+    assert above.text == "960G of host memory are in use on node1, 10G above the 950G at which Ray kills"
+
+
+def test_where_the_line_is_not_known_the_default_is_assumed_and_that_is_said():
+    found = only(looked(of(900, kill_at=None), detectors=NEAR), "host-memory-near-kill")
+    assert found.text == "900G of host memory are in use on node1, 50G below the 950G at which Ray kills if its setting is the default"
+    assert found.evidence[1].startswith("the line is assumed: 95 % of all")
+
+
+def test_where_nobody_looks_the_holders_are_not_known():
+    found = only(looked(of(900, hosts={}), detectors=NEAR), "host-memory-near-kill")
+    assert found.evidence[2] == "who holds it is not known: no probe looks at node1 now; `ps aux --sort=-rss | head` there tells"
+    assert found.remedy.act is None
+
+
+def test_what_is_far_from_the_line_is_not_told_however_fast_it_grows():
+    assert Growing().use(*(300 + 10 * step for step in range(30))) == ()
+
+
+def test_what_would_take_long_is_not_told():
+    assert Growing().use(*(700 + step for step in range(30))) == ()
+
+
+@pytest.mark.parametrize("nodes", [None, (), (node(1, memory=HostMemory(), seen=NOW),), (node(1, memory=HostMemory(5 * GIB), seen=NOW),)])
+def test_what_is_not_known_says_nothing(nodes):
+    assert looked(snapshot(nodes=nodes), detectors=NEAR) == ()
+
+
+def test_a_dead_node_and_a_host_without_ray_are_not_told():
+    full = HostMemory(990 * GIB, 1000 * GIB)
+    nodes = (node(1, state="DEAD", memory=full), node(2, id=None, state="UNKNOWN", memory=full))
+    assert looked(snapshot(nodes=nodes), detectors=NEAR) == ()
+
+
+def test_a_moment_of_much_is_not_told():
+    assert Growing().use(*[600] * 24, 870, *[600] * 5) == ()
+
+
+def test_it_ends_at_a_lower_mark_than_it_began():
+    growing = Growing()
+    assert codes(growing.use(*[860] * 10)) == {"host-memory-near-kill"}
+    assert codes(growing.use(*[830] * 40)) == {"host-memory-near-kill"}
+    assert growing.use(*[820] * 10) == ()
+
+
+def test_growth_in_portions_does_not_flicker():
+    growing = Growing()
+    growing.use(*(650 + 40 * (step // 8) for step in range(24)))
+    seen = [codes(growing.use(650 + 40 * (step // 8))) for step in range(24, 48)]
+    assert all(seen), seen
+
+
+def test_once_it_falls_it_is_over_soon():
+    growing = Growing()
+    assert growing.use(*(600 + 10 * step for step in range(21)))
+    assert growing.use(*[660] * 5) == ()
+
+
+def test_old_facts_make_no_forecast():
+    found = only(looked(of(900, as_of={}), detectors=NEAR), "host-memory-near-kill")
+    assert found.seen is None
+    judge = Judge(Limits(), NEAR)
+    for step in range(10):
+        told = judge(replace(of(900), taken=NOW + 60 + 5 * step)).findings
+    assert only(told, "host-memory-near-kill").seen == NOW
+
+
+def test_several_raylets_of_one_host_are_one_finding():
+    memory = HostMemory(940 * GIB, 1000 * GIB, 950 * GIB)
+    nodes = (node(1, memory=memory, seen=NOW), node(2, host="node1", memory=memory, seen=NOW))
+    hosts = {"node1": Host("node1", taken=NOW, nodes=(nodes[0].id, nodes[1].id))}
+    only(looked(snapshot(nodes=nodes, hosts=hosts), detectors=NEAR), "host-memory-near-kill")
+
+
+def kill(pid=1001, ago=120.0, **more):
+    facts = {"name": "hog:Hog.__init__", "node": f"{1:056x}", "job": "02000000", "held": 3 * GIB, "text": "Memory on the node", **more}
+    return OomKill(facts.pop("by", "ray"), NOW - ago, pid, **facts)
+
+
+def killed(*kills, **more):
+    return looked(snapshot(oom_kills=kills, **more), detectors=KILLED)
+
+
+def test_what_ray_has_ended_is_told_by_node_with_when_and_what_it_held():
+    found = only(killed(kill(actor=HOG), kill(1002, 500, name="rollout", held=None)), "workers-killed-oom")
+    assert found.text == (
+        "Ray ended 2 workers on node1 for lack of memory, the last 2m00s ago: actor actor1 of job ppo-7b, which held 3.0G"
+    )
+    assert (found.level, found.since, found.about) == ("critical", NOW - 500, (node(1).key,))
+    assert "Ray ended pid 1001, actor actor1 of job ppo-7b, which held 3.0G: Memory on the node" in found.evidence[0]
+    assert "Ray ended pid 1002, task rollout of job ppo-7b" in found.evidence[1]
+    assert "NODE_OUT_OF_MEMORY" in found.evidence[2]
+
+
+def test_an_actor_that_is_gone_is_called_as_ray_called_it():
+    found = only(killed(kill(actor="f" * 32)), "workers-killed-oom")
+    assert found.text == "Ray ended 1 worker on node1 for lack of memory 2m00s ago: actor hog:Hog of job ppo-7b, which held 3.0G"
+
+
+def test_what_the_kernel_has_ended_is_told_too():
+    one = kill(4242, by="kernel", node=None, host="node1", name="VLLM::EngineCore", job=None)
+    found = only(killed(one), "workers-killed-oom")
+    assert found.text == "The kernel ended 1 process on node1 for lack of memory 2m00s ago: VLLM::EngineCore, which held 3.0G"
+    both = only(killed(one, kill(ago=300)), "workers-killed-oom")
+    assert both.text.startswith("Ray ended 1 worker and the kernel 1 process on node1 for lack of memory, the last 2m00s ago: VLLM")
+
+
+def test_it_is_critical_for_minutes_and_ends_an_hour_after_the_last():
+    assert only(killed(kill(ago=599)), "workers-killed-oom").level == "critical"
+    assert only(killed(kill(ago=601)), "workers-killed-oom").level == "warning"
+    assert killed(kill(ago=3601)) == ()
+
+
+def test_each_node_has_its_own():
+    found = killed(kill(), kill(node=f"{2:056x}"), kill(node="ab" * 28))
+    assert {each.subject for each in found} == {"node1", "node2", "abababab"}
+
+
+def test_what_the_kernel_ends_on_a_host_without_ray_is_not_ours():
+    other = replace(snapshot().hosts["node1"], name="laptop", sessions=(), nodes=())
+    assert killed(kill(by="kernel", node=None, host="laptop"), hosts={"laptop": other}) == ()
+
+
+def test_nothing_ended_and_nothing_known_say_nothing():
+    assert killed() == ()
+    assert looked(snapshot(oom_kills=None), detectors=KILLED) == ()
+
+
+@pytest.mark.parametrize("more", [{"moment": math.nan}, {"moment": None}, {"moment": NOW + 10**9}, {"held": -1, "name": None, "job": None}])
+def test_absurd_kills_make_no_nonsense(more):
+    for found in killed(replace(kill(), **more)):
+        assert "nan" not in found.text.lower()
+        assert "-1" not in found.text
+
+
+def test_a_cgroup_that_gives_less_than_the_host_has_is_worth_knowing():
+    found = only(
+        looked(snapshot(nodes=(node(1, memory=HostMemory(GIB, 64 * GIB, None, 1000 * GIB)),)), detectors=CGROUP), "memory-limit-cgroup"
+    )
+    assert found.text == "Ray may use 64G of memory on node1, not the host's 1.0T: its cgroup's limit counts"
+    assert found.level == "info"
+
+
+@pytest.mark.parametrize("whole", [None, 64 * GIB, 32 * GIB, 0, -1, 2**70, math.nan])
+def test_a_host_that_gives_all_it_has_is_not_told(whole):
+    assert looked(snapshot(nodes=(node(1, memory=HostMemory(GIB, 64 * GIB, None, whole)),)), detectors=CGROUP) == ()
+
+
+def test_an_actor_of_no_name_is_called_by_its_class():
+    found = only(killed(kill(actor=HOG), actors=(actor(1, name=""),)), "workers-killed-oom")
+    assert "actor PolicyModelActor" in found.text
