@@ -73,6 +73,8 @@ def _accounted(gpu: Gpu, holders: Sequence[Process]) -> Held | None:
     amounts = [(process, hold.memory) for process in holders for hold in process.gpus if hold.index == gpu.index]
     if gpu.fault or gpu.memory_used is None or any(amount is None for _, amount in amounts):
         return None
+    if gpu.memory_total is not None and gpu.memory_used > gpu.memory_total:
+        return None
     mine = sum(max(0, amount or 0) for process, amount in amounts if process.ticks is not None)
     return Held(gpu, holders, gpu.memory_used - mine)
 

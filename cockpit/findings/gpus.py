@@ -45,8 +45,8 @@ def _wanted(gpu: Gpu) -> str:
 
 
 def _slow(gpu: Gpu) -> str:
-    heat = f" at {gpu.temperature:.0f} degrees" if gpu.temperature is not None and 0 < gpu.temperature < 200 else ""
-    return f"held down by: {clean(', '.join(gpu.slowed or ()))[:60]}{heat}; `nvidia-smi -q -d PERFORMANCE` shows it"
+    heat = f" at {gpu.temperature:.0f} degrees" if gpu.temperature is not None and 1 <= gpu.temperature < 200 else ""
+    return f"held down by: {clean(', '.join(filter(None, gpu.slowed or ())))[:60]}{heat}; `nvidia-smi -q -d PERFORMANCE` shows it"
 
 
 _DRAIN = "take the node out of Ray's hands (`ray drain-node`), let its jobs end or stop them"
@@ -70,7 +70,7 @@ _TROUBLES: tuple[Trouble, ...] = (
     Trouble("gpu-remap", "warning", lambda gpu: gpu.remap is True and not gpu.recovery,
         "has bad rows of memory that only a reset replaces", "have bad rows of memory that only a reset replaces",
         lambda gpu: "a row remap is pending; `nvidia-smi -q -d ROW_REMAPPER` shows it", _RESET),  # noqa: ARG005 all say the same
-    Trouble("gpu-slowed", "warning", lambda gpu: bool(gpu.slowed),
+    Trouble("gpu-slowed", "warning", lambda gpu: any(gpu.slowed or ()),
         "runs slower than it could", "run slower than they could", _slow,
         "thermal: look at fans, air flow and the room; power brake: at power supplies and cables; a job is as slow as its slowest GPU",
         "gpu_slow_age", GAP),

@@ -22,7 +22,7 @@ def orphaned_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def _finding(facts: Facts, host: str, left: list[Process], lasted: float) -> Finding:
-    known = [max(0, process.gpu_memory) for process in left if process.gpu_memory is not None]
+    known = [amount for process in left for hold in process.gpus if (amount := _sound(hold.memory)) is not None]
     gpus = sorted({hold.index for process in left for hold in process.gpus})
     held = f"{size(sum(known))} of GPU memory" if known else "GPU memory"
     return Finding(
@@ -40,10 +40,14 @@ def _finding(facts: Facts, host: str, left: list[Process], lasted: float) -> Fin
 
 
 def _line(process: Process) -> str:
-    where = ", ".join(f"GPU {_label(hold.index)}: {size(hold.memory)}" for hold in process.gpus)
+    where = ", ".join(f"GPU {_label(hold.index)}: {size(_sound(hold.memory))}" for hold in process.gpus)
     name = clean(process.name or process.command or "")
     return f"pid {process.pid} ({process.kind}) {name} holds {where}: {clean('; '.join(process.why))}"
 
 
 def _label(index: int) -> str:
     return Gpu(index).label
+
+
+def _sound(memory: int | None) -> int | None:
+    return memory if memory is None or memory >= 0 else None

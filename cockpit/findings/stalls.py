@@ -7,7 +7,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from cockpit.findings.facts import STALE, Facts
-from cockpit.model import Finding, Gpu, Job, Level, Node, Process, Remedy
+from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
 IDLE, IDLE_STILL = 1.0, 5.0
@@ -22,6 +22,8 @@ ODD = 8
 """At most one GPU of so many is the odd one out."""
 APART = 0.25
 """Share of the others' power by which that of the odd one out differs."""
+MOST = 100_000.0
+"""Watts that no GPU draws, whatever it says."""
 LISTED = 8
 """Lines of evidence of one kind."""
 
@@ -86,7 +88,7 @@ def _holders(facts: Facts) -> Mapping[str, list[Process]]:
     session = facts.snapshot.cluster.session
     found: dict[str, list[Process]] = {}
     for process in facts.snapshot.processes or ():
-        if process.gpus and process.job and not process.left_over and (process.session is None or process.session == session):
+        if process.gpus and process.job and process.kind not in LEFT_OVER and (session is None or process.session in (None, session)):
             found.setdefault(process.job, []).append(process)
     return found
 
@@ -138,8 +140,12 @@ def _does(gpu: Gpu, marks: Marks) -> Does | None:
 
 def _share(gpu: Gpu) -> float:
     """Of its power limit, what it draws; all of it where that is not known."""
-    power, limit = gpu.power or 0.0, gpu.power_limit or 0.0
-    return power / limit if power > 0 and limit > 0 else 1.0
+    power, limit = _watts(gpu) or 0.0, gpu.power_limit or 0.0
+    return power / limit if power > 0 and 0 < limit <= MOST else 1.0
+
+
+def _watts(gpu: Gpu) -> float | None:
+    return gpu.power if gpu.power is not None and 0 <= gpu.power <= MOST else None
 
 
 def _worked_for(facts: Facts, job: str, used: Sequence[Used], busy: Collection[str]) -> bool:
@@ -181,7 +187,7 @@ def _silent(facts: Facts, job: Job) -> float | None:
         max(0.0, facts.now - wrote)
         for host in facts.snapshot.hosts.values()
         for wrote in [host.wrote.get(job.submission or "")]
-        if wrote is not None and host.taken is not None and facts.now - host.taken <= STALE
+        if wrote is not None and 0 < wrote <= facts.now + STALE and host.taken is not None and facts.now - host.taken <= STALE
     ]
     return min(told, default=None)
 
@@ -201,7 +207,7 @@ def _idle(facts: Facts, spell: Spell) -> Iterator[Finding]:
 
 def _stalled(spell: Spell, level: Level) -> Finding:
     job, idle = spell.job, spell.those("idle")
-    held = sum(max(0, each.gpu.memory_used or 0) for each in idle)
+    held = sum(min(max(0, each.gpu.memory_used or 0), each.gpu.memory_total or 0) for each in idle)
     return Finding(
         code="job-stalled",
         level=level,
@@ -233,7 +239,7 @@ def _hung(facts: Facts, spell: Spell) -> Iterator[Finding]:
 
 def _waiting(spell: Spell, spins: Sequence[Used], level: Level) -> Finding:
     job, odd = spell.job, _odd(spell)
-    most = max(each.gpu.power or 0 for each in spins)
+    most = max(_watts(each.gpu) or 0 for each in spins)
     number = _all(spins) if len(spins) == len(spell.used) else f"{len(spins)} of {_gpus(len(spell.used))}"
     suspect = f"; the odd one out is {', '.join(each.text for each in odd)}" if odd else ""
     return Finding(
@@ -261,11 +267,11 @@ def _odd(spell: Spell) -> list[Used]:
     others = [each for each in spell.used if each.does != "spins"]
     if few := next((few for few in (others, spins) if 0 < len(few) <= most and len(few) * 2 < len(spell.used)), None):
         return few
-    powers = [each.gpu.power for each in spins if each.gpu.power is not None]
+    powers = [power for each in spins if (power := _watts(each.gpu)) is not None]
     if others or len(powers) < 3:  # of two nobody knows which is the odd one
         return []
     usual = median(powers)
-    apart = [each for each in spins if each.gpu.power is not None and abs(each.gpu.power - usual) > APART * usual]
+    apart = [each for each in spins if (power := _watts(each.gpu)) is not None and abs(power - usual) > APART * usual]
     return apart if len(apart) <= most else []
 
 
@@ -306,14 +312,14 @@ def _by_node(used: Sequence[Used]) -> tuple[str, ...]:
 
 
 def _on_node(used: Sequence[Used]) -> str:
-    powers = [each.gpu.power for each in used if each.gpu.power is not None]
+    powers = [power for each in used if (power := _watts(each.gpu)) is not None]
     watts = f", {_span(powers)} W" if powers else ""
     gpus = ", ".join(each.gpu.label for each in used)
     return f"{used[0].node.title} GPU {gpus}: {_range(used)}{watts} (`nvidia-smi`)"
 
 
 def _range(used: Sequence[Used]) -> str:
-    rates = [each.gpu.utilization for each in used if each.gpu.utilization is not None]
+    rates = [each.gpu.utilization for each in used if each.does != "lost" and each.gpu.utilization is not None]
     return f"{_span(rates)} %" if rates else "lost"
 
 
@@ -323,5 +329,5 @@ def _span(values: Sequence[float]) -> str:
 
 def _line(used: Used) -> str:
     gpu, process = used.gpu, used.process
-    watts = f", {gpu.power:.0f} W" if gpu.power is not None else ""
+    watts = f", {power:.0f} W" if (power := _watts(gpu)) is not None else ""
     return f"{used.text}: {_range((used,))}{watts}, pid {process.pid} {clean(process.name or process.command or '')[:60]}".rstrip()
