@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -50,7 +50,9 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def run(**flags: Any) -> Any:
-        named = {name.rstrip("_"): flags.pop(name, None) for name in ("address", "hosts", "interval", "readonly", "theme", "ascii_", "quiet")}
+        named = {
+            name.rstrip("_"): flags.pop(name, None) for name in ("address", "hosts", "interval", "readonly", "theme", "ascii_", "quiet")
+        }
         parent = click.get_current_context().parent
         given = {name: value if value is not None else (parent.params.get(name) if parent else None) for name, value in named.items()}
         if given["ascii"] is None and parent:
@@ -156,7 +158,7 @@ def _hang_up(app: Any, *_: object) -> None:
 @main.command()
 @common
 @click.option("--json", "as_json", is_flag=True, help="The whole of it, for scripts.")
-@click.option("--watch", "again", is_flag=True, help="Print again at every interval.")
+@click.option("--watch", "again", is_flag=True, help="Then a line when a finding begins or ends; with --json all of it at every interval.")
 @configured
 def status(config: Config, as_json: bool, again: bool) -> None:
     """One look, as text or JSON. Exit: 0 fine, 1 warnings, 2 critical, 3 unknown."""
@@ -164,8 +166,12 @@ def status(config: Config, as_json: bool, again: bool) -> None:
 
 
 def _status(config: Config, *, as_json: bool, again: bool = False) -> int:
+    return _interruptible(_watched(config, as_json=as_json) if again else _looked(config, as_json=as_json))
+
+
+def _interruptible(look: Coroutine[Any, Any, int]) -> int:
     try:
-        return asyncio.run(_watched(config, as_json=as_json) if again else _looked(config, as_json=as_json))
+        return asyncio.run(look)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -176,36 +182,88 @@ def _status(config: Config, *, as_json: bool, again: bool = False) -> int:
 async def _looked(config: Config, *, as_json: bool) -> int:
     from cockpit.lookout import look_once
     from cockpit.report import status_text
-    from cockpit.status import UNREACHABLE, exit_code, status_json
+    from cockpit.status import exit_code, status_json
 
     lookout = await look_once(config)
     if lookout.asked and lookout.address is None:
-        click.echo("cockpit: several live sessions on this host; choose one with --address:", err=True)
-        for address in lookout.asked:
-            click.echo(f"  {address.url}  {address.origin}", err=True)
-        return UNREACHABLE
+        return _ask_which(lookout)
     snapshot = lookout.poller.snapshot
     click.echo(status_json(snapshot, indent=2) if as_json else status_text(snapshot))
     return exit_code(snapshot)
 
 
+def _ask_which(lookout: Any) -> int:
+    click.echo("cockpit: several live sessions on this host; choose one with --address:", err=True)
+    for address in lookout.asked:
+        click.echo(f"  {address.url}  {address.origin}", err=True)
+    return BAD_USAGE
+
+
 async def _watched(config: Config, *, as_json: bool) -> int:
     from cockpit.lookout import Lookout
-    from cockpit.report import status_text
     from cockpit.status import status_json
 
     lookout = Lookout(config, lambda _: None)
     running = asyncio.ensure_future(lookout.run())
+    told: Any = None
     try:
+        await asyncio.sleep(config.interval if as_json else 0)
+        await lookout.known(0 if as_json else 8.0)
         while not running.done():
-            await asyncio.sleep(config.interval)
             snapshot = lookout.poller.snapshot
-            click.echo(status_json(snapshot) if as_json else status_text(snapshot) + "\n")
+            if as_json:
+                click.echo(status_json(snapshot))
+            else:
+                _tell(told, snapshot)
+            told = snapshot
             sys.stdout.flush()
+            await asyncio.sleep(config.interval)
     finally:
         lookout.close()
         running.cancel()
     return 0
+
+
+def _tell(before: Any, snapshot: Any) -> None:
+    """All of it at first; then what has changed."""
+    from cockpit.report import changes, status_text
+
+    for text in [status_text(snapshot) + "\n"] if before is None else changes(before, snapshot):
+        click.echo(text)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="For scripts: every check with its verdict, and the whole status.")
+@click.option(
+    "--bundle", metavar="FILE", type=click.Path(dir_okay=False), help="Also write all of it, and the ends of Ray's own logs, to FILE."
+)
+@common
+@configured
+def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
+    """Look at every host once: what is wrong, what is fine, and what could not be looked at. Exit as of `status`."""
+    sys.exit(_interruptible(_doctor(config, as_json=as_json, bundle=bundle)))
+
+
+async def _doctor(config: Config, *, as_json: bool, bundle: str | None) -> int:
+    from pathlib import Path
+
+    from cockpit import doctor
+    from cockpit.lookout import look_once
+    from cockpit.status import exit_code
+
+    lookout = await look_once(config, everywhere=config.probe_hosts != "never", patience=20.0)
+    if lookout.asked and lookout.address is None:
+        return _ask_which(lookout)
+    snapshot = lookout.poller.snapshot
+    checked = doctor.examined(snapshot, config.limits)
+    click.echo(doctor.doctor_json(snapshot, checked) if as_json else doctor.doctor_text(snapshot, checked))
+    if bundle is not None:
+        try:
+            doctor.write_bundle(Path(bundle), snapshot, checked, config)
+        except OSError as error:
+            _refuse(f"{bundle}: {(error.strerror or str(error)).lower()}")
+        click.echo(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
+    return exit_code(snapshot)
 
 
 @main.command()

@@ -14,6 +14,7 @@ import msgspec
 
 from cockpit.config import Address, Config, resolve_address
 from cockpit.document import InputError
+from cockpit.findings import DETECTORS, Judge
 from cockpit.model import LEFT_OVER, Actor, Host, Job, Node, Process, Snapshot
 from cockpit.poller import Poller
 from cockpit.reach import HostEntry
@@ -27,6 +28,8 @@ from cockpit.text import redact_variable
 
 PATIENCE = 3.0
 """Seconds to wait for this host's own probe to tell of a session, before the default address is asked."""
+ONE_LOOK = 60.0
+"""Seconds: what settles within a minute is rare enough; what needs longer to be sure of takes somebody who watches."""
 OTHERS = 2.0
 """Seconds that a Ray that is not followed gets to say which jobs run."""
 INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -44,14 +47,20 @@ class Lookout:
         env: Mapping[str, str] = os.environ,
         early: subprocess.Popen[bytes] | None = None,
         clock: Callable[[], float] = time.time,
+        once: bool = False,
+        everywhere: bool = False,
     ) -> None:
+        """`once`: a single look, for which what is seen is taken to have been so for a while; `everywhere`: at every host there is."""
         self.config, self.env, self.clock = config, env, clock
         self.choose: Callable[[tuple[Address, ...]], object] | None = None
         """Called when several live sessions are found here; whoever chooses calls `follow`."""
         self.ending: list[Callable[[], None]] = []
         """What ends together with this."""
         self.interval = config.interval
-        self.poller = Poller(self._published, expected=tuple((entry.name, entry.target) for entry in config.hosts), clock=clock)
+        expected = tuple((entry.name, entry.target) for entry in config.hosts)
+        judge = Judge(config.limits, DETECTORS, assumed=ONE_LOOK if once else 0.0)
+        self.poller = Poller(self._published, expected=expected, judge=judge, clock=clock)
+        self._everywhere = everywhere
         self.address: Address | None = None
         self.asked: tuple[Address, ...] = ()
         """The addresses among which somebody must choose."""
@@ -90,12 +99,19 @@ class Lookout:
     def complete(self) -> bool:
         """Whether everything that is asked has answered or failed."""
         probed = self._full() or ("probe", self._hosts.local) in self.poller.parts.faults
+        if self._everywhere and not all(map(self._heard, self._targets(self.poller.snapshot))):
+            return False
         if self._ray is None:
             return bool(self.asked) and probed
         names = {source.name for source in self._ray.sources}
         return probed and (
             names <= self.poller.answered or ("ray.identity" in self.poller.answered and not self.poller.parts.cluster.reachable)
         )
+
+    def _heard(self, host: str) -> bool:
+        """Whether another host's probe has seen its processes, or can't be reached."""
+        known = self.poller.parts.hosts.get(host)
+        return (known is not None and known.processes is not None) or ("probe", host) in self.poller.parts.faults
 
     async def known(self, patience: float = 8.0) -> None:
         """While it looks, wait until everybody who is asked has been heard once, but not longer than that; it is in the snapshot then."""
@@ -205,6 +221,8 @@ class Lookout:
 
     def _targets(self, snapshot: Snapshot) -> dict[str, HostEntry]:
         """Other hosts that matter now: Ray is down there, or a GPU process there has no known owner."""
+        if self._everywhere:
+            return self.others()
         near = {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)}
         down = snapshot.cluster.reachable is False
         suspects = {process.node for process in snapshot.processes or () if _suspect(process)}
@@ -321,6 +339,15 @@ class Lookout:
         answer = await self._hosts.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
         return sorted(f"{name}={redact_variable(name, value)}" for name, value in answer.get("environ", {}).items())
 
+    async def stack(self, process: Process) -> dict[str, Any]:
+        """The Python stacks of a process, as its host's probe answers. Raises `SourceError`.
+
+        Of one that only Ray has told of, its pid must do: Ray counts pids as the probe over there does, or the answer's command shows it.
+        """
+        home = next((node for node in self.poller.snapshot.nodes or () if node.id and node.id == process.node), None)
+        words = ("stack", str(process.pid), str(process.ticks or 0))
+        return await self._hosts.ask(process.host, words, self._entry(home) if home else None)
+
 
 def _named_apart(entries: Iterable[HostEntry]) -> dict[str, HostEntry]:
     """By name; of two with the same one the second is called by its address."""
@@ -333,12 +360,16 @@ def _named_apart(entries: Iterable[HostEntry]) -> dict[str, HostEntry]:
 
 def _suspect(process: Process) -> bool:
     """Ray doesn't vouch for it. What a probe has made of it since is no reason to look away: then it would be unknown again."""
-    return process.kind in ("unknown", *LEFT_OVER) or (bool(process.gpus) and process.kind not in ("worker", "driver"))
+    return process.kind in _SUSPECT or (process.kind not in _VOUCHED and bool(process.gpus))
 
 
-async def look_once(config: Config, *, env: Mapping[str, str] = os.environ, patience: float = 8.0) -> Lookout:
+_VOUCHED = frozenset(["worker", "driver"])
+_SUSPECT = frozenset(["unknown", *LEFT_OVER])
+
+
+async def look_once(config: Config, *, env: Mapping[str, str] = os.environ, patience: float = 8.0, everywhere: bool = False) -> Lookout:
     """Everything that can be known within `patience` seconds; its poller holds the snapshot. Close it afterwards."""
-    lookout = Lookout(config, lambda _: None, env=env)
+    lookout = Lookout(config, lambda _: None, env=env, once=True, everywhere=everywhere)
     task = asyncio.ensure_future(lookout.run())
     try:
         await asyncio.wait([task, knowing := asyncio.ensure_future(lookout.known(patience))], return_when=asyncio.FIRST_COMPLETED)

@@ -53,11 +53,11 @@ class Poller:
         publish: Callable[[Snapshot], None],
         *,
         expected: tuple[tuple[str, str], ...] = (),
-        limits: Limits | None = None,
+        judge: Judge | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.publish, self.clock = publish, clock
-        self.judge = Judge(limits or Limits(), DETECTORS)
+        self.judge = judge or Judge(Limits(), DETECTORS)
         self.parts = Parts(expected=expected)
         self.join = Join()
         self.snapshot = Snapshot()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 
-from cockpit.model import Job, Node, PlacementGroup, Process, Quantity, Snapshot
+from cockpit.actions.table import ACTS
+from cockpit.model import Finding, Job, Node, PlacementGroup, Process, Quantity, Snapshot
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
 
 MOST = 20
 """Rows of one kind: it is to be read, not searched."""
+COMMANDS = frozenset(act.id for act in ACTS if act.command)
+"""Acts that have a command of their name."""
 
 
 def status_text(snapshot: Snapshot) -> str:
@@ -28,12 +32,40 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
     for fault in snapshot.faults:
         place = f" on {fault.host}" if fault.host else ""
         yield f"FAULT {fault.source}{place}: {fault.text} (since {age(snapshot.taken - fault.since)})"
+    for finding in snapshot.findings[:MOST]:
+        yield headline(finding, snapshot.taken)
+    if len(snapshot.findings) > MOST:
+        yield f"and {plural(len(snapshot.findings) - MOST, 'more finding')}: see them with `cockpit doctor`"
     yield ""
     yield from _node_lines(snapshot)
     yield ""
     yield from _actor_lines(snapshot)
     yield from _left_lines(snapshot)
     yield from _job_lines(snapshot)
+
+
+def headline(finding: Finding, now: float) -> str:
+    """What is wrong in one line."""
+    lasted = age(now - finding.since) if finding.since is not None else ""
+    return f"{finding.level.upper()} {finding.text}" + (f" (for {lasted})" if lasted not in ("", "0s", UNKNOWN) else "")
+
+
+def finding_lines(finding: Finding, now: float) -> Iterator[str]:
+    """The same with what proves it, and what helps."""
+    yield headline(finding, now)
+    yield from (f"    {line}" for line in finding.evidence)
+    if remedy := finding.remedy:
+        yield f"    -> {remedy.text}" + (f" (`cockpit {remedy.act}`)" if remedy.act in COMMANDS else "")
+
+
+def changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
+    """A line for each finding that has begun or ended between two looks, or has got worse or better."""
+    moment = time.strftime("%H:%M:%S", time.localtime(now.taken))
+    old, new = ({finding.key: finding for finding in snapshot.findings} for snapshot in (before, now))
+    for key, finding in new.items():
+        if key not in old or old[key].level != finding.level:
+            yield clean(f"{moment} {'BEGINS' if key not in old else 'NOW'} {headline(finding, now.taken)}")
+    yield from (clean(f"{moment} ENDS {finding.level.upper()} {finding.text}") for key, finding in old.items() if key not in new)
 
 
 _WIDTHS = (16, -8, 9, 11, 5, 11, 7, 5, 5, 5)

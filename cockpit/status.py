@@ -266,18 +266,14 @@ def export(snapshot: Snapshot, now: float) -> Path:
 
 
 def exit_code(snapshot: Snapshot) -> int:
-    """0 fine · 1 something waits, is left over, is not known or can't be believed · 2 a node is dead or a GPU lost · 3 nothing answers."""
+    """As bad as the worst finding: 0 fine · 1 warnings, or something is not known or can't be believed · 2 critical · 3 nothing answers."""
     if not snapshot.cluster.reachable and not _lives_there(snapshot):
         return UNREACHABLE
-    living = {node.ip for node in snapshot.nodes or () if node.state == "ALIVE"}
-    nodes = [node for node in snapshot.nodes or () if node.state != "DEAD" or node.ip not in living]
-    lost = any(gpu.fault for node in nodes for gpu in node.gpus or ())
-    if lost or any(node.state == "DEAD" for node in nodes) or not snapshot.cluster.reachable:
+    levels = {finding.level for finding in snapshot.findings}
+    if "critical" in levels or not snapshot.cluster.reachable:
         return CRITICAL
     unknown = None in (snapshot.nodes, snapshot.actors, snapshot.placement_groups, snapshot.jobs)
-    waits = any(actor.pending for actor in snapshot.actors or ()) or any(group.pending for group in snapshot.placement_groups or ())
-    left = any(process.left_over for process in snapshot.processes or ())
-    return WARNING if waits or left or unknown or snapshot.faults else FINE
+    return WARNING if "warning" in levels or unknown or snapshot.faults else FINE
 
 
 def _lives_there(snapshot: Snapshot) -> bool:

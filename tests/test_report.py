@@ -4,8 +4,8 @@ from unicodedata import category
 
 from world import NOW, actor, gpu, node, process, snapshot
 
-from cockpit.model import Amount, Bundle, Cluster, Disk, Hold, HostMemory, Job, PlacementGroup, Session, Snapshot
-from cockpit.report import MOST, status_text
+from cockpit.model import Amount, Bundle, Cluster, Disk, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
+from cockpit.report import MOST, changes, status_text
 
 
 def lines(**facts):
@@ -121,3 +121,24 @@ def test_hostile_names_control_nothing():
     text = status_text(snapshot("\x1b]0;x\x07 \u202e\r\nFAULT"))
     assert not {char for char in text if category(char) in ("Cc", "Cf") and char != "\n"}
     assert len(text.splitlines()) == len(status_text(snapshot()).splitlines())
+
+
+def found(code="gpu-lost", level="critical", since=NOW - 100, **more):
+    return Finding(
+        code, level, "w1", "GPU 3 of w1 is lost", ("nvidia-smi -q -i 3",), since, Remedy("end what is left", "kill-orphans"), **more
+    )
+
+
+def test_a_finding_is_one_line_and_the_worst_stands_above_the_nodes():
+    lines = status_text(snapshot(findings=(found(),))).splitlines()
+    assert lines.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") < next(at for at, line in enumerate(lines) if line.startswith("NODE"))
+
+
+def test_only_what_begins_ends_or_changes_is_told_again():
+    before, now = snapshot(findings=(found(), found("old"))), snapshot(findings=(found(), found("new"), found("old", "warning")))
+    begun, worse = list(changes(before, now))
+    assert begun.endswith("BEGINS CRITICAL GPU 3 of w1 is lost (for 1m40s)")
+    assert "NOW WARNING GPU 3 of w1" in worse
+    ended = list(changes(now, before))
+    assert any("ENDS CRITICAL GPU 3 of w1 is lost" in line for line in ended)
+    assert not list(changes(now, now))

@@ -5,9 +5,10 @@ import os
 import stat
 
 import pytest
-from world import NOW, actor, gpu, node, process, snapshot
+from world import GIB, NOW, actor, node, process, snapshot
 
-from cockpit.model import Cluster, Disk, Fault, Finding, HostMemory, PlacementGroup, Remedy, Session, Snapshot
+from cockpit.findings import DETECTORS, Judge, Limits
+from cockpit.model import Cluster, Disk, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
 from cockpit.status import CRITICAL, FINE, UNREACHABLE, WARNING, exit_code, export, status_json, status_schema
 
 TEXT, NUMBER, WHOLE, TRUTH, MANY = str, (int, float), int, bool, list
@@ -84,7 +85,7 @@ def test_what_is_not_known_is_null_and_neither_empty_nor_zero():
 def test_a_node_that_nobody_could_look_at_has_nulls():
     (bare,) = told(snapshot(nodes=(node(1, gpus=None, seen=None, cpu=None, memory=HostMemory(), disks=(Disk("/tmp"),)),)))["nodes"]
     assert bare["gpus"] is bare["age"] is bare["cpu"] is None
-    assert bare["memory"] == {"used": None, "total": None, "kill_at": None}
+    assert bare["memory"] == {"used": None, "total": None, "kill_at": None, "host_total": None}
     assert bare["disks"] == [{"path": "/tmp", "used": None, "total": None}]
     (none,) = told(snapshot(nodes=(node(1, gpus=()),)))["nodes"]
     assert none["gpus"] == []
@@ -162,10 +163,12 @@ CALM = {
     "nodes": (node(1), node(2)),
     "actors": (actor(1),),
     "placement_groups": (),
+    "jobs": (Job("ppo-7b", "02000000", status="RUNNING"),),
     "processes": (process(1001),),
+    "sessions": (Session("node1", "s", "/tmp/ray/s", True),),
     "faults": (),
 }
-WAITS = PlacementGroup("a", state="PENDING")
+WAITS = PlacementGroup("a", state="PENDING", since=NOW - 600, why="8 are held", wait="held")
 DOWN = Cluster("http://10.0.0.1:8265", reachable=False)
 LIVE, DEAD = (Session("node1", "s", "/tmp/ray/s", live) for live in (True, False))
 
@@ -176,15 +179,13 @@ LIVE, DEAD = (Session("node1", "s", "/tmp/ray/s", live) for live in (True, False
         ({}, FINE),
         ({"sessions": (DEAD,)}, FINE),
         ({"processes": None, "sessions": None}, FINE),
-        ({"actors": (actor(1, state="PENDING_CREATION"),)}, WARNING),
-        ({"actors": (actor(1, state="DEPENDENCIES_UNREADY"),)}, WARNING),
+        ({"actors": (actor(1, state="PENDING_CREATION", since=NOW - 1),)}, FINE),
         ({"placement_groups": (WAITS,)}, WARNING),
-        ({"processes": (process(1, kind="orphan"),)}, WARNING),
-        ({"processes": (process(1, kind="stale"),)}, WARNING),
+        ({"processes": (process(1, kind="orphan", gpus=(Hold(0, GIB),)),)}, WARNING),
+        ({"processes": (process(1, kind="orphan", gpus=(Hold(0, GIB), Hold(1, GIB))),)}, CRITICAL),
         ({"faults": (Fault("probe", "w1: gone", NOW, "w1"),)}, WARNING),
         ({"nodes": (node(1), node(2, state="DEAD"))}, CRITICAL),
         ({"nodes": (node(1), node(9, ip="10.0.0.1", state="DEAD"))}, FINE),
-        ({"nodes": (node(1, gpus=(gpu(0, fault="fallen off the bus"),)),)}, CRITICAL),
         ({"nodes": (node(1), node(2, state="DEAD")), "placement_groups": (WAITS,)}, CRITICAL),
         ({"cluster": DOWN, "sessions": (LIVE,)}, CRITICAL),
         ({"cluster": DOWN, "sessions": (DEAD,)}, UNREACHABLE),
@@ -195,8 +196,9 @@ LIVE, DEAD = (Session("node1", "s", "/tmp/ray/s", live) for live in (True, False
         ({"cluster": Cluster(), "sessions": None}, UNREACHABLE),
     ],
 )
-def test_the_exit_code_says_how_bad_it_is(facts, code):
-    assert exit_code(snapshot(**{**CALM, **facts})) == code
+def test_the_exit_code_is_as_bad_as_the_worst_finding_of_one_look(facts, code):
+    judged = Judge(Limits(), DETECTORS, assumed=60.0)(snapshot(**{**CALM, **facts}))
+    assert exit_code(judged) == code, judged.findings
 
 
 def test_the_codes_are_those_of_the_contract():

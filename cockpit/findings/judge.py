@@ -26,8 +26,9 @@ REST = 4.0
 class Judge:
     """What is wrong in one snapshot after the other."""
 
-    def __init__(self, limits: Limits, detectors: Sequence[Detector]) -> None:
-        self._limits, self._detectors = limits, detectors
+    def __init__(self, limits: Limits, detectors: Sequence[Detector], assumed: float = 0.0) -> None:
+        """`assumed`: seconds for which what is seen is taken to have been so already, for whoever looks only once."""
+        self._limits, self._detectors, self._assumed = limits, detectors, assumed
         self._since: dict[str, float] = {}
         self._held: dict[tuple[str, str], float] = {}
         self._memory = Memory()
@@ -52,7 +53,7 @@ class Judge:
     def look(self, snapshot: Snapshot) -> None:
         """Ask every detector. It touches nothing that is drawn, so that another thread may do it, one at a time."""
         self._memory.record(snapshot)
-        facts = Facts(snapshot, self._limits, self._held, frozenset(self._since), self._counted, self._memory)
+        facts = Facts(snapshot, self._limits, self._held, frozenset(self._since), self._counted, self._memory, self._assumed)
         bugs: list[Fault] = []
         found = {finding.key: finding for detect in self._detectors for finding in self._ask(detect, facts, bugs)}
         self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}
