@@ -80,8 +80,16 @@ class Door:
         else:
             hosts = ("the Ray that is meant has not answered: if it has other hosts than these, name them",)
         missed = (Unreached("other hosts", hosts[0]),) if hosts and act.verb == "stop" and plan.targets else ()
-        notes = (*plan.notes, *(silent if plan.refused else ()), *(() if missed else hosts if plan.targets or plan.refused else ()))
-        return msgspec.structs.replace(plan, notes=(*_how(plan), *notes), unreached=(*plan.unreached, *missed))
+        losses = (
+            ("whatever else it has at work, which could not be asked of it",)
+            if missed and any(one.kind == "ray" for one in plan.targets)
+            else ()
+        )
+        met = plan.targets or plan.refused or any(one.live for one in self._snapshot.sessions or ())
+        notes = (*plan.notes, *(silent if plan.refused else ()), *(hosts if met and not missed else ()))
+        return msgspec.structs.replace(
+            plan, losses=(*plan.losses, *losses), notes=(*_how(plan), *notes), unreached=(*plan.unreached, *missed)
+        )
 
     async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
         """Exactly what was planned, where it is still so. Raises `SourceError` when nothing was begun."""

@@ -178,6 +178,18 @@ async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(door, tmp
     assert made._lookout.refreshed == 1
 
 
+async def test_of_a_ray_that_is_silent_neither_its_hosts_nor_its_work_is_known_and_that_is_said(door):
+    silent = replace(
+        known(), cluster=Cluster(session=SESSION, reachable=False), sessions=(Session("head", SESSION, f"/tmp/ray/{SESSION}", live=True),)
+    )
+    plan = await door(silent, head={"plan": {"targets": [{**ROW, "kind": "ray", "session": SESSION}]}}).plan(find_act("stop"), Aim())
+    assert [one.host for one in plan.unreached] == ["other hosts"]
+    assert plan.losses[-1] == "whatever else it has at work, which could not be asked of it"
+    assert plan.word == SESSION
+    nothing = await door(silent).plan(find_act("kill-orphans"), Aim())
+    assert nothing.notes == ("the Ray that is meant has not answered: if it has other hosts than these, name them",)
+
+
 async def test_a_host_that_falls_silent_is_in_the_receipt_and_delays_no_other(door):
     made = door(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}}, w1={"plan": {"targets": [ROW]}, "do": "w1: timed out"})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
