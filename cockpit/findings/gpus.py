@@ -72,7 +72,7 @@ _TROUBLES: tuple[Trouble, ...] = (
         lambda gpu: "a row remap is pending; `nvidia-smi -q -d ROW_REMAPPER` shows it", _RESET),  # noqa: ARG005 all say the same
     Trouble("gpu-slowed", "warning", lambda gpu: any(gpu.slowed or ()),
         "runs slower than it could", "run slower than they could", _slow,
-        "thermal: look at fans, air flow and the room; power brake: at power supplies and cables; a job is as slow as its slowest GPU",
+        "thermal: look at fans and air flow; power brake: at power supplies; hardware: at both; a job is as slow as its slowest GPU",
         "gpu_slow_age", GAP),
 )  # fmt: skip
 
