@@ -22,6 +22,8 @@ from .stack import stack
 HELLO = 1
 PATIENCE = 0.15
 """Seconds that a sample waits for its collectors; what is slower is in the next one."""
+TOGETHER = 0.05
+"""Seconds in which collectors that have their first answers share one more sample."""
 ONCE_WAIT = 5.0
 SHORTEST = 0.1
 
@@ -97,6 +99,7 @@ def watch(interval: float, once: bool) -> None:
     while not once:
         due = max(due + max(interval, SHORTEST), time.monotonic())
         while not sampler.answered and sampler.first.wait(due - time.monotonic()):
+            time.sleep(TOGETHER)
             sampler.first.clear()
             say(sampler.sample())
         time.sleep(max(0.0, due - time.monotonic()))
