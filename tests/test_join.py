@@ -3,8 +3,8 @@ from __future__ import annotations
 from world import GIB, NOW, gpu, node, process
 
 from cockpit.join import Join, Parts
-from cockpit.model import Cluster, Hold, Holder, Host, HostMemory, Job, Quantity, Worker
-from cockpit.sources.ray import JobFacts, NodeFacts, StatusFacts
+from cockpit.model import Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Quantity, Worker
+from cockpit.sources.ray import JobFacts, NodeFacts, OomFacts, StatusFacts
 
 HEAD, OTHER = f"{1:056x}", f"{2:056x}"
 
@@ -173,3 +173,41 @@ def test_a_worker_in_a_container_is_known_by_its_pid_in_there():
     first, second = joined(nodes=facts, hosts={"node1": host(processes=(inside, stranger))}).processes
     assert first.actor == "actor"
     assert second.actor is None
+
+
+def oom(by="ray", pid=77, ago=60.0, **more):
+    return OomKill(by, NOW - ago, pid, **more)
+
+
+def kills_of(*told, **of_host):
+    """What is joined of Ray's word and of a host's logs."""
+    return joined(nodes=node_facts(node(1)), oom=OomFacts(told) if told else None, hosts={"node1": host(**of_host)}).oom_kills
+
+
+def test_kills_that_nobody_was_asked_for_are_unknown_and_none_is_none():
+    assert kills_of() is None
+    assert joined(oom=OomFacts(())).oom_kills == ()
+    assert kills_of(oom_kills=()) == ()
+
+
+def test_a_kill_that_ray_and_its_log_tell_of_is_one_and_each_adds_what_it_knows():
+    (kill,) = kills_of(
+        oom(node=HEAD, name="hog", text="Memory on the node"),
+        oom_kills=(oom(ago=61.0, host="node1", held=3 * GIB, text="Killing 1 worker(s)"),),
+    )
+    assert kill == oom(node=HEAD, host="node1", name="hog", held=3 * GIB, text="Memory on the node")
+
+
+def test_kills_of_others_stay_apart_and_the_newest_is_first():
+    kernel = oom("kernel", ago=10.0, host="node1")
+    kills = kills_of(oom(node=HEAD), oom(node=OTHER, ago=30.0), oom_kills=(kernel, oom(pid=None, ago=5.0, host="node1")))
+    assert [(kill.by, kill.pid, kill.host) for kill in kills] == [
+        ("ray", None, "node1"),
+        ("kernel", 77, "node1"),
+        ("ray", 77, None),
+        ("ray", 77, "node1"),
+    ]
+
+
+def test_another_cluster_has_had_no_kills():
+    assert Parts(oom=OomFacts((oom(node=HEAD),))).forget_ray().oom is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.ui.marks import bar, heat, level, merge, spark
+from cockpit.ui.marks import bar, chart, heat, level, merge, spark
 
 FRACTION = st.none() | st.floats()
 
@@ -116,3 +116,33 @@ def test_a_node_of_eight_gpus_is_eight_cells() -> None:
 )
 def test_levels(value: float | None, tone: str) -> None:
     assert level(value, 70, 95) == tone
+
+
+def drawn(*args, **more) -> list[str]:
+    return [text(row) for row in chart(*args, **more)]
+
+
+def test_a_chart_rises_with_its_values_and_shades_what_lies_ahead() -> None:
+    assert drawn([0, 25, 50], [75, 100], 4, 100) == ["    ░", "   ░░", "  █░░", " ██░░"]
+    assert drawn([0, 25, 50], [75, 100], 4, 100, ascii=True) == ["    :", "   ::", "  #::", " ##::"]
+
+
+def test_the_line_lies_behind_the_past_and_before_what_lies_ahead() -> None:
+    assert drawn([10, 90, None], [60, 90], 4, 100, 80) == ["─▅──░", " █ ░░", " █ ░░", "▄█ ░░"]
+    assert drawn([10], [], 2, 100, 80, ascii=True)[0] == "-"
+
+
+def test_what_is_beyond_the_line_is_bad() -> None:
+    (row,) = chart([70, 90], [90], 1, 100, 80)
+    assert [tone for _, tone in row] == ["mid", "bad", "kill"]
+
+
+def test_a_gap_in_a_chart_is_blank() -> None:
+    assert drawn([None, 100], [], 2, 100) == [" █", " █"]
+
+
+@given(st.lists(FRACTION, max_size=20), st.lists(st.floats(), max_size=5), st.integers(1, 9), FRACTION)
+def test_a_chart_fits_its_columns_whatever_it_is_given(past, ahead, height, mark) -> None:
+    for plain in (False, True):
+        rows = drawn(past, ahead, height, 1.0, mark, ascii=plain)
+        assert [len(row) for row in rows] == [len(past) + len(ahead)] * height

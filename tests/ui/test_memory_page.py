@@ -1,0 +1,150 @@
+"""The memory of one node: its past, the line, what lies ahead, and who holds it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from screen import shown, until
+from world import GIB, NOW, node, process, snapshot
+
+from cockpit.history import History
+from cockpit.memory import STEP
+from cockpit.model import HostMemory, Process
+from cockpit.ui.pages.memory import NodeMemory, memory_of, thinned
+from cockpit.ui.pages.nodes import NodeDetail, Nodes
+from cockpit.ui.view import Index, View
+
+HOG = f"{1:032x}"
+
+
+def at(moment, used, kill_at=950 * GIB, **more):
+    """A node of which an actor holds all but 300 GiB."""
+    memory = HostMemory(int(used * GIB), 1000 * GIB, kill_at)
+    own = (
+        process(1001, actor=HOG, job="02000000", rss=int((used - 300) * GIB)),
+        process(1003, kind="driver", job="02000000", rss=3 * GIB),
+        process(1200, kind="orphan", name="VLLM::EngineCore", rss=80 * GIB),
+    )
+    host = replace(snapshot().hosts["node1"], taken=moment, processes=own, memory_users=())
+    facts = {"nodes": (node(1, seen=moment, memory=memory),), "processes": own, "hosts": {"node1": host}, **more}
+    return snapshot(taken=moment, **facts)
+
+
+def seen(*used, width=160, plain=False, **more):
+    """The page's view after these, five seconds apart."""
+    history = History()
+    for step, gib in enumerate(used):
+        now = at(NOW - STEP * (len(used) - 1 - step), gib, **more)
+        history.record(now)
+    return View(now, Index(now), history, NOW, width, plain)
+
+
+def text(cell):
+    return cell if isinstance(cell, str) else "".join(piece for piece, _ in cell)
+
+
+def sections(view):
+    return {section.key: section for section in NodeMemory(node(1)).sections(view)}
+
+
+def told(view):
+    return {row.name: text(row.value) for row in sections(view)["memory"].rows}
+
+
+def chart(view):
+    return [(row.name, text(row.value)) for row in sections(view)["memory-past"].rows]
+
+
+def owners(view):
+    section = sections(view)["memory-owners"]
+    return [{column.title: text(column.cell(row, view)) for column in section.columns} for row in section.rows]
+
+
+def test_it_says_when_ray_will_kill():
+    facts = told(seen(*range(560, 800, 10)))
+    assert facts["growth"] == "+120G/min in the last two minutes"
+    assert facts["forecast"] == "at +120G/min Ray starts killing in ~1 min"
+    assert facts["kill line"] == "Ray kills above 950G"
+
+
+def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither():
+    assert told(seen(*[700] * 24))["forecast"] == "it does not grow towards the line steadily"
+    assert told(seen(700))["forecast"] == "–"
+    assert told(seen(*[960] * 24))["forecast"] == "above the line: Ray kills"
+
+
+def test_a_line_that_nobody_has_told_is_assumed_and_said_to_be():
+    assert told(seen(700, kill_at=None))["kill line"].startswith("Ray kills above 950G, if its setting is the default")
+
+
+@pytest.mark.parametrize(("width", "columns"), [(80, 60), (160, 120)])
+def test_the_chart_fills_the_room_and_has_the_line_in_it(width, columns):
+    drawn = chart(seen(*range(560, 800, 10), width=width))
+    assert [name for name, _ in drawn if name] == ["kill 950G", "0"]
+    assert {len(row) for _, row in drawn} == {columns}
+    assert drawn[0][1].startswith("──")
+    assert drawn[0][1].endswith("░")
+    assert drawn[-1][1].split() == ["-15", "min", "now", "+5", "min"]
+
+
+def test_it_is_plain_where_only_ascii_can_be_drawn():
+    view = seen(*range(560, 800, 10), width=80, plain=True)
+    assert all(row.isascii() for _, row in chart(view))
+    assert all(row["LAST 15 MIN"].isascii() for row in owners(view))
+
+
+def test_nothing_lies_ahead_of_what_does_not_grow():
+    assert not any("░" in row for _, row in chart(seen(*[700] * 24)))
+
+
+def test_who_holds_it_is_told_by_actor_job_and_what_runs_the_greatest_first():
+    rows = owners(seen(*range(560, 800, 10)))
+    assert [row["BY JOB AND ACTOR"] for row in rows] == ["actor actor1", "VLLM::EngineCore of train", "job ppo-7b"]
+    assert [row["HOLDS"] for row in rows] == ["490G", "80G", "3.0G"]
+    assert [row["GROWTH"] for row in rows] == ["+120G/min", "0", "0"]
+    assert rows[0]["JOB"] == "ppo-7b"
+    assert rows[0]["LAST 15 MIN"].strip()[-1] == "█"
+
+
+def test_where_no_probe_looks_the_holders_are_not_known():
+    view = seen(700, nodes=(node(1, memory=HostMemory(GIB, 10 * GIB), probed=False),))
+    assert sections(view)["memory-owners"].rows is None
+
+
+def test_a_node_that_tells_nothing_and_one_that_is_gone_have_a_page():
+    view = seen(700, nodes=(node(1, seen=None, memory=HostMemory()),))
+    assert told(view)["kill line"] == "–"
+    assert chart(view) == [("", "–")]
+    assert list(sections(seen(700, nodes=()))) == ["gone"]
+
+
+def test_columns_show_the_greatest_of_what_falls_into_them_and_gaps_stay():
+    assert thinned([1, 2, None, None, 5, None], 3) == [2, None, 5]
+
+
+def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
+    one, gpus = node(1), Nodes().sections(seen(700))[1].rows
+    assert memory_of(Nodes(), one).node is one
+    assert memory_of(Nodes(), gpus[0]).node.key == one.key
+    assert memory_of(NodeDetail(one), None).node is one
+    assert memory_of(Nodes(), Process("node1", 5)) is None
+    assert memory_of(NodeMemory(one), None) is None
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+async def test_m_opens_it_and_escape_leaves_it(make, size):
+    app = make()
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("2", "m")
+        await until(pilot, lambda: "Memory node1" in shown(app))
+        assert "kill 950G" in shown(app)
+        assert "BY JOB AND ACTOR" in shown(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Memory node1" not in shown(app))
+
+
+async def test_m_where_no_node_is_says_so(make):
+    app = make()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("5", "m")
+        await until(pilot, lambda: "put the cursor on one" in shown(app))
