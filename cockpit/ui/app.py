@@ -43,7 +43,7 @@ from cockpit.ui.pages.nodes import NodeDetail
 from cockpit.ui.pages.overview import Overview
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import Processes
-from cockpit.ui.palette import act_commands, key_commands, page_commands
+from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.plan import Doer
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, hang_up, variable_defaults, wear
@@ -355,6 +355,11 @@ class Cockpit(App[None]):
         for mistake in mistakes:
             if mistake is not None:
                 self.say(mistake, "warning")
+
+    def action_command_palette(self) -> None:
+        """Everything by its name."""
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: pages, acts and keys, then Textual's own."""

@@ -6,11 +6,21 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 
 from cockpit.actions.table import ACTS, Act
 from cockpit.ui.keys import IN_PALETTE, PAGES
+
+
+class Palette(CommandPalette):
+    """Textual's own (8.2.8); but one that is closed at once, while its search begins, doesn't end the program."""
+
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP, exit_on_error=False)
+    async def _gather_commands(self, search_value: str) -> None:
+        await CommandPalette._gather_commands.__wrapped__(self, search_value)  # type: ignore[attr-defined]  # `work` wraps it
 
 
 def page_commands(open_page: Callable[[int], object]) -> Iterator[SystemCommand]:

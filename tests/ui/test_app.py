@@ -15,6 +15,7 @@ from cockpit.ui.dialogs import TextPage
 from cockpit.ui.header import worst
 from cockpit.ui.keys import PAGES
 from cockpit.ui.logs import LogPage
+from cockpit.ui.palette import Palette
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 HOSTILE = [
@@ -404,6 +405,20 @@ async def test_a_sigterm_closes_the_lookout_and_gives_the_terminal_back(make):
         os.kill(os.getpid(), signal.SIGTERM)
         await until(pilot, lambda: app.return_code == 128 + signal.SIGTERM)
     assert app.lookout.closed
+
+
+async def test_a_palette_that_is_closed_at_once_does_not_end_the_program(make):
+    app = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(":")
+        await until(pilot, lambda: isinstance(app.screen, Palette))
+        palette = app.screen
+        await palette.query("*").remove()
+        palette._gather_commands("")
+        await until(pilot, lambda: all(each.node is not palette or each.is_finished for each in app.workers))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is not palette)
+        assert app.return_code is None
 
 
 async def test_the_palette_opens_pages(make):
