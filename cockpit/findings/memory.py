@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.jobs import SUPERVISOR
 from cockpit.memory import DEFAULT_THRESHOLD, MOST, Holding, KillLine, Owner, Trend, kill_line, reaches, sane
 from cockpit.model import Finding, Job, Node, OomKill, Remedy
 from cockpit.text import age, clean, plural, size
@@ -118,6 +119,8 @@ def _held(facts: Facts, one: Holding) -> str:
 def _owner(facts: Facts, owner: Owner) -> str:
     if owner.actor:
         known = facts.actors.get(owner.actor)
+        if known is not None and known.internal:
+            return clean(f"the supervisor of job {known.name.removeprefix(SUPERVISOR)}")
         return clean(f"actor {(known.name or known.class_) if known else owner.name}{_of_job(facts, owner.job)}")
     return clean(f"job {facts.job_title(owner.job)}" if owner.job else f"{owner.name}{f' of {owner.user}' if owner.user else ''}")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cockpit.findings.jobs import SUPERVISOR
 from cockpit.memory import STEP, STEPS, Holding, KillLine, Trend, kill_line, reaches
 from cockpit.model import Node
 from cockpit.text import UNKNOWN, ratio, size
@@ -21,6 +22,8 @@ AHEAD = 300.0
 """Seconds that are drawn ahead: a growth of two minutes says little about more."""
 SPARK = 30
 WIDE = 140
+ROOM = 1.25
+"""Times the kill line, or what was used at most: so much of a host is drawn."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
     yield "forecast", _forecast(node, line, trend)
     yield "facts from", f"{'a probe on it' if node.probed else 'its Ray agent'}, {cells.ago(node.seen, view)} ago"
+    if view.width >= WIDE:
+        yield "who holds it", "by resident memory: pages that several processes share count for each of them"
 
 
 def _line(line: KillLine | None) -> Cell:
@@ -106,13 +111,19 @@ def _drawn(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     each, height = (2, HEIGHT) if view.width >= WIDE else (4, LOW)
     past = thinned(view.history.memory.tail(node.key, STEPS), STEPS // each)
     ahead = list(_ahead(node.memory.used, trend, each * STEP))
-    top = float(max(total, line.at if line else 0))
+    top = _top(total, line, past)
     rows = chart(past, ahead, height, top, mark=line.at if line else None, ascii=view.ascii)
     marked = height - 1 - min(height - 1, int(line.at / top * height)) if line else None
     for number, row in enumerate(rows):
         label = size(top) if number == 0 else "0" if number == height - 1 else ""
         yield f"kill {size(line.at)}" if line and number == marked else label, row
     yield "", ((_axis(len(past), len(ahead)), "dim"),)
+
+
+def _top(total: float, line: KillLine | None, past: Sequence[float | None]) -> float:
+    """The whole of it, unless the line lies far below: then what is above is of no use."""
+    highest = max((value for value in past if value is not None), default=0.0)
+    return float(min(max(total, line.at), ROOM * max(line.at, highest)) if line else total)
 
 
 def _ahead(used: int | None, trend: Trend | None, seconds: float) -> Iterator[float]:
@@ -162,6 +173,8 @@ def _owner(row: Row, view: View) -> Cell:
     owner = row.holding.owner
     if owner.actor:
         known = view.index.actors.get(owner.actor)
+        if known is not None and known.internal:
+            return f"supervisor of job {known.name.removeprefix(SUPERVISOR)}"
         return f"actor {(known.name or known.class_) if known else owner.name}"
     if owner.job:
         return f"job {view.job_title(owner.job)}"
