@@ -23,6 +23,7 @@ QUARTER = 900
 _STAMP = re.compile(rb"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ", re.MULTILINE)
 _TELLING = re.compile(rb"^.*(?:Killing \d+ worker\(s\)|Killing worker with|Selected to kill: |\) where the \w+ \().*$", re.MULTILINE)
 _NODE = re.compile(r"\(IP: [^,)]*, ID: ([0-9a-f]+)\)")
+_NIL = "f" * 16
 _KILLED = (
     re.compile(
         r"Selected to kill: \((?:Actor\((?P<actor>[0-9a-f]+)\)|\w+)?: (?:job ID=(?P<job>[0-9a-f]+), )?.*?"
@@ -118,12 +119,18 @@ def _kill(found: re.Match[str], line: str, entry: Entry) -> Kill:
         "moment": entry.moment,
         "pid": int(said["pid"]),
         "name": said["name"],
-        "actor": said["actor"],
+        "actor": said["actor"] or _made_by(owner or ""),
         "job": said.get("job") or (owner[-8:] if owner else None),
         "node": entry.node,
         "held": int(float(said["held"]) * GIB),
         "text": line.strip()[:LONGEST],
     }
+
+
+def _made_by(task: str) -> str | None:
+    """The actor that a task makes: its id, after a nil."""
+    nil, actor = task[: len(_NIL)], task[len(_NIL) :]
+    return actor if nil == _NIL and not actor.startswith(_NIL) else None
 
 
 def _moment(kill: Kill) -> float:

@@ -74,6 +74,14 @@ def test_ray_2_44_says_it_in_a_sentence_below_the_headline(log):
     assert actor["held"] == int(0.04 * GIB)
 
 
+@pytest.mark.parametrize(("start", "actor"), [("f" * 16, "fcdb2957895f2440c7e9af2201000000"), ("65fd96608bd1de0d", None)])
+def test_an_actor_that_ray_2_44_killed_while_it_was_made_is_known_by_its_task(log, start, actor):
+    text = OLD.read_text().replace("(actor ID: ", f"(task ID: {start}")
+    found = reader(OLD).read([write(log, text.encode(), at(OLD))])
+    assert found
+    assert (found[-1]["actor"], found[-1]["job"], found[0]["actor"]) == (actor, "01000000", None)
+
+
 @pytest.mark.parametrize("recorded", [NEW, OLD])
 @pytest.mark.parametrize("step", [1000, 37])
 def test_a_log_that_grows_piece_by_piece_tells_each_kill_once(log, recorded, step):
