@@ -6,7 +6,15 @@ import pytest
 
 ROWS = {
     "acts": ("test_act.py", "test_clean.py", "test_lab_ray_acts.py"),
-    "places": ("test_placement.py", "test_reach.py", "test_stop.py", "test_cluster.py", "test_nvml.py", "test_processes.py"),
+    "places": (
+        "test_placement.py",
+        "test_endings.py",
+        "test_reach.py",
+        "test_stop.py",
+        "test_cluster.py",
+        "test_nvml.py",
+        "test_processes.py",
+    ),
     "looks": ("test_lab.py", "test_screen.py", "test_see.py", "test_trouble.py"),
 }
 """The last are also about how soon something is seen: no other cluster starts meanwhile."""

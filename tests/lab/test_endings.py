@@ -1,0 +1,88 @@
+"""What waits in vain, has failed, was left behind or comes up again and again on a real Ray is found, with the right numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.cluster import Cluster, eventually
+from tests.lab.eyes import Facts, Watcher, act
+from tests.lab.test_placement import Asked
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+CONFIG = "findings: {waiting_hopeless: 5, leak_age: 2}\n"
+
+
+@pytest.fixture
+def asked(cluster: Cluster) -> Asked:
+    """A healthy cluster of two nodes, each with 8 GPUs and 16 CPUs."""
+    return Asked(cluster)
+
+
+@pytest.fixture
+def watcher(cluster: Cluster) -> Iterator[Watcher]:
+    """Watches with thresholds that a test has the time for."""
+    folder = cluster.head.tmp / "soon" / "cockpit"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(CONFIG)
+    made = Watcher(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
+    yield made
+    made.end()
+
+
+def found(watcher: Watcher, code: str, *words: str, level: str = "") -> Facts:
+    """The finding with this code that has all these words in it, as soon as it is told."""
+
+    def right() -> Facts | None:
+        listed = [each for each in watcher.now.get("findings", ()) if each["code"] == code]
+        return next((each for each in listed if all(word in each["text"] for word in words) and level in ("", each["level"])), None)
+
+    try:
+        return eventually(right, within=90) or {}
+    except AssertionError as error:
+        raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
+
+
+def test_a_failure_a_leak_a_loop_and_what_waits_in_vain_are_found(asked: Asked, watcher: Watcher):
+    asked.run(
+        "vain",
+        """
+kept = [named(f"Critic{n}", num_gpus=9).remote() for n in range(3)]
+class Falls(Worker):
+    def fall(self):
+        import os
+        os.kill(os.getpid(), 9)
+falls = ray.remote(Falls).options(name="Falls", max_restarts=-1, num_cpus=0).remote()
+for _ in range(3):
+    while True:
+        try:
+            ray.get(falls.ready.remote())
+            break
+        except ray.exceptions.RayError:
+            time.sleep(0.2)
+    falls.fall.remote()
+    time.sleep(1)
+""",
+    )
+    asked.run(
+        "leaves",
+        """
+group = placement_group([{"GPU": 2}] * 2, name="left", lifetime="detached")
+ray.get(group.ready())
+raise RuntimeError("the reward model has no head")
+""",
+    )
+    failed = found(watcher, "job-failed")
+    assert failed["text"] == "job leaves failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: the reward model has no head"
+    leaked = found(watcher, "placement-group-leaked")
+    assert leaked["text"] == "job leaves is over (FAILED), yet its placement group left holds 4 GPU"
+    vain = found(watcher, "actor-pending", "needs 9 GPU on one node; 2 nodes have 8: never on these nodes", level="critical")
+    assert vain["remedy"]["act"] == "stop-job"
+    loop = found(watcher, "actor-restarting")
+    assert loop["text"] == "actor Falls of job vain was restarted 3 times in the last 10m00s"
+    group = asked.ray("placement_groups")["left"]["placement_group_id"]
+    code, _, said = act(asked.cluster.head, f"remove-placement-group {group} --yes")
+    assert code == 0, said
+    watcher.until(lambda facts: not [each for each in facts["findings"] if each["code"] == "placement-group-leaked"])
