@@ -148,3 +148,10 @@ async def test_m_where_no_node_is_says_so(make):
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("5", "m")
         await until(pilot, lambda: "put the cursor on one" in shown(app))
+
+
+@pytest.mark.parametrize("absurd", [-1, 0, 2**70, float("nan"), float("inf")])
+def test_absurd_amounts_are_drawn_as_unknown(absurd):
+    view = seen(700, nodes=(node(1, memory=HostMemory(absurd, absurd, absurd, absurd)),))
+    assert chart(view) == [("", "–")]
+    assert told(view)["kill line"] == "–"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.findings.jobs import SUPERVISOR
-from cockpit.memory import STEP, STEPS, Holding, KillLine, Trend, kill_line, reaches
+from cockpit.memory import STEP, STEPS, Holding, KillLine, Trend, kill_line, reaches, sane
 from cockpit.model import Node
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
@@ -104,13 +104,13 @@ def _rate(slope: float) -> str:
 
 def _drawn(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
     """The past in columns of some steps each, the greatest of them; then what follows when it goes on like that."""
-    total = node.memory.total
-    if not total or total < 0:
+    total, used = sane(node.memory.total), sane(node.memory.used)
+    if not total:
         yield "", UNKNOWN
         return
     each, height = (2, HEIGHT) if view.width >= WIDE else (4, LOW)
     past = thinned(view.history.memory.tail(node.key, STEPS), STEPS // each)
-    ahead = list(_ahead(node.memory.used, trend, each * STEP))
+    ahead = list(_ahead(used, trend, each * STEP))
     top = _top(total, line, past)
     rows = chart(past, ahead, height, top, mark=line.at if line else None, ascii=view.ascii)
     marked = height - 1 - min(height - 1, int(line.at / top * height)) if line else None
@@ -126,7 +126,7 @@ def _top(total: float, line: KillLine | None, past: Sequence[float | None]) -> f
     return float(min(max(total, line.at), ROOM * max(line.at, highest)) if line else total)
 
 
-def _ahead(used: int | None, trend: Trend | None, seconds: float) -> Iterator[float]:
+def _ahead(used: float | None, trend: Trend | None, seconds: float) -> Iterator[float]:
     """Only what grows steadily is drawn ahead."""
     if used is not None and trend is not None and trend.steady:
         yield from (used + trend.slope * seconds * (column + 1) for column in range(int(AHEAD / seconds)))
