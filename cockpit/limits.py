@@ -7,7 +7,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-
 DAY = 86400
 
 
@@ -37,10 +36,10 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     idle_unheard: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: the same where no log can be seen, or it goes on.")] = 1800.0
     """torch's timeout for what isn't NCCL; longer than the loading of the largest models, which are read at about 1 GB/s."""
     spin_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: a job's GPUs wait at 100 % and little power.")] = 300.0
-    """One rank that saves a checkpoint while the others wait in a barrier looks like this, for two or three minutes; at twice of this NCCL's
+    """One rank that saves a checkpoint while the others wait in a barrier looks like this, for some minutes; at twice of this NCCL's
     watchdog has struck. Three times as long where the log is written to, or one GPU alone is busy: the last answers of a small model."""
-    spin_power: Annotated[float, Meta(gt=0, le=1, description="Share of its power limit below which a GPU at 100 % does nothing.")] = 0.3
-    """Kernels that wait draw 70-150 W of 400-700 W (NCCL's issues 968 and 1550, horovod's 3611), which is about 0.2; work draws over 0.4."""
+    spin_power: Annotated[float, Meta(gt=0, le=1, description="Share of its power limit below which a busy GPU does nothing.")] = 0.3
+    """Kernels that wait draw 70-150 W of 400-700 W (NCCL's issues 968 and 1550, horovod's 3611), about 0.2; work draws over 0.4."""
 
     waiting_told: Annotated[float, Meta(ge=0, le=DAY, description="Seconds after which what waits is told.")] = 10.0
     """Whatever starts waits for a few seconds, and Ray's lists are up to 5 s old."""

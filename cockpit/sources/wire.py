@@ -52,9 +52,6 @@ class ClusterId(Camel, frozen=True):
     cluster_id: str | None = None
 
 
-# /nodes
-
-
 class GpuProcess(Camel, frozen=True):
     """A process on a GPU; memory in MiB, 0 or missing where NVML can't tell whose it is."""
 
@@ -182,9 +179,6 @@ class DetailData(Camel, frozen=True):
     detail: Detail
 
 
-# /api/cluster_status
-
-
 class GroupShape(Camel, frozen=True):
     """A placement group that waits: how often each bundle, and how they are to be placed."""
 
@@ -220,9 +214,6 @@ class StatusText(Camel, frozen=True):
     """`/api/cluster_status?format=1`: what `ray status` prints."""
 
     cluster_status: str | None = None
-
-
-# /api/v0
 
 
 class Listing(Snake, Generic[T], frozen=True):
@@ -330,9 +321,6 @@ class Group(Snake, frozen=True):
     is_detached: bool | None = None
     stats: GroupStats | None = None
     topology_strategy: Mapping[str, str] | None = None
-
-
-# /api/jobs
 
 
 class DriverInfo(Snake, frozen=True):

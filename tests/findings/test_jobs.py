@@ -114,7 +114,7 @@ def test_of_recorded_failures_the_line_that_matters_is_found():
         ("torch.cuda.OutOfMemoryError: CUDA out of memory.\nexit", "torch.cuda.OutOfMemoryError: CUDA out of memory."),
         ("\x1b[36m(Critic pid=12, ip=10.0.0.2)\x1b[0m ValueError: bad\n(raylet) gone", "ValueError: bad"),
         ("ray.exceptions.RayTaskError(KeyError): ray::f()\nKeyError: 'x'", "KeyError: 'x'"),
-        ("  KeyError: not at the margin\nsh: 1: pyhton: not found", "sh: 1: pyhton: not found"),
+        ("  KeyError: not at the margin\nsh: 1: pithon: not found", "sh: 1: pithon: not found"),
         ("KeyboardInterrupt", "KeyboardInterrupt"),
         ("bash: line 1: 77 Killed  python train.py", "bash: line 1: 77 Killed python train.py"),
     ],
