@@ -67,6 +67,11 @@ class Asked:
         _, facts, _ = once(self.cluster.head)
         return reasons(self, facts)
 
+    def finding(self, code: str) -> str:
+        """What one `cockpit status --json` finds of this."""
+        _, facts, _ = once(self.cluster.head)
+        return next((str(each["text"]) for each in facts["findings"] if each["code"] == code), "")
+
     def reason(self, name: str, *words: str) -> str:
         """The reason that has all these words in it, as soon as it is told."""
         told: list[str | None] = []
@@ -180,6 +185,8 @@ def test_two_jobs_that_each_hold_half_are_a_deadlock_until_one_ends(asked: Asked
         told = "deadlock, none goes on until one lets go (job left holds 8 GPU and waits for 8; job right holds 8 GPU and waits for 8): "
         assert asked.reason(f"{job}-second", told, "has 8 but 8 are held by job ")
         assert asked.state("placement_groups", f"{job}-second") == "PENDING"
+    holding = "left holds 8 GPU and waits for 8 GPU; right holds 8 GPU and waits for 8 GPU"
+    assert eventually(lambda: asked.finding("deadlock"), within=60).endswith(f"none goes on until one lets go; {holding}")
     asked.cluster.http.post("/api/jobs/right/stop")
     eventually(lambda: asked.state("placement_groups", "left-second") == "CREATED")
 
