@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.waiting import actors_of, listed, short
+from cockpit.findings.waiting import actors_of, listed, moment, short
 from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
 
@@ -97,7 +97,8 @@ def _gpus(each: Actor | PlacementGroup) -> float:
 
 def _left(facts: Facts, code: str, job: Job, left: list[PlacementGroup] | list[Actor]) -> Iterator[Finding]:
     """What a job has left behind; Ray itself takes away what isn't detached, which takes a while."""
-    lasted = facts.lasts(code, job.id) if job.ended is None else facts.now - job.ended
+    ended = moment(job.ended, facts.now)
+    lasted = facts.lasts(code, job.id) if ended is None else facts.now - ended
     if lasted < facts.limits.leak_age:
         return
     groups = code == "placement-group-leaked"
@@ -111,7 +112,7 @@ def _left(facts: Facts, code: str, job: Job, left: list[PlacementGroup] | list[A
         subject=f"job {short(job.id)}",
         text=f"job {short(job.id)} is over ({short(job.status)}), yet {many} {count(gpus)} GPU",
         evidence=(*map(_held, left[:SHOWN]), f"`ray list {'placement-groups' if groups else 'actors'} --detail` lists them"),
-        since=job.ended,
+        since=ended,
         remedy=Remedy(
             "remove it, unless it shall outlive its job" if len(left) == 1 else "remove them, unless they shall outlive their job",
             "remove-placement-group" if groups else "kill-actor",

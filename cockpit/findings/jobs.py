@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.waiting import HOPELESS, short, stoppable
+from cockpit.findings.waiting import HOPELESS, moment, short, stoppable
 from cockpit.limits import Limits
 from cockpit.model import Actor, Finding, Job, Level, Remedy
 from cockpit.text import clean
@@ -41,7 +41,7 @@ def _supervisors(actors: Iterable[Actor]) -> Mapping[str, Actor]:
 
 
 def _pending_level(job: Job, supervisor: Actor | None, now: float, limits: Limits) -> Level | None:
-    waited = max(0.0, now - job.started) if job.started is not None else 0.0
+    waited = now - (moment(job.started, now) or now)
     if supervisor is not None and supervisor.wait in HOPELESS and waited >= limits.waiting_hopeless:
         return "critical"
     return "warning" if waited >= limits.job_start else "info" if waited >= limits.waiting_told else None
@@ -60,7 +60,7 @@ def _pending(job: Job, supervisor: Actor | None, level: Level, facts: Facts) -> 
             *([f"its supervisor is {short(supervisor.state)}"] if supervisor else []),
             *(["Ray lists no supervisor of it"] if supervisor is None and facts.snapshot.actors_complete else []),
         ),
-        since=job.started,
+        since=moment(job.started, facts.now),
         remedy=Remedy(SETUP, "stop-job" if stoppable(job) else None),
         about=(job.key, *([supervisor.key] if supervisor else [])),
         seen=facts.heard("ray.jobs"),
@@ -93,10 +93,8 @@ def _failed(job: Job, facts: Facts) -> Finding:
         subject=f"job {short(job.id)}",
         text=f"job {short(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray doesn't say how"),
         evidence=(*lines, f"`ray job logs {short(job.id)}` shows all of its log"),
-        since=job.ended,
-        remedy=Remedy("mend what its log says and start it again: that ends this finding; or delete it from Ray's list", "delete-job")
-        if job.submission
-        else None,
+        since=moment(job.ended, facts.now),
+        remedy=Remedy("mend what its log says and start it again: that ends this finding"),
         about=(job.key,),
         seen=facts.heard("ray.jobs"),
     )

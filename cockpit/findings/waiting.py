@@ -141,6 +141,11 @@ def _first(waiting: Iterable[Waiting], now: float) -> float | None:
     return min([each.since for each in waiting if each.since is not None and 0 < each.since <= now], default=None)
 
 
+def moment(told: float | None, now: float) -> float | None:
+    """A time that makes sense; unknown where it doesn't."""
+    return told if told is not None and 0 < told <= now else None
+
+
 def _remedy(wait: Wait | None, job: Job | None) -> Remedy | None:
     text, act = REMEDIES.get(wait, (None, None)) if wait else (None, None)
     return Remedy(text, act if act != "stop-job" or stoppable(job) else None) if text else None

@@ -76,7 +76,7 @@ def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised():
     found = only(seen(submitted(message=TRACE, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", exit_code=1)), "job-failed")
     assert found.text == "job ppo failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: boom"
     assert found.evidence == ("RuntimeError: boom", "`ray job logs ppo` shows all of its log")
-    assert (found.level, found.since, found.remedy.act) == ("warning", NOW - 600, "delete-job")
+    assert (found.level, found.since, found.remedy.act) == ("warning", NOW - 600, None)
 
 
 def test_one_that_was_killed_or_left_no_word_is_told_too():
