@@ -46,8 +46,8 @@ def _disk(facts: Facts, node: Node, disk: Disk, used: float) -> Iterator[Finding
     host = facts.hosts.get(node.id or "") or facts.snapshot.hosts.get(node.host)
     sessions = _sessions(host, disk)
     dead = [session for session in sessions if session.live is False]
-    held = sum(session.size or 0 for session in dead)
-    helps = held >= STEP * (disk.total or 0)
+    held = sum(session.size for session in dead if session.size is not None and 0 <= session.size <= (disk.total or 0))
+    helps = bool(dead) and held >= STEP * (disk.total or 0)
     left = size((disk.total or 0) - (disk.used or 0))
     whose = f"; {plural(len(dead), 'dead session')} hold{'s' if len(dead) == 1 else ''} {size(held)} of it" if held else ""
     mark = "stops" if full else f"will stop at {limits.disk_full:.0%}"

@@ -20,7 +20,8 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         live = [session for session in host.sessions if session.live]
         if len({session.name for session in live}) < 2 or facts.lasts("sessions-several", host.name) < facts.limits.sessions_age:
             continue
-        gpus = f", and each of them may hand out the same {plural(len(host.gpus), 'GPU')}" if host.gpus else ""
+        same = "GPU" if len(host.gpus or ()) == 1 else plural(len(host.gpus or ()), "GPU")
+        gpus = f", and each of them may hand out the same {same}" if host.gpus else ""
         yield Finding(
             code="sessions-several",
             level="warning" if host.gpus else "info",

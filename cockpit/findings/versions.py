@@ -96,7 +96,7 @@ def open_files(facts: Facts) -> Iterator[Finding]:
         for ray in host.rays or ():
             if ray.files_limit is None or ray.files_limit <= 0:
                 continue
-            if ray.files is not None and ray.files >= (facts.limits.open_files - CALM) * ray.files_limit:
+            if ray.files is not None and (facts.limits.open_files - CALM) * ray.files_limit <= ray.files <= ray.files_limit:
                 yield from _near(facts, host, ray, ray.files, ray.files_limit)
             if ray.files_limit < facts.limits.open_files_least:
                 few.append((host, ray, ray.files_limit))

@@ -58,6 +58,15 @@ def test_a_disk_that_fills_is_a_warning_and_cleaning_no_remedy_where_the_dead_ho
     assert (found.level, found.remedy.act) == ("warning", None)
 
 
+def test_an_absurd_size_is_not_counted():
+    found = only(
+        looked(full(disk(0.97), sessions=(session("session_x", False, -5), session("session_y", False, 1 << 90))), detectors=ALONE),
+        "disk-full",
+    )
+    assert "dead" not in found.text
+    assert found.remedy.act is None
+
+
 def test_a_mark_that_was_passed_is_left_only_further_down():
     judge = Judge(Limits(), ALONE)
     shares = [0.89, 0.9, 0.885, 0.95, 0.94, 0.929, 0.87]

@@ -80,7 +80,15 @@ def test_a_low_limit_is_an_info_for_all_hosts_together():
 
 
 @pytest.mark.parametrize(
-    "files", [{}, {"files": 9}, {"files_limit": 65535}, {"files": 9, "files_limit": 0}, {"files": 9, "files_limit": -1}]
+    "files",
+    [
+        {},
+        {"files": 9},
+        {"files_limit": 65535},
+        {"files": 9, "files_limit": 0},
+        {"files": 9, "files_limit": -1},
+        {"files": 1 << 60, "files_limit": 65535},
+    ],
 )
 def test_what_is_not_known_of_files_is_not_told(files):
     assert looked(hosts(host(1, **files)), detectors=FILES) == ()
