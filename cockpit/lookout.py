@@ -118,9 +118,15 @@ class Lookout:
         if self.complete() or not self._looking:
             return
         deadline = time.monotonic() + patience
-        while time.monotonic() < deadline and not self.complete():
+        while time.monotonic() < deadline and not self._knows():
             await self.poller.change(deadline - time.monotonic())
         self.poller.rejoin()
+
+    def _knows(self) -> bool:
+        """Whether it is complete with what was heard last: hosts of which Ray has told only now are to be looked at too."""
+        if self.complete():
+            self.poller.rejoin()
+        return self.complete()
 
     def silent(self) -> set[str]:
         """Sources of a dashboard that is there, which have neither answered nor failed yet."""
