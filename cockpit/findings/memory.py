@@ -17,6 +17,8 @@ HELD = 10.0
 """Seconds for which it must be near: a checkpoint that is written takes memory for a moment."""
 GAP = 15.0
 """Seconds for which a growth may pause: memory that is taken in portions looks still between two."""
+SILENT = 45.0
+"""Seconds after which nothing is told ahead: on a large cluster Ray is asked every 15 s, and its figures are 5 s old by then."""
 AGAIN = 0.03
 """By so much of the line its use must fall below the mark at which it was told."""
 TOP = 3
@@ -45,7 +47,7 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
 
 def _near(facts: Facts, node: Node, used: float, line: KillLine) -> Iterator[Finding]:
     limits, subject, share = facts.limits, facts.title(node), used / line.at
-    trend = facts.memory.trend(node.key) if facts.oldest((node,)) is None else None
+    trend = facts.memory.trend(node.key) if facts.now - (node.seen or 0.0) <= SILENT else None
     left = reaches(used, line.at, trend.slope) if trend and trend.steady else None
     ahead = left is not None and left <= limits.memory_forecast and share >= limits.memory_ahead
     close = facts.over(share, limits.memory_near, limits.memory_near - AGAIN, NEAR, subject)
@@ -212,13 +214,15 @@ def _victim(facts: Facts, kill: OomKill) -> str:
     elif name and kill.by == "ray":
         name = f"task {name}"
     held = sane(kill.held)
-    return f"{name or f'pid {kill.pid}'}{_of_job(facts, kill.job)}" + (f", which held {size(held)}" if held is not None else "")
+    name = name or ("which one is not known" if kill.pid is None else f"pid {kill.pid}")
+    return f"{name}{_of_job(facts, kill.job)}" + (f", which held {size(held)}" if held is not None else "")
 
 
 def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:
     for kill in kills[:LINES]:
         says = f": {clean(kill.text)[:300]}" if kill.text else ""
-        yield f"{_clock(kill.moment)} {'Ray' if kill.by == 'ray' else 'the kernel'} ended pid {kill.pid}, {_victim(facts, kill)}{says}"
+        victim = "a process" if kill.pid is None else f"pid {kill.pid}, {_victim(facts, kill)}"
+        yield f"{_clock(kill.moment)} {'Ray' if kill.by == 'ray' else 'the kernel'} ended {victim}{says}"
     if len(kills) > LINES:
         yield f"and {len(kills) - LINES} more"
     if any(kill.by == "ray" for kill in kills):

@@ -154,6 +154,18 @@ def test_old_facts_make_no_forecast():
     assert only(told, "host-memory-near-kill").seen == NOW
 
 
+def test_a_large_cluster_is_heard_of_every_15_s_and_what_grows_there_is_told_ahead_too():
+    judge, found = Judge(Limits(), NEAR), []
+    for step in range(60):
+        heard = step // 3 * 3
+        used = HostMemory(int((600 + 4 * heard) * GIB), 1000 * GIB, 950 * GIB)
+        looked_at = replace(of(0), taken=NOW + 5 * step, nodes=(node(1, memory=used, seen=NOW + 5 * heard - 8),), hosts={})
+        found.append([each.text for each in judge(looked_at).findings])
+    told = [bool(texts) for texts in found]
+    assert told[36:] == [True] * 24, told
+    assert all("Ray starts killing in" in texts[0] for texts in found[36:])
+
+
 def test_several_raylets_of_one_host_are_one_finding():
     memory = HostMemory(940 * GIB, 1000 * GIB, 950 * GIB)
     nodes = (node(1, memory=memory, seen=NOW), node(2, host="node1", memory=memory, seen=NOW))
@@ -192,6 +204,13 @@ def test_what_the_kernel_has_ended_is_told_too():
     assert found.text == "The kernel ended 1 process on node1 for lack of memory 2m00s ago: VLLM::EngineCore, which held 3.0G"
     both = only(killed(one, kill(ago=300)), "workers-killed-oom")
     assert both.text.startswith("Ray ended 1 worker and the kernel 1 process on node1 for lack of memory, the last 2m00s ago: VLLM")
+
+
+def test_a_kill_of_which_only_a_counter_tells_is_told_with_what_is_known():
+    one = OomKill("kernel", NOW - 60, host="node1", text="oom_kill in /sys/fs/cgroup/memory.events has grown from 0 to 1")
+    found = only(killed(one), "workers-killed-oom")
+    assert found.text == "The kernel ended 1 process on node1 for lack of memory 1m00s ago: which one is not known"
+    assert found.evidence[0].endswith("the kernel ended a process: oom_kill in /sys/fs/cgroup/memory.events has grown from 0 to 1")
 
 
 def test_it_is_critical_for_minutes_and_ends_an_hour_after_the_last():
