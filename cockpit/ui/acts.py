@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from cockpit.actions.plan import Receipt, Target
 from cockpit.actions.table import ACTS, Act, Aim, act_for, find_act, taken
-from cockpit.model import Node, Process, Session
+from cockpit.model import Finding, Node, Process, Session, Snapshot
+from cockpit.ui.found import things
 from cockpit.ui.pages.details import Detail, about
 from cockpit.ui.pages.nodes import NodeDetail
 from cockpit.ui.pages.page import Page
 from cockpit.ui.plan import Doer, PlanScreen
 from cockpit.ui.table import Table
+
+GONE = "what this was found about is no longer there"
 
 
 class Screens(Protocol):
@@ -29,6 +32,10 @@ class Screens(Protocol):
     def page(self) -> Page:
         """What is open."""
 
+    @property
+    def shown(self) -> Snapshot:
+        """What everything on the screen is drawn from."""
+
     def push_screen(self, screen: PlanScreen, callback: Callable[[Receipt | None], None]) -> object:
         """Lay a dialog over the page."""
 
@@ -41,17 +48,20 @@ class Acts:
 
     def __init__(self, app: Screens, door: Doer, *, ascii: bool = False) -> None:  # noqa: A002
         self._app, self._door, self._ascii = app, door, ascii
-        self._offered: frozenset[str] = frozenset()
 
     def means(self, act: str) -> bool:
-        """Whether its key means this act for what is chosen now."""
-        found = act_for(find_act(act).first_key, self._things())
+        """Whether its key means this act for what is chosen now: that which mends a chosen finding before any other."""
+        things = self._things()
+        key = find_act(act).first_key
+        mends = next((act for act in _mending(things) if key in act.keys.split(",")), None)
+        if mends is not None:
+            return mends.id == act
+        found = act_for(key, _rows(things))
         return not isinstance(found, str) and found[0].id == act
 
-    def turned(self) -> bool:
-        """Whether other acts mean something than when this was asked last."""
-        before, self._offered = self._offered, frozenset(act.id for act in ACTS if self.means(act.id))
-        return before != self._offered
+    def meant(self) -> frozenset[str]:
+        """The acts that mean something now."""
+        return frozenset(act.id for act in ACTS if self.means(act.id))
 
     def explain(self, key: str) -> None:
         """Why this key means nothing here."""
@@ -61,8 +71,13 @@ class Acts:
 
     def begin(self, act: Act) -> None:
         """Open the plan of this act on what is chosen."""
-        mine = taken(act, self._things())
-        aim = mine if isinstance(mine, str) else self._aim(act, mine)
+        things = self._things()
+        findings = [thing for thing in things if isinstance(thing, Finding) and act in _mending([thing])]
+        if findings:
+            aim = self._aim_found(act, findings, _rows(things))
+        else:
+            mine = taken(act, _rows(things))
+            aim = mine if isinstance(mine, str) else self._aim(act, mine)
         if isinstance(aim, str):
             self._app.say(aim)
             return
@@ -70,16 +85,37 @@ class Acts:
         self._app.push_screen(PlanScreen(self._door, act, aim, self._app.clock, ascii=self._ascii), partial(self._untag, rows))
 
     def _things(self) -> Sequence[Any]:
-        """What the chosen rows stand for, each once; among the facts of one thing, that thing."""
-        page = self._app.page
-        found = {thing.key: thing for row in self._app.table.chosen if (thing := about(row)) is not None}
-        return [*found.values()] or ([page.thing] if isinstance(page, Detail) else [])
+        return chosen(self._app.page, self._app.table)
+
+    def _aim_found(self, act: Act, findings: Sequence[Finding], rows: Sequence[Any]) -> Aim | str:
+        """At what these findings are about, as it is now; where that is gone, at nothing rather than at everything."""
+        found = {thing.key: thing for finding in findings for thing in things(finding, self._app.shown)}
+        rows = [*{**found, **{row.key: row for row in rows}}.values()]
+        if act.takes is not None:
+            mine = [row for row in rows if isinstance(row, act.takes)]
+            mine = [row for row in mine if act.why_not(row) is None] or mine
+            able = taken(act, mine) if mine else f"{act.title}: {GONE}"
+            return able if isinstance(able, str) else self._aim(act, able)
+        if any(isinstance(row, Session) for row in rows) and act.verb in ("stop", "clean"):
+            return self._aim(act, rows)
+        hosts = self._homes(rows)
+        everywhere = not any(finding.about for finding in findings)
+        return Aim(hosts=hosts) if hosts or everywhere else f"{act.title}: {GONE}"
+
+    def _homes(self, rows: Iterable[Any]) -> tuple[str, ...]:
+        """The hosts that these things are on."""
+        nodes = {node.id: node for node in self._app.shown.nodes or ()}
+        homes = (row if isinstance(row, Process | Session) else nodes.get(getattr(row, "node", None), row) for row in rows)
+        named = (home.ip or home.title if isinstance(home, Node) else getattr(home, "host", None) for home in homes)
+        return tuple(dict.fromkeys(name for name in named if name))
 
     def _aim(self, act: Act, things: Sequence[Any]) -> Aim | str:
         if act.takes is Process:
             return Aim(rows=tuple(things))
         if act.takes is not None:
-            return Aim(rows=tuple(things), id=things[0].id) if len(things) == 1 else f"{act.title}: one at a time; {len(things)} are tagged"
+            if len(things) > 1:
+                return f"{act.title}: one at a time, and these are {len(things)}"
+            return Aim(rows=tuple(things), id=things[0].id)
         sessions = tuple(thing for thing in things if isinstance(thing, Session)) if act.verb in ("stop", "clean") else ()
         return self._of_sessions(act, sessions) if sessions else Aim(hosts=self._hosts(things))
 
@@ -87,7 +123,7 @@ class Acts:
         names = tuple(dict.fromkeys(session.name for session in sessions))
         if act.verb == "clean":
             return Aim(rows=tuple(sessions), hosts=tuple(dict.fromkeys(session.host for session in sessions)))
-        return Aim(session=names[0]) if len(names) == 1 else f"{act.title}: one at a time; {len(names)} are tagged"
+        return Aim(session=names[0]) if len(names) == 1 else f"{act.title}: one at a time, and these are {len(names)}"
 
     def _hosts(self, things: Sequence[Any]) -> tuple[str, ...]:
         """Those of tagged nodes, that of the node whose page is open, else all. The cursor alone names none: it always lies somewhere."""
@@ -101,6 +137,22 @@ class Acts:
         """What is gone has no tag any more."""
         done = receipt.done if receipt else ()
         self._app.table.untag({key for key, thing in rows.items() if any(_same(target, thing) for target in done)})
+
+
+def chosen(page: Page, table: Table) -> Sequence[Any]:
+    """What the chosen rows stand for, each once; among the facts of one thing, that thing."""
+    found = {thing.key: thing for row in table.chosen if (thing := about(row)) is not None}
+    return [*found.values()] or ([page.thing] if isinstance(page, Detail) else [])
+
+
+def _rows(things: Sequence[Any]) -> Sequence[Any]:
+    return [thing for thing in things if not isinstance(thing, Finding)]
+
+
+def _mending(things: Iterable[Any]) -> list[Act]:
+    """The acts that mend the findings among these."""
+    remedies = (thing.remedy for thing in things if isinstance(thing, Finding))
+    return [find_act(remedy.act) for remedy in remedies if remedy and remedy.act]
 
 
 def _same(target: Target, thing: Any) -> bool:

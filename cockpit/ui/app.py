@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import events, work
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import BindingsMap, BindingType
 from textual.containers import Vertical
 from textual.content import Content
@@ -22,11 +23,9 @@ from cockpit.actions.table import ACTS, find_act
 from cockpit.config import Address, Config
 from cockpit.history import History
 from cockpit.lookout import Lookout
-from cockpit.model import Job, Process, Snapshot
-from cockpit.sources.source import SourceError
-from cockpit.status import export
-from cockpit.text import clean
-from cockpit.ui.acts import Acts
+from cockpit.model import Finding, Process, Snapshot
+from cockpit.ui.acts import Acts, chosen
+from cockpit.ui.alarm import Alarm, ring
 from cockpit.ui.bug import bug
 from cockpit.ui.dialogs import Chooser, TextPage
 from cockpit.ui.filter import Filter
@@ -36,7 +35,7 @@ from cockpit.ui.keys import ACT_BINDINGS, BINDINGS, PAGES, offered
 from cockpit.ui.logs import LogPage
 from cockpit.ui.marks import Tone
 from cockpit.ui.pages.actors import Actors
-from cockpit.ui.pages.details import about, copied, detail_of, raw
+from cockpit.ui.pages.details import Detail, about, detail_of
 from cockpit.ui.pages.faults import Faults
 from cockpit.ui.pages.memory import memory_of
 from cockpit.ui.pages.nodes import NodeDetail
@@ -45,6 +44,7 @@ from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import Processes
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.plan import Doer
+from cockpit.ui.reading import Reading
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, hang_up, variable_defaults, wear
 from cockpit.ui.view import Index, View
@@ -54,7 +54,7 @@ LEAST = (60, 15)
 """Below this there is no room for a row that means anything."""
 
 
-class Cockpit(App[None]):
+class Cockpit(Reading):
     """One screen. All pages are drawn by one table; what is open is a stack of them."""
 
     TITLE = "cockpit"
@@ -90,6 +90,10 @@ class Cockpit(App[None]):
         if self.acts:
             self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS), self._bindings])
         self._index = Index(self.shown)
+        self.hidden: set[str] = set()
+        """Keys of the findings that somebody has hidden, until they end."""
+        self._alarm = Alarm()
+        self._meant: object = None
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colours, for themes that don't have them."""
@@ -117,11 +121,6 @@ class Cockpit(App[None]):
     # Facts
 
     @property
-    def table(self) -> Table:
-        """The one table."""
-        return self.screen_stack[0].query_one(Table)
-
-    @property
     def page(self) -> Page:
         """What is open."""
         return self.pages[-1]
@@ -130,6 +129,10 @@ class Cockpit(App[None]):
         """A new snapshot: remembered always, drawn unless paused."""
         self.snapshot = snapshot
         self.history.record(snapshot)
+        self.hidden &= {finding.key for finding in snapshot.findings}
+        new = self._alarm.new(snapshot, self.hidden)
+        if new and self._driver and not self.config.quiet:
+            self._driver.write(ring(new, os.environ, ascii=self.config.ascii))
         if self.frozen_at is None and self.is_running:
             self.call_later(self.draw)
 
@@ -138,7 +141,7 @@ class Cockpit(App[None]):
         if not self.screen_stack:
             return
         if self.frozen_at is None and self.shown is not self.snapshot:
-            self.shown, self._index = self.snapshot, Index(self.snapshot)
+            self.shown, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden)
         view = self.view
         with self.batch_update():
             self.screen_stack[0].query_one(Header).show(view, trail(self.pages, self.size.width, self._notes(), ascii=self.config.ascii))
@@ -149,7 +152,7 @@ class Cockpit(App[None]):
     def view(self) -> View:
         """What pages are drawn from now."""
         now = self.frozen_at or self.clock()
-        return View(self.shown, self._index, self.history, now, self.size.width, self.config.ascii)
+        return View(self.shown, self._index, self.history, now, self.size.width, self.config.ascii, self.size.height, bool(self.acts))
 
     def _tick(self) -> None:
         """Ages grow on the screen though nothing is heard; what was asked for once is asked for again while it is shown."""
@@ -219,8 +222,23 @@ class Cockpit(App[None]):
 
     def on_table_moved(self) -> None:
         """Other keys mean something under the cursor."""
-        if self.acts and self.screen_stack and self.acts.turned():
+        before, self._meant = self._meant, (self.acts and self.acts.meant(), bool(self._findings()))
+        if before != self._meant and self.screen_stack:
             self.refresh_bindings()
+
+    def _findings(self) -> list[Finding]:
+        """Those that are chosen, or open."""
+        return [thing for thing in chosen(self.page, self.table) if isinstance(thing, Finding)] if self.screen_stack else []
+
+    def action_hide(self) -> None:
+        """Hide a finding until it ends; one that is hidden is shown again."""
+        keys = {finding.key for finding in self._findings()}
+        self.hidden ^= keys
+        self.table.untag({row.key for row in self.table.chosen})
+        self._index = Index(self.shown, self._index, self.hidden)
+        if isinstance(self.page, Detail) and self.page.thing.key in keys:
+            self._open(self.pages[:-1])
+        self.draw()
 
     def action_act(self, act: str) -> None:
         """Show the plan of an act."""
@@ -278,38 +296,7 @@ class Cockpit(App[None]):
         """All that can't be believed."""
         self._open([*self.pages[:1], Faults()])
 
-    # More about a thing
-
-    def action_raw(self) -> None:
-        """The facts under the cursor, as they are."""
-        if text := raw(self.table.chosen):
-            self.push_screen(TextPage("JSON", text))
-
-    def action_copy(self) -> None:
-        """The name of what is under the cursor, to the terminal's clipboard."""
-        texts = [clean(copied(row)) for row in self.table.chosen]
-        if texts:
-            self.copy_to_clipboard("\n".join(texts))
-            self.say(f"Copied {texts[0]}" + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""))
-
-    def action_export(self) -> None:
-        """Everything known now, into a file here."""
-        try:
-            self.say(f"Written to {export(self.shown, self.clock())}")
-        except OSError as error:
-            self.say(f"Nothing was written: {error}", "error")
-
-    def action_log(self) -> None:
-        """Follow the log of the job under the cursor."""
-        row = about(self.table.selected)
-        job = row if isinstance(row, Job) else self._job_of(row)
-        if job is None:
-            self.say("Nothing here belongs to a job; the log is that of a job")
-            return
-        self.push_screen(LogPage(job, self.lookout.follow_log(job.id), ascii=self.config.ascii))
-
-    def _job_of(self, row: Any) -> Job | None:
-        return self._index.jobs.get(getattr(row, "job", None) or "")
+    # More about things
 
     @work(group="dead", exclusive=True)
     async def action_dead(self) -> None:
@@ -324,20 +311,6 @@ class Cockpit(App[None]):
             await page.ask(self.lookout.dead_actors)
             self.draw()
 
-    @work(group="environment", exclusive=True)
-    async def action_environment(self) -> None:
-        """The environment of the process under the cursor, secrets hidden."""
-        row = about(self.table.selected)
-        if not isinstance(row, Process):
-            self.say("An environment belongs to a process")
-            return
-        try:
-            lines = await self.lookout.environment(row)
-        except SourceError as error:
-            self.say(str(error), "warning")
-            return
-        self.push_screen(TextPage(f"Environment of {row.pid} on {row.host}", "\n".join(lines)))
-
     @work
     async def choose(self, addresses: tuple[Address, ...]) -> None:
         """Several live sessions: only a person knows which."""
@@ -346,10 +319,6 @@ class Cockpit(App[None]):
             self.lookout.follow(chosen)
 
     # Around it
-
-    def say(self, text: str, severity: Any = "information") -> None:
-        """The only way to a toast: text from a cluster is never markup."""
-        self.notify(clean(text), severity=severity, markup=False, timeout=6)
 
     def _warn(self, mistakes: Iterable[str | None]) -> None:
         for mistake in mistakes:
@@ -375,6 +344,8 @@ class Cockpit(App[None]):
         filtering = typing and (over == "log" or getattr(self.focused, "id", None) == "filter")
         if not offered(action, self.page, over, typing=typing, filtering=filtering, readonly=self.config.readonly):
             return False
+        if action == "hide":
+            return over != "page" or bool(self._findings())
         return action != "act" or (self.acts is not None and self.acts.means(str(parameters[0])))
 
     def on_resize(self, event: events.Resize) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 
-from cockpit.model import Actor, Gpu, Job, Node, Process
+from cockpit.model import Actor, Gpu, Job, Level, Node, Process
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
 from cockpit.ui.marks import Piece, Tone, bar, heat, spark
 from cockpit.ui.section import Cell
@@ -24,6 +25,11 @@ _STATES: dict[str, Tone] = {
     "RESCHEDULING": "warn", "PREPARED": "warn",
 }  # fmt: skip
 _SHORT = {"PENDING_CREATION": "PENDING", "DEPENDENCIES_UNREADY": "DEPS UNREADY"}
+_LEVELS: dict[Level, tuple[str, str, Tone]] = {
+    "critical": ("◆", "!", "bad"),
+    "warning": ("▲", "^", "warn"),
+    "info": ("i", "i", "accent"),
+}
 _GLYPHS: dict[Tone, tuple[str, str]] = {"ok": ("●", "+"), "warn": ("◌", "~"), "bad": ("✖", "x"), "dim": ("·", ".")}
 
 
@@ -50,6 +56,18 @@ def state(word: str, view: View) -> Cell:
     style = _STATES.get(word, "")
     glyph, plain = _GLYPHS.get(style, (" ", " "))
     return ((f"{plain if view.ascii else glyph} {_SHORT.get(word, word)}", style),)
+
+
+def level_mark(level: Level, *, ascii: bool) -> Piece:  # noqa: A002
+    """One cell that says how bad a finding is, by its shape too."""
+    glyph, plain, tone = _LEVELS[level]
+    return (plain if ascii else glyph, tone)
+
+
+def level(level: Level, view: View) -> Cell:
+    """How bad a finding is: its mark and its word."""
+    mark, tone = level_mark(level, ascii=view.ascii)
+    return ((f"{mark} {level}", tone),)
 
 
 def kind(process: Process) -> Cell:
@@ -125,6 +143,15 @@ def fullest(node: Node) -> tuple[int | None, int | None]:
 def ago(moment: float | None, view: View) -> str:
     """How long ago that was."""
     return age(None if moment is None else view.now - moment)
+
+
+def moment(when: float | None, view: View) -> str:
+    """A date and time of this host's clock, and how long ago that was."""
+    try:
+        shown = None if when is None else datetime.fromtimestamp(when).astimezone()
+    except (ValueError, OverflowError, OSError):  # a clock that is far off
+        shown = None
+    return UNKNOWN if shown is None else f"{shown:%Y-%m-%d %H:%M:%S}  ({ago(when, view)} ago)"
 
 
 def waited(since: float | None, view: View, *, at_least: bool = False) -> str:

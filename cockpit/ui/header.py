@@ -12,7 +12,7 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.model import Fault, Gpu, Node, Snapshot
+from cockpit.model import LEVELS, Fault, Snapshot
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.keys import PAGES
@@ -29,9 +29,9 @@ def summary(view: View, width: int) -> list[Group]:
     groups = [say(view, True) for say in GROUPS]
     for place in MOST_TELLING:
         longer = [GROUPS[place](view, False) if number == place else group for number, group in enumerate(groups)]
-        if sum(cell_len(text) for group in longer for text, _ in group) + 2 * len(longer) <= width:
+        if sum(sum(cell_len(text) for text, _ in group) + 2 for group in longer if group) <= width:
             groups = longer
-    return groups
+    return [group for group in groups if group]
 
 
 def _ray(view: View, terse: bool) -> Group:
@@ -65,17 +65,12 @@ def _gpus(view: View, terse: bool) -> Group:
     return (("GPUs ", "dim"), (text, "reserved"), ("" if terse else " reserved", "dim"))
 
 
-def devices(nodes: Iterable[Node]) -> list[Gpu]:
-    """Every GPU once: two raylets on a host see the same ones."""
-    return list({gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in node.gpus or ()}.values())
-
-
 def _gpu_memory(view: View, terse: bool) -> Group:
-    known = [gpu for gpu in devices(view.snapshot.nodes or ()) if gpu.memory_used is not None and gpu.memory_total]
-    if not known:
+    known = view.index.gpu_memory
+    if known is None:
         return (("mem ", "dim"), (UNKNOWN, ""))
-    used, total = sum(gpu.memory_used or 0 for gpu in known), sum(gpu.memory_total or 0 for gpu in known)
-    fill = 100 * (ratio(used, total) or 0)
+    fill = 100 * (ratio(*known) or 0)
+    used, total = known
     return (("mem " if terse else "GPU memory ", "dim"), (percent(fill), ""), ("" if terse else f" {size(used)}/{size(total)}", "dim"))
 
 
@@ -105,8 +100,23 @@ def _age(view: View, terse: bool) -> Group:
     return ((f"{age(None if heard is None else view.now - heard)}{'' if terse else ' ago'}", "stale" if old else "dim"),)
 
 
-GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
-MOST_TELLING = (4, 2, 3, 6, 5, 0)
+def _findings(view: View, terse: bool) -> Group:
+    """How many of each level; where there is no room it is said on the next line."""
+    counts = () if terse else tuple(_counts(view))
+    return (("findings", "dim"), *counts) if counts else ()
+
+
+def _counts(view: View) -> Iterator[Piece]:
+    for level in LEVELS:
+        if number := view.index.found.counts.get(level):
+            mark, tone = cells.level_mark(level, ascii=view.ascii)
+            yield f" {mark}{number}", tone
+    if hidden := len(view.index.found.hidden):
+        yield f" {hidden} hidden", "dim"
+
+
+GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _findings, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
+MOST_TELLING = (1, 5, 3, 4, 7, 6, 0)
 """Which of them get their words first."""
 
 
@@ -129,8 +139,9 @@ def trail(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone]], 
     """The line of pages: which is open, what has been opened from there, and what is unusual about it."""
     pieces: list[Piece] = []
     for number, page in enumerate(PAGES, 1):
-        short = page.title if width >= 100 else page.title[:9]
-        pieces.append((f" {number} {short} ", "here" if isinstance(pages[0], page) else "dim"))  # type: ignore[arg-type]
+        here = isinstance(pages[0], page)
+        title = f" {page.title}" if here or width >= 100 or len(pages) == 1 else ""
+        pieces.append((f" {number}{title}" + " " * (here or width >= 100), "here" if here else "dim"))  # type: ignore[arg-type]
     pieces += [(f" {'>' if ascii else '›'} {page.heading}", "bold") for page in pages[1:]]
     return (*pieces, *((f"  {text}", tone) for text, tone in notes))
 
@@ -171,7 +182,11 @@ class Header(Widget):
         self.refresh(layout=before != len(self._lines))
 
     def _compose_lines(self) -> None:
-        self._lines = [tuple(self._summary()), self._where, *self._said()]
+        groups = summary(self.view, self.size.width)
+        told = _findings(self.view, False) in groups
+        glance = tuple(piece for group in groups for piece in ((" ", ""), *group, (" ", "")))
+        where = self._where if told else (*self._where, *_counts(self.view))
+        self._lines = [glance, where, *self._said()]
 
     def on_resize(self) -> None:
         """More room, more words."""
@@ -185,12 +200,6 @@ class Header(Widget):
     def render_line(self, y: int) -> Strip:
         """One line of it."""
         return self._strip(self._lines[y]) if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
-
-    def _summary(self) -> Iterator[Piece]:
-        for group in summary(self.view, self.size.width):
-            yield " ", ""
-            yield from group
-            yield " ", ""
 
     def _said(self) -> Iterator[tuple[Piece, ...]]:
         mark = "x" if self.view.ascii else "✖"

@@ -21,6 +21,11 @@ GPU MEM and UTIL have one cell a GPU: the higher, the fuller or busier; ✖ is a
 RESV is what Ray has handed out; MEM% is what is really used: they are different things.
 │ in HOST MEM is the line above which Ray kills workers.
 
+Findings
+◆ critical: work is lost, or will be soon  ▲ warning: worth a look  i: worth knowing
+At the left edge of a row: something was found about it; Enter tells what. KEY is the act that mends it, on the finding and nowhere else.
+x hides a finding until it ends, and shows a hidden one again. A new critical one rings and notifies, unless --quiet.
+
 Kinds of processes
 ray      raylet, GCS, dashboard, agents of a live session
 worker   a worker of a live session           driver  a job's own process

@@ -6,6 +6,7 @@ from textual.binding import Binding, BindingType
 
 from cockpit.actions.table import ACTS
 from cockpit.ui.pages.actors import Actors
+from cockpit.ui.pages.findings import Findings
 from cockpit.ui.pages.jobs import Jobs
 from cockpit.ui.pages.nodes import Nodes
 from cockpit.ui.pages.overview import Overview
@@ -14,7 +15,7 @@ from cockpit.ui.pages.processes import Processes
 
 ON_PAGES = frozenset(
     [
-        "tree", "memory", "dead", "log", "environment", "user", "raw", "copy", "export", "faults", "pause", "refresh", "interval",
+        "tree", "memory", "dead", "hide", "log", "environment", "user", "raw", "copy", "export", "faults", "pause", "refresh", "interval",
         "back", "page", "act", "explain",
     ]
 )  # fmt: skip
@@ -46,7 +47,7 @@ def _on_page(action: str, page: Page, *, readonly: bool) -> bool:
     return action != "export" or not readonly
 
 
-PAGES: tuple[type[Page], ...] = (Overview, Nodes, Actors, Processes, Jobs)
+PAGES: tuple[type[Page], ...] = (Overview, Nodes, Actors, Processes, Jobs, Findings)
 # A priority key is looked at before what has the focus: so nothing that is typed ahead of a filter or a page is lost.
 BINDINGS: tuple[BindingType, ...] = (
     *(Binding(str(number), f"page({number - 1})", page.title, show=False, priority=True) for number, page in enumerate(PAGES, 1)),
@@ -59,6 +60,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("d", "dead", "Dead"),
     Binding("m", "memory", "Memory", show=False),
     Binding("l", "log", "Log"),
+    Binding("x", "hide", "Hide"),
     Binding("e", "environment", "Env"),
     Binding("u", "user", "User"),
     Binding("y", "raw", "JSON"),

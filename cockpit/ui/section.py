@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from cockpit.ui.marks import Piece
@@ -51,6 +52,17 @@ class Section(Generic[Row]):
     """Neither filtered nor sorted: facts about one thing."""
 
 
+def fitted(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:
+    """The columns for which there is room, with their widths; what is left goes to those that grow."""
+    kept = list(columns)
+    while sum(column.width + 1 for column in kept) > width and any(column.rank for column in kept):
+        kept.remove(max(reversed(kept), key=lambda column: column.rank))
+    spare = max(0, width - sum(column.width + 1 for column in kept))
+    growing = sum(column.grow for column in kept)
+    share = spare // growing if growing else 0
+    return tuple((column, column.width + share if column.grow else column.width) for column in kept)
+
+
 @dataclass(frozen=True)
 class Line:
     """A row of text: one fact, with what it is called."""
@@ -77,8 +89,20 @@ def facts(key: str, title: str, pairs: Sequence[tuple[str, Cell]], width: int) -
     return Section(key, title, columns, lines, search=lambda line: line.name, fixed=True)
 
 
+def paragraphs(key: str, title: str, texts: Sequence[str], width: int) -> Section[Line]:
+    """Lines of text, each broken where it is longer than the room; what is left of it stands further in."""
+    pieces = [
+        Line(f"{key}:{number}:{part}", "", "  " * (part > 0) + str(piece))
+        for number, text in enumerate(texts)
+        for part, piece in enumerate(_broken(text, max(20, width - 6)))
+    ]
+    columns: tuple[Column[Line], ...] = (Column("", 20, lambda line, _: line.value, grow=True),)
+    return Section(key, title, columns, pieces, search=lambda line: str(line.value), fixed=True)
+
+
 def _broken(value: Cell, room: int) -> list[Cell]:
+    """Between words; a word that is longer than the room, anywhere."""
     if not isinstance(value, str):
         return [value]
-    pieces: list[Cell] = [line[at : at + room] for line in value.splitlines() or [""] for at in range(0, max(1, len(line)), room)]
-    return pieces
+    lines = value.splitlines() or [""]
+    return [piece for line in lines for piece in wrap(line, room, replace_whitespace=False, break_on_hyphens=False) or [""]]

@@ -18,11 +18,12 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from cockpit.text import clean
-from cockpit.ui.section import Cell, Column, Section
+from cockpit.ui.cells import level_mark
+from cockpit.ui.section import Cell, Column, Section, fitted
 from cockpit.ui.view import View
 
-GUTTER = 1
-"""A column for the marks of cursor and tag: a colour alone says nothing on a monochrome screen."""
+GUTTER = 2
+"""A column for the mark of a finding, and one for those of cursor and tag: a colour alone says nothing on a monochrome screen."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,11 @@ class Table(ScrollView, can_focus=True):
     def _laid_out(self) -> Iterable[Block]:
         top = first = 0
         gap = 1 if self.size.height >= 28 else 0
-        for section in self._sections:
-            rows, hidden = self._ordered(section)
-            yield Block(section, rows, fitted(section.columns, self.scrollable_content_region.width - GUTTER), top, first, hidden)
+        ordered = [(section, *self._ordered(section)) for section in self._sections]
+        lines = sum(1 + len(rows) + gap for _, rows, _ in ordered) - gap
+        room = self.size.width - (lines > self.size.height) - GUTTER + 1  # the blank after the last column may be cut
+        for section, rows, hidden in ordered:
+            yield Block(section, rows, fitted(section.columns, room), top, first, hidden)
             top += 1 + len(rows) + gap
             first += len(rows)
 
@@ -257,7 +260,7 @@ class Table(ScrollView, can_focus=True):
             base += self._style("cursor")
         elif block.section.dim(row, self.view):
             base += self._style("stale")
-        segments = [Segment(self._mark(row, on_cursor=on_cursor), base)]
+        segments = [self._found(row, base, plain=on_cursor), Segment(self._mark(row, on_cursor=on_cursor), base)]
         for column, width in block.columns:
             segments += self._cell(column.cell(row, self.view), width, base, right=column.right, plain=on_cursor)
         return Strip(segments).adjust_cell_length(self.size.width, base)
@@ -266,6 +269,12 @@ class Table(ScrollView, can_focus=True):
         if row.key in self.tagged:
             return "*"
         return (">" if self.view.ascii else "▸") if on_cursor else " "
+
+    def _found(self, row: Any, base: Style, *, plain: bool) -> Segment:
+        """How bad the worst is that has been found about the row."""
+        level = self.view.index.found.level(row)
+        mark, tone = level_mark(level, ascii=self.view.ascii) if level else (" ", "")
+        return Segment(mark, base if plain else base + self._style(tone))
 
     def _cell(self, cell: Cell, width: int, base: Style, *, right: bool, plain: bool) -> list[Segment]:
         if isinstance(cell, str):
@@ -370,17 +379,6 @@ class Table(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         """Columns come and go with the room."""
         self.show(self._sections, self.view)
-
-
-def fitted(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:
-    """The columns for which there is room, with their widths; what is left goes to those that grow."""
-    kept = list(columns)
-    while sum(column.width + 1 for column in kept) > width and any(column.rank for column in kept):
-        kept.remove(max(reversed(kept), key=lambda column: column.rank))
-    spare = max(0, width - sum(column.width + 1 for column in kept))
-    growing = sum(column.grow for column in kept)
-    share = spare // growing if growing else 0
-    return tuple((column, column.width + share if column.grow else column.width) for column in kept)
 
 
 def _after(words: str, length: int) -> str:

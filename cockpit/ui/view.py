@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 from cockpit.history import History
-from cockpit.model import Actor, Hold, Host, Job, Node, Process, Snapshot
+from cockpit.model import Actor, Gpu, Hold, Host, Job, Node, Process, Snapshot
+from cockpit.ui.found import Found
 
 IN_USE = 0.1
 """Of a GPU's memory: more than a driver holds by itself."""
 
 
-class Index:
-    """Look-ups in one snapshot, each made when first asked for."""
+MOST_KEPT = 8
+"""Things kept of a node, on average, before all are made anew: nodes that are gone leave theirs behind."""
+T = TypeVar("T")
 
-    def __init__(self, snapshot: Snapshot) -> None:
+
+class Index:
+    """Look-ups in one snapshot, each made when first asked for; what was made of a node is kept for as long as the node stays the same."""
+
+    def __init__(self, snapshot: Snapshot, before: Index | None = None, hidden: AbstractSet[str] = frozenset()) -> None:
+        """`hidden` are keys of findings that somebody does not want to see."""
         self._snapshot = snapshot
+        self.found = Found(snapshot.findings, hidden)
+        self._made: dict[tuple[Any, str], tuple[Node, Any]] = before._made if before else {}
+        if len(self._made) > MOST_KEPT * (1 + len(snapshot.nodes or ())):
+            self._made.clear()
+
+    def of_nodes(self, make: Callable[[Node], T]) -> Iterator[T]:
+        """What `make` makes of each node. It must be the same function every time, and look at nothing but the node."""
+        made = self._made
+        for node in self._snapshot.nodes or ():
+            known = made.get((make, node.key))
+            if known is None or known[0] is not node:
+                known = made[make, node.key] = (node, make(node))
+            yield known[1]
+
+    @cached_property
+    def gpu_memory(self) -> tuple[int, int] | None:
+        """In use and in all, over every GPU of which both are known, each once: two raylets on a host see the same ones."""
+        nodes = self._snapshot.nodes or ()
+        if len({node.ip for node in nodes}) == len(nodes):
+            sums = [each for each in self.of_nodes(_gpu_memory) if each[1]]
+        else:
+            gpus = {gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in node.gpus or ()}
+            sums = [_sums(gpus.values())]
+        total = sum(each[1] for each in sums)
+        return (sum(each[0] for each in sums), total) if total else None
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
@@ -102,6 +136,15 @@ class Index:
         return {job: (held, len(places[job])) for job, held in memory.items()}
 
 
+def _gpu_memory(node: Node) -> tuple[int, int]:
+    return _sums(node.gpus or ())
+
+
+def _sums(gpus: Iterable[Gpu]) -> tuple[int, int]:
+    known = [(gpu.memory_used, gpu.memory_total) for gpu in gpus if gpu.memory_used is not None and gpu.memory_total]
+    return sum(used for used, _ in known), sum(total for _, total in known)
+
+
 @dataclass(frozen=True)
 class View:
     """Everything a cell may be drawn from."""
@@ -112,6 +155,9 @@ class View:
     now: float = 0.0
     width: int = 80
     ascii: bool = False
+    height: int = 24
+    acts: bool = False
+    """Whether anything can be done: else no key of an act is shown."""
 
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that is known."""

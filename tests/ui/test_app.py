@@ -16,6 +16,7 @@ from cockpit.ui.header import worst
 from cockpit.ui.keys import PAGES
 from cockpit.ui.logs import LogPage
 from cockpit.ui.palette import Palette
+from cockpit.ui.view import Index
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 HOSTILE = [
@@ -452,7 +453,19 @@ def test_a_dashboard_that_is_gone_is_one_fault_and_not_seven():
 
 
 def test_gpu_memory_of_a_gpu_seen_twice_counts_once():
-    from cockpit.ui.header import devices
+    twice = (node(1), node(1, id="f" * 56))
+    assert Index(snapshot(nodes=twice)).gpu_memory == Index(snapshot(nodes=(node(1),))).gpu_memory
+    assert Index(snapshot(nodes=(node(1),))).gpu_memory[1] == 8 * 80 * GIB
 
-    assert len(devices((node(1), node(1)))) == 8
-    assert sum(gpu.memory_total for gpu in devices((node(1),))) == 8 * 80 * GIB
+
+def test_what_was_made_of_a_node_is_kept_until_the_node_changes():
+    def names(each):
+        return [each.host]
+
+    one, two = node(1), node(2)
+    first = Index(snapshot(nodes=(one, two)))
+    made = list(first.of_nodes(names))
+    again = list(Index(snapshot(nodes=(one, node(2, cpu=1.0))), first).of_nodes(names))
+    assert again == made
+    assert again[0] is made[0]
+    assert again[1] is not made[1]

@@ -170,11 +170,11 @@ async def test_a_title_may_be_longer_than_the_columns_or_hostile(title):
 
 async def test_none_unknown_and_hidden_look_different():
     async with table(section(), section(rows=None, nothing="not known yet", key="others")) as (shown, _):
-        assert lines(shown)[0].rstrip() == " THINGS 0  none at all"
-        assert lines(shown)[1].rstrip() == " OTHERS –  not known yet"
+        assert lines(shown)[0].rstrip() == "  THINGS 0  none at all"
+        assert lines(shown)[1].rstrip() == "  OTHERS –  not known yet"
         shown.show([section(*things("a", "b"))], View())
         shown.sift("nowhere")
-        assert lines(shown)[0].rstrip() == " THINGS 0/2  2 hidden by the filter"
+        assert lines(shown)[0].rstrip() == "  THINGS 0/2  2 hidden by the filter"
 
 
 async def test_a_section_that_is_only_the_first_of_many_says_so():
@@ -325,9 +325,9 @@ async def test_keys_in_an_empty_table_do_nothing():
 async def test_a_row_carries_a_mark_that_needs_no_colour():
     async with table(section(*things("a", "b", "c"))) as (shown, pilot):
         await pilot.press("j", "space")
-        assert [line[:2] for line in lines(shown)[1:4]] == [" a", "*b", "▸c"]
+        assert [line[:3] for line in lines(shown)[1:4]] == ["  a", " *b", " ▸c"]
     async with table(section(*things("a")), plain=True) as (shown, _):
-        assert lines(shown)[1][:2] == ">a"
+        assert lines(shown)[1][:3] == " >a"
 
 
 async def test_a_tag_stays_with_its_thing_and_what_is_tagged_is_chosen():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from cockpit.model import Actor, Fault, Job, Node, PlacementGroup, Process, Session
+from cockpit.model import Actor, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.text import UNKNOWN, count, size
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import actor_search
+from cockpit.ui.pages.findings import about_section, finding_sections
 from cockpit.ui.pages.nodes import NodeDetail
 from cockpit.ui.pages.overview import process_search
 from cockpit.ui.pages.page import Page
@@ -22,8 +22,8 @@ Pairs = Iterator[tuple[str, Cell]]
 
 
 def about(row: Any) -> Any:
-    """The thing a row stands for: itself, unless it says otherwise."""
-    return getattr(row, "about", row)
+    """The thing a row stands for: itself, unless it says otherwise. A finding is about rows, and stands for itself."""
+    return row if isinstance(row, msgspec.Struct) else getattr(row, "about", row)
 
 
 def copied(row: Any) -> str:
@@ -69,7 +69,7 @@ class Detail(Page):
     def heading(self) -> str:
         """Where we are."""
         thing = self.thing
-        names = (getattr(thing, name, None) for name in ("pid", "source", "name", "id"))
+        names = (getattr(thing, name, None) for name in ("pid", "source", "name", "id", "subject"))
         title = next((str(name) for name in names if name), "")
         return f"{self._name} {title}"
 
@@ -82,7 +82,8 @@ class Detail(Page):
             )
             return (gone, *self._say(self.thing, view))
         self.thing = now
-        return self._say(now, view)
+        first, *rest = self._say(now, view)
+        return (first, *about_section(now.key, view), *rest)
 
 
 def _newest(thing: Any, view: View) -> Any:
@@ -95,17 +96,10 @@ def _newest(thing: Any, view: View) -> Any:
         (PlacementGroup, snapshot.placement_groups),
         (Session, snapshot.sessions),
         (Fault, snapshot.faults),
+        (Finding, snapshot.findings),
     )
     pool = next((found for kind, found in pools if isinstance(thing, kind)), None)
     return next((other for other in pool or () if other.key == thing.key), None)
-
-
-def _moment(moment: float | None, view: View) -> str:
-    try:
-        when = None if moment is None else datetime.fromtimestamp(moment).astimezone()
-    except (ValueError, OverflowError, OSError):  # a clock that is far off
-        when = None
-    return UNKNOWN if when is None else f"{when:%Y-%m-%d %H:%M:%S}  ({cells.ago(moment, view)} ago)"
 
 
 def _process(process: Process, view: View) -> Sequence[Section[Any]]:
@@ -114,7 +108,7 @@ def _process(process: Process, view: View) -> Sequence[Section[Any]]:
         for reason in process.why:
             yield "why", reason
         yield "host", process.host
-        yield "pid", f"{process.pid}, started {_moment(process.started, view)}"
+        yield "pid", f"{process.pid}, started {cells.moment(process.started, view)}"
         yield "parent", str(process.parent) if process.parent is not None else UNKNOWN
         yield "user", process.user or UNKNOWN
         yield (
@@ -182,9 +176,9 @@ def _job(job: Job, view: View) -> Sequence[Section[Any]]:
         yield "status", cells.state(job.status, view)
         yield "job", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (a driver that connected by itself)'}"
         yield "entrypoint", job.entrypoint or UNKNOWN
-        yield "started", _moment(job.started, view)
+        yield "started", cells.moment(job.started, view)
         if job.ended:
-            yield "ended", _moment(job.ended, view)
+            yield "ended", cells.moment(job.ended, view)
         yield "driver", f"pid {job.driver_pid if job.driver_pid is not None else UNKNOWN} on {view.node_title(job.driver_node) or UNKNOWN}"
         if job.exit_code is not None:
             yield "exit code", str(job.exit_code)
@@ -219,7 +213,7 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "name", actor.name or "none"
         yield "state", cells.state(actor.state, view)
         yield "why", actor.why or UNKNOWN
-        yield "since", _moment(actor.since, view) + ("; it may have waited before cockpit looked" if actor.at_least else "")
+        yield "since", cells.moment(actor.since, view) + ("; it may have waited before cockpit looked" if actor.at_least else "")
         yield "needs", cells.actor_needs(actor)
         yield "node", f"{view.node_title(actor.node) or UNKNOWN}, pid {actor.pid or UNKNOWN}"
         yield "job", view.job_title(actor.job) or UNKNOWN
@@ -244,7 +238,7 @@ def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
         yield "state", cells.state(group.state, view)
         yield "why", group.why or UNKNOWN
         yield "strategy", group.strategy or f"{UNKNOWN}  (Ray tells it only while the group waits)"
-        yield "asked for", _moment(group.since, view)
+        yield "asked for", cells.moment(group.since, view)
         yield "job", view.job_title(group.job) or UNKNOWN
         yield "detached", UNKNOWN if group.detached is None else "yes: it outlives its job" if group.detached else "no"
         yield "id", group.id
@@ -274,7 +268,7 @@ def _session(session: Session, view: View) -> Sequence[Section[Any]]:
         yield "host", session.host
         yield "path", session.path
         yield "state", UNKNOWN if session.live is None else (("live", "ok"),) if session.live else (("dead: nothing of it runs", "warn"),)
-        yield "started", _moment(session.started, view)
+        yield "started", cells.moment(session.started, view)
         yield "owner", session.owner or UNKNOWN
         yield "size", size(session.size)
         yield "session_latest", "points at it" if session.latest else "points elsewhere, or is not there"
@@ -290,7 +284,7 @@ def _fault(fault: Fault, view: View) -> Sequence[Section[Any]]:
     pairs: Iterable[tuple[str, Cell]] = (
         ("source", fault.source),
         ("host", fault.host or UNKNOWN),
-        ("since", _moment(fault.since, view)),
+        ("since", cells.moment(fault.since, view)),
         ("says", fault.text),
         ("so", "What is shown of this source is as of before that moment; it is asked again and again."),
     )
@@ -304,4 +298,5 @@ DETAILS: tuple[tuple[type, Callable[[Any, View], Sequence[Section[Any]]], str], 
     (PlacementGroup, _group, "Group"),
     (Session, _session, "Session"),
     (Fault, _fault, "Fault"),
+    (Finding, finding_sections, "Finding"),
 )

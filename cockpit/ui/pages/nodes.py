@@ -11,6 +11,7 @@ from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, percent, plural, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.marks import bar
+from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.overview import nodes_section
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section, facts
@@ -32,7 +33,7 @@ class GpuRow:
     @property
     def key(self) -> str:
         """Its identity."""
-        return f"{self.node.key}:{self.gpu.index}:{self.process.key if self.process else ''}"
+        return f"{self.node.key}:{self.gpu.index}" + (f":{self.process.key}" if self.process else "")
 
     @property
     def about(self) -> Process | None:
@@ -89,6 +90,7 @@ class NodeDetail(Page):
             )
         return (
             facts("node", "NODE", list(_facts(node, view)), view.width),
+            *about_section(node.key, view),
             _gpus_section("node-gpus", _rows(node, view), own_node=True),
             _memory_section(self, node, view),
             _sessions_section(node, view),
@@ -150,8 +152,11 @@ def _rows(node: Node, view: View) -> list[GpuRow]:
 
 
 def _every_gpu(view: View) -> list[GpuRow] | None:
-    nodes = view.snapshot.nodes
-    return None if nodes is None else [GpuRow(node, gpu) for node in nodes for gpu in node.gpus or ()]
+    return None if view.snapshot.nodes is None else [row for rows in view.index.of_nodes(_gpu_rows) for row in rows]
+
+
+def _gpu_rows(node: Node) -> list[GpuRow]:
+    return [GpuRow(node, gpu) for gpu in node.gpus or ()]
 
 
 def _gpus_section(key: str, rows: list[GpuRow] | None, *, own_node: bool = False) -> Section[GpuRow]:

@@ -10,6 +10,7 @@ from typing import Any
 from cockpit.model import Actor, Job, Node, PlacementGroup, Process
 from cockpit.text import UNKNOWN, count, plural, ratio, size
 from cockpit.ui import cells
+from cockpit.ui.pages.findings import worst_section
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Column, Section
 from cockpit.ui.view import View
@@ -236,10 +237,10 @@ def _held(job: Job, view: View) -> tuple[str, str]:
 
 
 class Overview(Page):
-    """Everything that matters, in four sections."""
+    """Everything that matters, in a few sections."""
 
     title = "Overview"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
-        """Nodes, what waits, what is left over, what runs."""
-        return (nodes_section(view), waits_section(view), left_section(view), runs_section(view))
+        """What is wrong, nodes, what waits, what is left over, what runs."""
+        return (*worst_section(view), nodes_section(view), waits_section(view), left_section(view), runs_section(view))

@@ -1,0 +1,146 @@
+"""What is wrong, the worst first: all of it, the few that matter most, what is found about one thing, and one finding in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cockpit.actions.table import find_act
+from cockpit.model import LEVELS, Actor, Finding, Node, PlacementGroup, Process, Session
+from cockpit.text import UNKNOWN
+from cockpit.ui import cells
+from cockpit.ui.found import things
+from cockpit.ui.pages.page import Page
+from cockpit.ui.section import Cell, Column, Line, Section, facts, paragraphs
+from cockpit.ui.view import View
+
+MOST_THINGS = 200
+
+
+class Findings(Page):
+    """Those that are told, and below them those that are hidden."""
+
+    title = "Findings"
+
+    def sections(self, view: View) -> Sequence[Section[Any]]:
+        """Hidden ones are listed only where there are some."""
+        found = view.index.found
+        known = any(rows is not None for rows in (view.snapshot.nodes, view.snapshot.processes, view.snapshot.jobs))
+        nothing = "nothing is wrong as far as is known" if known else "not known yet"
+        rows = found.shown if known or found.shown else None
+        shown = _section("findings", "FINDINGS", rows, view, nothing, what="WHAT (x hides one for now)")
+        return (shown, _hidden_section(found.hidden, view)) if found.hidden else (shown,)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A finding that somebody has hidden: another row than the finding itself, so that the cursor does not follow it there."""
+
+    about: Finding
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"hidden:{self.about.key}"
+
+
+def _hidden_section(findings: Sequence[Finding], view: View) -> Section[Hidden]:
+    plain = _section("hidden", "HIDDEN", findings, view, what="WHAT (x shows it again)")
+    rows = [Hidden(finding) for finding in findings]
+    return Section("hidden", "HIDDEN", tuple(map(_lifted, plain.columns)), rows, search=lambda row: _search(row.about))
+
+
+def _lifted(column: Column[Finding]) -> Column[Hidden]:
+    sort = column.sort
+    by = None if sort is None else lambda row, view: sort(row.about, view)
+    return Column(
+        column.title, column.width, lambda row, view: column.cell(row.about, view), by, column.right, grow=column.grow, rank=column.rank
+    )
+
+
+def worst_section(view: View) -> Iterator[Section[Finding]]:
+    """The worst few, as many as leave room for the nodes; nothing at all when nothing is wrong."""
+    found = view.index.found.shown
+    if found:
+        most = max(2, view.height // 8)
+        more = len(found) - most
+        what = f"WHAT (and {more} more: 6)" if more > 0 else "WHAT"
+        yield _section("worst", "FINDINGS", found[:most], view, what=what, total=len(found))
+
+
+def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
+    """What is found about the thing with this key."""
+    if found := view.index.found.of.get(key):
+        yield _section("about", "FINDINGS", found, view)
+
+
+def _section(
+    key: str, title: str, rows: Sequence[Finding] | None, view: View, nothing: str = "none", *, what: str = "WHAT", total: int | None = None
+) -> Section[Finding]:
+    columns: list[Column[Finding]] = [
+        Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
+        Column("FOR", 6, lambda finding, view: cells.ago(finding.since, view), sort=lambda finding, _: finding.since, right=True),
+        Column("ABOUT", 16, lambda finding, _: finding.subject, sort=lambda finding, _: finding.subject, rank=1),
+        Column(what, 44, lambda finding, _: finding.text, grow=True),
+    ]
+    if view.acts:
+        columns.insert(2, Column("KEY", 3, lambda finding, _: ((mending(finding), "accent"),)))
+    return Section(key, title, tuple(columns), rows, nothing, _search, lambda finding, _: finding.seen is not None, total)
+
+
+def mending(finding: Finding) -> str:
+    """The key of the act that mends it."""
+    return find_act(finding.remedy.act).first_key if finding.remedy and finding.remedy.act else ""
+
+
+def _search(finding: Finding) -> str:
+    return f"{finding.level} {finding.code} {finding.subject} {finding.text}"
+
+
+def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
+    """All of one finding."""
+
+    def pairs() -> Iterator[tuple[str, Cell]]:
+        yield "level", cells.level(finding.level, view)
+        yield "about", finding.subject
+        yield "what", finding.text
+        yield "since", cells.moment(finding.since, view)
+        if finding.seen is not None:
+            yield "facts of", cells.moment(finding.seen, view)
+        if finding.remedy:
+            yield "remedy", finding.remedy.text
+        if finding.remedy and finding.remedy.act and view.acts:
+            act = find_act(finding.remedy.act)
+            yield "key", ((act.first_key, "accent"), (f"  {act.title}: shows its plan first", ""))
+        yield "name", finding.code
+
+    about = things(finding, view.snapshot)
+    return (
+        facts("finding", "FINDING", list(pairs()), view.width),
+        paragraphs("evidence", "EVIDENCE", finding.evidence, view.width),
+        *([_things(about)] if about else []),
+    )
+
+
+def _things(about: Sequence[Any]) -> Section[Line]:
+    columns: tuple[Column[Line], ...] = (
+        Column("ROWS", 8, lambda line, _: ((line.name, "dim"),)),
+        Column("", 20, lambda line, _: line.value, grow=True),
+    )
+    rows = [Line(f"of:{thing.key}", thing.key.partition(":")[0].replace("pg", "group"), _named(thing), thing) for thing in about]
+    return Section("rows", "ROWS", columns, rows[:MOST_THINGS], search=lambda line: str(line.value), total=len(rows))
+
+
+def _named(thing: Any) -> str:
+    if isinstance(thing, Node):
+        return f"{thing.title} {thing.ip}".strip()
+    if isinstance(thing, Process):
+        return f"{thing.pid} on {thing.host}: {cells.command(thing)}"
+    if isinstance(thing, Session):
+        return f"{thing.path} on {thing.host}"
+    if isinstance(thing, Actor):
+        return f"{thing.class_} {thing.name} {thing.state}"
+    if isinstance(thing, PlacementGroup):
+        return f"{thing.name or thing.id[:12]} {thing.state}"
+    return str(getattr(thing, "id", UNKNOWN))

@@ -1,0 +1,320 @@
+"""Findings on the screen: told, opened, mended, hidden, and marked where they are about a row."""
+
+from __future__ import annotations
+
+from time import thread_time
+
+import pytest
+from conftest import Hand
+from screen import shown, until
+from world import NOW, actor, node, process, snapshot
+
+from cockpit.model import Finding, Remedy, Snapshot
+from cockpit.text import clean
+from cockpit.ui.found import Found, things
+from cockpit.ui.plan import PlanScreen
+from cockpit.ui.view import Index
+
+ORPHANS = Finding(
+    "gpu-memory-orphaned",
+    "critical",
+    "node1",
+    "80G of GPU memory on 2 GPUs of node1 (2, 3) is held by 2 processes that no live Ray owns",
+    ("pid 1200 (orphan) holds GPU 2: 40G: its raylet is dead", "nvidia-smi on node1 lists pid 1200"),
+    NOW - 400,
+    Remedy("end them: nothing that lives needs them", "kill-orphans"),
+    (process(1200).key, process(1300).key),
+)
+DEAD = Finding("node-dead", "critical", "node3", "node3 is dead", since=NOW - 60, about=(node(3).key,))
+LOST = Finding("gpu-lost", "critical", "node2 GPU 3", "GPU 3 of node2 is lost", since=NOW - 50, about=(f"{node(2).key}:3",))
+GROUP = Finding(
+    "never-placed",
+    "warning",
+    "vllm",
+    "group vllm can never be placed",
+    (),
+    NOW,
+    Remedy("remove it", "remove-placement-group"),
+    (f"pg:{7:036x}",),
+)
+DISK = Finding("disk-sessions", "info", "node1", "a dead session holds 90G", (), NOW, Remedy("remove it", "clean"))
+
+
+def stands(finding, **more):
+    facts = {name: getattr(finding, name) for name in finding.__struct_fields__}
+    return Finding(**{**facts, **more})
+
+
+def dead_session():
+    return next(session for session in snapshot().sessions if session.live is False)
+
+
+def world(*findings, text="", **more):
+    return snapshot(text, findings=findings, **more)
+
+
+def row(app, word):
+    return next(line for line in reversed(shown(app).splitlines()) if word in line)
+
+
+def marked(app, *words):
+    """Whether the row with this word has a mark at its left edge."""
+    return [row(app, word)[0] for word in words]
+
+
+async def aimed(pilot, key):
+    hand = pilot.app.hand
+    await pilot.press(key)
+    await until(pilot, lambda: hand.planned and isinstance(pilot.app.screen, PlanScreen))
+    await pilot.press("escape")
+    await until(pilot, lambda: not isinstance(pilot.app.screen, PlanScreen))
+    act, aim = hand.planned.pop()
+    return act.id, aim
+
+
+# What is told
+
+
+async def test_the_page_lists_the_worst_first_with_the_key_that_mends_it(make):
+    app = make(world(ORPHANS, GROUP, DISK), hand=Hand())
+    async with app.run_test(size=(160, 50)) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: "FINDINGS 3" in shown(app))
+        lines = [
+            line.split() for line in shown(app).splitlines() if line.split()[1:2] and {"critical", "warning", "info"} & set(line.split())
+        ]
+        assert [[word for word in line if word in ("critical", "warning", "info", "K", "X", "C")] for line in lines] == [
+            ["critical", "K"],
+            ["warning", "X"],
+            ["info", "C"],
+        ]
+        assert "6m40s" in row(app, "◆ critical")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+async def test_the_overview_begins_with_the_worst_and_still_shows_the_nodes(make, size):
+    many = [stands(LOST, subject=f"node2 GPU {number}", text=f"GPU {number} of node2 is lost") for number in range(8)]
+    app = make(world(ORPHANS, *many))
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "80G of GPU memory" in shown(app))
+        told = size[1] // 8
+        assert f"(and {9 - told} more: 6)" in shown(app)
+        assert shown(app).count("of node2 is lost") == told - 1
+        assert all(f" node{number}" in shown(app) for number in (1, 2, 3))
+
+
+async def test_the_overview_says_nothing_where_nothing_is_wrong(make):
+    app = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "NODES" in shown(app))
+        assert "FINDINGS" not in shown(app)
+        await pilot.press("6")
+        await until(pilot, lambda: "nothing is wrong as far as is known" in shown(app))
+
+
+async def test_before_anything_is_known_nothing_is_said_to_be_right(make):
+    app = make(Snapshot(taken=NOW))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: "FINDINGS –  not known yet" in shown(app))
+
+
+@pytest.mark.parametrize(("size", "line"), [((80, 24), 1), ((160, 50), 0)])
+async def test_the_header_counts_them_by_level(make, size, line):
+    app = make(world(ORPHANS, DEAD, GROUP, DISK))
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "◆2 ▲1 i1" in shown(app).splitlines()[line])
+        app.take(world(GROUP))
+        await until(pilot, lambda: "▲1" in shown(app).splitlines()[line] and "◆" not in shown(app).splitlines()[line])
+        app.take(world())
+        await until(pilot, lambda: "▲" not in "".join(shown(app).splitlines()[:2]))
+
+
+async def test_enter_tells_the_whole_sentence_the_evidence_and_the_remedy(make):
+    app = make(world(ORPHANS), hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6", "enter")
+        await until(pilot, lambda: "EVIDENCE" in shown(app))
+        text = " ".join(shown(app).split())
+        for fact in (
+            ORPHANS.text,
+            *ORPHANS.evidence,
+            "end them: nothing that lives needs them",
+            "K Kill orphans",
+            "(6m40s ago)",
+            "1200 on node1",
+        ):
+            assert fact in text
+        app.take(world())
+        await until(pilot, lambda: "no longer listed" in shown(app))
+
+
+async def test_what_a_finding_is_about_opens_from_its_page(make):
+    app = make(world(ORPHANS))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("6", "enter", "tab", "tab")
+        await until(pilot, lambda: getattr(getattr(app.table.selected, "about", None), "pid", 0) == 1200)
+        await pilot.press("enter")
+        await until(pilot, lambda: "PARENTS" in shown(app) and "FINDINGS 1" in shown(app))
+
+
+# Marks
+
+
+@pytest.mark.parametrize(("plain", "marks"), [(False, "◆▲"), (True, "!^")])
+async def test_rows_that_findings_are_about_are_marked_by_shape(make, plain, marks):
+    about = stands(GROUP, code="restarts", about=(actor(1).key, "job:ppo-7b"))
+    app = make(world(ORPHANS, DEAD, LOST, GROUP, about), ascii=plain)
+    critical, warning = marks
+    async with app.run_test(size=(160, 60)) as pilot:
+        await until(pilot, lambda: "NODES" in shown(app))
+        assert marked(app, "node1* ", "node2   ", "node3   ", "python -m openrlhf") == [" ", critical, critical, warning]
+        await pilot.press("4")
+        await until(pilot, lambda: "PROCESSES" in shown(app))
+        assert marked(app, "1200", "1300", "1400") == [critical, critical, " "]
+        await pilot.press("3")
+        await until(pilot, lambda: "GROUPS" in shown(app))
+        assert marked(app, "STRICT_PACK", "actor1 ") == [warning, warning]
+        await pilot.press("2")
+        await until(pilot, lambda: "HELD BY" in shown(app))
+        gpus = [line for line in shown(app).splitlines() if line[2:].startswith("node2")]
+        assert [line[0] for line in gpus] == [" ", " ", " ", critical, " ", " ", " ", " "]
+
+
+async def test_a_detail_lists_what_was_found_about_it(make):
+    app = make(world(LOST))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("2", "j", "enter")
+        await until(pilot, lambda: "NODE " in shown(app) and "GPU 3 of node2 is lost" in shown(app))
+        await pilot.press("escape", "k", "enter")
+        await until(pilot, lambda: "node1" in shown(app) and "FINDINGS 1" not in shown(app))
+
+
+def test_a_mark_costs_next_to_nothing_on_a_large_cluster():
+    actors = tuple(actor(number) for number in range(10_000))
+    findings = [stands(GROUP, subject=str(number), about=tuple(each.key for each in actors[number::20])) for number in range(20)]
+    began = thread_time()
+    index = Index(Snapshot(taken=NOW, actors=actors, findings=tuple(findings)))
+    assert index.found.level(actors[0]) == "warning"
+    made = thread_time()
+    for each in actors[:60]:
+        index.found.level(each)
+    assert thread_time() - made < 0.001
+    assert made - began < 0.05
+
+
+def test_the_worst_of_several_is_the_mark_and_a_gpu_is_part_of_its_node():
+    found = Found((LOST, stands(GROUP, about=(node(2).key,))))
+    assert found.level(node(2)) == "critical"
+    assert [finding.code for finding in found.of[node(2).key]] == ["gpu-lost", "never-placed"]
+    assert [thing.key for thing in things(LOST, snapshot())] == [node(2).key]
+
+
+# Remedies
+
+
+async def test_the_key_of_the_remedy_runs_its_act_on_what_it_is_about(make):
+    clean_up = stands(DISK, about=(dead_session().key,))
+    app = make(world(ORPHANS, GROUP, clean_up), hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: app.table.count == 3)
+        act, aim = await aimed(pilot, "K")
+        assert (act, aim.hosts, aim.rows) == ("kill-orphans", ("node1",), ())
+        await pilot.press("j")
+        act, aim = await aimed(pilot, "X")
+        assert (act, aim.id) == ("remove-placement-group", f"{7:036x}")
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: "EVIDENCE" in shown(app))
+        act, aim = await aimed(pilot, "C")
+        assert (act, [session.path for session in aim.rows]) == ("clean", [dead_session().path])
+
+
+async def test_only_rows_that_the_act_takes_are_aimed_at(make):
+    mixed = stands(ORPHANS, remedy=Remedy("end it", "kill"), about=(node(1).key, process(1200).key, process(999999, ticks=None).key))
+    app = make(world(mixed), hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: app.table.count == 1)
+        act, aim = await aimed(pilot, "K")
+        assert (act, [each.pid for each in aim.rows]) == ("kill", [1200])
+
+
+@pytest.mark.parametrize("act", ["kill-orphans", "kill", "clean", "stop"])
+async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(make, act):
+    gone = stands(ORPHANS, remedy=Remedy("end them", act), about=(process(4711).key,))
+    app = make(world(gone), hand=Hand())
+    async with app.run_test(size=(160, 40), notifications=True) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: app.table.count == 1)
+        await pilot.press({"clean": "C", "stop": "S"}.get(act, "K"))
+        await until(pilot, lambda: any("no longer there" in said.message for said in app._notifications))
+        assert not app.hand.planned
+
+
+async def test_without_a_door_no_act_is_offered(make):
+    app = make(world(ORPHANS), readonly=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: "80G of GPU" in shown(app))
+        assert "KEY" not in shown(app)
+        await pilot.press("K", "enter")
+        await until(pilot, lambda: "EVIDENCE" in shown(app))
+        assert "end them: nothing that lives needs them" in shown(app)
+        assert "Kill orphans" not in shown(app)
+
+
+# Hiding
+
+
+async def test_x_hides_one_and_x_on_it_shows_it_again(make):
+    app = make(world(ORPHANS, DEAD))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("6", "x")
+        await until(pilot, lambda: "HIDDEN 1" in shown(app) and "FINDINGS 1" in shown(app) and "1 hidden" in shown(app).splitlines()[0])
+        assert app.table.selected == DEAD
+        await pilot.press("4")
+        await until(pilot, lambda: "PROCESSES" in shown(app))
+        assert marked(app, "1200") == [" "]
+        await pilot.press("1")
+        await until(pilot, lambda: "NODES" in shown(app))
+        assert "80G of GPU" not in shown(app)
+        await pilot.press("6", "G", "x")
+        await until(pilot, lambda: "HIDDEN" not in shown(app) and "FINDINGS 2" in shown(app))
+
+
+async def test_what_is_hidden_stays_so_until_it_ends(make):
+    app = make(world(ORPHANS))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("6", "enter")
+        await until(pilot, lambda: "EVIDENCE" in shown(app))
+        await pilot.press("x")
+        await until(pilot, lambda: "HIDDEN 1" in shown(app))
+        app.take(world(stands(ORPHANS, text="81G are held")))
+        await until(pilot, lambda: "81G" in shown(app) and "HIDDEN 1" in shown(app))
+        app.take(world())
+        await until(pilot, lambda: "nothing is wrong" in shown(app))
+        app.take(world(ORPHANS))
+        await until(pilot, lambda: "FINDINGS 1" in shown(app) and "HIDDEN" not in shown(app))
+
+
+async def test_tagged_findings_are_hidden_together_and_other_rows_are_left_alone(make):
+    app = make(world(ORPHANS, DEAD, GROUP))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("6", "space", "space", "x")
+        await until(pilot, lambda: "HIDDEN 2" in shown(app))
+        assert not app.table.tagged
+        await pilot.press("2", "x")
+        assert len(app.hidden) == 2
+
+
+async def test_hostile_sentences_are_drawn_and_do_nothing(make):
+    text = "\x1b]0;PWNED\x07 [/] \x1b[31m \u202e \x00 x" * 5
+    hostile = stands(ORPHANS, subject=text, text=text, evidence=(text, "", "\n" + text), remedy=Remedy(text, "kill-orphans"))
+    app = make(world(hostile, text=text), hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        for key in ("1", "6", "enter", "x", "escape"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert all(line == clean(line) for line in shown(app).splitlines())
+        assert app.is_running
