@@ -56,6 +56,11 @@ class Facts:
             return None
         return self.lasts(what, subject)
 
+    @property
+    def once(self) -> bool:
+        """Whether nobody will look again: how long something has been so is then unknown, not short."""
+        return self._assumed > 0
+
     def found(self, code: str, subject: str) -> bool:
         """Whether this was found last time: then its lower mark counts."""
         return f"finding:{code}:{subject}" in self._found

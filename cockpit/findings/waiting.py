@@ -98,7 +98,7 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
 def _found(facts: Facts, fold: Fold) -> Iterator[Finding]:
     """One finding for all of them; the worst kind is told, and of equal ones that of the most."""
     seen = facts.heard("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups")
-    levels = {kind: level_of(kind, waiting, seen or facts.now, facts.limits) for kind, waiting in fold.kinds.items()}
+    levels = {kind: level_of(kind, waiting, seen or facts.now, facts.limits, once=facts.once) for kind, waiting in fold.kinds.items()}
     told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind, level) for kind, level in levels.items() if level]
     if told:
         _, _, kind, level = min(told, key=itemgetter(0, 1))
@@ -124,14 +124,17 @@ def _finding(facts: Facts, fold: Fold, kind: Kind, level: Level, seen: float | N
     )
 
 
-def level_of(kind: Kind, waiting: Iterable[Waiting], now: float, limits: Limits) -> Level | None:
-    """How bad it is that these wait still; `None` while it is too early to tell. What waited before anybody looked is told at once."""
+def level_of(kind: Kind, waiting: Iterable[Waiting], now: float, limits: Limits, *, once: bool = False) -> Level | None:
+    """How bad it is that these wait still; `None` while it is too early to tell. What waited before anybody looked is told at once.
+
+    Whoever looks only `once` will not see that it goes on: unless it just starts, it is taken to have waited for long.
+    """
     before = any(isinstance(each, Actor) and each.at_least for each in waiting)
     waited = now - (_first(waiting, now) or now)
     if kind.wait in HOPELESS and (before or waited >= limits.waiting_hopeless):
         return "critical"
     slow = kind.wait == "starting" or kind.why is None or kind.state == "DEPENDENCIES_UNREADY"
-    if waited >= (limits.starting_long if slow else limits.waiting_long):
+    if waited >= (limits.starting_long if slow else limits.waiting_long) or (once and before and not slow):
         return "warning"
     return "info" if before or waited >= limits.waiting_told else None
 

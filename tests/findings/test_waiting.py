@@ -6,6 +6,7 @@ import pytest
 from findings import looked, only
 from world import NOW, actor, snapshot
 
+from cockpit.findings import Judge, Limits
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
 from cockpit.model import Bundle, Fault, Job, PlacementGroup
 
@@ -187,3 +188,10 @@ def test_hostile_names_and_times_make_no_nonsense():
         assert "\x1b" not in found.text
         assert "nan" not in found.text
         assert found.since is None or 0 < found.since <= NOW
+
+
+def test_whoever_looks_only_once_takes_what_waits_of_unknown_age_for_stuck():
+    waiting = snapshot(actors=(waits(seconds=0, at_least=True),), placement_groups=(), jobs=JOBS)
+    assert [Judge(Limits(), ALONE, assumed=assumed)(waiting).findings[0].level for assumed in (0.0, 60.0)] == ["info", "warning"]
+    starts = snapshot(actors=(waits(seconds=0, at_least=True, why="it is being started", wait="starting"),), placement_groups=(), jobs=JOBS)
+    assert Judge(Limits(), ALONE, assumed=60.0)(starts).findings[0].level == "info"
