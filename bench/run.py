@@ -10,10 +10,10 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import big, real, sample, screen
+from bench import big, judged, real, sample, screen
 from bench.row import table
 
-PARTS = ("real", "probe", "big")
+PARTS = ("real", "probe", "big", "judged")
 
 
 def machine() -> str:
@@ -41,6 +41,8 @@ def main() -> int:
             rows += sample.measure()
         if "big" in chosen:
             rows += big.measure(env, options.seconds)
+        if "judged" in chosen:
+            rows += judged.measure()
     print(table(rows))
     return int(any(row.verdict == "OVER" for row in rows))
 
