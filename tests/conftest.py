@@ -9,6 +9,7 @@ ROWS = {
     "places": (
         "test_placement.py",
         "test_endings.py",
+        "test_incidents_ray.py",
         "test_reach.py",
         "test_stop.py",
         "test_cluster.py",
