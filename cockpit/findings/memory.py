@@ -207,15 +207,17 @@ def _killed(facts: Facts, title: str, kills: list[OomKill], node: str | None) ->
 
 
 def _victim(facts: Facts, kill: OomKill) -> str:
-    name = clean(kill.name or "")[:80]
+    name, held = clean(kill.name or "")[:80], sane(kill.held)
+    holding = f", which held {size(held)}" if held is not None else ""
+    if name.startswith(SUPERVISOR):
+        return f"the supervisor of job {name.removeprefix(SUPERVISOR).partition(':')[0]}, without which the job ends{holding}"
     if kill.actor:
         known = facts.actors.get(kill.actor)
         name = f"actor {clean(known.name or known.class_) if known else name.removesuffix('.__init__') or kill.actor}"
     elif name and kill.by == "ray":
         name = f"task {name}"
-    held = sane(kill.held)
     name = name or ("which one is not known" if kill.pid is None else f"pid {kill.pid}")
-    return f"{name}{_of_job(facts, kill.job)}" + (f", which held {size(held)}" if held is not None else "")
+    return f"{name}{_of_job(facts, kill.job)}{holding}"
 
 
 def _kill_lines(facts: Facts, kills: list[OomKill]) -> Iterator[str]:

@@ -206,6 +206,12 @@ def test_what_the_kernel_has_ended_is_told_too():
     assert both.text.startswith("Ray ended 1 worker and the kernel 1 process on node1 for lack of memory, the last 2m00s ago: VLLM")
 
 
+def test_the_end_of_a_jobs_supervisor_is_the_end_of_the_job():
+    one = kill(actor="f" * 32, job="01000000", name="_ray_internal_job_actor_ppo-7b:JobSupervisor.__init__", held=64 << 20)
+    found = only(killed(one), "workers-killed-oom")
+    assert found.text.endswith("2m00s ago: the supervisor of job ppo-7b, without which the job ends, which held 64M")
+
+
 def test_a_kill_of_which_only_a_counter_tells_is_told_with_what_is_known():
     one = OomKill("kernel", NOW - 60, host="node1", text="oom_kill in /sys/fs/cgroup/memory.events has grown from 0 to 1")
     found = only(killed(one), "workers-killed-oom")
