@@ -242,4 +242,5 @@ def test_a_token_that_is_missing_wrong_or_right(token_cluster: Cluster):
     assert "refuses the token" in faults(wrong, "ray.")[0]
     code, right, _ = once(head, env=f"RAY_AUTH_TOKEN={token}")
     assert (code, right["faults"], right["cluster"]["auth"]) == (0, [], "token")
+    assert [facts["findings"][0]["code"] for facts in (missing, wrong)] == ["token-missing", "token-refused"]
     assert token not in json.dumps([missing, wrong, right])
