@@ -11,6 +11,7 @@ from cockpit.model import (
     Cluster,
     Disk,
     Fault,
+    Finding,
     Gpu,
     Hold,
     Host,
@@ -103,6 +104,20 @@ def process(pid: int, text: str = "", **more: Any) -> Process:
         **more,
     }
     return Process(**facts)
+
+
+def finding(text: str = "", **more: Any) -> Finding:
+    facts = {
+        "code": "gpu-lost",
+        "level": "critical",
+        "subject": f"node2 GPU 3{text}",
+        "text": f"GPU 3 of node2 is lost{text}",
+        "evidence": (f"nvidia-smi -L{text}",),
+        "since": NOW - 50,
+        "about": (f"{node(2).key}:3",),
+        **more,
+    }
+    return Finding(**facts)
 
 
 def snapshot(text: str = "", **more: Any) -> Snapshot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any
@@ -25,38 +25,34 @@ class Found:
         return Counter(finding.level for finding in self.shown)
 
     @cached_property
-    def of(self) -> Mapping[str, Sequence[Finding]]:
-        """By the key of a row: what is found about it, the worst first. What is found about a GPU is found about its node too."""
-        found: dict[str, list[Finding]] = {}
-        for finding in self.shown:
-            for key in dict.fromkeys(_with_nodes(finding.about)):
-                found.setdefault(key, []).append(finding)
-        return found
+    def marks(self) -> Mapping[str, Level]:
+        """By the key of a row: the worst that is found about it. What is found about a GPU is found about its node too."""
+        marks: dict[str, Level] = {}
+        for finding in reversed(self.shown):  # the worst has the last word
+            marks |= dict.fromkeys(finding.about, finding.level)
+            marks |= dict.fromkeys(_nodes(finding), finding.level)
+        return marks
 
     def level(self, row: Any) -> Level | None:
         """The worst that is found about a row, or about what it stands for."""
         if not self.shown:
             return None
-        found = self.of.get(row.key) or self.of.get(getattr(getattr(row, "about", None), "key", ""))
-        return found[0].level if found else None
+        return self.marks.get(row.key) or self.marks.get(getattr(getattr(row, "about", None), "key", ""))
+
+    def of(self, key: str) -> Sequence[Finding]:
+        """What is found about the thing with this key, the worst first."""
+        return [finding for finding in self.shown if key in finding.about or key in _nodes(finding)]
 
 
-def _with_nodes(keys: Iterable[str]) -> Iterator[str]:
-    for key in keys:
-        yield key
-        if node := _node_of_gpu(key):
-            yield node
-
-
-def _node_of_gpu(key: str) -> str | None:
-    """A GPU's key is that of its node and its index: `node:…:3`."""
-    head, _, index = key.rpartition(":")
-    return head if index.isdigit() and head.startswith("node:") else None
+def _nodes(finding: Finding) -> list[str]:
+    """Of the GPUs that it is about: a GPU's key is that of its node and its index, `node:…:3`."""
+    parts = [key.rpartition(":") for key in finding.about if key.startswith("node:")]
+    return [node for node, _, index in parts if node != "node" and index.isdigit()]
 
 
 def things(finding: Finding, snapshot: Snapshot) -> list[Any]:
     """What it is about, as it is now: nodes, also of GPUs, then all else that still is there."""
-    wanted = set(_with_nodes(finding.about))
+    wanted = {*finding.about, *_nodes(finding)}
     kinds = {key.partition(":")[0] for key in wanted}
     pools: tuple[tuple[str, Iterable[Any] | None], ...] = (
         ("node", snapshot.nodes),

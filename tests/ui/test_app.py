@@ -7,7 +7,7 @@ import signal
 import pytest
 from screen import shown, until
 from textual import events
-from world import GIB, NOW, actor, node, process, snapshot
+from world import GIB, NOW, actor, finding, node, process, snapshot
 
 from cockpit.model import Cluster, Fault, Snapshot
 from cockpit.sources.source import SourceError
@@ -46,7 +46,7 @@ def unsafe(text):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
 async def test_every_page_fits_every_size(make, size, number):
-    app = make()
+    app = make(snapshot(findings=(finding(),)))
     async with app.run_test(size=size) as pilot:
         await pilot.press(str(number))
         await until(pilot, lambda: "Ray 2.60.0" in shown(app))
@@ -65,7 +65,8 @@ async def test_the_overview_answers_at_a_glance(make):
 
 @pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
 async def test_hostile_text_is_drawn_and_does_nothing(make, number):
-    app = make(snapshot(" ".join(HOSTILE)))
+    text = " ".join(HOSTILE)
+    app = make(snapshot(text, findings=(finding(text),) if number == 6 else ()))
     async with app.run_test(size=(160, 50), notifications=True) as pilot:
         await pilot.press(str(number))
         await until(pilot, lambda: app.table.count > 0)
@@ -285,6 +286,26 @@ async def test_an_environment_hides_its_secrets(make):
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("e")
         await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
+
+
+async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
+    app = make()
+    async with app.run_test(size=(140, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("space", "space", "s")
+        await until(pilot, lambda: "load (ppo.py:7)" in shown(app))
+        assert "py-spy may not look into process 1300" in shown(app)
+        await pilot.press("escape", "U", "5", "s")
+        await until(pilot, lambda: "all_reduce (ppo.py:7)" in shown(app))
+        assert "1 of 2" in shown(app)
+
+
+async def test_a_stack_of_what_is_no_process_is_explained(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("2", "s")
+        await until(pilot, lambda: "A stack belongs to a process" in shown(app))
 
 
 async def test_copy_takes_the_tagged_rows(make):

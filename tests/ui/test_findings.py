@@ -206,7 +206,7 @@ def test_a_mark_costs_next_to_nothing_on_a_large_cluster():
 def test_the_worst_of_several_is_the_mark_and_a_gpu_is_part_of_its_node():
     found = Found((LOST, stands(GROUP, about=(node(2).key,))))
     assert found.level(node(2)) == "critical"
-    assert [finding.code for finding in found.of[node(2).key]] == ["gpu-lost", "never-placed"]
+    assert [finding.code for finding in found.of(node(2).key)] == ["gpu-lost", "never-placed"]
     assert [thing.key for thing in things(LOST, snapshot())] == [node(2).key]
 
 

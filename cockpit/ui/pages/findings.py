@@ -71,7 +71,7 @@ def worst_section(view: View) -> Iterator[Section[Finding]]:
 
 def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
     """What is found about the thing with this key."""
-    if found := view.index.found.of.get(key):
+    if found := view.index.found.of(key):
         yield _section("about", "FINDINGS", found, view)
 
 
