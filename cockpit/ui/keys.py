@@ -15,8 +15,8 @@ from cockpit.ui.pages.processes import Processes
 
 ON_PAGES = frozenset(
     [
-        "tree", "memory", "dead", "hide", "log", "environment", "user", "raw", "copy", "export", "faults", "pause", "refresh", "interval",
-        "back", "page", "act", "explain",
+        "tree", "memory", "dead", "hide", "log", "environment", "stack", "user", "raw", "copy", "export", "faults", "pause", "refresh",
+        "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
 """What makes no sense over a text or a log."""
@@ -62,6 +62,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("l", "log", "Log"),
     Binding("x", "hide", "Hide"),
     Binding("e", "environment", "Env"),
+    Binding("s", "stack", "Stack"),
     Binding("u", "user", "User"),
     Binding("y", "raw", "JSON"),
     Binding("c", "copy", "Copy", show=False),

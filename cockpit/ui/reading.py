@@ -1,4 +1,4 @@
-"""More about what is chosen than its page shows: its facts as JSON, its name to paste, its log, its environment."""
+"""More about what is chosen than its page shows: its facts as JSON, its name to paste, its log, its environment, its stack."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from cockpit.lookout import Lookout
 from cockpit.model import Job, Process, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.status import export
-from cockpit.text import clean
+from cockpit.text import clean, plural
+from cockpit.ui.acts import chosen
 from cockpit.ui.dialogs import TextPage
 from cockpit.ui.logs import LogPage
 from cockpit.ui.pages.details import about, copied, raw
+from cockpit.ui.pages.page import Page
+from cockpit.ui.stacks import looked, processes_of, told
 from cockpit.ui.table import Table
-from cockpit.ui.view import Index
+from cockpit.ui.view import Index, View
 
 
 class Reading(App[None]):
@@ -29,6 +32,16 @@ class Reading(App[None]):
     lookout: Lookout
     shown: Snapshot
     _index: Index
+
+    @property
+    def page(self) -> Page:
+        """What is open."""
+        raise NotImplementedError
+
+    @property
+    def view(self) -> View:
+        """What pages are drawn from now."""
+        raise NotImplementedError
 
     @property
     def table(self) -> Table:
@@ -83,3 +96,16 @@ class Reading(App[None]):
             self.say(str(error), "warning")
             return
         self.push_screen(TextPage(f"Environment of {row.pid} on {row.host}", "\n".join(lines)))
+
+    @work(group="stack", exclusive=True)
+    async def action_stack(self) -> None:
+        """What the processes that are chosen do just now; of several that do the same only one is drawn, and the odd one out first."""
+        view = self.view
+        processes = processes_of(chosen(self.page, self.table), view)
+        if not processes:
+            self.say("A stack belongs to a process, to an actor, or to all of a job that hold GPUs")
+            return
+        self.say(f"Looking into {plural(len(processes), 'process', 'processes')} …")
+        stacks = await looked(self.lookout.stack, processes, view)
+        title = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
+        self.push_screen(TextPage(title, told(stacks, self.size.width - 2)))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from cockpit.model import Actor, Finding, Job, Process
+from cockpit.sources.source import SourceError
 from cockpit.text import plural
+from cockpit.ui.found import things
+from cockpit.ui.view import View
 
 LEAST = 46
 """Columns that a stack beside others needs; where there is less room they lie below each other."""
@@ -21,6 +26,10 @@ PLUMBING = (
     "ray/_raylet", "ray/util/", "runpy.py", "default_worker.py", "uvloop/", "tqdm/_monitor.py",
 )  # fmt: skip
 """Files in which a thread only waits for work, or was begun; one that is nowhere else has nothing to do."""
+
+
+MOST = 64
+"""Processes that are asked at once: each question is a program on its host."""
 
 
 class Frame(NamedTuple):
@@ -58,6 +67,45 @@ def stack(title: str, answer: Mapping[str, Any]) -> Stack:
     """Of what a probe has answered."""
     threads = (tuple(Frame(frame["name"], frame["file"], frame["line"]) for frame in thread["frames"]) for thread in answer["threads"])
     return Stack(title, tuple(threads))
+
+
+async def looked(ask: Callable[[Process], Awaitable[Mapping[str, Any]]], processes: Iterable[Process], view: View) -> list[Stack]:
+    """Of all these processes at once; one whose host can't tell has its reason."""
+
+    async def one(process: Process) -> Stack:
+        try:
+            return stack(_title(process, view), await ask(process))
+        except SourceError as error:
+            return Stack(_title(process, view), error=str(error))
+
+    return list(await asyncio.gather(*map(one, list(processes)[:MOST])))
+
+
+def processes_of(rows: Iterable[Any], view: View) -> list[Process]:
+    """What these rows stand for: a process, an actor's own, all of a job that hold GPUs, what a finding is about. Each once."""
+    found = {process.key: process for row in rows for process in _processes(row, view)}
+    return list(found.values())
+
+
+def _processes(row: Any, view: View) -> Iterable[Process]:
+    listed = view.snapshot.processes or ()
+    if isinstance(row, Process):
+        return (row,)
+    if isinstance(row, Finding):
+        return processes_of(things(row, view.snapshot), view)
+    if isinstance(row, Job):
+        return (process for process in listed if row.job and process.job == row.job and process.gpus)
+    if not isinstance(row, Actor):
+        return ()
+    own = [process for process in listed if process.actor == row.id and process.kind == "worker"]
+    return own or ([Process(view.node_title(row.node), row.pid, node=row.node, actor=row.id, job=row.job)] if row.pid and row.node else ())
+
+
+def _title(process: Process, view: View) -> str:
+    actor = view.index.actors.get(process.actor or "")
+    gpus = ",".join(str(hold.index) for hold in process.gpus)
+    what = " ".join(part for part in (actor.class_ if actor else process.name or "", f"GPU {gpus}" if gpus else "") if part)
+    return f"{process.host} {process.pid}" + (f" ({what})" if what else "")
 
 
 def told(stacks: Sequence[Stack], width: int) -> str:

@@ -303,7 +303,7 @@ async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):
 
 async def test_a_stack_of_what_is_no_process_is_explained(make):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.press("2", "s")
         await until(pilot, lambda: "A stack belongs to a process" in shown(app))
 

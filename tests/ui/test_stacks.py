@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from cockpit.ui.stacks import Frame, Stack, stack, told
+from world import GIB, actor, process, snapshot
+
+from cockpit.model import Finding, Hold, Job
+from cockpit.sources.source import SourceError
+from cockpit.ui.stacks import Frame, Stack, looked, processes_of, stack, told
+from cockpit.ui.view import Index, View
 
 REDUCE = (Frame("all_reduce", "torch/distributed/distributed_c10d.py", 2000), Frame("step", "ppo.py", 40))
 LOAD = (Frame("load", "dataset.py", 7), Frame("step", "ppo.py", 40))
@@ -43,3 +48,35 @@ def test_one_that_nobody_could_look_into_is_named_with_the_reason():
 def test_a_probes_answer_is_a_stack():
     answer = {"threads": [{"name": "MainThread", "frames": [{"name": "step", "file": "ppo.py", "line": 40}]}]}
     assert stack("pid 1", answer).threads == ((Frame("step", "ppo.py", 40),),)
+
+
+def seen(**facts):
+    shown = snapshot(**facts)
+    return View(shown, Index(shown))
+
+
+RANK = process(1001, actor=f"{1:032x}", job="02000000", gpus=(Hold(0, GIB),))
+SAVER = process(1002, job="02000000")
+
+
+def test_a_job_stands_for_its_ranks_and_an_actor_for_its_worker():
+    view = seen(processes=(RANK, SAVER), actors=(actor(1), actor(5, pid=77)))
+    assert processes_of([Job("ppo", "02000000")], view) == [RANK]
+    assert processes_of([actor(1), RANK], view) == [RANK]
+    (elsewhere,) = processes_of([actor(5, pid=77)], view)
+    assert (elsewhere.host, elsewhere.pid, elsewhere.ticks) == ("node1", 77, None)
+    hung = Finding("job-hung", "critical", "job ppo-7b", "…", about=("job:ppo-7b", "node:1"))
+    assert processes_of([hung], view) == [RANK]
+    assert processes_of([actor(6, state="PENDING_CREATION", pid=None, node=None), Job("new")], view) == []
+
+
+async def test_all_are_asked_at_once_and_one_that_fails_hides_no_other():
+    async def ask(each):
+        if each is SAVER:
+            raise SourceError("w1: connection refused")
+        return {"threads": [{"name": "MainThread", "frames": [{"name": "step", "file": "ppo.py", "line": 40}]}]}
+
+    good, bad = await looked(ask, [RANK, SAVER], seen(processes=(RANK, SAVER), actors=(actor(1),)))
+    assert good.title == "node1 1001 (PolicyModelActor GPU 0)"
+    assert good.telling == {(Frame("step", "ppo.py", 40),)}
+    assert (bad.title, bad.error) == ("node1 1002 (python)", "w1: connection refused")
