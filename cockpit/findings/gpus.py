@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
 from cockpit.model import Finding, Gpu, Host, Level, Node, Remedy
-from cockpit.text import clean, count, plural
+from cockpit.text import age, clean, count, plural
 
 NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
 """What CUDA_VISIBLE_DEVICES says for "none"."""
@@ -34,6 +34,8 @@ class Trouble(NamedTuple):
     limit: str = ""
     """The name of the threshold of its time."""
     gap: float = 0.0
+    past: str = ""
+    """The same within its gap, while it doesn't show."""
 
 
 def _wears(gpu: Gpu) -> bool:
@@ -73,7 +75,7 @@ _TROUBLES: tuple[Trouble, ...] = (
     Trouble("gpu-slowed", "warning", lambda gpu: any(gpu.slowed or ()),
         "runs slower than it could", "run slower than they could", _slow,
         "thermal: look at fans and air flow; power brake: at power supplies; hardware: at both; a job is as slow as its slowest GPU",
-        "gpu_slow_age", GAP),
+        "gpu_slow_age", GAP, "ran slower than it could"),
 )  # fmt: skip
 
 
@@ -92,11 +94,12 @@ def gpu_trouble(facts: Facts) -> Iterator[Finding]:
 
 def _troubled(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[Gpu]) -> Finding:
     which = f"GPU{'s' if len(ill) > 1 else ''} {_listed(ill)}" if ill else "A GPU"
+    words = (trouble.many if len(ill) > 1 else trouble.one) if ill else f"{trouble.past} within the last {age(trouble.gap)}"
     return Finding(
         code=trouble.code,
         level=trouble.level,
         subject=host.name,
-        text=f"{which} of {host.name} {trouble.many if len(ill) > 1 else trouble.one}{'' if ill else ', on and off'}",
+        text=f"{which} of {host.name} {words}",
         evidence=tuple(f"GPU {gpu.label}: {trouble.line(gpu)}" for gpu in ill),
         remedy=Remedy(trouble.remedy),
         about=tuple(node.key for node in map(facts.nodes.get, host.nodes) if node) or (f"node:{host.name}",),

@@ -20,21 +20,33 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         live = [session for session in host.sessions if session.live]
         if len({session.name for session in live}) < 2 or facts.lasts("sessions-several", host.name) < facts.limits.sessions_age:
             continue
-        same = "GPU" if len(host.gpus or ()) == 1 else plural(len(host.gpus or ()), "GPU")
-        gpus = f", and each of them may hand out the same {same}" if host.gpus else ""
+        shared = len(host.gpus or ()) if len({session.name for session in live} - _alone(host)) > 1 else 0
+        same = "GPU" if shared == 1 else plural(shared, "GPU")
+        gpus = f", and each of them may hand out the same {same}" if shared else ""
         yield Finding(
             code="sessions-several",
-            level="warning" if host.gpus else "info",
+            level="warning" if shared else "info",
             subject=host.name,
-            text=f"{len(live)} Ray sessions live on {host.name}{gpus}: {', '.join(_name(session) for session in live)}",
-            evidence=tuple(f"{session.path}/sockets/raylet is listened on{_of(session)}" for session in live),
+            text=f"{len(live)} Ray sessions live on {host.name}{gpus}: {', '.join(_name(host, session) for session in live)}",
+            evidence=tuple(_life(host, session) for session in live),
             remedy=Remedy("stop the one that nobody needs (one session alone: `ray stop` would end all of them)", "stop"),
             about=tuple(session.key for session in live),
         )
 
 
-def _name(session: Session) -> str:
-    return f"{session.name}{_of(session)}"
+def _alone(host: Host) -> set[str]:
+    """Sessions of which the GCS alone lives: a `ray start` that fails leaves it behind, and it hands out nothing."""
+    raylets = {ray.session for ray in host.rays or () if ray.role == "raylet"}
+    return {ray.session for ray in host.rays or () if ray.session and ray.role == "gcs_server"} - raylets
+
+
+def _name(host: Host, session: Session) -> str:
+    return f"{session.name}{_of(session)}{', its GCS alone' if session.name in _alone(host) else ''}"
+
+
+def _life(host: Host, session: Session) -> str:
+    here = [f"{'raylet' if ray.role == 'raylet' else 'GCS'} {ray.pid}" for ray in host.rays or () if ray.session == session.name]
+    return f"{session.path}{_of(session)}: " + (f"{', '.join(here)} (`ps -ef`)" if here else "its raylet listens on sockets/raylet")
 
 
 def _of(session: Session) -> str:

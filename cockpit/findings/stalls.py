@@ -7,6 +7,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from cockpit.findings.facts import STALE, Facts
+from cockpit.findings.watts import most_watts
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
@@ -127,7 +128,7 @@ def _gpu(node: Node | None, index: int) -> Gpu | None:
 
 
 def _does(gpu: Gpu, marks: Marks) -> Does | None:
-    """`None`: nobody knows. A GPU without a power limit may work."""
+    """`None`: nobody knows. A GPU whose power limit nobody knows may work."""
     if gpu.fault:
         return "lost"
     rate = gpu.utilization
@@ -139,8 +140,8 @@ def _does(gpu: Gpu, marks: Marks) -> Does | None:
 
 
 def _share(gpu: Gpu) -> float:
-    """Of its power limit, what it draws; all of it where that is not known."""
-    power, limit = _watts(gpu) or 0.0, gpu.power_limit or 0.0
+    """Of its power limit, what it draws; all of it where that is not known. Without a probe its name tells of the limit."""
+    power, limit = _watts(gpu) or 0.0, gpu.power_limit or most_watts(gpu.name) or 0.0
     return power / limit if power > 0 and 0 < limit <= MOST else 1.0
 
 

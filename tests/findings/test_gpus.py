@@ -78,7 +78,7 @@ def test_moments_of_heat_are_no_finding_and_a_moment_without_is_no_end():
     assert told[10] == set()
     assert told[20:] == [{"gpu-slowed"}] * 20
     ended = [judge(later(cool, 200 + second)).findings for second in range(0, 80, 5)]
-    assert ended[0][0].text == "A GPU of node1 runs slower than it could, on and off"
+    assert ended[0][0].text == "A GPU of node1 ran slower than it could within the last 1m00s"
     assert ended[-1] == ()
 
 

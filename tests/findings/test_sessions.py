@@ -7,7 +7,7 @@ from findings import looked, only
 from world import GIB, NOW, gpu, snapshot
 
 from cockpit.findings.sessions import dead_pointers, foreign_temps, several_sessions
-from cockpit.model import Host, Pointer, Session, TempDir
+from cockpit.model import Host, Pointer, RayProcess, Session, TempDir
 
 ALONE = (several_sessions, dead_pointers, foreign_temps)
 OLD, NEW = "session_2026-11-20_00-00-00_000000_7", "session_2026-11-21_00-00-00_000000_8"
@@ -29,6 +29,14 @@ def test_two_sessions_that_live_on_a_host_are_told():
     assert (found.level, found.subject, found.remedy.act) == ("warning", "w1", "stop")
     assert found.about == (live[0].key, live[1].key)
     assert only(looked(host(sessions=live, gpus=None), detectors=ALONE), "sessions-several").level == "info"
+
+
+def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing():
+    live = (session(OLD, True), session(NEW, True))
+    rays = (RayProcess("raylet", 25, OLD), RayProcess("gcs_server", 228, NEW))
+    found = only(looked(host(sessions=live, rays=rays), detectors=ALONE), "sessions-several")
+    assert (found.level, found.text) == ("info", f"2 Ray sessions live on w1: {OLD} of train, {NEW} of train, its GCS alone")
+    assert found.evidence == (f"/tmp/ray/{OLD} of train: raylet 25 (`ps -ef`)", f"/tmp/ray/{NEW} of train: GCS 228 (`ps -ef`)")
 
 
 @pytest.mark.parametrize("sessions", [None, (), (session(OLD, False), session(NEW, True)), (session(OLD, None), session(NEW, True))])

@@ -11,6 +11,7 @@ from world import GIB, NOW, actor, gpu, node, process, snapshot
 
 from cockpit.findings import Judge, Limits
 from cockpit.findings.stalls import stalled_jobs
+from cockpit.findings.watts import most_watts
 from cockpit.model import Finding, Gpu, Hold, Host, Job, Process, Snapshot
 
 STALLED = (stalled_jobs,)
@@ -99,13 +100,31 @@ def test_a_log_that_goes_on_makes_it_worth_knowing_and_no_more():
         world(IDLE, silent=3600, processes=(rank(0, kind="orphan"), rank(0, session="session_of_another_ray"))),
         world(*[{"utilization": 97.0, "power": 260.0}] * 8, silent=3600),
         world(*[{"utilization": 100.0, "power": None}] * 8, silent=3600),
-        world(*[{"utilization": 100.0, "power": 100.0, "power_limit": None}] * 8, silent=3600),
+        world(*[{"utilization": 100.0, "power": 100.0, "power_limit": None, "name": "NVIDIA X1"}] * 8, silent=3600),
+        world(*[{"utilization": 100.0, "power": 240.0, "power_limit": None}] * 8, silent=3600),
         world(*[{"utilization": 60.0, "power": 120.0}] * 8, silent=3600),
         world(SPINS, silent=3600),
     ],
 )
 def test_what_works_or_is_not_known_is_not_told(fine: Snapshot):
     assert found(fine, 60) == ()
+
+
+def test_where_no_probe_tells_of_power_limits_the_names_of_gpus_do():
+    hung = only(found(world(*[{"utilization": 100.0, "power": 120.0, "power_limit": None}] * 8), 20), "job-hung")
+    assert hung.text.startswith("All 8 GPUs of job train1 wait for others at 100 % with at most 120 W")
+
+
+@pytest.mark.parametrize(
+    ("name", "watts"),
+    [
+        ("NVIDIA H100 80GB HBM3", 700), ("NVIDIA H100 PCIe", 350), ("NVIDIA H100 NVL", 400), ("NVIDIA H200", 700), ("NVIDIA H20", 500),
+        ("NVIDIA A100-SXM4-40GB", 400), ("NVIDIA A100-PCIE-40GB", 250), ("NVIDIA A100 80GB PCIe", 300), ("Tesla V100-SXM2-32GB", 300),
+        ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", None), ("NVIDIA GB200", None), ("", None), (None, None),
+    ],
+)  # fmt: skip
+def test_what_gpus_draw_at_most_is_known_by_the_names_that_nvml_gives(name: str | None, watts: float | None):
+    assert most_watts(name) == watts
 
 
 def test_one_look_at_work_begins_it_anew():
