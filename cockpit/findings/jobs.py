@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.waiting import HOPELESS, moment, short, stoppable
+from cockpit.findings.waiting import HOPELESS, moment, short
 from cockpit.limits import Limits
 from cockpit.model import Actor, Finding, Job, Level, Remedy
 from cockpit.text import clean
 
 SUPERVISOR = "_ray_internal_job_actor_"
 """What Ray calls the actor that starts a job's entrypoint, before the job's id."""
-SETUP = "look at runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the head's Ray session; or stop it and ask for less"
+SETUP = "look at runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the head's Ray session"
+LESS = "submit it again with less for its entrypoint (`--entrypoint-num-cpus`, `--entrypoint-num-gpus`, …), or add a node that can hold it"
+ROOM = "wait for what holds what its entrypoint asks for, or end that"
+UNTIL = "`ray job stop` has no effect before it has started; Ray itself gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
 SAID, LINES = 300, 5
 """Of a message: so long a line, so many lines."""
 SKEW = 300.0
@@ -22,6 +25,8 @@ SKEW = 300.0
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)")
 _WORKER = re.compile(r"^\([\w.:]{1,80}(?: pid=\d+)?(?:, ip=[\w.:]+)?\)\s*")
 _RAISED = re.compile(r"^(?:[\w]+\.){0,8}[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Refused)(?:\([\w.]{1,80}\))?(?::\s|$)")
+_OOM = "Refer to the documentation on how to address the out of memory issue"
+"""How the message of an OutOfMemoryError ends: its other lines fill the last ten of a log, which are all that Ray gives."""
 _NOISE = re.compile(r"^(?:Job entrypoint command failed|Running entrypoint for job|.{0,40}job_manager\.py:|\W*$)")
 
 
@@ -61,10 +66,16 @@ def _pending(job: Job, supervisor: Actor | None, level: Level, facts: Facts) -> 
             *(["Ray lists no supervisor of it"] if supervisor is None and facts.snapshot.actors_complete else []),
         ),
         since=moment(job.started, facts.now),
-        remedy=Remedy(SETUP, "stop-job" if stoppable(job) else None),
+        remedy=Remedy(f"{_start(supervisor)}; {UNTIL}"),
         about=(job.key, *([supervisor.key] if supervisor else [])),
         seen=facts.heard("ray.jobs"),
     )
+
+
+def _start(supervisor: Actor | None) -> str:
+    """What makes it start."""
+    wait = supervisor.wait if supervisor else None
+    return LESS if wait in HOPELESS else ROOM if wait in ("held", "fragmented", "short", "label") else SETUP
 
 
 def failed_jobs(facts: Facts) -> Iterator[Finding]:
@@ -106,6 +117,8 @@ def telling(message: str | None) -> tuple[str, ...]:
     lines = [_ESCAPES.sub("", line).rstrip() for line in (message or "").splitlines()]
     bare = [line for line in lines if _RAISED.match(line)]
     raised = bare or [line for line in map(_unprefixed, lines) if _RAISED.match(line)]
+    if not raised and _OOM in (message or ""):
+        return ("Ray's memory monitor ended a worker of it, because the node was low on memory",)
     said = raised or [line for line in lines if line and not line[0].isspace() and not _NOISE.match(line)] or list(filter(None, lines))
     return tuple(dict.fromkeys(_line(line) for line in said[-LINES:]))
 

@@ -57,7 +57,23 @@ def test_a_pending_job_is_told_with_what_its_supervisor_waits_for():
         "`ray job status ppo` says PENDING: Job has not started yet.",
         "its supervisor is PENDING_CREATION",
     )
-    assert found.remedy.act == "stop-job"
+
+
+@pytest.mark.parametrize(
+    ("wait", "begins"),
+    [
+        ("never", "submit it again with less for its entrypoint"),
+        ("held", "wait for what holds what its entrypoint asks for"),
+        ("short", "wait for what holds what its entrypoint asks for"),
+        ("starting", "look at runtime_env_setup-"),
+        (None, "look at runtime_env_setup-"),
+    ],
+)
+def test_no_act_is_offered_for_a_job_that_has_not_started_for_ray_can_not_stop_it(wait, begins):
+    (found,) = seen(pending(400), actors=(supervisor(why="why", wait=wait),))
+    assert found.remedy.text.startswith(begins)
+    assert "`ray job stop` has no effect before it has started" in found.remedy.text
+    assert found.remedy.act is None
 
 
 def test_without_a_supervisor_rays_own_words_are_told():
@@ -65,6 +81,14 @@ def test_without_a_supervisor_rays_own_words_are_told():
     assert (bare.text, bare.evidence[1]) == ("job ppo has not started: Ray gives no reason", "Ray lists no supervisor of it")
     (said,) = seen(pending(60, "Job has not started yet. It may be waiting for resources."))
     assert said.text == "job ppo has not started: It may be waiting for resources."
+
+
+def test_the_ten_lines_that_ray_gives_of_an_out_of_memory_error_are_told_in_one():
+    users = "336\t0.04\tray::RuntimeEnvAgent\n13\t0.03\tgcs_server --log_dir=/tmp/ray/ses...\n"
+    advice = "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/. Consider more memory.\n"
+    head = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n"
+    assert telling(head + users + advice) == ("Ray's memory monitor ended a worker of it, because the node was low on memory",)
+    assert telling(head + users + advice + "RuntimeError: boom") == ("RuntimeError: boom",)
 
 
 def test_an_unknown_list_of_actors_says_nothing_of_supervisors():
