@@ -18,7 +18,6 @@ class Started(NamedTuple):
     python: str | None = None
     visible: str | None = None
     """Its CUDA_VISIBLE_DEVICES."""
-    files_limit: int | None = None
 
 
 class Ray(NamedTuple):
@@ -26,6 +25,8 @@ class Ray(NamedTuple):
 
     started: Started = Started()
     files: int | None = None
+    files_limit: int | None = None
+    """The soft one, which `prlimit` changes while it lives."""
 
 
 class Rays:
@@ -39,7 +40,7 @@ class Rays:
         there = [process for process in forest.values() if process.alive and process.origin.role in ROLES]
         found = {process.identity: self._known.get(process.identity) or _started(process) for process in there}
         self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
-        return {identity: Ray(started, _open_files(identity[0])) for identity, started in found.items()}
+        return {identity: Ray(started, _open_files(identity[0]), _files_limit(identity[0])) for identity, started in found.items()}
 
 
 def _started(process: Process) -> Started:
@@ -47,11 +48,10 @@ def _started(process: Process) -> Started:
     if process.details.stuck:
         return Started()
     visible = (read_environ(process.pid) or {}).get("CUDA_VISIBLE_DEVICES")
-    return Started(ray_version(process), python_version(process), None if visible is None else legible(visible), _files_limit(process.pid))
+    return Started(ray_version(process), python_version(process), None if visible is None else legible(visible))
 
 
 def _files_limit(pid: int) -> int | None:
-    """The soft one."""
     try:
         lines = read_at_once(f"/proc/{pid}/limits", 4096).split(b"\n")
     except OSError:

@@ -220,6 +220,7 @@ def ray_fact(process: Process, verdict: Verdict, ray: Ray) -> Sample:
         "state": process.state,
         **ray.started._asdict(),
         "files": ray.files,
+        "files_limit": ray.files_limit,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def test_a_raylet_says_what_it_was_started_with(package):
         assert found.files == len(os.listdir(f"/proc/{one.pid}/fd"))
         limits = Path(f"/proc/{one.pid}/limits").read_text()
     assert (found.started.ray, found.started.visible) == ("2.60.0", "0,1")
-    assert f"Max open files            {found.started.files_limit} " in limits
+    assert f"Max open files            {found.files_limit} " in limits
 
 
 def test_a_gcs_says_it_too(package):
@@ -83,9 +84,18 @@ def test_what_stays_is_read_once_and_open_files_are_counted_anew(package):
         assert again.read(forest(young))[one.identity].started.ray == "2.60.1"
 
 
+def test_how_many_files_it_may_open_is_read_again_for_it_can_be_changed(package):
+    program = package / "core" / "src" / "ray" / "raylet" / "raylet"
+    with living(program, f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}") as one:
+        rays = Rays()
+        rays.read(forest(one))
+        resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (512, 1024))
+        assert rays.read(forest(one))[one.identity].files_limit == 512
+
+
 def test_of_a_process_that_is_gone_nothing_is_known():
     found = look(raylet(4_000_000))
-    assert found.files is found.started.files_limit is found.started.visible is None
+    assert found.files is found.files_limit is found.started.visible is None
 
 
 def test_one_that_is_stuck_in_the_kernel_is_left_alone(monkeypatch):
