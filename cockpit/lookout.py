@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -233,7 +233,7 @@ class Lookout:
         down = snapshot.cluster.reachable is False
         suspects = {process.node for process in snapshot.processes or () if _suspect(process)}
         nodes = [node for node in snapshot.nodes or () if node.id and (down or node.state != "ALIVE" or node.id in suspects)]
-        wanted = {entry.name: entry for entry in map(self._entry, nodes) if not self._is_near(entry, near)}
+        wanted = {entry.name: entry for entry in self._entries(nodes, snapshot) if not self._is_near(entry, near)}
         if down or self.config.probe_hosts == "always":
             wanted.update({entry.name: entry for entry in self.config.hosts if not self._is_near(entry, near)})
         return wanted
@@ -249,7 +249,10 @@ class Lookout:
         near = {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)} | {self.local}
         nodes = sorted((node for node in snapshot.nodes or () if node.id), key=lambda node: node.state != "ALIVE")
         alive = {node.title for node in nodes if node.state == "ALIVE"}
-        entries = [*self.config.hosts, *(self._entry(node) for node in nodes if node.state == "ALIVE" or node.title not in alive)]
+        entries = [
+            *self.config.hosts,
+            *self._entries([node for node in nodes if node.state == "ALIVE" or node.title not in alive], snapshot),
+        ]
         reached: dict[str, HostEntry] = {}
         for entry in entries:
             if not self._is_near(entry, near):
@@ -272,6 +275,11 @@ class Lookout:
 
     def _is_near(self, entry: HostEntry, near: set[str]) -> bool:
         return entry.target in near or entry.target.startswith(LOCAL)
+
+    def _entries(self, nodes: Sequence[Node], snapshot: Snapshot) -> Iterator[HostEntry]:
+        """Ray forgets how the hosts of dead nodes are called: where a node lives there again, the host is reached as that one's."""
+        living = {node.ip: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip}
+        return (self._entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in nodes)
 
     def _entry(self, node: Node) -> HostEntry:
         """How to reach a node: as the config says, else by the address that Ray knows."""

@@ -292,6 +292,12 @@ def test_a_node_is_reached_as_the_config_says(idle):
     assert lookout._targets(dead) == {"w2": by_address, "node3": by_name}
 
 
+def test_a_dead_node_without_a_name_is_reached_as_the_one_that_lives_at_its_address(idle):
+    dead = node(2, id="f" * 56, host="10.0.0.2", name="10.0.0.2", state="DEAD")
+    lookout = idle(hosts=(HostEntry("node2"),))
+    assert lookout._targets(snapshot(nodes=(node(1), node(2), dead), processes=())) == {"node2": HostEntry("node2")}
+
+
 def test_a_host_that_ray_does_not_know_is_no_target_of_its_own(idle):
     assert not wanted(idle(), nodes=(node(1), node(9, id=None, state="UNKNOWN")))
 

@@ -15,6 +15,9 @@ KEEPS = 20
 MOST_FILES = 2_000_000
 """Beyond that it gives up, and the size stays unknown."""
 COUNT_AGAIN = 900.0
+LOOK_AGAIN = 10.0
+STIRRED = 0.05
+"""Share of a disk by which it has changed, so that its folders are counted anew: what fills it is looked for."""
 PAUSE_EVERY, PAUSE = 200, 0.01
 _DEAR_FILE = re.compile(
     r"(.*checkpoint.*|.*\.(safetensors|pth?|ckpt|distcp|gguf|onnx|npz|h5)|(pytorch|adapter)_model.*\.bin|global_step.*|core([.-].*\d)?)$",
@@ -39,6 +42,7 @@ class Sizes:
         self.known: Dict[str, Size] = {}
         self._wanted: Tuple[str, ...] = ()
         self._due: Dict[str, float] = {}
+        self._used: Dict[str, float] = {}
         self._wake = threading.Event()
         self._sleep = sleep
 
@@ -58,11 +62,21 @@ class Sizes:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # on Linux, of this thread alone
         while True:
             for folder in self._wanted:
-                if time.monotonic() >= self._due.get(folder, 0.0):
+                used = _used(folder)
+                if time.monotonic() >= self._due.get(folder, 0.0) or abs(used - self._used[folder]) >= STIRRED:
                     self.known = {**self.known, folder: count(folder, self._sleep)}
-                    self._due[folder] = time.monotonic() + COUNT_AGAIN
-            self._wake.wait(30.0)
+                    self._due[folder], self._used[folder] = time.monotonic() + COUNT_AGAIN, used
+            self._wake.wait(LOOK_AGAIN)
             self._wake.clear()
+
+
+def _used(folder: str) -> float:
+    """Share of its disk that is in use."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return 0.0
+    return 1 - disk.f_bavail / disk.f_blocks if disk.f_blocks else 0.0
 
 
 def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = MOST_FILES) -> Size:

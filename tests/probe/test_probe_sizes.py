@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.probe import sizes as module
 from cockpit.probe.sizes import KEEPS, Sizes, count
 
 
@@ -90,15 +91,34 @@ def test_it_pauses_on_the_way(tmp_path):
     assert len(pauses) == 2
 
 
+def test_a_disk_that_fills_has_its_folders_counted_anew(tmp_path, monkeypatch):
+    used = [0.5]
+    monkeypatch.setattr(module, "_used", lambda folder: used[0])
+    monkeypatch.setattr(module, "LOOK_AGAIN", 0.01)
+    sizes = Sizes(never_pause)
+    sizes.start()
+    sizes.want([str(tmp_path)])
+    settled(lambda: str(tmp_path) in sizes.known)
+    before = sizes.known[str(tmp_path)].size
+    write(tmp_path / "spilled")
+    used[0] = 0.56
+    settled(lambda: sizes.known[str(tmp_path)].size != before)
+    sizes.want([])
+
+
+def settled(fact) -> None:
+    end = time.monotonic() + 10
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 def test_folders_are_counted_when_wanted_and_forgotten_when_not(tmp_path):
     write(tmp_path / "a" / "x")
     sizes = Sizes(never_pause)
     sizes.start()
     sizes.want([str(tmp_path / "a")])
-    end = time.monotonic() + 10
-    while str(tmp_path / "a") not in sizes.known:
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    settled(lambda: str(tmp_path / "a") in sizes.known)
     sizes.want([])
     assert sizes.known == {}
     assert any(thread.name == "sizes" and thread.daemon for thread in threading.enumerate())
