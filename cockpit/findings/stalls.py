@@ -315,7 +315,7 @@ def _by_node(used: Sequence[Used]) -> tuple[str, ...]:
 def _on_node(used: Sequence[Used]) -> str:
     powers = [power for each in used if (power := _watts(each.gpu)) is not None]
     watts = f", {_span(powers)} W" if powers else ""
-    gpus = ", ".join(each.gpu.label for each in used)
+    gpus = ", ".join(gpu.label for gpu in sorted((each.gpu for each in used), key=lambda gpu: gpu.index))
     return f"{used[0].node.title} GPU {gpus}: {_range(used)}{watts} (`nvidia-smi`)"
 
 
