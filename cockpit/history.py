@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from cockpit.memory import Memory
 from cockpit.model import Node, Snapshot
-from cockpit.text import ratio
 
 STEP = 5.0
 """Seconds a step covers: Ray's own agents look no oftener (reporter_agent.py)."""
 STEPS = 180
 """15 minutes."""
+AT_ONCE = 250
+"""Nodes that are taken in with one snapshot: of a larger cluster all have news at once, seldom, and a key must not wait for them."""
 FRESH = 20.0
 """A node not heard of for longer leaves a gap."""
 _GAP = 255
@@ -64,11 +66,15 @@ class History:
         """Take in what is new; a node whose facts haven't changed since the last time costs nothing."""
         self._now = int(snapshot.taken // STEP)
         self.memory.record(snapshot)
+        left = AT_ONCE
         for node in snapshot.nodes or ():
             if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > FRESH:
                 continue
             self._seen[node.key] = node.seen
             self._past_of(node).put(self._now, _values(node))
+            left -= 1
+            if not left:
+                break
         self._forget(snapshot)
 
     def tail(self, node: str, what: str, index: int | None = None, width: int = 60) -> list[float | None]:
@@ -99,17 +105,18 @@ class History:
 def _values(node: Node) -> bytes:
     gpus = node.gpus or ()
     busy = [_half_percent(gpu.utilization) for gpu in gpus]
-    full = [_half_percent(_percent(gpu.memory_used, gpu.memory_total)) for gpu in gpus]
-    return bytes((_half_percent(_percent(node.memory.used, node.memory.total)), _mean(busy), _mean(full), *busy, *full))
+    full = [_share(gpu.memory_used, gpu.memory_total) for gpu in gpus]
+    return bytes((_share(node.memory.used, node.memory.total), _mean(busy), _mean(full), *busy, *full))
 
 
-def _percent(used: float | None, total: float | None) -> float | None:
-    fraction = ratio(used, total)
-    return None if fraction is None else 100 * fraction
+def _share(used: float | None, total: float | None) -> int:
+    return _GAP if used is None or total is None or total <= 0 else _half_percent(100 * used / total)
 
 
 def _half_percent(value: float | None) -> int:
-    return _GAP if value is None else int(2 * max(0.0, min(100.0, value)) + 0.5)
+    if value is None or math.isnan(value):
+        return _GAP
+    return int(2 * value + 0.5) if 0 <= value <= 100 else 200 * (value > 0)
 
 
 def _mean(values: list[int]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,12 +22,10 @@ from cockpit.text import redact
 
 BEAT = 2.0
 """Seconds after which a snapshot is published though nothing was heard: ages must grow on a screen whose sources all hang."""
-PAUSE = 0.8
-"""Seconds between two snapshots at the least: answers that come together are drawn together."""
+PAUSE, LONG_PAUSE = 0.8, 2.0
+"""Seconds between two snapshots at the least: answers that come together are drawn together; of a large cluster, whose news is older."""
 MANY = 100
 """Nodes from which one snapshot takes so long that a key would be missed."""
-BREATH = 0.02
-"""Seconds in which such a key is drawn."""
 EAGER = 0.05
 """The same while the first answers come in: whoever starts us wants to see the first of them at once."""
 LONGEST = 30.0
@@ -63,6 +62,8 @@ class Poller:
         self.snapshot = Snapshot()
         self.answered: set[str] = set()
         """Sources that have answered or failed at least once."""
+        self._making = threading.Lock()
+        """Who joins and judges remembers the last time, and can't be at it twice."""
         self._changed = asyncio.Event()
         self._heard = asyncio.Event()
         self._wakes: dict[str, asyncio.Event] = {}
@@ -75,24 +76,26 @@ class Poller:
             self._changed.clear()
             self.snapshot = await self._joined(self.parts)
             self.publish(self.snapshot)
-            await asyncio.sleep(PAUSE if self._settled else EAGER)
+            await asyncio.sleep((LONG_PAUSE if self._big else PAUSE) if self._settled else EAGER)
 
     async def _joined(self, parts: Parts) -> Snapshot:
-        """A large cluster's reasons and findings are looked for aside, and between any two steps a key that was pressed goes first."""
-        big = parts.nodes is not None and len(parts.nodes.nodes) > MANY
-        if big and self.join.due(parts):
-            await aside(big, self.join.explain, parts)
-        joined = self.join(parts, self.clock())
-        if not big:
-            return self.judge(joined)
-        await asyncio.sleep(BREATH)
-        if self.judge.due(joined):
-            await aside(big, self.judge.look, joined)
-        return self.judge.told(joined)
+        """Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn."""
+        return await aside(self._big, self._made, parts)
 
     def rejoin(self) -> None:
         """A snapshot of all that is known now."""
-        self.snapshot = self.judge(self.join(self.parts, self.clock()))
+        self.snapshot = self._made(self.parts)
+
+    def _made(self, parts: Parts) -> Snapshot:
+        with self._making:
+            joined = self.join(parts, self.clock())
+            if not self._big or self.judge.due(joined):
+                self.judge.look(joined)
+            return self.judge.told(joined)
+
+    @property
+    def _big(self) -> bool:
+        return self.parts.nodes is not None and len(self.parts.nodes.nodes) > MANY
 
     @property
     def _settled(self) -> bool:

@@ -41,6 +41,8 @@ LENIENCE = 20
 """Ray's state API works on one question at a time: it is left alone for so many times as long as it took."""
 MANY = 200
 """Nodes or actors from which their values are made aside: hundredths of a second in which no key would be drawn."""
+STATUS_PATIENCE = 3.0
+"""Seconds for which a list of waiting placement groups waits for the status, which tells their strategies."""
 LOG_LINES = 5000
 _MEANWHILE = "another Ray has taken the place of the one that was asked; it is asked again"
 
@@ -83,10 +85,13 @@ class Ray:
         self._known_at = 0.0
         self._status = Status(self._clock)
         self._status_as_text = False
+        self._status_told = asyncio.Event()
+        """Set while nobody asks for it."""
+        self._status_told.set()
         self._actors = Actors(self._clock)
         self._groups: dict[str, PlacementGroup] = {}
         self._groups_doubt = Doubt(self._clock)
-        self._demands: tuple[GroupDemand, ...] = ()
+        self._strategies: Mapping[ray_actors.Shape, frozenset[str | None]] = {}
         self._jobs_running = False
         self._kills = ray_oom.Kills(self._clock)
         self._gcs_lost = False
@@ -175,6 +180,13 @@ class Ray:
 
     async def read_status(self) -> StatusFacts:
         """What is handed out and what is waited for, as the autoscaler's monitor counts it."""
+        told = self._status_told = asyncio.Event()
+        try:
+            return await self._ask_status()
+        finally:
+            told.set()
+
+    async def _ask_status(self) -> StatusFacts:
         path = "/api/cluster_status"
         if not self._status_as_text:
             data = await self._dashboard.data(path, wire.StatusData, timeout=6.0)
@@ -195,7 +207,7 @@ class Ray:
         return self._remembered(facts)
 
     def _remembered(self, facts: StatusFacts) -> StatusFacts:
-        self._demands = facts.strategies
+        self._strategies = ray_actors.strategies(facts.strategies)
         return facts
 
     async def read_actors(self) -> ActorFacts:
@@ -226,11 +238,18 @@ class Ray:
                 f"Ray lists no placement groups right after {len(self._groups)}, not even removed ones; that is not believed yet"
             )
         known = self._groups
-        groups = await aside(len(listing.result) > MANY, self._grouped, listing.result, known)
+        await self._strategies_for(listing.result)
+        groups = await aside(len(self._nodes) > MANY, self._grouped, listing.result, known)
         if known is not self._groups:
             raise SourceError(_MEANWHILE)
         self._groups = groups
         return GroupFacts(groups=tuple(groups.values()), complete=not listing.cut)
+
+    async def _strategies_for(self, entries: Iterable[wire.Group]) -> None:
+        """At the first look both are asked at once, and without the status nothing can be said of groups that wait."""
+        if not self._strategies and any(entry.state == "PENDING" for entry in entries):
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._status_told.wait(), STATUS_PATIENCE)
 
     def _grouped(self, entries: Iterable[wire.Group], known: Mapping[str, PlacementGroup]) -> dict[str, PlacementGroup]:
         now = self._clock()
@@ -240,7 +259,7 @@ class Ray:
     def _group(self, entry: wire.Group, before: PlacementGroup | None, now: float) -> PlacementGroup:
         """Its strategy is told only while it waits, and remembered from then on."""
         since = before.since if before and before.state == entry.state and before.since else now
-        strategy = before.strategy if before and before.strategy else ray_actors.strategy(entry, self._demands)
+        strategy = before.strategy if before and before.strategy else ray_actors.strategy(entry, self._strategies)
         return ray_actors.group(entry, since, strategy)
 
     async def read_jobs(self) -> JobFacts:

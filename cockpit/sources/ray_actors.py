@@ -154,20 +154,31 @@ def group(entry: wire.Group, since: float | None, strategy: str | None) -> Place
     )
 
 
-def strategy(entry: wire.Group, demands: Iterable[GroupDemand]) -> str | None:
+Shape = tuple[tuple[tuple[str, float], ...], ...]
+"""Bundles in an order of their own, so that equal ones are equal."""
+
+
+def strategies(demands: Iterable[GroupDemand]) -> Mapping[Shape, frozenset[str | None]]:
+    """By the bundles of waiting groups, the strategies with which groups of such bundles wait."""
+    found: dict[Shape, set[str | None]] = {}
+    for demand in demands:
+        found.setdefault(_counted(demand.bundles), set()).add(demand.strategy)
+    return {shape: frozenset(names) for shape, names in found.items()}
+
+
+def strategy(entry: wire.Group, known: Mapping[Shape, frozenset[str | None]]) -> str | None:
     """The strategy of a waiting group, found by its bundles; `None` when groups of the same bundles wait with different ones.
 
     Also where it has a strategy of another kind: that of a rack or a switch, say, of which a node has only a label.
     """
-    if entry.topology_strategy:
+    if entry.topology_strategy or not known:
         return None
-    bundles = _counted(plain(bundle.unit_resources) for bundle in entry.bundles or ())
-    found = {demand.strategy for demand in demands if _counted(demand.bundles) == bundles}
-    return found.pop() if len(found) == 1 else None
+    found = known.get(_counted(plain(bundle.unit_resources) for bundle in entry.bundles or ()), frozenset())
+    return next(iter(found)) if len(found) == 1 else None
 
 
-def _counted(bundles: Iterable[Mapping[str, float]]) -> list[list[tuple[str, float]]]:
-    return sorted(sorted(bundle.items()) for bundle in bundles)
+def _counted(bundles: Iterable[Mapping[str, float]]) -> Shape:
+    return tuple(sorted(tuple(sorted(bundle.items())) for bundle in bundles))
 
 
 def job(entry: wire.Job) -> Job | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -18,6 +18,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from cockpit.text import clean
+from cockpit.ui.block import Block, after, fit, laid
 from cockpit.ui.cells import level_mark
 from cockpit.ui.section import Cell, Column, Section, fitted
 from cockpit.ui.view import View
@@ -26,16 +27,8 @@ GUTTER = 2
 """A column for the mark of a finding, and one for those of cursor and tag: a colour alone says nothing on a monochrome screen."""
 
 
-@dataclass(frozen=True)
-class Block:
-    """A section as it lies on the screen: its heading on line `top`, its rows below; `first` counts rows over all sections."""
-
-    section: Section[Any]
-    rows: Sequence[Any]
-    columns: tuple[tuple[Column[Any], int], ...]
-    top: int
-    first: int
-    hidden: int
+MOST_DRAWN = 500
+"""Rows that are remembered: several screens of them."""
 
 
 class Table(ScrollView, can_focus=True):
@@ -107,6 +100,8 @@ class Table(ScrollView, can_focus=True):
         self.sorts: dict[str, tuple[str, bool]] = {}
         self._sections: tuple[Section[Any], ...] = ()
         self._styles_of: dict[str, Style] = {}
+        self._drawn: dict[tuple[str, str], tuple[tuple[Any, ...], Strip]] = {}
+        """Rows as they were drawn last, and of what: most of them look the same at the next look."""
 
     # What is shown
 
@@ -203,6 +198,14 @@ class Table(ScrollView, can_focus=True):
         """Colours have changed."""
         super().notify_style_update()
         self._styles_of.clear()
+        self._drawn.clear()
+
+    @property
+    def _base(self) -> Style:
+        """What everything is drawn on: to work it out from all that lies below takes as long as half a row."""
+        if "" not in self._styles_of:
+            self._styles_of[""] = self.rich_style
+        return self._styles_of[""]
 
     def _style(self, name: str) -> Style:
         if not name:
@@ -216,15 +219,15 @@ class Table(ScrollView, can_focus=True):
         line = y + self.scroll_offset.y
         number = bisect_right([block.top for block in self.blocks], line) - 1
         if number < 0:
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip.blank(self.size.width, self._base)
         block = self.blocks[number]
         if line == block.top or (y == 0 and line <= block.top + len(block.rows)):
             return self._heading(block)
         index = line - block.top - 1
-        return self._line(block, index) if index < len(block.rows) else Strip.blank(self.size.width, self.rich_style)
+        return self._line(block, index) if index < len(block.rows) else Strip.blank(self.size.width, self._base)
 
     def _heading(self, block: Block) -> Strip:
-        base = self.rich_style + self._style("header")
+        base = self._base + self._style("header")
         title = clean(f"{block.section.title} {self._counted(block)}".strip())
         if not block.rows:
             said = block.section.nothing if not block.hidden else f"{block.hidden} hidden by the filter"
@@ -235,9 +238,9 @@ class Table(ScrollView, can_focus=True):
         for place, (column, width) in enumerate(block.columns):
             mark = self._arrow(column, reverse=reverse) if column.title and column.title == sorted_by else ""
             title += mark if place == 0 else ""
-            words += _fit(column.title + mark if place else "", width, right=column.right and place > 0) + " "
+            words += fit(column.title + mark if place else "", width, right=column.right and place > 0) + " "
         lead = " " * GUTTER + title + " "
-        segments = [Segment(lead, base + self._style("title")), Segment(_after(words, cell_len(lead)), base)]
+        segments = [Segment(lead, base + self._style("title")), Segment(after(words, cell_len(lead)), base)]
         return Strip(segments).adjust_cell_length(self.size.width, base)
 
     def _counted(self, block: Block) -> str:
@@ -255,15 +258,27 @@ class Table(ScrollView, can_focus=True):
     def _line(self, block: Block, index: int) -> Strip:
         row = block.rows[index]
         on_cursor = block.first + index == self.at
-        base = self.rich_style
-        if on_cursor:
-            base += self._style("cursor")
-        elif block.section.dim(row, self.view):
-            base += self._style("stale")
-        segments = [self._found(row, base, plain=on_cursor), Segment(self._mark(row, on_cursor=on_cursor), base)]
-        for column, width in block.columns:
-            segments += self._cell(column.cell(row, self.view), width, base, right=column.right, plain=on_cursor)
+        dim = not on_cursor and block.section.dim(row, self.view)
+        cells = [column.cell(row, self.view) for column, _ in block.columns]
+        widths = [width for _, width in block.columns]
+        of = (cells, widths, on_cursor, dim, row.key in self.tagged, self.view.index.found.level(row), self.size.width)
+        known = self._drawn.get((block.section.key, row.key))
+        if known is None or known[0] != of:
+            base = self._base + self._style("cursor" if on_cursor else "stale") if on_cursor or dim else self._base
+            lead = [self._found(row, base, plain=on_cursor), Segment(self._mark(row, on_cursor=on_cursor), base)]
+            known = (of, self._drawn_row(block, cells, lead, base, plain=on_cursor))
+            self._remember((block.section.key, row.key), known)
+        return known[1]
+
+    def _drawn_row(self, block: Block, cells: Sequence[Cell], segments: list[Segment], base: Style, *, plain: bool) -> Strip:
+        for (column, width), cell in zip(block.columns, cells, strict=True):
+            segments += self._cell(cell, width, base, right=column.right, plain=plain)
         return Strip(segments).adjust_cell_length(self.size.width, base)
+
+    def _remember(self, key: tuple[str, str], drawn: tuple[tuple[Any, ...], Strip]) -> None:
+        if len(self._drawn) >= MOST_DRAWN:
+            self._drawn.clear()
+        self._drawn[key] = drawn
 
     def _mark(self, row: Any, *, on_cursor: bool) -> str:
         if row.key in self.tagged:
@@ -277,16 +292,7 @@ class Table(ScrollView, can_focus=True):
         return Segment(mark, base if plain else base + self._style(tone))
 
     def _cell(self, cell: Cell, width: int, base: Style, *, right: bool, plain: bool) -> list[Segment]:
-        if isinstance(cell, str):
-            return [Segment(_fit(clean(cell), width, right=right) + " ", base)]
-        segments, left = [], width
-        for raw, name in cell:
-            text = clean(raw)
-            length = cell_len(text)
-            segments.append(Segment(text if length <= left else _fit(text, left), base if plain else base + self._style(name)))
-            left -= min(length, left)
-        pad = Segment(" " * (left + (0 if right else 1)), base)
-        return [pad, *segments, Segment(" ", base)] if right else [*segments, pad]
+        return [Segment(text, base if plain or not name else base + self._style(name)) for text, name in laid(cell, width, right)]
 
     # Moving
 
@@ -379,17 +385,3 @@ class Table(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         """Columns come and go with the room."""
         self.show(self._sections, self.view)
-
-
-def _after(words: str, length: int) -> str:
-    """What follows, without the rest of a word that was cut."""
-    rest = words[length:]
-    cut = rest.split(" ", 1)[0] if words[length - 1 : length].strip() else ""
-    return " " * len(cut) + rest[len(cut) :]
-
-
-def _fit(text: str, width: int, *, right: bool = False) -> str:
-    length = cell_len(text)
-    if length > width:
-        return set_cell_size(text, width - 1) + "…" if width > 0 else ""
-    return " " * (width - length) + text if right else text + " " * (width - length)

@@ -240,8 +240,8 @@ async def test_a_waiting_groups_strategy_is_found_by_its_bundles_and_then_rememb
 def test_two_strategies_for_the_same_bundles_leave_it_unknown():
     group = wire.Group("a", bundles=(wire.GroupBundle({"GPU": 1.0}),))
     demands = [ray_actors.GroupDemand(({"GPU": 1.0},), strategy, 1) for strategy in ("PACK", "SPREAD")]
-    assert ray_actors.strategy(group, demands[:1]) == "PACK"
-    assert ray_actors.strategy(group, demands) is None
+    assert ray_actors.strategy(group, ray_actors.strategies(demands[:1])) == "PACK"
+    assert ray_actors.strategy(group, ray_actors.strategies(demands)) is None
 
 
 @pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])
@@ -356,5 +356,5 @@ def test_a_group_that_asks_for_more_than_a_strategy_has_none_that_is_known():
         wire.decode(json.dumps({"placement_group_id": "a", "bundles": bundles, "topology_strategy": topology}).encode(), wire.Group)
         for topology in ({}, {"rack": "STRICT_PACK"})
     )
-    assert (ray_actors.strategy(plain, demands), ray_actors.strategy(racked, demands)) == ("PACK", None)
+    assert tuple(ray_actors.strategy(group, ray_actors.strategies(demands)) for group in (plain, racked)) == ("PACK", None)
     assert ray_actors.group(plain, None, None).bundles[0].labels == {"gpu": "h100"}

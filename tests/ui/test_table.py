@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App
 
+from cockpit.ui.block import fit
 from cockpit.ui.section import Column, Section
-from cockpit.ui.table import GUTTER, Table, _fit, fitted
+from cockpit.ui.table import GUTTER, Table, fitted
 from cockpit.ui.theme import variable_defaults
 from cockpit.ui.view import View
 
@@ -120,12 +121,12 @@ def test_columns_fit_unless_nothing_more_can_go(facts, width):
 
 @given(st.text(st.sampled_from("ab漢字e\u0301👩…")), st.integers(0, 30), st.booleans())
 def test_a_cell_is_as_wide_as_its_column(text, width, right):
-    assert cell_len(_fit(text, width, right=right)) == width
+    assert cell_len(fit(text, width, right=right)) == width
 
 
 def test_what_is_cut_says_so_and_what_fits_is_whole():
-    assert [_fit(text, 4) for text in ("abcd", "abcde", "漢字", "漢字漢")] == ["abcd", "abc…", "漢字", "漢 …"]
-    assert _fit("ab", 4, right=True) == "  ab"
+    assert [fit(text, 4) for text in ("abcd", "abcde", "漢字", "漢字漢")] == ["abcd", "abc…", "漢字", "漢 …"]
+    assert fit("ab", 4, right=True) == "  ab"
 
 
 # Lines
