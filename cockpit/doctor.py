@@ -67,7 +67,7 @@ def examined(snapshot: Snapshot, limits: Limits) -> list[Checked]:
 
 
 def doctor_text(snapshot: Snapshot, checked: Sequence[Checked]) -> str:
-    """The worst first, then what could not be looked at, then what is fine."""
+    """The worst first, then who did not answer, what could not be looked at, and what is fine."""
     return "\n".join(clean(line) for line in _lines(snapshot, checked))
 
 
@@ -76,6 +76,8 @@ def _lines(snapshot: Snapshot, checked: Sequence[Checked]) -> Iterator[str]:
     for finding in snapshot.findings:
         yield ""
         yield from finding_lines(finding, snapshot.taken)
+    silent = [f"  - {fault.source}: {fault.text}" for fault in snapshot.faults]
+    yield from ("", "Did not answer, or can't be believed:", *silent) if silent else ()
     for title, verdicts in (("Not looked at", ("unknown", "partly")), ("Fine", ("fine",))):
         lines = [_line(each) for each in checked if each.verdict in verdicts]
         yield from ("", f"{title}:", *lines) if lines else ()

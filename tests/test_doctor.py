@@ -14,7 +14,7 @@ from world import GIB, NOW, gpu, node, process, snapshot
 from cockpit.config import Config
 from cockpit.doctor import doctor_json, doctor_text, examined, write_bundle
 from cockpit.findings import CHECKS, DETECTORS, Judge, Limits
-from cockpit.model import Cluster, Hold, Host, Session, Snapshot
+from cockpit.model import Cluster, Fault, Hold, Host, Session, Snapshot
 
 LOST = node(1, gpus=(gpu(0), gpu(1, fault="fallen off the bus")))
 
@@ -60,6 +60,11 @@ def test_a_host_that_nobody_looks_at_is_named_and_never_said_to_be_fine():
     assert verdicts(half)["GPU memory that no live Ray owns"] == "unknown"
     assert verdicts(half)["Ray counts the GPUs that there are"] == "partly"
     assert "nobody looks at node2" in doctor_text(*looked(half))
+
+
+def test_a_host_that_ray_does_not_know_and_nobody_reaches_is_told_too():
+    text = doctor_text(*looked(seen(idle(1), faults=(Fault("probe", "w9: ssh: connection refused", NOW, "w9"),))))
+    assert "Did not answer, or can't be believed:\n  - probe: w9: ssh: connection refused\n" in text
 
 
 def test_without_a_dashboard_what_only_ray_knows_is_unknown():
