@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import httpx
@@ -285,3 +286,19 @@ def test_every_source_has_a_name_that_faults_can_carry():
 def test_an_address_is_shown_without_its_password():
     assert Ray("http://user:hunter22@head:8265/").address == "http://head:8265"
     assert Ray("head:8265").address == "http://head:8265"
+
+
+async def test_groups_that_wait_are_told_with_their_strategies_at_the_first_look_though_the_status_is_slow():
+    it = RecordedRay().ray()
+    ask = it._dashboard.data
+
+    async def slow(path, *rest, **more):
+        if path == "/api/cluster_status":
+            await asyncio.sleep(0.3)
+        return await ask(path, *rest, **more)
+
+    it._dashboard.data = slow
+    _, facts = await asyncio.gather(it.read_status(), it.read_placement_groups())
+    waiting = [group for group in facts.groups if group.pending]
+    assert waiting
+    assert all(group.strategy for group in waiting)
