@@ -96,18 +96,18 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
 
 
 def _found(facts: Facts, fold: Fold) -> Iterator[Finding]:
-    """One finding for all of them; the worst kind is told, and of equal ones that of the most."""
+    """One finding for all of them; the worst kind is told, of equal ones that of the most, of these one that has a reason."""
     seen = facts.heard("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups")
     levels = {kind: level_of(kind, waiting, seen or facts.now, facts.limits, once=facts.once) for kind, waiting in fold.kinds.items()}
-    told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind, level) for kind, level in levels.items() if level]
+    told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind.why is None, kind, level) for kind, level in levels.items() if level]
     if told:
-        _, _, kind, level = min(told, key=itemgetter(0, 1))
+        *_, kind, level = min(told, key=itemgetter(0, 1, 2))
         yield _finding(facts, fold, kind, level, seen)
 
 
 def _finding(facts: Facts, fold: Fold, kind: Kind, level: Level, seen: float | None) -> Finding:
     waiting, alike = fold.all, len(fold.kinds[kind])
-    part = f", {alike} of them" if alike < len(waiting) else ""
+    part = f"{alike} of them" if alike < len(waiting) else ""
     job = facts.jobs.get(fold.job or "")
     remedy = _remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
@@ -115,13 +115,20 @@ def _finding(facts: Facts, fold: Fold, kind: Kind, level: Level, seen: float | N
         code=fold.code,
         level=level,
         subject=fold.subject,
-        text=f"{fold.who} {'wait' if len(waiting) > 1 else 'waits'}{part}" + (f": {kind.why}" if kind.why else ", and Ray gives no reason"),
+        text=f"{fold.who} {'wait' if len(waiting) > 1 else 'waits'}{_because(kind.why, part)}",
         evidence=(*_reasons(fold), *_after(fold), _seen_by(fold, waiting)),
         since=_first(waiting, seen or facts.now),
         remedy=remedy,
         about=(*[each.key for each in waiting], *[actor.key for actor in fold.after], *stopped),
         seen=seen,
     )
+
+
+def _because(why: str | None, part: str) -> str:
+    """How the sentence ends; `part` says for how many, where not for all."""
+    if not why:
+        return f", and Ray gives no reason{' for ' if part else ''}{part}"
+    return f"{', ' if part else ''}{part}: {why}"
 
 
 def level_of(kind: Kind, waiting: Iterable[Waiting], now: float, limits: Limits, *, once: bool = False) -> Level | None:

@@ -90,6 +90,13 @@ def test_how_bad_it_is_depends_on_the_reason_and_on_how_long_it_lasts(wait, seco
     assert [finding.level for finding in found] == [level] * (level is not None)
 
 
+def test_of_as_many_with_and_without_a_reason_the_reason_is_told():
+    silent, told = [waits(number, why=None, wait=None) for number in (1, 2)], [waits(3), waits(4)]
+    assert only(seen(*silent, *told), "actor-pending").text == f"4 actors Critic of job train2 wait, 2 of them: {HELD}"
+    more = only(seen(*silent, told[0]), "actor-pending")
+    assert more.text == "3 actors Critic of job train2 wait, and Ray gives no reason for 2 of them"
+
+
 def test_without_a_reason_and_while_arguments_are_made_it_is_long_only_an_info():
     silent = only(seen(waits(seconds=600, why=None, wait=None)), "actor-pending")
     assert (silent.level, silent.text) == ("info", "actor Critic of job train2 waits, and Ray gives no reason")
