@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format format-check lint types floors spelling test-lab proof bench screenshots clean
+.PHONY: help demo test check format format-check lint types floors spelling test-lab proof healthy bench screenshots clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -54,6 +54,9 @@ test-lab: $(READY) ## the tests on virtual hosts alone (root)
 
 proof: $(READY) ## a thousand random forests of real processes: every orphan ended, nothing else signalled (root)
 	@COCKPIT_ROUNDS=1000 $(BIN)/python -m pytest -rs -s --timeout 1800 tests/probe/act/test_act_forests.py
+
+healthy: $(READY) ## ten minutes of a healthy run on two hosts: nothing above info is found (root)
+	@$(BIN)/python -m tests.lab.healthy --minutes 10
 
 bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, and on a cluster of 1,000 nodes
 	@$(BIN)/python -m bench.run

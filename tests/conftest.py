@@ -9,7 +9,9 @@ ROWS = {
     "places": (
         "test_placement.py",
         "test_endings.py",
+        "test_incidents_hosts.py",
         "test_incidents_ray.py",
+        "test_incidents_waits.py",
         "test_reach.py",
         "test_stop.py",
         "test_cluster.py",
