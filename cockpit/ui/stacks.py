@@ -139,7 +139,7 @@ def _lines(group: Sequence[Stack], total: int, others: frozenset[Frame]) -> Iter
     threads = sorted(group[0].telling, key=len, reverse=True)
     for thread in threads:
         yield ""
-        yield from (f"  {'>' if others and frame not in others else ' '} {frame.name} ({frame.file}:{frame.line})" for frame in thread)
+        yield from (f"  {'>' if others and frame not in others and not frame.plumbing else ' '} {frame.name} ({frame.file}:{frame.line})" for frame in thread)
     idle = len(group[0].threads) - len(threads)
     if idle:
         yield ""
