@@ -17,7 +17,7 @@ SUPERVISOR = "_ray_internal_job_actor_"
 SETUP = "look at runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the head's Ray session"
 LESS = "submit it again with less for its entrypoint (`--entrypoint-num-cpus`, `--entrypoint-num-gpus`, …), or add a node that can hold it"
 ROOM = "wait for what holds what its entrypoint asks for, or end that"
-UNTIL = "`ray job stop` has no effect before it has started; Ray itself gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
+UNTIL = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
 SAID, LINES = 300, 5
 """Of a message: so long a line, so many lines."""
 SKEW = 300.0
@@ -66,7 +66,7 @@ def _pending(job: Job, supervisor: Actor | None, level: Level, facts: Facts) -> 
             *(["Ray lists no supervisor of it"] if supervisor is None and facts.snapshot.actors_complete else []),
         ),
         since=moment(job.started, facts.now),
-        remedy=Remedy(f"{_start(supervisor)}; {UNTIL}"),
+        remedy=Remedy(f"{_start(supervisor)}; {UNTIL}, or once somebody ends its supervisor: {_end(job)}"),
         about=(job.key, *([supervisor.key] if supervisor else [])),
         seen=facts.heard("ray.jobs"),
     )
@@ -76,6 +76,11 @@ def _start(supervisor: Actor | None) -> str:
     """What makes it start."""
     wait = supervisor.wait if supervisor else None
     return LESS if wait in HOPELESS else ROOM if wait in ("held", "fragmented", "short", "label") else SETUP
+
+
+def _end(job: Job) -> str:
+    """In Python, since no command does it."""
+    return f'ray.kill(ray.get_actor("{SUPERVISOR}{short(job.id)}", "SUPERVISOR_ACTOR_RAY_NAMESPACE"))'
 
 
 def failed_jobs(facts: Facts) -> Iterator[Finding]:

@@ -73,6 +73,7 @@ def test_no_act_is_offered_for_a_job_that_has_not_started_for_ray_can_not_stop_i
     (found,) = seen(pending(400), actors=(supervisor(why="why", wait=wait),))
     assert found.remedy.text.startswith(begins)
     assert "`ray job stop` has no effect before it has started" in found.remedy.text
+    assert found.remedy.text.endswith('ray.kill(ray.get_actor("_ray_internal_job_actor_ppo", "SUPERVISOR_ACTOR_RAY_NAMESPACE"))')
     assert found.remedy.act is None
 
 
