@@ -139,11 +139,16 @@ def _lines(group: Sequence[Stack], total: int, others: frozenset[Frame]) -> Iter
     threads = sorted(group[0].telling, key=len, reverse=True)
     for thread in threads:
         yield ""
-        yield from (f"  {'>' if others and frame not in others and not frame.plumbing else ' '} {frame.name} ({frame.file}:{frame.line})" for frame in thread)
+        yield from (f"  {'>' if _odd(frame, others) else ' '} {frame.name} ({frame.file}:{frame.line})" for frame in thread)
     idle = len(group[0].threads) - len(threads)
     if idle:
         yield ""
         yield f"    {plural(idle, 'thread')} with nothing to do" if threads else f"    waits for work ({plural(idle, 'thread')})"
+
+
+def _odd(frame: Frame, others: frozenset[Frame]) -> bool:
+    """Whether no other group is in this call."""
+    return bool(others) and frame not in others and not frame.plumbing
 
 
 def _beside(columns: Sequence[Sequence[str]], room: int) -> list[str]:
