@@ -36,6 +36,7 @@ ENV = {
     "RAY_raylet_start_wait_time_s": "90",  # a busy machine starts several of them at once
     "RAY_health_check_initial_delay_ms": "2000",  # a killed raylet is dead after 4 s instead of 16
     "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "3000",  # a frozen one after 20 s instead of 56
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 Seen = TypeVar("Seen")

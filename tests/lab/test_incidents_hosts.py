@@ -1,0 +1,270 @@
+"""What goes wrong on the hosts of a real Ray, several things at once: each is found with the right numbers, and ends when it is mended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from cockpit.demo import nvml
+from tests.lab.cluster import Cluster, eventually
+from tests.lab.eyes import COCKPIT, Facts, Watcher, act, lay_config, node
+from tests.lab.hosts import Host
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+GIB = 1 << 30
+SECRET = "0123456789abcdef0123456789abcdef"
+SOON = {
+    "orphan_age": 2, "unexplained_age": 2, "gpu_held_age": 2, "gpu_count_age": 2, "gpu_lost_age": 2, "gpu_slow_age": 2,
+    "pointer_age": 2, "sessions_age": 2, "idle_for": 4, "idle_unheard": 4, "spin_for": 3,
+}  # fmt: skip
+"""Thresholds that a test has the time for."""
+START = "--num-cpus=16 --object-store-memory=100000000 --disable-usage-stats"
+RANKS = """
+import nvml, os, pathlib, ray, subprocess, sys, time
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as At
+ray.init(address="auto", log_to_driver=False)
+class Rank:
+    def start(self):
+        devices = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+        nvml.hold(pathlib.Path(os.environ[nvml.STATE]), os.getpid(), devices, 30 << 30)
+group = placement_group([{"GPU": 2, "CPU": 2}] * 2, strategy="STRICT_SPREAD")
+ray.get(group.ready())
+at = [At(group, placement_group_bundle_index=number // 2) for number in range(4)]
+ranks = [ray.remote(Rank).options(num_gpus=1, num_cpus=1, scheduling_strategy=each).remote() for each in at]
+ray.get([rank.start.remote() for rank in ranks])
+time.sleep(10000)
+"""
+
+
+def watching(cluster: Cluster, more: str = "") -> Watcher:
+    """Watches from the head, with these lines in its config."""
+    reach = f"ssh -F {cluster.lab.ssh_config} -o BatchMode=yes -o ConnectTimeout=2 {{name}} {{python}} -"
+    folder = cluster.head.tmp / "soon" / "cockpit"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(f"reach: {json.dumps(reach)}\nfindings: {json.dumps(SOON)}\n{more}")
+    return Watcher(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
+
+
+@pytest.fixture
+def watcher(cluster: Cluster) -> Iterator[Watcher]:
+    """Looks at both hosts all the time."""
+    made = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n")
+    made.until(lambda now: all(node(now, name)["gpus"][0]["power_limit"] for name in ("head", "w1")), within=60)
+    yield made
+    made.end()
+
+
+def told(watcher: Watcher) -> dict[str, tuple[str, str, str]]:
+    """What is found that is more than an info: level, subject and sentence by code."""
+    found = watcher.now.get("findings", ())
+    return {each["code"]: (each["level"], each["subject"], each["text"]) for each in found if each["level"] != "info"}
+
+
+def found(watcher: Watcher, code: str, *words: str) -> Facts:
+    """The finding with this code and these words, as soon as it is told."""
+
+    def right() -> Facts | None:
+        named = [each for each in watcher.now.get("findings", ()) if each["code"] == code]
+        return next((each for each in named if all(word in each["text"] for word in words)), None)
+
+    try:
+        return eventually(right, within=60) or {}
+    except AssertionError as error:
+        raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
+
+
+def over(watcher: Watcher, *codes: str) -> None:
+    """Wait until none of these is found any more."""
+    watcher.until(lambda now: not {each["code"] for each in now["findings"]} & set(codes), within=60)
+
+
+def gpu(host: Host, index: int, **facts: int) -> None:
+    """Change facts of a GPU of the simulated NVML."""
+    names = ("gpu", "index", "uuid", "total", "base", "util", "memutil", "temp", "power", "lost", "ecc")
+
+    def changed(line: str) -> str:
+        words = line.split(" ")
+        if words[:2] != ["gpu", str(index)]:
+            return line
+        return " ".join([*(str(facts.get(name, word)) for name, word in zip(names, words, strict=False)), *words[len(names) :]])
+
+    nvml.edit(host.state, lambda lines: [changed(line) for line in lines])
+
+
+def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(cluster: Cluster, watcher: Watcher):
+    w1 = cluster.lab["w1"]
+    gpu(w1, 3, lost=1)
+    gpu(w1, 4, ecc=7)
+    gpu(w1, 6, base=30 * GIB)
+    nvml.add(w1.state, "recovery 1 1", "recovery 2 4", "remap 5", "slow 7 0x40")
+    stranger = w1.hold(0, 20 * GIB, title="python finetune.py")
+    ill = {
+        "gpu-lost": ("critical", "w1", "GPU 3 of w1 can't be reached by NVML any more"),
+        "gpu-recovery": ("critical", "w1", "GPU 1 of w1 has failed, and NVML asks for its recovery"),
+        "gpu-drain": ("warning", "w1", "GPU 2 of w1 still works, but NVML wants no new work on it"),
+        "gpu-ecc": ("warning", "w1", "GPU 4 of w1 has lost data to memory errors since its driver was loaded"),
+        "gpu-remap": ("warning", "w1", "GPU 5 of w1 has bad rows of memory that only a reset replaces"),
+        "gpu-slowed": ("warning", "w1", "GPU 7 of w1 runs slower than it could"),
+        "gpu-memory-unexplained": (
+            "warning", "w1", "30G of GPU memory on 1 GPU of w1 (6) is in use, and no process that can be seen there holds it"
+        ),
+        "gpu-memory-held": (
+            "warning", "w1", "Ray counts 2 GPUs of w1 as free whose memory others hold: what is placed there runs out of memory"
+        ),
+    }  # fmt: skip
+    eventually(lambda: told(watcher) == ill, within=40)
+    doctor = cluster.head.ssh(f"XDG_CONFIG_HOME=/tmp/soon {COCKPIT} doctor --hosts head,w1,gone; true")
+    assert all(text in doctor for _, _, text in ill.values())
+    assert "2 living nodes, 2 hosts looked at" in doctor
+    assert "  - probe: gone: " in doctor
+    w1.reset_gpus()
+    stranger.kill()
+    over(watcher, *(set(ill) - {"gpu-slowed"}))
+    assert told(watcher)["gpu-slowed"][2] == "A GPU of w1 ran slower than it could within the last 1m00s"
+
+
+def test_ranks_that_stall_and_ranks_that_hang_are_told_with_the_odd_one_also_where_nobody_looks(cluster: Cluster):
+    for host in cluster.hosts:
+        (host.tmp / "jobs" / "ranks.py").write_text(RANKS)
+    cluster.submit("ranks", f"WANDB_API_KEY={SECRET} python ranks.py")
+    watcher = watching(cluster, "probe_hosts: never\n")
+    try:
+        stalled = found(
+            watcher, "job-stalled", "All 4 GPUs of job ranks have been at 0 % for", "with 122G of memory in use, and its log is"
+        )
+        assert stalled["remedy"]["act"] == "stop-job"
+        assert node(watcher.now, "w1")["gpus"][0]["power_limit"] is None, "no probe looks at w1"
+        used = [(each["host"], hold["index"]) for each in watcher.now["processes"] for hold in each["gpus"]]
+        assert sorted(used) == [("head", 0), ("head", 1), ("w1", 0), ("w1", 1)]
+        for name, index in used:
+            gpu(cluster.lab[name], index, util=100, power=70_000 if (name, index) == ("w1", 1) else 120_000)
+        hung = found(
+            watcher, "job-hung", "All 4 GPUs of job ranks wait for others at 100 % with at most 120 W for", "; the odd one out is w1 GPU 1,"
+        )
+        assert "w1 GPU 0, 1: 100 %, 70-120 W (`nvidia-smi`)" in hung["evidence"]
+        watcher.until(lambda now: [each["level"] for each in now["findings"] if each["code"] == "job-hung"] == ["critical"])
+        bundle = cluster.head.tmp / "bundle.tar.gz"
+        bundle.unlink(missing_ok=True)
+        cluster.head.ssh(f"WANDB_API_KEY={SECRET} XDG_CONFIG_HOME=/tmp/soon {COCKPIT} doctor --bundle /tmp/{bundle.name}; true")
+        with tarfile.open(bundle) as packed:
+            files = {name: packed.extractfile(name).read().decode() for name in packed.getnames()}  # type: ignore[union-attr]  # all are files
+        assert any(name.endswith("/raylet.out") for name in files)
+        assert any("python ranks.py" in text for text in files.values())
+        assert not [name for name, text in files.items() if SECRET in text]
+        for name, index in used:
+            gpu(cluster.lab[name], index, util=100, power=560_000)
+        over(watcher, "job-hung", "job-stalled")
+    finally:
+        watcher.end()
+
+
+@pytest.fixture
+def small_disk(cluster: Cluster) -> Iterator[str]:
+    """A disk of 64 MiB on w1."""
+    w1 = cluster.lab["w1"]
+    w1.ssh("mkdir -p /tmp/small && mount -t tmpfs -o size=64m tmpfs /tmp/small")
+    yield "/tmp/small"
+    w1.ssh("umount -l /tmp/small")
+
+
+def test_a_second_ray_what_it_leaves_on_a_full_disk_and_a_raylet_that_was_given_up(cluster: Cluster, watcher: Watcher, small_disk: str):
+    lay_config(cluster.lab)
+    w1, raylet = cluster.lab["w1"], cluster.part("raylet", "w1")
+    raylet.freeze()  # while Ray gives it up, the rest
+    second = f"--head --port=6399 --temp-dir={small_disk} --num-gpus=1 --num-cpus=1 --object-store-memory=80000000"
+    cluster.command(w1, f"ray start {second} --include-dashboard=false --disable-usage-stats")
+    both = found(watcher, "sessions-several", "2 Ray sessions live on w1, and each of them may hand out the same 8 GPUs: session_")
+    name = os.path.basename(w1.ssh(f"readlink {small_disk}/session_latest").strip())
+    assert f"{name} of root" in both["text"]
+    over(watcher, "ray-versions", "python-versions")
+    for process in [*w1.matching(small_disk), *w1.matching(":6399")]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.outer.kill()
+    w1.ssh(f"cd {small_disk} && dd if=/dev/zero of={name}/logs/worker.out bs=1M count=61 status=none")
+    w1.ssh(f"cd {small_disk} && touch -d '1 hour ago' ray_current_cluster {name}")
+    full = found(
+        watcher, "disk-full", "the disk under /tmp/small on w1 is 95% full (2.", "M of 64M left)", "; 1 dead session holds 61M of it"
+    )
+    assert (full["level"], full["remedy"]["act"]) == ("critical", "clean")
+    assert f"du -sh {small_disk}/{name}: 61M (dead, of root)" in full["evidence"]
+    dead = found(watcher, "pointer-dead", "/tmp/small/ray_current_cluster names")
+    assert dead["text"] == (
+        f"on w1 /tmp/small/session_latest points at the dead {name} and /tmp/small/ray_current_cluster names {w1.address}:6399, "
+        "where no Ray lives, so that `ray.init()` and `ray status` fail"
+    )
+    assert "sessions-several" not in told(watcher)
+    code, _, said = act(cluster.head, f"clean w1 --session {small_disk}/{name} --yes")
+    assert code == 0, said
+    over(watcher, "disk-full")
+    w1.ssh(f"rm -f {small_disk}/ray_current_cluster")  # which belongs to no session
+    over(watcher, "pointer-dead")
+    given_up = found(
+        watcher, "node-dead", "Ray marked w1 dead", f"though its raylet (pid {raylet.pid}, stopped by a signal) still runs there"
+    )
+    assert (given_up["level"], given_up["remedy"]["act"]) == ("critical", "kill")
+    raylet.thaw()
+    found(watcher, "node-dead", "w1 died", "(health check failed due to missing too many heartbeats); with it went 8 GPUs")
+    assert not w1.matching("raylet/raylet")
+
+
+ENGINE = """
+import ray, subprocess, sys, time
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+ray.init(address="auto", log_to_driver=False)
+class Engine:
+    def start(self):
+        subprocess.Popen([sys.executable, "engine.py", "0,1", "20"], start_new_session=True)
+node = next(each["NodeID"] for each in ray.nodes() if each["Alive"] and each["NodeName"] == sys.argv[1])
+engine = ray.remote(Engine).options(num_gpus=2, scheduling_strategy=On(node, soft=False)).remote()
+ray.get(engine.start.remote())
+time.sleep(10000)
+"""
+
+
+def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster, watcher: Watcher):
+    lay_config(cluster.lab)
+    w1 = cluster.lab["w1"]
+    (cluster.head.tmp / "jobs" / "engine_on.py").write_text(ENGINE)
+    cluster.submit("engine", f"python engine_on.py {w1.address}")
+    engine = eventually(lambda: w1.matching("VLLM::EngineCore"), within=60)[0]
+    eventually(lambda: f" {engine.pid} " in w1.state.read_text())
+    watcher.until(lambda now: now["actors"]["counts"]["ALIVE"] == 2)  # the engine's, and the supervisor of the job
+    cluster.command(w1, "ray stop --force")
+    left = found(watcher, "gpu-memory-orphaned")
+    assert left["text"].startswith("40G of GPU memory on 2 GPUs of w1 (0, 1) is held by 1 process that no live Ray owns, for at least ")
+    assert (left["level"], left["subject"], left["remedy"]["act"]) == ("critical", "w1", "kill-orphans")
+    assert left["evidence"][0].startswith(f"pid {engine.pid} (orphan) VLLM::EngineCor holds GPU 0: 20G, GPU 1: 20G: ")
+    found(watcher, "node-dead", "w1 died", "with it went 8 GPUs and 1 actor")
+    code, _, said = act(cluster.head, "kill-orphans w1 --yes")
+    assert code == 0, said
+    over(watcher, "gpu-memory-orphaned")
+
+    cluster.command(w1, f"ray start --address={cluster.gcs_address} --num-gpus=12 {START}")
+    over(watcher, "node-dead")
+    assert found(watcher, "gpu-count")["text"] == (
+        "Ray hands out 12 GPUs on w1, but NVML sees 8: what is placed there can fail for want of a GPU"
+    )
+    raylet = cluster.part("raylet", "w1")
+    files = len(os.listdir(f"/proc/{raylet.outer.pid}/fd"))
+    limit = int(files / 0.85)
+    w1.ssh(f"prlimit --pid {raylet.pid} --nofile={limit}:")
+    near = found(watcher, "open-files", f"raylet {raylet.pid} on w1 has ", f" of {limit} files open: at the limit no worker can register")
+    assert f"`prlimit --pid {raylet.pid} --nofile=" in near["remedy"]["text"]
+    w1.ssh(f"prlimit --pid {raylet.pid} --nofile=20000:")
+    over(watcher, "open-files")
+
+    raylet.kill()
+    eventually(lambda: not w1.matching("DashboardAgent"))
+    cluster.command(w1, f"CUDA_VISIBLE_DEVICES=0,1,9 ray start --address={cluster.gcs_address} --num-gpus=3 {START}")
+    seen = found(watcher, "gpu-visible")
+    assert seen["text"] == "The raylet of w1 was given GPUs that aren't there: CUDA_VISIBLE_DEVICES names 9"
+    over(watcher, "gpu-count")
+    cluster.part("raylet", "w1").kill()  # so that the next test gets a whole Ray
