@@ -112,7 +112,7 @@ def right(): half("right")
 globals()[sys.argv[1]]()
 time.sleep(10000)
 """
-EATEN = 40 << 20
+EATEN = 56 << 20
 """Bytes that an actor takes each second."""
 
 
@@ -165,7 +165,7 @@ class Incidents:
             return found if found and found["level"] == level and all(word in found["text"] for word in words) else None
 
         try:
-            return eventually(right, within=60) or {}
+            return eventually(right, within=90) or {}
         except AssertionError as error:
             raise AssertionError(f"no {code} of {subject}: {self.watcher.now.get('findings')}, {self.watcher.now.get('faults')}") from error
 
