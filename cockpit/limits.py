@@ -44,7 +44,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     waiting_told: Annotated[float, Meta(ge=0, le=DAY, description="Seconds after which what waits is told.")] = 10.0
     """Whatever starts waits for a few seconds, and Ray's lists are up to 5 s old."""
     waiting_hopeless: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: what waits in vain is critical.")] = 30.0
-    """Nodes that are started together with a job have joined by then."""
+    """Nodes that are started together with a job have joined by then; while nodes still join, they may be what it waits for."""
     waiting_long: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: waiting for resources is a warning.")] = 120.0
     """A job that is started again waits for what the last one lets go: half a minute. More is a queue, which somebody should know of."""
     starting_long: Annotated[float, Meta(ge=0, le=DAY, description="Seconds: an actor's start is a warning.")] = 1800.0
@@ -67,7 +67,8 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     memory_ahead: Annotated[float, Meta(gt=0, le=1, description="Share of that line from which a growth towards it is told ahead.")] = 0.7
     """Below, loading a model or filling a buffer looks the same, and ends by itself."""
     memory_forecast: Annotated[float, Meta(ge=0, le=DAY, description="Seconds within which such a growth must reach the line.")] = 300.0
-    """Enough to stop a job or end a process; further ahead two minutes of growth say little."""
+    """Enough to stop a job or end a process; further ahead two minutes of growth say little. In half of it, or near the line, it is
+    critical: till then it may be a model that is loaded."""
     oom_told: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which what was ended for lack of memory is told.")] = 3600.0
     """Probes and Ray's records are read an hour back; what has run for an hour since will not end of it."""
     oom_fresh: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which that is critical.")] = 600.0

@@ -38,15 +38,19 @@ def clean(text: str) -> str:
 
 # Lengths are bounded and starts anchored: a hostile line costs a time linear in its length, not its square.
 _TELLING = (
-    r"token(?!iz|s)|secret|passw(?:or)?d|passphrase|(?:api|access|private|auth|wandb)[_-]?key|credential|(?<![a-z])(?:pass|pwd)(?![a-z])"
+    r"token(?!iz|s)|secret|passw(?:or)?d|passphrase|(?:api|access|private|auth|wandb)[_-]?key|credential|sshpass|"
+    r"(?<![a-z])(?:pass|pwd)(?![a-z])"
 )
+_QUOTE = r"""\\{0,4}["']?"""
+"""Also as it stands in JSON that was written into a string."""
 _NAMED = rf"[\w.-]{{0,60}}?(?:{_TELLING})[\w.-]{{0,60}}"
 _SECRETS = re.compile(
     rf"""
-      (?P<name>(?:^|(?<=[\s'"{{(\[,;&?])) ["']?[+-]{{0,2}}{_NAMED}["']?
-        \s*(?:=|:\s|:(?=["'])|(?<=["']),\s?(?=["'])|(?<=\w)\s(?!\s*-))\s*)
-      (?P<quote>["']?)(?P<value>(?<=")[^\s"][^"\n]*|(?<=')[^\s'][^'\n]*|[^\s'"&,}}]+)
+      (?P<name>(?:^|(?<=[\s'"{{(\[,;&?])) ["']?[+-]{{0,2}}{_NAMED}{_QUOTE}
+        \s*(?:=|:\s|:(?=\\{{0,4}}["'])|(?<=["']),\s?(?=["'])|(?<=\w)\s(?!\s*-))\s*)
+      (?P<quote>{_QUOTE})(?P<value>(?<=")(?!\s)(?:[^"\\\n]|\\(?!\\{{0,4}}"))+|(?<=')[^\s'][^'\n]*|[^\s'"&,}}]+)
     | (?P<scheme>[a-z][\w+.-]{{0,20}}://)[^\s/@:]*:[^\s/@]+@
+    | (?P<sshpass>\bsshpass\s+-p\s*)[^\s•]+
     | (?P<bearer>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{{8,}}
     | \b(?:hf_|sk-|ghp_|gho_|glpat-|xox[abpr]-|AKIA|wandb_v1_)[\w-]{{10,}}
     | (?<![\w-])eyJ[\w-]{{10,}}\.[\w-]{{10,}}\.[\w-]*
@@ -72,7 +76,7 @@ def _hide(match: re.Match[str]) -> str:
         return match[0] if plain.match(match["value"]) else f"{match['name']}{match['quote']}{HIDDEN}"
     if match["scheme"] is not None:
         return f"{match['scheme']}{HIDDEN}@"
-    return f"{match['bearer'] or ''}{HIDDEN}"
+    return f"{match['bearer'] or match['sshpass'] or ''}{HIDDEN}"
 
 
 _TELLING_NAME = re.compile(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 from unicodedata import category
 
@@ -70,6 +71,11 @@ def test_a_break_becomes_a_space_and_a_control_can_be_seen():
         f"PassPhrase: {KEY}",
         f"Api-Key: {KEY}",
         f"credentials={KEY}",
+        f'serialized_runtime_env: "{{\\"env_vars\\": {{\\"WANDB_API_KEY\\": \\"{KEY}\\"}}}}"',
+        f'{{\\\\"HF_TOKEN\\\\":\\\\"{KEY}\\\\"}}',
+        f'{{"password": "\\u00e4 {KEY}"}}',
+        f"sshpass -p {KEY} ssh w1",
+        f"SSHPASS={KEY} sshpass -e ssh w1",
     ],
 )
 def test_a_secret_is_hidden_by_its_name_or_its_shape(text):
@@ -84,6 +90,11 @@ def test_a_quoted_secret_is_hidden_with_all_its_words():
 
 def test_a_password_of_digits_is_no_count():
     assert redact("--redis-password 5241590000000000") == f"--redis-password {HIDDEN}"
+
+
+def test_json_in_a_string_stays_json():
+    text = json.dumps({"text": json.dumps({"env": {"HF_TOKEN": KEY, "HOME": "/x"}})})
+    assert json.loads(json.loads(redact(text))["text"]) == {"env": {"HF_TOKEN": HIDDEN, "HOME": "/x"}}
 
 
 def test_what_stands_around_a_secret_stays():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -44,6 +44,8 @@ class Part(NamedTuple):
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
     """The GCS does not answer, or its own host shows why it can't."""
     fault, part = _fault(facts, "ray.gcs", "gcs"), _gcs(facts)
+    if fault and not _bad(part) and _hiccup(facts):
+        fault = None
     if not (fault or _bad(part)) or facts.lasts("gcs-silent", "GCS") < facts.limits.gcs_silent:
         return
     why = f": {part.words}" if part and (_bad(part) or fault) else ""
@@ -68,7 +70,7 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     if fault is None or facts.snapshot.cluster.reachable is not False or _bad(_gcs(facts)):
         return
     homes = [host for host in facts.fresh if _lives(facts, host)]
-    if not homes or facts.lasts("dashboard-silent", "dashboard") < facts.limits.dashboard_silent:
+    if not homes or facts.lasts("dashboard-silent", "dashboard") < facts.limits.dashboard_silent or (facts.once and _young(facts, homes)):
         return
     home = next((host for host in homes if _is_head(facts, host)), None)
     part = _part(facts, home, DASHBOARD) if home else None
@@ -160,6 +162,18 @@ def refused(facts: Facts) -> Iterator[Finding]:
             f"or into RAY_AUTH_TOKEN{'' if none else ', which goes before that file'}; drivers and nodes need it too"
         ),
     )
+
+
+def _hiccup(facts: Facts) -> bool:
+    """Whether a single look has had other answers of the GCS meanwhile: a busy one misses the tenth of a second that Ray gives it."""
+    asked = ("ray.actors", "ray.placement_groups")
+    return facts.once and all(source in facts.snapshot.as_of and not facts.fault(source) for source in asked)
+
+
+def _young(facts: Facts, homes: Iterable[Host]) -> bool:
+    """Whether the Ray there has just been started: its dashboard listens later."""
+    begun = (one.started for host in homes for one in host.sessions or () if one.live and one.started is not None)
+    return any(0 <= facts.now - moment < facts.limits.dashboard_silent for moment in begun)
 
 
 def _fault(facts: Facts, source: str, cause: Cause) -> Fault | None:

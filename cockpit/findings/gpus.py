@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Finding, Gpu, Host, Level, Node, Remedy
+from cockpit.model import Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy
 from cockpit.text import age, clean, count, plural
 
 NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
@@ -114,14 +114,20 @@ def _listed(gpus: Sequence[Gpu]) -> str:
 def gpu_counts(facts: Facts) -> Iterator[Finding]:
     """Nodes whose Ray hands out another number of GPUs than there are, or than its raylet may see."""
     near = Counter(node.ip or node.host for node in facts.alive)
+    sighted = any(node.gpus for node in facts.alive)
     shared: dict[str, list[Node]] = {}
     for node in facts.alive:
         if near[node.ip or node.host] > 1:
             shared.setdefault(node.ip or node.host, []).append(node)
-        elif node.gpus is not None and node.resources:
-            yield from _counted(facts, node, _handed_out(node), len(node.gpus))
+        elif node.resources and (node.gpus is not None or (sighted and _blind(node))):
+            yield from _counted(facts, node, _handed_out(node), len(node.gpus or ()))
     for nodes in shared.values():
         yield from _shared(facts, nodes)
+
+
+def _blind(node: Node) -> bool:
+    """Whether its agent sees no GPU, as where NVML can't reach the first: it stops there. Where none sees any, Ray can't look at all."""
+    return not node.probed and node.reported is not None and bool(_handed_out(node))
 
 
 def _handed_out(node: Node) -> float | None:
@@ -152,7 +158,9 @@ def _lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
 
 def _too_many(facts: Facts, node: Node, promised: float, there: int, listed: Sequence[str] | None) -> Finding:
     title = facts.title(node)
-    seen = f"NVML sees {there}" if listed is None or len(listed) >= there else f"its raylet may see {len(listed)} of them"
+    seen = f"its raylet may see {len(listed)} of them" if listed is not None and len(listed) < there else f"NVML sees {there}"
+    if not node.probed:
+        seen = f"its agent sees {there or 'none'} (it lists no more behind one that NVML can't reach)"
     return Finding(
         code="gpu-count",
         level="warning",
@@ -169,7 +177,7 @@ def _too_many(facts: Facts, node: Node, promised: float, there: int, listed: Seq
 
 
 def _too_few(facts: Facts, node: Node, promised: float, usable: int) -> Finding:
-    title, waiting = facts.title(node), facts.waiting_for_gpus
+    title, waiting = facts.title(node), [each for each in facts.waiting_for_gpus if _long(facts, each)]
     wait = f", while {waits(waiting)} for GPUs" if waiting else ""
     return Finding(
         code="gpu-unused",
@@ -181,6 +189,13 @@ def _too_few(facts: Facts, node: Node, promised: float, usable: int) -> Finding:
         about=(node.key, *(each.key for each in waiting[:8])),
         seen=facts.oldest((node,)),
     )  # fmt: skip
+
+
+def _long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
+    """Whatever starts waits for a while, also where somebody has kept GPUs back on purpose."""
+    if facts.once and isinstance(waiting, Actor) and waiting.at_least:
+        return True
+    return waiting.since is not None and facts.now - waiting.since >= facts.limits.waiting_long
 
 
 def _unknown_devices(facts: Facts, node: Node, strange: Sequence[str]) -> Finding:
@@ -204,7 +219,8 @@ def waits(waiting: Sequence[object]) -> str:
 
 def _evidence(node: Node, promised: float, listed: Sequence[str] | None) -> tuple[str, ...]:
     raylet = () if listed is None else (f"CUDA_VISIBLE_DEVICES={clean(','.join(listed))[:120]} in /proc/PID/environ of its raylet",)
-    return f"Ray: {_gpus(promised)} (`ray status -v`)", f"`nvidia-smi -L`: {_gpus(len(node.gpus or ()))}", *raylet
+    where = "`nvidia-smi -L`" if node.probed else "Ray's agent there (/nodes?view=summary)"
+    return f"Ray: {_gpus(promised)} (`ray status -v`)", f"{where}: {_gpus(len(node.gpus or ()))}", *raylet
 
 
 def _gpus(number: float) -> str:

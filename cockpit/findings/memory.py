@@ -53,7 +53,8 @@ def _near(facts: Facts, node: Node, used: float, line: KillLine) -> Iterator[Fin
     close = facts.over(share, limits.memory_near, limits.memory_near - AGAIN, NEAR, subject)
     growing = facts.steady(ahead, "memory grows", subject, GAP)
     lasted = max(facts.steady(close, "memory near", subject, 0.0) or 0.0, growing or 0.0)
-    urgent = facts.steady(ahead or share >= limits.memory_critical, "memory urgent", subject, 2 * GAP)
+    soon = left is not None and ahead and (share >= limits.memory_near or left <= limits.memory_forecast / 2)
+    urgent = facts.steady(soon or share >= limits.memory_critical, "memory urgent", subject, 2 * GAP)
     if lasted >= HELD or share >= limits.memory_critical:
         yield _told(facts, node, used, line, trend, critical=urgent is not None)
 

@@ -79,7 +79,9 @@ def _dead(host: Host, folder: str, dead: list[Pointer]) -> Finding:
         remedy=Remedy(
             "remove it (`ray stop` would too, and would stop every Ray there)" if harm else "remove what that session left", "clean"
         ),
-        about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead)),
+        about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead))
+        or tuple(f"node:{node}" for node in host.nodes)
+        or (f"node:{host.name}",),
     )
 
 
@@ -100,7 +102,7 @@ def foreign_temps(facts: Facts) -> Iterator[Finding]:
         for temp in host.temps or ():
             if temp.writable is not False or os.path.basename(temp.path) != "ray":
                 continue
-            lives = any(session.live and os.path.dirname(session.path) == temp.path for session in host.sessions or ())
+            lives = any(session.live for session in host.sessions or ())  # who began it there or elsewhere could
             owner = f"belongs to {temp.owner}" if temp.owner else "is not this user's"
             yield Finding(
                 code="temp-dir-foreign",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -98,7 +99,9 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
 def _found(facts: Facts, fold: Fold) -> Iterator[Finding]:
     """One finding for all of them; the worst kind is told, of equal ones that of the most, of these one that has a reason."""
     seen = facts.heard("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups")
-    levels = {kind: level_of(kind, waiting, seen or facts.now, facts.limits, once=facts.once) for kind, waiting in fold.kinds.items()}
+    now, limits = seen or facts.now, facts.limits
+    given_up = _given_up(facts, fold)
+    levels = {kind: level_of(kind, waiting, now, limits, once=facts.once, given_up=given_up) for kind, waiting in fold.kinds.items()}
     told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind.why is None, kind, level) for kind, level in levels.items() if level]
     if told:
         *_, kind, level = min(told, key=itemgetter(0, 1, 2))
@@ -131,17 +134,29 @@ def _because(why: str | None, part: str) -> str:
     return f"{', ' if part else ''}{part}: {why}"
 
 
-def level_of(kind: Kind, waiting: Iterable[Waiting], now: float, limits: Limits, *, once: bool = False) -> Level | None:
+def _given_up(facts: Facts, fold: Fold) -> bool:
+    """Whether no node has joined of late that could be followed by the one that is waited for; once it was so, that is no hope any more."""
+    if all(kind.wait != "never" for kind in fold.kinds):
+        return True
+    begun = (node.started for node in facts.alive if node.started is not None)
+    quiet = not any(0 <= facts.now - started < facts.limits.waiting_hopeless for started in begun)
+    return facts.steady(quiet, f"no node joins for {fold.code}", fold.subject, inf) is not None
+
+
+def level_of(
+    kind: Kind, waiting: Iterable[Waiting], now: float, limits: Limits, *, once: bool = False, given_up: bool = True
+) -> Level | None:
     """How bad it is that these wait still; `None` while it is too early to tell. What waited before anybody looked is told at once.
 
-    Whoever looks only `once` will not see that it goes on: unless it just starts, it is taken to have waited for long.
+    Whoever looks only `once` will not see that it goes on: unless it just starts, it is taken to have waited for long. What no node can
+    hold is hopeless only once nodes are `given_up`: no more of them join.
     """
     before = any(isinstance(each, Actor) and each.at_least for each in waiting)
     waited = now - (_first(waiting, now) or now)
-    if kind.wait in HOPELESS and (before or waited >= limits.waiting_hopeless):
+    if kind.wait in HOPELESS and (given_up or kind.wait != "never") and (before or waited >= limits.waiting_hopeless):
         return "critical"
     slow = kind.wait == "starting" or kind.why is None or kind.state == "DEPENDENCIES_UNREADY"
-    if waited >= (limits.starting_long if slow else limits.waiting_long) or (once and before and not slow):
+    if waited >= (limits.starting_long if slow else limits.waiting_long) or (once and before and not slow and given_up):
         return "warning"
     return "info" if before or waited >= limits.waiting_told else None
 
@@ -198,9 +213,16 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
             by_job.setdefault(actor.job, []).append(actor)
     seen = facts.heard("ray.actors", "ray.placement_groups")
     since = max((_first(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
-    lasted = (seen or facts.now) - since
+    lasted = min((_stuck(facts, mine, seen or facts.now) for mine in by_job.values()), default=0.0)
     if by_job and lasted >= facts.limits.waiting_told:
         yield _deadlock(facts, by_job, "critical" if lasted >= facts.limits.waiting_hopeless else "info", since, seen)
+
+
+def _stuck(facts: Facts, waiting: Iterable[Waiting], now: float) -> float:
+    """Seconds; of what waited already when somebody came for a single look, long enough."""
+    if facts.once and any(isinstance(each, Actor) and each.at_least for each in waiting):
+        return facts.limits.waiting_hopeless
+    return now - (_first(waiting, facts.now) or facts.now)
 
 
 def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, since: float, seen: float | None) -> Finding:

@@ -104,8 +104,8 @@ class Acts:
 
     def _homes(self, rows: Iterable[Any]) -> tuple[str, ...]:
         """The hosts that these things are on."""
-        nodes = {node.id: node for node in self._app.shown.nodes or ()}
-        homes = (row if isinstance(row, Process | Session) else nodes.get(getattr(row, "node", None), row) for row in rows)
+        nodes = {node.id: node for node in self._app.shown.nodes or () if node.id}
+        homes = (row if isinstance(row, Process | Session) else nodes.get(getattr(row, "node", None) or "", row) for row in rows)
         named = (home.ip or home.title if isinstance(home, Node) else getattr(home, "host", None) for home in homes)
         return tuple(dict.fromkeys(name for name in named if name))
 

@@ -9,6 +9,7 @@ from findings import codes, looked, only
 from msgspec.structs import replace
 from world import GIB, NOW, node, process, snapshot
 
+from cockpit.findings import Judge, Limits
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.model import Cluster, Fault, Host, RayProcess, Session, Snapshot
 
@@ -68,6 +69,15 @@ def test_a_gcs_that_hiccups_is_not_told():
     assert looked(head(RAYLET, GCS, faults=(GCS_SILENT,)), 5, detectors=CONTROL) == ()
 
 
+def test_a_single_look_believes_a_gcs_that_answers_others():
+    once = Judge(Limits(), CONTROL, assumed=60.0)
+    heard = {"ray.actors": NOW, "ray.placement_groups": NOW}
+    assert once(head(RAYLET, GCS, faults=(GCS_SILENT,), as_of=heard)).findings == ()
+    assert codes(once(head(RAYLET, GCS, faults=(GCS_SILENT,))).findings) == {"gcs-silent"}
+    assert codes(once(head(RAYLET, replace(GCS, state="T"), faults=(GCS_SILENT,), as_of=heard)).findings) == {"gcs-silent"}
+    assert codes(looked(head(RAYLET, GCS, faults=(GCS_SILENT,), as_of=heard), detectors=CONTROL)) == {"gcs-silent"}
+
+
 @pytest.mark.parametrize("rays", [(RAYLET, replace(GCS, state="T")), (RAYLET,)])
 def test_a_gcs_that_takes_everything_with_it_is_one_finding(rays):
     faults = (GCS_SILENT, NO_DASHBOARD, MONITOR_SILENT)
@@ -93,6 +103,11 @@ def test_a_dashboard_that_is_gone_while_ray_lives_is_told():
 
 def test_while_ray_starts_its_dashboard_may_be_late():
     assert looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,)), 25, detectors=CONTROL) == ()
+    once = Judge(Limits(), CONTROL, assumed=60.0)
+    made = head(RAYLET, GCS, faults=(NO_DASHBOARD,))
+    for started, found in ((NOW - 5, set()), (NOW - 600, {"dashboard-silent"}), (None, {"dashboard-silent"})):
+        sessions = tuple(replace(session, started=started) for session in made.hosts["node1"].sessions or ())
+        assert codes(once(replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions)})).findings) == found
 
 
 def test_a_dashboard_far_away_is_not_that_of_the_ray_here():

@@ -12,7 +12,7 @@ from world import NOW, actor, gpu, node, snapshot
 
 from cockpit.findings import Judge, Limits
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
-from cockpit.model import Gpu, Host, Node, Quantity, RayProcess, Snapshot
+from cockpit.model import Finding, Gpu, Host, Node, Quantity, RayProcess, Snapshot
 
 ILL, COUNTS = (gpu_trouble,), (gpu_counts,)
 ID = f"{1:056x}"
@@ -142,7 +142,7 @@ def test_fewer_gpus_than_there_are_is_worth_knowing_and_a_warning_while_somethin
     few = Raylet(4, 8)
     found = only(looked(few.seen(), detectors=COUNTS), "gpu-unused")
     assert (found.level, found.text) == ("info", "Ray hands out 4 GPUs on node1 of the 8 that it could")
-    waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="held")
+    waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="held", since=NOW - 200)
     found = only(looked(few.seen(actors=(waiting,)), detectors=COUNTS), "gpu-unused")
     assert (found.level, found.text) == (
         "warning",
@@ -150,6 +150,20 @@ def test_fewer_gpus_than_there_are_is_worth_knowing_and_a_warning_while_somethin
     )
     never = replace(waiting, wait="label")
     assert only(looked(few.seen(actors=(never,)), detectors=COUNTS), "gpu-unused").level == "info"
+    starts = replace(waiting, since=NOW - 20)
+    assert only(looked(few.seen(actors=(starts,)), detectors=COUNTS), "gpu-unused").level == "info", "whatever starts waits for a while"
+
+
+def test_where_no_probe_looks_rays_agent_is_quoted_and_may_see_none_at_all():
+    def told(there: tuple[Gpu, ...] | None, others: tuple[Gpu, ...] | None) -> tuple[Finding, ...]:
+        nodes = (Raylet().node(probed=False, gpus=there, reported=NOW), node(2, gpus=others, resources={}))
+        return looked(snapshot(nodes=nodes, hosts={}, actors=(), placement_groups=()), detectors=COUNTS)
+
+    found = only(told((gpu(0), gpu(1)), (gpu(0),)), "gpu-count")
+    assert "but its agent sees 2 (it lists no more behind one that NVML can't reach)" in found.text
+    assert found.evidence[1] == "Ray's agent there (/nodes?view=summary): 2 GPUs"
+    assert "but its agent sees none" in only(told(None, (gpu(0),)), "gpu-count").text
+    assert told(None, None) == ()
 
 
 def test_a_raylet_that_was_given_gpus_that_are_not_there():

@@ -54,6 +54,12 @@ def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left():
     assert found.about == (node(1).key, "job:ppo-7b")
 
 
+def test_a_growth_that_would_take_minutes_still_is_a_warning_and_stops_no_job():
+    found = only(Growing().use(*(600 + 4 * step for step in range(33))), "host-memory-near-kill")
+    assert (found.level, found.remedy.act) == ("warning", None)
+    assert "Ray starts killing in ~" in found.text
+
+
 def test_its_evidence_says_who_holds_who_grows_and_whom_ray_would_end():
     found = only(Growing().use(*(600 + 10 * step for step in range(21))), "host-memory-near-kill")
     policy = (

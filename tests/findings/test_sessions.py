@@ -66,6 +66,7 @@ def test_the_address_of_a_dead_cluster_is_told_with_what_fails_by_it():
         f"on w1 /tmp/ray/session_latest points at the dead {OLD} and /tmp/ray/ray_current_cluster names 10.0.0.1:6379, "
         "where no Ray lives, so that `ray.init()` and `ray status` fail"
     )
+    assert found.about == ("node:w1",), "an act on it must not be aimed at every host"
     assert found.level == "warning"
 
 
@@ -91,6 +92,8 @@ def test_a_temp_dir_of_another_user_is_told():
     assert "--temp-dir=/tmp/ray-$USER" in found.remedy.text
     used = host(temps=(TempDir("/tmp/ray", "root", False),), sessions=(session(NEW, True, "root"),))
     assert only(looked(used, detectors=ALONE), "temp-dir-foreign").level == "info"
+    elsewhere = host(temps=(TempDir("/tmp/ray", "root", False),), sessions=(session(NEW, True, temp="/scratch/ray"),))
+    assert only(looked(elsewhere, detectors=ALONE), "temp-dir-foreign").level == "info"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from findings import looked, only
-from world import NOW, actor, snapshot
+from world import NOW, actor, node, snapshot
 
 from cockpit.findings import Judge, Limits
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
@@ -110,6 +110,20 @@ def test_what_waited_before_anybody_looked_is_told_at_once():
     assert seen(waits(seconds=0)) == ()
 
 
+def test_while_nodes_still_join_they_may_be_what_is_waited_for():
+    def told(joined: float, judge: Judge, at: float = 0.0) -> str:
+        nodes = (node(1, started=NOW - 600), node(2, started=NOW - joined))
+        never = waits(seconds=60, at_least=True, wait="never")
+        return only(
+            judge(snapshot(taken=NOW + at, nodes=nodes, actors=(never,), placement_groups=(), jobs=JOBS)).findings, "actor-pending"
+        ).level
+
+    judge = Judge(Limits(), ALONE)
+    assert [told(5, judge), told(25, judge), told(35, judge)] == ["info", "info", "critical"]
+    assert told(1, judge) == "critical", "what was hopeless before is not made better by every node that joins"
+    assert told(5, Judge(Limits(), ALONE, assumed=60.0)) == "info"
+
+
 def test_what_lives_is_dead_or_is_rays_own_does_not_wait():
     supervisor = waits(3, internal=True, name="_ray_internal_job_actor_x")
     assert seen(actor(1), actor(2, state="DEAD"), supervisor, groups=(group(state="CREATED"), group(2, state="REMOVED"))) == ()
@@ -200,5 +214,8 @@ def test_hostile_names_and_times_make_no_nonsense():
 def test_whoever_looks_only_once_takes_what_waits_of_unknown_age_for_stuck():
     waiting = snapshot(actors=(waits(seconds=0, at_least=True),), placement_groups=(), jobs=JOBS)
     assert [Judge(Limits(), ALONE, assumed=assumed)(waiting).findings[0].level for assumed in (0.0, 60.0)] == ["info", "warning"]
+    wanted = [waits(number, 1, job=f"0{number}000000", at_least=True, wait="deadlock") for number in (1, 2)]
+    (found,) = Judge(Limits(), ALONE, assumed=60.0)(snapshot(actors=tuple(wanted), placement_groups=(), jobs=JOBS)).findings
+    assert (found.code, found.level) == ("deadlock", "critical")
     starts = snapshot(actors=(waits(seconds=0, at_least=True, why="it is being started", wait="starting"),), placement_groups=(), jobs=JOBS)
     assert Judge(Limits(), ALONE, assumed=60.0)(starts).findings[0].level == "info"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from time import thread_time
 
+import msgspec
 import pytest
 from conftest import Hand
 from screen import shown, until
 from world import NOW, actor, node, process, snapshot
 
-from cockpit.model import Finding, Remedy, Snapshot
+from cockpit.model import Finding, Node, Remedy, Snapshot
 from cockpit.text import clean
 from cockpit.ui.found import Found, things
 from cockpit.ui.plan import PlanScreen
@@ -228,6 +229,17 @@ async def test_the_key_of_the_remedy_runs_its_act_on_what_it_is_about(make):
         await until(pilot, lambda: "EVIDENCE" in shown(app))
         act, aim = await aimed(pilot, "C")
         assert (act, [session.path for session in aim.rows]) == ("clean", [dead_session().path])
+
+
+async def test_a_host_that_ray_does_not_know_is_not_taken_for_those_that_it_knows(make):
+    held = stands(ORPHANS, about=(node(1).key,))
+    seen = world(held)
+    app = make(msgspec.structs.replace(seen, nodes=(*(seen.nodes or ()), Node(None, "w9", ip="10.0.0.9"))), hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: app.table.count == 1)
+        act, aim = await aimed(pilot, "K")
+        assert (act, aim.hosts) == ("kill-orphans", (node(1).ip,))
 
 
 async def test_only_rows_that_the_act_takes_are_aimed_at(make):
