@@ -6,7 +6,7 @@ from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.findings.disks import full_disks, full_stores, small_shm
 from cockpit.findings.facts import Facts
-from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
+from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplained_memory
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.judge import Detector, Judge
@@ -27,7 +27,7 @@ JOBS, NODES, RAY = (checks.jobs,), (checks.nodes,), (checks.dashboard,)
 CHECKS: tuple[Check, ...] = (
     Check("GPU memory that no live Ray owns", (orphaned_memory,), HOSTS),
     Check("GPU memory that no process explains", (unexplained_memory,), HOSTS + GPUS),
-    Check("GPUs that Ray counts as free are free", (free_but_held,), HOSTS + GPUS + (checks.resources,)),
+    Check("GPUs that Ray counts as free are free", (free_but_held, free_but_in_use), HOSTS + GPUS + (checks.resources,)),
     Check("GPUs: lost, ECC errors, rows to be remapped, slowed by heat or power", (gpu_trouble,), GPUS),
     Check("Ray counts the GPUs that there are", (gpu_counts,), NODES + GPUS),
     Check("Jobs that stall", (stalled_jobs,), JOBS + HOSTS, "GPUs at 0 %, or at 100 % with idle power, for many minutes"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import ceil
 from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.gpus import waits
+from cockpit.findings.gpus import long, waits
 from cockpit.model import Finding, Gpu, Host, Node, Process, Remedy
 from cockpit.text import clean, plural, ratio, size
 
@@ -109,29 +111,67 @@ def free_but_held(facts: Facts) -> Iterator[Finding]:
         host = facts.hosts.get(node.id or "")
         if host is None or len(host.nodes) != 1 or not node.probed or not node.gpus:
             continue
-        sure, taken = _taken(facts, node, host)
+        sure, taken = _taken(facts, node, host.gpus or (), partial(_held, host))
         if sure < 1 or not (facts.waiting_for_gpus or any(map(_foreign, taken))):
             continue
         if facts.lasts("gpu-memory-held", facts.title(node)) >= facts.limits.gpu_held_age:
             yield _held_by_others(facts, node, sure, taken)
 
 
-def _taken(facts: Facts, node: Node, host: Host) -> tuple[int, list[Held]]:
+def free_but_in_use(facts: Facts) -> Iterator[Finding]:
+    """The same of nodes that no probe looks at: Ray's agents tell of memory, and of pids that Ray doesn't know."""
+    if facts.fault("ray.status") or facts.fault("ray.nodes"):
+        return
+    near = Counter(node.ip or node.host for node in facts.alive)
+    for node in facts.alive:
+        if node.probed or not node.gpus or node.id in facts.hosts or near[node.ip or node.host] > 1:
+            continue
+        sure, taken = _taken(facts, node, node.gpus, partial(_reported, facts, node))
+        if sure >= 1 and facts.lasts("gpu-memory-held", facts.title(node)) >= facts.limits.gpu_held_age:
+            yield _in_use(facts, node, sure, taken)
+
+
+def _reported(facts: Facts, node: Node) -> list[Held]:
+    holders: dict[int, list[Process]] = {}
+    for process in facts.processes.get(node.title, ()):
+        for hold in process.gpus if process.node == node.id else ():
+            holders.setdefault(hold.index, []).append(process)
+    return [Held(gpu, holders.get(gpu.index, ()), 0) for gpu in node.gpus or ()]
+
+
+def _in_use(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) -> Finding:
+    """A single look can't tell it from a job that has just ended, and without anybody who waits it may be meant so."""
+    title, waiting = facts.title(node), [each for each in facts.waiting_for_gpus if long(facts, each)]
+    wait = f", and {waits(waiting)} for GPUs" if waiting else ""
+    return Finding(
+        code="gpu-memory-held",
+        level="warning" if waiting and not facts.once else "info",
+        subject=title,
+        text=f"Ray counts {plural(sure, 'GPU')} of {title} as free whose memory is in use by what Ray doesn't know: "
+        f"what is placed there runs out of memory{wait}",
+        evidence=(*map(_line, taken[:LISTED]), "no probe looks there; `nvidia-smi` and `ps -ef` on that host tell whose pids these are"),
+        remedy=Remedy("end what a dead Ray has left over there, and ask the owners of the rest", "kill-orphans"),
+        about=(node.key, *(each.key for each in waiting[:LISTED])),
+        seen=facts.oldest((node,)),
+    )
+
+
+def _taken(facts: Facts, node: Node, gpus: Sequence[Gpu], held: Callable[[], list[Held]]) -> tuple[int, list[Held]]:
     """How many of the GPUs that Ray counts as free are surely held by others, and all that are held by others.
 
     Which GPUs are free Ray doesn't say: those that it has handed out and nobody of its own uses yet may be among them.
     """
-    spare, mark = _spare(node, len(host.gpus or ())), facts.limits.gpu_free
+    spare, mark = _spare(node, len(gpus)), facts.limits.gpu_free
     if spare < 1:
         return 0, []
     if facts.found("gpu-memory-held", facts.title(node)):
         mark *= OFF
-    if not any(_fuller(gpu, mark) for gpu in host.gpus or ()):
+    if not any(_fuller(gpu, mark) for gpu in gpus):
         return 0, []
-    known = _held(host)
+    known = held()
     rays = sum(map(_rays, known))
-    taken = [held for held in known if _fuller(held.gpu, mark) and not _rays(held)]
-    unused = max(0, len(host.gpus or ()) - spare - rays)
+    taken = [each for each in known if _fuller(each.gpu, mark) and not _rays(each)]
+    unused = max(0, len(gpus) - spare - rays)
     return min(spare, len(taken) - unused), taken
 
 

@@ -177,7 +177,7 @@ def _too_many(facts: Facts, node: Node, promised: float, there: int, listed: Seq
 
 
 def _too_few(facts: Facts, node: Node, promised: float, usable: int) -> Finding:
-    title, waiting = facts.title(node), [each for each in facts.waiting_for_gpus if _long(facts, each)]
+    title, waiting = facts.title(node), [each for each in facts.waiting_for_gpus if long(facts, each)]
     wait = f", while {waits(waiting)} for GPUs" if waiting else ""
     return Finding(
         code="gpu-unused",
@@ -191,7 +191,7 @@ def _too_few(facts: Facts, node: Node, promised: float, usable: int) -> Finding:
     )  # fmt: skip
 
 
-def _long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
+def long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
     """Whatever starts waits for a while, also where somebody has kept GPUs back on purpose."""
     if facts.once and isinstance(waiting, Actor) and waiting.at_least:
         return True

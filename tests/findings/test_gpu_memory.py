@@ -10,7 +10,7 @@ from world import GIB, NOW, actor, gpu, node, process, snapshot
 
 from cockpit.findings import Judge, Limits
 from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
-from cockpit.model import Fault, Gpu, Hold, Host, Process, Quantity, Snapshot
+from cockpit.model import Fault, Finding, Gpu, Hold, Host, Process, Quantity, Snapshot
 
 UNEXPLAINED, HELD = (unexplained_memory,), (free_but_held,)
 ID = f"{1:056x}"
@@ -84,6 +84,23 @@ def test_gpus_that_ray_counts_as_free_while_others_hold_their_memory():
     assert found.evidence == ("GPU 0: 40G of 80G in use, by pid 7 (foreign) python",)
     assert found.remedy.act is None
     assert looked(seen(gpus, (holder(7, 0, 39, kind="foreign"),)), 55, detectors=HELD) == ()
+
+
+def test_where_no_probe_looks_rays_agent_tells_of_memory_that_ray_knows_nobody_for():
+    def told(pids: tuple[Process, ...], used: float = 0, **more: Any) -> tuple[Finding, ...]:
+        far = node(1, gpus=(gpu(0, 40), gpu(1, 40)), probed=False, resources={"GPU": Quantity(used, 2)}, seen=NOW)
+        return looked(snapshot(nodes=(far,), hosts={}, processes=pids, **{"actors": (), "placement_groups": (), "faults": (), **more}))
+
+    left = tuple(holder(40 + index, index, 39, kind="unknown", ticks=None, node=ID, host="node1") for index in (0, 1))
+    found = only(told(left), "gpu-memory-held")
+    assert (found.level, found.remedy.act, found.about) == ("info", "kill-orphans", (node(1).key,))
+    assert found.text.startswith("Ray counts 2 GPUs of node1 as free whose memory is in use by what Ray doesn't know")
+    assert found.evidence[0] == "GPU 0: 40G of 80G in use, by pid 40 (unknown) python"
+    waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="room", since=NOW - 200)
+    assert only(told(left, actors=(waiting,)), "gpu-memory-held").level == "warning"
+    assert only(told(left, actors=(replace(waiting, since=NOW - 20),)), "gpu-memory-held").level == "info"
+    assert "gpu-memory-held" not in codes(told(left, used=2)), "an engine that an actor has started is no worker of Ray's either"
+    assert "gpu-memory-held" not in codes(told(tuple(replace(each, kind="worker") for each in left)))
 
 
 def test_what_is_told_of_its_own_is_told_here_too_once_something_waits_for_it():
