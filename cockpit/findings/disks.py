@@ -25,7 +25,7 @@ def full_disks(facts: Facts) -> Iterator[Finding]:
     for node in facts.snapshot.nodes or ():
         for disk in node.disks:
             used = _share(disk.used, disk.total)
-            if not least <= used <= 1 or disk not in _rays_disks(node):
+            if not least <= used <= 1 or disk not in _rays_disks(node) or _guessed(facts, node, disk):
                 continue
             if (place := (node.ip or node.host, disk.path)) not in met:
                 met.add(place)  # several raylets on a host see the same disk
@@ -35,6 +35,14 @@ def full_disks(facts: Facts) -> Iterator[Finding]:
 def _rays_disks(node: Node) -> tuple[Disk, ...]:
     """Ray and probes list `/` beside the temp dirs; where these are elsewhere it is not Ray's."""
     return tuple(disk for disk in node.disks if disk.path != "/") or node.disks if len(node.disks) > 1 else node.disks
+
+
+def _guessed(facts: Facts, node: Node, disk: Disk) -> bool:
+    """Whether an agent names /tmp and Ray is elsewhere: those of older versions name it wherever Ray was started."""
+    if node.probed or disk.path != "/tmp":  # noqa: S108 what agents say
+        return False
+    ours = [session.path for session in facts.snapshot.sessions or () if session.name == facts.snapshot.cluster.session]
+    return bool(ours) and not any(path.startswith("/tmp/") for path in ours)  # noqa: S108
 
 
 def _disk(facts: Facts, node: Node, disk: Disk, used: float) -> Iterator[Finding]:

@@ -61,6 +61,10 @@ class Facts:
         """Whether nobody will look again: how long something has been so is then unknown, not short."""
         return self._assumed > 0
 
+    def just_ended(self, seconds: float) -> bool:
+        """Whether nobody will look again, and a job has ended so lately that its processes may still be letting go."""
+        return self.once and any(job.ended is not None and 0 <= self.now - job.ended < seconds for job in self.snapshot.jobs or ())
+
     def found(self, code: str, subject: str) -> bool:
         """Whether this was found last time: then its lower mark counts."""
         return f"finding:{code}:{subject}" in self._found

@@ -40,7 +40,8 @@ def unexplained_memory(facts: Facts) -> Iterator[Finding]:
     for name, host in facts.snapshot.hosts.items():
         least = OFF * mark if facts.found("gpu-memory-unexplained", name) else mark
         over = [held for held in _held(host) if held.unexplained > least] if _more(host, least) else []
-        if over and facts.lasts("gpu-memory-unexplained", name) >= facts.limits.unexplained_age:
+        lasted = facts.lasts("gpu-memory-unexplained", name) if over else 0.0
+        if over and lasted >= facts.limits.unexplained_age and not facts.just_ended(facts.limits.unexplained_age):
             yield _unexplained(facts, host, over)
 
 
@@ -105,7 +106,7 @@ def _sum(held: Held) -> str:
 
 def free_but_held(facts: Facts) -> Iterator[Finding]:
     """GPUs that Ray counts as free, and whose memory is held by what isn't Ray's: what is placed there runs out of memory."""
-    if facts.fault("ray.status") or facts.fault("ray.nodes"):
+    if facts.fault("ray.status") or facts.fault("ray.nodes") or facts.just_ended(facts.limits.gpu_held_age):
         return
     for node in facts.alive:
         host = facts.hosts.get(node.id or "")

@@ -17,7 +17,7 @@ def orphaned_memory(facts: Facts) -> Iterator[Finding]:
             orphaned.setdefault(process.host, []).append(process)
     for host, left in orphaned.items():
         lasted = facts.lasts("gpu-memory-orphaned", host)
-        if lasted >= facts.limits.orphan_age:
+        if lasted >= facts.limits.orphan_age and not facts.just_ended(facts.limits.orphan_age):
             yield _finding(facts, host, sorted(left, key=lambda process: -(process.gpu_memory or 0)), lasted)
 
 

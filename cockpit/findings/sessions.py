@@ -10,6 +10,8 @@ from cockpit.model import Finding, Host, Pointer, Remedy, Session
 from cockpit.text import plural
 
 LATEST, CURRENT = "session_latest", "ray_current_cluster"
+SKY = "ray_skypilot"
+"""The temp dir of the Ray that SkyPilot keeps on each of its hosts for itself: it hands out GPUs to SkyPilot's jobs alone."""
 
 
 def several_sessions(facts: Facts) -> Iterator[Finding]:
@@ -20,7 +22,8 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         live = [session for session in host.sessions if session.live]
         if len({session.name for session in live}) < 2 or facts.lasts("sessions-several", host.name) < facts.limits.sessions_age:
             continue
-        shared = len(host.gpus or ()) if len({session.name for session in live} - _alone(host)) > 1 else 0
+        sky = {session.name for session in live if f"/{SKY}/" in session.path}
+        shared = len(host.gpus or ()) if len({session.name for session in live} - _alone(host) - sky) > 1 else 0
         same = "GPU" if shared == 1 else plural(shared, "GPU")
         gpus = f", and each of them may hand out the same {same}" if shared else ""
         yield Finding(
@@ -29,7 +32,9 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
             subject=host.name,
             text=f"{len(live)} Ray sessions live on {host.name}{gpus}: {', '.join(_name(host, session) for session in live)}",
             evidence=tuple(_life(host, session) for session in live),
-            remedy=Remedy("stop the one that nobody needs (one session alone: `ray stop` would end all of them)", "stop"),
+            remedy=Remedy("stop the one that nobody needs (one session alone: `ray stop` would end all of them)", "stop")
+            if not sky
+            else Remedy("leave SkyPilot its own; never `ray stop`, which would end all of them"),
             about=tuple(session.key for session in live),
         )
 

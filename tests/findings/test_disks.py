@@ -9,7 +9,7 @@ from world import GIB, NOW, node, snapshot
 
 from cockpit.findings import Judge, Limits
 from cockpit.findings.disks import full_disks, full_stores, small_shm
-from cockpit.model import Amount, Disk, Host, Quantity, Session
+from cockpit.model import Amount, Cluster, Disk, Host, Quantity, Session
 
 ALONE = (full_disks, full_stores, small_shm)
 
@@ -84,6 +84,17 @@ def test_room_unknown_absurd_or_not_under_a_temp_dir_is_not_told(disks):
 
 def test_where_ray_knows_of_one_disk_alone_it_is_that():
     assert only(looked(full(disk(0.97, "/"), sessions=SESSIONS), detectors=ALONE), "disk-full").subject == "node1 /"
+
+
+def test_where_ray_was_started_elsewhere_the_tmp_of_its_agents_is_not_its_own():
+    def told(path: str, probed: bool = False):
+        far = node(1, disks=(Disk("/", 50, 100), Disk("/tmp", 97, 100)), probed=probed)
+        session = Session("head", "session_x", f"{path}/session_x", True)
+        made = snapshot(nodes=(far,), hosts={}, sessions=(session,), cluster=Cluster(session="session_x", reachable=True))
+        return codes(looked(made, detectors=(full_disks,)))
+
+    assert told("/data/ray") == set()
+    assert told("/tmp/ray") == told("/data/ray", probed=True) == {"disk-full"}
 
 
 def test_a_disk_that_two_raylets_share_is_told_once():

@@ -10,7 +10,8 @@ from world import GIB, NOW, actor, gpu, node, process, snapshot
 
 from cockpit.findings import Judge, Limits
 from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
-from cockpit.model import Fault, Finding, Gpu, Hold, Host, Process, Quantity, Snapshot
+from cockpit.findings.orphans import orphaned_memory
+from cockpit.model import Fault, Finding, Gpu, Hold, Host, Job, Process, Quantity, Snapshot
 
 UNEXPLAINED, HELD = (unexplained_memory,), (free_but_held,)
 ID = f"{1:056x}"
@@ -48,6 +49,15 @@ def test_a_pid_that_the_process_table_does_not_have_explains_nothing():
     ghost = holder(4711, 0, 30, kind="unknown", ticks=None)
     found = only(looked(seen((gpu(0, 30),), (ghost,)), detectors=UNEXPLAINED), "gpu-memory-unexplained")
     assert found.evidence[0].endswith("; NVML names pid 4711, which this process table doesn't have")
+
+
+def test_a_single_look_just_after_a_job_has_ended_says_nothing_yet():
+    def told(ended: float) -> set[str]:
+        over = Job("train1", "01000000", "train1", "SUCCEEDED", started=NOW - 900, ended=NOW - ended)
+        return codes(Judge(Limits(), (unexplained_memory, orphaned_memory), assumed=60.0)(seen(gpus, (left,), jobs=(over,))).findings)
+
+    gpus, left = (gpu(0, 30), gpu(1, 20)), holder(7, 0, 30, kind="orphan")
+    assert [told(5), told(30), told(90)] == [set(), {"gpu-memory-orphaned"}, {"gpu-memory-orphaned", "gpu-memory-unexplained"}]
 
 
 def test_what_a_driver_keeps_for_itself_is_no_finding():

@@ -31,6 +31,12 @@ def test_two_sessions_that_live_on_a_host_are_told():
     assert only(looked(host(sessions=live, gpus=None), detectors=ALONE), "sessions-several").level == "info"
 
 
+def test_the_ray_that_skypilot_keeps_for_itself_is_as_it_should_be():
+    live = (session(OLD, True, temp="/tmp/ray_skypilot"), session(NEW, True))
+    found = only(looked(host(sessions=live), detectors=ALONE), "sessions-several")
+    assert (found.level, found.remedy.act) == ("info", None)
+
+
 def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing():
     live = (session(OLD, True), session(NEW, True))
     rays = (RayProcess("raylet", 25, OLD), RayProcess("gcs_server", 228, NEW))
