@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from cockpit.findings.facts import STALE, Count, Facts
-from cockpit.limits import Limits
+from cockpit.limits import DAY, Limits
 from cockpit.memory import Memory
 from cockpit.model import LEVELS, Fault, Finding, Snapshot
 from cockpit.text import age, redact
@@ -59,7 +59,8 @@ class Judge:
         self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}
         told = [replace(finding, text=_dated(finding, facts.now), since=self._since[key]) for key, finding in found.items()]
         told.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since))
-        self._held, self._counted = facts.holding, facts.counted
+        self._held = facts.holding
+        self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY}
         self._findings, self._bugs, self._looked = tuple(told), tuple(bugs), facts.now
 
     def _ask(self, detect: Detector, facts: Facts, bugs: list[Fault]) -> list[Finding]:

@@ -68,3 +68,11 @@ def test_a_detector_that_trips_is_a_fault_without_secrets_and_silences_no_other(
     assert (bug.source, bug.since) == ("findings.trips", NOW)
     assert "cockpit has a bug: ValueError" in bug.text
     assert "hunter2" not in bug.text
+
+
+def test_what_nobody_counts_any_more_is_forgotten():
+    judge = Judge(Limits(), (lambda facts: facts.grown(facts.snapshot.cluster.session or "", {"a": facts.now}, 600.0) and (),))
+    for day in range(6):
+        base = snapshot()
+        judge.look(replace(base, taken=NOW + day * 86400, cluster=replace(base.cluster, session=f"session {day}")))
+    assert list(judge._counted) == ["session 4", "session 5"]
