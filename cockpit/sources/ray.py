@@ -162,7 +162,7 @@ class Ray:
     async def read_nodes(self) -> NodeFacts:
         """All nodes with their GPUs, workers and GPU processes, by one question."""
         nodes = self._nodes
-        data = await self._dashboard.data("/nodes", wire.NodesData, timeout=12.0, params={"view": "summary"})
+        data = await self._dashboard.nodes(timeout=12.0)
         await aside(len(data.summary) > MANY, nodes.take, data)
         await self._meet(nodes)
         facts = await aside(len(nodes) > MANY, nodes.facts)

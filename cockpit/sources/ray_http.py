@@ -10,12 +10,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Literal, ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar, cast
 
 import httpx
 
 from cockpit.model import Cause
 from cockpit.sources import wire
+from cockpit.sources.decode import NotRayError, decode
 from cockpit.sources.source import SourceError, within
 from cockpit.text import redact
 
@@ -130,11 +131,20 @@ class Dashboard:
         reply = await aside(len(body) > ASIDE, self.decoded, body, wire.Reply[shape], path)  # type: ignore[valid-type]  # a shape is a value here
         return self.opened(reply, path)
 
+    async def nodes(self, *, timeout: float) -> wire.NodesData:
+        """The largest answer there is: all nodes, with all that their agents have told."""
+        body = await self.get("/nodes", timeout=timeout, params={"view": "summary"})
+        reply = await aside(len(body) > ASIDE, self._of, body, "GET", "/nodes", wire.decode_nodes)
+        return self.opened(reply, "/nodes")
+
     def decoded(self, body: bytes, shape: type[T], path: str, method: str = "GET") -> T:
         """The body as `shape`."""
+        return self._of(body, method, path, lambda body: decode(body, shape))
+
+    def _of(self, body: bytes, method: str, path: str, decode: Callable[[bytes], T]) -> T:
         try:
-            return wire.decode(body, shape)
-        except wire.NotRayError as error:
+            return decode(body)
+        except NotRayError as error:
             if body.lstrip()[:1] == b"<":
                 raise SourceError(f"{self.shown} is not a Ray dashboard: it answered {method} {path} with an HTML page") from None
             raise SourceError(f"{self.shown} answered {method} {path} with {error}, which is not what Ray answers") from None
@@ -189,13 +199,12 @@ class Dashboard:
         return body
 
     async def _body(self, answer: httpx.Response, path: str, largest: int) -> bytes:
-        chunks, size = [], 0
+        body = bytearray()  # grown as it comes: to join 30 MB at the end would take as long as a screen is drawn
         async for chunk in answer.aiter_bytes():
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > largest:
+            body += chunk
+            if len(body) > largest:
                 raise SourceError(f"{self.shown} sent more than {largest >> 20} MB in answer to {answer.request.method} {path}")
-        return b"".join(chunks)
+        return cast("bytes", body)  # whoever gets it only reads it
 
     async def _headers(self, path: str) -> dict[str, str]:
         """The token, if this cluster has asked for one; a cluster that doesn't is never told."""
@@ -302,8 +311,8 @@ def _reason(body: bytes) -> str:
     if body.lstrip()[:1] == b"<":
         return "an HTML page"
     try:
-        text = wire.decode(body, wire.Reply[object]).msg or ""
-    except wire.NotRayError:
+        text = decode(body, wire.Reply[object]).msg or ""
+    except NotRayError:
         text = body[:2000].decode("utf-8", "replace")
     return _line(text.strip().splitlines()[-1] if text.startswith("Traceback") else text) or "nothing"
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -21,7 +22,7 @@ from textual.widgets import Footer, Input, Label
 
 from cockpit.actions.table import ACTS, find_act
 from cockpit.config import Address, Config
-from cockpit.history import History
+from cockpit.history import AT_ONCE, History
 from cockpit.lookout import Lookout
 from cockpit.model import Finding, Process, Snapshot
 from cockpit.ui.acts import Acts, chosen
@@ -50,6 +51,8 @@ from cockpit.ui.theme import DEFAULT_THEME, hang_up, variable_defaults, wear
 from cockpit.ui.view import Index, View
 
 ASKED_AGAIN = 20.0
+LATER = 0.3
+"""Seconds after which a large cluster's snapshot is put into the past, when it has been drawn: a key must not wait for both."""
 LEAST = (60, 15)
 """Below this there is no room for a row that means anything."""
 
@@ -128,7 +131,10 @@ class Cockpit(Reading):
     def take(self, snapshot: Snapshot) -> None:
         """A new snapshot: remembered always, drawn unless paused."""
         self.snapshot = snapshot
-        self.history.record(snapshot)
+        if len(snapshot.nodes or ()) > AT_ONCE:
+            self.set_timer(LATER, partial(self.history.record, snapshot))
+        else:
+            self.history.record(snapshot)
         self.hidden &= {finding.key for finding in snapshot.findings}
         new = self._alarm.new(snapshot, self.hidden)
         if new and self._driver and not self.config.quiet:

@@ -11,6 +11,7 @@ from world import NOW, actor, snapshot
 from cockpit.findings.jobs import SUPERVISOR, failed_jobs, pending_jobs, telling
 from cockpit.model import Fault, Job
 from cockpit.sources import ray_actors, wire
+from cockpit.sources.decode import decode
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "2.60" / "jobs.json"
 ALONE = (pending_jobs, failed_jobs)
@@ -41,7 +42,7 @@ def supervisor(**more):
 
 
 def recorded_jobs():
-    return {made.id: made for entry in wire.decode(RECORDED.read_bytes(), tuple[wire.Job, ...]) if (made := ray_actors.job(entry))}
+    return {made.id: made for entry in decode(RECORDED.read_bytes(), tuple[wire.Job, ...]) if (made := ray_actors.job(entry))}
 
 
 @pytest.mark.parametrize(("seconds", "level"), [(9, None), (11, "info"), (299, "info"), (301, "warning"), (3600, "warning")])
@@ -139,7 +140,7 @@ def test_of_recorded_failures_the_line_that_matters_is_found():
         ("torch.cuda.OutOfMemoryError: CUDA out of memory.\nexit", "torch.cuda.OutOfMemoryError: CUDA out of memory."),
         ("\x1b[36m(Critic pid=12, ip=10.0.0.2)\x1b[0m ValueError: bad\n(raylet) gone", "ValueError: bad"),
         ("ray.exceptions.RayTaskError(KeyError): ray::f()\nKeyError: 'x'", "KeyError: 'x'"),
-        ("  KeyError: not at the margin\nsh: 1: pithon: not found", "sh: 1: pithon: not found"),
+        ("  KeyError: not at the margin\nsh: 1: train: not found", "sh: 1: train: not found"),
         ("KeyboardInterrupt", "KeyboardInterrupt"),
         ("bash: line 1: 77 Killed  python train.py", "bash: line 1: 77 Killed python train.py"),
     ],

@@ -7,6 +7,7 @@ import pytest
 from recorded_ray import Clock, RecordedRay, listing, of_state, recorded
 
 from cockpit.sources import ray_actors, wire
+from cockpit.sources.decode import decode
 from cockpit.sources.ray import Actors as ActorLists
 from cockpit.sources.ray_status import GroupDemand
 from cockpit.sources.source import SourceError
@@ -332,7 +333,7 @@ async def test_jobs_are_asked_for_more_often_while_one_runs():
 
 
 def waiting_for(**more: Any) -> Any:
-    entry = wire.decode(json.dumps(an_actor(1, "PENDING_CREATION", **more)).encode(), wire.Actor)
+    entry = decode(json.dumps(an_actor(1, "PENDING_CREATION", **more)).encode(), wire.Actor)
     return ray_actors.actor(entry, None, {})
 
 
@@ -353,7 +354,7 @@ def test_a_group_that_asks_for_more_than_a_strategy_has_none_that_is_known():
     bundles = [{"unit_resources": {"GPU": 1.0}, "label_selector": {"gpu": "h100"}}]
     demands = [GroupDemand(({"GPU": 1.0},), "PACK", 1)]
     plain, racked = (
-        wire.decode(json.dumps({"placement_group_id": "a", "bundles": bundles, "topology_strategy": topology}).encode(), wire.Group)
+        decode(json.dumps({"placement_group_id": "a", "bundles": bundles, "topology_strategy": topology}).encode(), wire.Group)
         for topology in ({}, {"rack": "STRICT_PACK"})
     )
     assert tuple(ray_actors.strategy(group, ray_actors.strategies(demands)) for group in (plain, racked)) == ("PACK", None)

@@ -6,32 +6,33 @@ import pytest
 from recorded_ray import RECORDED, recorded
 
 from cockpit.sources import wire
+from cockpit.sources.decode import NotRayError, decode
 
 
 def as_nodes(body: bytes) -> wire.NodesData:
-    data = wire.decode(body, wire.Reply[wire.NodesData]).data
+    data = wire.decode_nodes(body).data
     assert data is not None
     return data
 
 
 def test_numbers_that_protobuf_wrote_as_strings_are_numbers():
     body = b'{"placement_group_id": "a", "stats": {"creation_request_received_ns": "1795223981165841567"}}'
-    assert wire.decode(body, wire.Group).stats == wire.GroupStats(creation_request_received_ns=1795223981165841567)
-    assert wire.decode(b'{"actor_id": "a", "num_restarts": "2"}', wire.Actor).num_restarts == 2
+    assert decode(body, wire.Group).stats == wire.GroupStats(creation_request_received_ns=1795223981165841567)
+    assert decode(b'{"actor_id": "a", "num_restarts": "2"}', wire.Actor).num_restarts == 2
 
 
 def test_what_is_left_out_is_unknown_and_what_is_new_is_ignored():
-    assert wire.decode(b'{"actor_id": "a", "invented_in_3.0": [1]}', wire.Actor) == wire.Actor("a")
+    assert decode(b'{"actor_id": "a", "invented_in_3.0": [1]}', wire.Actor) == wire.Actor("a")
 
 
 @pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
 def test_what_three_rays_answered_can_be_read(version):
     folder = RECORDED / version
     assert as_nodes((folder / "nodes.json").read_bytes()).summary[0].mem is not None
-    assert wire.decode((folder / "actors.json").read_bytes(), wire.Reply[wire.Listed[wire.Actor]]).data
-    assert wire.decode((folder / "placement_groups.json").read_bytes(), wire.Reply[wire.Listed[wire.Group]]).data
-    assert wire.decode((folder / "jobs.json").read_bytes(), tuple[wire.Job, ...])
-    status = wire.decode((folder / "status.json").read_bytes(), wire.Reply[wire.StatusData]).data
+    assert decode((folder / "actors.json").read_bytes(), wire.Reply[wire.Listed[wire.Actor]]).data
+    assert decode((folder / "placement_groups.json").read_bytes(), wire.Reply[wire.Listed[wire.Group]]).data
+    assert decode((folder / "jobs.json").read_bytes(), tuple[wire.Job, ...])
+    status = decode((folder / "status.json").read_bytes(), wire.Reply[wire.StatusData]).data
     assert status is not None
     assert status.cluster_status is not None
     assert status.cluster_status.load_metrics_report is not None
@@ -55,14 +56,14 @@ def test_what_python_writes_and_json_does_not_know_is_unknown():
     ],
 )
 def test_what_is_not_json_is_not_ray(body):
-    with pytest.raises(wire.NotRayError):
-        wire.decode(body, wire.Reply[wire.NodesData])
+    with pytest.raises(NotRayError):
+        wire.decode_nodes(body)
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"data": {"summary": 3}}', b'{"data": {}}', b'{"data": {"summary": [{"cpu": "warm"}]}}'])
 def test_json_of_another_shape_says_where_it_differs(body):
-    with pytest.raises(wire.NotRayError, match="another shape"):
-        wire.decode(body, wire.Reply[wire.NodesData])
+    with pytest.raises(NotRayError, match="another shape"):
+        wire.decode_nodes(body)
 
 
 def test_a_list_that_was_cut_says_so():
@@ -70,4 +71,4 @@ def test_a_list_that_was_cut_says_so():
     cut_at_the_source = {**whole, "total": 12203, "num_after_truncation": 10000}
     cut_by_the_limit = {**whole, "num_filtered": 12}
     for result, cut in ((whole, False), (cut_at_the_source, True), (cut_by_the_limit, True)):
-        assert wire.decode(json.dumps(result).encode(), wire.Listing[wire.Group]).cut is cut
+        assert decode(json.dumps(result).encode(), wire.Listing[wire.Group]).cut is cut

@@ -438,3 +438,14 @@ def test_a_process_that_is_its_own_parent_is_not_its_child():
 def test_rows_with_nothing_more_to_say_do_not_open():
     line = NodeDetail(node(1)).sections(view())[0].rows[0]
     assert detail_of(line) is None
+
+
+def test_the_gpus_of_all_nodes_are_rows_without_being_made():
+    nodes = (node(1), node(2, gpus=None), node(3))
+    rows = section(Nodes(), "gpus", view(nodes=nodes)).rows
+    assert len(rows) == 16
+    assert [row.key for row in rows] == [f"{each.key}:{index}" for each in (nodes[0], nodes[2]) for index in range(8)]
+    assert rows[-1].key == rows[15].key
+    assert [row.key for row in rows[7:9]] == [f"{nodes[0].key}:7", f"{nodes[2].key}:0"]
+    with pytest.raises(IndexError):
+        rows[16]

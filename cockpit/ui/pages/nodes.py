@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, overload
 
 from cockpit.model import Gpu, Hold, MemoryUser, Node, Process, Session
 from cockpit.sources.source import SourceError
@@ -48,7 +50,7 @@ class Nodes(Page):
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """The nodes, and the GPUs of all of them."""
-        return (nodes_section(view), _gpus_section("gpus", _every_gpu(view)))
+        return (nodes_section(view), _gpus_section("gpus", None if view.snapshot.nodes is None else _EveryGpu(view.snapshot.nodes)))
 
 
 class NodeDetail(Page):
@@ -151,15 +153,34 @@ def _rows(node: Node, view: View) -> list[GpuRow]:
     return rows
 
 
-def _every_gpu(view: View) -> list[GpuRow] | None:
-    return None if view.snapshot.nodes is None else [row for rows in view.index.of_nodes(_gpu_rows) for row in rows]
+class _EveryGpu(Sequence[GpuRow]):
+    """The GPUs of all nodes; a row is made when it is looked at: of thousands few ever are."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = [node for node in nodes if node.gpus]
+        self._firsts = list(accumulate((len(node.gpus or ()) for node in self._nodes), initial=0))
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    @overload
+    def __getitem__(self, at: int) -> GpuRow: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[GpuRow]: ...
+
+    def __getitem__(self, at: int | slice) -> GpuRow | list[GpuRow]:
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(len(self)))]
+        at += len(self) if at < 0 else 0
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        number = bisect_right(self._firsts, at) - 1
+        node = self._nodes[number]
+        return GpuRow(node, (node.gpus or ())[at - self._firsts[number]])
 
 
-def _gpu_rows(node: Node) -> list[GpuRow]:
-    return [GpuRow(node, gpu) for gpu in node.gpus or ()]
-
-
-def _gpus_section(key: str, rows: list[GpuRow] | None, *, own_node: bool = False) -> Section[GpuRow]:
+def _gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = False) -> Section[GpuRow]:
     columns: list[Column[GpuRow]] = [
         Column("GPU", 5, _label, sort=lambda row, _: row.gpu.index),
         Column("MEMORY", 10, _memory, rank=2),
@@ -182,10 +203,19 @@ def _gpus_section(key: str, rows: list[GpuRow] | None, *, own_node: bool = False
     if not own_node:
         columns.insert(0, Column("GPUS", 10, lambda row, _: row.node.title, sort=lambda row, _: row.node.title))
     nothing = "NVML can't be asked, or Ray's agent has not told" if rows is None or not own_node else "none known"
-    return Section(key, "GPUS", tuple(columns), rows, nothing, _search, lambda row, view: cells.old(row.node, view), total=_count(rows))
+    return Section(
+        key,
+        "GPUS",
+        tuple(columns),
+        rows,
+        nothing,
+        _search,
+        lambda row, view: cells.old(row.node, view),
+        total=_count(rows) if own_node else None,
+    )
 
 
-def _count(rows: list[GpuRow] | None) -> int:
+def _count(rows: Sequence[GpuRow] | None) -> int:
     return sum(row.process is None for row in rows or ())
 
 
