@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format format-check lint types floors spelling test-lab proof healthy bench screenshots clean
+.PHONY: help demo test check format format-check lint types floors spelling test-lab incidents proof healthy bench screenshots clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,8 +25,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## a real Ray cluster with simulated GPUs and some trouble, and the screen on it
 	@$(BIN)/cockpit demo
 
-test: $(READY) ## every test; those that need root, an old Ray or a GPU say why they skip
-	@$(BIN)/python -m pytest -rs -n 2 --dist loadgroup
+test: $(READY) ## every test but the incidents; those that need root, an old Ray or a GPU say why they skip
+	@$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not incident"
+
+incidents: $(READY) ## more incidents on real clusters, ten minutes: found with the right numbers, and ended by their remedies (root)
+	@$(BIN)/python -m pytest -rs -m incident
 
 check: $(READY) format-check lint types floors spelling test ## all that CI checks
 

@@ -19,7 +19,9 @@ MEMORY = 45.0
 """Seconds of history before the first picture: sparks need a past."""
 PICTURES: tuple[tuple[str, tuple[int, int], str | None, tuple[str, ...]], ...] = (
     *((page.title.lower(), WIDE, None, (str(number),)) for number, page in enumerate(PAGES, 1)),
-    ("node", WIDE, None, ("1", "enter")),
+    ("node", WIDE, None, ("2", "enter")),
+    ("finding", WIDE, None, ("6", "enter")),
+    ("memory", WIDE, None, ("2", "m")),
     ("processes-tree", WIDE, None, ("4", "t")),
     ("overview-80x24", PANE, None, ("1",)),
     ("overview-light", WIDE, "daylight", ("1",)),

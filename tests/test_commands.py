@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -151,6 +152,15 @@ def test_a_host_whose_name_would_be_an_option_of_ssh_is_no_host(home):
     assert "can't be the name of a host" in done.stderr
 
 
+def reads(pid):
+    """Whether it has stopped to be told something: a signal in the moment before would only be seen after the next key."""
+    states = set()
+    for _ in range(4):
+        states.add(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
+        time.sleep(0.05)
+    return states == {"S"}
+
+
 def asked(answer, *words):
     """What it says on a terminal to somebody who types that, or who sends that signal; and its exit code."""
     pid, terminal = pty.fork()
@@ -159,9 +169,9 @@ def asked(answer, *words):
     said, deadline, answers = b"", time.monotonic() + 40, [answer]
     with suppress(OSError):  # Linux says so when the other side has hung up
         while time.monotonic() < deadline:
-            if select.select([terminal], [], [], 0.5)[0]:
+            if select.select([terminal], [], [], 0.2)[0]:
                 said += os.read(terminal, 4096)
-            if answers and b"Do it?" in said:
+            if answers and b"Do it?" in said and reads(pid):
                 given = answers.pop()
                 os.write(terminal, given + b"\n") if isinstance(given, bytes) else os.kill(pid, given)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -16,7 +16,7 @@ from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import COCKPIT, Facts, Watcher, act, lay_config, node
 from tests.lab.hosts import Host
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(300)]
 
 GIB = 1 << 30
 SECRET = "0123456789abcdef0123456789abcdef"

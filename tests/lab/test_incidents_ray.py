@@ -9,7 +9,7 @@ import pytest
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import Facts, Watcher, lay_config
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(300)]
 
 SOON = "findings: {agent_silent: 12, gcs_silent: 2, dashboard_silent: 3, monitor_silent: 1, disk_filling: 1, disk_full: 1}\n"
 

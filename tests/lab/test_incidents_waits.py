@@ -19,7 +19,7 @@ from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import Facts, Watcher, act
 from tests.lab.hosts import Host, Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(300)]
 
 SOON = """
 findings: {waiting_told: 1, waiting_hopeless: 4, waiting_long: 6, job_start: 6, leak_age: 3,
