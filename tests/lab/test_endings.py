@@ -10,7 +10,7 @@ from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import Facts, Watcher, act
 from tests.lab.test_placement import Asked
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(300)]
 
 CONFIG = "findings: {waiting_hopeless: 5, leak_age: 2}\n"
 

@@ -203,6 +203,7 @@ ray.get([actor.ready(), critic.ready()])
     assert asked.state("placement_groups", "vllm") == "PENDING"
 
 
+@pytest.mark.incident
 def test_an_actor_with_a_place_is_starting_and_then_in_its_constructor(asked: Asked):
     slow = asked.cluster.head.tmp / "jobs" / "slow-python"
     slow.write_text('#!/bin/bash\nwhile [ ! -e /tmp/start ]; do sleep 0.2; done\nexec python "$@"\n')
@@ -252,6 +253,7 @@ ray.kill(first)
     eventually(lambda: asked.state("actors", "Reward") == "ALIVE")
 
 
+@pytest.mark.incident
 def test_the_group_of_an_actor_was_removed(asked: Asked):
     asked.run(
         "gone",
@@ -297,6 +299,7 @@ def some(chance: random.Random) -> tuple[list[dict[str, int]], str]:
     return bundles, chance.choice(["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"])
 
 
+@pytest.mark.incident
 def test_of_groups_of_all_kinds_ray_places_those_that_can_be_placed(asked: Asked):
     chance = random.Random(60)
     asks = [MISSED, *(some(chance) for _ in range(30))]
@@ -321,6 +324,7 @@ def test_of_groups_of_all_kinds_ray_places_those_that_can_be_placed(asked: Asked
     assert {"now", "never", "held", "fragmented", "short"} & set(kinds) >= {"now", "never", "held"}
 
 
+@pytest.mark.incident
 def test_an_actor_whose_node_has_died_waits_for_what_is_held_on_the_others(asked: Asked):
     asked.run(
         "lost",

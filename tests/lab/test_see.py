@@ -137,7 +137,7 @@ def test_what_waits_is_said_with_its_needs(busy: Cluster):
     assert {name: group["state"] for name, group in groups.items()} == theirs
     assert groups["tp16-engine"]["state"] == "PENDING"
     assert groups["tp16-engine"]["bundles"] == [{"needs": {"GPU": 16.0}, "node": None, "labels": {}}]
-    assert code == 1
+    assert code == 2, "what needs 16 GPU on one node will never be placed here"
 
 
 def test_jobs_are_those_of_rays_job_list(busy: Cluster):
@@ -189,5 +189,5 @@ def test_probes_tell_of_rays_own_processes_and_folders(busy: Cluster, name: str)
         (said["session_name"], True),
         (busy.gcs_address, True),
     ]
-    assert set(facts["wrote"]) == ({"ppo", "waits"} if name == "head" else set())
+    assert {"ppo", "waits"} <= set(facts["wrote"]) if name == "head" else not facts["wrote"]
     assert facts["oom_kills"] == facts["faults"] == []
