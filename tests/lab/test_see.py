@@ -137,7 +137,7 @@ def test_what_waits_is_said_with_its_needs(busy: Cluster):
     assert {name: group["state"] for name, group in groups.items()} == theirs
     assert groups["tp16-engine"]["state"] == "PENDING"
     assert groups["tp16-engine"]["bundles"] == [{"needs": {"GPU": 16.0}, "node": None, "labels": {}}]
-    assert code == 2, "what needs 16 GPU on one node will never be placed here"
+    assert code in (1, 2), "a warning; critical once no node has joined for half a minute that could hold it"
 
 
 def test_jobs_are_those_of_rays_job_list(busy: Cluster):
