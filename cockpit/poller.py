@@ -84,12 +84,12 @@ class Poller:
 
     def rejoin(self) -> None:
         """A snapshot of all that is known now."""
-        self.snapshot = self._made(self.parts)
+        self.snapshot = self._made(self.parts, at_once=True)
 
-    def _made(self, parts: Parts) -> Snapshot:
+    def _made(self, parts: Parts, *, at_once: bool = False) -> Snapshot:
         with self._making:
             joined = self.join(parts, self.clock())
-            if not self._big or self.judge.due(joined):
+            if at_once or self.judge.due(joined):
                 self.judge.look(joined)
             return self.judge.told(joined)
 

@@ -19,8 +19,9 @@ Detector = Callable[[Facts], Iterable[Finding]]
 replace = msgspec.structs.replace
 
 
-REST = 4.0
-"""Seconds after which a large cluster is judged again: Ray itself looks every 5 s."""
+MANY = 100
+REST, LONG_REST = 1.9, 4.0
+"""Seconds after which a cluster is judged again, and one of so many nodes: probes look every 2 s, Ray itself every 5 s."""
 
 
 class Judge:
@@ -44,7 +45,8 @@ class Judge:
 
     def due(self, snapshot: Snapshot) -> bool:
         """Whether what was found last is too old; a clock that was set back counts as that."""
-        return self._looked is None or not 0 <= snapshot.taken - self._looked < REST
+        rest = LONG_REST if len(snapshot.nodes or ()) > MANY else REST
+        return self._looked is None or not 0 <= snapshot.taken - self._looked < rest
 
     def told(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what was found last."""
