@@ -145,7 +145,7 @@ def _door(lookout: Any) -> Any:
 def _favour_keys() -> None:
     """A whole collection took 40 ms at 1,000 nodes, and a thread that builds values kept the loop waiting 5 ms at a time."""
     gc.freeze()
-    gc.set_threshold(10_000, 25, 50)
+    gc.set_threshold(2_000, 25, 250)
     sys.setswitchinterval(0.001)
 
 
