@@ -112,20 +112,24 @@ def screen(config: Config) -> None:
     if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
         click.echo("cockpit: no terminal here, so this is `cockpit status`\n", err=True)
         sys.exit(_status(config, as_json=False))
-    code = show(config)
+    code = show(config, ends=True)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
     sys.stdout.flush()
     os._exit(code)
 
 
-def show(config: Config) -> int:
-    """Run the screen until it is quit; its exit code. The probe starts first: it works while Textual is still being imported."""
+def show(config: Config, *, ends: bool = False) -> int:
+    """Run the screen until it is quit; its exit code. The probe starts first: it works while Textual is still being imported.
+
+    `ends`: the process ends right after it.
+    """
     early = spawn_local(config.interval)
     from cockpit.lookout import Lookout
     from cockpit.ui.app import Cockpit
 
     _favour_keys()
     app = Cockpit(config, lambda publish: Lookout(config, publish, early=early), door=None if config.readonly else _door)
+    app.process_ends = ends
     signal.signal(signal.SIGHUP, partial(_hang_up, app))
     try:
         app.run()

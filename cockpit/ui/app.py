@@ -95,6 +95,8 @@ class Cockpit(Reading):
         self._index = Index(self.shown)
         self.hidden: set[str] = set()
         """Keys of the findings that somebody has hidden, until they end."""
+        self.process_ends = False
+        """Right after the screen, so that no thread need be waited for."""
         self._alarm = Alarm()
         self._meant: object = None
 
@@ -228,8 +230,10 @@ class Cockpit(Reading):
 
     def on_table_moved(self) -> None:
         """Other keys mean something under the cursor."""
+        if not self.screen_stack:  # it is ending
+            return
         before, self._meant = self._meant, (self.acts and self.acts.meant(), bool(self._findings()))
-        if before != self._meant and self.screen_stack:
+        if before != self._meant:
             self.refresh_bindings()
 
     def _findings(self) -> list[Finding]:
@@ -372,4 +376,7 @@ class Cockpit(Reading):
     def _end(self, code: int = 0) -> None:
         """And give the terminal back."""
         self.lookout.close()
+        if self.process_ends and self._driver is not None:
+            # Textual would wait two tenths of a second for the thread that reads keys.
+            vars(self._driver)["_key_thread"] = None
         self.exit(return_code=code)
