@@ -1,0 +1,5 @@
+"""What a training command will ask of Ray, read the way its framework reads it. Pure: files are read through what the caller hands in."""
+
+from cockpit.budget.asked import Budget, Group, Level, Line
+
+__all__ = ["Budget", "Group", "Level", "Line"]

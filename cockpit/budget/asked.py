@@ -1,0 +1,62 @@
+"""What a training command asks of Ray: groups of bundles in the order in which it makes them, and what of it can't be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from cockpit.placement import Strategy
+
+Level = Literal["fine", "doubt", "later", "unknown", "never"]
+"""From best to worst. `doubt`: it fits, and yet; `unknown`: nobody could look."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    level: Level
+    text: str
+    """One sentence with its numbers."""
+    change: str | None = None
+    """Which flag or setting to change to what; `None` where nothing need be, or nobody knows."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Bundles that are placed together or not at all."""
+
+    name: str
+    """Which models it is for, as the framework calls them: `actor`, `vLLM`, `actor + ref`."""
+    bundles: tuple[tuple[Mapping[str, float], int], ...] | None
+    """So many of each shape (`{"GPU": 1, "CPU": 1}`, 8); `None`: can't be read."""
+    strategy: Strategy | None = "PACK"
+    """`None`: plain actors or tasks, each placed for itself."""
+
+    def amount(self, resource: str) -> float | None:
+        """How much of a resource in all."""
+        return None if self.bundles is None else sum(shape.get(resource, 0.0) * number for shape, number in self.bundles)
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """What one command asks for. Nothing that was not read is counted."""
+
+    framework: str | None
+    """`OpenRLHF`, `veRL`, `simpleRL-reason`, `Ray`; `None`: not a command that is known here."""
+    dialect: str | None = None
+    """Of which versions its flags are: `0.10.2 and later`."""
+    groups: tuple[Group, ...] | None = None
+    """In the order in which they are made, each waited for before the next; `None`: can't be read."""
+    unread: tuple[str, ...] = ()
+    """What can't be read, and why, in sentences."""
+    lines: tuple[Line, ...] = ()
+    """Where the command contradicts itself, or its framework's rules."""
+    settings: Mapping[str, str] = {}
+    """What matters beside counts, by the framework's own flag or key: memory shares, sleep, offload, batch sizes."""
+
+    def amount(self, resource: str) -> float | None:
+        """How much of a resource all groups ask for together; `None` when any of them can't be read."""
+        if self.groups is None:
+            return None
+        amounts = [group.amount(resource) for group in self.groups]
+        return None if None in amounts else sum(amount for amount in amounts if amount is not None)
