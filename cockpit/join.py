@@ -118,11 +118,12 @@ class Join:
 
 def _asked(parts: Parts) -> Asked:
     """What reasons are made of: nothing that has grown old."""
-    failed = {source for source, _ in parts.faults}
-    nodes = None if failed & {"ray.nodes", "ray.gcs"} else parts.nodes
+    failed = {source: fault.since for (source, _), fault in parts.faults.items()}
+    nodes = None if failed.keys() & {"ray.nodes", "ray.gcs"} else parts.nodes
+    lost = "ray.nodes" in failed and all(parts.as_of.get(other, 0.0) > failed["ray.nodes"] for other in ("ray.identity", "ray.gcs"))
     read, grouped = parts.as_of.get("ray.status"), parts.as_of.get("ray.placement_groups")
     status, asked = (None, None) if "ray.status" in failed else (parts.status, read)
-    return Asked(nodes, status, asked, grouped, parts.actors, parts.groups, parts.jobs)
+    return Asked(nodes, status, asked, grouped, parts.actors, parts.groups, parts.jobs, lost)
 
 
 def _places(facts: NodeFacts | None, hosts: Mapping[str, Host]) -> Mapping[str, str]:

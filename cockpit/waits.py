@@ -34,6 +34,8 @@ class Asked(NamedTuple):
     actors: ActorFacts | None
     groups: GroupFacts | None
     jobs: JobFacts | None
+    lost: bool = False
+    """Only the nodes have grown old: what followed from them is nothing that the rest still says."""
 
     @property
     def heard(self) -> tuple[bool, ...]:
@@ -77,8 +79,8 @@ class Waits:
         self._found, self._heard = self._clock(), asked.heard
 
     def told(self, asked: Asked) -> tuple[tuple[Actor, ...] | None, tuple[PlacementGroup, ...] | None]:
-        """All actors and groups, those that wait with the reason that was found last."""
-        why = NO_REASONS if asked.nodes is None else self._why
+        """All actors and groups, those that wait with the reason that was found last, which grows old together with them."""
+        why = NO_REASONS if asked.lost else self._why
         actors, groups = asked.actors, asked.groups
         return self._actors.of(actors.actors if actors else None, why), self._groups.of(groups.groups if groups else None, why)
 

@@ -207,6 +207,20 @@ def test_old_or_missing_facts_give_no_reasons():
     assert why(None, waiting()) is None
 
 
+@pytest.mark.parametrize("source", ["ray.identity", "ray.gcs", "ray.nodes"])
+def test_reasons_stay_while_nothing_of_ray_answers(source):
+    join, never = Join(), waiting(needs={"GPU": 9.0})
+    spoken = {"ray.status": NOW, "ray.placement_groups": NOW, "ray.identity": NOW - 8, "ray.gcs": NOW}
+    first = replace(parts(nodes((8, 0)), never), as_of=spoken)
+    told = join(first, NOW).actors
+    silent = replace(
+        first, faults={("ray.nodes", None): Fault("ray.nodes", "silent", NOW + 5), (source, None): Fault(source, "x", NOW + 9)}
+    )
+    assert join(silent, NOW + 60).actors is told
+    answered = replace(silent, as_of={**spoken, "ray.identity": NOW + 12, "ray.gcs": NOW + 12})
+    assert join(answered, NOW + 60).actors[-1].why is None
+
+
 def test_a_name_that_is_still_mangled_is_no_missing_resource():
     listed = NodeFacts(nodes=(node(1, resources={"specialHw": Quantity(0.0, 1.0)}),), workers=(), holders=())
     assert why(listed, waiting(needs={"special_hw": 1.0})) is None

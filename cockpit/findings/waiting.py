@@ -19,6 +19,8 @@ Waiting = Actor | PlacementGroup
 SHOWN = 5
 """Reasons that the evidence tells."""
 STATES = ("PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING")
+SPEAKERS = ("ray.identity", "ray.gcs")
+"""Without them nothing that Ray says is new."""
 HOPELESS = ("never", "removed", "deadlock")
 """No patience helps."""
 SETUP = "runtime_env_setup-*.log and worker-*.err in the logs folder of Ray's session on its node"
@@ -98,7 +100,7 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
 
 def _found(facts: Facts, fold: Fold) -> Iterator[Finding]:
     """One finding for all of them; the worst kind is told, of equal ones that of the most, of these one that has a reason."""
-    seen = facts.heard("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups")
+    seen = facts.heard("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups", *SPEAKERS)
     now, limits = seen or facts.now, facts.limits
     given_up = _given_up(facts, fold)
     levels = {kind: level_of(kind, waiting, now, limits, once=facts.once, given_up=given_up) for kind, waiting in fold.kinds.items()}
@@ -211,7 +213,7 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
     for actor in facts.snapshot.actors or ():
         if actor.wait == "deadlock" and actor.job:
             by_job.setdefault(actor.job, []).append(actor)
-    seen = facts.heard("ray.actors", "ray.placement_groups")
+    seen = facts.heard("ray.actors", "ray.placement_groups", *SPEAKERS)
     since = max((_first(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
     lasted = min((_stuck(facts, mine, seen or facts.now) for mine in by_job.values()), default=0.0)
     if by_job and lasted >= facts.limits.waiting_told:

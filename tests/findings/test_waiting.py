@@ -172,6 +172,14 @@ def test_old_facts_are_dated_and_nobody_waits_on_in_them():
     assert found.text.endswith("as of 8m20s ago")
 
 
+@pytest.mark.parametrize("source", ["ray.identity", "ray.gcs"])
+def test_what_waits_in_vain_is_critical_still_when_ray_says_no_more(source):
+    silent = {"faults": (Fault(source, "silent", NOW - 500),), "as_of": {source: NOW - 500}}
+    for found in seen(waits(seconds=560, wait="never"), groups=(group(seconds=560, wait="never"),), **silent):
+        assert (found.level, found.seen) == ("critical", NOW - 500)
+        assert found.text.endswith("as of 8m20s ago")
+
+
 def test_jobs_that_hold_what_the_others_wait_for_are_one_finding():
     held = [group(number, state="CREATED", bundles=(Bundle({"GPU": 8.0, "CPU": 1.0}, NODE),), job=f"0{number}000000") for number in (1, 2)]
     wanted = [group(number, number * 100, job=f"0{number - 2}000000", why="deadlock, …", wait="deadlock") for number in (3, 4)]
