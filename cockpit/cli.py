@@ -193,7 +193,7 @@ async def _looked(config: Config, *, as_json: bool) -> int:
         return _ask_which(lookout)
     snapshot = lookout.poller.snapshot
     click.echo(status_json(snapshot, indent=2) if as_json else status_text(snapshot))
-    return exit_code(snapshot)
+    return exit_code(snapshot, [host.name for host in config.hosts])
 
 
 def _ask_which(lookout: Any) -> int:
@@ -267,7 +267,7 @@ async def _doctor(config: Config, *, as_json: bool, bundle: str | None) -> int:
         except OSError as error:
             _refuse(f"{bundle}: {(error.strerror or str(error)).lower()}")
         click.echo(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
-    return exit_code(snapshot)
+    return exit_code(snapshot, [host.name for host in config.hosts])
 
 
 @main.command()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from cockpit.model import Actor, Amount, Bundle, Disk, Finding, HostMemory, Node, PlacementGroup, Quantity, Snapshot
+from cockpit.model import Actor, Amount, Bundle, Disk, Fault, Finding, HostMemory, Node, PlacementGroup, Quantity, Snapshot
 
 FINE, WARNING, CRITICAL, UNREACHABLE = 0, 1, 2, 3
 
@@ -265,15 +265,25 @@ def export(snapshot: Snapshot, now: float) -> Path:
     return path.resolve()
 
 
-def exit_code(snapshot: Snapshot) -> int:
-    """As bad as the worst finding: 0 fine · 1 warnings, or something is not known or can't be believed · 2 critical · 3 nothing answers."""
+def exit_code(snapshot: Snapshot, named: Collection[str] = ()) -> int:
+    """As bad as the worst finding: 0 fine · 1 warnings, or something is not known or can't be believed · 2 critical · 3 nothing answers.
+
+    `named`: the hosts that somebody has asked for. That no other one on which Ray is well can be reached is drawn, and does no harm.
+    """
     if not snapshot.cluster.reachable and not _lives_there(snapshot):
         return UNREACHABLE
     levels = {finding.level for finding in snapshot.findings}
     if "critical" in levels or not snapshot.cluster.reachable:
         return CRITICAL
     unknown = None in (snapshot.nodes, snapshot.actors, snapshot.placement_groups, snapshot.jobs)
-    return WARNING if "warning" in levels or unknown or snapshot.faults else FINE
+    well = {name for node in snapshot.nodes or () if node.state == "ALIVE" for name in (node.title, node.host, node.ip)}.difference(named)
+    doubts = any(_no_probe(fault) not in well for fault in snapshot.faults)
+    return WARNING if "warning" in levels or unknown or doubts else FINE
+
+
+def _no_probe(fault: Fault) -> str | None:
+    """The host that can't be looked at, if it is that."""
+    return fault.host if fault.source == "probe" else None
 
 
 def _lives_there(snapshot: Snapshot) -> bool:

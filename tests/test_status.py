@@ -184,6 +184,9 @@ LIVE, DEAD = (Session("node1", "s", "/tmp/ray/s", live) for live in (True, False
         ({"processes": (process(1, kind="orphan", gpus=(Hold(0, GIB),)),)}, WARNING),
         ({"processes": (process(1, kind="orphan", gpus=(Hold(0, GIB), Hold(1, GIB))),)}, CRITICAL),
         ({"faults": (Fault("probe", "w1: gone", NOW, "w1"),)}, WARNING),
+        ({"faults": (Fault("probe", "node2: no ssh", NOW, "node2"),)}, FINE),
+        ({"faults": (Fault("probe.gpus", "node2: NVML hangs", NOW, "node2"),)}, WARNING),
+        ({"faults": (Fault("ray.jobs", "silent", NOW),)}, WARNING),
         ({"nodes": (node(1), node(2, state="DEAD"))}, CRITICAL),
         ({"nodes": (node(1), node(9, ip="10.0.0.1", state="DEAD"))}, FINE),
         ({"nodes": (node(1), node(2, state="DEAD")), "placement_groups": (WAITS,)}, CRITICAL),
@@ -199,6 +202,11 @@ LIVE, DEAD = (Session("node1", "s", "/tmp/ray/s", live) for live in (True, False
 def test_the_exit_code_is_as_bad_as_the_worst_finding_of_one_look(facts, code):
     judged = Judge(Limits(), DETECTORS, assumed=60.0)(snapshot(**{**CALM, **facts}))
     assert exit_code(judged) == code, judged.findings
+
+
+def test_a_host_that_somebody_named_is_to_be_reached():
+    judged = Judge(Limits(), DETECTORS, assumed=60.0)(snapshot(**{**CALM, "faults": (Fault("probe", "node2: no ssh", NOW, "node2"),)}))
+    assert [exit_code(judged, named) for named in (["node1"], ["node2"])] == [FINE, WARNING]
 
 
 def test_the_codes_are_those_of_the_contract():
