@@ -100,6 +100,11 @@ class Document:
         """Counted from 1; that of the nearest value above, where the place itself isn't there."""
         return self._found(where)[0]
 
+    def written(self, where: str) -> str | None:
+        """A scalar as it was typed, before YAML made a number or a switch of it; `None` where there is none."""
+        node = self._found(where)[1]
+        return str(node.value) if isinstance(node, yaml.ScalarNode) else None
+
     def _found(self, where: str) -> tuple[int | None, yaml.Node | None]:
         node, line = self._root, None
         for key, index in _STEP.findall(where):

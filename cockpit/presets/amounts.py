@@ -1,0 +1,52 @@
+"""Amounts of memory, and versions, as people write them."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+_POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_AMOUNT = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})\s*([KMGTP]?)(I?B|)\s*", re.IGNORECASE)
+_VERSION = re.compile(r"\s*(==|!=|>=|<=|>|<|)\s*(\d{1,9}(?:\.\d{1,9}){0,3})(?:\.\*)?\s*")
+
+
+def byte_count(value: Any) -> int | None:
+    """Bytes of a number, or of text: 50GB counts in thousands, 50GiB and 50G (as the screen writes it) in 1024s. `None`: not an amount."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if not isinstance(value, str):
+        return int(value) if math.isfinite(value) and value >= 0 else None
+    match = _AMOUNT.fullmatch(value)
+    if match is None:
+        return None
+    number, prefix, unit = match[1], match[2].upper(), match[3].upper()
+    return int(float(number) * (1000 if prefix and unit == "B" else 1024) ** _POWERS[prefix])
+
+
+def version_matches(wanted: str, version: str) -> bool | None:
+    """Whether a version is one of those wanted: `2.44` is any 2.44.x, `>=2.40,<2.50` is a range. `None`: one of them can't be read."""
+    have = _numbers(version)
+    rules = [_VERSION.fullmatch(part) for part in wanted.split(",")]
+    if have is None or not all(rules):
+        return None
+    return all(_holds(rule[1], have, tuple(map(int, rule[2].split(".")))) for rule in rules if rule)
+
+
+def _numbers(version: str) -> tuple[int, ...] | None:
+    match = re.match(r"\s*(\d{1,9}(?:\.\d{1,9})*)", version)
+    return tuple(map(int, match[1].split("."))) if match else None
+
+
+def _holds(sign: str, have: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    short = (*have, 0, 0, 0, 0)[: len(wanted)]
+    same = short == wanted
+    return {
+        "": same,
+        "==": same,
+        "!=": not same,
+        ">=": short >= wanted,
+        "<=": short <= wanted,
+        ">": short > wanted,
+        "<": short < wanted,
+    }[sign]

@@ -1,0 +1,279 @@
+"""A preset: a job and the cluster it runs on, as a person wrote them down."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from cockpit.document import Document, InputError
+from cockpit.model import Value
+from cockpit.placement import Strategy
+from cockpit.presets.amounts import byte_count, version_matches
+from cockpit.presets.file import WORDS, JobFile, NeedsFile, PresetFile, RayFile
+from cockpit.presets.ray_flags import FlagValue, flag_arguments, flag_name, flag_value
+from cockpit.reach import HostEntry, check_host
+
+T = TypeVar("T")
+
+
+class RayNode(Value, frozen=True):
+    """One host, and the flags of its `ray start`."""
+
+    host: str
+    address: str | None = None
+    """Where the host answers, if not at its name."""
+    flags: Mapping[str, FlagValue] = {}
+    """By their names with `_`; sizes in bytes, maps as JSON."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The flags as words of a command line."""
+        return flag_arguments(self.flags)
+
+
+class RayStart(Value, frozen=True):
+    """How a cluster is started."""
+
+    head: RayNode
+    workers: tuple[RayNode, ...] = ()
+    env: Mapping[str, str] = {}
+    """May hold `${NAME}`."""
+    python: str | None = None
+    """Whose `ray` is started; `None`: the one on the PATH over there."""
+
+    @property
+    def nodes(self) -> tuple[RayNode, ...]:
+        """The head, then the workers."""
+        return (self.head, *self.workers)
+
+
+class JobSpec(Value, frozen=True):
+    """What is submitted. Text may hold `${NAME}`."""
+
+    entrypoint: str
+    working_dir: str | None = None
+    env: Mapping[str, str] = {}
+    runtime_env: Mapping[str, Any] = {}
+    """The rest of Ray's runtime_env."""
+    submission_id: str | None = None
+    """May hold `{time}` and `{name}`."""
+    entrypoint_num_gpus: float | None = None
+    entrypoint_num_cpus: float | None = None
+    entrypoint_memory: int | None = None
+    entrypoint_resources: Mapping[str, float] = {}
+    metadata: Mapping[str, str] = {}
+
+
+class Needs(Value, frozen=True):
+    """What must be there, beyond what the command itself tells. Sizes are bytes; `None`: nothing is said."""
+
+    gpus: float | None = None
+    cpus: float | None = None
+    bundles: tuple[tuple[Mapping[str, float], int], ...] = ()
+    """So many of each shape."""
+    strategy: Strategy = "PACK"
+    gpu_memory_free: int | None = None
+    host_memory_free: int | None = None
+    shm_free: int | None = None
+    disk_free: int | None = None
+    open_files: int | None = None
+    ray_version: str | None = None
+    python_version: str | None = None
+
+
+class Preset(Value, frozen=True):
+    """One file, read and checked."""
+
+    name: str
+    path: Path
+    about: str = ""
+    ray: RayStart | None = None
+    job: JobSpec | None = None
+    needs: Needs = Needs()
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RUNTIME_ENV: Final = (
+    "py_modules", "py_executable", "pip", "uv", "conda", "excludes", "container", "image_uri", "nsight", "rocprof-sys", "mpi", "config",
+    "java_jars", "worker_process_setup_hook", "eager_install",
+)  # fmt: skip
+_ELSEWHERE: Final = {"env_vars": "goes into job.env", "working_dir": "goes into job.working_dir"}
+_PLACE = re.compile(r"\$?\{([^{}]*)\}")
+SUBMISSION_PLACES: Final = ("time", "name")
+_SUBMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def read_preset(path: Path) -> Preset:
+    """Raises `InputError` with file, line and key of the first mistake."""
+    try:
+        document = Document.read(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such file") from error
+    return _Reading(document).preset(path)
+
+
+class _Reading:
+    """The way from a document to a preset: each check knows its place."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    def preset(self, path: Path) -> Preset:
+        """Raises `InputError`."""
+        if not isinstance(self._document.data, dict):
+            raise self._document.mistake("", "expected keys with values, such as `job: {entrypoint: …}`")
+        file = self._document.convert(PresetFile, WORDS)
+        if file.ray is None and file.job is None:
+            raise self._document.mistake("", "holds neither `job` nor `ray`: there is nothing to launch or start")
+        return Preset(
+            name=path.name.removesuffix(".yaml").removesuffix(".yml"),
+            path=path,
+            about=file.about.strip(),
+            ray=None if file.ray is None else self._ray(file.ray),
+            job=None if file.job is None else self._job(file.job),
+            needs=self._needs(file.needs),
+        )
+
+    def _ray(self, file: RayFile) -> RayStart:
+        head = self._node("ray.head", file.head)
+        workers = tuple(self._node(f"ray.workers[{index}]", node, head) for index, node in enumerate(file.workers))
+        seen = {head.host: "the head"}
+        for index, node in enumerate(workers):
+            if node.host in seen:
+                raise self._document.mistake(f"ray.workers[{index}]", f"{node.host} is {seen[node.host]} already")
+            seen[node.host] = "a worker"
+        if file.python is not None:
+            self._at("ray.python", partial(check_host, HostEntry("any", python=file.python)))
+        return RayStart(head, workers, self._variables("ray.env", file.env), file.python)
+
+    def _node(self, where: str, given: str | Mapping[str, Any], head: RayNode | None = None) -> RayNode:
+        fields = {"host": given} if isinstance(given, str) else dict(given)
+        host, address = fields.pop("host", None), fields.pop("address", None)
+        if host is None:
+            raise self._document.mistake(where, "host is missing")
+        if address is not None and re.search(r":\d+$", str(address)) and str(address).count(":") == 1:
+            raise self._document.mistake(
+                f"{where}.address", "here the host answers; the head's port is its own `port`, and workers find it"
+            )
+        self._at(where, partial(check_host, HostEntry(str(host), str(address or ""))))
+        flags: dict[str, FlagValue] = {}
+        for written, value in fields.items():
+            place = f"{where}.{written}"
+            name = self._at(place, partial(flag_name, str(written)))
+            if name in flags:
+                raise self._document.mistake(place, "given twice, with _ and with -")
+            if head is not None and name in ("port", "system_config", "dashboard_port", "dashboard_host", "include_dashboard"):
+                raise self._document.mistake(place, "only the head's to say")
+            flags[name] = self._at(place, partial(flag_value, name, value))
+        return RayNode(str(host), None if address is None else str(address), flags)
+
+    def _job(self, file: JobFile) -> JobSpec:
+        if not file.entrypoint.strip():
+            raise self._document.mistake("job.entrypoint", "expected a command, got nothing")
+        if file.submission_id is not None:
+            self._submission_id(file.submission_id)
+        self._runtime_env(file.runtime_env)
+        return JobSpec(
+            entrypoint=file.entrypoint.strip(),
+            working_dir=file.working_dir,
+            env=self._variables("job.env", file.env),
+            runtime_env=file.runtime_env,
+            submission_id=file.submission_id,
+            entrypoint_num_gpus=self._amount("job.entrypoint_num_gpus", file.entrypoint_num_gpus),
+            entrypoint_num_cpus=self._amount("job.entrypoint_num_cpus", file.entrypoint_num_cpus),
+            entrypoint_memory=self._bytes("job.entrypoint_memory", file.entrypoint_memory),
+            entrypoint_resources=self._amounts("job.entrypoint_resources", file.entrypoint_resources),
+            metadata=self._texts("job.metadata", file.metadata),
+        )
+
+    def _submission_id(self, template: str) -> None:
+        for match in _PLACE.finditer(template):
+            if not match[0].startswith("$") and match[1] not in SUBMISSION_PLACES:
+                raise self._document.mistake("job.submission_id", f"{match[0]} can't be filled in; there are {{time}} and {{name}}")
+        if not _SUBMISSION.fullmatch(_PLACE.sub("x", template)):
+            raise self._document.mistake(
+                "job.submission_id", "expected at most 100 letters, digits and . _ -: Ray makes an address and the name of a file of it"
+            )
+
+    def _runtime_env(self, given: Mapping[str, Any]) -> None:
+        for key in given:
+            place = f"job.runtime_env.{key}"
+            if key in _ELSEWHERE:
+                raise self._document.mistake(place, _ELSEWHERE[key])
+            near = get_close_matches(str(key), (*_RUNTIME_ENV, *_ELSEWHERE), 1, 0.8)
+            if key not in _RUNTIME_ENV and near:  # a plugin of Ray's may have keys of its own
+                raise self._document.mistake(place, f"no such key; perhaps {near[0]}")
+
+    def _needs(self, file: NeedsFile) -> Needs:
+        return Needs(
+            gpus=self._amount("needs.gpus", file.gpus),
+            cpus=self._amount("needs.cpus", file.cpus),
+            bundles=tuple(self._bundle(f"needs.bundles[{index}]", given) for index, given in enumerate(file.bundles)),
+            strategy=file.strategy,
+            gpu_memory_free=self._bytes("needs.gpu_memory_free", file.gpu_memory_free),
+            host_memory_free=self._bytes("needs.host_memory_free", file.host_memory_free),
+            shm_free=self._bytes("needs.shm_free", file.shm_free),
+            disk_free=self._bytes("needs.disk_free", file.disk_free),
+            open_files=file.open_files,
+            ray_version=self._version("needs.ray_version", file.ray_version),
+            python_version=self._version("needs.python_version", file.python_version),
+        )
+
+    def _bundle(self, where: str, given: Mapping[str, Any]) -> tuple[Mapping[str, float], int]:
+        count = given.get("count", 1)
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise self._document.mistake(f"{where}.count", "expected a whole number from 1")
+        shape = self._amounts(where, {name: amount for name, amount in given.items() if name != "count"})
+        if not any(shape.values()):
+            raise self._document.mistake(where, "a bundle asks for something, such as GPU: 1")
+        return shape, count
+
+    def _variables(self, where: str, given: Mapping[str, Any]) -> dict[str, str]:
+        for name in given:
+            if not _VARIABLE.fullmatch(str(name)):
+                raise self._document.mistake(where, f"{name!r} can't be the name of a variable")
+        return self._texts(where, given)
+
+    def _texts(self, where: str, given: Mapping[str, Any]) -> dict[str, str]:
+        return {str(name): self._text(f"{where}.{name}", value) for name, value in given.items()}
+
+    def _text(self, where: str, value: Any) -> str:
+        """As it was typed: `1.10` is not 1.1, and `True` not true."""
+        if value is None:
+            raise self._document.mistake(where, 'expected text, got nothing; an empty text is ""')
+        if isinstance(value, (list, dict)):
+            raise self._document.mistake(where, f"expected text, got {'a list' if isinstance(value, list) else 'keys with values'}")
+        written = None if isinstance(value, str) else self._document.written(where)
+        return str(value) if written is None else written
+
+    def _amounts(self, where: str, given: Mapping[str, Any]) -> dict[str, float]:
+        return {str(name): self._amount(f"{where}.{name}", value) or 0.0 for name, value in given.items()}
+
+    def _amount(self, where: str, value: Any) -> float | None:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+            raise self._document.mistake(where, "expected a number from 0")
+        return float(value)
+
+    def _bytes(self, where: str, value: Any) -> int | None:
+        if value is not None and (amount := byte_count(value)) is None:
+            raise self._document.mistake(where, f"expected {WORDS[where]}")
+        return None if value is None else amount
+
+    def _version(self, where: str, value: Any) -> str | None:
+        written = None if value is None else self._text(where, value)
+        if written is not None and version_matches(written, "0") is None:
+            raise self._document.mistake(where, f"expected {WORDS[where]}")
+        return written
+
+    def _at(self, where: str, check: Callable[[], T]) -> T:
+        try:
+            return check()
+        except InputError as error:
+            raise self._document.mistake(where, str(error)) from error
