@@ -13,6 +13,8 @@ from cockpit.model import Actor, Host, Job, Node, PlacementGroup, Process, Snaps
 
 STALE = 20.0
 """Seconds after which a host's facts are old: what follows from them says so."""
+STEPS = 20
+"""In so many steps counts are remembered: those of 10,000 actors that all restart again and again are a megabyte each time."""
 
 
 class Count(NamedTuple):
@@ -74,7 +76,7 @@ class Facts:
         return value is not None and value >= (off if self.found(code, subject) else on)
 
     def grown(self, what: str, counts: Mapping[str, float], seconds: float) -> Mapping[str, float]:
-        """By how much each of these counts has grown in the last so many seconds, as far as that was watched.
+        """By how much each of these counts has grown in the last so many seconds, as far as that was watched, or in a step more.
 
         A count that is not there is 0: give all there are, or don't ask.
         """
@@ -82,6 +84,8 @@ class Facts:
         if past and past[-1].counts == counts:
             past[-1] = past[-1]._replace(until=self.now)
         else:
+            if len(past) > 2 and past[-1].until - past[-3].until < seconds / STEPS:
+                past[-2:] = [past[-2]._replace(until=past[-1].until)]
             past.append(Count(self.now, counts))
         self.counted[what] = tuple(past)
         before = past[0].counts

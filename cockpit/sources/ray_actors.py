@@ -61,7 +61,14 @@ class Since(NamedTuple):
     at_least: bool
 
 
-redact = lru_cache(1024)(text.redact)
+SHORT = 500
+"""Characters, up to which there may be one for each job and actor; beyond, few differ."""
+_short, _long = lru_cache(16_384)(text.redact), lru_cache(1024)(text.redact)
+
+
+def redact(told: str) -> str:
+    """What Ray says again with every answer, without secrets."""
+    return (_short if len(told) <= SHORT else _long)(told)
 
 
 def sentence(message: str | None) -> str | None:

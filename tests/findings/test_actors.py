@@ -86,6 +86,18 @@ def test_growth_is_remembered_as_far_as_it_was_watched():
     assert len(memory["x"]) == 1
 
 
+def test_counts_that_grow_with_every_look_are_remembered_in_few_steps():
+    counted, seen = None, []
+    for second in range(0, 1800, 4):
+        facts = Facts(replace(snapshot(), taken=NOW + second), Limits(), counted=counted)
+        seen.append(facts.grown("x", {"a": second}, 600).get("a", 0))
+        counted = facts.counted
+    assert len(counted["x"]) < 50
+    assert seen[:150] == list(range(0, 600, 4))
+    assert min(seen[150:]) >= 600
+    assert max(seen[150:]) <= 630 + 4
+
+
 def job(status="FAILED", **more):
     return Job("train1", "02000000", "train1", status, **{"started": NOW - 900, "ended": NOW - 600, **more})
 

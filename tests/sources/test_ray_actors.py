@@ -359,3 +359,14 @@ def test_a_group_that_asks_for_more_than_a_strategy_has_none_that_is_known():
     )
     assert tuple(ray_actors.strategy(group, ray_actors.strategies(demands)) for group in (plain, racked)) == ("PACK", None)
     assert ray_actors.group(plain, None, None).bundles[0].labels == {"gpu": "h100"}
+
+
+def test_what_ray_says_again_of_thousands_of_jobs_is_searched_for_secrets_once(monkeypatch: pytest.MonkeyPatch):
+    entries = [
+        wire.Job(submission_id=f"ppo-{n}", entrypoint=f"python train.py --token=abc{n}defgh", message=f"job {n} failed")
+        for n in range(5000)
+    ]
+    first = list(map(ray_actors.job, entries))
+    asked = ray_actors._short.cache_info().misses
+    assert list(map(ray_actors.job, entries)) == first
+    assert ray_actors._short.cache_info().misses == asked
