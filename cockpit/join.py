@@ -101,6 +101,7 @@ class Join:
             taken=now,
             cluster=parts.cluster,
             nodes=nodes,
+            growing=parts.nodes is not None and parts.nodes.growing,
             actors=actors,
             actor_counts=parts.actors.counts if parts.actors else None,
             actors_complete=parts.actors.complete if parts.actors else None,

@@ -17,6 +17,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     taken: float = 0.0
     cluster: Cluster = Cluster()
     nodes: tuple[Node, ...] | None = None
+    growing: bool = False
+    """An autoscaler has made some of the nodes, and could make more."""
     actors: tuple[Actor, ...] | None = None
     actor_counts: Mapping[str, int] | None = None
     actors_complete: bool | None = None

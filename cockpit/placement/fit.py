@@ -43,7 +43,7 @@ def room(stock: Stock, bundles: Bundles, strategy: Strategy) -> Room:
     """Whether there is room for all bundles."""
     try:
         if strategy == "STRICT_PACK":
-            return "yes" if _on_one(stock, bundles) else "no"
+            return "yes" if _whole(stock, bundles) else "no"
         possible = _on_own(stock, bundles) if strategy == "STRICT_SPREAD" else _enough(stock, bundles)
         if not possible or (len(bundles) == 1):
             return "yes" if possible else "no"
@@ -61,10 +61,8 @@ def capacity(slot: Slot, number: int, need: Vector) -> int:
     return min((have // want for have, want in zip(slot.has, need, strict=True) if want), default=PLENTY)
 
 
-def _on_one(stock: Stock, bundles: Bundles) -> bool:
-    whole = tuple(sum(need[place] * count for need, count in bundles) for place in range(len(bundles[0][0])))
-    everything = (1 << len(bundles)) - 1
-    return any(slot.admits & everything == everything and _within(whole, slot.has) for slot in stock)
+def _sum(bundles: Bundles) -> Vector:
+    return tuple(sum(need[place] * count for need, count in bundles) for place in range(len(bundles[0][0])))
 
 
 def _within(need: Vector, has: Vector) -> bool:
@@ -98,8 +96,24 @@ def _enough(stock: Stock, bundles: Bundles) -> bool:
     )
 
 
+class Move(NamedTuple):
+    """So many nodes of a kind take so many bundles of each shape; `again`: nodes that have taken some before."""
+
+    slot: Slot
+    nodes: int
+    taken: Vector
+    again: bool = False
+
+
 def greedy(stock: Stock, bundles: Bundles, strategy: Strategy) -> bool:
     """Whether Ray's way of looking finds room."""
+    return moves(stock, bundles, strategy) is not None
+
+
+def moves(stock: Stock, bundles: Bundles, strategy: Strategy) -> list[Move] | None:
+    """What Ray puts where, in its order; `None` where it finds no room."""
+    if strategy == "STRICT_PACK":
+        return _whole(stock, bundles)
     ordered = sorted(enumerate(bundles), key=lambda item: item[1][0], reverse=True)
     if len(stock) * (len(bundles) if strategy == "PACK" else sum(count for _, count in bundles)) > 10 * STEPS:
         raise TooLongError
@@ -107,14 +121,23 @@ def greedy(stock: Stock, bundles: Bundles, strategy: Strategy) -> bool:
     return _pack(fresh, ordered) if strategy == "PACK" else _spread(fresh, ordered, again=strategy == "SPREAD")
 
 
-def _pack(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]]) -> bool:
+def _whole(stock: Stock, bundles: Bundles) -> list[Move] | None:
+    """All of it on the emptiest node that takes it."""
+    everything = (1 << len(bundles)) - 1
+    admitting = Counter({slot: nodes for slot, nodes in stock.items() if slot.admits & everything == everything})
+    slot = _best(admitting, 0, _sum(bundles))
+    return None if slot is None else [Move(slot, 1, tuple(count for _, count in bundles))]
+
+
+def _pack(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]]) -> list[Move] | None:
     """The emptiest node for the first bundle, and on it as many of the others as it takes; then the next node."""
     left = {number: count for number, (_, count) in ordered}
+    made: list[Move] = []
     for number, (need, _) in ordered:
         while left[number]:
             slot = _best(fresh, number, need)
             if slot is None:
-                return False
+                return None
             taken, rest = {}, slot
             for other, (size, _) in ordered:
                 taken[other] = min(left[other], capacity(rest, other, size))
@@ -122,22 +145,25 @@ def _pack(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]]) -
             times = min(fresh[slot], *(left[other] // number for other, number in taken.items() if number))  # equal nodes fill alike
             fresh[slot] -= times
             left = {other: count - times * taken[other] for other, count in left.items()}
-    return True
+            made.append(Move(slot, times, tuple(taken[other] for other in range(len(ordered)))))
+    return made
 
 
-def _spread(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]], *, again: bool) -> bool:
+def _spread(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]], *, again: bool) -> list[Move] | None:
     """Each bundle on the emptiest node without one; where there is none, `again` on those that have."""
     used: Counter[Slot] = Counter()
+    made: list[Move] = []
     for number, (need, count) in ordered:
         for _ in range(count):
             slot = _best(fresh, number, need)
             where = fresh if slot else used
             slot = slot or (_best(used, number, need) if again else None)
             if slot is None:
-                return False
+                return None
             where[slot] -= 1
             used[_less(slot, need, 1)] += 1
-    return True
+            made.append(Move(slot, 1, tuple(int(other == number) for other in range(len(ordered))), where is used))
+    return made
 
 
 def _less(slot: Slot, need: Vector, times: int) -> Slot:
