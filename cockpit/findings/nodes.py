@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Finding, Host, Level, Node, Process, RayProcess, Remedy
+from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
 from cockpit.text import age, count, plural
 
 MANY = 20
@@ -85,7 +85,7 @@ def _dead(facts: Facts, node: Node, name: str) -> Finding:
 def _many_dead(facts: Facts, dead: list[Node]) -> Finding:
     return Finding(
         code="nodes-dead",
-        level="critical" if any(_level(node) == "critical" for node in dead) else "warning",
+        level=min(map(_level, dead), key=LEVELS.index),
         subject="cluster",
         text=f"{len(dead)} nodes died ({_reasons(dead)}){_loss(facts, dead)}",
         evidence=_lines(map(_record, dead)),
@@ -111,8 +111,13 @@ def _long_dead(facts: Facts, dead: list[Node]) -> Finding:
 
 
 def _level(node: Node) -> Level:
-    """Ray calls it expected when somebody has ended the raylet with SIGTERM, as `ray stop` and schedulers do, or has drained the node."""
-    return "warning" if (node.message or "").startswith("Expected termination") else "critical"
+    """Ray calls it expected when somebody has ended the raylet with SIGTERM, as `ray stop` and schedulers do, or has drained the node.
+
+    Then it is somebody's wish, and worth a look only where work went with it.
+    """
+    if not (node.message or "").startswith("Expected termination"):
+        return "critical"
+    return "warning" if node.had else "info"
 
 
 def _reason(node: Node) -> str:

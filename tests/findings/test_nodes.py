@@ -64,10 +64,16 @@ def test_of_a_node_that_died_twice_the_last_death_counts():
     assert only(looked(with_nodes(first, second), detectors=DEAD), "node-dead").about == (second.key,)
 
 
-def test_what_somebody_ended_is_a_warning_and_what_the_autoscaler_took_away_is_nothing():
-    told = looked(with_nodes(dead(message="Expected termination: received SIGTERM"), dead(3)), detectors=DEAD)
-    assert {found.subject: found.level for found in told} == {"node2": "warning", "node3": "critical"}
+def test_what_somebody_ended_is_a_warning_where_work_went_with_it_and_what_the_autoscaler_took_away_is_nothing():
+    stopped = "Expected termination: received SIGTERM"
+    told = looked(with_nodes(dead(message=stopped), dead(3), dead(4, message=stopped, had=(actor(11).id,))), detectors=DEAD)
+    assert [(found.subject, found.level) for found in told] == [("node3", "critical"), ("node4", "warning"), ("node2", "info")]
     assert looked(with_nodes(dead(message="Expected termination: Terminated due to idle (no Ray activity)")), detectors=DEAD) == ()
+    many = [dead(number, message=stopped) for number in range(2, 30)]
+    assert [only(looked(with_nodes(*nodes), detectors=DEAD), "nodes-dead").level for nodes in (many, [*many, dead(40)])] == [
+        "info",
+        "critical",
+    ]
 
 
 def test_after_a_day_a_dead_node_is_an_info():
