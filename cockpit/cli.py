@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import warnings
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial, wraps
@@ -177,6 +178,8 @@ def _interruptible(look: Coroutine[Any, Any, int]) -> int:
     try:
         return asyncio.run(look)
     except KeyboardInterrupt:
+        # anyio leaves a connection that is given up before its first step as a coroutine that nobody awaits.
+        warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
