@@ -8,8 +8,8 @@ import json
 import os
 import signal
 import sys
-import warnings
 import time
+import warnings
 from collections.abc import Callable, Coroutine
 from functools import partial, wraps
 from typing import Any, TypeVar
