@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Cause, Fault, Finding, Host, Process, Remedy
+from cockpit.model import Cause, Fault, Finding, Host, Job, Process, Remedy, Session
 from cockpit.text import age, plural
 
 DASHBOARD = ("/dashboard/dashboard.py",)
@@ -101,12 +101,12 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
     if not dead or facts.lasts("ray-ended", session) < facts.limits.gcs_silent:
         return
     running = [job for job in facts.snapshot.jobs or () if job.running]
-    lost = f", and with it {plural(len(running), 'job')} that ran: {', '.join(job.id for job in running[:5])}" if running else ""
+    stopped = any(known.stopped for host in dead for known in host.sessions or () if known.name == session)
     yield Finding(
         code="ray-ended",
-        level="critical" if running else "info",
+        level="info" if not running else "warning" if stopped else "critical",
         subject=session,
-        text=f"Ray has ended on its head {dead[0].name}{lost}",
+        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0].name}{_ended_jobs(running, stopped=stopped)}",
         evidence=(fault.text, f"ps on {dead[0].name}: no raylet of {session} runs there"),
         since=fault.since,
         remedy=Remedy(
@@ -115,6 +115,15 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         about=tuple(job.key for job in running),
         seen=facts.heard("ray.jobs") if running else None,
     )
+
+
+def _ended_jobs(running: Sequence[Job], *, stopped: bool) -> str:
+    """Jobs were listed up to ten seconds before: whoever stops a Ray may have waited for its jobs first."""
+    names = ", ".join(job.id for job in running[:5])
+    if not running:
+        return ""
+    jobs = plural(len(running), "job")
+    return f"; shortly before {jobs} still ran: {names}" if stopped else f", and with it {jobs} that ran: {names}"
 
 
 def silent_monitor(facts: Facts) -> Iterator[Finding]:
@@ -233,8 +242,20 @@ def _ours(facts: Facts, session: str | None) -> bool:
 
 def _lives(facts: Facts, host: Host) -> bool:
     """Whether the Ray of the address lives there: by its session, else as the head that the address names."""
-    live = [session.name for session in host.sessions or () if session.live] + [ray.session or "" for ray in host.rays or ()]
-    return facts.snapshot.cluster.session in live if facts.snapshot.cluster.session else bool(live) and _is_head(facts, host)
+    live = {session.name for session in host.sessions or () if session.live} | {ray.session or "" for ray in host.rays or ()}
+    if facts.snapshot.cluster.session:
+        return facts.snapshot.cluster.session in live
+    others = {session.name for session in host.sessions or () if _served_elsewhere(facts, session)}
+    return bool(live - others) and _is_head(facts, host)
+
+
+def _served_elsewhere(facts: Facts, session: Session) -> bool:
+    """Whether its dashboard listens at another port than the one that is asked: then somebody has mistyped, and nothing is wrong with it."""
+    try:
+        asked, there = urlsplit(facts.snapshot.cluster.address or "").port, urlsplit(session.dashboard or "").port
+    except ValueError:
+        return False
+    return None not in (asked, there) and asked != there
 
 
 def _ended_on(host: Host, session: str) -> bool:

@@ -115,6 +115,14 @@ def test_a_dashboard_far_away_is_not_that_of_the_ray_here():
     assert looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,), cluster=far, nodes=None), detectors=CONTROL) == ()
 
 
+def test_a_port_that_somebody_has_mistyped_says_nothing_of_the_ray_here():
+    made = head(RAYLET, GCS, faults=(NO_DASHBOARD,), cluster=Cluster("http://127.0.0.1:9", reachable=False), nodes=None)
+    for listens, found in (("http://127.0.0.1:8265", set()), ("http://127.0.0.1:9", {"dashboard-silent"}), (None, {"dashboard-silent"})):
+        sessions = tuple(replace(session, dashboard=listens) for session in made.hosts["node1"].sessions or ())
+        typed = replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions)})
+        assert codes(looked(typed, detectors=CONTROL)) == found
+
+
 def test_what_answers_but_is_no_dashboard_is_a_fault_and_no_finding():
     other = replace(NO_DASHBOARD, cause=None)
     lost = Cluster(ADDRESS, session=SESSION, reachable=False)
@@ -127,6 +135,14 @@ def test_a_ray_that_has_ended_is_told_with_the_jobs_that_ran():
     assert (found.level, found.subject) == ("critical", SESSION)
     calm = only(looked(head(live=False, faults=(NO_DASHBOARD,), processes=(), jobs=()), detectors=CONTROL), "ray-ended")
     assert (calm.level, calm.text) == ("info", "Ray has ended on its head node1")
+
+
+def test_a_ray_that_somebody_has_stopped_lost_no_job_for_certain():
+    made = head(live=False, faults=(NO_DASHBOARD,), processes=())
+    stopped = tuple(replace(session, stopped=True) for session in made.hosts["node1"].sessions or ())
+    found = only(looked(replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=stopped)}), detectors=CONTROL), "ray-ended")
+    assert found.text == "Ray was stopped on its head node1; shortly before 1 job still ran: ppo-7b"
+    assert found.level == "warning"
 
 
 def test_a_ray_whose_head_can_not_be_seen_has_perhaps_not_ended():
