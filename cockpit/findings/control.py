@@ -250,7 +250,7 @@ def _lives(facts: Facts, host: Host) -> bool:
 
 
 def _served_elsewhere(facts: Facts, session: Session) -> bool:
-    """Whether its dashboard listens at another port than the one that is asked: then somebody has mistyped, and nothing is wrong with it."""
+    """Whether its dashboard listens at another port than the one that is asked: then somebody has mistyped."""
     try:
         asked, there = urlsplit(facts.snapshot.cluster.address or "").port, urlsplit(session.dashboard or "").port
     except ValueError:
