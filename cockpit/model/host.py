@@ -219,6 +219,8 @@ class Session(Value, frozen=True):
     latest: bool = False
     """`session_latest` points at it."""
     started: float | None = None
+    stopped: bool | None = None
+    """Dead: its raylet was told to end, as `ray stop` does it; known of the latest only."""
 
     @property
     def key(self) -> str:

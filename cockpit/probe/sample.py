@@ -164,6 +164,7 @@ class Sampler:
             "dashboard": sessions.dashboards.get(folder.path) if lives else None,
             "latest": folder.latest,
             "started": folder.started,
+            "stopped": folder.stopped,
         }
 
     def _memory_facts(self, raylets: Iterable[Process]) -> Sample:

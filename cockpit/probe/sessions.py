@@ -20,8 +20,10 @@ _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
 _DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_(\d+)\.log$")
 _JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
 _RAYLET_LOG = re.compile(r"raylet(\.\d+)?\.out(\.\d+)?$")
+_TOLD_TO_END = re.compile(rb'reason_message: "received SIGTERM"|received SIGTERM\. Existing local drain request')
 _LISTEN = b"0A"
 MOST_JOBS = 200
+LAST_WORDS = 1 << 14
 
 
 class Folder(NamedTuple):
@@ -33,6 +35,8 @@ class Folder(NamedTuple):
     latest: bool
     answers: bool | None
     """Whether somebody listens on its raylet's socket; `None` when that can't be told."""
+    stopped: bool | None = None
+    """Dead, and the latest: whether its raylet was told to end, as `ray stop` does, by the last words of its log."""
 
 
 class Logs(NamedTuple):
@@ -175,7 +179,22 @@ def _folders(temp: str, carried: Iterable[str | None], name_of: Callable[[int], 
             continue  # removed since
         if stat.S_ISDIR(status.st_mode):
             answers = True if path in carried else _path_answers(path)
-            yield Folder(path, name_of(status.st_uid), _started(name), name == latest, answers)
+            stopped = told_to_end(f"{path}/logs/raylet.out") if name == latest and answers is False else None
+            yield Folder(path, name_of(status.st_uid), _started(name), name == latest, answers, stopped)
+
+
+def told_to_end(log: str) -> bool | None:
+    """Whether a raylet's last words tell of a SIGTERM."""
+    try:
+        file = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return bool(_TOLD_TO_END.search(os.pread(file, LAST_WORDS, max(0, os.fstat(file).st_size - LAST_WORDS))))
+    except OSError:
+        return None
+    finally:
+        os.close(file)
 
 
 def is_session(name: str) -> bool:

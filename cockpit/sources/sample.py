@@ -78,6 +78,7 @@ class _Session(msgspec.Struct):
     dashboard: str | None = None
     latest: bool = False
     started: float | None = None
+    stopped: bool | None = None
 
 
 class _OomKill(msgspec.Struct):

@@ -54,6 +54,28 @@ def test_a_session_without_a_socket_is_dead(temp):
     assert only(Desk([str(temp)])).answers is False
 
 
+SIGTERM = """[2026-11-21 18:34:52,499 I 24 24] (raylet) main.cc:481: Raylet graceful shutdown triggered with death info: reason: EXPECTED_\
+TERMINATION
+reason_message: "received SIGTERM"
+
+[2026-11-21 18:34:52,538 I 24 24] (raylet) stats.h:176: Stats module has shutdown.
+"""
+"""What a raylet of 2.60 wrote when `ray stop` ended it."""
+OLDER = "[2026-11-21 18:34:52,499 I 24 24] (raylet) main.cc:398: received SIGTERM. Existing local drain request = None"
+CRASH = "[2026-11-21 18:34:52,499 C 24 24] (raylet) gcs_rpc_client.h:1 Failed to connect to GCS within 60 seconds"
+
+
+@pytest.mark.parametrize(("words", "stopped"), [(SIGTERM, True), (OLDER, True), (CRASH, False), ("worker 7 received SIGTERM", False)])
+def test_the_latest_raylets_last_words_say_whether_it_was_told_to_end(temp, words, stopped):
+    path = session(temp)
+    (path / "logs" / "raylet.out").write_text("quiet\n" * 9999 + words)
+    assert only(Desk([str(temp)])).stopped is None, "not the latest"
+    (temp / "session_latest").symlink_to(path)
+    assert only(Desk([str(temp)])).stopped is stopped
+    (path / "logs" / "raylet.out").unlink()
+    assert only(Desk([str(temp)])).stopped is None
+
+
 def test_a_session_whose_raylet_listens_lives(temp):
     path = session(temp)
     with socket.socket(socket.AF_UNIX) as sock:
