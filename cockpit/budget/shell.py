@@ -1,0 +1,47 @@
+"""Which commands a shell script would run, with their words and environment, as far as that can be known without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from cockpit.budget.shell_expand import Scope, Value
+from cockpit.budget.shell_run import Command, LeftError, Run, StopError
+from cockpit.budget.shell_sums import UNKNOWN
+
+__all__ = ["UNKNOWN", "Command", "Script", "commands"]
+
+
+class Script(msgspec.Struct, frozen=True):
+    """What a script would do."""
+
+    commands: tuple[Command, ...]
+    unread: tuple[str, ...] = ()
+    """What can't be read, in sentences."""
+    assumed: tuple[str, ...] = ()
+    """What was taken for granted, in sentences."""
+
+
+def commands(
+    text: str,
+    *,
+    env: Mapping[str, str | None],
+    read: Callable[[str], str | None],
+    args: Sequence[str] = (),
+    name: str = UNKNOWN,
+) -> Script:
+    """Every simple command that a shell would run, in order.
+
+    `env`: what is exported to it, `None` where nobody knows the value; `args`, `name`: `$1` and on, `$0`.
+    """
+    run = Run(read)
+    variables: dict[str, Value] = {key: UNKNOWN if value is None else value for key, value in env.items()}
+    scope = Scope(variables, set(env), tuple(args), name, run.output)
+    try:
+        run.script(text, scope)
+    except LeftError:
+        pass
+    except (StopError, RecursionError):
+        run.unread["The script goes on for too long to be followed"] = None
+    return Script(tuple(run.found), tuple(run.unread), tuple(scope.assumed))

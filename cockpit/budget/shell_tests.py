@@ -1,0 +1,71 @@
+"""Conditions: `[ … ]` and `[[ … ]]`, as far as they compare what is known."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable
+
+from cockpit.budget.shell_sums import UNKNOWN
+
+Operand = tuple[str, bool]
+"""A word, and whether all of it is quoted, so that it is no pattern."""
+
+_NUMBERS: dict[str, Callable[[int, int], bool]] = {
+    "-eq": lambda one, other: one == other,
+    "-ne": lambda one, other: one != other,
+    "-lt": lambda one, other: one < other,
+    "-le": lambda one, other: one <= other,
+    "-gt": lambda one, other: one > other,
+    "-ge": lambda one, other: one >= other,
+}
+
+
+def holds(words: list[Operand], *, patterns: bool = False) -> bool | None:
+    """Whether a condition holds; `None`: that can't be known."""
+    said = [word for word, _ in words]
+    if len(words) > 4:
+        for sign in ("||", "-o", "&&", "-a"):
+            if sign in said[1:-1]:
+                return _both(words, said.index(sign, 1), sign, patterns=patterns)
+    if "(" in said:
+        return None
+    if said[:1] == ["!"] and len(said) > 1:
+        inner = holds(words[1:], patterns=patterns)
+        return None if inner is None else not inner
+    return _HOLDS.get(len(words), lambda *_: None)(words, patterns)
+
+
+def _both(words: list[Operand], place: int, sign: str, *, patterns: bool) -> bool | None:
+    sides = (holds(words[:place], patterns=patterns), holds(words[place + 1 :], patterns=patterns))
+    strong = sign in {"||", "-o"}
+    if strong in sides:
+        return strong
+    return None if None in sides else not strong
+
+
+def _one(words: list[Operand], _: bool) -> bool | None:
+    return None if words[0][0] == UNKNOWN else bool(words[0][0])
+
+
+def _two(words: list[Operand], _: bool) -> bool | None:
+    (sign, _quoted), (value, _quoted_too) = words
+    if sign not in {"-z", "-n"} or not value.strip(UNKNOWN) and UNKNOWN in value:
+        return None
+    return (sign == "-n") == bool(value)
+
+
+def _three(words: list[Operand], patterns: bool) -> bool | None:
+    (one, _), (sign, _quoted), (other, quoted) = words
+    if UNKNOWN in one + other:
+        return None
+    if sign in _NUMBERS:
+        both = re.fullmatch(r"(-?\d{1,18})", one.strip() or "0"), re.fullmatch(r"(-?\d{1,18})", other.strip() or "0")
+        return _NUMBERS[sign](int(both[0][0]), int(both[1][0])) if both[0] and both[1] else None
+    if sign not in {"=", "==", "!="}:
+        return None
+    same = fnmatch.fnmatchcase(one, other) if patterns and not quoted else one == other
+    return same == (sign != "!=")
+
+
+_HOLDS: dict[int, Callable[[list[Operand], bool], bool | None]] = {0: lambda *_: False, 1: _one, 2: _two, 3: _three}

@@ -1,0 +1,101 @@
+"""What a shell script consists of, once it is parsed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cockpit.budget.shell_words import Word
+
+
+class Assign(NamedTuple):
+    """`name=value`, `name+=value`, `name[index]=value`, `name=(words)`."""
+
+    name: str
+    index: str | None
+    more: bool
+    value: Word | tuple[Word, ...]
+    array: bool
+
+
+@dataclass
+class Heredoc:
+    """What a command reads from `<<` or `<<<`; its body is known when its line has ended."""
+
+    end: str
+    literal: bool
+    tabs: bool
+    body: Word = ()
+
+
+class Simple(NamedTuple):
+    """One command; `given` is what a heredoc or `<<<` hands it on its standard input."""
+
+    assigns: tuple[Assign, ...]
+    words: tuple[Word, ...]
+    given: Heredoc | None
+    line: int
+
+
+class Sequence(NamedTuple):
+    """Commands, each with what stands between it and the next."""
+
+    items: tuple[tuple[Node, str], ...]
+
+
+class Pipeline(NamedTuple):
+    """Commands that feed each other, or one that runs in a shell of its own."""
+
+    parts: tuple[Node, ...]
+    denied: bool = False
+
+
+class If(NamedTuple):
+    """Conditions with what each leads to; the last of all may have none."""
+
+    branches: tuple[tuple[Sequence | None, Sequence], ...]
+
+
+class For(NamedTuple):
+    """`for name in words`; no words: the script's own arguments."""
+
+    name: str
+    words: tuple[Word, ...] | None
+    body: Sequence
+
+
+class While(NamedTuple):
+    """`while` and `until`."""
+
+    until: bool
+    condition: Sequence
+    body: Sequence
+
+
+class Case(NamedTuple):
+    """`case word in`."""
+
+    word: Word
+    branches: tuple[tuple[tuple[Word, ...], Sequence], ...]
+
+
+class Function(NamedTuple):
+    """A function's definition."""
+
+    name: str
+    body: Node
+
+
+class Sum(NamedTuple):
+    """`(( … ))` as a command."""
+
+    text: str
+
+
+class Unfollowed(NamedTuple):
+    """A compound whose turns are not counted: `for ((…))`, `select`."""
+
+    body: Sequence
+
+
+Node = Simple | Sequence | Pipeline | If | For | While | Case | Function | Sum | Unfollowed
