@@ -38,27 +38,41 @@ def clean(text: str) -> str:
 
 # Lengths are bounded and starts anchored: a hostile line costs a time linear in its length, not its square.
 _TELLING = (
-    r"token(?!iz|s)|secret|passw(?:or)?d|passphrase|(?:api|access|private|auth|wandb)[_-]?key|credential|sshpass|"
-    r"(?<![a-z])(?:pass|pwd)(?![a-z])"
+    r"token(?!iz|s)|secret|passw(?:or)?d|passphrase|(?:api|access|private|auth|wandb|swanlab)[._-]?key|credential|sshpass|"
+    r"(?<![a-z])(?:pass|pwd)(?![a-z])|amz-signature|(?<=[?&])sig(?==)"
 )
 _QUOTE = r"""\\{0,4}["']?"""
 """Also as it stands in JSON that was written into a string."""
 _NAMED = rf"[\w.-]{{0,60}}?(?:{_TELLING})[\w.-]{{0,60}}"
 _SECRETS = re.compile(
     rf"""
-      (?P<name>(?:^|(?<=[\s'"{{(\[,;&?])) ["']?[+-]{{0,2}}{_NAMED}{_QUOTE}
-        \s*(?:=|:\s|:(?=\\{{0,4}}["'])|(?<=["']),\s?(?=["'])|(?<=\w)\s(?!\s*-))\s*)
-      (?P<quote>{_QUOTE})(?P<value>(?<=")(?!\s)(?:[^"\\\n]|\\(?!\\{{0,4}}"))+|(?<=')[^\s'][^'\n]*|[^\s'"&,}}]+)
-    | (?P<scheme>[a-z][\w+.-]{{0,20}}://)[^\s/@:]*:[^\s/@]+@
+      (?P<pair>\b(?:key|name){_QUOTE}\s?[:=]\s?{_QUOTE}{_NAMED}{_QUOTE}[\s,;]{{1,20}}{_QUOTE}value{_QUOTE}\s?[:=]\s?{_QUOTE})
+        (?:(?<=")[^"\\\n]+|(?<=')[^'\n]+|[^\s'",}}]+)
+    | (?P<name>(?:^|(?<=[\s'"{{(\[,;&?])) ["']?[+-]{{0,2}}{_NAMED}{_QUOTE}
+        \s*(?:=|:\s|:(?=\\{{0,4}}["'])|(?<=["']),\s?(?=["'])|(?<=\w)\s(?!\s*-))\s*
+        {_QUOTE})(?:(?<=")(?!\s)(?:[^"\\\n]|\\(?!\\{{0,4}}"))+|(?<=')[^\s'][^'\n]*|[^\s'"&,}}]+)
+    | (?P<scheme>(?<![a-z0-9+._-])[a-z][a-z0-9+._-]{{0,60}}://)(?:[^\s/@:]*:[^\s/]+|[\w-]{{20,}})(?=@)
+    | (?P<hook>://[\w.-]{{1,80}}/(?:services|api/webhooks|open-apis/bot/v2/hook)/)[\w/-]+
+    | (?P<login>(?:^|(?<=\s))(?:-[a-z]{{0,6}}u|--(?:proxy-)?user)[=\s]\s?["']?[^\s:'"/=]{{0,60}}:)(?!/|\d+(?:\s|$))[^\s'"•]+
     | (?P<sshpass>\bsshpass\s+-p\s*)[^\s•]+
+    | (?P<authorization>\bauthorization{_QUOTE}\s?[:=]\s?{_QUOTE})[^\s'"\\•][^\n'"\\]*
     | (?P<bearer>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{{8,}}
-    | \b(?:hf_|sk-|ghp_|gho_|glpat-|xox[abpr]-|AKIA|wandb_v1_)[\w-]{{10,}}
+    | (?P<wandb>\b(?:use_(?:wandb|swanlab){_QUOTE}\s?[=:,\s]|wandb\ login(?:\ --relogin)?\s)\s?{_QUOTE})[\w-]{{20,}}
+    | (?P<upper>(?-i:\b[A-Z0-9_]{{0,60}}KEY)={_QUOTE})(?=[a-z_+/-]{{0,40}}\d)[\w+/-]{{16,}}
+    | -----BEGIN\ [A-Z\ ]{{0,30}}PRIVATE\ KEY-----(?:[^-]|-(?!----END))*
+    | \b(?:hf_|sk-|gh[opsur]_|github_pat_|glpat-|npm_|nvapi-|xox[abpr]-|AKIA|ASIA|AIza|wandb_v1_)[\w-]{{10,}}
     | (?<![\w-])eyJ[\w-]{{10,}}\.[\w-]{{10,}}\.[\w-]*
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 _SWITCHES = re.compile(r"(?:true|false|none|null)$", re.IGNORECASE)
 _COUNTS = re.compile(rf"[\d.,kmg]+$|{_SWITCHES.pattern}", re.IGNORECASE)
+_HINTS = (
+    "token", "secret", "pass", "pwd", "key", "credential", "signature", "sig=", "://", "-u", "auth", "bearer", "basic", "use_",
+    "login", "hf_", "sk-", "gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_", "glpat", "npm_", "nvapi", "xox", "akia", "asia", "aiza",
+    "wandb", "eyj", "-----begin",
+)  # fmt: skip
+"""No secret is without one of them: most text has none, and costs little."""
 HIDDEN = "•••"
 
 
@@ -67,16 +81,27 @@ def redact(text: str) -> str:
 
     A number after a name with `token` in it (`--max_tokens 1024`) is a count, not a secret.
     """
-    return _SECRETS.sub(_hide, text)
+    lower = text.lower()
+    return _SECRETS.sub(_hide, text) if any(hint in lower for hint in _HINTS) else text
+
+
+def secrets(text: str) -> list[tuple[int, int]]:
+    """Where in the text each secret begins and ends that `redact` takes out."""
+    return [(start, match.end()) for match in _SECRETS.finditer(text) if (start := _start(match)) is not None]
 
 
 def _hide(match: re.Match[str]) -> str:
-    if match["name"] is not None:
-        plain = _SWITCHES if "token" not in match["name"].lower() else _COUNTS
-        return match[0] if plain.match(match["value"]) else f"{match['name']}{match['quote']}{HIDDEN}"
-    if match["scheme"] is not None:
-        return f"{match['scheme']}{HIDDEN}@"
-    return f"{match['bearer'] or match['sshpass'] or ''}{HIDDEN}"
+    start = _start(match)
+    return match[0] if start is None else f"{match[0][: start - match.start()]}{HIDDEN}"
+
+
+def _start(match: re.Match[str]) -> int | None:
+    """Where the secret begins: behind what led to it. `None`: a count or a switch is none."""
+    if (led := match.lastgroup) is None:
+        return match.start()
+    start = match.end(led)
+    plain = _COUNTS if "token" in match[led].lower() else _SWITCHES
+    return None if plain.match(match.string, start, match.end()) else start
 
 
 _TELLING_NAME = re.compile(

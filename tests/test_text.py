@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.text import HIDDEN, UNKNOWN, age, clean, count, percent, plural, ratio, redact, redact_variable, size
+from cockpit.text import HIDDEN, UNKNOWN, age, clean, count, percent, plural, ratio, redact, redact_variable, secrets, size
 
 CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 ODD = "\x00\x07\x1b[]m\x9b\r\n\t\u202e\u2066\u200b\u200d\ufeff\u115f\U000e0041\U000e0100\ud800漢é a"
 KEY = "c0ffee-4dead9beef"
+HEX = "0123456789abcdef0123456789abcdef01234567"
 
 
 @given(st.text() | st.text(st.sampled_from(ODD)))
@@ -84,6 +85,64 @@ def test_a_secret_is_hidden_by_its_name_or_its_shape(text):
     assert HIDDEN in hidden
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"curl -u me:{HEX} https://x",
+        f"curl -sSu me:{HEX} https://x",
+        f"curl --user 'me:{HEX}' https://x",
+        f"curl --proxy-user=me:{HEX}",
+        f'key: "HF_TOKEN" value: "{HEX}"',
+        f'env_vars {{ key: "WANDB_API_KEY" value: "{HEX}" }}',
+        f'key: "HF_TOKEN"\n  value: "{HEX}"',
+        f'{{"name": "HF_TOKEN", "value": "{HEX}"}}',
+        json.dumps(json.dumps({"key": "AWS_SECRET_ACCESS_KEY", "value": HEX})),
+        f"- name: HF_TOKEN\n  value: {HEX}",
+        f"redis://:{HEX}@host:1",
+        f"http://u:{HEX}@more@host",
+        f"https://{HEX}@github.com/x",
+        f"--remote_rm_url http://u:{HEX}@h:5000/get_reward",
+        f"--wandb_token={HEX}",
+        f"--use_wandb {HEX}",
+        f"--use_wandb='{HEX}'",
+        f"--logger.wandb.key {HEX}",
+        f"++trainer.wandb.key={HEX}",
+        f"--logger.swanlab.key {HEX}",
+        f"+ray_kwargs.ray_init.runtime_env.env_vars.WANDB_API_KEY={HEX}",
+        f"wandb login {HEX}",
+        f"wandb login --relogin {HEX}",
+        f"AWS_SECRET_ACCESS_KEY={HEX} AWS_SESSION_TOKEN={HEX}",
+        f"OPENAI_KEY={HEX}",
+        f"-H 'Authorization: Bearer {HEX}'",
+        f"-H 'Authorization: {HEX}'",
+        f'{{"Authorization": "Token {HEX}"}}',
+        f"github_pat_{HEX}",
+        f"https://hooks.slack.com/services/T000/B000/{HEX}",
+        f"https://x.blob.core.windows.net/c/f?sv=2026&sig={HEX}",
+        f"https://bucket.s3.amazonaws.com/f?X-Amz-Signature={HEX}&x=1",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{HEX}-{HEX}\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_a_secret_is_hidden_where_tools_of_training_take_it(text):
+    hidden = redact(text)
+    assert HEX not in hidden
+    assert HIDDEN in hidden
+    assert redact(hidden) == hidden
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (f"A=1 HF_TOKEN={KEY} curl -u me:{HEX} x", [KEY, HEX]),
+        (f'--use_wandb {HEX} --password "correct horse"', [HEX, "correct horse"]),
+        (f"git clone https://me:{KEY}@host/x", [f"me:{KEY}"]),
+        ("--max_tokens 1024 --use_wandb True", []),
+    ],
+)
+def test_where_a_secret_stands_can_be_told(text, parts):
+    assert [text[start:end] for start, end in secrets(text)] == parts
+
+
 def test_a_quoted_secret_is_hidden_with_all_its_words():
     assert redact('--password "correct horse battery" --lr 1') == f'--password "{HIDDEN}" --lr 1'
 
@@ -120,6 +179,17 @@ def test_what_stands_around_a_secret_stays():
         "--no-password --lr 1e-6",
         "ssh://host:22/x",
         "task-12345678901234",
+        "docker run -u 1000:1000 image",
+        "python -u train.py",
+        "--use_wandb True --lr 1",
+        "--use_wandb --train.colocate_all",
+        "--data.input_key=prompt INPUT_KEY=context_messages",
+        "trainer.logger=[console,wandb] +trainer.val_before_train=False",
+        'key: "GPU" value: 8',
+        '{"name": "MAX_TOKENS", "value": "1024"}',
+        f"commit {HEX}",
+        "git@github.com:OpenRLHF/OpenRLHF.git",
+        "s3://bucket/path@v2",
     ],
 )
 def test_what_is_no_secret_survives(text):
@@ -204,7 +274,33 @@ def test_hiding_twice_hides_no_more(text):
 
 @pytest.mark.parametrize(
     "piece",
-    ["token", "token ", "token=", "a-", "-", "'", '"', " ", "token: '", "x://", "x://a:", "eyJa.", "sk-", "Bearer ", "token\t\t", "a"],
+    [
+        "token",
+        "token ",
+        "token=",
+        "a-",
+        "-",
+        "'",
+        '"',
+        " ",
+        "token: '",
+        "x://",
+        "x://a:",
+        "eyJa.",
+        "sk-",
+        "Bearer ",
+        "token\t\t",
+        "a",
+        "-u a:",
+        "KEY=",
+        "key: 'token', value: ",
+        "authorization: ",
+        "-----BEGIN PRIVATE KEY-----",
+        "use_wandb ",
+        "A",
+        "://a/services/",
+        "a.b-c+",
+    ],
 )
 def test_no_line_takes_longer_than_its_length(piece):
     def taken(length):
