@@ -198,8 +198,26 @@ class Door:
             return (self._lookout.local,)
         return tuple(sorted(rows)) or (self._lookout.local, *sorted(self._entries))
 
+    def meet(self, entry: HostEntry) -> str:
+        """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
+        self._entries.update(self._lookout.others())
+        for name in (entry.name, entry.target):
+            if (known := self._known(name)) is not None:
+                return known
+        self._entries[entry.name] = entry
+        return entry.name
+
     def _named(self, name: str) -> str:
         """What a person calls a host, as the name it has here; one that nobody knows is reached by the name itself."""
+        if (known := self._known(name)) is not None:
+            return known
+        try:
+            self._entries[name] = check_host(HostEntry(name))
+        except InputError as error:
+            raise SourceError(str(error)) from error
+        return name
+
+    def _known(self, name: str) -> str | None:
         snapshot = self._snapshot
         here = {alias for host in snapshot.hosts.values() if host.local for alias in (host.name, *host.addresses)}
         if name in {self._lookout.local, "localhost", *here}:
@@ -208,13 +226,7 @@ class Door:
         for entry in self._entries.values():
             if name in (entry.name, entry.target) or nodes.get(name) == entry.target:
                 return entry.name
-        if nodes.get(name) in here:
-            return self._lookout.local
-        try:
-            self._entries[name] = check_host(HostEntry(name))
-        except InputError as error:
-            raise SourceError(str(error)) from error
-        return name
+        return self._lookout.local if nodes.get(name) in here else None
 
     def _ray_host(self) -> str:
         """One with a live raylet of this cluster: this host, else the head, else any."""

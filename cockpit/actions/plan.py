@@ -62,6 +62,8 @@ class Target(Value, frozen=True):
     """Why it failed."""
     outcome: str | None = None
     """What became of it."""
+    facts: Mapping[str, Any] | None = None
+    """What a host on which Ray is to be started says of itself."""
 
     @property
     def gpu_memory(self) -> int | None:

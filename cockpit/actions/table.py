@@ -33,6 +33,8 @@ class Aim:
     grace: float | None = None
     older_than: float | None = None
     dear: tuple[str, ...] = ()
+    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What each host is asked, where they are not all asked the same."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,10 @@ def _clean(aim: Aim, host: str) -> dict[str, Any]:
     return {"act": "clean", "sessions": sessions, "older_than": aim.older_than, "dear": list(aim.dear)}
 
 
+def _start(aim: Aim, host: str) -> dict[str, Any]:
+    return {"act": "start", **aim.requests[host]}
+
+
 def _ray(verb: str) -> Callable[[Aim, str], dict[str, Any]]:
     return lambda aim, _: {"act": "ray", "verb": verb, "id": aim.id, "session": aim.session}
 
@@ -93,6 +99,7 @@ _REQUESTS: Mapping[str, Callable[[Aim, str], dict[str, Any]]] = {
     "kill": _kill,
     "stop": _stop,
     "clean": _clean,
+    "start": _start,
     "kill_actor": _ray("kill_actor"),
     "remove_placement_group": _ray("remove_placement_group"),
 }
@@ -144,7 +151,7 @@ def _dead(actor: Actor) -> str | None:
 
 def find_act(name: str) -> Act:
     """By its id."""
-    return next(act for act in ACTS if act.id == name)
+    return next(act for act in (*ACTS, *STEPS) if act.id == name)
 
 
 # In the order of footer and help. Where a key has several, the first whose thing lies under the cursor is meant.
@@ -164,4 +171,9 @@ ACTS: tuple[Act, ...] = (
     Act("delete-job", "X", "Delete job", "Delete a finished job from Ray's list", "jobs", "delete_job", Job, why_not=_running),
     Act("remove-placement-group", "X", "Remove group", "Remove a placement group; what runs in it ends with it", "ray",
         "remove_placement_group", PlacementGroup),
+)  # fmt: skip
+
+# What is only done as a step of a runbook: no key and no command is made of it.
+STEPS: tuple[Act, ...] = (
+    Act("start", "", "Start Ray", "Start Ray on a cluster's hosts, each with its own flags", "hosts", "start", command=False),
 )  # fmt: skip

@@ -133,6 +133,10 @@ class Ray:
         """The session that answers now."""
         return (await self._dashboard.json("/api/version", wire.Version, timeout=4.0)).session_name
 
+    async def members(self) -> tuple[wire.Identity, ...]:
+        """All nodes as the GCS has them now, with what each of them offers; no agent is asked."""
+        return (await self._listed("nodes", wire.Listed[wire.Identity])).result
+
     async def _cluster_id(self) -> str | None:
         try:
             return (await self._dashboard.data("/cluster_id", wire.ClusterId, timeout=4.0)).cluster_id

@@ -49,5 +49,5 @@ def _stage(request: Mapping[str, Any]) -> Stage:
 
 
 DOUBT = ": part of it may have been done"
-ACTS = ("kill", "stop", "clean", "ray")
+ACTS = ("kill", "stop", "clean", "ray", "start")
 """Modules beside this one, each with a `plan` and its `do`."""

@@ -1,0 +1,164 @@
+"""Which `ray` a host is to be started with: where it lies, as whom and in what environment it runs, which Ray and Python it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
+
+from ..proc import user_name
+from .look import Look, Request
+from .parts import sessions
+from .ray import MISLEADING, NoWayError, find
+
+LIMIT = 10
+"""Seconds that a Python, or a login shell, gets to say one line."""
+_MONITOR = re.compile(r"using ray installation: (/\S+)/lib/python3\.\d+t?/(?:site|dist)-packages/ray/__init__\.py")
+"""What the autoscaler's monitor writes first into its log (2.9 to 2.60)."""
+_VERSIONS = """\
+import importlib.util, json, os, platform, re
+spec = importlib.util.find_spec("ray")
+text = open(os.path.join(os.path.dirname(spec.origin), "_version.py")).read() if spec and spec.origin else ""
+found = re.search(r'^version = "([^"]{1,40})"', text, re.M)
+print(json.dumps([found and found[1], platform.python_version()]))
+"""
+"""Nothing of Ray is imported: that would take seconds."""
+
+
+class Installation(NamedTuple):
+    """A `ray`, and who it is run as."""
+
+    ray: str
+    user: str
+    """A name, or a number."""
+    environ: Mapping[str, str]
+    why: str
+    """How it was found."""
+
+    @property
+    def python(self) -> str:
+        """The Python beside it."""
+        beside = [f"{os.path.dirname(self.ray)}/{name}" for name in ("python", "python3")]
+        return next(filter(os.path.exists, beside), "")
+
+    @property
+    def become(self) -> Callable[[], None] | None:
+        """What a child calls before anything of that user's runs; `None` when we are that user."""
+        entry = _entry(self.user)
+        if entry is None or entry.pw_uid == os.geteuid():
+            return None
+        uid, gid, groups = entry.pw_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
+
+        def become() -> None:
+            os.setgroups(groups)
+            os.setgid(gid)
+            os.setuid(uid)
+
+        return become
+
+
+def install(request: Request, look: Look) -> Installation:
+    """The one that the request names, else that of the Ray that runs here, or ran last, else the one of a login. Raises `NoWayError`."""
+    ray, user, why = _named(request) or _running(look) or _recorded(look) or _of_login()
+    if not os.access(ray, os.X_OK):
+        raise NoWayError(f"there is no {ray} that could be run")
+    mine = user_name(os.geteuid())
+    if user not in (mine, str(os.geteuid())) and (os.geteuid() != 0 or _entry(user) is None):
+        raise NoWayError(f"Ray ran as {user} here, and {mine} can't start it as that user")
+    return Installation(ray, user, environment(request, ray, user), why)
+
+
+def _named(request: Request) -> Tuple[str, str, str] | None:
+    """A Python of the preset's, or what was found here before Ray was stopped."""
+    mine = user_name(os.geteuid())
+    if request.get("ray"):
+        return str(request["ray"]), str(request.get("user") or mine), "found before Ray was stopped"
+    if request.get("python"):
+        python = shutil.which(os.path.expanduser(str(request["python"]))) or str(request["python"])
+        return os.path.join(os.path.dirname(python), "ray"), str(request.get("user") or mine), "beside the preset's Python"
+    return None
+
+
+def _running(look: Look) -> Tuple[str, str, str] | None:
+    for session in sessions(look)[0]:
+        with suppress(NoWayError):
+            gate = find(look.forest, session)
+            ray = os.path.join(os.path.dirname(gate.python), "ray")
+            if os.access(ray, os.X_OK):
+                return ray, user_name(gate.uid), f"that of {session}, which runs here"
+    return None
+
+
+def _recorded(look: Look) -> Tuple[str, str, str] | None:
+    """Of the last dead session whose head was here; what others may have written there names no program for us."""
+    for folder in sorted(look.sessions.folders, key=lambda one: os.path.basename(one.path), reverse=True):
+        with suppress(OSError):
+            log = f"{folder.path}/logs/monitor.log"
+            with open(log, encoding="utf-8", errors="replace") as file:
+                found = _MONITOR.search(file.read(1 << 16))
+            ray = f"{found[1]}/bin/ray" if found else ""
+            if os.stat(log).st_uid in (0, os.geteuid()) and os.access(ray, os.X_OK):
+                return ray, user_name(os.geteuid()), f"that of {os.path.basename(folder.path)}, which ran here"
+    return None
+
+
+def _of_login() -> Tuple[str, str, str]:
+    ray, mine = shutil.which("ray"), user_name(os.geteuid())
+    if ray:
+        return ray, mine, "on the PATH"
+    entry = _entry(mine)
+    shell = entry.pw_shell if entry and entry.pw_shell else "/bin/sh"
+    said = _said([shell, "-lc", "command -v ray"], dict(os.environ), None)
+    ray = next((line for line in reversed(said.splitlines()) if line.startswith("/")), "")
+    if not ray:
+        raise NoWayError("no `ray` command is on the PATH, nor on that of a login: say which Python has it (ray.python in the preset)")
+    return ray, mine, "on the PATH of a login"
+
+
+def environment(request: Request, ray: str, user: str) -> Dict[str, str]:
+    """Ours, as an operator finds it who logs in, and the preset's over it; nothing of another Ray."""
+    entry = _entry(user)
+    whose = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name} if entry and entry.pw_uid != os.geteuid() else {}
+    ours = {name: value for name, value in os.environ.items() if name not in MISLEADING}
+    path = f"{os.path.dirname(ray)}:{ours.get('PATH') or os.defpath}"
+    return {**ours, **whose, "PATH": path, **{str(name): str(value) for name, value in (request.get("env") or {}).items()}}
+
+
+def versions(installation: Installation) -> Tuple[str | None, str | None]:
+    """Of Ray and of its Python; `None` where they can't be told."""
+    python = installation.python
+    if not python:
+        return None, None
+    said = _said([python, "-c", _VERSIONS], dict(installation.environ), installation.become)
+    try:
+        ray, version = json.loads(said.splitlines()[-1])
+    except (ValueError, IndexError):
+        return None, None
+    return ray, version
+
+
+def _said(words: list[str], environ: Dict[str, str], become: Callable[[], None] | None) -> str:
+    """What a short command prints; nothing when it fails or hangs."""
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    try:
+        done = subprocess.run(
+            words, stdin=null, stdout=pipe, stderr=null, cwd="/", env=environ, timeout=LIMIT, start_new_session=True, check=False,
+            preexec_fn=become,  # system calls alone
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode(sys.getdefaultencoding(), "replace") if done.returncode == 0 else ""
+
+
+def _entry(user: str) -> Any:
+    """Of the host's database of users."""
+    try:
+        return pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
+    except (KeyError, OSError):
+        return None

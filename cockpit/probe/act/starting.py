@@ -1,0 +1,127 @@
+"""Runs `ray start` so that what it starts outlives us, and says what went wrong in a sentence and in the lines that matter."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from typing import List, NamedTuple, Sequence, Tuple
+
+from ..pointers import split
+from .installation import Installation
+from .look import Tell
+from .ray import bury
+
+LIMIT = 180.0
+"""Seconds after which a `ray start` that is still at work is ended: Ray's own patience with a slow raylet is not longer."""
+TELL_EVERY = 2.0
+LAST = 3
+"""Lines of its that are told when it fails."""
+CONNECT = 5.0
+"""Seconds in which the head's GCS must take a connection; Ray itself would try for minutes."""
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_TELLING = re.compile(r"error|exception|fail|mismatch|denied|no such|usage:|taken|in use|invalid|unable|cannot|can't", re.IGNORECASE)
+_FRAME = re.compile(r'File "|raise |\^+$|-+$')
+CAUSES: Sequence[Tuple[str, str]] = (
+    (r"[Aa]lready running at|is already running", "a Ray already runs at that address"),
+    (r"[Aa]ddress already in use|bind.*fail|Failed to bind|port .* is (?:already )?(?:in use|occupied)", "a port is taken"),
+    (r"InvalidAuthToken|[Ii]nvalid authentication token|Unauthenticated|AuthenticationError|Unauthorized|\b401\b",
+     "the cluster asks for a token, and what was given for one, if anything was, is not its"),
+    (r"no authentication token|[Tt]oken authentication is enabled but", "the cluster asks for a token, and there is none"),
+    (r"[Vv]ersion mismatch", "the Ray or the Python here is of another version than the head's"),
+    (r"[Ss]ession name .*mismatch|session_name.*(?:differ|match)", "the head is of another session than what has been left here"),
+    (r"Attempting to start raylet with .* GPU", "num_gpus is more than CUDA_VISIBLE_DEVICES names"),
+    (r"[Tt]oo many open files|RLIMIT_NOFILE", "the limit of open files is too low"),
+    (r"No space left on device|out of disk", "a disk is full"),
+    (r"PermissionError|Permission denied", "a file of another user is in the way"),
+    (r"[Nn]o such option|Error: Invalid value|Usage: ray start", "this Ray doesn't know one of the flags"),
+    (r"[Ff]ailed to (?:get|connect).*(?:GCS|gcs)|Unable to connect to (?:GCS|Redis)|Connection refused|(?i:deadline.exceeded)|timed out",
+     "the head's GCS doesn't answer from here"),
+)  # fmt: skip
+"""What Ray 2.9 to 2.60 write, and what it means; the first that fits counts."""
+
+
+class Outcome(NamedTuple):
+    """How it ended."""
+
+    code: int | None
+    """`None`: it is still at work."""
+    text: str
+    """All that it wrote."""
+    log: str
+
+    @property
+    def sentence(self) -> str:
+        """Why it failed, with the last lines that matter."""
+        lines = [line for line in map(str.strip, self.text.splitlines()) if line and not _FRAME.match(line)]
+        lines = [line for line in lines if _TELLING.search(line)] or lines
+        cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text)), None)
+        how = f"`ray start` has not ended within {LIMIT:.0f} s" if self.code is None else f"`ray start` ended with {self.code}"
+        said = " / ".join(line[:300] for line in dict.fromkeys(lines[-LAST:])) or "it wrote nothing"
+        return f"{f'{cause}: ' if cause else ''}{how}: {said} (all of it: {self.log})"
+
+
+def run(installation: Installation, words: Sequence[str], name: str, tell: Tell) -> Outcome:
+    """In a session of its own, with nothing of ours open: neither our end nor that of the connection reaches what it starts."""
+    log, file = _log(name)
+    try:
+        process = subprocess.Popen(
+            [installation.ray, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, close_fds=True,
+            cwd=_home(installation), env=dict(installation.environ), start_new_session=True,
+            preexec_fn=installation.become,  # noqa: PLW1509 system calls alone
+        )  # fmt: skip
+    finally:
+        os.close(file)
+    began = told = time.monotonic()
+    while process.poll() is None and time.monotonic() - began < LIMIT:
+        time.sleep(0.05)
+        if time.monotonic() - told > TELL_EVERY:
+            told = time.monotonic()
+            tell(f"`ray start` is at work for {told - began:.0f} s: {_last(log)}")
+    code = process.poll()
+    if code is None:
+        bury(process)
+    return Outcome(code, _text(log), log)
+
+
+def why_apart(gcs: str) -> str | None:
+    """Why a worker here could not join the Ray of that GCS; `None`: something answers there."""
+    host, port = split(gcs)
+    try:
+        socket.create_connection((host, port or 0), timeout=CONNECT).close()
+    except OSError as error:
+        why = "timed out" if isinstance(error, socket.timeout) else (error.strerror or str(error)).lower()
+        return f"the head's GCS at {gcs} can't be reached from here: {why}"
+    return None
+
+
+def _log(name: str) -> Tuple[str, int]:
+    """A file of ours alone; the last `ray start` of that name is overwritten."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    for folder in (os.path.join(state, "cockpit"), f"/run/user/{os.geteuid()}", "/dev/shm"):  # noqa: S108 a home may be full or read-only
+        path = os.path.join(folder, f"ray-start-{name}-{os.geteuid()}.log")
+        with suppress(OSError):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            return path, os.open(path, flags, 0o600)
+    return os.devnull, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
+def _home(installation: Installation) -> str:
+    """Where an operator stands who logs in."""
+    home = installation.environ.get("HOME", "/")
+    return home if os.path.isdir(home) else "/"
+
+
+def _text(log: str) -> str:
+    with suppress(OSError), open(log, encoding="utf-8", errors="replace") as file:
+        return _COLOURS.sub("", file.read(1 << 18))
+    return ""
+
+
+def _last(log: str) -> str:
+    lines: List[str] = [line.strip() for line in _text(log).splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "it has written nothing yet"
