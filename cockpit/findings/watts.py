@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# Thermal design power as NVIDIA's data sheets and product briefs have it (H100 PCIe: PB-11133-001), under the names that NVML gives.
+# What NVIDIA's data sheets and product briefs call maximum or thermal design power, under the names that NVML gives: briefs PB-11133-001
+# (H100 PCIe), PB-10137-001 and PB-10577-001 (A100 PCIe), PB-08744-001 (V100 PCIe); data sheets of the others; B200 as in HGX servers.
 # A limit that was set lower makes a GPU that works look no idler than it is: it still draws most of that.
 _WATTS: tuple[tuple[frozenset[str], float], ...] = tuple(
     (frozenset(words.split()), watts)
     for words, watts in (
-        ("B200", 1000), ("H200 NVL", 600), ("H200", 700), ("H100 PCIE", 350), ("H100 NVL", 400), ("H100 HBM3", 700),
-        ("H800 PCIE", 350), ("H800", 700), ("H20", 500), ("A100 SXM4", 400), ("A100 PCIE 80GB", 300), ("A100 PCIE 40GB", 250),
-        ("A800 SXM4", 400), ("A800 PCIE 80GB", 300), ("L40S", 350), ("L40", 300), ("V100 SXM2", 300), ("V100 PCIE", 250),
+        ("B200", 1000), ("H200 NVL", 600), ("H200", 700), ("H100 PCIE", 350), ("H100 NVL", 400), ("H100 HBM3", 700), ("A100 SXM4", 400),
+        ("A100 PCIE 80GB", 300), ("A100 PCIE 40GB", 250), ("L40S", 350), ("L40", 300), ("V100 SXM2", 300), ("V100 PCIE", 250),
     )
 )  # fmt: skip
 

@@ -118,7 +118,7 @@ def test_where_no_probe_tells_of_power_limits_the_names_of_gpus_do():
 @pytest.mark.parametrize(
     ("name", "watts"),
     [
-        ("NVIDIA H100 80GB HBM3", 700), ("NVIDIA H100 PCIe", 350), ("NVIDIA H100 NVL", 400), ("NVIDIA H200", 700), ("NVIDIA H20", 500),
+        ("NVIDIA H100 80GB HBM3", 700), ("NVIDIA H100 PCIe", 350), ("NVIDIA H100 NVL", 400), ("NVIDIA H200", 700), ("NVIDIA H20", None),
         ("NVIDIA A100-SXM4-40GB", 400), ("NVIDIA A100-PCIE-40GB", 250), ("NVIDIA A100 80GB PCIe", 300), ("Tesla V100-SXM2-32GB", 300),
         ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", None), ("NVIDIA GB200", None), ("", None), (None, None),
     ],
