@@ -62,6 +62,8 @@ class Poller:
         self.snapshot = Snapshot()
         self.answered: set[str] = set()
         """Sources that have answered or failed at least once."""
+        self._tripped: Fault | None = None
+        """What no snapshot could be made for."""
         self._making = threading.Lock()
         """Who joins and judges remembers the last time, and can't be at it twice."""
         self._changed = asyncio.Event()
@@ -88,10 +90,22 @@ class Poller:
 
     def _made(self, parts: Parts, *, at_once: bool = False) -> Snapshot:
         with self._making:
-            joined = self.join(parts, self.clock())
-            if at_once or self.judge.due(joined):
-                self.judge.look(joined)
-            return self.judge.told(joined)
+            try:
+                joined = self.join(parts, self.clock())
+                if at_once or self.judge.due(joined):
+                    self.judge.look(joined)
+                told = self.judge.told(joined)
+            except Exception as error:  # noqa: BLE001 whatever a cluster says: a screen that grows old says more than none
+                return self._kept(error)
+            self._tripped = None
+            return told
+
+    def _kept(self, error: Exception) -> Snapshot:
+        """What was known last, as it grows old, and that it does."""
+        now, before = self.clock(), tuple(fault for fault in self.snapshot.faults if fault is not self._tripped)
+        since = self._tripped.since if self._tripped else now
+        self._tripped = Fault("cockpit", f"{_bug(error)}; nothing new is shown until it is over", since)
+        return replace(self.snapshot, taken=now, faults=(*before, self._tripped))
 
     @property
     def _big(self) -> bool:
@@ -125,7 +139,7 @@ class Poller:
             self._tasks.remove(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._wakes.get(source.name) is wake:
-            self.doubt(source.name, f"cockpit has a bug: {type(error).__name__}: {redact(str(error))[:200]}")
+            self.doubt(source.name, _bug(error))
             self.answered.add(source.name)
             asyncio.get_running_loop().call_later(LONGEST, self._again, source, wake)
 
@@ -224,6 +238,10 @@ class Poller:
             self._set(replace(self.parts, as_of=as_of, **{part: facts}), news=facts != getattr(self.parts, part))
         else:
             self._set(replace(self.parts, as_of=as_of), news=False)
+
+
+def _bug(error: BaseException) -> str:
+    return f"cockpit has a bug: {type(error).__name__}: {redact(str(error))[:200]}"
 
 
 async def _rest(event: asyncio.Event, seconds: float) -> None:

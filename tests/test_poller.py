@@ -363,3 +363,25 @@ async def test_expected_hosts_are_listed_before_anybody_speaks():
     await asyncio.sleep(0.01)
     running.cancel()
     assert [item.host for item in published[-1].nodes] == ["here", "w7"]
+
+
+@pytest.mark.parametrize("place", ["join", "judge"])
+async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_that_ends_with_them(watched, monkeypatch, place):
+    watched.watch(Asked())
+    await watched.shows(lambda snapshot: snapshot.jobs)
+
+    def trip(*_):
+        raise ZeroDivisionError("token=abcdefgh\nof a job")
+
+    with monkeypatch.context() as tripping:
+        tripping.setattr(watched.poller, "join", trip) if place == "join" else tripping.setattr(watched.poller.judge, "told", trip)
+        watched.clock.now += 60
+        seen = await watched.shows(lambda snapshot: snapshot.taken == NOW + 60 and snapshot.faults)
+        watched.clock.now += 60
+        seen = await watched.shows(lambda snapshot: snapshot.taken == NOW + 120)
+    assert seen.jobs == JOBS.jobs
+    (fault,) = seen.faults
+    assert (fault.source, fault.since) == ("cockpit", NOW + 60)
+    assert fault.text.startswith("cockpit has a bug: ZeroDivisionError: token=•••")
+    await watched.shows(lambda snapshot: not snapshot.faults)
+    assert not watched.task.done()
