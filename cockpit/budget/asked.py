@@ -32,10 +32,16 @@ class Group(msgspec.Struct, frozen=True):
     """So many of each shape (`{"GPU": 1, "CPU": 1}`, 8); `None`: can't be read."""
     strategy: Strategy | None = "PACK"
     """`None`: plain actors or tasks, each placed for itself."""
+    unsure: tuple[str, ...] = ()
+    """Resources whose number depends on the framework's release, which the command leaves open: bundles hold the newest one's."""
 
     def amount(self, resource: str) -> float | None:
-        """How much of a resource in all."""
-        return None if self.bundles is None else sum(shape.get(resource, 0.0) * number for shape, number in self.bundles)
+        """How much of a resource in all; `None` where that can't be known."""
+        return (
+            None
+            if self.bundles is None or resource in self.unsure
+            else sum(shape.get(resource, 0.0) * number for shape, number in self.bundles)
+        )
 
 
 class Budget(msgspec.Struct, frozen=True):

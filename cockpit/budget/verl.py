@@ -1,0 +1,231 @@
+"""What a veRL command asks of Ray, read as Hydra and its trainer read it, for every release that it can be for."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import yaml
+
+from cockpit.budget import hydra
+from cockpit.budget.asked import Budget, Group, Line
+from cockpit.budget.hydra import Gap, Override, Overrides, Value
+from cockpit.budget.verl_config import Config
+from cockpit.budget.verl_groups import groups_of
+from cockpit.budget.verl_recipes import Recipe, recipe_of
+from cockpit.budget.verl_releases import RELEASES, release, told, words
+from cockpit.budget.verl_rules import contradictions
+
+__all__ = ["verl"]
+
+_SHIPPED_NAME = re.compile(r"(?:_generated_)?ppo(?:_megatron|_torchtitan|_veomni)?_trainer")
+_EXAMPLE_NAME = re.compile(r"(?:gsm8k|geo3k|retool|search)_multiturn_[a-z0-9_]*grpo[a-z0-9_]*")
+_SHIPPED_FOLDER = re.compile(r"(?:.*/)?(?:verl/trainer|recipe/\w+|verl/experimental/\w+)/config/?")
+_EXAMPLE_FOLDER = re.compile(r"(?:.*/)?examples/sglang_multiturn/config/?")
+_GROUPS = frozenset({"model_engine"})
+_SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", "actor_rollout_ref.rollout.micro_rollout_batch_size")
+_ROLLOUT, _ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
+_SETTINGS = (
+    *(f"{_ROLLOUT}.{name}" for name in ("name", "mode", "tensor_model_parallel_size", "gpu_memory_utilization", "free_cache_engine", "n")),
+    *(f"{_ROLLOUT}.{name}" for name in ("data_parallel_size", "max_model_len", "log_prob_micro_batch_size_per_gpu")),
+    *(f"{_ACTOR}.{name}" for name in ("strategy", "ppo_mini_batch_size", "ppo_micro_batch_size_per_gpu", "use_dynamic_bsz")),
+    *(f"{_ACTOR}.{name}" for name in ("ulysses_sequence_parallel_size", "use_kl_loss", "fsdp_config.param_offload")),
+    *(f"{_ACTOR}.{name}" for name in ("fsdp_config.optimizer_offload", "megatron.param_offload", "megatron.optimizer_offload")),
+    "actor_rollout_ref.ref.fsdp_config.param_offload",
+    "actor_rollout_ref.model.path",
+    "algorithm.adv_estimator",
+    "data.train_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "trainer.v1.trainer_mode",
+)
+
+
+class _Source(msgspec.Struct, frozen=True):
+    """Where a command's configuration comes from."""
+
+    overrides: Overrides
+    shipped: bool
+    megatron: bool
+    sentence: str | None = None
+    tells: bool = True
+    """Its keys tell the release: it is the framework's own."""
+
+
+def verl(
+    argv: Sequence[str],
+    env: Mapping[str, str | None],
+    module: str = "verl.trainer.main_ppo",
+    read: Callable[[str], str | None] = lambda _: None,
+) -> Budget:
+    """The budget of `python -m module argv`; `read`: a file's text, by its path from the folder that the command runs in."""
+    recipe, command = recipe_of(module), hydra.read(argv, _GROUPS)
+    if recipe is None:
+        return Budget("veRL", unread=(f"{module} is a program whose configuration is not known here",))
+    if command.only_prints or command.refused:
+        return Budget("veRL", unread=(command.refused or "The command shows its configuration and trains nothing",))
+    source = _source(recipe, command, read)
+    first, last, clash = _releases(recipe, command, source, read)
+    configs = [Config(source.overrides, env, place, source.megatron, source.shipped, recipe.own) for place in range(first, last + 1)]
+    made = [groups_of(recipe, config) for config in configs]
+    groups = _common(made)
+    unread = [*_swept(command), *([source.sentence] if source.sentence and not _whole(groups) else [])]
+    unread += [] if _whole(groups) else dict.fromkeys(sentence for config in configs for sentence in config.unread.values())
+    fork = any(source.overrides.value(key) is not Gap.ABSENT for key in _SIMPLERL)
+    return Budget(
+        "simpleRL-reason" if fork else "veRL",
+        "v1" if fork else words(first, last),
+        groups,
+        tuple(unread),
+        (*_shared(recipe, configs), *_about_releases(made, groups, first), *_clash(clash), *_dead_keys(source.overrides, last)),
+        _settings(configs),
+    )
+
+
+def _source(recipe: Recipe, command: hydra.Command, read: Callable[[str], str | None]) -> _Source:
+    name, path = command.config_name or recipe.config, (command.config_path or "config").rstrip("/")
+    megatron = "megatron" in name or ("model_engine", "megatron") in command.groups
+    odd = [group for group, choice in command.groups if not group.startswith("hydra/") and not _known_choice(choice)]
+    if odd:
+        return _Source(command.overrides, shipped=False, megatron=megatron, sentence=f"{odd[0]} takes a file that is not known here")
+    own_name = name == recipe.config or bool(_SHIPPED_NAME.fullmatch(name)) or name.replace("_megatron", "") == recipe.config
+    in_package = posixpath.normpath(path) == "config" or bool(_SHIPPED_FOLDER.fullmatch(path))
+    if own_name and in_package and not command.config_dir:
+        return _Source(command.overrides, shipped=True, megatron=megatron)
+    if _EXAMPLE_NAME.fullmatch(name) and _EXAMPLE_FOLDER.fullmatch(path):
+        return _Source(command.overrides, shipped=True, megatron=megatron)
+    return _own_file(command, posixpath.join(command.config_dir or path, f"{name.removesuffix('.yaml')}.yaml"), read)
+
+
+def _known_choice(choice: str | None) -> bool:
+    """A file of a config group that ships: none of these sets a count."""
+    return choice is not None and bool(re.fullmatch(r"(?:dp|fsdp|megatron|veomni|torchtitan|hf|legacy|automodel)(?:_\w+)?|ppo_\w+", choice))
+
+
+def _own_file(command: hydra.Command, path: str, read: Callable[[str], str | None]) -> _Source:
+    """Somebody's own configuration: on top of the trainer's, or whole."""
+    text = None if "\0" in path else read(path)
+    try:
+        content = yaml.safe_load(text) if text else None
+    except yaml.YAMLError:
+        content = None
+    shown = path.replace("\0", "…")
+    if not isinstance(content, dict):
+        return _Source(command.overrides, False, "megatron" in path, f"The configuration {shown} can't be read", tells=False)
+    bases = [base for base in content.pop("defaults", []) if base != "_self_"]
+    based = len(bases) == 1 and isinstance(bases[0], str) and bool(_SHIPPED_NAME.fullmatch(bases[0]))
+    items = (Override((), _plain(content)), *command.overrides.items)
+    sentence = None if based else f"The configuration {shown} is put together from files that are not known here"
+    return _Source(Overrides(items), based, "megatron" in str(bases), sentence, tells=False)
+
+
+def _plain(value: object) -> Value | Gap:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else Gap.UNKNOWN
+
+
+def _releases(
+    recipe: Recipe, command: hydra.Command, source: _Source, read: Callable[[str], str | None]
+) -> tuple[int, int, tuple[str, str] | None]:
+    """The first and the last release that the command can be for."""
+    version = (read("verl/version/version") or "").strip()
+    if re.fullmatch(r"\d+(\.\d+)+(\.?(dev|post|rc)\d*)?", version):
+        place = release(version)
+        before = place - ("dev" in version and RELEASES[place] in version)
+        return max(before, 0), place, None
+    keys = command.overrides.keys() | {group for group, _ in command.groups if group in _GROUPS}
+    if any(key in _SIMPLERL for key in keys):
+        return release("0.2"), release("0.2"), None
+    return told(keys, recipe.first, recipe.last) if source.tells else (recipe.first, recipe.last, None)
+
+
+def _whole(groups: Iterable[Group]) -> bool:
+    return all(group.bundles is not None for group in groups)
+
+
+def _layout(group: Group) -> object:
+    """What of a group must be the same in two releases: all but its CPUs."""
+    if group.bundles is None:
+        return None
+    return group.strategy, tuple(
+        (tuple(sorted((key, each) for key, each in shape.items() if key != "CPU")), n) for shape, n in group.bundles
+    )
+
+
+def _holds_gpus(group: Group) -> bool:
+    return group.bundles is None or any(set(shape) - {"CPU"} for shape, _ in group.bundles)
+
+
+def _common(made: Sequence[tuple[Group, ...]]) -> tuple[Group, ...]:
+    """The newest release's groups; what others make in another way is open."""
+    newest, layouts = made[-1], {tuple(_layout(group) for group in groups if _holds_gpus(group)) for groups in made}
+    if len(layouts) > 1:
+        return tuple(group if not _holds_gpus(group) else msgspec.structs.replace(group, bundles=None) for group in newest)
+    if len({tuple((group.bundles, group.unsure) for group in groups) for groups in map(_frozen, made)}) == 1:
+        return newest
+    return tuple(_doubted(group, made) for group in newest)
+
+
+def _frozen(groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    return tuple(
+        msgspec.structs.replace(group, bundles=group.bundles and tuple((tuple(shape.items()), n) for shape, n in group.bundles))
+        for group in groups
+    )
+
+
+def _doubted(group: Group, made: Sequence[tuple[Group, ...]]) -> Group:
+    """A group that not every release makes with as many CPUs."""
+    everywhere = all(any(group.bundles == other.bundles for other in groups) for groups in made)
+    return group if everywhere else msgspec.structs.replace(group, unsure=("CPU",))
+
+
+def _about_releases(made: Sequence[tuple[Group, ...]], groups: tuple[Group, ...], first: int) -> list[Line]:
+    """How many CPUs it is in which releases, where the command leaves that open."""
+    totals = [Budget(None, groups=each).amount("CPU") for each in made]
+    if not _whole(groups) or len(set(totals)) == 1 or None in totals:
+        return []
+    changes = [place for place, total in enumerate(totals) if place == 0 or total != totals[place - 1]]
+    parts = [f"{totals[place]:g} {'from ' + RELEASES[first + place] + ' on' if place else 'before'}" for place in reversed(changes)]
+    return [Line("fine", f"The command doesn't say for which release it is: it holds {', '.join(parts)} CPUs")]
+
+
+def _clash(keys: tuple[str, str] | None) -> list[Line]:
+    if keys is None:
+        return []
+    text = f"{keys[0]} and {keys[1]} are keys of different releases: Hydra refuses one of them"
+    return [Line("doubt", text, f"{keys[0]} or {keys[1]} to its name in the release that is installed")]
+
+
+def _dead_keys(overrides: Overrides, last: int) -> list[Line]:
+    keys = [key for key in ("reward_model.enable", "reward_model.enable_resource_pool") if overrides.value(key) is True]
+    if not keys or last < release("0.8.0"):
+        return []
+    return [Line("doubt", f"From 0.9.0 on nothing reads {key}", f"{key} to reward.{key}") for key in keys]
+
+
+def _swept(command: hydra.Command) -> list[str]:
+    swept = [item for item in command.overrides.items if item.value is Gap.SWEPT]
+    if swept and not command.multirun:
+        return [f"{'.'.join(item.path or ())} has several values, which Hydra takes with --multirun alone" for item in swept[:1]]
+    return []
+
+
+def _shared(recipe: Recipe, configs: Sequence[Config]) -> list[Line]:
+    """Contradictions; those that only some of the releases know are doubts."""
+    found = [list(contradictions(recipe, config)) for config in configs]
+    lines = dict.fromkeys((line.text, line.change, line.level) for each in found for line in each)
+    return [
+        Line(level if all(Line(level, text, change) in each for each in found) else "doubt", text, change) for text, change, level in lines
+    ]
+
+
+def _settings(configs: Sequence[Config]) -> dict[str, str]:
+    """What matters beside counts, where every release says the same."""
+    values = {key: {str(config.value(key)) for config in configs if not isinstance(config.value(key), Gap)} for key in _SETTINGS}
+    known = {key: all(not isinstance(config.value(key), Gap) for config in configs) for key in _SETTINGS}
+    return {key: each.pop() for key, each in values.items() if len(each) == 1 and known[key]}

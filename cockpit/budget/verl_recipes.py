@@ -1,0 +1,77 @@
+"""Which programs of veRL ask Ray for GPUs, in which shape each makes its pools, and what its own configuration sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from cockpit.budget.hydra import Value
+from cockpit.budget.verl_releases import NEWEST, release
+
+__all__ = ["Recipe", "recipe_of"]
+
+Shape = Literal["one pool", "one step off", "fully async", "distillation", "generation", "split"]
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """One program."""
+
+    shape: Shape
+    config: str = "ppo_trainer"
+    """Its configuration's name where the command names none."""
+    first: int = 0
+    last: int = NEWEST
+    own: Mapping[str, Value] = {}
+    """Where its configuration differs from the trainer's."""
+    cpus: float | None = None
+    """CPUs in each bundle, where it makes its pools itself."""
+    reward_pool: bool = True
+    queue: bool = False
+    """It moves its data through a TransferQueue, whatever its configuration says."""
+    more: bool = False
+    """It starts CPU actors beside its pools, and how many is not known here."""
+
+
+_ROLLOUT: Mapping[str, Value] = {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}
+_ASYNC: Mapping[str, Value] = {**_ROLLOUT, "async_training.use_dynamic_resource_scheduling": False}
+_DISTILL: Mapping[str, Value] = {"trainer.n_gpus_per_node": 4, "trainer.nnodes": 1, "rollout.n_gpus_per_node": 4, "rollout.nnodes": 1}
+
+
+def _one(config: str, since: str, reward_pool: bool = False, cpus: float | None = None) -> Recipe:
+    return Recipe("one pool", config, release(since), cpus=cpus, reward_pool=reward_pool)
+
+
+_RECIPES: Mapping[str, Recipe] = {
+    "verl.trainer.main_ppo": Recipe("one pool"),
+    "verl.trainer.main_ppo_sync": Recipe("one pool", first=release("0.8.0"), last=release("0.8.0"), queue=True),
+    "verl.trainer.main_generation": Recipe("generation", "generation", last=release("0.7.0")),
+    "verl.experimental.one_step_off_policy.main_ppo": Recipe("one step off", "one_step_off_ppo_trainer", release("0.7.1"), own=_ROLLOUT),
+    "recipe.one_step_off_policy.main_ppo": Recipe(
+        "one step off", "one_step_off_ppo_trainer", release("0.5.0"), release("0.7.0"), own=_ROLLOUT
+    ),
+    "verl.experimental.fully_async_policy.fully_async_main": Recipe("fully async", "fully_async_ppo_trainer", release("0.7.1"), own=_ASYNC),
+    "recipe.fully_async_policy.fully_async_main": Recipe(
+        "fully async", "fully_async_ppo_trainer", release("0.6.1"), release("0.7.0"), own=_ASYNC
+    ),
+    "recipe.dapo.main_dapo": _one("dapo_trainer", "0.4.0"),
+    "recipe.prime.main_prime": _one("prime_trainer", "0.3"),
+    "recipe.sppo.main_sppo": _one("sppo_trainer", "0.4.0"),
+    "recipe.spin.main_spin": _one("spin_trainer", "0.4.0", cpus=1),
+    "recipe.entropy.main_entropy": _one("entropy_trainer", "0.4.1"),
+    "recipe.flowrl.main_flowrl": _one("flowrl_trainer", "0.6.1"),
+    "recipe.specRL.main_ppo": _one("specRL_trainer", "0.7.0", reward_pool=True),
+    "recipe.r1_ascend.main_ppo": Recipe("one pool", first=release("0.7.0"), last=release("0.7.0")),
+    "recipe.transfer_queue.main_ppo": Recipe("one pool", "ppo_trainer", release("0.6.1"), release("0.7.0"), cpus=1, more=True),
+    "recipe.gkd.main_gkd": Recipe("distillation", "on_policy_distill_trainer", release("0.7.0"), own=_DISTILL),
+    "main_gkd": Recipe("distillation", "on_policy_distill_trainer", release("0.7.0"), own=_DISTILL),
+    "main_ppo_split": Recipe("split", "ppo_trainer_split", last=release("0.7.1")),
+}
+
+
+def recipe_of(module: str) -> Recipe | None:
+    """The program of a module's name, or of a script's path; `None`: it isn't known here."""
+    name = module.removesuffix(".py").strip("./").replace("/", ".")
+    found = [recipe for known, recipe in _RECIPES.items() if name == known or name.endswith("." + known)]
+    return found[0] if found else None
