@@ -35,13 +35,13 @@ class Ground:
         self._names = tuple(sorted({name for ask in asks for name in ask.names}, key=rank))
         self._keys = tuple(sorted({key for ask in asks for key, _ in ask.labels}))
         self._kinds: dict[Kind, deque[str]] = {}
-        self._gone: dict[str, list[tuple[str, Mapping[str, int]]]] = {}
+        self._gone: dict[str, list[Hold]] = {}
         for place in self._places.values():
             free = tuple([max(0, place.total.get(name, 0) - place.used.get(name, 0)) for name in self._names])
             self._kinds.setdefault(Kind(free, tuple([place.labels.get(key) for key in self._keys])), deque()).append(place.id)
 
-    def take(self, ask: Ask, what: str = "") -> tuple[Taken, ...] | None:
-        """Where Ray puts it, which is then gone; `None` where Ray finds no room for it, or that would take too long to tell."""
+    def take(self, ask: Ask, who: str = "", what: str = "") -> tuple[Taken, ...] | None:
+        """Where Ray puts it, which is then held; `None` where Ray finds no room for it, or that would take too long to tell."""
         bundles = [(self._vector(shape), number) for shape, number in ask.shapes]
         homes = self._homes(ask)
         stock = {slot: sum(len(self._kinds[kind]) for kind in kinds) for slot, kinds in homes.items()}
@@ -49,23 +49,23 @@ class Ground:
             made = moves(stock, bundles, ask.strategy)
         except TooLongError:
             return None
-        return None if made is None else tuple(self._done(ask, made, homes, what))
+        return None if made is None else tuple(self._done(ask, made, homes, (who, what)))
 
     def most(self, ask: Ask) -> int:
         """How many bundles of its only shape find room."""
         need = self._vector(ask.shapes[0][0])
         return sum(len(self._kinds[kind]) * capacity(slot, 0, need) for slot, kinds in self._homes(ask).items() for kind in kinds)
 
-    def places(self, who: str) -> tuple[Place, ...]:
-        """The nodes as they stand now; `who` holds what was taken."""
-        return tuple([self._with(place, who) if place.id in self._gone else place for place in self._places.values()])
+    def places(self) -> tuple[Place, ...]:
+        """The nodes as they stand now."""
+        return tuple([self._stands(place, self._gone[place.id]) if place.id in self._gone else place for place in self._places.values()])
 
-    def _with(self, place: Place, who: str) -> Place:
+    @staticmethod
+    def _stands(place: Place, gone: Iterable[Hold]) -> Place:
         used = Counter(place.used)
-        for _, amounts in self._gone[place.id]:
-            used.update(amounts)
-        holds = tuple(Hold(who, who, what, amounts) for what, amounts in self._gone[place.id])
-        return place._replace(used=used, holds=(*place.holds, *holds))
+        for hold in gone:
+            used.update(hold.amounts)
+        return place._replace(used=used, holds=(*place.holds, *gone))
 
     def _vector(self, shape: Shape) -> Vector:
         needs = dict(shape.amounts)
@@ -84,7 +84,7 @@ class Ground:
         there = {key: value for key, value in zip(self._keys, kind.labels, strict=True) if value is not None}
         return sum(1 << number for number, labels in enumerate(wanted) if matches(there, labels))
 
-    def _done(self, ask: Ask, made: Iterable[Move], homes: dict[Slot, list[Kind]], what: str) -> Iterator[Taken]:
+    def _done(self, ask: Ask, made: Iterable[Move], homes: dict[Slot, list[Kind]], holder: tuple[str, str]) -> Iterator[Taken]:
         """Nodes that were given something stand last in their kind: a bundle that must not share finds them last."""
         given: dict[str, Counter[str]] = {}
         for move in made:
@@ -98,7 +98,7 @@ class Ground:
                 self._remember(homes, move.slot, rest)
                 given.setdefault(place, Counter()).update(gone)
         for place, amounts in given.items():
-            self._gone.setdefault(place, []).append((what, amounts))
+            self._gone.setdefault(place, []).append(Hold(holder[0], *holder, amounts))
             yield Taken(self._places[place], amounts)
 
     @staticmethod

@@ -31,16 +31,16 @@ def test_what_is_taken_is_what_was_asked_for_and_was_there(nodes, wanted):
     asks = [ask([shape(needs, labels) for needs in bundles], strategy) for bundles, strategy, labels in wanted]
     ground = Ground(places, asks)
     for one in asks:
-        before = World(ground.places("me"))
+        before = World(ground.places())
         verdict = before.judge(one)
-        taken = ground.take(one, "me")
+        taken = ground.take(one)
         assert (taken is not None) == (verdict is not None and verdict.kind == "now")
         given_away = Counter[str]()
         for each in taken or ():
             given_away.update(each.amounts)
         if taken is not None:
             assert {name: given_away[name] for name in one.names} == {name: one.sum(name) for name in one.names}
-    for each in ground.places("me"):
+    for each in ground.places():
         assert all(each.used[name] <= total for name, total in each.total.items())
 
 
@@ -55,8 +55,8 @@ def test_what_others_hold_is_not_taken_and_what_was_taken_is_held():
     eight = ask([shape({"GPU": 1})] * 8, "PACK")
     ground = Ground([place("head", used={"GPU": 6}), place("w1")], [eight])
     assert ground.most(eight) == 10
-    assert gpus(ground.take(eight, "vLLM")) == {"w1": 8}
-    assert [hold.what for each in ground.places("this job") for hold in each.holds] == ["vLLM"]
+    assert gpus(ground.take(eight, "this job", "vLLM")) == {"w1": 8}
+    assert [(hold.who, hold.what) for each in ground.places() for hold in each.holds] == [("this job", "vLLM")]
     assert ground.take(eight) is None
 
 

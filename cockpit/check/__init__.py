@@ -1,0 +1,93 @@
+"""Whether a preset's job would fit now, later or never. Pure: it follows from the preset, its budget and one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from cockpit.budget import Budget, Group, Line
+from cockpit.check.checked import Checked, Verdict, check_json, check_schema, checked, exit_code
+from cockpit.check.gpus import gpu_memory
+from cockpit.check.groups import Placed, names, placed
+from cockpit.check.hosts import host_lines
+from cockpit.check.queue import queue_of
+from cockpit.check.ray import ray_lines
+from cockpit.check.site import Site, site_of
+from cockpit.check.start import start_lines
+from cockpit.limits import Limits
+from cockpit.model import Snapshot
+from cockpit.presets import JobSpec, Needs, Preset
+from cockpit.text import count, redact
+
+__all__ = ["Checked", "Verdict", "check", "check_json", "check_schema", "exit_code", "own_needs"]
+
+
+def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | None = None) -> Checked:
+    """Every line; the verdict is as bad as the worst of them."""
+    budget = _with_needs(preset, budget)
+    site = site_of(preset, snapshot, names(budget.groups or ()))
+    lines = _lines(preset, budget, snapshot, site, limits or Limits())
+    return checked(budget, (Line(line.level, redact(line.text), line.change and redact(line.change)) for line in lines))
+
+
+def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limits: Limits) -> Iterator[Line]:
+    yield from start_lines(preset, site, snapshot)
+    yield from budget.lines
+    yield from _unread(budget)
+    found = Placed(())
+    if budget.groups is not None:
+        found = placed(budget.groups, site, queue_of(snapshot), budget)
+        yield from found.lines
+        yield from _otherwise(budget, preset.needs)
+    yield from gpu_memory(found, site, snapshot, budget, preset.needs, limits)
+    yield from host_lines(found, site, preset, budget, limits)
+    yield from ray_lines(found, site, snapshot, preset.needs, limits)
+
+
+def _with_needs(preset: Preset, budget: Budget) -> Budget:
+    """Where the command doesn't tell what it will ask for, what the preset says of it counts."""
+    if preset.job is None:
+        return Budget(None, groups=())
+    told = _needed(preset.needs)
+    if budget.framework not in (None, "Ray") or not told:
+        return budget
+    return replace(budget, framework="Ray", groups=(*(budget.groups or _own(preset.job)), *told), unread=())
+
+
+def own_needs(job: JobSpec) -> dict[str, float]:
+    """What the command itself is given, beside its actors."""
+    needs = {"GPU": job.entrypoint_num_gpus, "CPU": job.entrypoint_num_cpus, "memory": job.entrypoint_memory, **job.entrypoint_resources}
+    return {name: float(amount) for name, amount in needs.items() if amount}
+
+
+def _own(job: JobSpec) -> tuple[Group, ...]:
+    needs = own_needs(job)
+    return (Group("entrypoint", ((needs, 1),), None),) if needs else ()
+
+
+def _needed(needs: Needs) -> tuple[Group, ...]:
+    if needs.bundles:
+        return (Group("needs", needs.bundles, needs.strategy),)
+    each = {"GPU": needs.gpus or 0.0, "CPU": needs.cpus or 0.0}
+    whole = [({name: 1.0}, int(amount)) for name, amount in each.items() if amount >= 1]
+    parts = [({name: amount % 1}, 1) for name, amount in each.items() if amount % 1]
+    return (Group("needs", (*whole, *parts), None),) if whole or parts else ()
+
+
+def _unread(budget: Budget) -> Iterator[Line]:
+    if budget.groups is None:
+        why = "; ".join(budget.unread) or "the command is none that is known here"
+        yield Line(
+            "unknown", f"what the job asks for can't be read: {why}", "say it in the preset: needs.gpus, needs.cpus or needs.bundles"
+        )
+    else:
+        yield from (Line("doubt", f"not read: {sentence}") for sentence in budget.unread)
+
+
+def _otherwise(budget: Budget, needs: Needs) -> Iterator[Line]:
+    """Where the preset says something else than the command."""
+    for key, resource, said in (("needs.gpus", "GPU", needs.gpus), ("needs.cpus", "CPU", needs.cpus)):
+        asked = budget.amount(resource)
+        if budget.framework != "Ray" and said is not None and asked is not None and said != asked:
+            yield Line("doubt", f"{key} says {count(said)}, the command asks for {count(asked)} {resource}", f"{key}: {count(asked)}")

@@ -1,0 +1,244 @@
+"""Whether the groups of a budget have their place, one after the other, each holding what the former took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from cockpit.budget import Budget, Group, Line
+from cockpit.check.flags import knobs
+from cockpit.check.queue import Queue, take_place
+from cockpit.check.site import Site
+from cockpit.placement import SCALE, Ask, Ground, Place, Shape, Taken, Verdict, World, amount, ask, sentence, shape
+from cockpit.text import count
+
+JOB = "this job"
+SHOWN = 3
+"""Nodes that a line names."""
+
+
+class Run(NamedTuple):
+    """Groups of one kind that are made one after the other."""
+
+    group: Group
+    number: int
+    ask: Ask
+
+    @property
+    def sure(self) -> Ask:
+        """Without what depends on the framework's release, which the command leaves open."""
+        unsure = self.group.unsure
+        if not unsure:
+            return self.ask
+        counted: Counter[Shape] = Counter()
+        for each, number in self.ask.shapes:
+            counted[Shape(tuple(one for one in each.amounts if one[0] not in unsure), each.labels)] += number
+        return ask(counted, self.ask.strategy)
+
+    @property
+    def title(self) -> str:
+        """`vLLM`, or `pool (4 groups)`."""
+        return f"{self.group.name} ({self.number} groups)" if self.number > 1 else self.group.name
+
+
+class Placed(NamedTuple):
+    """What came of it."""
+
+    lines: tuple[Line, ...]
+    homes: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
+    """By node and by group: the amounts that it would get there."""
+
+    def on(self, place: str, resource: str, groups: Iterable[str] | None = None) -> float:
+        """How much of a resource the job, or only these of its groups, would hold on a node."""
+        wanted = None if groups is None else set(groups)
+        mine = self.homes.get(place, {})
+        return sum(each.get(resource, 0) for group, each in mine.items() if wanted is None or group in wanted) / SCALE
+
+
+def names(groups: Iterable[Group]) -> set[str]:
+    """The resources that groups ask for."""
+    return {name for group in groups for needs, number in group.bundles or () if number for name, need in needs.items() if need > 0}
+
+
+def placed(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) -> Placed:
+    """A line for each kind of group, and where it would be."""
+    unread = next((group for group in groups if group.bundles is None), None)
+    runs = [run for run in _runs(groups) if run.ask.names]
+    if site.why is not None:
+        return Placed((Line("unknown", f"whether it fits can't be told: {site.why}"),))
+    whole = World(site.places)
+    if impossible := tuple(_impossible(runs, site, whole, budget)):
+        return Placed(impossible)
+    wanted = {name for run in runs for name in run.ask.names}
+    if not all(name in place.used or not place.total.get(name) for place in site.places for name in wanted):
+        return Placed((Line("unknown", "what is free can't be told: what Ray has handed out is not known now"),))
+    if unread is not None:
+        runs = [run for run in _runs(groups[: groups.index(unread)]) if run.ask.names]
+    found = _in_turn(runs, site, queue, budget)
+    if unread is None:
+        return found
+    blind = Line("unknown", f"{unread.name}: what it asks for can't be read; what comes after it was not judged")
+    return found._replace(lines=(*found.lines, blind))
+
+
+def _runs(groups: Iterable[Group]) -> Iterator[Run]:
+    for (_, shapes, strategy), same in groupby(groups, key=lambda group: (group.name, _shapes(group), group.strategy)):
+        group = next(same)
+        counted = Counter[Shape]()
+        for each, number in shapes:
+            counted[each] += number
+        if counted:
+            yield Run(group, 1 + sum(1 for _ in same), ask(counted, strategy or "PACK"))
+
+
+def _shapes(group: Group) -> tuple[tuple[Shape, int], ...]:
+    return tuple((shape(needs), number) for needs, number in group.bundles or () if number > 0)
+
+
+def _impossible(runs: Sequence[Run], site: Site, whole: World, budget: Budget) -> Iterator[Line]:
+    """What no empty nodes would have room for: each by itself, else all of them, which are held together."""
+    alone = [run for run in runs if whole.room(run.ask, "ever") == "no"]
+    for run in alone:
+        sure = run.sure
+        if sure is run.ask or (sure.names and whole.room(sure, "ever") == "no"):
+            yield _refused(run.title, whole, sure, site, budget)
+        else:
+            yield _unsure(run, run.title, whole)
+    if not alone and sum(run.number for run in runs) > 1 and whole.room(together := _together(runs), "ever") == "no":
+        yield _refused("all groups together", whole, together, site, budget)
+
+
+def _unsure(run: Run, title: str, world: World) -> Line:
+    """Only an older release would have room."""
+    verdict = world.judge(run.ask)
+    told = verdict and sentence(world, run.ask, verdict)
+    release = f"how many {' and '.join(run.group.unsure)} it asks for depends on the framework's release"
+    return Line("unknown", f"{title}: {told or 'with the newest release there is no room'}; {release}, and less would fit")
+
+
+def _refused(who: str, whole: World, wanted: Ask, site: Site, budget: Budget) -> Line:
+    verdict = whole.judge(wanted) or Verdict("never")
+    told = f"{who}: {sentence(whole, wanted, verdict)}"
+    change = _change(wanted, verdict.names, whole, site, budget)
+    if site.growing:
+        return Line("later", f"{told}: not on the nodes there are now; an autoscaler may add some", change)
+    return Line("never", told, change)
+
+
+def _together(runs: Iterable[Run]) -> Ask:
+    """All bundles at once; what goes to one node is one bundle. That no two of some may share a node is left out."""
+    counted: Counter[Shape] = Counter()
+    for run in runs:
+        sure = run.sure
+        if sure.strategy == "STRICT_PACK":
+            counted[Shape(tuple((name, sure.sum(name)) for name in sure.names))] += run.number
+        else:
+            counted.update({each: number * run.number for each, number in sure.shapes})
+    return ask(counted, "PACK")
+
+
+def _in_turn(runs: Sequence[Run], site: Site, queue: Queue, budget: Budget) -> Placed:
+    ground = Ground(site.places, [*(run.ask for run in runs), *(ahead.ask for ahead in queue.first)])
+    take_place(ground, queue)
+    homes: dict[str, dict[str, Counter[str]]] = {}
+    lines: list[Line] = []
+    for run in runs:
+        before = {place.id: place for place in ground.places()}
+        taken: list[Taken] = []
+        for done in range(run.number):
+            gives = ground.take(run.ask, JOB, run.group.name)
+            if gives is None:
+                rest = len(runs) - runs.index(run) - 1
+                lines.append(_waits(run, done, ground, site, budget, rest))
+                return Placed(tuple(lines), homes)
+            taken += gives
+        for one in taken:
+            homes.setdefault(one.place.id, {}).setdefault(run.group.name, Counter()).update(one.amounts)
+        lines.append(Line("fine", f"{run.title}: {bundles(run.group)}: {_where(run.ask, taken, before)}"))
+    return Placed((*lines, *_overtaken(runs, queue)), homes)
+
+
+def bundles(group: Group) -> str:
+    """`8 x 1 GPU + 1 CPU`."""
+    if group.bundles is None:
+        return "not known"
+    return ", ".join(
+        f"{number} x {' + '.join(amount(name, need) for name, need in shape(needs).amounts) or 'nothing'}"
+        for needs, number in group.bundles
+    )
+
+
+def _where(wanted: Ask, taken: Iterable[Taken], before: Mapping[str, Place]) -> str:
+    """On which nodes, and what is free there; many nodes are counted."""
+    name = wanted.names[0]
+    share: Counter[str] = Counter()
+    for one in taken:
+        share[one.place.id] += one.amounts.get(name, 0)
+    if len(share) > SHOWN:
+        alike = Counter(share.values()).most_common(SHOWN)
+        return "; ".join(f"{amount(name, each)} on each of {number} nodes" for each, number in alike)
+    return "; ".join(
+        f"{amount(name, each)} on {before[id_].name}, which has {_free(before[id_], name)} free" for id_, each in share.items()
+    )
+
+
+def _free(place: Place, name: str) -> str:
+    total = place.total.get(name, 0)
+    return f"{amount(name, max(0, total - place.used.get(name, 0)), bare=True)} of {amount(name, total, bare=True)}"
+
+
+def _waits(run: Run, done: int, ground: Ground, site: Site, budget: Budget, rest: int) -> Line:
+    world = World(ground.places())
+    which = f"{run.group.name} (group {done + 1} of {run.number})" if run.number > 1 else run.group.name
+    if run.group.unsure and world.room(run.sure, "now") == "yes":
+        return _unsure(run, which, world)
+    verdict = world.judge(run.ask)
+    told = verdict and sentence(world, run.ask, verdict)
+    if verdict is None or told is None:
+        return Line("unknown", f"{run.title}: whether there is room for it would take too long to tell")
+    after = f"; {count(rest)} more wait for it" if rest else ""
+    return Line("later", f"{which}: {told}{_empty(site)}{after}", _change(run.ask, verdict.names, world, site, budget))
+
+
+def _empty(site: Site) -> str:
+    if any(any(place.used.values()) for place in site.places):
+        return ""
+    return ", though nobody else is on these nodes: group by group Ray finds no room for all"
+
+
+def _overtaken(runs: Sequence[Run], queue: Queue) -> Iterator[Line]:
+    """What waits for the same, and would wait longer."""
+    mine = {name for run in runs for name in run.ask.names}
+    passed = [ahead for ahead in queue.passed if mine & set(ahead.ask.names)]
+    if passed:
+        told = ", ".join(f"{ahead.what} ({_sum(ahead.ask)})" for ahead in passed[:SHOWN])
+        more = f" and {len(passed) - SHOWN} more" if len(passed) > SHOWN else ""
+        yield Line("doubt", f"it would overtake what waits already, and take what that waits for: {told}{more}")
+
+
+def _sum(wanted: Ask) -> str:
+    return " + ".join(amount(name, wanted.sum(name)) for name in wanted.names[:2])
+
+
+def _change(wanted: Ask, short: Sequence[str], world: World, site: Site, budget: Budget) -> str | None:
+    """Fewer of what is short; more CPUs, which Ray only counts."""
+    name = short[0] if short else None
+    if name == "CPU":
+        need = wanted.sum("CPU")
+        least = f"on each node at least {amount('CPU', need, bare=True)}"
+        where = least if wanted.together else f"in all at least {_sum_of(wanted, world)}"
+        key = "ray.head.num_cpus and ray.workers[].num_cpus in the preset" if site.planned else "`ray start --num-cpus`"
+        return f"start Ray with more CPUs, {where}: {key}; it only counts them"
+    flags = knobs(budget)
+    if name != "GPU" or not flags:
+        return None
+    fits = world.fitting(wanted, "ever")
+    most = f"at most {fits} of these {wanted.size}" if fits is not None and 0 < fits < wanted.size and not wanted.together else "fewer GPUs"
+    return f"ask for {most}: {flags}"
+
+
+def _sum_of(wanted: Ask, world: World) -> str:
+    held = sum(place.used.get("CPU", 0) for place in world.places)
+    return amount("CPU", wanted.sum("CPU") + held, bare=True)

@@ -1,0 +1,155 @@
+"""Whether the hosts that a job would run on have what it needs beside GPUs: memory, /dev/shm, disk, open files, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from cockpit.budget import Budget, Line
+from cockpit.check.groups import Placed
+from cockpit.check.site import Site
+from cockpit.limits import Limits
+from cockpit.memory import DEFAULT_THRESHOLD, kill_line, sane
+from cockpit.model import Node
+from cockpit.presets import Preset
+from cockpit.text import plural, size
+
+NAMED = 4
+SHM = "/dev/shm"  # noqa: S108 where plasma lies, and what NCCL shares
+DOCKER = 1 << 30
+"""Less of /dev/shm than this is docker's default (64 MiB), or near it; NCCL and data loaders fail with it."""
+OFFLOADS = ("adam_offload", "enable_sleep", "param_offload", "optimizer_offload", "offload_policy")
+"""Settings with which weights or an optimizer wait in host memory."""
+OFF = ("false", "0", "none", "null")
+THRESHOLD = "RAY_memory_usage_threshold"
+
+
+class Room(NamedTuple):
+    """How much of something a host has free, and how much it could ever have; `None` where that is not known."""
+
+    name: str
+    free: float | None
+    most: float | None
+
+
+def host_lines(placed: Placed, site: Site, preset: Preset, budget: Budget, limits: Limits) -> Iterator[Line]:
+    """Everything beside GPUs, of the nodes that it would run on; of all there are, where that isn't known."""
+    homes = [place.id for place in site.places if place.id in placed.homes] or [place.id for place in site.places]
+    nodes = [(site.title(home), site.nodes.get(home)) for home in homes]
+    yield from _memory(nodes, placed, site, preset, budget, limits)
+    yield from _shm(nodes, preset)
+    yield from _disk(nodes, preset, limits)
+
+
+def _memory(
+    nodes: Sequence[tuple[str, Node | None]], placed: Placed, site: Site, preset: Preset, budget: Budget, limits: Limits
+) -> Iterator[Line]:
+    """Below the line at which Ray kills workers."""
+    rooms = [_below(name, node, preset) for name, node in nodes]
+    need = preset.needs.host_memory_free
+    if need is not None:
+        yield _needed("host memory below Ray's kill line", "needs.host_memory_free", need, rooms, "stop what holds it")
+        return
+    near = [room for room in rooms if room.free is not None and room.most and room.free < (1 - limits.memory_near) * room.most]
+    if near:
+        yield Line("doubt", f"host memory is nearly at the line at which Ray kills workers: {_each(near)}", "end what holds it")
+    elif offload := next((key for key, value in budget.settings.items() if key.endswith(OFFLOADS) and value.lower() not in OFF), None):
+        yield from _offload(offload, rooms, placed, site)
+
+
+def _below(name: str, node: Node | None, preset: Preset) -> Room:
+    line = kill_line(node.memory) if node else None
+    used = sane(node.memory.used) if node else None
+    if node is None or line is None or used is None:
+        return Room(name, None, None)
+    at = _own_line(preset, node) if line.assumed else None
+    most = line.at if at is None else at
+    return Room(name, max(0.0, most - used), most)
+
+
+def _own_line(preset: Preset, node: Node) -> float | None:
+    """Where the preset's Ray would kill, while none runs that could tell."""
+    written = preset.ray.env.get(THRESHOLD, "") if preset.ray else ""
+    try:
+        share = float(written)
+    except ValueError:
+        share = DEFAULT_THRESHOLD
+    return share * (node.memory.total or 0) if 0 < share <= 1 else None
+
+
+def _offload(key: str, rooms: Sequence[Room], placed: Placed, site: Site) -> Iterator[Line]:
+    """What leaves the GPUs needs as much of host memory."""
+    tight = []
+    for place in site.places:
+        room = next((each for each in rooms if each.name == place.name), None)
+        node = site.nodes.get(place.id)
+        sizes = [gpu.memory_total for gpu in (node.gpus if node else None) or () if gpu.memory_total]
+        most = placed.on(place.id, "GPU") * max(sizes, default=0)
+        if room is not None and room.free is not None and room.free < most:
+            tight.append(f"{place.name} has {size(room.free)} below Ray's kill line, its GPUs for this job {size(most)}")
+    if tight:
+        yield Line("doubt", f"{key} moves to host memory what leaves the GPUs: {_some(tight)}", f"without {key}, or fewer GPUs a node")
+
+
+def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[Line]:
+    rooms = [_space(name, node.shm.used, node.shm.total) if node else Room(name, None, None) for name, node in nodes]
+    bigger = "a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)"
+    need = preset.needs.shm_free
+    if need is not None:
+        yield _needed(SHM, "needs.shm_free", need, rooms, bigger)
+        return
+    if small := [room for room in rooms if room.most is not None and 0 < room.most < DOCKER]:
+        yield Line("doubt", f"{SHM} is so small that NCCL and data loaders fail: {_each(small)}", bigger)
+
+
+def _disk(nodes: Sequence[tuple[str, Node | None]], preset: Preset, limits: Limits) -> Iterator[Line]:
+    """Below the mark at which Ray makes no more objects that would have to be spilled."""
+    rooms = [_of_disk(name, node, limits) for name, node in nodes]
+    need = preset.needs.disk_free
+    if need is not None:
+        what = f"disk under Ray's temp dir below {limits.disk_full:.0%}"
+        yield _needed(what, "needs.disk_free", need, rooms, "`cockpit clean` removes dead sessions")
+        return
+    least = 1 - limits.disk_filling / limits.disk_full
+    if full := [room for room in rooms if room.free is not None and room.most and room.free < least * room.most]:
+        text = f"the disk under Ray's temp dir is nearly at {limits.disk_full:.0%}, where Ray stops spilling: {_each(full)}"
+        yield Line("doubt", text, "`cockpit clean` removes dead sessions")
+
+
+def _of_disk(name: str, node: Node | None, limits: Limits) -> Room:
+    """The fullest of the disks that Ray writes to: `/` only where nothing else is told."""
+    listed = [disk for disk in (node.disks if node else ()) if disk.path != "/"] or list(node.disks if node else ())
+    rooms = [_space(name, disk.used, disk.total, limits.disk_full) for disk in listed]
+    return min(rooms, key=lambda room: float("inf") if room.free is None else room.free, default=Room(name, None, None))
+
+
+def _space(name: str, used: float | None, total: float | None, mark: float = 1.0) -> Room:
+    has = sane(total)
+    taken = sane(used)
+    most = mark * has if has else None
+    return Room(name, None if most is None or taken is None else max(0.0, most - taken), most)
+
+
+def _needed(what: str, key: str, need: int, rooms: Sequence[Room], help_: str) -> Line:
+    """Against what the preset asks for: never, where no host could have it."""
+    asked = f"{key} asks for {size(need)}"
+    if rooms and all(room.most is not None and room.most < need for room in rooms):
+        return Line("never", f"{what}: {asked}, and no host has so much: {_each(rooms)}", f"{key}: less, or {help_}")
+    if short := [room for room in rooms if room.free is not None and room.free < need]:
+        return Line("later", f"{what}: {asked}; {_each(short)}", help_)
+    if blind := [room.name for room in rooms if room.free is None]:
+        return Line("unknown", f"{what}: {asked}; how much is free is not known on {_some(blind)}")
+    least = min((room.free for room in rooms if room.free is not None), default=None)
+    return Line("fine", f"{what}: {asked}; at least {size(least)} is free on {plural(len(rooms), 'host')}")
+
+
+def _each(rooms: Sequence[Room]) -> str:
+    return _some([f"{room.name} has {size(room.free)} of {size(room.most)}" for room in sorted(rooms, key=_least)])
+
+
+def _least(room: Room) -> float:
+    return float("inf") if room.free is None else room.free
+
+
+def _some(words: Sequence[str]) -> str:
+    return ", ".join(words[:NAMED]) + (f" and {len(words) - NAMED} more" if len(words) > NAMED else "")

@@ -1,0 +1,93 @@
+"""Reads what a preset's command asks for, looks at the cluster, and checks the one against the other."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from cockpit.budget import Budget, Line, budget_of
+from cockpit.check import check, own_needs
+from cockpit.check.checked import Checked
+from cockpit.lookout import Lookout
+from cockpit.presets import JobSpec, Preset
+from cockpit.reach import HostEntry
+from cockpit.text import clean, plural
+
+LARGEST = 1 << 20
+"""Bytes of a script; what is larger is none."""
+PATIENCE = 20.0
+_PLACE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+async def look_and_check(lookout: Lookout, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
+    """As of now: whoever watches already waits for nobody who has answered."""
+    budget = budget_for(preset, env)
+    await lookout.known(PATIENCE)
+    return check(preset, budget, lookout.poller.snapshot, lookout.config.limits)
+
+
+def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:
+    """The hosts on which the preset starts Ray: they matter also where nobody else has named them."""
+    return tuple(HostEntry(node.host, address=node.address or "") for node in (preset.ray.nodes if preset.ray else ()))
+
+
+def budget_for(preset: Preset, env: Mapping[str, str]) -> Budget:
+    """What the preset's command asks for; `env` is that of the launch. A line says which files were read for it."""
+    if preset.job is None:
+        return Budget(None, groups=())
+    files = Files(preset.job, preset.path.parent)
+    entrypoint, known = filled(preset.job, env)
+    budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job))
+    if not files.found:
+        return budget
+    told = ", ".join(f"{clean(name)} ({plural(length, 'line')})" for name, length in files.found.items())
+    return replace(budget, lines=(Line("fine", f"read for this, here: {told}"), *budget.lines))
+
+
+def filled(job: JobSpec, env: Mapping[str, str]) -> tuple[str, dict[str, str | None]]:
+    """The command as the shell over there reads it, and the variables it may use: `None` where nobody knows the value yet."""
+    texts = (job.entrypoint, *job.env.values())
+    asked = {match[2] for text in texts for match in _PLACE.finditer(text) if not match[1]}
+    known: dict[str, str | None] = {name: env.get(name) for name in asked}
+    for name, value in job.env.items():
+        lacking = any(match[2] not in env for match in _PLACE.finditer(value) if not match[1])
+        known[name] = None if lacking else _PLACE.sub(lambda match: f"${{{match[2]}}}" if match[1] else env[match[2]], value)
+    return _PLACE.sub(lambda match: f"${{{match[2]}}}", job.entrypoint), known
+
+
+class Files:
+    """Scripts that a command names, read where they are before they are packed: in its working_dir, which is all that travels."""
+
+    def __init__(self, job: JobSpec, beside: Path) -> None:
+        given = job.working_dir
+        self._folder = None if given is None or "://" in given else (beside / Path(given).expanduser())
+        self.found: dict[str, int] = {}
+        """Lines of each that was read."""
+
+    def read(self, name: str) -> str | None:
+        """`None`: there is none, or it is no script, or the job would find another one over there."""
+        path = self._path(name)
+        try:
+            with open(path, "rb") if path else open(os.devnull, "rb") as file:
+                data = file.read(LARGEST + 1)
+        except OSError:
+            return None
+        if path is None or len(data) > LARGEST or b"\0" in data:
+            return None
+        text = data.decode("utf-8", "replace")
+        self.found[name] = len(text.splitlines())
+        return text
+
+    def _path(self, name: str) -> Path | None:
+        """An absolute path may be on a disk that all hosts share; what climbs out of the working_dir is not packed."""
+        if os.path.isabs(name):
+            return Path(name) if os.path.isfile(name) else None
+        below = os.path.normpath(name)
+        if self._folder is None or below.startswith(".."):
+            return None
+        path = self._folder / below
+        return path if path.is_file() else None

@@ -1,0 +1,111 @@
+"""Whether Ray itself is as the job needs it: versions, open files, and what is wrong with it now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from cockpit.budget import Line
+from cockpit.check.groups import Placed
+from cockpit.check.site import Site
+from cockpit.limits import Limits
+from cockpit.model import Finding, Snapshot
+from cockpit.presets import Needs
+from cockpit.presets.amounts import version_matches
+from cockpit.text import plural
+
+MOST = 4
+EVERYWHERE = frozenset(["node-dead", "nodes-dead", "gcs-silent", "ray-ended", "monitor-silent", "ray-versions", "python-versions"])
+"""What is wrong for every job, wherever it runs."""
+THERE = frozenset([
+    "gpu-lost", "gpu-recovery", "gpu-drain", "gpu-count", "gpu-visible", "object-store-full", "open-files-full", "sessions-several",
+    "agent-silent", "temp-dir-foreign", "disk-full",
+])  # fmt: skip
+"""What is wrong for those that run on these nodes."""
+
+
+def ray_lines(placed: Placed, site: Site, snapshot: Snapshot, needs: Needs, limits: Limits) -> Iterator[Line]:
+    """Nothing of a Ray that doesn't run yet."""
+    if not site.planned and site.nodes:
+        yield from _version("Ray", "needs.ray_version", needs.ray_version, _rays(site, snapshot))
+        yield from _version("Python", "needs.python_version", needs.python_version, _pythons(site))
+        yield from _open_files(site, needs, limits)
+    yield from _findings(placed, site, snapshot)
+
+
+def _rays(site: Site, snapshot: Snapshot) -> Mapping[str, list[str]]:
+    """By version, where it runs; the dashboard's own is that of the head."""
+    found = _told(site, "ray")
+    if snapshot.cluster.ray_version:
+        found.setdefault(snapshot.cluster.ray_version, ["the head"])
+    return found
+
+
+def _pythons(site: Site) -> Mapping[str, list[str]]:
+    return _told(site, "python")
+
+
+def _told(site: Site, what: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for place, host in site.hosts.items():
+        for ray in host.rays or ():
+            if ray.role == "raylet" and ray.node == place and (version := getattr(ray, what)):
+                found.setdefault(version, []).append(site.title(place))
+    return found
+
+
+def _version(what: str, key: str, wanted: str | None, found: Mapping[str, list[str]]) -> Iterator[Line]:
+    if wanted is None:
+        return
+    if not found:
+        yield Line("unknown", f"{key} asks for {wanted}; which {what} runs is not known")
+        return
+    wrong = {version: places for version, places in found.items() if not version_matches(wanted, version)}
+    if wrong:
+        told = ", ".join(f"{version} on {_some(places)}" for version, places in wrong.items())
+        change = f"start Ray from an environment with {what} {wanted}, or change {key}"
+        yield Line("never", f"{key} asks for {wanted}; {what} is {told}", change)
+    else:
+        yield Line("fine", f"{what} is {' and '.join(found)}; {key} asks for {wanted}")
+
+
+def _open_files(site: Site, needs: Needs, limits: Limits) -> Iterator[Line]:
+    """Workers are given what their raylet has."""
+    known = {
+        site.title(place): ray.files_limit
+        for place, host in site.hosts.items()
+        for ray in host.rays or ()
+        if ray.role == "raylet" and ray.node == place and ray.files_limit is not None
+    }
+    least = needs.open_files or limits.open_files_least
+    few = {name: limit for name, limit in known.items() if limit < least}
+    change = f"`ulimit -n {max(least, 65535)}` before `ray start`"
+    told = f"{_some([f'{limit} on {name}' for name, limit in few.items()])}"
+    if needs.open_files is None:
+        if few:
+            yield Line("doubt", f"Ray and its workers may open few files: {told}; Ray's documentation asks for {least}", change)
+    elif few:
+        yield Line("never", f"needs.open_files asks for {least}; the limit is {told}, until Ray is started anew", change)
+    elif not known:
+        yield Line("unknown", f"needs.open_files asks for {least}; how many files Ray may open is not known")
+    else:
+        yield Line("fine", f"open files: needs.open_files asks for {least}; Ray may open at least {min(known.values())}")
+
+
+def _findings(placed: Placed, site: Site, snapshot: Snapshot) -> Iterator[Line]:
+    """One line for each that would hurt, the worst first; all of them are the doctor's to tell."""
+    keys = {node.key for place, node in site.nodes.items() if place in placed.homes or not placed.homes}
+    hurting = [finding for finding in snapshot.findings if _hurts(finding, keys)]
+    for finding in hurting[:MOST]:
+        yield Line("doubt", f"{finding.level} now: {finding.text}", finding.remedy.text if finding.remedy else None)
+    if len(hurting) > MOST:
+        yield Line("doubt", f"and {plural(len(hurting) - MOST, 'more finding')}", "see them with `cockpit doctor`")
+
+
+def _hurts(finding: Finding, keys: set[str]) -> bool:
+    if finding.level == "info":
+        return False
+    return finding.code in EVERYWHERE or (finding.code in THERE and not keys.isdisjoint(finding.about))
+
+
+def _some(words: list[str]) -> str:
+    return ", ".join(words[:MOST]) + (f" and {len(words) - MOST} more" if len(words) > MOST else "")

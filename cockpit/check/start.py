@@ -1,0 +1,53 @@
+"""Whether the part of a preset that starts Ray agrees with itself and with its hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cockpit.budget import Line
+from cockpit.check.site import DEVICES, Site, listed
+from cockpit.model import Snapshot
+from cockpit.presets import Preset, RayNode
+from cockpit.text import count, plural, redact
+
+
+def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line]:
+    """What `recover` would stumble over, and what a job would find other than it was meant."""
+    if preset.job is not None and DEVICES in preset.job.env:
+        yield Line("doubt", f"job.env sets {DEVICES}, which Ray sets for each worker by itself", f"leave {DEVICES} out of job.env")
+    if preset.ray is None:
+        return
+    if site.planned:
+        gpus = sum(place.total.get("GPU", 0) for place in site.places) / 10_000
+        told = f", {count(gpus)} GPU" if site.places else ""
+        text = f"no Ray runs: judged for the {plural(len(preset.ray.nodes), 'node')}{told} that the preset starts"
+        yield Line("later", text, f"`cockpit recover {preset.name}`")
+    for start in preset.ray.nodes:
+        yield from _devices(start, preset.ray.env.get(DEVICES))
+        if site.planned:
+            yield from _host(start, site, snapshot)
+
+
+def _devices(start: RayNode, devices: str | None) -> Iterator[Line]:
+    """Ray refuses to start with more GPUs than CUDA_VISIBLE_DEVICES names, and leaves those beyond --num-gpus alone."""
+    gpus = start.flags.get("num_gpus")
+    if not isinstance(gpus, int) or devices is None or "$" in devices:
+        return
+    seen = len(listed(devices))
+    which = f"ray.env sets {DEVICES}={redact(devices)} ({plural(seen, 'GPU')}), and {start.host} is to have num_gpus: {gpus}"
+    if gpus > seen:
+        yield Line("never", f"{which}: Ray refuses to start", f"num_gpus: {seen}, or name {gpus} GPUs in {DEVICES}")
+    elif gpus < seen:
+        yield Line("doubt", f"{which}: {seen - gpus} of them stay unused", f"num_gpus: {seen}")
+
+
+def _host(start: RayNode, site: Site, snapshot: Snapshot) -> Iterator[Line]:
+    host = site.hosts.get(start.host)
+    if host is None:
+        names = {start.host, start.address}
+        why = next((fault.text for fault in snapshot.faults if fault.source == "probe" and fault.host in names), "nobody looks there")
+        yield Line("doubt", f"what {start.host} has is not known: {why}")
+        return
+    gpus = start.flags.get("num_gpus")
+    if isinstance(gpus, int) and host.gpus is not None and gpus > len(host.gpus):
+        yield Line("doubt", f"{start.host} is to have num_gpus: {gpus}, NVML sees {len(host.gpus)} there", f"num_gpus: {len(host.gpus)}")
