@@ -6,7 +6,9 @@ The model keeps names exactly as they came, because they are sent back in calls;
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 UNKNOWN = "–"
 
@@ -67,6 +69,7 @@ _SECRETS = re.compile(
 )
 _SWITCHES = re.compile(r"(?:true|false|none|null)$", re.IGNORECASE)
 _COUNTS = re.compile(rf"[\d.,kmg]+$|{_SWITCHES.pattern}", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\{?[A-Z_][A-Z0-9_]*$")
 _HINTS = (
     "token", "secret", "pass", "pwd", "key", "credential", "signature", "sig=", "://", "-u", "auth", "bearer", "basic", "use_",
     "login", "hf_", "sk-", "gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_", "glpat", "npm_", "nvapi", "xox", "akia", "asia", "aiza",
@@ -96,12 +99,12 @@ def _hide(match: re.Match[str]) -> str:
 
 
 def _start(match: re.Match[str]) -> int | None:
-    """Where the secret begins: behind what led to it. `None`: a count or a switch is none."""
+    """Where the secret begins: behind what led to it. `None`: a count, a switch and the name of a variable are none."""
     if (led := match.lastgroup) is None:
         return match.start()
     start = match.end(led)
     plain = _COUNTS if "token" in match[led].lower() else _SWITCHES
-    return None if plain.match(match.string, start, match.end()) else start
+    return None if plain.match(match.string, start, match.end()) or _VARIABLE.match(match.string, start, match.end()) else start
 
 
 _TELLING_NAME = re.compile(
@@ -122,6 +125,15 @@ def redact_variable(name: str, value: str) -> str:
         plain = _COUNTS if "token" in name.lower() and len(value) <= 8 else _SWITCHES
         return value if not value or plain.fullmatch(value) else HIDDEN
     return HIDDEN if _PRIVATE in value else redact(value)
+
+
+def redact_within(value: Any, name: str = "") -> Any:
+    """What JSON says, with the secrets inside taken out: a text that stands under a name is that variable's value."""
+    if isinstance(value, str):
+        return redact_variable(name, value)
+    if isinstance(value, Mapping):
+        return {key: redact_within(item, str(key)) for key, item in value.items()}
+    return [redact_within(item) for item in value] if isinstance(value, list) else value
 
 
 _UNITS = ("B", "K", "M", "G", "T", "P")

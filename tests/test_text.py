@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.text import HIDDEN, UNKNOWN, age, clean, count, percent, plural, ratio, redact, redact_variable, secrets, size
+from cockpit.text import HIDDEN, UNKNOWN, age, clean, count, percent, plural, ratio, redact, redact_variable, redact_within, secrets, size
 
 CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 ODD = "\x00\x07\x1b[]m\x9b\r\n\t\u202e\u2066\u200b\u200d\ufeff\u115f\U000e0041\U000e0100\ud800漢é a"
@@ -130,6 +130,15 @@ def test_a_secret_is_hidden_where_tools_of_training_take_it(text):
     assert redact(hidden) == hidden
 
 
+def test_secrets_within_json_are_taken_out_by_the_names_they_stand_under():
+    told = {"env_vars": {"HF_TOKEN": KEY, "HOME": "/x"}, "pip": [f"git+https://me:{KEY}@host/x", "wandb"], "config": {"retries": 3}}
+    assert redact_within(told) == {
+        "env_vars": {"HF_TOKEN": HIDDEN, "HOME": "/x"},
+        "pip": [f"git+https://{HIDDEN}@host/x", "wandb"],
+        "config": {"retries": 3},
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
@@ -188,6 +197,7 @@ def test_what_stands_around_a_secret_stays():
         'key: "GPU" value: 8',
         '{"name": "MAX_TOKENS", "value": "1024"}',
         f"commit {HEX}",
+        "--logger.wandb.key $WANDB_API_KEY --api_key ${OPENAI_API_KEY} HF_TOKEN=$HF_TOKEN",
         "git@github.com:OpenRLHF/OpenRLHF.git",
         "s3://bucket/path@v2",
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -185,6 +185,11 @@ class Job(Value, frozen=True):
     driver_node: str | None = None
     driver_pid: int | None = None
     exit_code: int | None = None
+    preset: str | None = None
+    """What it was launched from, by name."""
+    runtime_env: Mapping[str, Any] | None = None
+    """As Ray tells it, the secrets inside taken out."""
+    metadata: Mapping[str, str] | None = None
 
     @property
     def key(self) -> str:

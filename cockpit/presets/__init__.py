@@ -1,5 +1,30 @@
 """Presets: jobs and the clusters they run on, written down in YAML, with secrets that stay in the environment."""
 
+from cockpit.presets.amounts import byte_count, version_matches
+from cockpit.presets.file import preset_schema
+from cockpit.presets.fill import Launchable, doubts, launchable, safe, submission_id
+from cockpit.presets.folder import PresetError, copy_preset, find_preset, presets, presets_folder, write_preset
 from cockpit.presets.preset import JobSpec, Needs, Preset, RayNode, RayStart, read_preset
 
-__all__ = ["JobSpec", "Needs", "Preset", "RayNode", "RayStart", "read_preset"]
+__all__ = [
+    "JobSpec",
+    "Launchable",
+    "Needs",
+    "Preset",
+    "PresetError",
+    "RayNode",
+    "RayStart",
+    "byte_count",
+    "copy_preset",
+    "doubts",
+    "find_preset",
+    "launchable",
+    "preset_schema",
+    "presets",
+    "presets_folder",
+    "read_preset",
+    "safe",
+    "submission_id",
+    "version_matches",
+    "write_preset",
+]

@@ -104,8 +104,8 @@ _RUNTIME_ENV: Final = (
 )  # fmt: skip
 _ELSEWHERE: Final = {"env_vars": "goes into job.env", "working_dir": "goes into job.working_dir"}
 _PLACE = re.compile(r"\$?\{([^{}]*)\}")
-SUBMISSION_PLACES: Final = ("time", "name")
-_SUBMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PLACES: Final = ("time", "name")
+SUBMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def read_preset(path: Path) -> Preset:
@@ -193,9 +193,9 @@ class _Reading:
 
     def _submission_id(self, template: str) -> None:
         for match in _PLACE.finditer(template):
-            if not match[0].startswith("$") and match[1] not in SUBMISSION_PLACES:
+            if not match[0].startswith("$") and match[1] not in _PLACES:
                 raise self._document.mistake("job.submission_id", f"{match[0]} can't be filled in; there are {{time}} and {{name}}")
-        if not _SUBMISSION.fullmatch(_PLACE.sub("x", template)):
+        if not SUBMISSION.fullmatch(_PLACE.sub("x", template)):
             raise self._document.mistake(
                 "job.submission_id", "expected at most 100 letters, digits and . _ -: Ray makes an address and the name of a file of it"
             )

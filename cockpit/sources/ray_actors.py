@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cockpit import text
 from cockpit.model import Actor, Bundle, Job, PlacementGroup, Value
 from cockpit.sources import wire
+from cockpit.sources.decode import NotRayError, decode
 from cockpit.sources.ray_names import bundle_of, plain, sound
 from cockpit.sources.ray_nodes import identifier
 from cockpit.sources.ray_status import GroupDemand
@@ -207,7 +208,27 @@ def job(entry: wire.Job) -> Job | None:
         driver_node=identifier(entry.driver_node_id),
         driver_pid=sound(driver.pid) if driver else None,
         exit_code=sound(entry.driver_exit_code),
+        preset=entry.said(wire.PRESET),
+        runtime_env=_runtime_env(bytes(entry.runtime_env)),
+        metadata=_metadata(entry.metadata) if entry.metadata else None,
     )
+
+
+@lru_cache(1024)
+def _runtime_env(raw: bytes) -> Mapping[str, Any] | None:
+    """Read once, though Ray says it again with every answer."""
+    try:
+        found = decode(raw, Any)
+    except NotRayError:
+        return None
+    return text.redact_within(found) if found and isinstance(found, dict) else None
+
+
+def _metadata(entries: Mapping[str, Any]) -> Mapping[str, str]:
+    return {name: _variable(name, str(value)) for name, value in entries.items() if name != wire.PRESET}
+
+
+_variable = lru_cache(4096)(text.redact_variable)
 
 
 def _seconds(milliseconds: float | None) -> float | None:

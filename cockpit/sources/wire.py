@@ -338,6 +338,10 @@ class DriverInfo(Snake, frozen=True):
     node_ip_address: str | None = None
 
 
+PRESET = "cockpit_preset"
+"""In a job's metadata: the name of the preset that it was launched from."""
+
+
 class Job(Snake, frozen=True):
     """A submission or a driver of `/api/jobs/`; times in milliseconds, 0 or null while they have not come."""
 
@@ -353,6 +357,13 @@ class Job(Snake, frozen=True):
     end_time: float | None = None
     driver_node_id: str | None = None
     driver_exit_code: int | None = None
+    runtime_env: msgspec.Raw = msgspec.Raw(b"null")
+    metadata: Mapping[str, Any] | None = None
+
+    def said(self, name: str) -> str | None:
+        """A text of its metadata, where anybody may have written anything."""
+        value = (self.metadata or {}).get(name)
+        return value if isinstance(value, str) else None
 
 
 class JobLogs(Snake, frozen=True):

@@ -291,6 +291,23 @@ async def test_a_jobs_secrets_stay_with_the_job():
     assert job.message == "Bearer •••"
 
 
+async def test_a_jobs_environment_is_told_without_its_secrets():
+    jobs = {job.id: job for job in (await RecordedRay().ray().read_jobs()).jobs}
+    assert [job.runtime_env for job in jobs.values() if job.runtime_env] == [
+        {"working_dir": "/home/user/jobs"},
+        {"conda": "no_such_env_xyz"},
+    ]
+    assert [job.metadata for job in jobs.values() if job.metadata] == [{"owner": "alice", "purpose": "rl-train"}]
+    ray = RecordedRay()
+    env = {"HF_TOKEN": "abc", "VLLM_USE_V1": "1", "DB": "postgres://me:abc@db/x"}
+    odd = [{"submission_id": name, "runtime_env": told} for name, told in (("b", "text"), ("c", [1]), ("d", None), ("e", {}))]
+    ray.paths["/api/jobs/"] = [{"submission_id": "a", "runtime_env": {"env_vars": env}, "metadata": {"token": "abc", "n": 1}}, *odd]
+    job, *others = (await ray.ray().read_jobs()).jobs
+    assert job.runtime_env == {"env_vars": {"HF_TOKEN": "•••", "VLLM_USE_V1": "1", "DB": "postgres://•••@db/x"}}
+    assert job.metadata == {"token": "•••", "n": "1"}
+    assert {other.runtime_env for other in others} == {None}
+
+
 async def test_a_jobs_message_has_an_end():
     ray = RecordedRay()
     ray.paths["/api/jobs/"] = [{"submission_id": "a", "message": "x" * 10**6}]

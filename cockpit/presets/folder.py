@@ -1,0 +1,110 @@
+"""Where presets lie: the user's folder, the ready-made ones that come with cockpit, and files anywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from cockpit.document import InputError, read_text, shown
+from cockpit.presets.preset import Preset, read_preset
+
+READY_MADE: Final = Path(__file__).with_name("shipped")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ENDINGS: Final = (".yaml", ".yml")
+
+
+class PresetError(InputError):
+    """A preset that can't be read: its name, its file, and the sentence."""
+
+    def __init__(self, path: Path, error: InputError) -> None:
+        super().__init__(str(error))
+        self.path = path
+        self.name = path.stem
+
+
+def presets_folder() -> Path:
+    """`$XDG_CONFIG_HOME/cockpit/presets`."""
+    return platformdirs.user_config_path("cockpit") / "presets"
+
+
+def is_shared(path: Path) -> bool:
+    """Whether it is a preset of no particular folder: one of the user's, or a ready-made one."""
+    return path.absolute().parent in (presets_folder(), READY_MADE)
+
+
+def presets() -> list[Preset | PresetError]:
+    """The user's, then the ready-made ones; of two with one name the user's. One that can't be read hides no other."""
+    paths: dict[str, Path] = {}
+    for path in (*_files(presets_folder()), *_files(READY_MADE)):
+        paths.setdefault(path.stem, path)
+    return [_read(path) for path in paths.values()]
+
+
+def find_preset(name_or_path: str) -> Preset:
+    """By its name, or by the path of its file: what has a slash in it or ends in .yaml. Raises `InputError`."""
+    if "/" in name_or_path or name_or_path.endswith(_ENDINGS):
+        return read_preset(Path(name_or_path).expanduser())
+    paths = {path.stem: path for path in (*_files(READY_MADE), *_files(presets_folder()))}
+    if name_or_path in paths:
+        return read_preset(paths[name_or_path])
+    beside = Path(f"{name_or_path}.yaml")
+    if beside.is_file():
+        raise InputError(f"no preset is named {name_or_path}; the file here is ./{beside}")
+    near = get_close_matches(name_or_path, paths, 1)
+    raise InputError(f"no preset is named {name_or_path}; {f'perhaps {near[0]}' if near else f'they lie in {shown(presets_folder())}'}")
+
+
+def copy_preset(name: str) -> Path:
+    """A ready-made preset, as it stands with its comments, into the user's folder. Raises `InputError`."""
+    source = READY_MADE / f"{name}.yaml"
+    if not _NAME.fullmatch(name) or not source.is_file():
+        raise InputError(f"no ready-made preset is named {name}; there are {', '.join(path.stem for path in _files(READY_MADE))}")
+    return write_preset(read_text(source), name)
+
+
+def write_preset(text: str, name: str) -> Path:
+    """A new file in the user's folder, whole or not at all, for its owner alone; one that is there is left alone. Raises `InputError`."""
+    if not _NAME.fullmatch(name):
+        raise InputError(f"{name!r} can't be the name of a preset: letters, digits and . _ - are")
+    path = presets_folder() / f"{name}.yaml"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, text)
+    except FileExistsError as error:
+        raise InputError(f"{shown(path)}: there is one already; it was left alone") from error
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {(error.strerror or str(error)).lower()}") from error
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(name, path)  # unlike a rename it never goes over a file
+    finally:
+        with suppress(OSError):
+            os.unlink(name)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        yield from sorted(path for path in folder.iterdir() if path.suffix in _ENDINGS and not path.name.startswith("."))
+
+
+def _read(path: Path) -> Preset | PresetError:
+    try:
+        return read_preset(path)
+    except InputError as error:
+        return PresetError(path, error)
