@@ -21,6 +21,8 @@ SILENT = 45.0
 """Seconds after which nothing is told ahead: on a large cluster Ray is asked every 15 s, and its figures are 5 s old by then."""
 AGAIN = 0.03
 """By so much of the line its use must fall below the mark at which it was told."""
+RAYS = ("ray::", "raylet", "gcs_server", "VLLM::")
+"""How the names of Ray's processes and of engines begin."""
 TOP = 3
 LINES = 10
 BY_TIME = (2, 56)
@@ -184,17 +186,25 @@ def _rays(facts: Facts, host: str | None) -> bool:
     return known is not None and bool(known.nodes or known.sessions)
 
 
+def _rays_own(kill: OomKill) -> bool:
+    """Not somebody else's on the same host. Who tells of no pid has the counter of the container that Ray is in."""
+    return kill.by == "ray" or kill.rays is True or kill.pid is None or (kill.name or "").startswith(RAYS)
+
+
 def _killed(facts: Facts, title: str, kills: list[OomKill], node: str | None) -> Finding:
     rays, kernels = (sum(kill.by == by for kill in kills) for by in ("ray", "kernel"))
     told = [f"Ray ended {plural(rays, 'worker')}"] if rays else []
     told += [f"the kernel {'ended ' if not rays else ''}{plural(kernels, 'process', 'processes')}"] if kernels else []
     moments = [kill.moment for kill in kills if kill.moment is not None]
     since = max(0.0, facts.now - moments[0]) if moments else None
+    lost = [kill for kill in kills if _rays_own(kill)]
+    fresh = any(kill.moment is not None and facts.now - kill.moment < facts.limits.oom_fresh for kill in lost)
     when = "" if since is None else f", the last {age(since)} ago" if len(kills) > 1 else f" {age(since)} ago"
-    text = f"{' and '.join(told)} on {title} for lack of memory{when}: {_victim(facts, kills[0])}"
+    other = "" if lost else ", none of which is known to be Ray's" if len(kills) > 1 else ", which is not known to be Ray's"
+    text = f"{' and '.join(told)} on {title} for lack of memory{when}: {_victim(facts, kills[0])}{other}"
     return Finding(
         code="workers-killed-oom",
-        level="critical" if since is not None and since < facts.limits.oom_fresh else "warning",
+        level="critical" if fresh else "info" if not lost and all(kill.rays is False for kill in kills) else "warning",
         subject=title,
         text=text[:1].upper() + text[1:],
         evidence=tuple(_kill_lines(facts, kills)),

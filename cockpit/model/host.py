@@ -196,6 +196,8 @@ class OomKill(Value, frozen=True):
     held: int | None = None
     text: str = ""
     """The line that says so, as it was written."""
+    rays: bool | None = None
+    """Of the kernel's: whether the probe there had seen it to be Ray's; `None` where it had not looked yet, or no pid is told."""
 
     @property
     def key(self) -> str:

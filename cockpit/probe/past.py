@@ -1,12 +1,14 @@
-"""What this probe has seen before: which process was once below a worker, and which workers there were."""
+"""What this probe has seen before: which process was once below a worker, which workers there were, and what was Ray's of late."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Tuple
 
-from .kinds import LEFT, Facts, Verdict, Worker
+from .kinds import LEFT, OWNED, Facts, Verdict, Worker
 from .origin import WORKERS
-from .proc import Forest, Identity, Process
+from .proc import TICKS_PER_SECOND, Forest, Identity, Process
+
+HOUR, MINUTE = 3600 * TICKS_PER_SECOND, 60 * TICKS_PER_SECOND
 
 
 class Past:
@@ -16,6 +18,9 @@ class Past:
         self.seen: Dict[Identity, Worker] = {}
         self.workers: Dict[int, Worker] = {}
         self.parents: Dict[Identity, int] = {}
+        self._rays: Dict[int, int] = {}
+        """By pid, when it was last seen to be Ray's, or to come from Ray."""
+        self._begun: int | None = None
 
     def learn(self, forest: Forest, verdicts: Mapping[int, Verdict], now: int) -> None:
         """`now` in clock ticks since boot."""
@@ -31,7 +36,16 @@ class Past:
             worker = self.workers.get(verdict.owner) if verdict.owner else None
             if verdict.kind == "child" and worker and pid in forest:
                 self.seen[forest[pid].identity] = worker
-        self._forget(forest)
+        self._begun = self._begun or now
+        self._rays.update((pid, now) for pid, verdict in verdicts.items() if verdict.kind in OWNED + LEFT)
+        self._forget(forest, now)
+
+    def was_rays(self, pid: int, ticks: float) -> bool | None:
+        """Whether the process that had this pid then was seen to be Ray's shortly before; `None` where nobody looked yet."""
+        if self._begun is None or ticks < self._begun:
+            return None
+        seen = self._rays.get(pid)
+        return seen is not None and abs(seen - ticks) < MINUTE
 
     def told(self, process: Process, verdict: Verdict) -> Tuple[Any, Any] | None:
         """What a probe that has not watched lacks, to judge a process that may be left over; `None` when there is nothing."""
@@ -50,7 +64,8 @@ class Past:
         if above and above.origin.role == "raylet" and process.origin.role in WORKERS:
             self.workers[process.pid] = Worker(process.pid, process.ticks, above.identity, verdict.session, verdict.job, now)
 
-    def _forget(self, forest: Forest) -> None:
+    def _forget(self, forest: Forest, now: int) -> None:
+        self._rays = {pid: seen for pid, seen in self._rays.items() if now - seen < HOUR}
         here = {process.identity for process in forest.values()}
         led = {process.group for process in forest.values()} | {process.leader for process in forest.values()}
         self.seen = {identity: worker for identity, worker in self.seen.items() if identity in here}

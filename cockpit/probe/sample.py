@@ -106,7 +106,7 @@ class Sampler:
             "temps": places and places.temps,
             "pointers": places and places.pointers,
             "driver": reading.driver,
-            "oom_kills": kills,
+            "oom_kills": None if kills is None else [self._kill(kill) for kill in kills],
             "wrote": wrote,
             "faults": [fault for collector in self.collectors for fault in [collector.fault()] if fault],
         }
@@ -150,6 +150,11 @@ class Sampler:
             "rss": process.rss,
             **about,
         }
+
+    def _kill(self, kill: Kill) -> Kill:
+        """Whether the kernel has killed one of Ray's is known of those that were seen before."""
+        known = kill["by"] == "kernel" and kill.get("pid")
+        return {**kill, "rays": self._past.was_rays(known, (kill["moment"] - self.boot) * TICKS_PER_SECOND)} if known else kill
 
     def _session(self, folder: Any, sessions: Sessions, live: Iterable[str | None]) -> Sample:
         counted = self._sizes.known.get(folder.path, Size(None, ()))

@@ -91,6 +91,7 @@ class _OomKill(msgspec.Struct):
     node: str | None = None
     held: int | None = None
     text: str = ""
+    rays: bool | None = None
 
 
 class _Fault(msgspec.Struct):

@@ -212,6 +212,25 @@ def test_what_the_kernel_has_ended_is_told_too():
     assert both.text.startswith("Ray ended 1 worker and the kernel 1 process on node1 for lack of memory, the last 2m00s ago: VLLM")
 
 
+@pytest.mark.parametrize(
+    ("name", "rays", "level"),
+    [
+        ("stress", False, "info"),
+        ("stress", None, "warning"),
+        ("python", True, "critical"),
+        ("ray::Actor.step", False, "critical"),
+        ("VLLM::EngineCor", None, "critical"),
+    ],
+)
+def test_what_the_kernel_ends_of_others_on_a_host_of_ray_is_no_alarm(name, rays, level):
+    one = kill(4242, by="kernel", node=None, host="node1", name=name, job=None, rays=rays)
+    found = only(killed(one), "workers-killed-oom")
+    assert found.level == level
+    assert found.text.endswith("stress, which held 3.0G, which is not known to be Ray's") == (name == "stress")
+    both = only(killed(one, kill(ago=700)), "workers-killed-oom")
+    assert both.level == ("critical" if level == "critical" else "warning"), "Ray's own was ended too, but long ago"
+
+
 def test_the_end_of_a_jobs_supervisor_is_the_end_of_the_job():
     one = kill(actor="f" * 32, job="01000000", name="_ray_internal_job_actor_ppo-7b:JobSupervisor.__init__", held=64 << 20)
     found = only(killed(one), "workers-killed-oom")

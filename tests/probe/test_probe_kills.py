@@ -8,12 +8,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from forests import forest, process, raylet, worker
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.probe import kills as reading
 from cockpit.probe.kernel import Kernel, parse
 from cockpit.probe.kills import Kills
+from cockpit.probe.kinds import Facts, classify
+from cockpit.probe.past import Past
+from cockpit.probe.proc import TICKS_PER_SECOND
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 NEW, OLD = (RECORDED / version / "raylet_kills.txt" for version in ("2.60", "2.44.1"))
@@ -220,3 +224,16 @@ def test_where_its_log_may_not_be_read_a_counter_says_that_somebody_was_killed(t
 
 def test_where_neither_may_be_read_nothing_is_known(tmp_path):
     assert Kernel(str(tmp_path / "absent"), ()).read() is None
+
+
+def test_whom_it_killed_was_rays_when_it_was_seen_to_be_shortly_before():
+    past, second = Past(), TICKS_PER_SECOND
+    there = forest(raylet(), worker(200), process(300, "stress", ticks=9))
+    past.learn(there, classify(there, Facts()), 100 * second)
+    assert past.was_rays(200, 99 * second) is None, "nobody looked yet"
+    assert [past.was_rays(pid, 103 * second) for pid in (100, 200, 300, 400)] == [True, True, False, False]
+    assert past.was_rays(200, 500 * second) is False, "another one has its pid"
+    past.learn(forest(), {}, 104 * second)
+    assert past.was_rays(200, 103 * second) is True
+    past.learn(forest(), {}, 3800 * second)
+    assert past.was_rays(200, 103 * second) is False, "long ago"
