@@ -85,6 +85,13 @@ class Needs(Value, frozen=True):
     ray_version: str | None = None
     python_version: str | None = None
 
+    def amount(self, resource: str) -> float | None:
+        """How much of GPU or CPU in all is written down; `None`: nothing is."""
+        said = {"GPU": self.gpus, "CPU": self.cpus}.get(resource)
+        if said is not None or not self.bundles:
+            return said
+        return sum(shape.get(resource, 0.0) * number for shape, number in self.bundles)
+
 
 class Preset(Value, frozen=True):
     """One file, read and checked."""

@@ -1,0 +1,80 @@
+"""The command that lists presets, and copies a ready-made one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cockpit.document import InputError, shown
+from cockpit.presets import Preset, PresetError, copy_preset, doubts, presets, presets_folder
+from cockpit.text import UNKNOWN, clean, count
+
+_HEADS = ("NAME", "GPUS", "HOSTS", "ABOUT")
+
+
+def presets_command() -> click.Command:
+    """`cockpit presets`."""
+
+    @click.command("presets")
+    @click.option("--json", "as_json", is_flag=True, help="For scripts.")
+    @click.option("--copy", "name", metavar="NAME", help="Copy a ready-made preset into your folder, to make it yours.")
+    def listing(as_json: bool, name: str | None) -> None:
+        """Presets: those in your folder, and ready-made ones. Exit: 0, or 1 when one can't be read or copied."""
+        sys.exit(_copied(name) if name is not None else _listed(presets(), as_json=as_json))
+
+    return listing
+
+
+def _copied(name: str) -> int:
+    try:
+        path = copy_preset(name)
+    except InputError as error:
+        click.echo(f"cockpit: {error}", err=True)
+        return 1
+    click.echo(f"Written: {shown(path)}")
+    return 0
+
+
+def _listed(found: list[Preset | PresetError], *, as_json: bool) -> int:
+    click.echo(json.dumps({"presets": [_fields(one) for one in found]}, indent=2) if as_json else presets_text(found))
+    return 1 if any(isinstance(one, PresetError) for one in found) else 0
+
+
+def presets_text(found: list[Preset | PresetError]) -> str:
+    """A table for each folder; mistakes and doubts below."""
+    parts = []
+    for folder in (presets_folder(), *dict.fromkeys(one.path.parent for one in found if one.path.parent != presets_folder())):
+        within = [one for one in found if one.path.parent == folder]
+        parts.append(f"{_origin(folder)}\n{_table(within)}" if within else f"{_origin(folder)}\n  none yet")
+    notes = [f"{clean(one.name)}: {clean(note)}" for one in found if isinstance(one, Preset) for note in doubts(one)]
+    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
+
+
+def _origin(folder: Path) -> str:
+    return shown(folder) if folder == presets_folder() else "ready-made (copy one with --copy NAME)"
+
+
+def _table(found: list[Preset | PresetError]) -> str:
+    rows = [_HEADS, *(_row(one) for one in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join("  " + "  ".join((*(row[column].ljust(widths[column]) for column in range(3)), row[3])).rstrip() for row in rows)
+
+
+def _row(one: Preset | PresetError) -> tuple[str, str, str, str]:
+    if isinstance(one, PresetError):
+        return clean(one.name), UNKNOWN, UNKNOWN, clean(str(one))
+    hosts = [node.host for node in one.ray.nodes] if one.ray else []
+    shortened = ",".join(hosts[:3]) + (f",… ({len(hosts)})" if len(hosts) > 3 else "")
+    return clean(one.name), count(one.needs.amount("GPU")), shortened or UNKNOWN, clean(one.about)
+
+
+def _fields(one: Preset | PresetError) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": one.name, "path": str(one.path), "yours": one.path.parent == presets_folder()}
+    if isinstance(one, PresetError):
+        return {**fields, "error": str(one)}
+    hosts = [node.host for node in one.ray.nodes] if one.ray else []
+    return {**fields, "about": one.about, "gpus": one.needs.amount("GPU"), "hosts": hosts, "doubts": list(doubts(one))}
