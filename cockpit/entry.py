@@ -1,0 +1,16 @@
+"""Where the program begins: ctrl+c while Python still imports ends it without a word, as it ends any program."""
+
+from __future__ import annotations
+
+import signal
+
+
+def main() -> None:
+    """The imports are most of the start. Who had ctrl+c ignored, as `nohup` does, still has."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from cockpit.cli import main as command
+
+    signal.signal(signal.SIGINT, before)
+    command()
