@@ -119,13 +119,20 @@ def _failed(job: Job, facts: Facts) -> Finding:
 @lru_cache(256)
 def telling(message: str | None) -> tuple[str, ...]:
     """The lines of a failed job's message that matter, the one that matters most last: what was raised, else how it ended."""
-    lines = [_ESCAPES.sub("", line).rstrip() for line in (message or "").splitlines()]
+    lines = list(_whole([_ESCAPES.sub("", line).rstrip() for line in (message or "").splitlines()]))
     bare = [line for line in lines if _RAISED.match(line)]
     raised = bare or [line for line in map(_unprefixed, lines) if _RAISED.match(line)]
     if not raised and _OOM in (message or ""):
         return ("Ray's memory monitor ended a worker of it, because the node was low on memory",)
     said = raised or [line for line in lines if line and not line[0].isspace() and not _NOISE.match(line)] or list(filter(None, lines))
     return tuple(dict.fromkeys(_line(line) for line in said[-LINES:]))
+
+
+def _whole(lines: list[str]) -> Iterator[str]:
+    """What is raised may say only in the next lines what it is: the versions that don't match, say."""
+    for number, line in enumerate(lines):
+        more = lines[number + 1 : number + 1 + LINES] if line.endswith(":") and _RAISED.match(_unprefixed(line)) else []
+        yield " ".join([line, *map(str.strip, more)])
 
 
 def _unprefixed(line: str) -> str:

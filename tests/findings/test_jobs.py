@@ -105,6 +105,20 @@ def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised():
     assert (found.level, found.since, found.remedy.act) == ("warning", NOW - 600, None)
 
 
+MISMATCH = """RuntimeError: Version mismatch: The cluster was started with:
+    Ray: 2.60.0
+    Python: 3.11.7
+This process on 10.0.0.2:0 was started with:
+    Ray: 2.60.0
+    Python: 3.11.2
+"""
+
+
+def test_what_is_raised_in_several_lines_is_told_whole():
+    (told,) = telling(f"Traceback (most recent call last):\n  File x\n{MISMATCH}")
+    assert told == " ".join(MISMATCH.split())
+
+
 def test_one_that_was_killed_or_left_no_word_is_told_too():
     assert seen(submitted(exit_code=-9))[0].text == "job ppo failed (ended by signal 9); Ray doesn't say how"
     assert seen(submitted())[0].text == "job ppo failed; Ray doesn't say how"
