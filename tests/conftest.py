@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 ROWS = {
-    "acts": ("test_act.py", "test_clean.py", "test_lab_ray_acts.py"),
+    "acts": ("test_act.py", "test_clean.py", "test_lab_launch.py", "test_lab_ray_acts.py", "test_recover.py"),
     "places": (
         "test_placement.py",
         "test_endings.py",

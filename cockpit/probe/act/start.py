@@ -1,18 +1,19 @@
 """Starts one Ray on this host by its own `ray start`, if the host is fit for it and no Ray of that cluster runs here already.
 
 The request adds `role` ("head" | "worker"), `words` (what `ray start` is given besides its role, such as `--num-gpus=8`), `env` (the
-preset's; secrets are in it, so that it is never answered), `python` (of the preset; `null`: that of the Ray that runs or ran here, or
-of a login), `ray` and `user` (what an earlier answer has found, while Ray still ran), `gcs` (of a worker: where the head's GCS is, as
-`host:port`), `name` (under which the others find this host), `session` (that the head has by now, if it has one) and `survey` (true:
-only who is here is asked, as long as another Ray may have the ports).
+preset's; secrets are in it, so that it is never answered), `python` (of the preset; `null`: that of the Ray that runs or ran here, or of
+a login), `ray` and `user` (what an earlier answer has found, while Ray still ran), `gcs` (of a worker: where the head's GCS is, as
+`host:port`), `name` (under which the others find this host), `session` (that the head has by now, if it has one) and `survey` (true: only
+who is here is asked, as long as another Ray may have the ports).
 
-The one target is a `host`, whose `part` is its role. `why` says it with its numbers, `live` that it already runs, and `facts` holds
-`ray`, `user`, `ray_version`, `python_version`, `address`, `gcs`, `rays` (of each session that lives here its name and GCS) and what
-`fitness` says.
+The one target is a `host`, whose `part` is its role and whose `id` stands for the command. `why` says it with its numbers, `live` that it
+already runs, and `facts` holds `ray`, `user`, `ray_version`, `python_version`, `address`, `gcs`, `rays` (of each session that lives here
+its name and GCS) and what `fitness` says.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any, Dict, List, Tuple
 
@@ -50,7 +51,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         return {"error": str(error)}
     target.pop("notes")
     answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
-    changed = None if target["command"] == planned.get("command") else f"it would now be started as {target['command']}"
+    changed = None if target["id"] == planned.get("id") else f"it would now be started otherwise: {target['command']}"
     if target.get("reason") or changed:
         answer["refused"].append({**target, "reason": target.get("reason") or changed})
     elif target["live"]:
@@ -98,7 +99,8 @@ def _considered(request: Request, look: Look, *, measured: bool) -> Tuple[Target
     reason = "; ".join(fitness.against) if survey else _reason(request, look, gcs, runs, fitness)
     command = " ".join([installation.ray, *_words(request, gcs)])
     target: Target = {
-        "what": "host", "name": request["role"], "part": request["role"], "user": installation.user, "command": command,
+        "what": "host", "id": hashlib.sha256(command.encode()).hexdigest()[:12], "name": request["role"], "part": request["role"],
+        "user": installation.user, "command": command,
         "live": bool(runs), "session": runs[0] if runs else None, "facts": facts, "why": _why(installation, facts, command),
         "notes": [] if runs or survey else list(fitness.doubts),
     }  # fmt: skip

@@ -1,0 +1,189 @@
+"""`cockpit recover`: the runbook of a preset, asked for once and told step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import click
+import msgspec
+
+from cockpit.actions.audit import Audit, audit_path, brief
+from cockpit.actions.plan import Plan
+from cockpit.actions.words import plan_lines
+from cockpit.commands import BAD_USAGE, DONE, NOT_ALL, UNREACHABLE, ActCommand, Ending, confirmed, refuse
+from cockpit.config import Config
+from cockpit.document import InputError
+from cockpit.presets import Preset, RayStart, find_preset, launchable
+from cockpit.recovery.step import NAMES, Step, StepError
+from cockpit.sources.source import SourceError
+from cockpit.text import clean
+
+HELP = f"""Put the cluster of a preset back on its feet, and launch its job: {", ".join(NAMES)}.
+
+It asks once, shows each step before and while it is done, and stops at the first that fails; --from goes on there.
+
+Exit: 0 done, 1 a step has failed or nothing was done, 2 bad usage, 3 nothing reachable."""
+
+
+def recover_command(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
+    """`options` are the flags of everything that looks at a cluster."""
+
+    def run(config: Config, *, preset: str, begin: str, skip: tuple[str, ...], as_json: bool, **how: Any) -> None:
+        sys.exit(_run(config, preset, begin, skip, as_json=as_json, **how))
+
+    command: Any = configured(run)
+    for add in reversed((
+        click.argument("preset"),
+        click.option("--from", "begin", type=click.Choice(NAMES), default=NAMES[0], metavar="STEP", help="Go on at this step."),
+        click.option("--skip", type=click.Choice(NAMES), multiple=True, metavar="STEP", help="Leave this step out."),
+        click.option("--no-follow", "follow", flag_value=False, default=True, help="Don't wait for the first sign of progress."),
+        click.option("--dry-run", is_flag=True, help="Print the plan, do nothing."),
+        click.option("--yes", is_flag=True, help="Don't ask."),
+        click.option("--json", "as_json", is_flag=True, help="Plan and outcome of each step, for scripts."),
+        options,
+    )):  # fmt: skip
+        command = add(command)
+    return click.command("recover", cls=ActCommand, help=HELP)(command)
+
+
+def _run(config: Config, name: str, begin: str, skip: tuple[str, ...], *, as_json: bool, **how: Any) -> int:
+    if config.readonly:
+        return refuse("recover: cockpit is read-only here", NOT_ALL)
+    try:
+        preset = find_preset(name)
+        start = _start_of(preset)
+        about = {"filled": launchable(preset, os.environ), "begin": begin, "skip": skip, "follow": how.pop("follow")}
+        return _watched(config, preset, start, about, as_json, **how)
+    except InputError as error:
+        return refuse(str(error), BAD_USAGE)
+
+
+def _start_of(preset: Preset) -> RayStart:
+    if preset.ray is None:
+        raise InputError(f"{preset.path}: says nothing of how its cluster is started: it has no `ray`")
+    return preset.ray
+
+
+def _watched(config: Config, preset: Preset, start: RayStart, about: dict[str, Any], as_json: bool, **how: Any) -> int:
+    ending = Ending()
+    try:
+        code = asyncio.run(_recovered(config, preset, start, about, ending, as_json=as_json, **how))
+    except asyncio.CancelledError:
+        code = refuse("broken off: what had been begun on the hosts ends there, and `ray start` goes on alone", NOT_ALL)
+    return code if ending.number is None else 128 + ending.number
+
+
+async def _recovered(
+    config: Config, preset: Preset, start: RayStart, about: dict[str, Any], ending: Ending, *, as_json: bool, dry_run: bool, yes: bool
+) -> int:
+    from cockpit.door import Door
+    from cockpit.lookout import Lookout
+    from cockpit.recovery.hosts import dashboard_of
+    from cockpit.recovery.recovery import Recovery
+
+    ending.cancels(asyncio.current_task())
+    dashboard = dashboard_of(start, start.head.address or start.head.host, near=_is_near(start.head.address or start.head.host))
+    # Probes that watch other hosts would only compete with what is done there.
+    lookout = Lookout(msgspec.structs.replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
+    door = Door(lookout, Audit(audit_path(), time.time))
+    running = asyncio.ensure_future(lookout.run())
+    try:
+        recovery = Recovery(lookout, door, preset, dashboard=dashboard, **about)
+        return await _asked(recovery, ending, as_json=as_json, dry_run=dry_run, yes=yes)
+    except StepError as error:
+        return refuse(f"nothing was done: {error}", NOT_ALL)
+    except SourceError as error:
+        return refuse(f"nothing was done: {error}", UNREACHABLE)
+    finally:
+        lookout.close()
+        running.cancel()
+
+
+def _is_near(host: str) -> bool:
+    """Whether that is an address of this host: only then a socket can be bound to it."""
+    with suppress(OSError):
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, 0, 0, socket.SOCK_DGRAM):
+            with suppress(OSError), socket.socket(family, kind, protocol) as tried:
+                tried.bind(address)
+                return True
+    return host == socket.gethostname()
+
+
+async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool, yes: bool) -> int:
+    plan: Plan = await recovery.plan()
+    if not as_json:
+        click.echo("\n".join(_question(recovery, plan)))
+    if dry_run:
+        if as_json:
+            _print_json(recovery, plan)
+        return DONE
+    if not yes and not confirmed(plan, ending):
+        return NOT_ALL
+    tell = Teller()
+    async for step in recovery.run():
+        if not as_json:
+            tell(step)
+    if as_json:
+        _print_json(recovery, plan)
+    return _ended(recovery, as_json=as_json)
+
+
+def _question(recovery: Any, plan: Plan) -> list[str]:
+    lines = plan_lines(plan, time.time()) if not plan.empty else [clean(f"{plan.title}: on {', '.join(plan.hosts)}"), ""]
+    return [*lines, "Steps", *(f"  {step.name:<13} {_will(step)}" for step in recovery.steps)]
+
+
+def _will(step: Step) -> str:
+    return "left out" if step.state == "skipped" else step.will
+
+
+def _ended(recovery: Any, *, as_json: bool) -> int:
+    failed: Step | None = recovery.failed
+    if failed is None:
+        return DONE
+    if not as_json:
+        for line in recovery.left:
+            click.echo(clean(f"  {line}"))
+    go_on = f"  go on with: cockpit recover {recovery.preset.name} --from {failed.name}"
+    return refuse(f"stopped at {failed.name}: {clean(failed.error or '')}\n{go_on}", NOT_ALL)
+
+
+class Teller:
+    """Says what is new of steps: of what has not changed nothing is said again."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+        self._hosts: Mapping[str, str] = {}
+
+    def __call__(self, step: Step) -> None:
+        """A line when it begins and when it ends; how far hosts are, for whoever sits there."""
+        if step.name != self._begun:
+            self._begun, self._hosts = step.name, {}
+            click.echo(f"\n{step.title} …")
+        if sys.stderr.isatty():
+            for host, text in step.hosts.items():
+                if self._hosts.get(host) != text:
+                    click.echo(clean(f"  {host}: {text}"), err=True)
+        self._hosts = step.hosts
+        if step.state in ("done", "failed"):
+            click.echo(f"{step.title}: {step.state}, {step.took or 0.0:.1f} s")
+            for line in step.lines:
+                click.echo(clean(f"  {line}"))
+        sys.stdout.flush()
+
+
+def _print_json(recovery: Any, plan: Plan) -> None:
+    steps = [
+        {"name": step.name, "state": step.state, "error": step.error, "lines": step.lines, "hosts": step.hosts, "took": step.took}
+        for step in recovery.steps
+    ]
+    told = {"plan": [brief(target, plan.act) for target in plan.targets], "losses": plan.losses, "notes": plan.notes}
+    whole = {"preset": recovery.preset.name, **told, "steps": steps, "left": recovery.left}
+    click.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())

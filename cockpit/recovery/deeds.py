@@ -1,0 +1,232 @@
+"""What each step of the runbook does: plans through the door, and never more than what was agreed to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from cockpit.actions.plan import Plan, Receipt, Target
+from cockpit.actions.table import Aim, find_act
+from cockpit.actions.words import named, summary
+from cockpit.config import Address
+from cockpit.door import Door
+from cockpit.lookout import Lookout
+from cockpit.presets import Preset, RayStart
+from cockpit.reach import HostEntry
+from cockpit.recovery.arrival import Arrival
+from cockpit.recovery.hosts import asked, expected_gpus, numbers, sessions_of, why_not
+from cockpit.recovery.step import StepError
+from cockpit.sources.errand import Progress
+
+Hear = Callable[[str, Progress], None]
+Show = Callable[[Plan], None]
+SPARED: Final = ("driver", "child")
+"""What a person has started lives on without its Ray, and is in nobody's way."""
+
+
+class Done(NamedTuple):
+    """What came of a step."""
+
+    lines: tuple[str, ...]
+    receipt: Receipt | None = None
+
+
+class Deeds:
+    """The hosts of one preset, what has been found there, and what has been done to them."""
+
+    def __init__(self, lookout: Lookout, door: Door, preset: Preset, env: Mapping[str, str], dashboard: str) -> None:
+        """`env` is the preset's for Ray, with its secrets; `dashboard` where the cluster's answers once it is there."""
+        if preset.ray is None:
+            raise StepError(f"{preset.name} says nothing of how its cluster is started: it has no `ray`")
+        self._lookout, self._door, self._preset, self._env = lookout, door, preset, env
+        self._start: RayStart = preset.ray
+        self.dashboard = dashboard
+        self.names: dict[str, str] = {}
+        """What each host of the preset is called here."""
+        self.hosts: tuple[str, ...] = ()
+        """Those of the preset, and whatever else the cluster that is to be stopped has."""
+        self._known: dict[str, Target] = {}
+        """What each host of the preset has said of itself last."""
+        self._stops: tuple[Plan, ...] = ()
+        self._fit: Plan | None = None
+        self.stopped: list[str] = []
+        self.started: dict[str, str] = {}
+        """By host, the session that runs there."""
+
+    # Before anything is asked of a person
+
+    async def survey(self, hear: Hear) -> str | None:
+        """Who is there, and which Ray; why it can't end well, if that is certain already. Raises `SourceError`."""
+        for node in self._start.nodes:
+            self.names[node.host] = self._door.meet(HostEntry(node.host, address=node.address or ""))
+        plan = await self._starts(hear, survey=True)
+        self.hosts = tuple(dict.fromkeys((*self.names.values(), *self._lookout.others())))
+        return why_not(self._start, self.names, plan)
+
+    async def plan_stop(self, hear: Hear) -> Plan:
+        """All that would be stopped; it is the question's. Raises `SourceError`."""
+        names = self.sessions()
+        stops = [await self._door.plan(find_act("stop"), Aim(session=name, hosts=self.hosts), hear) for name in names]
+        self._stops = tuple(plan for plan in stops if not plan.empty)
+        return _together(self._preset.name, stops, self.hosts, self._notes())
+
+    def sessions(self) -> tuple[str, ...]:
+        """Those of this cluster that live on the preset's hosts, and the one that is followed, where it is this cluster's."""
+        return sessions_of(self._start, self.names, self._known)
+
+    def _notes(self) -> tuple[str, ...]:
+        cluster = self._lookout.poller.snapshot.cluster
+        silent = bool(self.sessions()) and cluster.session not in self.sessions()
+        others = {str(ray["session"]) for target in self._known.values() for ray in (target.facts or {}).get("rays") or ()}
+        apart = sorted(others - {*self.sessions()})
+        return (
+            *(("its dashboard has not answered: hosts that it has beyond the preset's are not known",) if silent else ()),
+            *((f"another cluster's Ray lives there too, and is left alone: {', '.join(apart)}",) if apart else ()),
+        )
+
+    # The steps
+
+    async def stop(self, hear: Hear, show: Show) -> Done:
+        """Exactly what was agreed to."""
+        receipts = []
+        for plan in self._stops:
+            show(plan)
+            receipts.append(await self._door.perform(plan, hear))
+            self._weigh(receipts[-1], spared=True)
+            self.stopped += sorted({target.session for target in plan.targets if target.session})
+        if not receipts:
+            return Done((f"no Ray of this cluster runs on {', '.join(self.hosts)}",))
+        return Done(tuple(map(summary, receipts)), receipts[-1])
+
+    async def kill(self, hear: Hear, show: Show) -> Done:
+        """Orphan and stale processes: the act proves that of each."""
+        return await self._swept("kill-orphans", Aim(hosts=self.hosts), hear, show)
+
+    async def clean(self, hear: Hear, show: Show) -> Done:
+        """Dead sessions, however young, and what points at them."""
+        return await self._swept("clean", Aim(hosts=self.hosts, older_than=0.0), hear, show)
+
+    async def _swept(self, name: str, aim: Aim, hear: Hear, show: Show) -> Done:
+        plan = await self._door.plan(find_act(name), aim, hear)
+        show(plan)
+        refused = tuple(f"left: {named(target)}: {target.reason}" for target in plan.refused)
+        if plan.empty:
+            self._weigh(Receipt(plan.act, plan.title, unreached=plan.unreached, hosts=plan.hosts))
+            return Done(("nothing is left over", *refused))
+        receipt = await self._door.perform(plan, hear)
+        self._weigh(receipt)
+        return Done((summary(receipt), *refused), receipt)
+
+    def _weigh(self, receipt: Receipt, *, spared: bool = False) -> None:
+        """A host that only a dead Ray knew may be gone for good; one of the preset is needed."""
+        failed = [f"{named(target)}: {target.error}" for target in receipt.failed]
+        if spared:
+            failed += [f"{named(target)}: {target.reason}" for target in receipt.refused if target.part not in SPARED]
+        failed += [one.error for one in receipt.unreached if one.host in self.names.values()]
+        if failed:
+            raise StepError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""))
+
+    async def check_hosts(self, hear: Hear, show: Show) -> Done:
+        """Whether each could have its Ray now."""
+        plan = await self._starts(hear)
+        show(plan)
+        if reason := why_not(self._start, self.names, plan):
+            raise StepError(reason)
+        self._fit = plan
+        return Done((*numbers(plan.targets), *plan.notes))
+
+    async def start(self, hear: Hear, show: Show) -> Done:
+        """The head, and when it runs all the others at once."""
+        if self._fit is None:
+            await self.check_hosts(hear, show)
+        plan, self._fit = self._fit or Plan("start", ""), None
+        show(plan)
+        head = self.names[self._start.head.host]
+        first = await self._performed(_part(plan, {head}, None), hear)
+        rest = _part(plan, {*self.names.values()} - {head}, self.started[head])
+        receipt = await self._performed(rest, hear) if rest.targets else first
+        return Done(tuple(f"{host}: {session}" for host, session in self.started.items()), receipt)
+
+    async def _performed(self, plan: Plan, hear: Hear) -> Receipt:
+        receipt = await self._door.perform(plan, hear)
+        self.started.update({target.host: target.session for target in receipt.done if target.session})
+        reasons = [f"{target.host}: {target.error or target.reason}" for target in (*receipt.failed, *receipt.refused)]
+        reasons += [one.error for one in receipt.unreached]
+        if reasons:
+            raise StepError("; ".join(reasons))
+        return receipt
+
+    async def wait(self, hear: Hear, show: Show) -> Done:  # noqa: ARG002 as its sisters
+        """Until the GCS lists every node with all its GPUs, and the dashboard tells so."""
+        targets = self._known
+        session = self.started.get(self.names[self._start.head.host]) or targets[self.names[self._start.head.host]].session
+        if session is None:
+            raise StepError("no Ray runs on the head: nothing is there to be waited for")
+        arrival = Arrival(self.dashboard, session, self._env, expected_gpus(targets.values()), _addresses(targets))
+        began = time.monotonic()
+        gpus = await arrival.whole(lambda host, text: hear(host, Progress(text)))
+        self._lookout.follow(Address(self.dashboard, session))
+        await self._seen(session)
+        return Done((f"{len(targets)} nodes and {gpus:g} GPUs are there after {time.monotonic() - began:.1f} s; {self.dashboard} answers",))
+
+    async def _seen(self, session: str, patience: float = 15.0) -> None:
+        """Until the snapshot is of this session: what comes next is judged by it."""
+        poller, until = self._lookout.poller, time.monotonic() + patience
+        poller.refresh()
+        while time.monotonic() < until:
+            alive = [node for node in poller.snapshot.nodes or () if node.state == "ALIVE"]
+            if poller.snapshot.cluster.session == session and len(alive) >= len(self.names):
+                return
+            await poller.change(0.3)
+            poller.rejoin()
+        raise StepError(f"{self.dashboard} has not told of the new nodes within {patience:.0f} s")
+
+    # What they share
+
+    async def _starts(self, hear: Hear, **more: Any) -> Plan:
+        """What starting would be on each host, as of now. Workers need to know where the head will be, which only the head can say."""
+        requests = asked(self._start, self.names, self._env, self._known, **more)
+        plan = await self._door.plan(find_act("start"), Aim(hosts=tuple(requests), requests=requests), hear)
+        self._known.update({target.host: target for target in (*plan.targets, *plan.refused)})
+        return plan
+
+    def left(self) -> tuple[str, ...]:
+        """In which state things are, for whoever has to go on."""
+        missing = [host for host in self.names.values() if host not in self.started]
+        runs = [f"Ray runs on {', '.join(self.started)} ({next(iter(self.started.values()))})"] if self.started else []
+        return (
+            *((f"stopped: {', '.join(dict.fromkeys(self.stopped))}",) if self.stopped else ()),
+            *runs,
+            *((f"not started on {', '.join(missing)}",) if self.started and missing else ()),
+        )
+
+
+def _together(name: str, plans: Iterable[Plan], hosts: tuple[str, ...], notes: tuple[str, ...]) -> Plan:
+    """One question out of all that would be stopped."""
+    plans = tuple(plans)
+    return Plan(
+        act="stop",
+        title=f"Recover {name}",
+        targets=tuple(target for plan in plans for target in plan.targets),
+        refused=tuple(target for plan in plans for target in plan.refused),
+        notes=tuple(dict.fromkeys((*notes, *(note for plan in plans for note in plan.notes if "runs on this host" not in note)))),
+        losses=tuple(dict.fromkeys(loss for plan in plans for loss in plan.losses)),
+        unreached=tuple(dict.fromkeys(one for plan in plans for one in plan.unreached)),
+        hosts=hosts,
+        word=next((plan.word for plan in plans if plan.word), None),
+    )
+
+
+def _part(plan: Plan, hosts: set[str], session: str | None) -> Plan:
+    """Of some hosts alone; they join only that session."""
+    requests = {host: {**request, "session": session} for host, request in plan.requests.items() if host in hosts}
+    return replace(
+        plan, targets=tuple(target for target in plan.targets if target.host in hosts), hosts=tuple(requests), requests=requests, notes=()
+    )
+
+
+def _addresses(targets: Mapping[str, Target]) -> dict[str, str]:
+    return {host: str((target.facts or {}).get("address") or "") for host, target in targets.items()}

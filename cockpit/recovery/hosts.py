@@ -1,0 +1,112 @@
+"""What the hosts of a preset are asked when Ray is to be started on them, and what their answers mean together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from cockpit.actions.plan import Plan, Target
+from cockpit.presets import RayNode, RayStart
+
+PORT = 6379
+DASHBOARD_PORT = 8265
+Requests = dict[str, dict[str, Any]]
+
+
+def asked(start: RayStart, names: Mapping[str, str], env: Mapping[str, str], known: Mapping[str, Target], **more: Any) -> Requests:
+    """By what each host is called here (`names`, by the preset's); `known` is what they have answered before."""
+    head = known.get(names[start.head.host])
+    gcs = (head.facts or {}).get("gcs") if head is not None else None
+    return {names[node.host]: _request(start, node, env, known.get(names[node.host]), gcs, more) for node in start.nodes}
+
+
+def _request(
+    start: RayStart, node: RayNode, env: Mapping[str, str], known: Target | None, gcs: str | None, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    head = node is start.head
+    facts = (known.facts if known is not None else None) or {}
+    return {
+        "role": "head" if head else "worker",
+        "words": list(node.arguments),
+        "env": dict(env),
+        "python": start.python,
+        "ray": facts.get("ray"),
+        "user": facts.get("user"),
+        "gcs": None if head else gcs,
+        "name": node.address or (node.host if head else None),
+        **more,
+    }
+
+
+def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> tuple[str, ...]:
+    """The sessions that are this cluster's: those whose GCS is where the preset's head has its own, or will have it."""
+    head = surveyed.get(names[start.head.host])
+    gcs = str((head.facts or {}).get("gcs") or "") if head is not None else ""
+    found: dict[str, None] = {}
+    for target in surveyed.values():
+        for ray in (target.facts or {}).get("rays") or ():
+            if _same(str(ray["gcs"]), gcs, start, near=target is head):
+                found[str(ray["session"])] = None
+    return tuple(found)
+
+
+def _same(address: str, gcs: str, start: RayStart, *, near: bool) -> bool:
+    """On the head itself its port alone says it: whatever has it would be in the way."""
+    host, _, port = address.rpartition(":")
+    wanted, _, at = gcs.rpartition(":")
+    return port == (at or str(port_of(start))) and (near or host in (wanted, start.head.host, start.head.address))
+
+
+def port_of(start: RayStart) -> int:
+    """Of the head's GCS."""
+    return int(start.head.flags.get("port") or PORT)
+
+
+def dashboard_of(start: RayStart, host: str, *, near: bool) -> str:
+    """Where its dashboard will answer; `near`: the head is this host. `host` is the head's address otherwise."""
+    listens = str(start.head.flags.get("dashboard_host") or "")
+    place = listens if listens not in ("", "0.0.0.0", "::", "localhost", "127.0.0.1", "::1") else "127.0.0.1" if near else host  # noqa: S104
+    port = int(start.head.flags.get("dashboard_port") or DASHBOARD_PORT)
+    return f"http://[{place}]:{port}" if ":" in place else f"http://{place}:{port}"
+
+
+def why_not(start: RayStart, names: Mapping[str, str], plan: Plan) -> str | None:
+    """Why Ray can't be started on all of them, in one sentence; `None`: it can."""
+    silent = {one.host: one.error for one in plan.unreached}
+    reasons = [silent[host] if silent[host].startswith(host) else f"{host}: {silent[host]}" for host in names.values() if host in silent]
+    reasons += [f"{target.host}: {target.reason}" for target in plan.refused]
+    said = {target.host for target in (*plan.targets, *plan.refused)}
+    twice = [host for host in names.values() if host not in said and host not in silent]
+    reasons += [f"{host} is the same host as another one of the preset" for host in twice]
+    return "; ".join(reasons or _unlike(start, names, {target.host: target for target in plan.targets})) or None
+
+
+def _unlike(start: RayStart, names: Mapping[str, str], targets: Mapping[str, Target]) -> list[str]:
+    """Nodes join only with the head's own Ray and Python, to the last number."""
+    head = names[start.head.host]
+    return [
+        f"{host} has {what} {found}, and the head {head} has {wanted}"
+        for host, target in targets.items()
+        for what, key in (("Ray", "ray_version"), ("Python", "python_version"))
+        for found, wanted in [((target.facts or {}).get(key), (targets[head].facts or {}).get(key))]
+        if found and wanted and found != wanted
+    ]
+
+
+def numbers(targets: Iterable[Target]) -> Iterator[str]:
+    """Each host in a line."""
+    for target in targets:
+        yield f"{target.host}: {', '.join(('already runs ' + str(target.session),) if target.live else ())}{'; '.join(target.why[1:])}"
+
+
+def expected_gpus(targets: Iterable[Target]) -> dict[str, float | None]:
+    """By host, how many GPUs its node will offer; `None` where nobody can say."""
+    return {target.host: _gpus(target.facts or {}) for target in targets}
+
+
+def _gpus(facts: Mapping[str, Any]) -> float | None:
+    if facts.get("num_gpus") is not None:
+        return float(facts["num_gpus"])
+    visible, found = facts.get("gpus_visible"), facts.get("gpus")
+    known = [float(one) for one in (visible, found) if one is not None]
+    return min(known) if known else None

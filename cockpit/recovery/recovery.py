@@ -1,0 +1,151 @@
+"""The runbook as one plan: asked for once, carried out step by step, and stopped at the first step that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from msgspec.structs import replace
+
+from cockpit.actions.plan import Plan
+from cockpit.document import InputError
+from cockpit.door import Door
+from cockpit.lookout import Lookout
+from cockpit.presets import Launchable, Preset
+from cockpit.recovery.deeds import Deeds, Done, Hear, Show
+from cockpit.recovery.job import JobSteps
+from cockpit.recovery.step import NAMES, Step, StepError, steps_of
+from cockpit.sources.errand import Progress
+from cockpit.sources.source import SourceError
+from cockpit.text import redact
+
+Deed = Callable[[Hear, Show], Awaitable[Done]]
+
+
+class Recovery:
+    """One preset's runbook. `plan` asks the hosts and changes nothing; `run` does what was agreed to, once."""
+
+    def __init__(
+        self,
+        lookout: Lookout,
+        door: Door,
+        preset: Preset,
+        filled: Launchable,
+        *,
+        dashboard: str,
+        begin: str = NAMES[0],
+        skip: Sequence[str] = (),
+        follow: bool = True,
+    ) -> None:
+        """`dashboard` is where the cluster will answer. Raises `StepError` when the preset says nothing of how it is started."""
+        self.preset = preset
+        self._hide = filled.hide
+        self._deeds = Deeds(lookout, door, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
+        self._job = JobSteps(lookout, door, preset)
+        steps = steps_of(job=preset.job is not None, follow=follow)
+        names = [step.name for step in steps]
+        left_out = {*skip, *(names[: names.index(begin)] if begin in names else ())}
+        self.steps = tuple(replace(step, state="skipped" if step.name in left_out else "waiting") for step in steps)
+        self._changed = asyncio.Event()
+
+    def __getitem__(self, name: str) -> Step:
+        return next(step for step in self.steps if step.name == name)
+
+    def _does(self, name: str) -> bool:
+        return any(step.name == name and step.state != "skipped" for step in self.steps)
+
+    @property
+    def failed(self) -> Step | None:
+        """The step at which it has stopped."""
+        return next((step for step in self.steps if step.state == "failed"), None)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """After a failure: what is in which state."""
+        return self._deeds.left()
+
+    async def plan(self, hear: Hear = lambda *_: None) -> Plan:
+        """The one question: what would be stopped, and what ends with it. Raises `StepError` when it can't end well, `SourceError`."""
+        reason = await self._deeds.survey(hear)
+        if reason and (self._does("hosts") or self._does("start")):
+            raise StepError(reason)
+        if not self._does("stop"):
+            return Plan("stop", f"Recover {self.preset.name}", hosts=self._deeds.hosts)
+        plan = await self._deeds.plan_stop(hear)
+        self._set("stop", state="planned", plan=plan)
+        return plan
+
+    async def run(self) -> AsyncIterator[Step]:
+        """Every step whenever something of it has changed; over when all are done, or one has failed."""
+        for name in [step.name for step in self.steps if step.state != "skipped"]:
+            async for step in self._run(name):
+                yield step
+            if self.failed is not None:
+                return
+
+    async def _run(self, name: str) -> AsyncIterator[Step]:
+        began = time.monotonic()
+        yield self._set(name, state="running", hosts={})
+        task = asyncio.ensure_future(self._outcome(name))
+        try:
+            while not task.done():
+                changed = asyncio.ensure_future(self._changed.wait())
+                await asyncio.wait([task, changed], return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                self._changed.clear()
+                if not task.done():
+                    yield self[name]
+        finally:
+            task.cancel()
+        done = await task
+        took = time.monotonic() - began
+        if isinstance(done, str):
+            yield self._set(name, state="failed", error=done, took=took)
+        else:
+            yield self._set(name, state="done", lines=done.lines, receipt=done.receipt, took=took)
+
+    async def _outcome(self, name: str) -> Done | str:
+        """What came of it, or why it has failed."""
+
+        def hear(host: str, progress: Progress) -> None:
+            self._set(name, hosts={**self[name].hosts, host: self._hide(progress.text)})
+
+        def show(plan: Plan) -> None:
+            self._set(name, plan=plan)
+
+        try:
+            done = await self._deed(name)(hear, show)
+        except (StepError, SourceError, InputError) as error:
+            return self._hide(redact(str(error)))
+        return done._replace(lines=tuple(map(self._hide, done.lines)))
+
+    def _deed(self, name: str) -> Deed:
+        deeds = self._deeds
+        found: dict[str, Deed] = {
+            "stop": deeds.stop,
+            "kill-orphans": deeds.kill,
+            "clean": deeds.clean,
+            "hosts": deeds.check_hosts,
+            "start": deeds.start,
+            "wait": deeds.wait,
+            "check": self._check,
+            "launch": self._launch,
+            "follow": self._follow,
+        }
+        return found[name]
+
+    async def _check(self, hear: Hear, show: Show) -> Done:  # noqa: ARG002 as the other steps
+        return Done(self._job.check())
+
+    async def _launch(self, hear: Hear, show: Show) -> Done:
+        receipt = await self._job.launch(hear, show)
+        return Done(tuple(f"{target.id}: {target.outcome}" for target in receipt.done), receipt)
+
+    async def _follow(self, hear: Hear, show: Show) -> Done:  # noqa: ARG002 as the other steps
+        return Done(await self._job.follow(hear))
+
+    def _set(self, name: str, **news: object) -> Step:
+        self.steps = tuple(replace(step, **news) if step.name == name else step for step in self.steps)
+        self._changed.set()
+        return self[name]

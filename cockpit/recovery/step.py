@@ -1,0 +1,56 @@
+"""A step of the runbook: what it will do, how far each host is, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from cockpit.actions.plan import Plan, Receipt
+from cockpit.model import Value
+
+State = Literal["waiting", "planned", "running", "done", "failed", "skipped"]
+"""`planned`: what it will do is known to the last target."""
+WILL: Final[Mapping[str, tuple[str, str]]] = {
+    "stop": ("Stop Ray", "end this cluster's Ray on every host that is known to have a part in it"),
+    "kill-orphans": ("Kill orphans", "end what a dead Ray has left over: orphan and stale processes, and nothing else"),
+    "clean": ("Clean", "remove what dead sessions have left in Ray's temp dirs and in /dev/shm; what looks dear stays"),
+    "hosts": ("Check hosts", "look at each host: GPUs, ports, Ray and Python, memory, /dev/shm, disk"),
+    "start": ("Start Ray", "start the head, then all workers at once, each with its flags and the preset's environment"),
+    "wait": ("Wait", "wait until all nodes and all their GPUs are there, and the dashboard answers"),
+    "check": ("Check the job", "see whether what the job asks for fits, now or at all"),
+    "launch": ("Launch", "submit the preset's job"),
+    "follow": ("Follow", "wait for the first sign of progress"),
+}
+"""Of each step its title, and what it will do."""
+NAMES: Final = tuple(WILL)
+OF_JOB: Final = ("check", "launch", "follow")
+"""Those that only a preset with a job has."""
+
+
+class StepError(Exception):
+    """A step has failed; its text is one sentence."""
+
+
+class Step(Value, frozen=True):
+    """One of them, at one moment."""
+
+    name: str
+    title: str
+    will: str
+    """What it does, in words."""
+    state: State = "waiting"
+    hosts: Mapping[str, str] = {}
+    """How far each host is."""
+    lines: tuple[str, ...] = ()
+    """What came of it, a sentence each."""
+    error: str | None = None
+    """Why it has failed."""
+    plan: Plan | None = None
+    receipt: Receipt | None = None
+    took: float | None = None
+
+
+def steps_of(*, job: bool, follow: bool) -> tuple[Step, ...]:
+    """All that a runbook has, in their order."""
+    left = [name for name in NAMES if (job or name not in OF_JOB) and (follow or name != "follow")]
+    return tuple(Step(name, *WILL[name]) for name in left)

@@ -1,0 +1,175 @@
+"""A cluster in pieces is put back on its feet by one command; and where that can't be, it stops at the right step with the right words."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.demo import nvml
+from tests.lab import hosts
+from tests.lab.cluster import ENV, Cluster, eventually
+from tests.lab.conftest import NO_RAY, RAY
+from tests.lab.eyes import COCKPIT, by_nvml, lay_config
+from tests.lab.hosts import Host, Lab, Process
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+GIB = 1 << 30
+TRAIN = """
+import ray, time
+ray.init(address="auto")
+@ray.remote(num_gpus=8)
+class Trainer:
+    def gpus(self):
+        return ray.get_gpu_ids()
+trainers = [Trainer.remote() for _ in range(2)]
+print(sum(len(gpus) for gpus in ray.get([one.gpus.remote() for one in trainers])), "GPUs are at work", flush=True)
+time.sleep(10000)
+"""
+AT_WORK = "16 GPUs are at work"
+SECRET = "sk-" + "5e" * 20
+PRESET: dict[str, Any] = {
+    "ray": {
+        "head": {"host": "head", "port": 6379, "dashboard_host": "0.0.0.0", "dashboard_port": 8265},
+        "workers": [{"host": "w1"}],
+        "env": {**ENV, "RAY_AUTH_MODE": "disabled", "TRAIN_API_KEY": "${TRAIN_API_KEY}"},
+        "python": str(RAY.with_name("python")),
+    },
+    "job": {"entrypoint": "python /tmp/jobs/train.py", "entrypoint_num_cpus": 0},
+    "needs": {"bundles": [{"GPU": 8, "count": 2}]},
+}
+FLAGS = {"num_gpus": 8, "num_cpus": 8, "object_store_memory": "100MB", "disable_usage_stats": True}
+OLD = "session_2026-11-20_01-17-58_164160_10000"
+"""Of a Ray that died yesterday."""
+
+
+class Pair:
+    """Two hosts, without a Ray until somebody starts one, and the preset that lies on the head."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab, self.head, self.worker = lab, lab["head"], lab["w1"]
+        self.cluster = Cluster(lab, ["head", "w1"], RAY)
+        lay_config(lab)
+        for host in lab.hosts.values():
+            (host.tmp / "jobs").mkdir()
+            (host.tmp / "jobs" / "train.py").write_text(TRAIN)
+
+    def preset(self, name: str, **changed: Any) -> str:
+        """Written on the head; what is `changed` takes the place of a part of it."""
+        given = json.loads(json.dumps({**PRESET, **changed}))
+        for node in (given["ray"]["head"], *given["ray"]["workers"]):
+            node.update({key: value for key, value in FLAGS.items() if key not in node})
+        (self.head.tmp / f"{name}.yaml").write_text(json.dumps(given))
+        return f"/tmp/{name}.yaml"
+
+    def recover(self, words: str) -> tuple[int, dict[str, Any], str]:
+        """The command's exit code, its JSON, and what it said beside."""
+        line = f"TRAIN_API_KEY={SECRET} {COCKPIT} recover {words} --yes --json 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said"
+        printed = self.head.ssh(line, timeout=280)
+        raw, _, rest = printed.rpartition("}\n\n")
+        code, _, said = (rest if raw else printed.lstrip("\n")).partition("\n")
+        return int(code), json.loads(raw + "}") if raw else {}, said
+
+    def clear(self) -> None:
+        """Neither Ray nor anything that it has left."""
+        self.cluster.stop()
+        for host in self.lab.hosts.values():
+            host.reset_gpus()
+
+    def at_work(self) -> bool:
+        """Whether a job has all GPUs."""
+        jobs = [job for job in self.cluster.http.get("/api/jobs/").json() if job["status"] == "RUNNING"]
+        logs = [self.cluster.http.get(f"/api/jobs/{job['submission_id']}/logs").json()["logs"] for job in jobs]
+        return any(AT_WORK in (text or "") for text in logs)
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Pair]:
+    reason = hosts.why_not() or (None if RAY.exists() else NO_RAY)
+    if reason:
+        pytest.skip(reason)
+    lab = Lab(f"r{os.getpid() % 100000}", ["head", "w1"], {"PATH": os.environ["PATH"]})
+    yield Pair(lab)
+    lab.close()
+
+
+@pytest.fixture
+def pair(made: Pair) -> Iterator[Pair]:
+    yield made
+    made.clear()
+
+
+def orphan(host: Host, device: int) -> Process:
+    """An engine whose raylet is dead, and which holds 30 GiB."""
+    line = "RAY_RAYLET_PID=99999 RAY_JOB_ID=02000000 exec -a VLLM::EngineCore sleep 10000"
+    engine = host.spawn("bash", "-c", line)
+    start = host.ssh(f"cat /proc/{engine.pid}/stat").rpartition(")")[2].split()[19]
+    nvml.add(host.state, f"proc {device} {engine.pid} {30 * GIB} 0 start {start}")
+    return engine
+
+
+def leave_dead_session(host: Host) -> Path:
+    """Its folder, the link to it, and an address at which nothing answers."""
+    folder = host.tmp / "ray" / OLD
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "raylet.out").write_text("it was\n")
+    (folder.parent / "session_latest").unlink(missing_ok=True)
+    (folder.parent / "session_latest").symlink_to(f"/tmp/ray/{OLD}")
+    (folder.parent / "ray_current_cluster").write_text("10.1.2.3:6379")
+    return folder
+
+
+def by_hand(pair: Pair) -> float:
+    """A perfect operator, who makes no mistake and loses no time: the seconds until all GPUs are at work."""
+    began = time.monotonic()
+    pair.cluster.start()
+    line = f"{RAY} job submit --address {pair.cluster.address} --no-wait -- python /tmp/jobs/train.py"
+    pair.cluster.command(pair.head, line)
+    eventually(pair.at_work, within=90, every=0.1)
+    return time.monotonic() - began
+
+
+def stop_by_hand(pair: Pair) -> float:
+    began = time.monotonic()
+    for host in pair.lab.hosts.values():
+        pair.cluster.command(host, "ray stop")
+    return time.monotonic() - began
+
+
+def steps(answer: dict[str, Any]) -> dict[str, str]:
+    return {step["name"]: step["state"] for step in answer["steps"]}
+
+
+def test_a_cluster_in_pieces_is_put_back_on_its_feet_and_its_job_runs(pair: Pair):
+    by_operator = by_hand(pair)
+    pair.cluster.part("raylet", "w1").kill()  # half up: the head and its job live
+    engines = [orphan(host, 3) for host in pair.lab.hosts.values()]
+    dead = [leave_dead_session(host) for host in pair.lab.hosts.values()]
+    before = [process.pid for process in pair.head.matching("raylet/raylet")]
+    began = time.monotonic()
+    code, answer, said = pair.recover(pair.preset("ppo"))
+    eventually(pair.at_work, within=60, every=0.1)
+    took = time.monotonic() - began
+    assert (code, {*steps(answer).values()}) == (0, {"done"}), (said, answer)
+    assert [*steps(answer)] == ["stop", "kill-orphans", "clean", "hosts", "start", "wait", "check", "launch", "follow"]
+    assert any("raysubmit" in loss or "job" in loss for loss in answer["losses"]), answer["losses"]
+    assert not any(engine.outer.is_running() for engine in engines)
+    assert not any(folder.exists() for folder in dead)
+    assert not {process.pid for process in pair.head.matching("raylet/raylet")} & {*before}
+    for host in pair.lab.hosts.values():
+        assert len(host.matching("raylet/raylet")) == 1
+        assert sum(gpu[4] for gpu in by_nvml(host)) < 30 * GIB
+        assert SECRET not in "".join(process.text for process in host.processes())
+        logs = [*host.folder.glob("run/lab/home/.local/state/cockpit/*")]
+        assert logs
+        assert not [log for log in logs if SECRET in log.read_text()]
+    assert SECRET not in json.dumps(answer) + said
+    by_operator += stop_by_hand(pair)
+    print(f"\nfigure: recover {took:.1f} s, by hand {by_operator:.1f} s: {took / by_operator:.2f} times")
+    print("figure: of it " + ", ".join(f"{step['name']} {step['took']:.1f}" for step in answer["steps"]))
