@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
+from cockpit.findings.causes import known
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import HOPELESS, moment, short
 from cockpit.limits import Limits
@@ -99,7 +100,9 @@ def failed_jobs(facts: Facts) -> Iterator[Finding]:
 
 
 def _failed(job: Job, facts: Facts) -> Finding:
-    lines = telling(job.message)
+    lines, cause = telling(job.message), known(job.message)
+    if cause and (line := _line(_unprefixed(_ESCAPES.sub("", cause[0])))) not in " ".join(lines[-1:]):
+        lines = (*lines, line)
     code = f"exit code {job.exit_code}" if job.exit_code is not None and job.exit_code >= 0 else None
     signal = f"ended by signal {-job.exit_code}" if job.exit_code is not None and job.exit_code < 0 else None
     how = ", ".join(filter(None, (job.error_type and short(job.error_type), code, signal)))
@@ -110,7 +113,9 @@ def _failed(job: Job, facts: Facts) -> Finding:
         text=f"job {short(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray doesn't say how"),
         evidence=(*lines, f"`ray job logs {short(job.id)}` shows all of its log"),
         since=moment(job.ended, facts.now),
-        remedy=Remedy("mend what its log says and start it again: that ends this finding"),
+        remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act)
+        if cause
+        else Remedy("mend what its log says and start it again: that ends this finding"),
         about=(job.key,),
         seen=facts.heard("ray.jobs"),
     )

@@ -119,6 +119,41 @@ def test_what_is_raised_in_several_lines_is_told_whole():
     assert told == " ".join(MISMATCH.split())
 
 
+NCCL = (
+    "(Critic pid=12) [rank3]:[E1121 10:00:01 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=1, Timeout(ms)=600000) ran for 600051 milliseconds before timing out."
+)
+FREE = (
+    "ValueError: Free memory on device (11.2/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB). "
+    "Decrease GPU memory utilization or reduce GPU memory used by other processes."
+)
+REGISTER = (
+    "core_worker.cc:496: Failed to register worker to Raylet: IOError: [RayletClient] Unable to register worker with raylet. "
+    "Failed to read data from the socket: End of file"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "says", "helps", "act"),
+    [
+        (f"{NCCL}\n{TRACE}", "[rank3]:[E1121", "one rank did not come", None),
+        (f"{NCCL}\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "torch.Out", "smaller micro batches", None),
+        (FREE, "ValueError: Free memory on device", "something else holds memory of that GPU", "kill-orphans"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "RuntimeError: CUDA", "the GPU is ill", None),
+        ("ValueError: Total available GPUs 7.0 is less than total desired GPUs 8", "ValueError: Total", "nodes x GPUs of each model", None),
+        ("ValueError: placement group bundle index 6 is invalid. Valid: 0-4", "ValueError: placement", "must be of its size", None),
+        (MISMATCH, "RuntimeError: Version mismatch", "third number of Python's version", None),
+        ("OSError: [Errno 28] No space left on device: '/tmp/x'", "OSError: [Errno 28]", "a disk is full", "clean"),
+        (f"{REGISTER}\nbye", "core_worker.cc:496", "ray_init.num_cpus", None),
+    ],
+)
+def test_what_training_often_fails_of_is_told_with_what_helps(message, says, helps, act):
+    found = only(seen(submitted(message=message)), "job-failed")
+    assert found.text.startswith(f"job ppo failed: {says}")
+    assert helps in found.remedy.text
+    assert found.remedy.act == act
+
+
 def test_one_that_was_killed_or_left_no_word_is_told_too():
     assert seen(submitted(exit_code=-9))[0].text == "job ppo failed (ended by signal 9); Ray doesn't say how"
     assert seen(submitted())[0].text == "job ppo failed; Ray doesn't say how"
