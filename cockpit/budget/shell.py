@@ -20,7 +20,7 @@ class Script(msgspec.Struct, frozen=True):
     unread: tuple[str, ...] = ()
     """What can't be read, in sentences."""
     assumed: tuple[str, ...] = ()
-    """What was taken for granted, in sentences."""
+    """Variables that nothing sets, and that were taken as not set."""
 
 
 def commands(

@@ -37,7 +37,7 @@ class Scope:
     output: Callable[[str, Scope], str] = lambda *_: UNKNOWN
     """What a command substitution prints."""
     assumed: dict[str, None] = field(default_factory=dict)
-    """Sentences on variables that nothing here sets, and that were taken as not set."""
+    """Variables that nothing here sets, and that were taken as not set."""
     questions: int = 0
     """Within a condition: there, what nothing sets is empty."""
 
@@ -108,7 +108,7 @@ class Scope:
         """Whether a variable is not set, as far as anybody can know; what is taken for granted is noted."""
         value = self.value(name)
         if value is None and not _SET_ELSEWHERE.fullmatch(name):
-            self.assumed[f"{name} is taken as not set: nothing here sets it"] = None
+            self.assumed[name] = None
             return True
         return None if value is None or value == UNKNOWN else False
 
