@@ -14,13 +14,14 @@ from cockpit.check import check, own_needs
 from cockpit.check.checked import Checked
 from cockpit.lookout import Lookout
 from cockpit.presets import JobSpec, Preset
+from cockpit.presets.folder import is_shared
 from cockpit.reach import HostEntry
 from cockpit.text import clean, plural
 
 LARGEST = 1 << 20
 """Bytes of a script; what is larger is none."""
 PATIENCE = 20.0
-_PLACE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACE = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 async def look_and_check(lookout: Lookout, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
@@ -39,7 +40,7 @@ def budget_for(preset: Preset, env: Mapping[str, str]) -> Budget:
     """What the preset's command asks for; `env` is that of the launch. A line says which files were read for it."""
     if preset.job is None:
         return Budget(None, groups=())
-    files = Files(preset.job, preset.path.parent)
+    files = Files(preset.job, Path.cwd() if is_shared(preset.path) else preset.path.parent)
     entrypoint, known = filled(preset.job, env)
     budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job))
     if not files.found:
@@ -49,14 +50,19 @@ def budget_for(preset: Preset, env: Mapping[str, str]) -> Budget:
 
 
 def filled(job: JobSpec, env: Mapping[str, str]) -> tuple[str, dict[str, str | None]]:
-    """The command as the shell over there reads it, and the variables it may use: `None` where nobody knows the value yet."""
-    texts = (job.entrypoint, *job.env.values())
-    asked = {match[2] for text in texts for match in _PLACE.finditer(text) if not match[1]}
-    known: dict[str, str | None] = {name: env.get(name) for name in asked}
-    for name, value in job.env.items():
-        lacking = any(match[2] not in env for match in _PLACE.finditer(value) if not match[1])
-        known[name] = None if lacking else _PLACE.sub(lambda match: f"${{{match[2]}}}" if match[1] else env[match[2]], value)
-    return _PLACE.sub(lambda match: f"${{{match[2]}}}", job.entrypoint), known
+    """The command with each `${NAME}` that is set, and the variables it may use: `None` where nobody knows the value yet."""
+    known: dict[str, str | None] = {name: None for name in _names(job.entrypoint) if name not in env}
+    known.update((name, _fill(value, env) if all(each in env for each in _names(value)) else None) for name, value in job.env.items())
+    return _fill(job.entrypoint, env), known
+
+
+def _names(text: str) -> list[str]:
+    return [match[1] for match in _PLACE.finditer(text) if match[1]]
+
+
+def _fill(text: str, env: Mapping[str, str]) -> str:
+    """What is not set stays as it stands: for a shell that is a variable too."""
+    return _PLACE.sub(lambda match: env.get(match[1], match[0]) if match[1] else "$", text)
 
 
 class Files:

@@ -85,8 +85,8 @@ def _planned(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Sit
     for start in starts:
         host = hosts.get(start.host)
         total = _resources(start, env.get(DEVICES), host)
-        if lacking := [name for name in wanted if name not in total and _automatic(name)]:
-            why = f"how many {lacking[0]} {start.host} would have is not known: the preset doesn't say, and nobody looks there"
+        if lacking := [name for name in sorted(wanted) if name not in total and _automatic(name)]:
+            why = f"how much {lacking[0]} {start.host} would have is not known: the preset doesn't say, and nobody looks there"
             return Site((), nodes, hosts, planned=True, why=why)
         labels = {str(key): str(value) for key, value in _map(start.flags.get("labels")).items()}
         places.append(Place(start.host, start.host, total, dict.fromkeys(total, 0), labels))

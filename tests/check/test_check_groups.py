@@ -164,8 +164,8 @@ def test_what_depends_on_the_release_alone_is_never_called_impossible():
     assert result.reason.text.endswith("how many CPU it asks for depends on the framework's release, and less would fit")
     assert result.budget.amount("CPU") is None
     assert of(cluster(machine(1, cores=24)), open_).verdict == "now"
-    assert of(cluster(machine(1, cpus=10, cores=24)), open_).verdict == "unknown"
-    assert of(cluster(machine(1, gpus=1, cores=24)), open_).verdict == "later"
+    assert of(cluster(machine(1, busy=10, cores=24)), open_).verdict == "unknown"
+    assert of(cluster(machine(1, 1, cores=24)), open_).verdict == "later"
     assert of(cluster(machine(1)), replace(open_, bundles=(({"GPU": 1.0, "CPU": 3.0}, 9),))).verdict == "never"
 
 

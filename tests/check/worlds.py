@@ -16,11 +16,11 @@ from cockpit.presets import JobSpec, Needs, Preset, RayNode, RayStart
 NAMES = ("head", "w1", "w2", "w3")
 
 
-def machine(number: int, gpus: float = 0, cpus: float = 0, *, has: int = 8, cores: int = 16, **more: Any):
+def machine(number: int, taken: float = 0, busy: float = 0, *, has: int = 8, cores: int = 16, **more: Any):
     """A node of 8 empty GPUs and 16 CPUs, so many of them handed out."""
     facts = {
         "host": NAMES[number - 1] if number <= len(NAMES) else f"n{number}",
-        "resources": {"GPU": Quantity(gpus, has), "CPU": Quantity(cpus, cores)},
+        "resources": {"GPU": Quantity(taken, has), "CPU": Quantity(busy, cores)},
         "gpus": tuple(gpu(index, 0, uuid=f"GPU-{number}-{index}") for index in range(has)),
         "memory": HostMemory(100 * GIB, 1000 * GIB, 950 * GIB),
         "probed": True,
