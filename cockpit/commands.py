@@ -120,12 +120,12 @@ def _arguments(act: Act) -> list[Option]:
 
 def _run(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     if config.readonly:
-        return _refuse(f"{act.id}: cockpit is read-only here", NOT_ALL)
+        return refuse(f"{act.id}: cockpit is read-only here", NOT_ALL)
     ending = Ending()
     try:
         code = asyncio.run(_acted(act, aim, config, ending, dry_run=dry_run, yes=yes, as_json=as_json))
     except asyncio.CancelledError:
-        code = _refuse("nothing was done", NOT_ALL)
+        code = refuse("nothing was done", NOT_ALL)
     return code if ending.number is None else 128 + ending.number
 
 
@@ -171,25 +171,26 @@ async def _acted(act: Act, aim: Aim, config: Config, ending: Ending, *, dry_run:
         lookout = await look_once(msgspec.structs.replace(config, address=meant[0].url))
     if lookout.asked and lookout.address is None and _needs_ray(act, aim):
         places = "".join(f"\n  {address.url}  {address.origin}" for address in lookout.asked)
-        return _fail(f"several live sessions on this host; choose one with --address:{places}", UNREACHABLE, as_json=as_json)
+        return fail(f"several live sessions on this host; choose one with --address:{places}", UNREACHABLE, as_json=as_json)
     door = Door(lookout, Audit(audit_path(), time.time))
     try:
         plan = await door.plan(act, aim)
-        return await _agreed(door, plan, ending, named=bool(aim.session or aim.sessions), dry_run=dry_run, yes=yes, as_json=as_json)
+        named = bool(aim.session or aim.sessions)
+        return (await agreed(door, plan, ending, named=named, dry_run=dry_run, yes=yes, as_json=as_json))[0]
     except NotMeantError as error:
-        return _fail(str(error), NOT_ALL, as_json=as_json)
+        return fail(str(error), NOT_ALL, as_json=as_json)
     except SourceError as error:
-        return _fail(str(error), UNREACHABLE, as_json=as_json)
+        return fail(str(error), UNREACHABLE, as_json=as_json)
     finally:
         door.close()
 
 
-def _fail(text: str, code: int, *, as_json: bool) -> int:
+def fail(text: str, code: int, *, as_json: bool) -> int:
     """Also a script that reads JSON gets some."""
     if as_json:
         failed = {"host": "", "act": "", "target": "", "why": "", "error": text}
         click.echo(msgspec.json.encode({"plan": [], "done": [], "refused": [], "failed": [failed]}).decode())
-    return _refuse(text, code)
+    return refuse(text, code)
 
 
 def _needs_ray(act: Act, aim: Aim) -> bool:
@@ -197,8 +198,10 @@ def _needs_ray(act: Act, aim: Aim) -> bool:
     return act.via != "hosts" or (act.verb == "stop" and not (aim.session or aim.everything))
 
 
-async def _agreed(door: Any, plan: Plan, ending: Ending, *, named: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """`named`: a session was named, and one that isn't there is no success."""
+async def agreed(
+    door: Any, plan: Plan, ending: Ending, *, dry_run: bool, yes: bool, as_json: bool, named: bool = False
+) -> tuple[int, Receipt | None]:
+    """The exit code, and what was done if anything was. `named`: a session was named, and one that isn't there is no success."""
     unreachable = bool(plan.hosts) and missed(plan) == len(plan.hosts)
     if not as_json:
         click.echo("\n".join(plan_lines(plan, time.time())).rstrip())
@@ -206,18 +209,18 @@ async def _agreed(door: Any, plan: Plan, ending: Ending, *, named: bool, dry_run
         if as_json:
             _print_json(plan, Receipt(plan.act, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
         well = dry_run or not (_asked_for(plan) or plan.unreached or named)
-        return UNREACHABLE if unreachable else DONE if well else NOT_ALL
-    if not yes and not _confirmed(plan, ending):
-        return NOT_ALL
+        return UNREACHABLE if unreachable else DONE if well else NOT_ALL, None
+    if not yes and not confirmed(plan, ending):
+        return NOT_ALL, None
     try:
         receipt = await door.perform(plan, _say)
     except asyncio.CancelledError:
-        return _broken_off(plan, as_json=as_json)
+        return _broken_off(plan, as_json=as_json), None
     if as_json:
         _print_json(plan, receipt)
     else:
         click.echo("\n" + "\n".join(receipt_lines(receipt)).rstrip())
-    return DONE if receipt.well and not _asked_for(plan) else NOT_ALL
+    return DONE if receipt.well and not _asked_for(plan) else NOT_ALL, receipt
 
 
 def _broken_off(plan: Plan, *, as_json: bool) -> int:
@@ -226,7 +229,7 @@ def _broken_off(plan: Plan, *, as_json: bool) -> int:
     if as_json:
         failed = tuple(msgspec.structs.replace(target, error=unknown) for target in plan.targets)
         _print_json(plan, Receipt(plan.act, plan.title, failed=failed, unreached=plan.unreached, hosts=plan.hosts))
-    return _refuse(f"{plan.title} was broken off: what became of {counted(plan.targets)} is not known", NOT_ALL)
+    return refuse(f"{plan.title} was broken off: what became of {counted(plan.targets)} is not known", NOT_ALL)
 
 
 def _asked_for(plan: Plan) -> list[Target]:
@@ -241,9 +244,10 @@ def _say(host: str, progress: Progress) -> None:
         click.echo(clean(f"{host}: {progress.text}"), err=True)
 
 
-def _confirmed(plan: Plan, ending: Ending) -> bool:
+def confirmed(plan: Plan, ending: Ending) -> bool:
+    """Whether somebody who sits there agrees; by the word, when live work ends with it."""
     if not sys.stdin.isatty():
-        _refuse("nothing was done: there is no terminal to ask on, and no --yes", NOT_ALL)
+        refuse("nothing was done: there is no terminal to ask on, and no --yes", NOT_ALL)
         return False
     try:
         with ending.interrupts():
@@ -252,7 +256,7 @@ def _confirmed(plan: Plan, ending: Ending) -> bool:
         click.echo(err=True)
         agreed = False
     if not agreed:
-        _refuse("nothing was done", NOT_ALL)
+        refuse("nothing was done", NOT_ALL)
     return agreed
 
 
@@ -260,7 +264,8 @@ def _answered(plan: Plan) -> bool:
     if plan.word is None:
         return click.confirm("\nDo it?", err=True)
     word = clean(plan.word)
-    return str(click.prompt(f"\nLive work ends with it. Type {word} to do it", default="", show_default=False, err=True)).strip() == word
+    why = "Live work ends with it." if plan.act != "launch" else "It is launched already."
+    return str(click.prompt(f"\n{why} Type {word} to do it", default="", show_default=False, err=True)).strip() == word
 
 
 def _print_json(plan: Plan, receipt: Receipt) -> None:
@@ -282,7 +287,8 @@ def _print_json(plan: Plan, receipt: Receipt) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
 
 
-def _refuse(text: str, code: int) -> int:
+def refuse(text: str, code: int) -> int:
+    """The sentence on stderr, and the code."""
     click.echo(f"cockpit: {clean(text) if chr(10) not in text else text}", err=True)
     return code
 
@@ -314,7 +320,7 @@ async def _log(config: Config, job: str, *, follow: bool, lines: int) -> int:
                 click.echo(clean(line) if sys.stdout.isatty() else line)
             patience = None if follow else QUIET
     except SourceError as error:
-        return _refuse(str(error), UNREACHABLE)
+        return refuse(str(error), UNREACHABLE)
     return DONE
 
 

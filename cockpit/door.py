@@ -20,6 +20,7 @@ from cockpit.actions.table import Act, Aim, find_act, request
 from cockpit.actions.weigh import weigh
 from cockpit.document import InputError
 from cockpit.job_door import perform_job, plan_job
+from cockpit.launch import Launches
 from cockpit.lookout import Lookout
 from cockpit.model import Job, Process, Session, Snapshot
 from cockpit.reach import HostEntry, check_host
@@ -46,6 +47,7 @@ class Door:
         self._entries: dict[str, HostEntry] = {}
         self._places: dict[str, Place] = {}
         self._errands = Errands(lookout.config, lookout.local, self._entries, self._places, lookout.masters)
+        self._launches = Launches(lookout)
         self._busy = asyncio.Lock()
         self._under_way: tuple[str, Plan] | None = None
         """The act that the log has no outcome of yet."""
@@ -59,11 +61,13 @@ class Door:
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be hit, as of now; nothing is changed. Raises `SourceError`."""
         await self._lookout.known()  # a key may be pressed before the first answers are in
+        if act.verb == "launch":
+            return await self._launches.plan(act, aim, hear)
         if act.via == "jobs":
             return self._judged(await plan_job(self._lookout, act, aim))
-        aim = aim if act.verb in ("kill", "clean") else replace(aim, session=self._session(aim))
+        aim = aim if act.verb in ("kill", "clean", "start") else replace(aim, session=self._session(aim))
         hosts = self._hosts(act, aim)
-        jobs, silent = await self._words()
+        jobs, silent = await self._words() if act.verb != "start" else ([], ())
         asked = {host: {**request(act, aim, host), "stage": "plan", "jobs": jobs, "past": _past(self._snapshot, host)} for host in hosts}
         answers = await self._errands.send(asked, hear, LOOKING)
         plan = merged(act, answers, asked, followed=aim.session in (None, self._snapshot.cluster.session))
@@ -131,6 +135,8 @@ class Door:
         return None
 
     async def _done(self, plan: Plan, hear: Hear) -> Receipt:
+        if find_act(plan.act).verb == "launch":
+            return await self._launches.perform(plan, hear)
         if find_act(plan.act).via == "jobs":
             return await perform_job(self._lookout, plan, hear)
         jobs, _ = await self._words()

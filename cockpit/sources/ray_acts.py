@@ -12,6 +12,7 @@ from cockpit.model import Job, Value
 from cockpit.sources import wire
 from cockpit.sources.ray_actors import job as job_of
 from cockpit.sources.ray_http import Dashboard, NoAnswerError, RefusalError
+from cockpit.sources.ray_submit import Submissions
 from cockpit.sources.source import SourceError
 
 PATIENCE = 30.0
@@ -50,6 +51,8 @@ class JobActs:
     def __init__(self, dashboard: Dashboard, *, pause: float = 0.5) -> None:
         self._dashboard = dashboard
         self._pause = pause
+        self.submissions = Submissions(dashboard)
+        """What starts jobs."""
 
     async def stop_job(self, name: str, started: float | None, patience: float = PATIENCE) -> Ended:
         """Returns when it is over. Raises `NotMeantError`, and `SourceError` when it has not ended, or that can't be known."""

@@ -7,8 +7,9 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Literal, ParamSpec, TypeVar, cast
 
@@ -25,6 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Params = Mapping[str, str | float]
 Auth = Literal["token", "disabled"]
+Hide = Callable[[str], str]
 
 LARGEST = 256 * 2**20
 """Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
@@ -96,6 +98,8 @@ class Dashboard:
         self.address = address if "://" in address else f"http://{address}"
         self.shown = redact(_bare(self.address))
         self.auth: Auth | None = None
+        self.told_at: float | None = None
+        """The time over there, to the second, when the last answer came: one clock for all who ask."""
         self._token = token
         self._clock = clock
         self._client = httpx.AsyncClient(
@@ -178,10 +182,32 @@ class Dashboard:
                     self._judge(answer, path, await self._body(answer, path, LARGEST))
                 yield answer
 
-    async def write(self, method: Literal["POST", "DELETE"], path: str, shape: type[T], *, timeout: float) -> T:
-        """The answer to what changes something. It is sent once: a `NoAnswerError` leaves open whether it was done."""
+    async def write(
+        self,
+        method: Literal["POST", "DELETE"],
+        path: str,
+        shape: type[T],
+        *,
+        timeout: float,
+        content: bytes = b"",
+        hide: Hide | None = None,
+    ) -> T:
+        """The answer to what changes something. It is sent once: a `NoAnswerError` leaves open whether it was done.
+
+        Ray repeats in its errors what it was sent: `hide` takes out of them what nobody may read.
+        """
+        kind = {"Content-Type": "application/json"} if content else {}
+        answer = await self._within(timeout, method, path, self._exchange(method, path, {}, content, hide, kind))
+        return self.decoded(answer, shape, path, method)
+
+    async def put(self, path: str, pieces: AsyncIterator[bytes], length: int, *, timeout: float) -> None:
+        """Send so many bytes."""
+        sized = {"Content-Length": str(length)}  # else it goes in chunks, whose end a proxy may wait for
+        await self._within(timeout, "PUT", path, self._exchange("PUT", path, {}, pieces, headers=sized))
+
+    async def _within(self, timeout: float, method: str, path: str, work: Awaitable[R]) -> R:
         try:
-            return self.decoded(await within(timeout, self._exchange(method, path, {})), shape, path, method)
+            return await within(timeout, work)
         except asyncio.TimeoutError:
             raise NoAnswerError(f"{self.shown} did not answer {method} {path} within {timeout:g} s") from None
 
@@ -189,13 +215,23 @@ class Dashboard:
         self._counter += 1
         return await self._exchange("GET", path, {**params, "nocache": 1, "_": self._counter})
 
-    async def _exchange(self, method: str, path: str, params: Params) -> bytes:
-        headers = await self._headers(path)
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        params: Params,
+        content: bytes | AsyncIterator[bytes] = b"",
+        hide: Hide | None = None,
+        headers: Mapping[str, str] = {},
+    ) -> bytes:
+        url, headers = f"{self.address}{path}", {**headers, **await self._headers(path)}
         with self._failures(path, method):
-            async with self._client.stream(method, f"{self.address}{path}", params=params, headers=headers, timeout=_PATIENT) as answer:
+            stream = self._client.stream(method, url, params=params, headers=headers, content=content or None, timeout=_PATIENT)
+            async with stream as answer:
                 body = await self._body(answer, path, LARGEST)
+        self.told_at = _moment(answer.headers.get("date")) or self.told_at
         if answer.status_code != 200:
-            self._judge(answer, path, body)
+            self._judge(answer, path, hide(body.decode("utf-8", "replace")).encode() if hide else body)
         return body
 
     async def _body(self, answer: httpx.Response, path: str, largest: int) -> bytes:
@@ -313,8 +349,22 @@ def _reason(body: bytes) -> str:
     try:
         text = decode(body, wire.Reply[object]).msg or ""
     except NotRayError:
-        text = body[:2000].decode("utf-8", "replace")
-    return _line(text.strip().splitlines()[-1] if text.startswith("Traceback") else text) or "nothing"
+        text = body[:20_000].decode("utf-8", "replace")
+    return _line(_last(text) if text.startswith("Traceback") else text) or "nothing"
+
+
+def _last(trace: str) -> str:
+    """What a traceback ends in. One within another ends in a lone full stop."""
+    lines = [line for line in trace.splitlines() if line.strip(" .")]
+    return lines[-1] if lines else trace
+
+
+def _moment(date: str | None) -> float | None:
+    """Seconds, of an HTTP date."""
+    try:
+        return parsedate_to_datetime(date).timestamp() if date else None
+    except ValueError:
+        return None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

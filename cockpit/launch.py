@@ -1,0 +1,250 @@
+"""A preset's job is planned, and submitted once.
+
+Which races end in one job:
+
+* The same plan carried out twice. Each plan has a key, which goes into the job's metadata, and before anything is submitted Ray is asked
+  for a job with this key. Within one cockpit the door lets through one act at a time.
+* A second launch while the first is pending or runs, or began a moment ago (`RECENT`), by whomever: the plan says so, and asks for the
+  preset's name to be typed. What was launched after the plan was made is found when it is carried out: then nothing is submitted.
+* Two operators in the same moment, neither of whom can see the other's job yet. Both make the same id: the preset's template with the
+  minute of *Ray's* clock, as it stood in the very answer that showed no other job, and, where jobs of that name are over, the next
+  number. Ray takes an id once, atomically; who is refused finds the other's job there, and says so. Whoever looks in the last `GUARD`
+  seconds of a minute waits for the next and looks again. So of two who looked in different minutes the later one sees the job of the
+  earlier one, unless Ray took longer than `GUARD` to write it down: after such a slow answer there is one more look, and what it finds
+  is told.
+
+Not covered: presets of different names, or of the same name with different templates, are different jobs to Ray, and here too.
+
+Secrets live in `Launches` alone, from plan to deed; a plan, a receipt and the log of acts hold the preset's own text, in which they are
+names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from cockpit.actions.plan import Plan, Receipt, Target
+from cockpit.actions.table import Act, Aim
+from cockpit.document import InputError
+from cockpit.job_door import RAY, Hear
+from cockpit.lookout import Lookout
+from cockpit.pack import Package
+from cockpit.presets import JobSpec, Preset, doubts, safe
+from cockpit.sources.errand import Progress
+from cockpit.sources.ray_acts import NotMeantError
+from cockpit.sources.ray_submit import CONTENT, KEY, Listed, Look, Submission, Submissions
+from cockpit.sources.source import SourceError
+from cockpit.submission import content_of, hiding, launchable_job, name_for, packed, submission_of, template_of
+from cockpit.text import age, plural, redact, size
+
+RECENT = 10.0
+"""Seconds in which a second launch is rather a second press of the key than meant, even where the first has failed already."""
+GUARD = 5.0
+"""Seconds. Ray writes a submission down within tenths of one; its first within 0.6 (2.60)."""
+MINUTE = 60.0
+SKIPPED = 10
+"""Lines about what can't be packed."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a plan is carried out with; secrets are in it."""
+
+    key: str
+    preset: str
+    template: str
+    content: str
+    submission: Submission
+    hide: Callable[[str], str] = field(repr=False)
+    package: Package | None
+    seen: frozenset[str]
+    """Jobs of this preset that whoever agrees to the plan has been told of."""
+    force: bool
+
+
+class Launches:
+    """Makes plans of launches, and carries out the last of them."""
+
+    def __init__(self, lookout: Lookout) -> None:
+        self._lookout = lookout
+        self._ready: Ready | None = None
+
+    async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
+        """What would be submitted; nothing is changed. Raises `SourceError`."""
+        (preset,) = aim.rows
+        try:
+            return await self._plan(act, preset, hear, force=aim.force)
+        except InputError as error:
+            raise NotMeantError(str(error)) from None
+
+    async def _plan(self, act: Act, preset: Preset, hear: Hear, *, force: bool) -> Plan:
+        filled, job = launchable_job(preset, os.environ)
+        package = await packed(job, lambda done, of: hear(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of)))
+        look = await self._submissions.look()
+        others = _others(preset.name, look)
+        ready = Ready(
+            key=secrets.token_hex(8),
+            preset=preset.name,
+            template=template_of(filled.preset),
+            content=content_of(preset, package),
+            submission=submission_of(preset, job, package),
+            hide=hiding(filled.hidden),
+            package=package,
+            seen=frozenset(other.id for other in others),
+            force=force,
+        )
+        self._keep(ready)
+        return Plan(
+            act.id,
+            act.title,
+            targets=(_target(ready, preset, look),),
+            notes=(*(_told(other, look) for other in others), *_changed(ready, look), *_folder(job, package), *doubts(preset)),
+            hosts=(RAY,),
+            word=preset.name if others and not force else None,
+            requests={RAY: {"key": ready.key}},
+        )
+
+    async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
+        """Once, whoever else does the same."""
+        (target,) = plan.targets
+        try:
+            done, notes = await self._done(self._planned(plan), target, hear)
+        except NotMeantError as error:
+            return Receipt(plan.act, plan.title, refused=(replace(target, reason=str(error)),), hosts=plan.hosts)
+        except SourceError as error:
+            return Receipt(plan.act, plan.title, failed=(replace(target, error=str(error)),), hosts=plan.hosts)
+        return Receipt(plan.act, plan.title, done=(done,), notes=notes, hosts=plan.hosts)
+
+    def _planned(self, plan: Plan) -> Ready:
+        if self._ready is None or plan.requests[RAY].get("key") != self._ready.key:
+            raise NotMeantError("another plan of a launch was made since")
+        return self._ready
+
+    async def _done(self, ready: Ready, target: Target, hear: Hear) -> tuple[Target, tuple[str, ...]]:
+        sent = await self._uploaded(ready.package, hear) if ready.package else ""
+        hear(RAY, Progress("submitting"))
+        look = await self._settled(ready)
+        if mine := next((job for job in look.jobs if job.key == ready.key), None):
+            return _named(target, mine, "was submitted already, by this very plan"), ()
+        self._refuse_twin(ready, look)
+        began = time.monotonic()
+        job, ours = await self._submitted(ready, look)
+        if not ours:
+            _check_same(ready, job)
+            return _named(target, job, f"was launched in the same moment by {job.user or 'somebody else'}, as {job.id}: it is one job"), ()
+        late = await self._late(ready, job) if time.monotonic() - began > GUARD else ()
+        return _named(target, job, f"submitted{sent}"), late
+
+    async def _submitted(self, ready: Ready, look: Look) -> tuple[Listed, bool]:
+        """The job, and whether it is ours. An id that a job of another kind has taken is left to it."""
+        taken = set(look.names)
+        while True:
+            name = name_for(ready.template, look.moment or time.time(), taken)
+            metadata = {**ready.submission.metadata, KEY: ready.key, CONTENT: ready.content}
+            job, ours = await self._submissions.submit(replace(ready.submission, submission_id=name, metadata=metadata), ready.hide)
+            if ours or job.preset == ready.preset:
+                return job, ours
+            taken.add(name)
+
+    async def _settled(self, ready: Ready) -> Look:
+        """The last look before the deed; where the id tells the minute, away from its end."""
+        while True:
+            look = await self._submissions.look()
+            left = MINUTE - (look.moment or 0.0) % MINUTE
+            if "{time}" not in ready.template or left > GUARD:
+                return look
+            await asyncio.sleep(left)
+
+    def _refuse_twin(self, ready: Ready, look: Look) -> None:
+        new = [job for job in _others(ready.preset, look) if job.id not in ready.seen]
+        if new and not ready.force:
+            raise NotMeantError(f"{_told(new[0], look)}: that was after this was planned, and nothing more was submitted")
+
+    async def _late(self, ready: Ready, job: Listed) -> tuple[str, ...]:
+        look = await self._submissions.look()
+        twins = [other for other in _others(ready.preset, look) if other.id not in {job.id, *ready.seen}]
+        return tuple(f"Ray was slow, and meanwhile {_told(twin, look)}: one of the two is too many" for twin in twins)
+
+    async def _uploaded(self, package: Package, hear: Hear) -> str:
+        if await self._submissions.has(package.name):
+            return f"; its package of {size(package.size)} was there already"
+
+        def tell(sent: int) -> None:
+            hear(RAY, Progress(f"{size(sent)} of {size(package.size)} uploaded", sent, package.size))
+
+        await self._submissions.upload(package.name, package.pieces(), package.size, tell)
+        return f"; {size(package.size)} uploaded"
+
+    @property
+    def _submissions(self) -> Submissions:
+        return self._lookout.job_acts().submissions
+
+    def _keep(self, ready: Ready) -> None:
+        """One at a time: a package may be large."""
+        if self._ready is not None and self._ready.package is not None:
+            self._ready.package.data.close()
+        self._ready = ready
+
+
+def _check_same(ready: Ready, job: Listed) -> None:
+    """A job of this preset's name is there, and not what was planned."""
+    if job.content != ready.content:
+        who = job.user or "somebody else"
+        raise NotMeantError(
+            f"{who} has launched another version of {ready.preset} in the same moment, as {job.id}: nothing more was submitted"
+        )
+
+
+def _others(preset: str, look: Look) -> list[Listed]:
+    """Jobs of this preset that make another one doubtful, the latest first."""
+    moment = look.moment or time.time()
+    alive = [job for job in look.jobs if job.preset == preset and (job.running or moment - (job.started or 0.0) < RECENT)]
+    return sorted(alive, key=lambda job: -(job.started or 0.0))
+
+
+def _told(job: Listed, look: Look) -> str:
+    since = f"launched {age((look.moment or time.time()) - job.started)} ago" if job.started is not None else "launched"
+    return f"job {job.id} of this preset is {job.status}, {since} by {job.user or 'somebody'}"
+
+
+def _changed(ready: Ready, look: Look) -> Iterator[str]:
+    """Whoever relaunches what has failed should know that it isn't the same."""
+    launched = [job for job in look.jobs if job.preset == ready.preset and job.content]
+    last = max(launched, key=lambda job: job.started or 0.0, default=None)
+    if last is not None and last.content != ready.content:
+        yield f"the preset or its working_dir is not what it was when {last.id} was launched"
+
+
+def _folder(job: JobSpec, package: Package | None) -> Iterator[str]:
+    """What is sent along, and what isn't."""
+    if package is None:
+        if job.working_dir is not None:
+            yield f"working_dir {redact(job.working_dir)} is fetched by Ray itself"
+        return
+    contents = package.contents
+    largest = ", ".join(f"{each.name} {size(each.size)}" for each in contents.largest)
+    yield (
+        f"working_dir {contents.folder}: {plural(contents.files, 'file')}, {size(contents.size)}, packed {size(package.size)}"
+        f"{f'; largest: {largest}' if largest else ''}"
+    )
+    yield from contents.skipped[:SKIPPED]
+    if len(contents.skipped) > SKIPPED:
+        yield f"and {len(contents.skipped) - SKIPPED} more such files"
+
+
+def _target(ready: Ready, preset: Preset, look: Look) -> Target:
+    shown = safe(preset).job
+    name = name_for(ready.template, look.moment or time.time(), look.names)
+    target = Target("job", RAY, (" ".join(shown.entrypoint.split()) if shown else "",), id=name)
+    return replace(target, size=ready.package.size, files=ready.package.contents.files) if ready.package else target
+
+
+def _named(target: Target, job: Listed, outcome: str) -> Target:
+    return replace(target, id=job.id, outcome=outcome)

@@ -1,0 +1,180 @@
+"""The half of Ray's job API that starts something: a package is uploaded, a job submitted. Built only where cockpit may act.
+
+Ray takes a submission_id once, atomically (one put into its table that overwrites nothing: job_manager.py, 2.9 to 2.60). So a job that
+was refused may be there all the same: it is always looked for, and known by the key in its metadata.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cockpit.model import Value
+from cockpit.sources import wire
+from cockpit.sources.ray_http import Dashboard, Hide, NoAnswerError, RefusalError
+from cockpit.sources.source import SourceError
+
+CONTENT, USER, KEY = "cockpit_content", "cockpit_user", "cockpit_key"
+"""In a job's metadata: what it was made of, who launched it, and from which plan."""
+SLOWEST = 256 * 1024
+"""Bytes a second below which an upload is given up."""
+_WRITE, _LOOK, _LOOKS = 20.0, 8.0, 3
+_PACKAGE = 30.0
+_KNOWN_SINCE = {"entrypoint_num_cpus": (2, 2), "entrypoint_num_gpus": (2, 2), "entrypoint_resources": (2, 2), "entrypoint_memory": (2, 8)}
+_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
+
+
+class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What Ray is sent. Secrets are in it: it is never drawn, logged or kept."""
+
+    entrypoint: str
+    submission_id: str
+    runtime_env: Mapping[str, Any] = {}
+    metadata: Mapping[str, str] = {}
+    entrypoint_num_cpus: float | None = None
+    entrypoint_num_gpus: float | None = None
+    entrypoint_memory: int | None = None
+    entrypoint_resources: Mapping[str, float] | None = None
+
+    def __repr__(self) -> str:
+        return f"Submission({self.submission_id!r})"
+
+
+class Listed(Value, frozen=True):
+    """One submission that Ray lists, by what its launch has written into it."""
+
+    id: str
+    status: str
+    started: float | None = None
+    preset: str | None = None
+    content: str | None = None
+    user: str | None = None
+    key: str | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it is not over."""
+        return self.status in ("PENDING", "RUNNING")
+
+
+class Look(Value, frozen=True):
+    """All submissions, and when that was, by the clock over there."""
+
+    jobs: tuple[Listed, ...]
+    moment: float | None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The ids that are taken."""
+        return frozenset(job.id for job in self.jobs)
+
+
+class _Submitted(wire.Snake, frozen=True):
+    submission_id: str | None = None
+    job_id: str | None = None
+
+
+class Submissions:
+    """What may be submitted, to one dashboard."""
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self._dashboard = dashboard
+
+    async def look(self) -> Look:
+        """What is there now. Raises `SourceError`."""
+        entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=_LOOK)
+        return Look(tuple(_listed(entries)), self._dashboard.told_at)
+
+    async def has(self, name: str) -> bool:
+        """Whether a package is there already; if so, Ray keeps it for some minutes. Raises `SourceError`."""
+        try:
+            await self._dashboard.get(f"/api/packages/gcs/{name}", timeout=_PACKAGE, endpoint="/api/packages/{name}")
+        except RefusalError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    async def upload(self, name: str, pieces: Iterator[bytes], length: int, hear: Callable[[int], None]) -> None:
+        """Into Ray's own memory. Raises `SourceError`."""
+        try:
+            await self._dashboard.put(f"/api/packages/gcs/{name}", _told(pieces, hear), length, timeout=_PACKAGE + length / SLOWEST)
+        except RefusalError as error:
+            if error.status == 413:
+                raise SourceError(
+                    f"{self._dashboard.shown} takes no package of this size (413): what stands before it may allow less"
+                ) from None
+            raise
+
+    async def submit(self, submission: Submission, hide: Hide) -> tuple[Listed, bool]:
+        """The job as Ray lists it, and whether it is ours: else somebody else's has that id. Raises `SourceError`."""
+        trouble = await self._posted(submission, hide)
+        for _ in range(_LOOKS):
+            try:
+                job = await self._find(submission.submission_id)
+            except NoAnswerError as error:
+                trouble = trouble or error
+                continue
+            if job is not None:
+                return job, job.key == submission.metadata.get(KEY)
+            break
+        if isinstance(trouble, NoAnswerError):
+            raise NoAnswerError(f"{trouble}; whether Ray has taken the job {submission.submission_id} all the same is not known")
+        raise trouble or SourceError(f"Ray has taken the job {submission.submission_id}, and does not list it")
+
+    async def _posted(self, submission: Submission, hide: Hide) -> SourceError | None:
+        """What was said against it."""
+        body = msgspec.json.encode(submission)
+        try:
+            await self._dashboard.write("POST", "/api/jobs/", _Submitted, timeout=_WRITE, content=body, hide=hide)
+        except RefusalError as error:
+            return _explained(error, submission)
+        except SourceError as error:
+            return error
+        return None
+
+    async def _find(self, name: str) -> Listed | None:
+        try:
+            entry = await self._dashboard.json(f"/api/jobs/{name}", wire.Job, timeout=_LOOK, endpoint="/api/jobs/{id}")
+        except RefusalError as error:
+            if error.status == 404:
+                return None
+            raise
+        return next(_listed([entry]), None)
+
+
+def _explained(error: RefusalError, submission: Submission) -> SourceError:
+    """What Ray means, where it is known."""
+    if error.status in (404, 405):
+        return SourceError(f"{error}: this Ray takes no jobs over HTTP (it does so since 1.9, where ray[default] is installed)")
+    unknown = _UNKNOWN.search(str(error))
+    if unknown and unknown[1] in _KNOWN_SINCE and hasattr(submission, unknown[1]):
+        since = ".".join(map(str, _KNOWN_SINCE[unknown[1]]))
+        return SourceError(f"this Ray is too old for {unknown[1]}, which is known since {since}")
+    return error
+
+
+def _listed(entries: Any) -> Iterator[Listed]:
+    for entry in entries:
+        if entry.submission_id is None:
+            continue
+        yield Listed(
+            id=entry.submission_id,
+            status=entry.status or "",
+            started=entry.start_time / 1000 if entry.start_time else None,
+            preset=entry.said(wire.PRESET),
+            content=entry.said(CONTENT),
+            user=entry.said(USER),
+            key=entry.said(KEY),
+        )
+
+
+async def _told(pieces: Iterator[bytes], hear: Callable[[int], None]) -> AsyncIterator[bytes]:
+    sent = 0
+    for piece in pieces:
+        yield piece
+        sent += len(piece)
+        hear(sent)

@@ -1,0 +1,154 @@
+"""What Ray is sent for a preset: the job with its secrets in place, its folder packed, and a name that tells where it comes from."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import hashlib
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from cockpit.document import InputError
+from cockpit.pack import Hear, Package, find_contents, is_uri, pack, pack_archive
+from cockpit.presets import JobSpec, Launchable, Preset, launchable, safe
+from cockpit.presets.preset import SUBMISSION
+from cockpit.sources.ray_http import Hide
+from cockpit.sources.ray_submit import USER, Submission
+from cockpit.sources.wire import PRESET
+from cockpit.text import HIDDEN
+
+TEMPLATE = "{name}-{time}"
+SHORTEST_SECRET = 4
+"""Characters. A shorter one would be hidden in every other word."""
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_LISTS = ("pip", "uv")
+"""Of Ray's runtime_env: a list of packages, or the name of a local file that holds it."""
+
+
+def launchable_job(preset: Preset, env: Mapping[str, str]) -> tuple[Launchable, JobSpec]:
+    """The preset with every `${NAME}` in place, and its job. Raises `InputError`."""
+    filled = launchable(preset, env)
+    if filled.preset.job is None:
+        raise InputError(f"{preset.path}: has no `job`: there is nothing to launch")
+    return filled, filled.preset.job
+
+
+def submission_of(preset: Preset, job: JobSpec, package: Package | None) -> Submission:
+    """All but its id and its key; `job` is filled in. Raises `InputError`."""
+    runtime_env = {name: _portable(preset, name, value) for name, value in job.runtime_env.items() if name != "excludes"}
+    if job.env:
+        runtime_env["env_vars"] = dict(job.env)
+    if job.working_dir is not None:
+        runtime_env["working_dir"] = package.uri if package else job.working_dir
+    return Submission(
+        entrypoint=job.entrypoint,
+        submission_id="",
+        runtime_env=runtime_env,
+        metadata={**job.metadata, PRESET: preset.name, USER: user()},
+        entrypoint_num_cpus=job.entrypoint_num_cpus,
+        entrypoint_num_gpus=job.entrypoint_num_gpus,
+        entrypoint_memory=job.entrypoint_memory,
+        entrypoint_resources=dict(job.entrypoint_resources) or None,
+    )
+
+
+def _portable(preset: Preset, name: str, value: Any) -> Any:
+    """The value without files of this host: their content is sent instead, as Ray's own client does it."""
+    if name in _LISTS and isinstance(value, str):
+        return [line for line in _read(preset, f"runtime_env.{name}", value).splitlines() if line.strip()]
+    if name == "conda" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
+        return yaml.safe_load(_read(preset, "runtime_env.conda", value))
+    local = [each for each in value if isinstance(each, str) and not is_uri(each)] if name == "py_modules" else []
+    if local:
+        raise InputError(f"{preset.path}: job.runtime_env.py_modules: {local[0]} lies on this host; put it into working_dir, or give a URI")
+    return value
+
+
+def _read(preset: Preset, key: str, name: str) -> str:
+    try:
+        return beside(preset, name).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"{preset.path}: job.{key}: {name} can't be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def beside(preset: Preset, name: str) -> Path:
+    """A file that a preset names is meant from where the preset lies."""
+    return preset.path.absolute().parent / Path(name).expanduser()
+
+
+async def packed(job: JobSpec, hear: Hear) -> Package | None:
+    """The job's folder, packed in a thread that ends with whoever waits for it; `None` where there is none, or Ray fetches it itself.
+
+    Raises `InputError`.
+    """
+    if job.working_dir is None or is_uri(job.working_dir):
+        return None
+    place, stop, loop = Path(job.working_dir), threading.Event(), asyncio.get_running_loop()
+
+    def tell(number: int, of: int) -> None:
+        loop.call_soon_threadsafe(hear, number, of)
+
+    def work() -> Package:
+        if place.is_file():
+            return pack_archive(place)
+        contents = find_contents(place, tuple(job.runtime_env.get("excludes") or ()), stopped=stop.is_set)
+        return pack(contents, tell, stopped=stop.is_set)
+
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([task])
+        if task.exception() is None:
+            task.result().data.close()
+        raise
+
+
+def content_of(preset: Preset, package: Package | None) -> str:
+    """The same for the same job and folder. Made of what may be seen, so that nobody can guess a secret from it."""
+    text = msgspec.json.encode(safe(preset).job, order="deterministic") + (package.uri.encode() if package else b"")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def template_of(preset: Preset) -> str:
+    """Of the job's id, with `{time}` in it if there is one; `preset` is filled in. Raises `InputError`."""
+    name = _UNFIT.sub("-", preset.name).strip("-.") or "preset"
+    template = ((preset.job.submission_id if preset.job else None) or TEMPLATE).replace("{name}", name)
+    if not SUBMISSION.fullmatch(template.replace("{time}", "20261121-1828-22")):
+        raise InputError(f"{preset.path}: job.submission_id: {template} can't be an id: at most 100 letters, digits and . _ -")
+    return template
+
+
+def name_for(template: str, moment: float, taken: Collection[str]) -> str:
+    """The id that everybody makes of this template who knows of the same jobs in the same minute."""
+    first = template.replace("{time}", time.strftime("%Y%m%d-%H%M", time.gmtime(moment)))
+    numbered = (f"{first}-{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in (first, *numbered) if name not in taken)
+
+
+def user() -> str:
+    """Who this is, for whoever finds the job there already."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):
+        return socket.gethostname()
+
+
+def hiding(values: Iterable[str]) -> Hide:
+    """Takes these values out of a text, also as JSON and Python write them, and line by line."""
+    known = [part for value in values for part in (value, *value.splitlines()) if len(part) >= SHORTEST_SECRET]
+    forms = {form for part in known for form in (part, json.dumps(part)[1:-1], repr(part)[1:-1])}
+    if not forms:
+        return lambda text: text
+    pattern = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+    return lambda text: pattern.sub(HIDDEN, text)

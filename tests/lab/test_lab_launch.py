@@ -1,0 +1,201 @@
+"""A preset's job on a real Ray: its folder arrives as it is, its secrets are Ray's alone, and it is launched once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.actions.plan import Receipt
+from cockpit.actions.table import Aim, find_act
+from cockpit.launch import Launches
+from cockpit.presets import read_preset
+from cockpit.sources.ray_acts import JobActs
+from cockpit.sources.ray_http import Dashboard
+from tests.lab.cluster import Cluster, eventually
+from tests.lab.eyes import COCKPIT, lay_config
+from tests.lab.hosts import Host
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+SECRET = "not-for-anybodys-eyes-1b2c"
+TRAIN = """
+import os, pathlib, sys
+print("greeting", os.environ["GREETING"])
+print("token", len(os.environ["SECRET_TOKEN"]), os.environ["SECRET_TOKEN"])
+print("files", sorted(str(path) for path in pathlib.Path(".").rglob("*") if path.is_file()))
+print("runs", os.popen("./tool.sh").read().strip())
+"""
+PRESET = """
+about: a job of a test
+job:
+  entrypoint: {entrypoint}
+  working_dir: .
+  env: {{GREETING: hello, SECRET_TOKEN: "${{SECRET_TOKEN}}"}}
+  submission_id: "{{name}}-{{time}}"
+"""
+FOLDER = {
+    "train.py": TRAIN,
+    "tool.sh": "#!/bin/sh\necho well\n",
+    ".gitignore": "*.bin\n!keep.bin\n",
+    "big.bin": "b" * 5000,
+    "keep.bin": "k",
+    "data/rewards.txt": "r",
+}
+
+
+def lay(host: Host, name: str, entrypoint: str = "python train.py") -> Path:
+    """A folder on a host with a preset in it; its path over there."""
+    for file, text in {**FOLDER, f"{name}.yaml": PRESET.format(entrypoint=entrypoint)}.items():
+        path = host.tmp / "train" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (host.tmp / "train" / "tool.sh").chmod(0o755)
+    return host.tmp / "train" / f"{name}.yaml"
+
+
+def launch(cluster: Cluster, host: Host, name: str, words: str = "--yes") -> tuple[int, str, str]:
+    """What an operator on this host gets: exit code, what is printed, and what is said beside."""
+    lay_config(cluster.lab)
+    token = f"RAY_AUTH_TOKEN={cluster.token}" if cluster.token else ""
+    printed = host.ssh(
+        f"cd /tmp/train; SECRET_TOKEN={SECRET} {token} {COCKPIT} launch ./{name}.yaml --address {cluster.address} {words}"
+        " 2>/tmp/said; code=$?; echo; echo $code",
+        timeout=120,
+    )
+    out, _, code = printed.rstrip("\n").rpartition("\n")
+    return int(code), out, (host.tmp / "said").read_text()
+
+
+def of_preset(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    return [job for job in cluster.http.get("/api/jobs/").json() if (job["metadata"] or {}).get("cockpit_preset") == name]
+
+
+def check_a_launch(cluster: Cluster, host: Host) -> None:
+    lay(host, "ppo")
+    code, out, said = launch(cluster, host, "ppo")
+    assert code == 0, (out, said)
+    assert "greeting hello" in out
+    assert f"token {len(SECRET)} •••" in out
+    assert "files ['.gitignore', 'data/rewards.txt', 'keep.bin', 'ppo.yaml', 'tool.sh', 'train.py']" in out
+    assert "runs well" in out
+    assert "SUCCEEDED" in said
+    (job,) = of_preset(cluster, "ppo")
+    assert job["runtime_env"]["env_vars"] == {"GREETING": "hello", "SECRET_TOKEN": SECRET}
+    assert job["runtime_env"]["working_dir"].startswith("gcs://_ray_pkg_")
+    log = host.folder / "run" / "lab" / "home" / ".local" / "state" / "cockpit" / "acts.jsonl"
+    begun, ended = [json.loads(line) for line in log.read_text().splitlines()[-2:]]
+    assert (begun["act"], begun["plan"][0]["why"]) == ("launch", "python train.py")
+    assert ended["outcome"]["done"][0]["id"] == job["submission_id"]
+    assert not [text for text in (out, said, log.read_text()) if SECRET in text]
+
+
+def test_a_job_is_launched_and_followed_to_its_end(cluster: Cluster):
+    check_a_launch(cluster, cluster.lab["w1"])
+
+
+@pytest.mark.old_ray
+@pytest.mark.incident
+def test_a_job_is_launched_on_an_old_ray(old_cluster: Cluster):
+    check_a_launch(old_cluster, old_cluster.head)
+
+
+@pytest.mark.incident
+def test_a_job_is_launched_on_a_ray_that_asks_for_a_token(token_cluster: Cluster):
+    check_a_launch(token_cluster, token_cluster.head)
+
+
+def test_a_job_that_fails_is_told_and_launched_again_without_sending_its_folder_again(cluster: Cluster):
+    host = cluster.head
+    lay(host, "fails", "echo before; exit 3")
+    code, out, said = launch(cluster, host, "fails")
+    assert (code, "before" in out, "FAILED" in said) == (1, True, True), (out, said)
+    code, out, said = launch(cluster, host, "fails", "--yes --force --no-follow")
+    assert code == 0
+    assert "was there already" in out
+    assert len({job["submission_id"] for job in of_preset(cluster, "fails")}) == 2
+
+
+def test_a_second_launch_while_the_first_runs_is_refused(cluster: Cluster):
+    host = cluster.lab["w1"]
+    lay(host, "twice", "sleep 1000")
+    first, _, _ = launch(cluster, host, "twice", "--yes --no-follow")
+    second, _, said = launch(cluster, host, "twice", "--yes --no-follow")
+    assert (first, second) == (0, 1)
+    assert "of this preset is" in said
+    assert "--force launches it all the same" in said
+    assert len(of_preset(cluster, "twice")) == 1
+
+
+def test_two_operators_at_once_launch_one_job(cluster: Cluster):
+    hosts = [cluster.head, cluster.lab["w1"]]
+    for host in hosts:
+        lay(host, "shared", "sleep 1000")
+    with ThreadPoolExecutor() as pool:
+        ended = list(pool.map(lambda host: launch(cluster, host, "shared", "--yes --no-follow"), hosts))
+    assert 0 in [code for code, _, _ in ended], ended
+    (job,) = of_preset(cluster, "shared")
+    assert job["submission_id"].startswith("shared-20")
+
+
+class Operator:
+    """As much of a lookout as a launch needs."""
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self._acts = JobActs(dashboard)
+
+    def job_acts(self) -> JobActs:
+        return self._acts
+
+
+@asynccontextmanager
+async def operator(cluster: Cluster) -> Any:
+    dashboard = Dashboard(cluster.address, token=lambda: cluster.token, transport=None)
+    yield Launches(Operator(dashboard))  # type: ignore[arg-type]
+    await dashboard.close()
+
+
+@pytest.mark.parametrize("press", ["two operators", "a double press"])
+async def test_in_the_very_same_moment_ray_takes_one(cluster: Cluster, monkeypatch, press):
+    """Everybody has planned before anybody submits, again and again: nobody can have seen another's job."""
+    monkeypatch.setenv("SECRET_TOKEN", SECRET)
+    name = press.replace(" ", "-")
+    preset = read_preset(lay(cluster.head, name, "echo well"))
+    async with AsyncExitStack() as stack:
+        people = [await stack.enter_async_context(operator(cluster)) for _ in range(3)]
+        for round_ in range(1, 4):
+            if press == "two operators":
+                plans = [await one.plan(find_act("launch"), Aim(rows=(preset,), force=True)) for one in people]
+                performed = [one.perform(plan) for one, plan in zip(people, plans, strict=True)]
+            else:
+                plan = await people[0].plan(find_act("launch"), Aim(rows=(preset,), force=True))
+                performed = [people[0].perform(plan) for _ in range(3)]
+            receipts: list[Receipt] = await asyncio.gather(*performed)
+            assert {receipt.done[0].id for receipt in receipts if receipt.done} <= {
+                job["submission_id"] for job in of_preset(cluster, name)
+            }
+            assert len(of_preset(cluster, name)) == round_, receipts
+            assert [receipt.failed for receipt in receipts] == [()] * 3
+            assert sum("submitted" in (receipt.done[0].outcome or "") for receipt in receipts if receipt.done) >= 1
+
+
+def test_a_job_that_has_to_wait_says_why(cluster: Cluster):
+    host = cluster.head
+    path = lay(host, "waits", "echo well")
+    path.write_text(path.read_text().replace("  working_dir: .\n", "  entrypoint_num_gpus: 9\n"))
+    follow = host.spawn(
+        "bash",
+        "-c",
+        f"cd /tmp/train; SECRET_TOKEN={SECRET} {COCKPIT} launch ./waits.yaml --address {cluster.address} --yes >/tmp/out 2>/tmp/said",
+    )
+    said = eventually(lambda: "is PENDING: " in (host.tmp / "said").read_text() and (host.tmp / "said").read_text(), within=60)
+    assert "GPU" in said
+    follow.outer.send_signal(2)
+    eventually(lambda: "no longer followed" in (host.tmp / "said").read_text())
+    (job,) = of_preset(cluster, "waits")
+    assert job["status"] == "PENDING"
