@@ -120,7 +120,7 @@ def _store(facts: Facts, node: Node, used: float) -> Iterator[Finding]:
     what = "what is put into it waits until something was spilled to disk" if full else "Ray spills objects to disk"
     yield Finding(
         code="object-store-full" if full else "object-store-filling",
-        level="warning" if full else "info",
+        level="warning" if full and not facts.once else "info",  # rollouts fill it for moments
         subject=name,
         text=f"Ray's object store on {name} is {_percent(used)} full "
         f"({size(node.object_store.used)} of {size(node.object_store.total)}): {what}",

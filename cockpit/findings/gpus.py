@@ -97,7 +97,7 @@ def _troubled(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[Gpu]) ->
     words = (trouble.many if len(ill) > 1 else trouble.one) if ill else f"{trouble.past} within the last {age(trouble.gap)}"
     return Finding(
         code=trouble.code,
-        level=trouble.level,
+        level="info" if trouble.gap and facts.once else trouble.level,  # what comes and goes may be gone after a moment
         subject=host.name,
         text=f"{which} of {host.name} {words}",
         evidence=tuple(f"GPU {gpu.label}: {trouble.line(gpu)}" for gpu in ill),

@@ -222,12 +222,14 @@ def _silent_agent(facts: Facts, node: Node, silent: float) -> Finding:
     name, agent = facts.title(node), _agent(facts, node)
     stopped = f": its process {agent.pid} is stopped by a signal" if agent and agent.state == "T" else ""
     seen = [f"ps on {agent.host}: {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"] if agent else []
+    doubt = ", or the clock there is as far behind" if facts.once and not stopped else ""
     cure = f"`kill -CONT {agent.pid}` on {agent.host}" if stopped and agent else "see logs/dashboard_agent.log there, and the host's load"
     return Finding(
         code="agent-silent",
-        level="warning",
+        level="info" if doubt else "warning",
         subject=name,
-        text=f"Ray's agent on {name} has reported nothing for {age(silent)}{stopped}; what Ray says of its GPUs and memory is as old",
+        text=f"Ray's agent on {name} has reported nothing for {age(silent)}{stopped}{doubt}; "
+        "what Ray says of its GPUs and memory is as old",
         evidence=(f"/nodes?view=summary: `now` of {name} has not changed for {age(silent)}, though Ray calls it ALIVE", *seen),
         since=node.reported,
         remedy=Remedy(f"{cure}; don't end the agent: its raylet would end with it, and all that runs there"),

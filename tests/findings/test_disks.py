@@ -130,6 +130,11 @@ def test_a_store_that_is_full_for_a_step_is_not_told():
     assert looked(store(99), 55, detectors=ALONE) == ()
 
 
+def test_a_single_look_can_not_tell_a_full_store_from_one_that_is_full_for_a_step():
+    found = only(Judge(Limits(), ALONE, assumed=60.0)(store(97)).findings, "object-store-full")
+    assert found.level == "info"
+
+
 def shared(*sizes, capacity=100):
     resources = {"object_store_memory": Quantity(0, capacity * GIB)}
     return snapshot(nodes=tuple(node(number, shm=Amount(0, total), resources=resources) for number, total in enumerate(sizes, 1)))

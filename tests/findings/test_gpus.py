@@ -82,6 +82,11 @@ def test_moments_of_heat_are_no_finding_and_a_moment_without_is_no_end():
     assert ended[-1] == ()
 
 
+def test_a_single_look_can_not_tell_heat_that_stays_from_a_moment_of_it():
+    (found,) = Judge(Limits(), ILL, assumed=60.0)(seen(gpu(0, slowed=("thermal",)))).findings
+    assert (found.code, found.level) == ("gpu-slowed", "info")
+
+
 def test_old_facts_say_so():
     found = only(looked(snapshot(hosts={"node1": replace(host(Gpu(3, fault="lost")), taken=NOW - 300)}), detectors=ILL), "gpu-lost")
     assert found.seen == NOW - 300

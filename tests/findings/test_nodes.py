@@ -7,6 +7,7 @@ from findings import codes, looked, only
 from msgspec.structs import replace
 from world import NOW, actor, node, process, snapshot
 
+from cockpit.findings import Judge, Limits
 from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.model import Fault, Host, RayProcess
 
@@ -135,6 +136,15 @@ def test_an_agent_that_stands_still_is_told_while_others_go_on():
     assert found.text == "Ray's agent on node2 has reported nothing for 1m05s; what Ray says of its GPUs and memory is as old"
     assert (found.level, found.subject, found.since) == ("warning", "node2", NOW - 67)
     assert "don't end the agent" in found.remedy.text
+
+
+def test_to_a_single_look_a_clock_that_is_behind_looks_the_same():
+    once = Judge(Limits(), AGENTS, assumed=60.0)
+    found = only(once(reporting(3, 67, 4)).findings, "agent-silent")
+    assert found.level == "info"
+    assert found.text.startswith("Ray's agent on node2 has reported nothing for 1m05s, or the clock there is as far behind; what Ray says")
+    agent = process(88, command="ray::DashboardAgent", state="T", kind="ray")
+    assert only(once(reporting(67, 3, processes=(agent,))).findings, "agent-silent").level == "warning", "its process shows it"
 
 
 def test_the_only_node_there_is_has_an_agent_too():
