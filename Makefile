@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format format-check lint types floors spelling test-lab incidents proof healthy bench screenshots clean
+.PHONY: help demo test check format format-check lint types floors spelling test-lab incidents truth proof healthy bench screenshots clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,10 +26,13 @@ demo: $(READY) ## a real Ray cluster with simulated GPUs and some trouble, and t
 	@$(BIN)/cockpit demo
 
 test: $(READY) ## every test but the incidents; those that need root, an old Ray or a GPU say why they skip
-	@$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not incident"
+	@$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not incident and not truth"
 
 incidents: $(READY) ## more incidents on real clusters, ten minutes: found with the right numbers, and ended by their remedies (root)
 	@$(BIN)/python -m pytest -rs -m incident
+
+truth: $(READY) ## budgets compared with the frameworks' own parsers and group builders, in environments of their own (a package index)
+	@$(BIN)/python -m pytest -rs -m truth
 
 check: $(READY) format-check lint types floors spelling test ## all that CI checks
 
