@@ -76,7 +76,7 @@ def _watched(config: Config, preset: Preset, start: RayStart, about: dict[str, A
     try:
         code = asyncio.run(_recovered(config, preset, start, about, ending, as_json=as_json, **how))
     except asyncio.CancelledError:
-        code = refuse("broken off: what had been begun on the hosts ends there, and `ray start` goes on alone", NOT_ALL)
+        code = refuse("nothing was done", NOT_ALL)
     return code if ending.number is None else 128 + ending.number
 
 
@@ -127,12 +127,22 @@ async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool,
     if not yes and not confirmed(plan, ending):
         return NOT_ALL
     tell = Teller()
-    async for step in recovery.run():
-        if not as_json:
-            tell(step)
+    try:
+        async for step in recovery.run():
+            if not as_json:
+                tell(step)
+    except asyncio.CancelledError:
+        return _broken_off(recovery)
     if as_json:
         _print_json(recovery, plan)
     return _ended(recovery, as_json=as_json)
+
+
+def _broken_off(recovery: Any) -> int:
+    """Acts end on hosts when nobody listens any more; a `ray start` that has begun goes on alone."""
+    under_way = next((step.name for step in recovery.steps if step.state == "running"), NAMES[0])
+    left = "".join(f"\n  {clean(line)}" for line in recovery.left)
+    return refuse(f"broken off in {under_way}{left}\n  go on with: cockpit recover {recovery.preset.name} --from {under_way}", NOT_ALL)
 
 
 def _question(recovery: Any, plan: Plan) -> list[str]:

@@ -47,7 +47,7 @@ class Deeds:
         self.names: dict[str, str] = {}
         """What each host of the preset is called here."""
         self.hosts: tuple[str, ...] = ()
-        """Those of the preset, and whatever else the cluster that is to be stopped has."""
+        """Those of the preset, and where else there is something of the cluster that is to be stopped."""
         self._known: dict[str, Target] = {}
         """What each host of the preset has said of itself last."""
         self._stops: tuple[Plan, ...] = ()
@@ -60,17 +60,19 @@ class Deeds:
 
     async def survey(self, hear: Hear) -> str | None:
         """Who is there, and which Ray; why it can't end well, if that is certain already. Raises `SourceError`."""
+        await self._lookout.known()
         for node in self._start.nodes:
             self.names[node.host] = self._door.meet(HostEntry(node.host, address=node.address or ""))
         plan = await self._starts(hear, survey=True)
-        self.hosts = tuple(dict.fromkeys((*self.names.values(), *self._lookout.others())))
+        self.hosts = tuple(self.names.values())
         return why_not(self._start, self.names, plan)
 
     async def plan_stop(self, hear: Hear) -> Plan:
         """All that would be stopped; it is the question's. Raises `SourceError`."""
-        names = self.sessions()
-        stops = [await self._door.plan(find_act("stop"), Aim(session=name, hosts=self.hosts), hear) for name in names]
+        everywhere = tuple(dict.fromkeys((*self.hosts, *self._lookout.others())))
+        stops = [await self._door.plan(find_act("stop"), Aim(session=name, hosts=everywhere), hear) for name in self.sessions()]
         self._stops = tuple(plan for plan in stops if not plan.empty)
+        self.hosts = tuple(dict.fromkeys((*self.hosts, *(target.host for plan in stops for target in plan.targets))))
         return _together(self._preset.name, stops, self.hosts, self._notes())
 
     def sessions(self) -> tuple[str, ...]:

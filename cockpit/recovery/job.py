@@ -23,6 +23,7 @@ from cockpit.submission import beside
 Hear = Callable[[str, Progress], None]
 SIGN: Final = 900.0
 """Seconds until the first sign of progress; Ray itself gives up a driver that has not started after so many."""
+EVERY: Final = 0.5
 FEW: Final = 3
 """Lines of a check that are told."""
 
@@ -78,21 +79,20 @@ class JobSteps:
 
     async def follow(self, hear: Hear) -> tuple[str, ...]:
         """Until it runs and has written, or computes. Raises `StepError` when it ends before that, or nothing comes of it."""
-        job = self.id or self._latest()
+        job = self.id or await self._latest()
         wrote: list[str] = []
         reading = asyncio.ensure_future(self._written(job, wrote))
         began = time.monotonic()
         try:
             while time.monotonic() - began < SIGN:
-                state = self._state(job)
+                state = await self._state(job)
                 if state is not None and state.status in ("FAILED", "STOPPED"):
                     raise StepError(f"job {job} is {state.status}: {state.message or 'Ray says no more'}{_last(wrote)}")
                 told = f"{state.status if state else 'submitted'}: {_work(self._lookout.poller.snapshot)}{_last(wrote)}"
                 hear("job", Progress(told))
                 if state is not None and (state.status == "SUCCEEDED" or (state.status == "RUNNING" and (wrote or self._computes(state)))):
                     return (f"job {job} is {told}",)
-                self._lookout.poller.refresh()
-                await self._lookout.poller.change(0.5)
+                await asyncio.sleep(EVERY)
         finally:
             reading.cancel()
         raise StepError(f"job {job} has shown no sign of progress within {SIGN:.0f} s{_last(wrote)}")
@@ -111,15 +111,19 @@ class JobSteps:
             return False
         return True
 
-    def _latest(self) -> str:
+    async def _latest(self) -> str:
         """Of this preset, where an earlier recovery has launched it."""
-        mine = [job for job in self._lookout.poller.snapshot.jobs or () if job.preset == self._preset.name]
+        mine = [job for job in await self._lookout.jobs() if job.preset == self._preset.name]
         if not mine:
             raise StepError(f"no job of {self._preset.name} is there to be followed")
         return max(mine, key=lambda job: job.started or 0.0).id
 
-    def _state(self, job: str) -> Job | None:
-        return next((one for one in self._lookout.poller.snapshot.jobs or () if job in (one.id, one.submission)), None)
+    async def _state(self, job: str) -> Job | None:
+        """`None` while Ray doesn't know it, or doesn't answer."""
+        try:
+            return next((one for one in await self._lookout.jobs() if job in (one.id, one.submission)), None)
+        except SourceError:
+            return None
 
     def _computes(self, job: Job) -> bool:
         return any(actor.state == "ALIVE" and job.job and actor.job == job.job for actor in self._lookout.poller.snapshot.actors or ())

@@ -18,12 +18,13 @@ from .ray import bury
 LIMIT = 180.0
 """Seconds after which a `ray start` that is still at work is ended: Ray's own patience with a slow raylet is not longer."""
 TELL_EVERY = 2.0
-LAST = 3
-"""Lines of its that are told when it fails."""
+LAST, WHOLE = 3, 6
+"""Lines of its that are told when it fails; of an exception so many."""
 CONNECT = 5.0
 """Seconds in which the head's GCS must take a connection; Ray itself would try for minutes."""
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TELLING = re.compile(r"error|exception|fail|mismatch|denied|no such|usage:|taken|in use|invalid|unable|cannot|can't", re.IGNORECASE)
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)(?:: |$)")
 _FRAME = re.compile(r'File "|raise |\^+$|-+$')
 CAUSES: Sequence[Tuple[str, str]] = (
     (r"[Aa]lready running at|is already running", "a Ray already runs at that address"),
@@ -56,12 +57,19 @@ class Outcome(NamedTuple):
     @property
     def sentence(self) -> str:
         """Why it failed, with the last lines that matter."""
-        lines = [line for line in map(str.strip, self.text.splitlines()) if line and not _FRAME.match(line)]
-        lines = [line for line in lines if _TELLING.search(line)] or lines
         cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text)), None)
         how = f"`ray start` has not ended within {LIMIT:.0f} s" if self.code is None else f"`ray start` ended with {self.code}"
-        said = " / ".join(line[:300] for line in dict.fromkeys(lines[-LAST:])) or "it wrote nothing"
+        said = " / ".join(line[:300] for line in dict.fromkeys(_telling(self.text))) or "it wrote nothing"
         return f"{f'{cause}: ' if cause else ''}{how}: {said} (all of it: {self.log})"
+
+
+def _telling(text: str) -> List[str]:
+    """The exception that it ended with and what that says, else the last lines that speak of something wrong."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line and not _FRAME.match(line)]
+    ends = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
+    if ends:
+        return lines[ends[-1] : ends[-1] + WHOLE]
+    return [line for line in lines if _TELLING.search(line)][-LAST:] or lines[-LAST:]
 
 
 def run(installation: Installation, words: Sequence[str], name: str, tell: Tell) -> Outcome:
