@@ -18,9 +18,13 @@ import click
 from msgspec.structs import replace
 
 from cockpit import __version__
+from cockpit.check_command import check_command
 from cockpit.commands import act_commands
 from cockpit.config import Config, config_path, config_text, init, load, schema
 from cockpit.document import InputError
+from cockpit.launch_commands import launch_command
+from cockpit.preset_commands import presets_command
+from cockpit.recover_command import recover_command
 from cockpit.sources.spawn import spawn_local
 
 BAD_USAGE = 3
@@ -316,12 +320,14 @@ def config_file() -> None:
 
 
 @main.command("schema")
-@click.argument("what", type=click.Choice(["status", "config"]), default="status")
+@click.argument("what", type=click.Choice(["status", "preset", "config"]), default="status")
 def print_schema(what: str) -> None:
-    """The JSON Schema of `status --json`, or of the config file."""
+    """The JSON Schema of `status --json`, of a preset, or of the config file."""
+    from cockpit.presets import preset_schema
     from cockpit.status import status_schema
 
-    click.echo(json.dumps(status_schema() if what == "status" else schema(), indent=2))
+    made = {"status": status_schema, "preset": preset_schema, "config": schema}[what]
+    click.echo(json.dumps(made(), indent=2))
 
 
 @main.command()
@@ -336,6 +342,10 @@ def demo(config: Config) -> None:
 
 for _act in act_commands(common, configured):
     main.add_command(_act)
+main.add_command(check_command(common, configured))
+main.add_command(launch_command(common, configured))
+main.add_command(presets_command())
+main.add_command(recover_command(common, configured))
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
