@@ -25,6 +25,10 @@ RAYS = ("ray::", "raylet", "gcs_server", "VLLM::")
 """How the names of Ray's processes and of engines begin."""
 TOP = 3
 LINES = 10
+ALL_COUNTED = (2, 60)
+"""Since then at the latest psutil, as Ray brings it along, counts shared memory as used; in 2.44 it does not."""
+LITTLE = 0.02
+"""Share of the line that makes no difference."""
 BY_TIME = (2, 56)
 """Since then Ray ends the newest leases (worker_killing_policy_by_time.cc), before it went by owners."""
 
@@ -35,7 +39,8 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
     least = facts.limits.memory_ahead - AGAIN
     for node in facts.alive:
         memory = node.memory
-        if memory.used is None or memory.used < least * (memory.kill_at or DEFAULT_THRESHOLD * (memory.total or 0)):
+        most = None if memory.used is None else memory.used + (0 if node.probed else node.shared or 0)
+        if most is None or most < least * (memory.kill_at or DEFAULT_THRESHOLD * (memory.total or 0)):
             continue
         used, line = sane(memory.used), kill_line(memory)
         if used is None or line is None or not line.at:
@@ -49,10 +54,11 @@ def near_kill(facts: Facts) -> Iterator[Finding]:
 
 def _near(facts: Facts, node: Node, used: float, line: KillLine) -> Iterator[Finding]:
     limits, subject, share = facts.limits, facts.title(node), used / line.at
+    most = (used + _uncounted(facts, node, line)) / line.at
     trend = facts.memory.trend(node.key) if facts.now - (node.seen or 0.0) <= SILENT else None
     left = reaches(used, line.at, trend.slope) if trend and trend.steady else None
     ahead = left is not None and left <= limits.memory_forecast and share >= limits.memory_ahead
-    close = facts.over(share, limits.memory_near, limits.memory_near - AGAIN, NEAR, subject)
+    close = facts.over(most, limits.memory_near, limits.memory_near - AGAIN, NEAR, subject)
     growing = facts.steady(ahead, "memory grows", subject, GAP)
     lasted = max(facts.steady(close, "memory near", subject, 0.0) or 0.0, growing or 0.0)
     soon = left is not None and ahead and (share >= limits.memory_near or left <= limits.memory_forecast / 2)
@@ -61,8 +67,16 @@ def _near(facts: Facts, node: Node, used: float, line: KillLine) -> Iterator[Fin
         yield _told(facts, node, used, line, trend, critical=urgent is not None)
 
 
+def _uncounted(facts: Facts, node: Node, line: KillLine) -> float:
+    """Shared memory, which the kill line counts; agents of Ray before 2.60 may not, since outside of cgroups they ask psutil."""
+    version, shared = _version(facts), sane(node.shared) or 0.0
+    return shared if not node.probed and version and version < ALL_COUNTED and shared >= LITTLE * line.at else 0.0
+
+
 def _told(facts: Facts, node: Node, used: float, line: KillLine, trend: Trend | None, *, critical: bool) -> Finding:
-    title, below = facts.title(node), line.at - used
+    title, shared = facts.title(node), _uncounted(facts, node, line)
+    below = line.at - used - shared
+    counted = f"; with {size(shared)} of shared memory that its agent may have left out it is {size(used + shared)}" if shared else ""
     where = f"{size(below)} below" if below > 0 else f"{size(-below)} above"
     host = facts.hosts.get(node.id or "")
     held = facts.memory.holdings(host.name if host else node.host)
@@ -71,7 +85,7 @@ def _told(facts: Facts, node: Node, used: float, line: KillLine, trend: Trend | 
         code=NEAR,
         level="critical" if critical else "warning",
         subject=title,
-        text=f"{size(used)} of host memory are in use on {title}, {where} the {size(line.at)} at which Ray kills"
+        text=f"{size(used)} of host memory are in use on {title}{counted}, {where} the {size(line.at)} at which Ray kills"
         f"{' if its setting is the default' if line.assumed else ''}{_forecast(used, line, trend)}",
         evidence=tuple(_evidence(facts, node, line, held)),
         remedy=Remedy(
@@ -141,10 +155,15 @@ def _job(facts: Facts, held: Sequence[Holding]) -> Job | None:
     return max(running, key=lambda pair: (max(0.0, _slope(pair[0])), pair[0].used))[1] if running else None
 
 
+def _version(facts: Facts) -> tuple[int, int] | None:
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", facts.snapshot.cluster.ray_version or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def _policy(facts: Facts, held: list[Holding] | None) -> str:
     """Whom Ray would end: what it goes by is known, what it knows of each worker is not."""
-    version = re.match(r"(\d{1,4})\.(\d{1,4})", facts.snapshot.cluster.ray_version or "")
-    new = version is None or (int(version[1]), int(version[2])) >= BY_TIME
+    version = _version(facts)
+    new = version is None or version >= BY_TIME
     rule = (
         "Ray ends idle workers that hold much, then what may be retried, the newest first, however little it holds; never a driver"
         if new

@@ -46,6 +46,8 @@ class Node(Value, frozen=True):
     memory: HostMemory = HostMemory()
     object_store: Amount = Amount()
     shm: Amount = Amount()
+    shared: int | None = None
+    """Shared memory in use, by the word of Ray's agent, which may leave it out of `memory`."""
     disks: tuple[Disk, ...] = ()
     resources: Mapping[str, Quantity] = {}
     gpus: tuple[Gpu, ...] | None = None

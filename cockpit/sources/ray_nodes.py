@@ -211,6 +211,7 @@ def _with_figures(node: Node, figures: wire.Summary, memory: _Memory) -> Node:
         cpus=whole(figures.cpus[0]) if figures.cpus else None,
         memory=HostMemory(used=whole(mem[3]), total=whole(mem[0])) if len(mem) > 3 else HostMemory(),
         object_store=memory.store or Amount(),
+        shared=whole(_known(figures.shm)),
         disks=_disks(figures.disk),
         gpus=_gpus(figures, node.resources),
         workers=None if memory.workers is None else sum(worker.worker_type != "DRIVER" for worker in memory.workers),

@@ -134,6 +134,8 @@ class Summary(Camel, frozen=True):
     cpus: tuple[float | None, ...] | None = None
     mem: tuple[float | None, ...] | None = None
     """Total, available, percent, used."""
+    shm: float | None = None
+    """Shared memory in use, not how much of it there is."""
     disk: Mapping[str, DiskUse] | None = None
     gpus: tuple[Gpu, ...] | None = None
     agent: Agent | None = None

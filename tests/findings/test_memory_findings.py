@@ -108,6 +108,20 @@ def test_where_nobody_looks_the_holders_are_not_known():
     assert found.remedy.act is None
 
 
+@pytest.mark.parametrize(("version", "probed", "told"), [("2.44.1", False, True), ("2.60.0", False, False), ("2.44.1", True, False)])
+def test_shared_memory_that_an_old_agent_leaves_out_is_a_doubt(version, probed, told):
+    memory = HostMemory(700 * GIB, 1000 * GIB)
+    nodes = (node(1, memory=memory, shared=200 * GIB, probed=probed, seen=NOW),)
+    found = looked(snapshot(nodes=nodes, hosts={}, cluster=Cluster("http://x", version)), detectors=NEAR)
+    assert bool(found) == told
+    if told:
+        assert found[0].level == "warning"
+        assert found[0].text == (
+            "700G of host memory are in use on node1; with 200G of shared memory that its agent may have left out it is 900G, "
+            "50G below the 950G at which Ray kills if its setting is the default"
+        )
+
+
 def test_what_is_far_from_the_line_is_not_told_however_fast_it_grows():
     assert Growing().use(*(300 + 10 * step for step in range(30))) == ()
 
