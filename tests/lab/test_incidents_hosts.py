@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
+import subprocess
+import sysconfig
 import tarfile
 from collections.abc import Iterator
 
@@ -13,7 +16,7 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Facts, Watcher, act, lay_config, node
+from tests.lab.eyes import COCKPIT, Facts, Watcher, act, lay_config, node, once
 from tests.lab.hosts import Host
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(300)]
@@ -213,6 +216,66 @@ def test_a_second_ray_what_it_leaves_on_a_full_disk_and_a_raylet_that_was_given_
     raylet.thaw()
     found(watcher, "node-dead", "w1 died", "(health check failed due to missing too many heartbeats); with it went 8 GPUs")
     assert not w1.matching("raylet/raylet")
+
+
+AS_NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search env HOME=/tmp"
+"""Somebody else, who may read all that root has, so that he finds Ray; and may write nothing of it."""
+OTHER_PYTHON = "/usr/bin/python3"
+"""Not the tests' own."""
+
+
+def other_python() -> tuple[str, str]:
+    """The command of another Python that can import our Ray, and its version."""
+    packages, theirs = sysconfig.get_paths()["purelib"], ""
+    with contextlib.suppress(OSError):
+        asked = subprocess.run([OTHER_PYTHON, "-c", "import platform; print(platform.python_version())"], capture_output=True, text=True)
+        theirs = asked.stdout.strip()
+    if theirs == platform.python_version() or theirs.rpartition(".")[0] != platform.python_version().rpartition(".")[0]:
+        pytest.skip(f"{OTHER_PYTHON} is none that differs from this Python in its last number alone")
+    return f"PYTHONPATH={packages} {OTHER_PYTHON}", theirs
+
+
+def test_versions_that_differ_between_hosts_are_told_and_a_job_that_ray_refuses_for_it(cluster: Cluster):
+    python, version = other_python()
+    w1, ours = cluster.lab["w1"], platform.python_version()
+    nvml.add(w1.state, "driver 570.86.15")
+    cluster.command(w1, "ray stop --force")
+    minor = "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL=minor"  # else Ray refuses that too
+    cluster.command(w1, f"{minor} {python} -m ray.scripts.scripts start --address={cluster.gcs_address} {START}")
+    watcher = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n")
+    try:
+        driver, other = found(watcher, "driver-versions"), found(watcher, "python-versions")
+        assert (driver["level"], driver["text"]) == ("info", "the NVIDIA driver is 570.86.15 on w1; 1 other host has 580.00.SIM")
+        assert (other["level"], other["text"]) == ("warning", f"Python is {version} on w1; 1 other host has {ours}")
+        cluster.submit("other", f"{python} -c 'import ray; ray.init(\"auto\")'")
+        failed = found(
+            watcher, "job-failed", "job other failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: Version mismatch: "
+        )
+        assert f"Python: {ours} This process on " in failed["text"]
+        assert failed["text"].endswith(f"Python: {version}")
+    finally:
+        watcher.end()
+        cluster.part("raylet", "w1").kill()  # so that the next test gets a whole Ray
+
+
+def test_a_temp_dir_of_somebody_else_is_told_to_whom_it_stops_and_its_remedy_helps(cluster: Cluster):
+    w1 = cluster.lab["w1"]
+    start = "ray start --head --num-gpus=1 --num-cpus=1 --object-store-memory=80000000 --include-dashboard=false"
+    refused = cluster.command(w1, f"{AS_NOBODY} {start} --port=6399 2>&1; true")
+    assert "PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'" in refused
+    seen = json.loads(cluster.command(w1, f"{AS_NOBODY} {COCKPIT} status --json --address={cluster.address}; true"))
+    (told,) = [each for each in seen["findings"] if each["code"] == "temp-dir-foreign"]
+    assert (told["level"], told["subject"], told["text"]) == (
+        "info",
+        "w1 /tmp/ray",
+        "/tmp/ray on w1 belongs to root, and this user can't write to it: a Ray that is started here by this user fails",
+    )
+    assert told["remedy"]["text"].startswith("`ray start --temp-dir=/tmp/ray-$USER`")
+    assert not [each for each in once(w1)[1]["findings"] if each["code"] == "temp-dir-foreign"], "root may write it"
+    assert "Ray runtime started" in cluster.command(w1, f"{AS_NOBODY} {start} --port=6400 --temp-dir=/tmp/ray-nobody")
+    for process in [*w1.matching("ray-nobody"), *w1.matching("6399"), *w1.matching("6400")]:  # what was refused leaves its GCS behind
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.outer.kill()
 
 
 ENGINE = """

@@ -41,7 +41,7 @@ async def test_a_node_is_told_in_the_models_words():
     assert (node.cpu, node.cpus, node.workers) == (34.8, 2, 5)
     assert (node.memory.used, node.memory.total, node.memory.kill_at) == (979390464, 25276518400, None)
     assert node.object_store == Amount(used=0, total=200000000)
-    assert node.shm == Amount(), "what Ray calls shm is not the size of /dev/shm"
+    assert (node.shm, node.shared) == (Amount(), 8945664), "what Ray calls shm is not the size of /dev/shm"
     assert [disk.path for disk in node.disks] == ["/", "/tmp/ray"]
     assert node.resources["GPU"] == Quantity(used=2.0, total=2.0)
     assert node.resources["accelerator_type:H100"] == Quantity(used=0.0, total=1.0)
