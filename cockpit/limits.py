@@ -78,6 +78,8 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Ray's agents report every 5 s, and cockpit asks for the figures of a large cluster every 15 s."""
     death_news: Annotated[float, Meta(ge=0, le=30 * DAY, description="Seconds: a dead node is an info from then on.")] = 86400.0
     """Ray lists dead nodes for ever, also those that nobody waits for; after a day whoever needs it back has seen it."""
+    node_missing: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which a host of the config has been in no cluster.")] = 60.0
+    """Workers join while the head starts, or within a minute after it."""
     gcs_silent: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which the GCS has not answered before it is told.")] = 10.0
     """Ray gives it a tenth of a second, which a busy head misses now and then; after 60 s without it Ray ends on all nodes."""
     dashboard_silent: Annotated[float, Meta(ge=0, le=DAY, description="Seconds for which the dashboard has not answered.")] = 30.0

@@ -11,9 +11,10 @@ from cockpit.findings.gpus import gpu_counts, gpu_trouble
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.judge import Detector, Judge
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
+from cockpit.findings.missing import missing_hosts
 from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.findings.orphans import orphaned_memory
-from cockpit.findings.sessions import dead_pointers, foreign_temps, several_sessions
+from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.stalls import stalled_jobs
 from cockpit.findings.versions import differing_versions, open_files
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
@@ -40,10 +41,10 @@ CHECKS: tuple[Check, ...] = (
     Check("Jobs start, and don't fail", (pending_jobs, failed_jobs), JOBS),
     Check("Nothing is held for jobs that are over", (leaked_groups, leaked_actors), JOBS + GROUPS + ACTORS),
     Check("Actors that are restarted again and again", (restart_loops,), ACTORS, "restarts within ten minutes"),
-    Check("Nodes are alive and report", (dead_nodes, silent_agents), NODES),
+    Check("Nodes are alive and report", (dead_nodes, missing_hosts, silent_agents), NODES),
     Check("GCS, dashboard and monitor answer", (silent_gcs, silent_dashboard, ended_ray, silent_monitor), HOSTS),
     Check("Authentication", (refused,)),
-    Check("One Ray a host, and what points at it", (several_sessions, dead_pointers, foreign_temps), HOSTS),
+    Check("One Ray a host, and what points at it", (several_sessions, lone_gcs, dead_pointers, foreign_temps), HOSTS),
     Check("Disks under Ray's temp dirs", (full_disks,), NODES + HOSTS),
     Check("Object store and /dev/shm", (full_stores, small_shm), NODES + HOSTS),
     Check("The same versions everywhere", (differing_versions,), HOSTS),

@@ -19,18 +19,19 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
     for host in facts.fresh:
         if host.sessions is None or len(host.sessions) < 2:
             continue
-        live = [session for session in host.sessions if session.live]
+        alone = _alone(host)
+        live = [session for session in host.sessions if session.live and session.name not in alone]
         if len({session.name for session in live}) < 2 or facts.lasts("sessions-several", host.name) < facts.limits.sessions_age:
             continue
         sky = {session.name for session in live if f"/{SKY}/" in session.path}
-        shared = len(host.gpus or ()) if len({session.name for session in live} - _alone(host) - sky) > 1 else 0
+        shared = len(host.gpus or ()) if len({session.name for session in live} - sky) > 1 else 0
         same = "GPU" if shared == 1 else plural(shared, "GPU")
         gpus = f", and each of them may hand out the same {same}" if shared else ""
         yield Finding(
             code="sessions-several",
             level="warning" if shared else "info",
             subject=host.name,
-            text=f"{len(live)} Ray sessions live on {host.name}{gpus}: {', '.join(_name(host, session) for session in live)}",
+            text=f"{len(live)} Ray sessions live on {host.name}{gpus}: {', '.join(f'{session.name}{_of(session)}' for session in live)}",
             evidence=tuple(_life(host, session) for session in live),
             remedy=Remedy("stop the one that nobody needs (one session alone: `ray stop` would end all of them)", "stop")
             if not sky
@@ -39,14 +40,34 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def lone_gcs(facts: Facts) -> Iterator[Finding]:
+    """A GCS whose raylet never came, or is gone: what a `ray start` that failed leaves behind, and the next one stumbles over."""
+    for host in facts.fresh:
+        for name in sorted(_alone(host) - {facts.snapshot.cluster.session}):
+            session = next((one for one in host.sessions or () if one.name == name), None)
+            young = session is not None and session.started is not None and facts.now - session.started < facts.limits.pointer_age
+            if facts.lasts("gcs-alone", f"{host.name} {name}") >= facts.limits.pointer_age and not (facts.once and young):
+                yield _lone(host, name, session)
+
+
+def _lone(host: Host, name: str, session: Session | None) -> Finding:
+    pids = [ray.pid for ray in host.rays or () if ray.session == name and ray.role == "gcs_server"]
+    return Finding(
+        code="gcs-alone",
+        level="warning",
+        subject=f"{host.name} {name}",
+        text=f"a GCS (pid {pids[0]}) of {name}{_of(session) if session else ''} runs on {host.name} without a raylet, "
+        "as a `ray start` that failed leaves it: the next one on its port fails too",
+        evidence=(f"ps on {host.name}: gcs_server {pids[0]}, and no raylet of that session (--gcs_server_port says which port)",),
+        remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop"),
+        about=(session.key,) if session else (),
+    )
+
+
 def _alone(host: Host) -> set[str]:
     """Sessions of which the GCS alone lives: a `ray start` that fails leaves it behind, and it hands out nothing."""
     raylets = {ray.session for ray in host.rays or () if ray.role == "raylet"}
     return {ray.session for ray in host.rays or () if ray.session and ray.role == "gcs_server"} - raylets
-
-
-def _name(host: Host, session: Session) -> str:
-    return f"{session.name}{_of(session)}{', its GCS alone' if session.name in _alone(host) else ''}"
 
 
 def _life(host: Host, session: Session) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from findings import looked, only
+from msgspec.structs import replace
 from world import GIB, NOW, gpu, snapshot
 
-from cockpit.findings.sessions import dead_pointers, foreign_temps, several_sessions
-from cockpit.model import Host, Pointer, RayProcess, Session, TempDir
+from cockpit.findings import Judge, Limits
+from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
+from cockpit.model import Cluster, Host, Pointer, RayProcess, Session, TempDir
 
-ALONE = (several_sessions, dead_pointers, foreign_temps)
+ALONE = (several_sessions, lone_gcs, dead_pointers, foreign_temps)
 OLD, NEW = "session_2026-11-20_00-00-00_000000_7", "session_2026-11-21_00-00-00_000000_8"
 
 
@@ -37,12 +39,24 @@ def test_the_ray_that_skypilot_keeps_for_itself_is_as_it_should_be():
     assert (found.level, found.remedy.act) == ("info", None)
 
 
-def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing():
+def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing_and_is_in_the_way():
     live = (session(OLD, True), session(NEW, True))
     rays = (RayProcess("raylet", 25, OLD), RayProcess("gcs_server", 228, NEW))
-    found = only(looked(host(sessions=live, rays=rays), detectors=ALONE), "sessions-several")
-    assert (found.level, found.text) == ("info", f"2 Ray sessions live on w1: {OLD} of train, {NEW} of train, its GCS alone")
-    assert found.evidence == (f"/tmp/ray/{OLD} of train: raylet 25 (`ps -ef`)", f"/tmp/ray/{NEW} of train: GCS 228 (`ps -ef`)")
+    (found,) = looked(host(sessions=live, rays=rays), detectors=ALONE)
+    assert (found.code, found.level, found.remedy.act, found.about) == ("gcs-alone", "warning", "stop", (live[1].key,))
+    assert found.text == (
+        f"a GCS (pid 228) of {NEW} of train runs on w1 without a raylet, "
+        "as a `ray start` that failed leaves it: the next one on its port fails too"
+    )
+    assert looked(host(sessions=live, rays=rays), 50, detectors=ALONE) == (), "its raylet may come yet"
+    assert looked(host(sessions=live, rays=(*rays, RayProcess("raylet", 3, NEW))), 50, detectors=(lone_gcs,)) == ()
+    assert looked(replace(host(sessions=live, rays=rays), cluster=Cluster(session=NEW)), detectors=(lone_gcs,)) == (), "node-dead tells it"
+
+
+def test_a_single_look_leaves_a_ray_alone_that_has_just_been_started():
+    rays, once = (RayProcess("gcs_server", 228, NEW),), Judge(Limits(), (lone_gcs,), assumed=60.0)
+    for started, found in ((NOW - 5, 0), (NOW - 600, 1)):
+        assert len(once(host(sessions=(replace(session(NEW, True), started=started),), rays=rays)).findings) == found
 
 
 @pytest.mark.parametrize("sessions", [None, (), (session(OLD, False), session(NEW, True)), (session(OLD, None), session(NEW, True))])

@@ -259,10 +259,19 @@ def test_versions_that_differ_between_hosts_are_told_and_a_job_that_ray_refuses_
 
 
 def test_a_temp_dir_of_somebody_else_is_told_to_whom_it_stops_and_its_remedy_helps(cluster: Cluster):
+    lay_config(cluster.lab)
     w1 = cluster.lab["w1"]
     start = "ray start --head --num-gpus=1 --num-cpus=1 --object-store-memory=80000000 --include-dashboard=false"
     refused = cluster.command(w1, f"{AS_NOBODY} {start} --port=6399 2>&1; true")
     assert "PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'" in refused
+    watcher = watching(cluster, "hosts: [head, w1]\nprobe_hosts: always\n")
+    try:
+        left = found(watcher, "gcs-alone", " of nobody runs on w1 without a raylet, as a `ray start` that failed leaves it")
+        code, _, said = act(cluster.head, f"stop w1 --session {left['subject'].split()[-1]} --yes")
+        assert code == 0, said
+        over(watcher, "gcs-alone")
+    finally:
+        watcher.end()
     seen = json.loads(cluster.command(w1, f"{AS_NOBODY} {COCKPIT} status --json --address={cluster.address}; true"))
     (told,) = [each for each in seen["findings"] if each["code"] == "temp-dir-foreign"]
     assert (told["level"], told["subject"], told["text"]) == (
@@ -273,7 +282,7 @@ def test_a_temp_dir_of_somebody_else_is_told_to_whom_it_stops_and_its_remedy_hel
     assert told["remedy"]["text"].startswith("`ray start --temp-dir=/tmp/ray-$USER`")
     assert not [each for each in once(w1)[1]["findings"] if each["code"] == "temp-dir-foreign"], "root may write it"
     assert "Ray runtime started" in cluster.command(w1, f"{AS_NOBODY} {start} --port=6400 --temp-dir=/tmp/ray-nobody")
-    for process in [*w1.matching("ray-nobody"), *w1.matching("6399"), *w1.matching("6400")]:  # what was refused leaves its GCS behind
+    for process in [*w1.matching("ray-nobody"), *w1.matching("6399"), *w1.matching("6400")]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.outer.kill()
 
