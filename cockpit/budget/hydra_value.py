@@ -9,8 +9,11 @@ from typing import TypeAlias, Union
 __all__ = ["Gap", "Value", "parse"]
 
 DEEPEST = 40
-_INT = re.compile(r"[+-]?(?:0|[1-9](?:_?\d)*)")
-_FLOAT = re.compile(r"[+-]?(?:\d(?:_?\d)*\.(?:\d(?:_?\d)*)?|\.\d+|\d(?:_?\d)*)(?:[eE][+-]?\d+)?|[+-]?(?:inf|nan)", re.IGNORECASE)
+_WHOLE = r"(?:0|[1-9](?:_?\d)*)"
+_FLOAT = re.compile(
+    rf"[+-]?(?:{_WHOLE}\.(?:\d(?:_?\d)*)?|\.\d(?:_?\d)*)(?:e[+-]?\d+)?|[+-]?{_WHOLE}e[+-]?\d+|[+-]?(?:inf|nan)", re.IGNORECASE
+)
+_INT = re.compile(rf"[+-]?{_WHOLE}")
 _CALL = re.compile(r"[A-Za-z_]\w*\s*\(")
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
@@ -63,7 +66,10 @@ class _Reader:
             return self._list(depth)
         if opening == "{":
             return self._dict(depth)
-        return _scalar(self._bare(stops))
+        word = self._bare(stops)
+        if not word and depth:
+            raise ValueError("nothing between two signs")
+        return _scalar(word)
 
     def _expect(self, sign: str) -> None:
         if self.peek() != sign:
@@ -84,26 +90,26 @@ class _Reader:
 
     def _list(self, depth: int) -> list[Value | Gap]:
         self._expect("[")
-        items: list[Value | Gap] = []
+        items = [] if self.peek() == "]" else [self.element(",]", depth + 1)]
         while self.peek() != "]":
+            self._expect(",")
             items.append(self.element(",]", depth + 1))
-            if self.peek() != "]":
-                self._expect(",")
         self._close("]")
         return items
 
     def _dict(self, depth: int) -> dict[str, Value | Gap]:
         self._expect("{")
-        items: dict[str, Value | Gap] = {}
+        items = dict([] if self.peek() == "}" else [self._pair(depth)])
         while self.peek() != "}":
-            quote = self.peek()
-            key = self._quoted(quote) if quote in {"'", '"'} else self._bare(":")
-            self._expect(":")
-            items[key] = self.element(",}", depth + 1)
-            if self.peek() != "}":
-                self._expect(",")
+            self._expect(",")
+            items.update([self._pair(depth)])
         self._close("}")
         return items
+
+    def _pair(self, depth: int) -> tuple[str, Value | Gap]:
+        key = self._bare(":")
+        self._expect(":")
+        return key, self.element(",}", depth + 1)
 
     def _close(self, sign: str) -> None:
         self._expect(sign)
@@ -122,7 +128,7 @@ class _Reader:
 
 
 def _scalar(word: str) -> Value | Gap:
-    """A word's value: Hydra's functions, `int(8)` and `choice(1,2)`, are not called here."""
+    """A word's value: Hydra's functions, `int(8)` and `range(1,4)`, are not called here."""
     if word.lower() in _WORDS:
         return _WORDS[word.lower()]
     if _INT.fullmatch(word):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -162,26 +163,23 @@ def _holds_gpus(group: Group) -> bool:
 
 
 def _common(made: Sequence[tuple[Group, ...]]) -> tuple[Group, ...]:
-    """The newest release's groups; what others make in another way is open."""
-    newest, layouts = made[-1], {tuple(_layout(group) for group in groups if _holds_gpus(group)) for groups in made}
-    if len(layouts) > 1:
-        return tuple(group if not _holds_gpus(group) else msgspec.structs.replace(group, bundles=None) for group in newest)
-    if len({tuple((group.bundles, group.unsure) for group in groups) for groups in map(_frozen, made)}) == 1:
-        return newest
+    """The newest release's groups; what another one makes in another way is open, and so is what only others make."""
+    counts = [Counter(_layout(group) for group in groups if _holds_gpus(group)) for groups in made]
+    newest = [group if _agreed(group, counts) else msgspec.structs.replace(group, bundles=None) for group in made[-1]]
+    names = {group.name for group in newest}
+    gone = {group.name: group for groups in made for group in groups if group.name not in names and not _agreed(group, counts)}
+    newest += [msgspec.structs.replace(group, bundles=None) for group in gone.values()]
     return tuple(_doubted(group, made) for group in newest)
 
 
-def _frozen(groups: tuple[Group, ...]) -> tuple[Group, ...]:
-    return tuple(
-        msgspec.structs.replace(group, bundles=group.bundles and tuple((tuple(shape.items()), n) for shape, n in group.bundles))
-        for group in groups
-    )
+def _agreed(group: Group, counts: Sequence[Counter[object]]) -> bool:
+    return not _holds_gpus(group) or len({count[_layout(group)] for count in counts}) == 1
 
 
 def _doubted(group: Group, made: Sequence[tuple[Group, ...]]) -> Group:
     """A group that not every release makes with as many CPUs."""
     everywhere = all(any(group.bundles == other.bundles for other in groups) for groups in made)
-    return group if everywhere else msgspec.structs.replace(group, unsure=("CPU",))
+    return group if everywhere or group.bundles is None else msgspec.structs.replace(group, unsure=("CPU",))
 
 
 def _about_releases(made: Sequence[tuple[Group, ...]], groups: tuple[Group, ...], first: int) -> list[Line]:
