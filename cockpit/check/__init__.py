@@ -83,6 +83,9 @@ def _unread(budget: Budget) -> Iterator[Line]:
         )
     else:
         yield from (Line("doubt", f"not read: {sentence}") for sentence in budget.unread)
+    if budget.framework == "Ray" and all(group.name == "entrypoint" for group in budget.groups or ()):
+        text = "only the command itself is counted: what it asks for once it runs can't be read"
+        yield Line("doubt", text, "say it in the preset: needs.gpus, needs.cpus or needs.bundles")
 
 
 def _otherwise(budget: Budget, needs: Needs) -> Iterator[Line]:

@@ -103,11 +103,11 @@ def _impossible(runs: Sequence[Run], site: Site, whole: World, budget: Budget) -
     for run in alone:
         sure = run.sure
         if sure is run.ask or (sure.names and whole.room(sure, "ever") == "no"):
-            yield _refused(run.title, whole, sure, site, budget)
+            yield _refused(run.title, whole, sure, site, knobs(budget, run.group.name))
         else:
             yield _unsure(run, run.title, whole)
     if not alone and sum(run.number for run in runs) > 1 and whole.room(together := _together(runs), "ever") == "no":
-        yield _refused("all groups together", whole, together, site, budget)
+        yield _refused("all groups together", whole, together, site, knobs(budget, None))
 
 
 def _unsure(run: Run, title: str, world: World) -> Line:
@@ -118,10 +118,10 @@ def _unsure(run: Run, title: str, world: World) -> Line:
     return Line("unknown", f"{title}: {told or 'with the newest release there is no room'}; {release}, and less would fit")
 
 
-def _refused(who: str, whole: World, wanted: Ask, site: Site, budget: Budget) -> Line:
+def _refused(who: str, whole: World, wanted: Ask, site: Site, flags: str | None) -> Line:
     verdict = whole.judge(wanted) or Verdict("never")
     told = f"{who}: {sentence(whole, wanted, verdict)}"
-    change = _change(wanted, verdict.names, whole, site, budget)
+    change = _change(wanted, verdict.names, whole, site, flags)
     if site.growing:
         return Line("later", f"{told}: not on the nodes there are now; an autoscaler may add some", change)
     return Line("never", told, change)
@@ -199,7 +199,9 @@ def _waits(run: Run, done: int, ground: Ground, site: Site, budget: Budget, rest
     if verdict is None or told is None:
         return Line("unknown", f"{run.title}: whether there is room for it would take too long to tell")
     after = f"; {count(rest)} more wait for it" if rest else ""
-    return Line("later", f"{which}: {told}{_empty(site)}{after}", _change(run.ask, verdict.names, world, site, budget))
+    return Line(
+        "later", f"{which}: {told}{_empty(site)}{after}", _change(run.ask, verdict.names, world, site, knobs(budget, run.group.name))
+    )
 
 
 def _empty(site: Site) -> str:
@@ -222,7 +224,7 @@ def _sum(wanted: Ask) -> str:
     return " + ".join(amount(name, wanted.sum(name)) for name in wanted.names[:2])
 
 
-def _change(wanted: Ask, short: Sequence[str], world: World, site: Site, budget: Budget) -> str | None:
+def _change(wanted: Ask, short: Sequence[str], world: World, site: Site, flags: str | None) -> str | None:
     """Fewer of what is short; more CPUs, which Ray only counts."""
     name = short[0] if short else None
     if name == "CPU":
@@ -231,7 +233,6 @@ def _change(wanted: Ask, short: Sequence[str], world: World, site: Site, budget:
         where = least if wanted.together else f"in all at least {_sum_of(wanted, world)}"
         key = "ray.head.num_cpus and ray.workers[].num_cpus in the preset" if site.planned else "`ray start --num-cpus`"
         return f"start Ray with more CPUs, {where}: {key}; it only counts them"
-    flags = knobs(budget)
     if name != "GPU" or not flags:
         return None
     fits = world.fitting(wanted, "ever")

@@ -14,6 +14,8 @@ from cockpit.presets.amounts import version_matches
 from cockpit.text import plural
 
 MOST = 4
+FEW_FILES = 4096
+"""Below this Ray's drivers warn (ray/_private/worker.py)."""
 EVERYWHERE = frozenset(["node-dead", "nodes-dead", "gcs-silent", "ray-ended", "monitor-silent", "ray-versions", "python-versions"])
 """What is wrong for every job, wherever it runs."""
 THERE = frozenset([
@@ -76,13 +78,13 @@ def _open_files(site: Site, needs: Needs, limits: Limits) -> Iterator[Line]:
         for ray in host.rays or ()
         if ray.role == "raylet" and ray.node == place and ray.files_limit is not None
     }
-    least = needs.open_files or limits.open_files_least
+    least = needs.open_files or FEW_FILES
     few = {name: limit for name, limit in known.items() if limit < least}
-    change = f"`ulimit -n {max(least, 65535)}` before `ray start`"
+    change = f"`ulimit -n {max(least, limits.open_files_least)}` before `ray start`"
     told = f"{_some([f'{limit} on {name}' for name, limit in few.items()])}"
     if needs.open_files is None:
         if few:
-            yield Line("doubt", f"Ray and its workers may open few files: {told}; Ray's documentation asks for {least}", change)
+            yield Line("doubt", f"Ray and its workers may open few files: {told}; Ray itself warns below {least}", change)
     elif few:
         yield Line("never", f"needs.open_files asks for {least}; the limit is {told}, until Ray is started anew", change)
     elif not known:
@@ -94,17 +96,18 @@ def _open_files(site: Site, needs: Needs, limits: Limits) -> Iterator[Line]:
 def _findings(placed: Placed, site: Site, snapshot: Snapshot) -> Iterator[Line]:
     """One line for each that would hurt, the worst first; all of them are the doctor's to tell."""
     keys = {node.key for place, node in site.nodes.items() if place in placed.homes or not placed.homes}
-    hurting = [finding for finding in snapshot.findings if _hurts(finding, keys)]
+    everywhere = EVERYWHERE if site.nodes and not site.planned else frozenset()
+    hurting = [finding for finding in snapshot.findings if _hurts(finding, everywhere, keys)]
     for finding in hurting[:MOST]:
         yield Line("doubt", f"{finding.level} now: {finding.text}", finding.remedy.text if finding.remedy else None)
     if len(hurting) > MOST:
         yield Line("doubt", f"and {plural(len(hurting) - MOST, 'more finding')}", "see them with `cockpit doctor`")
 
 
-def _hurts(finding: Finding, keys: set[str]) -> bool:
+def _hurts(finding: Finding, everywhere: frozenset[str], keys: set[str]) -> bool:
     if finding.level == "info":
         return False
-    return finding.code in EVERYWHERE or (finding.code in THERE and not keys.isdisjoint(finding.about))
+    return finding.code in everywhere or (finding.code in THERE and not keys.isdisjoint(finding.about))
 
 
 def _some(words: list[str]) -> str:

@@ -60,6 +60,21 @@ def test_too_many_gpus_are_told_with_the_flags_that_take_fewer():
     assert line.change == "ask for at most 8 of these 16: trainer.n_gpus_per_node and trainer.nnodes"
 
 
+@pytest.mark.parametrize(
+    ("framework", "key", "name", "flags"),
+    [
+        ("OpenRLHF", "--vllm.num_engines", "vLLM", "--vllm.num_engines, --vllm.tensor_parallel_size"),
+        ("OpenRLHF", "--vllm.num_engines", "actor + ref", "--actor.num_gpus_per_node"),
+        ("OpenRLHF", "--vllm_num_engines", "vLLM", "--vllm_num_engines, --vllm_tensor_parallel_size"),
+        ("simpleRL-reason", "--ref_num_nodes", "critic", "--critic_num_gpus_per_node"),
+        ("simpleRL-reason", "trainer.nnodes", "pool", "trainer.n_gpus_per_node and trainer.nnodes"),
+    ],
+)
+def test_each_group_has_flags_of_its_own(framework, key, name, flags):
+    budget = asked(group(name, 9), framework=framework, settings={key: "9"})
+    assert check(preset(), budget, cluster(machine(1))).reason.change == f"ask for at most 8 of these 9: {flags}"
+
+
 def test_groups_that_are_alike_are_one_line_and_the_one_that_waits_is_named():
     pools = [VERL] * 2
     wide = {"cores": 24}
@@ -149,6 +164,14 @@ def test_a_command_that_cannot_be_read_is_unknown_unless_the_preset_says_what_it
     assert (own.verdict, own.budget.amount("GPU")) == ("never", 9)
     packed = Needs(bundles=(({"GPU": 1.0}, 8),), strategy="STRICT_PACK")
     assert check(preset(needs=packed), budget, cluster(machine(1, 4), machine(2, 4))).verdict == "later"
+
+
+def test_a_plain_job_of_which_only_the_command_is_known_is_a_doubt():
+    alone = check(preset(), asked(group("entrypoint", 1, None, CPU=1.0), framework="Ray"), cluster(machine(1)))
+    assert exit_code(alone) == 1
+    assert "only the command itself is counted" in told(alone, "doubt")[0]
+    said = check(preset(needs=Needs(gpus=1)), asked(group("entrypoint", 1, None, CPU=1.0), framework="Ray"), cluster(machine(1)))
+    assert exit_code(said) == 0
 
 
 def test_parts_that_were_not_read_and_needs_that_say_otherwise_are_doubts():

@@ -21,10 +21,10 @@ def test_the_verdict_stands_first_then_what_is_asked_for_then_every_line_with_it
     assert lines[0] == "ppo can never fit here: all groups together: needs 8 x 1 GPU, 2 x 8 GPU; there are 16 GPU in all"
     assert lines[2:7] == [
         "OpenRLHF (0.10.2 and later)",
-        "GROUP  BUNDLES                    STRATEGY     GPUS  CPUS",
-        "actor  8 x 1 GPU + 1 CPU          PACK            8     8",
-        "vLLM   2 x (8 x 1 GPU + 1 CPU)    STRICT_PACK    16    16",
-        "total                                            24    24",
+        "GROUP  BUNDLES                  STRATEGY     GPUS  CPUS",
+        "actor  8 x 1 GPU + 1 CPU        PACK            8     8",
+        "vLLM   2 x (8 x 1 GPU + 1 CPU)  STRICT_PACK    16    16",
+        "total                                          24    24",
     ]
     assert lines[8].startswith("✗ all groups together")
 

@@ -11,7 +11,7 @@ import pytest
 
 from cockpit.placement import Place, World, ask, fixed, shape
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Facts, Watcher, once
+from tests.lab.eyes import COCKPIT, Facts, Watcher, lay_config, once
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -273,6 +273,38 @@ remove_placement_group(group)
         watcher.end()
     assert asked.state("placement_groups", "removed") is None
     assert asked.state("actors", "Left") == "PENDING_CREATION", "Ray has understood that it waits in vain"
+
+
+CHECKED = {
+    "fits": ("[{GPU: 1, count: 8}]", "STRICT_PACK", [{"GPU": 1}] * 8, 0),
+    "later": ("[{GPU: 1, count: 9}]", "PACK", [{"GPU": 1}] * 9, 1),
+    "never": ("[{GPU: 1, CPU: 3, count: 8}]", "STRICT_PACK", [{"GPU": 1, "CPU": 3}] * 8, 2),
+}
+"""Presets, what they say of themselves, what Ray is asked for, and what a check ends with."""
+
+
+def checked(asked: Asked, name: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and the JSON of `cockpit check`."""
+    bundles, strategy, _, _ = CHECKED[name]
+    file = asked.cluster.head.tmp / f"{name}.yaml"
+    file.write_text(f"job: {{entrypoint: python train.py}}\nneeds: {{bundles: {bundles}, strategy: {strategy}}}\n")
+    told, _, code = asked.cluster.head.ssh(f"{COCKPIT} check /tmp/{name}.yaml --json; echo $?").strip().rpartition("\n")
+    return int(code), json.loads(told)
+
+
+def test_what_a_check_says_of_presets_is_what_ray_then_does_with_their_groups(asked: Asked):
+    lay_config(asked.cluster.lab)
+    asked.run("holder", 'held = placement_group([{"GPU": 8}], name="held")')
+    eventually(lambda: asked.state("placement_groups", "held") == "CREATED", within=60)
+    later = eventually(lambda: told if (told := checked(asked, "later"))[0] == 1 else None, within=40)
+    found = {"fits": checked(asked, "fits"), "later": later, "never": checked(asked, "never")}
+    assert {name: code for name, (code, _) in found.items()} == {name: code for name, (*_, code) in CHECKED.items()}, found
+    assert any("8 are held by job holder (group held)" in line["text"] for line in found["later"][1]["lines"])
+    assert any("needs 24 CPU on one node; 2 nodes have 16" in line["text"] for line in found["never"][1]["lines"])
+    groups = [f"placement_group({wanted}, strategy={strategy!r}, name={name!r})" for name, (_, strategy, wanted, _) in CHECKED.items()]
+    asked.run("groups", f"groups = [{', '.join(reversed(groups))}]")
+    eventually(lambda: asked.state("placement_groups", "fits") == "CREATED", within=60)
+    assert [asked.state("placement_groups", name) for name in ("later", "never")] == ["PENDING", "PENDING"]
 
 
 TRY = """
