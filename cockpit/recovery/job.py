@@ -9,16 +9,14 @@ from typing import Final
 
 from cockpit.actions.plan import Plan, Receipt
 from cockpit.actions.table import Aim, find_act
-from cockpit.budget import budget_of
-from cockpit.check import Checked, check
+from cockpit.check.look import look_and_check
 from cockpit.door import Door
 from cockpit.lookout import Lookout
 from cockpit.model import Job, Snapshot
-from cockpit.presets import JobSpec, Preset
+from cockpit.presets import Preset
 from cockpit.recovery.step import StepError
 from cockpit.sources.errand import Progress
 from cockpit.sources.source import SourceError
-from cockpit.submission import beside
 
 Hear = Callable[[str, Progress], None]
 SIGN: Final = 900.0
@@ -36,32 +34,15 @@ class JobSteps:
         self.id: str | None = None
         """What Ray calls it, once it is launched."""
 
-    def fits(self) -> Checked:
-        """Whether it would, by what is known now."""
-        spec = self._preset.job or JobSpec("")
-        own = {"num_gpus": spec.entrypoint_num_gpus, "num_cpus": spec.entrypoint_num_cpus, **spec.entrypoint_resources}
-        budget = budget_of(
-            spec.entrypoint, env=spec.env, read=self._read, job={name: amount for name, amount in own.items() if amount is not None}
-        )
-        return check(self._preset, budget, self._lookout.poller.snapshot, self._lookout.config.limits)
-
-    def _read(self, name: str) -> str | None:
-        """A script that the command names, beside the preset."""
-        try:
-            return beside(self._preset, name).read_text(encoding="utf-8")
-        except (OSError, UnicodeError):
-            return None
-
-    def check(self) -> tuple[str, ...]:
-        """What speaks for it. Raises `StepError` when it doesn't fit now."""
-        checked = self.fits()
-        worst = [line for line in checked.lines if line.level not in ("fine", "doubt")]
+    async def check(self) -> tuple[str, ...]:
+        """What is to be said of it. Raises `StepError` when it doesn't fit now."""
+        checked = await look_and_check(self._lookout, self._preset)
         if checked.verdict in ("never", "later"):
+            worst = [line for line in checked.lines if line.level == checked.verdict]
             when = "can never fit" if checked.verdict == "never" else "doesn't fit now"
             told = "; ".join(line.text + (f" ({line.change})" if line.change else "") for line in worst[:FEW])
             raise StepError(f"{self._preset.name} {when}: {told}")
-        doubts = tuple(line.text for line in checked.lines if line.level in ("doubt", "unknown"))
-        return doubts or ("it fits",)
+        return tuple(line.text for line in checked.lines if line.level in ("doubt", "unknown")) or ("it fits",)
 
     async def launch(self, hear: Hear, show: Callable[[Plan], None]) -> Receipt:
         """Once. Raises `StepError` when it was not submitted."""

@@ -136,7 +136,7 @@ class Recovery:
         return found[name]
 
     async def _check(self, hear: Hear, show: Show) -> Done:  # noqa: ARG002 as the other steps
-        return Done(self._job.check())
+        return Done(await self._job.check())
 
     async def _launch(self, hear: Hear, show: Show) -> Done:
         receipt = await self._job.launch(hear, show)
