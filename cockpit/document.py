@@ -18,7 +18,7 @@ T = TypeVar("T")
 LARGEST: Final = 1 << 20
 """Bytes; what a person writes by hand is smaller."""
 
-_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<where>.*)`)?$", re.DOTALL)
+_AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<where>.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _EXPECTED = re.compile(r"Expected `(?P<type>[^`]*)`")
 _TYPES: Final = {
@@ -90,11 +90,17 @@ class Document:
             return msgspec.convert(self.data, kind)
         except msgspec.ValidationError as error:
             raise self._explained(error, words) from error
+        except UnicodeEncodeError as error:  # half of a pair, as in "\ud800"
+            raise InputError(f"{self.name}: holds characters that don't exist") from error
 
     def mistake(self, where: str, text: str) -> InputError:
         """What is wrong at a place such as `hosts[1].user`."""
         line = self.line(where)
         return InputError(": ".join(filter(None, (f"{self.name}:{line}" if line else self.name, where, text))))
+
+    def unexpected(self, where: str, expected: str) -> InputError:
+        """What `convert` would say, for what no type can say."""
+        return self.mistake(where, f"expected {expected}, got {_got(self._found(where)[1])}")
 
     def line(self, where: str) -> int | None:
         """Counted from 1; that of the nearest value above, where the place itself isn't there."""
@@ -123,6 +129,8 @@ class Document:
     def _explained(self, error: msgspec.ValidationError, words: Mapping[str, str]) -> InputError:
         match = _AT.match(str(error))
         what, where = (match["what"], (match["where"] or "").lstrip(".")) if match else (str(error), "")
+        if match and match["key"]:
+            return self.mistake(where, "a key must be text; a number or a switch is text in quotes")
         names = re.findall(r"`([^`]*)`", what)
         if "unknown field" in what and names:
             below = f"{where}.{names[0]}".lstrip(".")
@@ -133,7 +141,7 @@ class Document:
         own = words.get(re.sub(r"\[\d+\]", "[]", where))
         if own is None and not what.startswith("Expected"):
             return self.mistake(where, what)
-        return self.mistake(where, f"expected {own or _in_words(what)}, got {_got(self._found(where)[1])}")
+        return self.unexpected(where, own or _in_words(what))
 
     def _refuse_twins(self, node: yaml.Node | None, where: str, visited: set[int]) -> None:
         """YAML keeps the last of two values for one key without a word."""

@@ -19,6 +19,8 @@ from cockpit.text import HIDDEN, redact_variable, secrets
 _NAME = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST: Final = 6
 """Characters; what is shorter stands in other words too, and hiding it there would hide those."""
+_ANY: Final = "any"
+"""A value that by itself is no secret."""
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
@@ -131,7 +133,7 @@ class _Filling:
     def _open(self, where: str, text: str) -> str:
         """Of what Ray shows to everybody."""
         for name in names(text):
-            if _telling(name, self._env.get(name, "")):
+            if _telling(name, self._env.get(name) or _ANY):
                 raise _mistake(self._preset, where, f"${{{name}}} is a secret, and this is shown to everybody")
         return self._text(where, text)
 
@@ -158,7 +160,7 @@ class _Filling:
         return filled
 
 
-def _telling(name: str, value: str = "x" * 40) -> bool:
+def _telling(name: str, value: str = _ANY) -> bool:
     """Whether a variable is secret by its name, or by the shape of its value."""
     return redact_variable(name, value) != value
 

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from cockpit.document import Document, InputError
+from cockpit.document import Document, InputError, shown
 from cockpit.model import Value
 from cockpit.placement import Strategy
 from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.file import WORDS, JobFile, NeedsFile, PresetFile, RayFile
-from cockpit.presets.ray_flags import FlagValue, flag_arguments, flag_name, flag_value
+from cockpit.presets.ray_flags import FlagValue, flag_arguments, flag_name, flag_value, flag_words
 from cockpit.reach import HostEntry, check_host
+from cockpit.text import redact
 
 T = TypeVar("T")
 
@@ -110,6 +111,7 @@ _RUNTIME_ENV: Final = (
     "java_jars", "worker_process_setup_hook", "eager_install",
 )  # fmt: skip
 _ELSEWHERE: Final = {"env_vars": "goes into job.env", "working_dir": "goes into job.working_dir"}
+_LITERAL = re.compile(r"(?<!\$)\$\{(?![A-Za-z_][A-Za-z0-9_]*\})[^}]*\}?")
 _PLACE = re.compile(r"\$?\{([^{}]*)\}")
 _PLACES: Final = ("time", "name")
 SUBMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -120,7 +122,7 @@ def read_preset(path: Path) -> Preset:
     try:
         document = Document.read(path)
     except FileNotFoundError as error:
-        raise InputError(f"{path}: there is no such file") from error
+        raise InputError(f"{shown(path)}: there is no such file") from error
     return _Reading(document).preset(path)
 
 
@@ -176,12 +178,14 @@ class _Reading:
                 raise self._document.mistake(place, "given twice, with _ and with -")
             if head is not None and name in ("port", "system_config", "dashboard_port", "dashboard_host", "include_dashboard"):
                 raise self._document.mistake(place, "only the head's to say")
-            flags[name] = self._at(place, partial(flag_value, name, value))
+            if (sound := flag_value(name, value)) is None:
+                raise self._document.unexpected(place, flag_words(name))
+            flags[name] = sound
         return RayNode(str(host), None if address is None else str(address), flags)
 
     def _job(self, file: JobFile) -> JobSpec:
         if not file.entrypoint.strip():
-            raise self._document.mistake("job.entrypoint", "expected a command, got nothing")
+            raise self._document.unexpected("job.entrypoint", WORDS["job.entrypoint"])
         if file.submission_id is not None:
             self._submission_id(file.submission_id)
         self._runtime_env(file.runtime_env)
@@ -234,7 +238,7 @@ class _Reading:
     def _bundle(self, where: str, given: Mapping[str, Any]) -> tuple[Mapping[str, float], int]:
         count = given.get("count", 1)
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise self._document.mistake(f"{where}.count", "expected a whole number from 1")
+            raise self._document.unexpected(f"{where}.count", "a whole number from 1")
         shape = self._amounts(where, {name: amount for name, amount in given.items() if name != "count"})
         if not any(shape.values()):
             raise self._document.mistake(where, "a bundle asks for something, such as GPU: 1")
@@ -243,8 +247,13 @@ class _Reading:
     def _variables(self, where: str, given: Mapping[str, Any]) -> dict[str, str]:
         for name in given:
             if not _VARIABLE.fullmatch(str(name)):
-                raise self._document.mistake(where, f"{name!r} can't be the name of a variable")
-        return self._texts(where, given)
+                raise self._document.mistake(where, f"{str(name)!r} can't be the name of a variable")
+        texts = self._texts(where, given)
+        for name, text in texts.items():
+            if odd := _LITERAL.search(text):
+                way_out = f"only ${{NAME}} can; ${odd[0]} is left as it is"
+                raise self._document.mistake(f"{where}.{name}", f"{redact(odd[0])} can't be filled in, {way_out}")
+        return texts
 
     def _texts(self, where: str, given: Mapping[str, Any]) -> dict[str, str]:
         return {str(name): self._text(f"{where}.{name}", value) for name, value in given.items()}
@@ -254,7 +263,7 @@ class _Reading:
         if value is None:
             raise self._document.mistake(where, 'expected text, got nothing; an empty text is ""')
         if isinstance(value, (list, dict)):
-            raise self._document.mistake(where, f"expected text, got {'a list' if isinstance(value, list) else 'keys with values'}")
+            raise self._document.unexpected(where, "text")
         written = None if isinstance(value, str) else self._document.written(where)
         return str(value) if written is None else written
 
@@ -265,18 +274,18 @@ class _Reading:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-            raise self._document.mistake(where, "expected a number from 0")
+            raise self._document.unexpected(where, "a number from 0")
         return float(value)
 
     def _bytes(self, where: str, value: Any) -> int | None:
         if value is not None and (amount := byte_count(value)) is None:
-            raise self._document.mistake(where, f"expected {WORDS[where]}")
+            raise self._document.unexpected(where, WORDS[where])
         return None if value is None else amount
 
     def _version(self, where: str, value: Any) -> str | None:
         written = None if value is None else self._text(where, value)
         if written is not None and version_matches(written, "0") is None:
-            raise self._document.mistake(where, f"expected {WORDS[where]}")
+            raise self._document.unexpected(where, WORDS[where])
         return written
 
     def _at(self, where: str, check: Callable[[], T]) -> T:

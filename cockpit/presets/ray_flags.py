@@ -101,17 +101,18 @@ def flag_name(written: str) -> str:
     return name
 
 
-def flag_value(name: str, value: Any) -> FlagValue:
-    """The value as `ray start` takes it: sizes in bytes, maps as JSON. Raises `InputError`."""
-    kind = FLAGS[name].kind
-    checked = _checked(kind, value)
-    if checked is None or (name == "worker_port_list" and not _LIST_OF_PORTS.fullmatch(str(checked))):
-        raise InputError(f"expected {'ports such as 10002,10003' if name == 'worker_port_list' else _WORDS[kind]}")
-    return checked
+def flag_value(name: str, value: Any) -> FlagValue | None:
+    """The value as `ray start` takes it: sizes in bytes, maps as JSON. `None`: not what `flag_words` says."""
+    checked = _checked(FLAGS[name].kind, value)
+    return None if name == "worker_port_list" and not _LIST_OF_PORTS.fullmatch(str(checked)) else checked
+
+
+def flag_words(name: str) -> str:
+    """What is expected of it."""
+    return "ports such as 10002,10003" if name == "worker_port_list" else _WORDS[FLAGS[name].kind]
 
 
 def _checked(kind: Kind, value: Any) -> FlagValue | None:
-    """`None`: not of that kind."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if kind == "bytes":
         return byte_count(value)

@@ -17,6 +17,8 @@ _UPLOADED: Final = "gcs://"
 _NAME = re.compile(r"\$(?=\{[A-Za-z_])")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BREAK = re.compile(r" (?=--|[+~]{0,2}[\w.@/]+=)")
+_ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
+"""Line breaks to YAML alone."""
 _WIDE: Final = 100
 _RAYS: Final = ("job_submission_id", "job_name")
 """What Ray itself writes into a job's metadata."""
@@ -121,7 +123,7 @@ def _held(own: Mapping[str, float] | None) -> list[str]:
 def _lines(key: str, value: Any) -> list[str]:
     if isinstance(value, str) and (folded := _folded(key, value)):
         return folded
-    return _dumped({key: value}).splitlines()
+    return _dumped({key: value}).removesuffix("\n").split("\n")
 
 
 def _folded(key: str, text: str) -> list[str] | None:
@@ -141,4 +143,7 @@ def _scalar(text: str) -> str:
 
 
 def _dumped(value: Any) -> str:
-    return yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=1 << 20)
+    text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=1 << 20)
+    if _ODD_BREAKS.search(text):
+        return yaml.safe_dump(value, default_style='"', sort_keys=False, width=1 << 20)
+    return text

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from cockpit.document import InputError
+from cockpit.presets import Preset, PresetError, copy_preset, find_preset, presets, presets_folder, write_preset
+from cockpit.presets.folder import READY_MADE
+
+JOB = "job: {entrypoint: x}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "config" / "cockpit" / "presets"
+
+
+def ready_made() -> list[str]:
+    return sorted(path.stem for path in READY_MADE.glob("*.yaml"))
+
+
+def test_presets_lie_where_xdg_says(folder):
+    assert presets_folder() == folder
+
+
+def test_without_a_folder_there_are_the_ready_made_ones():
+    assert ready_made() == ["openrlhf-grpo", "openrlhf-hybrid", "openrlhf-ppo", "verl-grpo", "verl-ppo"]
+    assert [one.name for one in presets()] == ready_made()
+
+
+def test_one_that_can_not_be_read_is_listed_and_hides_no_other(folder):
+    folder.mkdir(parents=True)
+    (folder / "good.yaml").write_text(JOB)
+    (folder / "bad.yml").write_text("job: {}\n")
+    (folder / "notes.txt").write_text("x")
+    (folder / ".good.yaml.swp").write_text("x")
+    (folder / ".hidden.yaml").write_text("x")
+    (folder / "gone.yaml").symlink_to("nowhere")
+    (folder / "deep.yaml").mkdir()
+    found = {one.name: one for one in presets()}
+    assert list(found) == ["bad", "deep", "gone", "good", *ready_made()]
+    assert isinstance(found["good"], Preset)
+    said = {name: str(one) for name, one in found.items() if isinstance(one, PresetError)}
+    assert {name: text.removeprefix("~/config/cockpit/presets/") for name, text in said.items()} == {
+        "bad": "bad.yml:1: job: entrypoint is missing",
+        "deep": "deep.yaml: is a directory",
+        "gone": "gone.yaml: there is no such file",
+    }
+
+
+def test_a_preset_is_found_by_name_or_by_path(folder, tmp_path):
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(JOB)
+    (tmp_path / "here.yaml").write_text(JOB)
+    assert find_preset("mine").path == folder / "mine.yaml"
+    assert find_preset("verl-ppo").path == READY_MADE / "verl-ppo.yaml"
+    assert find_preset("./here.yaml").name == find_preset("here.yaml").name == find_preset(str(tmp_path / "here.yaml")).name == "here"
+    assert find_preset("~/here.yaml").name == "here"
+
+
+def test_one_of_yours_goes_before_a_ready_made_one_of_its_name(folder):
+    folder.mkdir(parents=True)
+    (folder / "verl-ppo.yaml").write_text(JOB)
+    assert find_preset("verl-ppo").path.parent == folder
+    assert [one.path.parent for one in presets() if one.name == "verl-ppo"] == [folder]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("verl-pppo", "no preset is named verl-pppo; perhaps verl-ppo"),
+        ("qqq", "no preset is named qqq; they lie in ~/config/cockpit/presets"),
+        ("here", "no preset is named here; the file here is ./here.yaml"),
+        ("./nowhere.yaml", "nowhere.yaml: there is no such file"),
+    ],
+)
+def test_one_that_is_not_there_is_said_with_what_is_near(tmp_path, name, message):
+    (tmp_path / "here.yaml").write_text(JOB)
+    with pytest.raises(InputError) as caught:
+        find_preset(name)
+    assert str(caught.value) == message
+
+
+def test_a_ready_made_one_is_copied_with_its_comments(folder):
+    assert copy_preset("verl-ppo") == folder / "verl-ppo.yaml"
+    assert (folder / "verl-ppo.yaml").read_text() == (READY_MADE / "verl-ppo.yaml").read_text()
+    with pytest.raises(InputError, match="no ready-made preset is named nope; there are openrlhf-grpo, "):
+        copy_preset("nope")
+    with pytest.raises(InputError, match="no ready-made preset"):
+        copy_preset("../shipped/verl-ppo")
+
+
+def test_what_is_written_is_its_owners_alone_and_goes_over_no_file(folder):
+    path = write_preset(JOB, "new")
+    assert path == folder / "new.yaml"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(InputError, match=r"^~/config/cockpit/presets/new\.yaml: there is one already; it was left alone$"):
+        write_preset("other", "new")
+    assert path.read_text() == JOB
+    assert [one.name for one in folder.iterdir()] == ["new.yaml"]
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "-x", "a b", "x" * 65, "ü"])
+def test_a_name_that_is_no_name_of_a_file_is_refused(folder, name):
+    with pytest.raises(InputError, match="can't be the name of a preset"):
+        write_preset(JOB, name)
+    assert not folder.exists()
+
+
+def test_a_folder_that_can_not_be_written_is_said(folder, tmp_path):
+    (tmp_path / "config").write_text("a file")
+    with pytest.raises(InputError, match=r"new\.yaml: "):
+        write_preset(JOB, "new")

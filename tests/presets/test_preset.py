@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import ray.scripts.scripts
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from cockpit.document import InputError
+from cockpit.presets import Needs, RayNode, byte_count, preset_schema, read_preset, version_matches
+from cockpit.presets.file import WORDS
+from cockpit.presets.folder import READY_MADE
+from cockpit.presets.ray_flags import FLAGS, OWN, flag_name
+
+WHOLE = """
+about: PPO on a 7B model, two nodes
+ray:
+  head: {host: head, port: 6379, num_gpus: 8, num-cpus: 96, object_store_memory: 50GB, dashboard_port: 8265}
+  workers: [{host: w1, address: 10.0.0.2, num_gpus: 8, resources: {disk: 1}, disable-usage-stats: true}, w2]
+  env: {RAY_memory_usage_threshold: 0.970, NCCL_DEBUG: WARN}
+  python: /opt/conda/bin/python
+job:
+  entrypoint: python -m openrlhf.cli.train_ppo_ray --actor.num_nodes 1
+  working_dir: .
+  env: {VLLM_USE_V1: 1, WANDB_API_KEY: "${WANDB_API_KEY}", FLAG: True, EMPTY: ""}
+  runtime_env: {pip: [wandb], excludes: ["*.pt"]}
+  submission_id: "ppo-7b-{time}"
+  entrypoint_num_gpus: 1
+  entrypoint_memory: 8GiB
+  metadata: {owner: alice, run: 7}
+needs: {gpu_memory_free: 70GB, bundles: [{GPU: 1, CPU: 1, count: 8}, {GPU: 0.5}], ray_version: 2.10, open_files: 65536}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / "ppo.yaml"
+
+
+def complaint(file: Path, text: str) -> str:
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_preset(file)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.replace("~/ppo.yaml", "FILE")
+
+
+def test_a_whole_preset_is_taken_in(file):
+    file.write_text(WHOLE)
+    preset = read_preset(file)
+    assert (preset.name, preset.about) == ("ppo", "PPO on a 7B model, two nodes")
+    assert preset.ray is not None
+    assert preset.ray.head == RayNode(
+        "head", None, {"port": 6379, "num_gpus": 8, "num_cpus": 96, "object_store_memory": 50 * 10**9, "dashboard_port": 8265}
+    )
+    assert [node.host for node in preset.ray.nodes] == ["head", "w1", "w2"]
+    assert preset.ray.workers[0].address == "10.0.0.2"
+    assert preset.ray.workers[0].arguments == ("--num-gpus=8", '--resources={"disk": 1}', "--disable-usage-stats")
+    assert preset.ray.python == "/opt/conda/bin/python"
+    assert preset.job is not None
+    assert preset.job.entrypoint_memory == 8 << 30
+    assert preset.needs == Needs(
+        bundles=(({"GPU": 1.0, "CPU": 1.0}, 8), ({"GPU": 0.5}, 1)), gpu_memory_free=70 * 10**9, open_files=65536, ray_version="2.10"
+    )
+    assert (preset.needs.amount("GPU"), preset.needs.amount("CPU"), Needs().amount("GPU")) == (8.5, 8.0, None)
+
+
+def test_the_value_of_a_variable_is_what_was_typed(file):
+    file.write_text(WHOLE)
+    preset = read_preset(file)
+    assert preset.ray is not None
+    assert preset.ray.env == {"RAY_memory_usage_threshold": "0.970", "NCCL_DEBUG": "WARN"}
+    assert preset.job is not None
+    assert preset.job.env == {"VLLM_USE_V1": "1", "WANDB_API_KEY": "${WANDB_API_KEY}", "FLAG": "True", "EMPTY": ""}
+    assert preset.job.metadata == {"owner": "alice", "run": "7"}
+
+
+def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
+    ray = "ray:\n  head: &all {host: a, num_gpus: 8}\n  workers: [{<<: *all, host: b}]\n  env: &e {A: 1}\n"
+    file.write_text(f"{ray}job:\n  entrypoint: x\n  env: {{<<: *e}}\n")
+    preset = read_preset(file)
+    assert preset.ray is not None
+    assert preset.ray.workers == (RayNode("b", None, {"num_gpus": 8}),)
+    assert preset.job is not None
+    assert preset.job.env == {"A": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "FILE:1: holds neither `job` nor `ray`: there is nothing to launch or start"),
+        ("- a\n", "FILE:1: expected keys with values, such as `job: {entrypoint: …}`"),
+        ("jobs: {}\n", "FILE:1: jobs: no such key; perhaps job"),
+        ("job: {}\n", "FILE:1: job: entrypoint is missing"),
+        ("job:\n  entrypoint: ''\n", "FILE:2: job.entrypoint: expected a command, got nothing"),
+        ("job:\n  entrypoint: ' '\n", "FILE:2: job.entrypoint: expected a command, got  "),
+        ("job:\n  entrypoint: [a, b]\n", "FILE:2: job.entrypoint: expected a command, got a list"),
+        ("job:\n  entrypiont: x\n", "FILE:2: job.entrypiont: no such key; perhaps entrypoint"),
+        ("job:\n  entrypoint: x\n  env_vars: {}\n", "FILE:3: job.env_vars: no such key; perhaps env"),
+        ("job:\n  entrypoint: x\n  env: [A=1]\n", "FILE:3: job.env: expected variables with their values, got a list"),
+        ("job:\n  entrypoint: x\n  env:\n    A: 1\n    B:\n", 'FILE:5: job.env.B: expected text, got nothing; an empty text is ""'),
+        ("job:\n  entrypoint: x\n  env:\n    A: [1]\n", "FILE:4: job.env.A: expected text, got a list"),
+        ("job:\n  entrypoint: x\n  env: {A B: 1}\n", "FILE:3: job.env: 'A B' can't be the name of a variable"),
+        ("job:\n  entrypoint: x\n  env: {1: a}\n", "FILE:3: job.env: a key must be text; a number or a switch is text in quotes"),
+        (
+            "job:\n  entrypoint: x\n  env: {A: '${B:-1}'}\n",
+            "FILE:3: job.env.A: ${B:-1} can't be filled in, only ${NAME} can; $${B:-1} is left as it is",
+        ),
+        ("job:\n  entrypoint: x\n  runtime_env: {env_vars: {A: b}}\n", "FILE:3: job.runtime_env.env_vars: goes into job.env"),
+        ("job:\n  entrypoint: x\n  runtime_env: {working_dir: .}\n", "FILE:3: job.runtime_env.working_dir: goes into job.working_dir"),
+        ("job:\n  entrypoint: x\n  runtime_env: {exclude: [a]}\n", "FILE:3: job.runtime_env.exclude: no such key; perhaps excludes"),
+        (
+            "job:\n  entrypoint: x\n  submission_id: ppo-{date}\n",
+            "FILE:3: job.submission_id: {date} can't be filled in; there are {time} and {name}",
+        ),
+        (
+            "job:\n  entrypoint: x\n  submission_id: a/b\n",
+            "FILE:3: job.submission_id: expected at most 100 letters, digits and . _ -: Ray makes an address and the name of a file of it",
+        ),
+        ("job:\n  entrypoint: x\n  entrypoint_num_gpus: -1\n", "FILE:3: job.entrypoint_num_gpus: expected a number from 0, got -1"),
+        ("job:\n  entrypoint: x\n  entrypoint_num_gpus: .nan\n", "FILE:3: job.entrypoint_num_gpus: expected a number from 0, got .nan"),
+        ("job:\n  entrypoint: x\n  entrypoint_memory: lots\n", "FILE:3: job.entrypoint_memory: expected an amount such as 8GB, got lots"),
+        ("job:\n  entrypoint: x\n  entrypoint_resources: {a: b}\n", "FILE:3: job.entrypoint_resources.a: expected a number from 0, got b"),
+        ("ray: {}\n", "FILE:1: ray: head is missing"),
+        ("ray:\n  head: {num_gpus: 8}\n", "FILE:2: ray.head: host is missing"),
+        ("ray:\n  head: {host: -oProxyCommand=x}\n", "FILE:2: ray.head: '-oProxyCommand=x' can't be the name of a host"),
+        ("ray:\n  head: a\n  workers: [b, c, b]\n", "FILE:3: ray.workers[2]: b is a worker already"),
+        ("ray:\n  head: a\n  workers: [a]\n", "FILE:3: ray.workers[0]: a is the head already"),
+        (
+            "ray:\n  head: {host: a, num_gpu: 8}\n",
+            "FILE:2: ray.head.num_gpu: `ray start` of 2.9 to 2.60 has no such flag; perhaps num_gpus",
+        ),
+        ("ray:\n  head: {host: a, num_gpus: 8, num-gpus: 8}\n", "FILE:2: ray.head.num-gpus: given twice, with _ and with -"),
+        ("ray:\n  head: {host: a, num_gpus: '8'}\n", "FILE:2: ray.head.num_gpus: expected a whole number from 0, got 8"),
+        ("ray:\n  head: {host: a, port: 65536}\n", "FILE:2: ray.head.port: expected a port from 0 to 65535, got 65536"),
+        ("ray:\n  head: {host: a, port: true}\n", "FILE:2: ray.head.port: expected a port from 0 to 65535, got true"),
+        (
+            "ray:\n  head: {host: a, object_store_memory: 50 apples}\n",
+            "FILE:2: ray.head.object_store_memory: expected an amount such as 50GB or 1.5TiB, got 50 apples",
+        ),
+        ("ray:\n  head: {host: a, resources: 7}\n", "FILE:2: ray.head.resources: expected keys with values, got 7"),
+        (
+            "ray:\n  head: {host: a, worker_port_list: a-b}\n",
+            "FILE:2: ray.head.worker_port_list: expected ports such as 10002,10003, got a-b",
+        ),
+        (
+            "ray:\n  head: {host: a, head: true}\n",
+            "FILE:2: ray.head.head: not a preset's to say: which host is the head says its place under `ray`",
+        ),
+        (
+            "ray:\n  head: {host: a, block: true}\n",
+            "FILE:2: ray.head.block: not a preset's to say: Ray goes on without the command that started it",
+        ),
+        (
+            "ray:\n  head: a\n  workers: [{host: b, address: 'a:6379'}]\n",
+            "FILE:3: ray.workers[0].address: here the host answers; the head's port is its own `port`, and workers find it",
+        ),
+        ("ray:\n  head: a\n  workers: [{host: b, port: 6379}]\n", "FILE:3: ray.workers[0].port: only the head's to say"),
+        ("ray:\n  head: a\n  python: /a b\n", "FILE:3: ray.python: '/a b' can't be the path of a Python"),
+        ("ray:\n  head: a\n  flags: {}\n", "FILE:3: ray.flags: no such key"),
+        ("job: {entrypoint: x}\nneeds:\n  gpu_memory: 70GB\n", "FILE:3: needs.gpu_memory: no such key; perhaps gpu_memory_free"),
+        ("job: {entrypoint: x}\nneeds:\n  shm_free: true\n", "FILE:3: needs.shm_free: expected an amount such as 10GB, got true"),
+        ("job: {entrypoint: x}\nneeds:\n  bundles: [{}]\n", "FILE:3: needs.bundles[0]: a bundle asks for something, such as GPU: 1"),
+        (
+            "job: {entrypoint: x}\nneeds:\n  bundles: [{GPU: 1, count: 0}]\n",
+            "FILE:3: needs.bundles[0].count: expected a whole number from 1, got 0",
+        ),
+        (
+            "job: {entrypoint: x}\nneeds:\n  strategy: TIGHT\n",
+            "FILE:3: needs.strategy: expected PACK, SPREAD, STRICT_PACK or STRICT_SPREAD, got TIGHT",
+        ),
+        ("job: {entrypoint: x}\nneeds:\n  open_files: 0\n", "FILE:3: needs.open_files: expected a whole number from 1, got 0"),
+        (
+            "job: {entrypoint: x}\nneeds:\n  ray_version: new\n",
+            "FILE:3: needs.ray_version: expected a version such as 2.44, or a range such as '>=2.40,<2.50', got new",
+        ),
+        ("job: {entrypoint: x}\nabout: a\nabout: b\n", "FILE:3: about: given twice"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_preset_is_one_sentence_with_file_line_and_key(file, text, message):
+    assert complaint(file, text) == message
+
+
+def test_a_mistake_shows_no_secret(file):
+    told = complaint(file, "job:\n  entrypoint: x\n  env: {A: 1}\n  working_dir: [hf_abcdefghijkl]\n")
+    assert told == "FILE:4: job.working_dir: expected a folder, got a list"
+    assert "hf_abc" not in complaint(file, "job:\n  entrypoint: x\n  entrypoint_num_gpus: hf_abcdefghijkl\n")
+
+
+def test_a_preset_that_is_not_there_is_said_so(file):
+    with pytest.raises(InputError, match=r"~/ppo\.yaml: there is no such file"):
+        read_preset(file)
+
+
+KEYS = st.sampled_from([place.rpartition(".")[2] for place in WORDS if "[]" not in place]) | st.text(max_size=4)
+PLAIN = st.none() | st.booleans() | st.floats() | st.text(max_size=5)
+
+
+@given(st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12))
+def test_whatever_stands_in_a_file_it_is_read_or_the_place_of_a_mistake_is_said(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(json.dumps(data))
+    try:
+        read_preset(path)
+    except InputError as error:
+        said = str(error)
+    else:
+        return
+    assert said.startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("written", "amount"),
+    [
+        ("50GB", 50 * 10**9), ("50 GB", 50 * 10**9), ("50gb", 50 * 10**9), ("1.5TiB", 3 << 39), ("70GiB", 70 << 30), ("70G", 70 << 30),
+        ("512M", 512 << 20), ("1024", 1024), ("0", 0), ("10B", 10), (1024, 1024), (1e9, 10**9), ("64kB", 64000),
+        ("GB", None), ("-1GB", None), ("5 apples", None), ("", None), ("1e9", None),
+        (True, None), (-1, None), (float("nan"), None), ([], None),
+    ],
+)  # fmt: skip
+def test_amounts_of_memory_are_read_as_people_write_them(written, amount):
+    assert byte_count(written) == amount
+
+
+@pytest.mark.parametrize(
+    ("wanted", "version", "matches"),
+    [
+        ("2.44", "2.44.1", True), ("2.44.1", "2.44.0", False), ("2", "2.60.0", True), (">=2.40,<2.50", "2.44.1", True),
+        (">=2.40,<2.50", "2.50.0", False), (">2.40", "2.40.1", False), ("!=2.44.1", "2.44.1", False), ("==3.10.*", "3.10.14", True),
+        ("<=3.12", "3.12.9", True), ("2.44", "3.0.0.dev0", False), ("2.9", "2.44.1", False), ("2.9", "2.9.3", True),
+        ("new", "2.44.1", None), ("2.44", "nightly", None), ("2.44,", "2.44.1", None),
+    ],
+)  # fmt: skip
+def test_a_version_is_one_of_those_wanted(wanted, version, matches):
+    assert version_matches(wanted, version) is matches
+
+
+def test_every_flag_of_rays_own_command_is_known_and_of_its_kind():
+    for option in ray.scripts.scripts.start.params:
+        name = max(option.opts, key=len).lstrip("-").replace("-", "_")
+        if name == "address" or name in OWN:
+            continue
+        kind = FLAGS[flag_name(name)].kind
+        assert (kind == "switch") is bool(option.is_flag), name
+        if option.type.name == "integer":
+            assert kind in ("port", "count", "bytes"), name
+        if option.type.name == "boolean" and not option.is_flag:
+            assert kind == "true or false", name
+
+
+def test_the_schema_knows_what_the_reader_knows():
+    schema = preset_schema()
+    check = Draft202012Validator(schema)
+    check.check_schema(schema)
+    names = {field for made in schema["$defs"].values() for field in made["properties"]}
+    assert names == {place.rpartition(".")[2] for place in WORDS if "[]" not in place}
+    for broken in (
+        {"job": {}},
+        {"job": {"entrypoint": 7}},
+        {"jop": {}},
+        {"ray": {"head": {"host": "a", "num_gpu": 1}}},
+        {"ray": {"head": {}}},
+    ):
+        assert not check.is_valid(broken), broken
+    assert check.is_valid({"ray": {"head": {"host": "a", "num-gpus": 8, "object_store_memory": "50GB"}, "workers": ["b"]}})
+
+
+def test_every_key_of_the_schema_is_described():
+    def undescribed(node, where=""):
+        for name, made in node.get("properties", {}).items():
+            if "description" not in made and "$ref" not in json.dumps(made):
+                yield f"{where}.{name}"
+
+    found = [name for title, made in preset_schema()["$defs"].items() for name in undescribed(made, title)]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", sorted(READY_MADE.iterdir()), ids=lambda path: path.stem)
+def test_a_ready_made_preset_is_valid_and_so_says_the_schema(path):
+    import yaml
+
+    preset = read_preset(path)
+    assert preset.about
+    assert preset.ray is not None
+    assert preset.job is not None
+    Draft202012Validator(preset_schema()).validate(yaml.safe_load(path.read_text()))
+    for node in preset.ray.nodes:
+        assert len(preset.ray.env["CUDA_VISIBLE_DEVICES"].split(",")) == node.flags["num_gpus"]
+    assert float(preset.ray.env["RAY_memory_usage_threshold"]) < 1
+    sleeps = "enable_sleep" in preset.job.entrypoint or "free_cache_engine=True" in preset.job.entrypoint
+    assert not (sleeps and "expandable_segments" in preset.job.env.get("PYTORCH_CUDA_ALLOC_CONF", ""))
