@@ -32,6 +32,9 @@ from msgspec.structs import replace
 
 from cockpit.actions.plan import Plan, Receipt, Target
 from cockpit.actions.table import Act, Aim
+from cockpit.check import Checked
+from cockpit.check.look import look_and_check
+from cockpit.check.words import verdict
 from cockpit.document import InputError
 from cockpit.job_door import RAY, Hear
 from cockpit.lookout import Lookout
@@ -86,6 +89,13 @@ class Launches:
 
     async def _plan(self, act: Act, preset: Preset, hear: Hear, *, force: bool) -> Plan:
         filled, job = launchable_job(preset, os.environ)
+        checked = await look_and_check(self._lookout, preset)
+        fit = tuple(_doubts(preset, checked))
+        if checked.verdict == "never" and not force:
+            refused = Target(
+                "job", RAY, _command(preset), name=preset.name, reason=f"{fit[0]} (cockpit launch --force submits it all the same)"
+            )
+            return Plan(act.id, act.title, refused=(refused,), notes=fit[1:], hosts=(RAY,))
         package = await packed(job, lambda done, of: hear(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of)))
         look = await self._submissions.look()
         others = _others(preset.name, look)
@@ -105,7 +115,7 @@ class Launches:
             act.id,
             act.title,
             targets=(_target(ready, preset, look),),
-            notes=(*(_told(other, look) for other in others), *_changed(ready, look), *_folder(job, package), *doubts(preset)),
+            notes=(*(_told(other, look) for other in others), *fit, *_changed(ready, look), *_folder(job, package), *doubts(preset)),
             hosts=(RAY,),
             word=preset.name if others and not force else None,
             requests={RAY: {"key": ready.key}},
@@ -202,6 +212,20 @@ def _check_same(ready: Ready, job: Listed) -> None:
         )
 
 
+def _command(preset: Preset) -> tuple[str, ...]:
+    """On one line, as everybody may see it."""
+    shown = safe(preset).job
+    return (" ".join(shown.entrypoint.split()),) if shown else ()
+
+
+def _doubts(preset: Preset, checked: Checked) -> Iterator[str]:
+    """Whether it fits, and every line that speaks against it, with what would help."""
+    yield verdict(preset.name, checked)
+    for line in checked.lines:
+        if line.level != "fine":
+            yield f"{line.text} → {line.change}" if line.change else line.text
+
+
 def _others(preset: str, look: Look) -> list[Listed]:
     """Jobs of this preset that make another one doubtful, the latest first."""
     moment = look.moment or time.time()
@@ -240,9 +264,8 @@ def _folder(job: JobSpec, package: Package | None) -> Iterator[str]:
 
 
 def _target(ready: Ready, preset: Preset, look: Look) -> Target:
-    shown = safe(preset).job
     name = name_for(ready.template, look.moment or time.time(), look.names)
-    target = Target("job", RAY, (" ".join(shown.entrypoint.split()) if shown else "",), id=name)
+    target = Target("job", RAY, _command(preset), id=name)
     return replace(target, size=ready.package.size, files=ready.package.contents.files) if ready.package else target
 
 

@@ -103,7 +103,7 @@ def _submitted(receipt: Receipt | None) -> str | None:
 
 
 async def _followed(config: Config, lookout: Any, name: str, preset: Preset) -> int:
-    """The log to stdout; everything else to stderr, so that the log can be piped."""
+    """The log to stdout, what is said about it to stderr."""
     from cockpit.submission import hiding
 
     hide = hiding(launchable(preset, os.environ).hidden)

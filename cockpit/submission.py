@@ -18,11 +18,12 @@ import msgspec
 import yaml
 
 from cockpit.document import InputError
+from cockpit.model import Job
 from cockpit.pack import Hear, Package, find_contents, is_uri, pack, pack_archive
-from cockpit.presets import JobSpec, Launchable, Preset, launchable, safe
+from cockpit.presets import JobSpec, Launchable, Preset, find_preset, launchable, read_preset, safe
 from cockpit.presets.preset import SUBMISSION
 from cockpit.sources.ray_http import Hide
-from cockpit.sources.ray_submit import USER, Submission
+from cockpit.sources.ray_submit import FILE, USER, Submission
 from cockpit.sources.wire import PRESET
 from cockpit.text import HIDDEN
 
@@ -53,7 +54,7 @@ def submission_of(preset: Preset, job: JobSpec, package: Package | None) -> Subm
         entrypoint=job.entrypoint,
         submission_id="",
         runtime_env=runtime_env,
-        metadata={**job.metadata, PRESET: preset.name, USER: user()},
+        metadata={**job.metadata, PRESET: preset.name, USER: user(), FILE: _file(preset.path)},
         entrypoint_num_cpus=job.entrypoint_num_cpus,
         entrypoint_num_gpus=job.entrypoint_num_gpus,
         entrypoint_memory=job.entrypoint_memory,
@@ -134,6 +135,23 @@ def name_for(template: str, moment: float, taken: Collection[str]) -> str:
     first = template.replace("{time}", time.strftime("%Y%m%d-%H%M", time.gmtime(moment)))
     numbered = (f"{first}-{number}" for number in range(2, len(taken) + 3))
     return next(name for name in (first, *numbered) if name not in taken)
+
+
+def preset_of_job(job: Job) -> Preset | str:
+    """What launches this job again, as it is now; or why there is none, in a sentence."""
+    if job.preset is None:
+        return f"Job {job.id} was launched from no preset: save it as one, look it over, and launch that"
+    host, _, path = (job.metadata or {}).get(FILE, "").partition(":")
+    try:
+        if host == socket.gethostname() and Path(path).is_file():
+            return read_preset(Path(path))
+        return find_preset(job.preset)
+    except InputError as error:
+        return f"Job {job.id} was launched from the preset {job.preset}: {error}"
+
+
+def _file(path: Path) -> str:
+    return f"{socket.gethostname()}:{path.absolute()}"
 
 
 def user() -> str:

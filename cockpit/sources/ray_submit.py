@@ -17,8 +17,8 @@ from cockpit.sources import wire
 from cockpit.sources.ray_http import Dashboard, Hide, NoAnswerError, RefusalError
 from cockpit.sources.source import SourceError
 
-CONTENT, USER, KEY = "cockpit_content", "cockpit_user", "cockpit_key"
-"""In a job's metadata: what it was made of, who launched it, and from which plan."""
+CONTENT, USER, FILE, KEY = "cockpit_content", "cockpit_user", "cockpit_file", "cockpit_key"
+"""In a job's metadata: what it was made of, by whom, from which file of which host, and from which plan."""
 SLOWEST = 256 * 1024
 """Bytes a second below which an upload is given up."""
 _WRITE, _LOOK, _LOOKS = 20.0, 8.0, 3

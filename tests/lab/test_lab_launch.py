@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,11 +16,11 @@ from cockpit.actions.plan import Receipt
 from cockpit.actions.table import Aim, find_act
 from cockpit.launch import Launches
 from cockpit.presets import read_preset
-from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.ray_http import Dashboard
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import COCKPIT, lay_config
-from tests.lab.hosts import Host
+from tests.lab.hosts import Host, Process
+from tests.sources.job_table import Operator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
@@ -72,6 +73,15 @@ def launch(cluster: Cluster, host: Host, name: str, words: str = "--yes") -> tup
     return int(code), out, (host.tmp / "said").read_text()
 
 
+def begin(cluster: Cluster, host: Host, name: str) -> Process:
+    """The same, followed while the test goes on."""
+    lay_config(cluster.lab)
+    program = f"cd /tmp/train; SECRET_TOKEN={SECRET} exec {COCKPIT} launch ./{name}.yaml --address {cluster.address} --yes"
+    for file in ("followed", "said_beside"):
+        (host.tmp / file).write_text("")
+    return host.spawn("bash", "-c", f"{program} >/tmp/followed 2>/tmp/said_beside")
+
+
 def of_preset(cluster: Cluster, name: str) -> list[dict[str, Any]]:
     return [job for job in cluster.http.get("/api/jobs/").json() if (job["metadata"] or {}).get("cockpit_preset") == name]
 
@@ -110,6 +120,7 @@ def test_a_job_is_launched_on_a_ray_that_asks_for_a_token(token_cluster: Cluster
     check_a_launch(token_cluster, token_cluster.head)
 
 
+@pytest.mark.incident
 def test_a_job_that_fails_is_told_and_launched_again_without_sending_its_folder_again(cluster: Cluster):
     host = cluster.head
     lay(host, "fails", "echo before; exit 3")
@@ -121,15 +132,37 @@ def test_a_job_that_fails_is_told_and_launched_again_without_sending_its_folder_
     assert len({job["submission_id"] for job in of_preset(cluster, "fails")}) == 2
 
 
-def test_a_second_launch_while_the_first_runs_is_refused(cluster: Cluster):
+def test_a_second_launch_while_the_first_runs_is_refused_and_ctrl_c_ends_only_the_following(cluster: Cluster):
     host = cluster.lab["w1"]
-    lay(host, "twice", "sleep 1000")
-    first, _, _ = launch(cluster, host, "twice", "--yes --no-follow")
-    second, _, said = launch(cluster, host, "twice", "--yes --no-follow")
-    assert (first, second) == (0, 1)
-    assert "of this preset is" in said
+    lay(host, "twice", "echo begun; sleep 1000")
+    following = begin(cluster, host, "twice")
+    eventually(lambda: "begun" in (host.tmp / "followed").read_text().splitlines(), within=60)
+    code, _, said = launch(cluster, host, "twice", "--yes --no-follow")
+    assert code == 1
+    assert "of this preset is RUNNING" in said
     assert "--force launches it all the same" in said
-    assert len(of_preset(cluster, "twice")) == 1
+    following.outer.send_signal(signal.SIGINT)
+    eventually(lambda: "no longer followed" in (host.tmp / "said_beside").read_text())
+    assert [job["status"] for job in of_preset(cluster, "twice")] == ["RUNNING"]
+
+
+@pytest.mark.incident
+def test_a_job_that_waits_says_why_and_is_followed_when_it_begins(cluster: Cluster):
+    for name in ("holds1", "holds2"):
+        body = {"entrypoint": "sleep 1000", "submission_id": name, "entrypoint_num_gpus": 8}
+        assert cluster.http.post("/api/jobs/", json=body).is_success
+        eventually(lambda name=name: cluster.job(name) == "RUNNING", within=60)
+    host = cluster.head
+    path = lay(host, "waits", "echo at last")
+    path.write_text(path.read_text().replace("  working_dir: .\n", "  entrypoint_num_gpus: 8\n"))
+    begin(cluster, host, "waits")
+    said = eventually(
+        lambda: next((line for line in (host.tmp / "said_beside").read_text().splitlines() if "is PENDING: " in line), None), within=60
+    )
+    assert "GPU" in said
+    cluster.http.post("/api/jobs/holds1/stop")
+    eventually(lambda: "SUCCEEDED" in (host.tmp / "said_beside").read_text(), within=60)
+    assert "at last" in (host.tmp / "followed").read_text()
 
 
 def test_two_operators_at_once_launch_one_job(cluster: Cluster):
@@ -143,16 +176,6 @@ def test_two_operators_at_once_launch_one_job(cluster: Cluster):
     assert job["submission_id"].startswith("shared-20")
 
 
-class Operator:
-    """As much of a lookout as a launch needs."""
-
-    def __init__(self, dashboard: Dashboard) -> None:
-        self._acts = JobActs(dashboard)
-
-    def job_acts(self) -> JobActs:
-        return self._acts
-
-
 @asynccontextmanager
 async def operator(cluster: Cluster) -> Any:
     dashboard = Dashboard(cluster.address, token=lambda: cluster.token, transport=None)
@@ -160,42 +183,16 @@ async def operator(cluster: Cluster) -> Any:
     await dashboard.close()
 
 
-@pytest.mark.parametrize("press", ["two operators", "a double press"])
-async def test_in_the_very_same_moment_ray_takes_one(cluster: Cluster, monkeypatch, press):
-    """Everybody has planned before anybody submits, again and again: nobody can have seen another's job."""
+@pytest.mark.parametrize("people", [["a double press"], ["one operator", "another"]], ids=len)
+async def test_in_the_very_same_moment_ray_takes_one(cluster: Cluster, monkeypatch, people):
+    """Everybody has planned before anybody submits: nobody can have seen another's job."""
     monkeypatch.setenv("SECRET_TOKEN", SECRET)
-    name = press.replace(" ", "-")
+    name = f"moment{len(people)}"
     preset = read_preset(lay(cluster.head, name, "echo well"))
     async with AsyncExitStack() as stack:
-        people = [await stack.enter_async_context(operator(cluster)) for _ in range(3)]
-        for round_ in range(1, 4):
-            if press == "two operators":
-                plans = [await one.plan(find_act("launch"), Aim(rows=(preset,), force=True)) for one in people]
-                performed = [one.perform(plan) for one, plan in zip(people, plans, strict=True)]
-            else:
-                plan = await people[0].plan(find_act("launch"), Aim(rows=(preset,), force=True))
-                performed = [people[0].perform(plan) for _ in range(3)]
-            receipts: list[Receipt] = await asyncio.gather(*performed)
-            assert {receipt.done[0].id for receipt in receipts if receipt.done} <= {
-                job["submission_id"] for job in of_preset(cluster, name)
-            }
-            assert len(of_preset(cluster, name)) == round_, receipts
-            assert [receipt.failed for receipt in receipts] == [()] * 3
-            assert sum("submitted" in (receipt.done[0].outcome or "") for receipt in receipts if receipt.done) >= 1
-
-
-def test_a_job_that_has_to_wait_says_why(cluster: Cluster):
-    host = cluster.head
-    path = lay(host, "waits", "echo well")
-    path.write_text(path.read_text().replace("  working_dir: .\n", "  entrypoint_num_gpus: 9\n"))
-    follow = host.spawn(
-        "bash",
-        "-c",
-        f"cd /tmp/train; SECRET_TOKEN={SECRET} {COCKPIT} launch ./waits.yaml --address {cluster.address} --yes >/tmp/out 2>/tmp/said",
-    )
-    said = eventually(lambda: "is PENDING: " in (host.tmp / "said").read_text() and (host.tmp / "said").read_text(), within=60)
-    assert "GPU" in said
-    follow.outer.send_signal(2)
-    eventually(lambda: "no longer followed" in (host.tmp / "said").read_text())
-    (job,) = of_preset(cluster, "waits")
-    assert job["status"] == "PENDING"
+        launches = [await stack.enter_async_context(operator(cluster)) for _ in people]
+        plans = [(one, await one.plan(find_act("launch"), Aim(rows=(preset,)))) for one in launches]
+        receipts: list[Receipt] = await asyncio.gather(*(one.perform(plan) for one, plan in plans * (2 if len(people) == 1 else 1)))
+    (job,) = of_preset(cluster, name)
+    assert {receipt.done[0].id for receipt in receipts if receipt.done} == {job["submission_id"]}
+    assert [receipt.failed for receipt in receipts] == [(), ()]

@@ -1,0 +1,84 @@
+"""What Ray is sent for a preset, what of it nobody sees, and how a job finds its preset again."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from cockpit.document import InputError
+from cockpit.model import Job
+from cockpit.presets import Preset, read_preset
+from cockpit.submission import content_of, hiding, name_for, preset_of_job, template_of
+
+NOON = 1_795_262_400.0 + 12 * 60 + 34
+"""2026-11-21 12:12:34 UTC."""
+
+
+def written(tmp_path: Path, text: str, name: str = "ppo") -> Preset:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(text)
+    return read_preset(path)
+
+
+def test_an_id_tells_the_minute_and_is_numbered_where_it_is_taken():
+    assert name_for("ppo-{time}", NOON, ()) == "ppo-20261121-1212"
+    assert name_for("ppo-{time}", NOON, {"ppo-20261121-1212", "other"}) == "ppo-20261121-1212-2"
+    assert name_for("ppo", NOON, {"ppo", "ppo-2"}) == "ppo-3"
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "template"),
+    [
+        ("ppo 7b", "", "ppo-7b-{time}"),
+        ("ppo", "submission_id: 'x-{name}-{time}'", "x-ppo-{time}"),
+        ("ppo", "submission_id: fixed", "fixed"),
+        ("Größe", "", "Gr-e-{time}"),
+    ],
+)
+def test_a_template_is_a_presets_own_or_its_name_and_the_time(tmp_path, name, line, template):
+    assert template_of(written(tmp_path, f"job:\n  entrypoint: python a.py\n  {line}\n", name)) == template
+
+
+def test_an_id_that_ray_would_make_a_ghost_of_is_refused(tmp_path):
+    with pytest.raises(InputError, match="can't be an id"):
+        template_of(written(tmp_path, "job: {entrypoint: python a.py}", "x" * 120))
+
+
+def test_content_is_the_same_for_the_same_job_and_tells_nothing_of_its_secrets(tmp_path):
+    text = "job: {{entrypoint: python a.py, env: {{MODE: {mode}, WANDB_API_KEY: {key}}}}}"
+    one = content_of(written(tmp_path, text.format(mode="fast", key="abcdefabcdef1")), None)
+    assert content_of(written(tmp_path, text.format(mode="fast", key="abcdefabcdef2")), None) == one
+    assert content_of(written(tmp_path, text.format(mode="slow", key="abcdefabcdef1")), None) != one
+
+
+def test_a_secret_is_hidden_however_it_is_written():
+    hide = hiding(['pa"ss\\word', "line one\nline two", "abc"])
+    assert hide('pa"ss\\word') == "•••"
+    assert hide('{"env": "pa\\"ss\\\\word"}') == '{"env": "•••"}'
+    assert hide(repr({"env": 'pa"ss\\word'})) == "{'env': '•••'}"
+    assert hide("it says line two") == "it says •••"
+    assert hide("abc") == "abc"
+    assert hiding([])("anything") == "anything"
+
+
+def test_a_job_finds_the_file_that_it_was_launched_from(tmp_path):
+    preset = written(tmp_path, "job: {entrypoint: python a.py}")
+    mark = {"cockpit_file": f"{socket.gethostname()}:{preset.path}"}
+    assert preset_of_job(Job("j1", preset="ppo", metadata=mark)) == preset
+    preset.path.unlink()
+    assert "Job j1 was launched from the preset ppo: no preset is named ppo" in str(preset_of_job(Job("j1", preset="ppo", metadata=mark)))
+    assert "no preset is named" in str(preset_of_job(Job("j1", preset="ppo", metadata={"cockpit_file": f"elsewhere:{preset.path}"})))
+
+
+def test_a_job_finds_its_preset_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    folder = tmp_path / "cockpit" / "presets"
+    folder.mkdir(parents=True)
+    preset = written(folder, "job: {entrypoint: python a.py}")
+    assert preset_of_job(Job("j1", preset="ppo")) == preset
+
+
+def test_a_job_of_no_preset_says_what_to_do():
+    assert "save it as one" in str(preset_of_job(Job("raysubmit_1")))
