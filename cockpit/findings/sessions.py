@@ -43,7 +43,7 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
 def lone_gcs(facts: Facts) -> Iterator[Finding]:
     """A GCS whose raylet never came, or is gone: what a `ray start` that failed leaves behind, and the next one stumbles over."""
     for host in facts.fresh:
-        for name in sorted(_alone(host) - {facts.snapshot.cluster.session}):
+        for name in sorted(_alone(host) - {facts.snapshot.cluster.session}) if host.rays else ():
             session = next((one for one in host.sessions or () if one.name == name), None)
             young = session is not None and session.started is not None and facts.now - session.started < facts.limits.pointer_age
             if facts.lasts("gcs-alone", f"{host.name} {name}") >= facts.limits.pointer_age and not (facts.once and young):
