@@ -12,7 +12,7 @@ import msgspec
 from cockpit.budget.asked import Budget, Group, Line
 from cockpit.budget.openrlhf import openrlhf, simplerl
 from cockpit.budget.ray_submit import Submission, submission
-from cockpit.budget.shell import UNKNOWN, Command, Script, commands
+from cockpit.budget.shell import UNKNOWN, Command, commands
 from cockpit.budget.verl import verl
 
 Read = Callable[[str], "str | None"]
@@ -22,9 +22,34 @@ _TRAINING = re.compile(
 )
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo")
 _PIN = re.compile(r"['\"]?openrlhf(?:\[[\w,]*\])?==([\w.]+)['\"]?")
+_DEEPEST = 3
 _ASSUMED = 8
 """So many variables are looked at one by one."""
 _ONLY_SHOW = {"echo", "printf", "cat", "grep", "sed", "awk", "ls", "tee", "cp", "mv", "rm", "git", "tail", "head", "vim", "kill", "pkill"}
+
+
+class _Around(NamedTuple):
+    """Where a command runs."""
+
+    read: Read
+    group: Group | None = None
+    """What its job asks for itself."""
+    depth: int = 0
+
+    def within(self, job: Submission) -> _Around:
+        """In a job that is submitted here: paths are those of its working_dir."""
+
+        def read(path: str) -> str | None:
+            if posixpath.isabs(path) or not job.folder:
+                return self.read(path)
+            known = "://" not in job.folder and UNKNOWN not in job.folder
+            return self.read(posixpath.normpath(posixpath.join(job.folder, path))) if known else None
+
+        return _Around(read, job.around, self.depth + 1)
+
+    def deeper(self) -> _Around:
+        """In another shell."""
+        return self._replace(depth=self.depth + 1)
 
 
 class _Found(NamedTuple):
@@ -33,10 +58,10 @@ class _Found(NamedTuple):
     module: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    maybe: bool
-    around: Group | None
-    """What its job asks for itself."""
+    around: _Around
     pin: str | None
+    """The release that was installed before it."""
+    maybe: bool
 
 
 def budget_of(
@@ -61,18 +86,18 @@ def budget_of(
 
 
 def _budget(text: str, env: Mapping[str, str | None], read: Read, job: Mapping[str, float] | None) -> tuple[Budget, tuple[str, ...]]:
-    script = commands(text, env=env, read=read)
-    found = [each for command in script.commands for each in _training(command, read, None, None, 0)]
+    search = _Search()
+    search.script(text, env, _Around(read))
     own = _of_job(job)
-    if not found:
-        return _plain(script, own), script.assumed
-    budgets = [_read(each, read) for each in found]
+    budgets = [_read(each) for each in search.found]
+    if not budgets:
+        return _plain(search, own), tuple(search.assumed)
     if any(budget.groups != budgets[0].groups for budget in budgets[1:]):
-        return _several(found, budgets, own), script.assumed
-    budget, first = budgets[0], found[0]
-    groups = None if budget.groups is None else (*own, *([first.around] if first.around else []), *budget.groups)
-    lines = (*budget.lines, *_doubts(script, all(each.maybe for each in found)))
-    return msgspec.structs.replace(budget, groups=groups, lines=lines), script.assumed
+        return _several(search.found, budgets), tuple(search.assumed)
+    budget, first = budgets[0], search.found[0].around
+    groups = None if budget.groups is None else (*own, *([first.group] if first.group else []), *budget.groups)
+    lines = (*budget.lines, *_doubts(search))
+    return msgspec.structs.replace(budget, groups=groups, lines=lines), tuple(search.assumed)
 
 
 def _of_job(job: Mapping[str, float] | None) -> tuple[Group, ...]:
@@ -80,50 +105,82 @@ def _of_job(job: Mapping[str, float] | None) -> tuple[Group, ...]:
     return (Group("entrypoint", ((shape, 1),), None),) if shape else ()
 
 
-def _plain(script: Script, own: tuple[Group, ...]) -> Budget:
+def _plain(search: _Search, own: tuple[Group, ...]) -> Budget:
     """No training command that is known: what the job says itself is all there is."""
     if own:
         return Budget("Ray", groups=own)
-    jobs = [each.around for command in script.commands if (each := submission(command.argv)) and each.around]
-    if len(jobs) == 1:
-        return Budget("Ray", groups=tuple(jobs))
-    return Budget(None, unread=script.unread or ("No training command that is known here was found",))
+    if len(search.jobs) == 1 and search.jobs[0]:
+        return Budget("Ray", groups=(search.jobs[0],))
+    return Budget(None, unread=tuple(search.unread) or ("No training command that is known here was found",))
 
 
-def _several(found: Sequence[_Found], budgets: Sequence[Budget], own: tuple[Group, ...]) -> Budget:
+def _several(found: Sequence[_Found], budgets: Sequence[Budget]) -> Budget:
     names = ", ".join(dict.fromkeys(each.module for each in found))
     return Budget(budgets[0].framework, unread=(f"{len(found)} training commands, and they ask for different amounts: {names}",))
 
 
-def _doubts(script: Script, maybe: bool) -> list[Line]:
-    lines = [Line("doubt", sentence) for sentence in script.unread]
-    return [*lines, *([Line("doubt", "The training command runs only under a condition that can't be known here")] if maybe else [])]
+def _doubts(search: _Search) -> list[Line]:
+    sure = any(not each.maybe for each in search.found)
+    maybe = [] if sure else [Line("doubt", "The training command runs only under a condition that can't be known here")]
+    return [*(Line("doubt", sentence) for sentence in search.unread), *maybe]
 
 
-def _read(found: _Found, read: Read) -> Budget:
+def _read(found: _Found) -> Budget:
     if found.module.startswith(("verl.", "recipe.")):
-        return verl(found.argv, {name: None if value == UNKNOWN else value for name, value in found.env.items()}, found.module, read)
+        env = {name: None if UNKNOWN in value else value for name, value in found.env.items()}
+        return verl(found.argv, env, found.module, found.around.read)
     if found.module == "openrlhf.cli.train_ppo_ray_box":
         return simplerl(found.argv, found.env)
     if found.module in {"openrlhf.cli.train_ppo_ray", "examples.train_ppo_ray"}:
         return openrlhf(found.argv, found.env, release=found.pin)
-    return Budget("simpleRL-reason", unread=(f"{found.module} is not known here",))
+    return Budget("OpenRLHF", unread=(f"{found.module} is a program that is not known here",))
 
 
-def _training(command: Command, read: Read, around: Group | None, pin: str | None, depth: int) -> list[_Found]:
-    """The training commands in one command: its own, or what it hands to Ray or to another shell."""
-    argv = command.argv
-    if not argv or argv[0].rpartition("/")[2] in _ONLY_SHOW or depth > 3:
-        return []
-    job = submission(argv)
-    if job:
-        return _submitted(job, command, read, depth)
-    for place, word in enumerate(argv):
-        module = _module(word)
-        if module:
-            return [_Found(module, argv[place + 1 :], command.env, command.maybe, around, pin)]
-    texts = [word for word in argv[1:] if " " in word and _MENTIONED.search(word)]
-    return [each for text in texts for each in _within(text, command, command.env, read, around, pin, depth)]
+class _Search:
+    """Looks through a script, and through what it hands to Ray or to another shell."""
+
+    def __init__(self) -> None:
+        self.found: list[_Found] = []
+        self.jobs: list[Group | None] = []
+        self.unread: dict[str, None] = {}
+        self.assumed: dict[str, None] = {}
+        self._pin: str | None = None
+
+    def script(self, text: str, env: Mapping[str, str | None], around: _Around, *, maybe: bool = False) -> None:
+        """All commands of a text."""
+        script = commands(text, env=env, read=around.read)
+        self.unread |= dict.fromkeys(script.unread)
+        self.assumed |= dict.fromkeys(script.assumed)
+        for command in script.commands:
+            self._command(command, around, maybe=maybe or command.maybe)
+
+    def _command(self, command: Command, around: _Around, *, maybe: bool) -> None:
+        argv = command.argv
+        self._pin = _pinned(argv) or self._pin
+        if not argv or argv[0].rpartition("/")[2] in _ONLY_SHOW or around.depth > _DEEPEST:
+            return
+        job = submission(argv)
+        if job:
+            self.jobs.append(job.around)
+            self._pin = _pinned(job.packages) or self._pin
+            self.script(job.entrypoint, _env(job.env), around.within(job), maybe=maybe)
+            return
+        for place, word in enumerate(argv):
+            module = _module(word)
+            if module:
+                self.found.append(_Found(module, argv[place + 1 :], command.env, around, self._pin, maybe))
+                return
+        for text in argv[1:]:
+            if " " in text and _MENTIONED.search(text):
+                self.script(text, _env(command.env), around.deeper(), maybe=maybe)
+
+
+def _env(env: Mapping[str, str]) -> dict[str, str | None]:
+    return {name: None if UNKNOWN in value else value for name, value in env.items()}
+
+
+def _pinned(words: Sequence[str]) -> str | None:
+    return next((match[1] for word in words if (match := _PIN.fullmatch(word))), None)
 
 
 def _module(word: str) -> str | None:
@@ -134,21 +191,3 @@ def _module(word: str) -> str | None:
             return match[0]
     file = posixpath.basename(word)
     return {"train_ppo_ray.py": "openrlhf.cli.train_ppo_ray", "main_ppo.py": "verl.trainer.main_ppo"}.get(file)
-
-
-def _submitted(job: Submission, command: Command, read: Read, depth: int) -> list[_Found]:
-    def inside(path: str) -> str | None:
-        if posixpath.isabs(path) or not job.folder:
-            return read(path)
-        return None if "://" in job.folder or UNKNOWN in job.folder else read(posixpath.normpath(posixpath.join(job.folder, path)))
-
-    pins = [match[1] for package in job.packages if (match := _PIN.fullmatch(package))]
-    return _within(job.entrypoint, command, job.env, inside, job.around, pins[0] if pins else None, depth)
-
-
-def _within(
-    text: str, command: Command, env: Mapping[str, str], read: Read, around: Group | None, pin: str | None, depth: int
-) -> list[_Found]:
-    script = commands(text, env={name: None if UNKNOWN in value else value for name, value in env.items()}, read=read)
-    inner = [each for found in script.commands for each in _training(found, read, around, pin, depth + 1)]
-    return [each._replace(maybe=each.maybe or command.maybe) for each in inner]

@@ -47,7 +47,7 @@ def openrlhf(argv: Sequence[str], env: Mapping[str, str], *, release: str | None
 
 
 def simplerl(argv: Sequence[str], env: Mapping[str, str]) -> Budget:
-    """What the words after simpleRL-reason v0's `train_ppo_ray_box` ask for: OpenRLHF 0.5.1's, without a reward model unless it is named."""
+    """What the words after simpleRL-reason v0's `train_ppo_ray_box` ask for: a reward model only where one is named."""
     try:
         asked = parsed(_FORKED, argv)
     except RefusedError as error:

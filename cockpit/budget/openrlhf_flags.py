@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-RELEASES = """
+_RELEASES = """
 0.3.0 0.3.1 0.3.2 0.3.3 0.3.4 0.3.5 0.3.6 0.3.7 0.3.8 0.4.0 0.4.1 0.4.2 0.4.3 0.4.4 0.4.5 0.4.6 0.5.0 0.5.1 0.5.2 0.5.2.post1
 0.5.3 0.5.4 0.5.5 0.5.5.post1 0.5.5.post2 0.5.6 0.5.7 0.5.8 0.5.9 0.5.9.post1 0.6.0 0.6.0.post1 0.6.0.post2 0.6.0.post3 0.6.1
 0.6.1.post1 0.6.2 0.6.3 0.6.3.post2 0.6.4 0.7.0 0.7.0.post1 0.7.1 0.7.1.post1 0.7.1.post2 0.7.2 0.7.2.post1 0.7.3 0.7.4
 0.7.4.post1 0.7.4.post2 0.7.5 0.8.0 0.8.0.post1 0.8.1 0.8.1.post1 0.8.2 0.8.3 0.8.4 0.8.5 0.8.6 0.8.7 0.8.8 0.8.9 0.8.9.post1
 0.8.10 0.8.11 0.9.0 0.9.1 0.9.1.post1 0.9.2 0.9.3 0.9.4 0.9.5 0.9.6 0.9.7 0.9.8 0.9.9 0.9.10 0.10.0 0.10.1 0.10.1.post1
 0.10.1.post2 0.10.2 0.10.3 0.10.4 0.11.0 0.11.1 0.11.2
-""".split()
+"""
+RELEASES = tuple(_RELEASES.split())
 """All from 0.3.0 on, but those that a post release repeats without a change."""
 
 TABLE = """
@@ -109,7 +110,7 @@ TABLE = """
 0.9.1 0.10.1.post2 float*2 vllm_is_truncated_threshold
 0.9.1 0.10.1.post2 int async_queue_size
 0.9.2 0.10.1.post2 float stop_properly_penalty_coef
-0.9.2 0.10.1.post2 str{bf16|fp16} param_dtype
+0.9.2 0.10.1.post2 str{bf16|fp16}=bf16 param_dtype
 0.9.3 0.9.3 str{tis|icepop|mis} vllm_is_correction_type
 0.9.4 0.10.1.post2 str{tis|icepop|seq-mask-tis} vllm_is_correction_type
 0.9.7 0.10.1.post2 flag partial_rollout
@@ -164,7 +165,7 @@ TABLE = """
 0.10.2 - str** ds.lora.target_modules
 0.10.2 - str=nccl vllm.sync_backend
 0.10.2 - str{adam|muon} actor.optim critic.optim
-0.10.2 - str{bf16|fp16} ds.param_dtype
+0.10.2 - str{bf16|fp16}=bf16 ds.param_dtype
 0.10.2 - str{eager|batched_mm|grouped_mm|deepgemm} ds.experts_implementation
 0.10.2 - str{k1|k2|k3} algo.kl.estimator
 0.10.2 - str{ppo|gspo} actor.policy_loss_type
@@ -203,6 +204,7 @@ NAMES = {
     "ds.tensor_parallel_size": "ds_tensor_parallel_size",
     "ds.ring_attn_size": "ring_attn_size",
     "ds.packing_samples": "packing_samples",
+    "ds.param_dtype": "param_dtype",
     "algo.kl.init_coef": "init_kl_coef",
     "algo.advantage.estimator": "advantage_estimator",
     "reward.remote_url": "remote_rm_url",

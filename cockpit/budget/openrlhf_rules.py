@@ -67,8 +67,8 @@ def _engines_and_actor(ask: Asked) -> Iterator[Line]:
     if gpus != engines * tensor:
         fitting = f"{ask.flag('vllm_num_engines')} to {gpus // tensor}" if tensor > 0 and gpus % tensor == 0 else None
         yield _never(
-            f"With {ask.flag('colocate_all_models')} vLLM has as many GPUs as the actor: {engines} engines × {tensor} = {engines * tensor}, "
-            f"the actor has {gpus}",
+            f"With {ask.flag('colocate_all_models')} vLLM has as many GPUs as the actor: "
+            f"{engines} engines × {tensor} = {engines * tensor}, the actor has {gpus}",
             fitting or f"{ask.flag('vllm_tensor_parallel_size')} to what divides {gpus}",
         )
 
@@ -106,9 +106,10 @@ def _asynchronous(ask: Asked) -> Iterator[Line]:
         yield Line("doubt", f"With {ask.flag('async_train')} vLLM has GPUs of its own, {ask.flag('colocate_all_models')} or not")
     more, batch = ask("vllm_generate_batch_size"), ask("rollout_batch_size")
     if ask.since("0.10.0") and more and more > batch and not ask("async_train"):
+        name, whole = ask.flag("vllm_generate_batch_size"), ask.flag("rollout_batch_size")
         yield _never(
-            f"{ask.flag('vllm_generate_batch_size')} {more} over {ask.flag('rollout_batch_size')} {batch} is only for {ask.flag('async_train')}",
-            f"{ask.flag('vllm_generate_batch_size')} to {batch}, or add {ask.flag('async_train')}",
+            f"{name} {more} over {whole} {batch} is only for {ask.flag('async_train')}",
+            f"{name} to {batch}, or add {ask.flag('async_train')}",
         )
 
 
@@ -188,11 +189,9 @@ def _old_worlds(ask: Asked) -> Iterator[Line]:
         yield from (_no_power(ask, role) for role, size in (("actor", actor), ("critic", critic)) if size & (size - 1))
     elif actor > 0 and ask("rollout_batch_size") % actor:
         yield _undivided(ask, "rollout_batch_size", ask("rollout_batch_size"), f"the actor's {actor} processes", actor)
-    if critic > 0 and (world(ask, "actor") % critic):
-        yield _never(
-            f"The critic's {critic} GPUs must divide the actor's {world(ask, 'actor')}",
-            f"{ask.flag('critic_num_gpus_per_node')} to the actor's",
-        )
+    if critic > 0 and world(ask, "actor") % critic:
+        change = f"{ask.flag('critic_num_gpus_per_node')} to the actor's"
+        yield _never(f"The critic's {critic} GPUs must divide the actor's {world(ask, 'actor')}", change)
     engines = ask("vllm_num_engines") or 0
     divides = engines < 1 or actor < 1 or actor % engines == 0 or (ask.since("0.6.0") and engines % actor == 0)
     if ask.since("0.5.5.post1") and not divides:
@@ -216,12 +215,16 @@ def _undivided(ask: Asked, name: str, value: int, by: str, size: int) -> Line:
 
 def _shards(ask: Asked) -> Iterator[Line]:
     ring, tensor = ask("ring_attn_size"), ask("ds_tensor_parallel_size")
+    if tensor > 1 and not (ask("param_dtype") == "bf16" if ask.since("0.9.2") else ask("bf16")):
+        change = f"{ask.flag('param_dtype')} to bf16" if ask.since("0.9.2") else "add --bf16"
+        yield _never(f"{ask.flag('ds_tensor_parallel_size')} {tensor} needs bf16", change)
     if ring < 1 or tensor < 1 or ring * tensor == 1:
         return
     for role, there in (("actor", True), ("critic", has_critic(ask)), ("ref", has_ref(ask)), ("reward", has_reward(ask))):
         if there and world(ask, role) % (ring * tensor):
+            sizes = f"{ask.flag('ring_attn_size')} {ring} × {ask.flag('ds_tensor_parallel_size')} {tensor}"
             yield _never(
-                f"{ask.flag('ring_attn_size')} {ring} × {ask.flag('ds_tensor_parallel_size')} {tensor} must divide the {world(ask, role)} GPUs of {role}",
+                f"{sizes} must divide the {world(ask, role)} GPUs of {role}",
                 f"{ask.flag(f'{role}_num_gpus_per_node')} to a multiple of {ring * tensor}",
             )
 
@@ -267,6 +270,6 @@ def _sync(ask: Asked) -> Iterator[Line]:
 
 
 _RULES: tuple[Callable[[Asked], Iterator[Line]], ...] = (
-    _sizes, _actor_and_ref, _critic_and_reward, _engines_and_actor, _guests, _sleep, _asynchronous, _models, _one_reward, _samples, _filtering,
-    _evaluation, _pictures, _without_engines, _old_worlds, _shards, _batches, _rollouts, _sync,
+    _sizes, _actor_and_ref, _critic_and_reward, _engines_and_actor, _guests, _sleep, _asynchronous, _models, _one_reward, _samples,
+    _filtering, _evaluation, _pictures, _without_engines, _old_worlds, _shards, _batches, _rollouts, _sync,
 )  # fmt: skip

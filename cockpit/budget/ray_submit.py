@@ -11,9 +11,9 @@ from cockpit.budget.asked import Group
 from cockpit.budget.shell import UNKNOWN
 
 _VALUED = {
-    "--address", "--job-id", "--submission-id", "--runtime-env", "--runtime-env-json", "--working-dir", "--metadata-json", "--entrypoint-num-cpus",
-    "--entrypoint-num-gpus", "--entrypoint-memory", "--entrypoint-resources", "--entrypoint-label-selector", "--log-style", "--log-color",
-    "--headers", "--verify",
+    "--address", "--job-id", "--submission-id", "--runtime-env", "--runtime-env-json", "--working-dir", "--metadata-json", "--verify",
+    "--entrypoint-num-cpus", "--entrypoint-num-gpus", "--entrypoint-memory", "--entrypoint-resources", "--entrypoint-label-selector",
+    "--log-style", "--log-color", "--headers",
 }  # fmt: skip
 _AMOUNTS = {"--entrypoint-num-gpus": "GPU", "--entrypoint-num-cpus": "CPU", "--entrypoint-memory": "memory"}
 

@@ -32,7 +32,7 @@ def _tr(words: list[str], given: str | None) -> str:
     plain = [word.replace("\\n", "\n") for word in words]
     if given is None or UNKNOWN in given or len(plain) != 2 or any(len(word) != 1 for word in plain):
         return UNKNOWN
-    return given.replace(*plain)
+    return given.replace(plain[0], plain[1])
 
 
 def _wc(words: list[str], given: str | None) -> str:

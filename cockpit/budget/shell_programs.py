@@ -5,31 +5,46 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from cockpit.budget.shell_expand import Scope, count
 from cockpit.budget.shell_sums import UNKNOWN
 from cockpit.budget.shell_tests import holds
 
 if TYPE_CHECKING:
-    from cockpit.budget.shell_run import Run
+    from cockpit.budget.shell_run import Leaving, Run
 
 DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}
 _SHELLS = {"bash", "sh", "zsh", "dash"}
 _PROGRAMS = re.compile(r"(?:.*/)?(?:bash|sh|zsh|dash|ray|torchrun|deepspeed|accelerate|python[\d.]*)")
 _LAUNCHERS = {"srun", "mpirun", "mpiexec", "docker", "podman", "apptainer", "singularity", "kubectl", "numactl", "taskset", "ssh", "pdsh"}
 """They start one of `_PROGRAMS`, or a text for a shell, somewhere behind their own many flags."""
-_PREFIXES = {"nohup": "", "exec": "a", "env": "uC", "sudo": "ugh", "setsid": "", "nice": "n", "ionice": "cn", "stdbuf": "ioe", "timeout": "ks",
-             "command": "", "builtin": "", "time": "fo", "caffeinate": "", "unbuffer": ""}  # fmt: skip
+_PREFIXES = {
+    "nohup": "", "exec": "a", "env": "uC", "sudo": "ugh", "setsid": "", "nice": "n", "ionice": "cn", "stdbuf": "ioe", "timeout": "ks",
+    "command": "", "builtin": "", "time": "fo", "unbuffer": "",
+}  # fmt: skip
 """They start what follows; these of their flags have a value."""
+_QUIET = (":", "true", "trap", "wait", "echo", "printf", "umask", "ulimit", "shopt", "alias", "sleep", "mkdir", "popd", "hash")
+"""They change nothing that counts here."""
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
+
+
+class Call(NamedTuple):
+    """What one of the shell's own commands is called with."""
+
+    run: Run
+    words: list[str]
+    scope: Scope
+    given: str | None
+    """Its standard input, where that is a heredoc."""
 
 
 def run_program(run: Run, argv: list[str], scope: Scope, given: str | None) -> bool | None:
     """What a command does to the shell; whatever else it is, it is noted."""
     name = argv[0].rpartition("/")[2]
     if name in _BUILTINS:
-        return _BUILTINS[name](run, argv[1:], scope, given)
+        return _BUILTINS[name](Call(run, argv[1:], scope, given))
     if name in _SHELLS:
         return _shell(run, argv, scope, given)
     if name in _PREFIXES:
@@ -62,7 +77,7 @@ def _prefixed(run: Run, name: str, words: list[str], scope: Scope, given: str | 
 def _launched(run: Run, argv: list[str], scope: Scope, given: str | None) -> bool | None:
     for place, word in enumerate(argv[1:], 1):
         if _PROGRAMS.fullmatch(word):
-            run.apart(lambda inner, words=argv[place:]: run.call(words, inner, given), scope)
+            run.apart(partial(run.call, argv[place:], given=given), scope)
             return None
     if argv[0] in {"ssh", "pdsh"} and len(argv) > 2 and " " in argv[-1]:
         run.apart(lambda inner: run.script(argv[-1], inner), scope)
@@ -103,118 +118,110 @@ def _read(run: Run, path: str) -> str | None:
     return run.read(posixpath.normpath(posixpath.join(run.folder or "", path)))
 
 
-def _source(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    said = _read(run, words[0]) if words else None
+def _source(call: Call) -> bool | None:
+    said = _read(call.run, call.words[0]) if call.words else None
     if said is None:
-        if words and not re.search(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile)$", words[0]):
-            run.unread[f"{_shown(words[0])} can't be read, so what it sets isn't known"] = None
+        if call.words and not re.search(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile)$", call.words[0]):
+            call.run.unread[f"{_shown(call.words[0])} can't be read, so what it sets isn't known"] = None
         return None
-    kept = scope.arguments
-    scope.arguments = tuple(words[1:]) or kept
-    run.script(said, scope)
-    scope.arguments = kept
+    kept = call.scope.arguments
+    call.scope.arguments = tuple(call.words[1:]) or kept
+    call.run.script(said, call.scope)
+    call.scope.arguments = kept
     return None
 
 
-def _cd(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    path = words[-1] if words else UNKNOWN
-    if UNKNOWN in path or path == "-" or (run.folder is None and not path.startswith("/")):
-        run.folder = None
+def _cd(call: Call) -> bool | None:
+    path = call.words[-1] if call.words else UNKNOWN
+    if UNKNOWN in path or path == "-" or (call.run.folder is None and not path.startswith("/")):
+        call.run.folder = None
     else:
-        run.folder = posixpath.join(run.folder or "", path)
+        call.run.folder = posixpath.join(call.run.folder or "", path)
     return True
 
 
-def _set(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    if "--" in words:
-        scope.arguments = tuple(words[words.index("--") + 1 :])
-    elif words and words[0][:1] not in {"-", "+"}:
-        scope.arguments = tuple(words)
+def _set(call: Call) -> bool | None:
+    if "--" in call.words:
+        call.scope.arguments = tuple(call.words[call.words.index("--") + 1 :])
+    elif call.words and call.words[0][:1] not in {"-", "+"}:
+        call.scope.arguments = tuple(call.words)
     return True
 
 
-def _shift(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    number = int(words[0]) if words and words[0].isdigit() else 1 if not words else None
-    if number is None or UNKNOWN in scope.arguments[:number]:
-        scope.arguments = (UNKNOWN,)
+def _shift(call: Call) -> bool | None:
+    number = int(call.words[0]) if call.words and call.words[0].isdigit() else 1 if not call.words else None
+    if number is None or UNKNOWN in call.scope.arguments[:number]:
+        call.scope.arguments = (UNKNOWN,)
         return None
-    if number > len(scope.arguments):
+    if number > len(call.scope.arguments):
         return False
-    scope.arguments = scope.arguments[number:]
+    call.scope.arguments = call.scope.arguments[number:]
     return True
 
 
-def _unset(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    for name in words:
+def _unset(call: Call) -> bool | None:
+    for name in call.words:
         if name.isidentifier():
-            scope.variables[name] = ""
-        scope.exported.discard(name)
+            call.scope.variables[name] = ""
+        call.scope.exported.discard(name)
     return True
 
 
-def _read_variables(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
+def _read_variables(call: Call) -> bool | None:
     """`read`: all of a heredoc with `-d ''`; anything else isn't known."""
     names: list[str] = []
     whole, at = False, 0
-    while at < len(words):
-        if words[at].startswith("-"):
-            whole |= words[at].endswith("d") and words[at + 1 : at + 2] == [""]
-            at += 1 if words[at][-1] in "adinNptu" else 0
+    while at < len(call.words):
+        if call.words[at].startswith("-"):
+            whole |= call.words[at].endswith("d") and call.words[at + 1 : at + 2] == [""]
+            at += 1 if call.words[at][-1] in "adinNptu" else 0
         else:
-            names.append(words[at])
+            names.append(call.words[at])
         at += 1
     for name in names:
-        scope.variables[name] = given.strip(" \t\n") if whole and given is not None and len(names) == 1 else UNKNOWN
+        call.scope.variables[name] = call.given.strip(" \t\n") if whole and call.given is not None and len(names) == 1 else UNKNOWN
     return None
 
 
-def _mapfile(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    for name in [word for word in words if word.isidentifier()]:
-        scope.variables[name] = UNKNOWN
+def _mapfile(call: Call) -> bool | None:
+    for name in [word for word in call.words if word.isidentifier()]:
+        call.scope.variables[name] = UNKNOWN
     return None
 
 
-def _let(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    results = [count(word, scope) for word in words]
+def _let(call: Call) -> bool | None:
+    results = [count(word, call.scope) for word in call.words]
     return None if not results or results[-1] == UNKNOWN else results[-1] != "0"
 
 
-def _eval(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    run.script(" ".join(words), scope)
+def _eval(call: Call) -> bool | None:
+    call.run.script(" ".join(call.words), call.scope)
     return None
 
 
-def _test(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    return holds([(word, True) for word in (words[:-1] if words[-1:] == ["]"] else words)])
+def _test(call: Call) -> bool | None:
+    return holds([(word, True) for word in (call.words[:-1] if call.words[-1:] == ["]"] else call.words)])
 
 
-def _leave(run: Run, kind: str) -> bool | None:
-    run.leave(kind)
-    return None
+def _leave(kind: Leaving) -> Callable[[Call], bool | None]:
+    return lambda call: call.run.leave(kind)
 
 
-def _nothing(run: Run, words: list[str], scope: Scope, given: str | None) -> bool | None:
-    return True
-
-
-_Builtin = Callable[["Run", list[str], Scope, "str | None"], "bool | None"]
-_BUILTINS: dict[str, _Builtin] = {
-    **dict.fromkeys(
-        (":", "true", "trap", "wait", "echo", "printf", "umask", "ulimit", "shopt", "alias", "sleep", "mkdir", "popd", "hash"), _nothing
-    ),
+_BUILTINS: dict[str, Callable[[Call], bool | None]] = {
+    **dict.fromkeys(_QUIET, lambda _: True),
     **dict.fromkeys(("cd", "pushd"), _cd),
     **dict.fromkeys(("source", "."), _source),
     **dict.fromkeys(("[", "test"), _test),
     **dict.fromkeys(("mapfile", "readarray", "getopts"), _mapfile),
-    "false": lambda *_: False,
+    "false": lambda _: False,
     "set": _set,
     "shift": _shift,
     "unset": _unset,
     "read": _read_variables,
     "let": _let,
     "eval": _eval,
-    "exit": lambda run, *_: _leave(run, "exit"),
-    "return": lambda run, *_: _leave(run, "return"),
-    "break": lambda run, *_: _leave(run, "break"),
-    "continue": lambda run, *_: _leave(run, "continue"),
+    "exit": _leave("exit"),
+    "return": _leave("return"),
+    "break": _leave("break"),
+    "continue": _leave("continue"),
 }

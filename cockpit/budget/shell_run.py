@@ -5,7 +5,8 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
@@ -84,7 +85,7 @@ class Run:
         env = {name: value for name in sorted(scope.exported) if isinstance(value := scope.variables.get(name), str)}
         self.found.append(Command(tuple(argv), env, bool(self._maybe)))
 
-    def leave(self, kind: Leaving) -> None:
+    def leave(self, kind: Leaving) -> NoReturn:
         """`exit` and its like."""
         raise LeftError(kind)
 
@@ -135,11 +136,11 @@ class Run:
         """Runs so many times that nobody knows: what it changes isn't known, neither within nor after."""
         kept, unread = len(self.found), dict(self.unread)
         trial = scope.copy()
-        self.either([lambda _: None, body], trial)
+        self.either([_nothing, body], trial)
         del self.found[kept:]
         self.unread = unread
         scope.merge([scope.copy(), trial])
-        self.either([lambda _: None, body], scope)
+        self.either([_nothing, body], scope)
 
     def output(self, said: str, scope: Scope) -> str:
         """What a command substitution prints; commands within it are noted."""
@@ -150,7 +151,7 @@ class Run:
             return UNKNOWN
         told = self._printed(inner, scope)
         if told is None:
-            self._deeper(lambda: self.apart(lambda apart: self.sequence(inner, apart), scope))
+            self._deeper(lambda: self.apart(partial(self.sequence, inner), scope))
         return UNKNOWN if told is None else told.rstrip("\n")
 
     def _printed(self, said: tree.Sequence, scope: Scope) -> str | None:
@@ -181,7 +182,7 @@ class Run:
                 status = self._apart_if(sign == "&", item, scope)
             elif status is None or doubt:
                 doubt = True
-                self.either([lambda _: None, lambda inner, item=item: self.node(item, inner)], scope)
+                self.either([_nothing, partial(self.node, item)], scope)
                 status = None
             before = sign
             if status is None and sign == "&&" and not doubt:
@@ -191,7 +192,7 @@ class Run:
     def _apart_if(self, alone: bool, item: tree.Node, scope: Scope) -> bool | None:
         if not alone:
             return self.node(item, scope)
-        self.apart(lambda inner: self.node(item, inner), scope)
+        self.apart(partial(self.node, item), scope)
         return True
 
     def pipeline(self, node: tree.Pipeline, scope: Scope) -> bool | None:
@@ -200,7 +201,7 @@ class Run:
             status = self.node(node.parts[0], scope)
             return None if status is None else not status
         for part in node.parts:
-            self.apart(lambda inner, part=part: self.node(part, inner), scope)
+            self.apart(partial(self.node, part), scope)
         return None
 
     def conditional(self, node: tree.If, scope: Scope) -> bool | None:
@@ -211,7 +212,7 @@ class Run:
                 return self.sequence(body, scope)
             if status is None:
                 rest = tree.If(node.branches[number + 1 :])
-                self.either([lambda inner: self.sequence(body, inner), lambda inner: self.conditional(rest, inner)], scope)
+                self.either([partial(self.sequence, body), partial(self.conditional, rest)], scope)
                 return None
         return True
 
@@ -220,7 +221,7 @@ class Run:
         items = list(scope.arguments) if node.words is None else [item for word in node.words for item in fields(word, scope)]
         if any(UNKNOWN in item for item in items):
             scope.variables[node.name] = UNKNOWN
-            self.blurred(lambda inner: self.sequence(node.body, inner), scope)
+            self.blurred(partial(self.sequence, node.body), scope)
             return None
         for item in items[:TURNS]:
             scope.variables[node.name] = item
@@ -233,7 +234,7 @@ class Run:
         for _ in range(TURNS):
             status = self.sequence(node.condition, scope)
             if status is None:
-                self.blurred(lambda inner: self.sequence(node.body, inner), scope)
+                self.blurred(partial(self.sequence, node.body), scope)
                 return None
             if status is node.until or "break" in self.framed(lambda: self.sequence(node.body, scope), scope, "break", "continue"):
                 return True
@@ -247,7 +248,7 @@ class Run:
             told = [text(pattern, scope) for pattern in patterns]
             if UNKNOWN in value + "".join(told) and "*" not in told:
                 rest = tree.Case(node.word, node.branches[number + 1 :])
-                self.either([lambda inner: self.sequence(body, inner), lambda inner: self.case(rest, inner)], scope)
+                self.either([partial(self.sequence, body), partial(self.case, rest)], scope)
                 return None
             if any(fnmatch.fnmatchcase(value, pattern) for pattern in told):
                 return self.sequence(body, scope)
@@ -265,7 +266,7 @@ class Run:
 
     def unfollowed(self, node: tree.Unfollowed, scope: Scope) -> bool | None:
         """Its turns aren't counted."""
-        self.blurred(lambda inner: self.sequence(node.body, inner), scope)
+        self.blurred(partial(self.sequence, node.body), scope)
         return None
 
     def simple(self, node: tree.Simple, scope: Scope) -> bool | None:
@@ -299,9 +300,9 @@ class Run:
         return None
 
     def _assign(self, node: tree.Simple, scope: Scope, *, exported: bool = False) -> None:
-        for name, index, more, word, array in node.assigns:
-            value: Value = tuple(item for each in word for item in fields(each, scope)) if array else text(word, scope)  # type: ignore[arg-type, union-attr]
-            scope.assign(name, index, value, more=more)
+        for name, place, more, word, items in node.assigns:
+            value: Value = text(word, scope) if items is None else tuple(item for each in items for item in fields(each, scope))
+            scope.assign(name, place, value, more=more)
             scope.exported |= {name} if exported else set()
 
     def _declare(self, argv: list[str], node: tree.Simple, scope: Scope) -> bool | None:
@@ -316,6 +317,10 @@ class Run:
                 scope.variables[name] = UNKNOWN
             scope.exported |= {name} if argv[0] == "export" else set()
         return True
+
+
+def _nothing(_: Scope) -> None:
+    """The branch that isn't there."""
 
 
 def _asks(node: tree.Node) -> bool:

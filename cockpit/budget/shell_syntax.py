@@ -193,7 +193,7 @@ class _Parser:
         start = self.at
         word, self.at = read_word(self.text, self.at)
         if self.at == start:
-            raise self.error(f"{self.text[start]!r} was not expected")
+            raise self.error(f"{self.text[start : start + 1]!r} was not expected")
         return word
 
     def test(self, words: list[Word]) -> None:
@@ -218,7 +218,7 @@ class _Parser:
         name, index, more = found[1], found[2], bool(found[3])
         if not self.text.startswith("(", self.at):
             word, self.at = read_word(self.text, self.at)
-            return Assign(name, index, more, word, array=False)
+            return Assign(name, index, more, word, None)
         self.skip("(")
         words: list[Word] = []
         while True:
@@ -227,7 +227,7 @@ class _Parser:
                 raise self.error("( has no )")
             if self.text[self.at] == ")":
                 self.skip(")")
-                return Assign(name, index, more, tuple(words), array=True)
+                return Assign(name, index, more, (), tuple(words))
             words.append(self.word())
 
     def block(self, opening: str, closing: str) -> Sequence:

@@ -33,7 +33,8 @@ def holds(words: list[Operand], *, patterns: bool = False) -> bool | None:
     if said[:1] == ["!"] and len(said) > 1:
         inner = holds(words[1:], patterns=patterns)
         return None if inner is None else not inner
-    return _HOLDS.get(len(words), lambda *_: None)(words, patterns)
+    rule = _HOLDS.get(len(words))
+    return rule(words, patterns) if rule else None
 
 
 def _both(words: list[Operand], place: int, sign: str, *, patterns: bool) -> bool | None:
@@ -50,7 +51,7 @@ def _one(words: list[Operand], _: bool) -> bool | None:
 
 def _two(words: list[Operand], _: bool) -> bool | None:
     (sign, _quoted), (value, _quoted_too) = words
-    if sign not in {"-z", "-n"} or not value.strip(UNKNOWN) and UNKNOWN in value:
+    if sign not in {"-z", "-n"} or (UNKNOWN in value and not value.strip(UNKNOWN)):
         return None
     return (sign == "-n") == bool(value)
 

@@ -12,10 +12,11 @@ class Assign(NamedTuple):
     """`name=value`, `name+=value`, `name[index]=value`, `name=(words)`."""
 
     name: str
-    index: str | None
+    place: str | None
     more: bool
-    value: Word | tuple[Word, ...]
-    array: bool
+    value: Word
+    items: tuple[Word, ...] | None
+    """An array's; else `None`."""
 
 
 @dataclass
