@@ -52,6 +52,7 @@ class Lookout:
     ) -> None:
         """`once`: a single look, for which what is seen is taken to have been so for a while; `everywhere`: at every host there is."""
         self.config, self.env, self.clock = config, env, clock
+        self.token: Callable[[], str | None] = find_token
         self.choose: Callable[[tuple[Address, ...]], object] | None = None
         """Called when several live sessions are found here; whoever chooses calls `follow`."""
         self.ending: list[Callable[[], None]] = []
@@ -173,7 +174,7 @@ class Lookout:
             self.poller.leave()
             self._closing = asyncio.ensure_future(self._ray.close())
         self.address = address
-        self._ray = Ray(address.url, clock=self.clock)
+        self._ray = Ray(address.url, token=lambda: self.token(), clock=self.clock)
         self.poller.watch(self._ray, self._ray.address)
 
     def _moved(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from cockpit.recovery.step import StepError
-from cockpit.sources.ray import Ray, find_token
+from cockpit.sources.ray import Ray
 from cockpit.sources.source import SourceError, within
 from cockpit.sources.wire import Identity
 
@@ -22,12 +22,9 @@ ANSWER: Final = 8.0
 class Arrival:
     """One cluster that is on its way."""
 
-    def __init__(
-        self, url: str, session: str, env: Mapping[str, str], gpus: Mapping[str, float | None], addresses: Mapping[str, str]
-    ) -> None:
-        """`gpus` and `addresses` by host: how many its node is to offer, and where it is; `env` may hold the cluster's token."""
-        self._url, self._session, self._gpus, self._addresses = url, session, gpus, addresses
-        self._ray = Ray(url, token=lambda: find_token(env) if env.get("RAY_AUTH_TOKEN") else find_token())
+    def __init__(self, ray: Ray, session: str, gpus: Mapping[str, float | None], addresses: Mapping[str, str]) -> None:
+        """`gpus` and `addresses` by host: how many its node is to offer, and where it is."""
+        self._ray, self._session, self._gpus, self._addresses = ray, session, gpus, addresses
 
     async def whole(self, tell: Callable[[str, str], None]) -> float:
         """How many GPUs there are in the end. Raises `StepError` when it isn't whole in time."""
@@ -44,7 +41,7 @@ class Arrival:
             except (SourceError, asyncio.TimeoutError) as error:
                 if isinstance(error, SourceError) and error.cause in ("no token", "wrong token"):
                     raise StepError(str(error)) from error
-                lacks = str(error) or f"{self._url} has not answered within {ANSWER:.0f} s"
+                lacks = str(error) or f"{self._ray.address} has not answered within {ANSWER:.0f} s"
                 for host in self._addresses:
                     tell(host, lacks)
             else:
@@ -61,7 +58,7 @@ class Arrival:
     async def _members(self) -> tuple[Identity, ...]:
         """Of this session alone: one that was there before may still answer for a moment."""
         if (await self._ray.identify()).session != self._session:
-            raise SourceError(f"{self._url} speaks for another session than {self._session}")
+            raise SourceError(f"{self._ray.address} speaks for another session than {self._session}")
         return await self._ray.members()
 
     def _state(self, host: str, members: tuple[Identity, ...]) -> str | None:

@@ -20,6 +20,7 @@ from cockpit.recovery.arrival import Arrival
 from cockpit.recovery.hosts import asked, expected_gpus, numbers, sessions_of, why_not
 from cockpit.recovery.step import StepError
 from cockpit.sources.errand import Progress
+from cockpit.sources.ray import Ray, find_token
 
 Hear = Callable[[str, Progress], None]
 Show = Callable[[Plan], None]
@@ -43,6 +44,7 @@ class Deeds:
             raise StepError(f"{preset.name} says nothing of how its cluster is started: it has no `ray`")
         self._lookout, self._door, self._preset, self._env = lookout, door, preset, env
         self._start: RayStart = preset.ray
+        lookout.token = lambda: find_token(env) or find_token()  # the cluster's may be the preset's to say
         self.dashboard = dashboard
         self.names: dict[str, str] = {}
         """What each host of the preset is called here."""
@@ -88,6 +90,11 @@ class Deeds:
             *(("its dashboard has not answered: hosts that it has beyond the preset's are not known",) if silent else ()),
             *((f"another cluster's Ray lives there too, and is left alone: {', '.join(apart)}",) if apart else ()),
         )
+
+    def gpus(self) -> float | None:
+        """All that these hosts will offer; `None` where it can't be told of one of them."""
+        known = [*expected_gpus(self._known.values()).values()]
+        return None if None in known else sum(amount for amount in known if amount is not None)
 
     # The steps
 
@@ -167,7 +174,7 @@ class Deeds:
         session = self.started.get(self.names[self._start.head.host]) or targets[self.names[self._start.head.host]].session
         if session is None:
             raise StepError("no Ray runs on the head: nothing is there to be waited for")
-        arrival = Arrival(self.dashboard, session, self._env, expected_gpus(targets.values()), _addresses(targets))
+        arrival = Arrival(Ray(self.dashboard, token=self._lookout.token), session, expected_gpus(targets.values()), _addresses(targets))
         began = time.monotonic()
         gpus = await arrival.whole(lambda host, text: hear(host, Progress(text)))
         self._lookout.follow(Address(self.dashboard, session))

@@ -13,6 +13,13 @@ DASHBOARD_PORT = 8265
 Requests = dict[str, dict[str, Any]]
 
 
+class Unshown(dict[str, str]):
+    """An environment with secrets in it: a plan holds it, and whatever prints that plan doesn't show it."""
+
+    def __repr__(self) -> str:
+        return "{…}"
+
+
 def asked(start: RayStart, names: Mapping[str, str], env: Mapping[str, str], known: Mapping[str, Target], **more: Any) -> Requests:
     """By what each host is called here (`names`, by the preset's); `known` is what they have answered before."""
     head = known.get(names[start.head.host])
@@ -28,7 +35,7 @@ def _request(
     return {
         "role": "head" if head else "worker",
         "words": list(node.arguments),
-        "env": dict(env),
+        "env": Unshown(env),
         "python": start.python,
         "ray": facts.get("ray"),
         "user": facts.get("user"),

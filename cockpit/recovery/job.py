@@ -34,6 +34,13 @@ class JobSteps:
         self.id: str | None = None
         """What Ray calls it, once it is launched."""
 
+    async def too_large(self, gpus: float | None) -> str | None:
+        """Why it could never run on so many GPUs, whatever else is put in order; `None`: it might."""
+        asked = (await look_and_check(self._lookout, self._preset)).budget.amount("GPU")
+        if asked is None or gpus is None or asked <= gpus:
+            return None
+        return f"the job asks for {asked:g} GPUs, and the preset's hosts have {gpus:g}: it could never run there"
+
     async def check(self) -> tuple[str, ...]:
         """What is to be said of it. Raises `StepError` when it doesn't fit now."""
         checked = await look_and_check(self._lookout, self._preset)

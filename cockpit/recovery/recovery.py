@@ -70,6 +70,8 @@ class Recovery:
         reason = await self._deeds.survey(hear)
         if reason and (self._does("hosts") or self._does("start")):
             raise StepError(reason)
+        if self._does("check") and (reason := await self._job.too_large(self._deeds.gpus())):
+            raise StepError(reason)
         if not self._does("stop"):
             return Plan("stop", f"Recover {self.preset.name}", hosts=self._deeds.hosts)
         plan = await self._deeds.plan_stop(hear)

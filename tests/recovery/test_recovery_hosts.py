@@ -1,0 +1,107 @@
+"""What the hosts of a preset are asked, and what their answers mean together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cockpit.actions.plan import Plan, Target, Unreached
+from cockpit.presets import RayNode, RayStart
+from cockpit.recovery.hosts import asked, dashboard_of, expected_gpus, sessions_of, why_not
+
+START = RayStart(
+    RayNode("head", flags={"port": 6400, "num_gpus": 8}), (RayNode("w1", "10.0.0.2", {"num_gpus": 4}),), env={"A": "b"}, python="/py"
+)
+NAMES = {"head": "login-1", "w1": "w1"}
+"""The preset's head is what we run on, and is called so."""
+
+
+def said(host: str, role: str, **facts: Any) -> Target:
+    usual = {"ray_version": "2.60.0", "python_version": "3.11.7", "ray": "/venv/bin/ray", "user": "train", "rays": []}
+    return Target("host", host, name=role, part=role, facts={**usual, **facts})
+
+
+HEAD, WORKER = said("login-1", "head", gcs="10.0.0.1:6400"), said("w1", "worker")
+
+
+def plan(*targets: Target, **more: Any) -> Plan:
+    return Plan("start", "Start Ray", targets=targets, **more)
+
+
+def test_each_host_is_asked_with_its_own_flags_and_the_presets_environment():
+    requests = asked(START, NAMES, {"A": "b"}, {}, survey=True)
+    assert {host: (one["role"], one["words"], one["gcs"], one["name"]) for host, one in requests.items()} == {
+        "login-1": ("head", ["--port=6400", "--num-gpus=8"], None, "head"),
+        "w1": ("worker", ["--num-gpus=4"], None, "10.0.0.2"),
+    }
+    assert all(one["env"] == {"A": "b"} and one["python"] == "/py" and one["survey"] for one in requests.values())
+
+
+def test_workers_are_told_where_the_head_is_and_everybody_which_ray_was_found():
+    requests = asked(START, NAMES, {}, {"login-1": HEAD, "w1": WORKER})
+    assert (requests["login-1"]["gcs"], requests["w1"]["gcs"]) == (None, "10.0.0.1:6400")
+    assert {(one["ray"], one["user"]) for one in requests.values()} == {("/venv/bin/ray", "train")}
+
+
+def test_a_plan_that_is_printed_shows_nothing_of_the_environment():
+    requests = asked(START, NAMES, {"HF_TOKEN": "hf_secret"}, {})
+    assert requests["w1"]["env"] == {"HF_TOKEN": "hf_secret"}
+    assert "hf_secret" not in repr(plan(requests=requests))
+
+
+def test_sessions_are_this_clusters_by_where_their_gcs_is():
+    ours, theirs = "session_2026-11-21_01-00-00_000001_1", "session_2026-11-21_02-00-00_000002_2"
+    head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": ours, "gcs": "10.0.0.1:6400"}])
+    worker = said("w1", "worker", rays=[{"session": theirs, "gcs": "10.9.9.9:6400"}, {"session": ours, "gcs": "10.0.0.1:6400"}])
+    assert sessions_of(START, NAMES, {"login-1": head, "w1": worker}) == (ours,)
+
+
+def test_whatever_has_the_heads_port_is_in_the_way():
+    old = "session_2026-11-21_01-00-00_000001_1"
+    head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": old, "gcs": "127.0.0.1:6400"}])
+    other = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": old, "gcs": "10.0.0.1:6380"}])
+    assert sessions_of(START, NAMES, {"login-1": head}) == (old,)
+    assert sessions_of(START, NAMES, {"login-1": other}) == ()
+
+
+def test_nothing_speaks_against_hosts_that_are_alike():
+    assert why_not(START, NAMES, plan(HEAD, WORKER)) is None
+
+
+@pytest.mark.parametrize(
+    ("answered", "sentence"),
+    [
+        (plan(HEAD, said("w1", "worker", ray_version="2.44.1")), "w1 has Ray 2.44.1, and the head login-1 has 2.60.0"),
+        (plan(HEAD, said("w1", "worker", python_version="3.11.6")), "w1 has Python 3.11.6, and the head login-1 has 3.11.7"),
+        (plan(HEAD, unreached=(Unreached("w1", "w1: connection refused"),)), "w1: connection refused"),
+        (plan(HEAD, refused=(Target("host", "w1", reason="num_gpus is 8, and NVML finds 7"),)), "w1: num_gpus is 8, and NVML finds 7"),
+        (plan(HEAD), "w1 is the same host as another one of the preset"),
+    ],
+)
+def test_what_speaks_against_one_of_them_is_one_sentence(answered: Plan, sentence: str):
+    assert why_not(START, NAMES, answered) == sentence
+
+
+def test_versions_that_nobody_knows_speak_against_nothing():
+    assert why_not(START, NAMES, plan(HEAD, said("w1", "worker", ray_version=None, python_version=None))) is None
+
+
+def test_gpus_that_nobody_can_count_are_unknown():
+    targets = [said("a", "head", num_gpus=8, gpus=8), said("b", "worker", gpus=8, gpus_visible=2), said("c", "worker", gpus=None)]
+    assert expected_gpus(targets) == {"a": 8.0, "b": 2.0, "c": None}
+
+
+@pytest.mark.parametrize(
+    ("listens", "near", "url"),
+    [
+        (None, True, "http://127.0.0.1:8265"),
+        ("0.0.0.0", True, "http://127.0.0.1:8265"),
+        ("0.0.0.0", False, "http://10.0.0.1:8265"),
+        ("10.0.0.7", True, "http://10.0.0.7:8265"),
+        ("::", False, "http://10.0.0.1:8265"),
+    ],
+)
+def test_the_dashboard_is_asked_where_it_will_answer(listens: str | None, near: bool, url: str):
+    flags = {"dashboard_host": listens} if listens else {}
+    assert dashboard_of(RayStart(RayNode("head", flags=flags)), "10.0.0.1", near=near) == url
