@@ -68,11 +68,11 @@ def _own(job: JobSpec) -> tuple[Group, ...]:
 
 def _needed(needs: Needs) -> tuple[Group, ...]:
     if needs.bundles:
-        return (Group("needs", needs.bundles, needs.strategy),)
+        return (Group("job", needs.bundles, needs.strategy),)
     each = {"GPU": needs.gpus or 0.0, "CPU": needs.cpus or 0.0}
     whole = [({name: 1.0}, int(amount)) for name, amount in each.items() if amount >= 1]
     parts = [({name: amount % 1}, 1) for name, amount in each.items() if amount % 1]
-    return (Group("needs", (*whole, *parts), None),) if whole or parts else ()
+    return (Group("job", (*whole, *parts), None),) if whole or parts else ()
 
 
 def _unread(budget: Budget) -> Iterator[Line]:
