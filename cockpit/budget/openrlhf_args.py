@@ -23,7 +23,7 @@ class UnreadError(Exception):
     """A value that decides can't be known; the message is a sentence."""
 
 
-class RefusedError(Exception):
+class RefusedError(ValueError):
     """A release's parser doesn't take these words; the message says why."""
 
 
