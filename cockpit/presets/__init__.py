@@ -2,7 +2,7 @@
 
 from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.file import preset_schema
-from cockpit.presets.fill import Launchable, doubts, launchable, safe, submission_id
+from cockpit.presets.fill import Launchable, doubts, launchable, safe
 from cockpit.presets.folder import PresetError, copy_preset, find_preset, presets, presets_folder, write_preset
 from cockpit.presets.preset import JobSpec, Needs, Preset, RayNode, RayStart, read_preset
 
@@ -24,7 +24,6 @@ __all__ = [
     "presets_folder",
     "read_preset",
     "safe",
-    "submission_id",
     "version_matches",
     "write_preset",
 ]

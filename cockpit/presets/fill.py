@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,15 +12,12 @@ from msgspec.structs import replace
 from cockpit.document import Document, InputError, shown
 from cockpit.model import Value
 from cockpit.presets.folder import is_shared
-from cockpit.presets.preset import SUBMISSION, JobSpec, Preset
+from cockpit.presets.preset import JobSpec, Preset
 from cockpit.text import HIDDEN, redact_variable, secrets
 
 _NAME = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SHORTEST: Final = 6
-"""Characters; what is shorter stands in other words too, and hiding it there would hide those."""
 _ANY: Final = "any"
 """A value that by itself is no secret."""
-_ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -30,13 +26,7 @@ class Launchable(Value, frozen=True):
 
     preset: Preset
     hidden: frozenset[str]
-    """The values that are secret."""
-
-    def hide(self, text: str) -> str:
-        """The text without the secrets of this launch, whatever they look like."""
-        for value in sorted(self.hidden, key=len, reverse=True):
-            text = text.replace(value, HIDDEN)
-        return text
+    """The values that are secret, some so short that they stand in other words too."""
 
     def __repr__(self) -> str:
         return f"Launchable({self.preset.name!r})"
@@ -51,17 +41,7 @@ def launchable(preset: Preset, env: Mapping[str, str]) -> Launchable:
     ray = preset.ray and replace(preset.ray, env=filling.variables("ray.env", preset.ray.env))
     filled = replace(preset, ray=ray, job=preset.job and filling.job(preset.job))
     filling.refuse_missing()
-    return Launchable(filled, frozenset(value for value in filling.hidden if len(value) >= _SHORTEST))
-
-
-def submission_id(preset: Preset, now: float) -> str:
-    """The id for a launch at this moment; without a template the preset's name and the time. Raises `InputError`."""
-    template = (preset.job and preset.job.submission_id) or "{name}-{time}"
-    moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
-    filled = template.replace("{name}", _ODD.sub("-", preset.name).strip("-.") or "preset").replace("{time}", moment)
-    if not SUBMISSION.fullmatch(filled):
-        raise _mistake(preset, "job.submission_id", f"{filled} can't be an id: at most 100 letters, digits and . _ -")
-    return filled
+    return Launchable(filled, frozenset(filter(None, filling.hidden)))
 
 
 def safe(preset: Preset) -> Preset:

@@ -15,7 +15,7 @@ from cockpit.model import Value
 from cockpit.placement import Strategy
 from cockpit.presets.amounts import byte_count, version_matches
 from cockpit.presets.file import WORDS, JobFile, NeedsFile, PresetFile, RayFile
-from cockpit.presets.ray_flags import FlagValue, flag_arguments, flag_name, flag_value, flag_words
+from cockpit.presets.ray_flags import HEADS_ALONE, FlagValue, flag_arguments, flag_name, flag_value, flag_words
 from cockpit.reach import HostEntry, check_host
 from cockpit.text import redact
 
@@ -176,7 +176,7 @@ class _Reading:
             name = self._at(place, partial(flag_name, str(written)))
             if name in flags:
                 raise self._document.mistake(place, "given twice, with _ and with -")
-            if head is not None and name in ("port", "system_config", "dashboard_port", "dashboard_host", "include_dashboard"):
+            if head is not None and name in HEADS_ALONE:
                 raise self._document.mistake(place, "only the head's to say")
             if (sound := flag_value(name, value)) is None:
                 raise self._document.unexpected(place, flag_words(name))

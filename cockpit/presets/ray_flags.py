@@ -77,6 +77,8 @@ OWN: Final[Mapping[str, str]] = {
     "log_color": "what `ray start` says is read, not looked at",
 }
 """What cockpit decides by itself, and why."""
+HEADS_ALONE: Final = ("port", "redis_shard_ports", "system_config", "dashboard_port", "dashboard_host", "include_dashboard")
+"""Refused by Ray on a worker, or without effect there."""
 _WORDS: Final[Mapping[Kind, str]] = {
     "port": "a port from 0 to 65535",
     "count": "a whole number from 0",

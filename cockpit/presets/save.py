@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from cockpit.document import InputError
-from cockpit.model import Job
+from cockpit.model import Actor, Job
 from cockpit.text import HIDDEN, clean
 
 _OWN: Final = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
@@ -22,16 +22,20 @@ _ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
 _WIDE: Final = 100
 _RAYS: Final = ("job_submission_id", "job_name")
 """What Ray itself writes into a job's metadata."""
+_SUPERVISOR: Final = "_ray_internal_job_actor_"
+_OURS: Final = "cockpit_"
+"""How marks of a launch begin."""
 
 
-def preset_of(job: Job, own: Mapping[str, float] | None = None) -> str:
-    """The text of a preset's file. `own`: what the entrypoint itself holds, as its supervisor shows; `None`: not known.
+def preset_of(job: Job, actors: Iterable[Actor] = ()) -> str:
+    """The text of a preset's file. `actors`: those that are alive; the job's supervisor among them holds what the command itself holds.
 
     Raises `InputError` where Ray doesn't tell how the job was started.
     """
     if not job.entrypoint:
         raise InputError(f"Ray doesn't tell how {clean(job.id)} was started")
-    return _Saving(job).text(own)
+    supervisor = next((actor for actor in actors if actor.internal and actor.name == f"{_SUPERVISOR}{job.submission}"), None)
+    return _Saving(job).text(None if supervisor is None else supervisor.needs)
 
 
 class _Saving:
@@ -71,7 +75,8 @@ class _Saving:
         return lines
 
     def _metadata(self) -> list[str]:
-        kept = {name: value for name, value in (self._job.metadata or {}).items() if name not in _RAYS and HIDDEN not in value}
+        told = {name: value for name, value in (self._job.metadata or {}).items() if HIDDEN not in value}
+        kept = {name: value for name, value in told.items() if name not in _RAYS and not name.startswith(_OURS)}
         return _lines("metadata", {name: _escaped(value) for name, value in kept.items()}) if kept else []
 
     def _variable(self, name: str, value: str) -> str:

@@ -7,12 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.document import InputError
-from cockpit.model import Job
+from cockpit.model import Actor, Job
 from cockpit.presets import Preset, doubts, launchable, read_preset
 from cockpit.presets.save import preset_of
 from cockpit.text import HIDDEN, redact, redact_within
 
 KEY = "c0ffee4dead9beef"
+
+
+def supervisor(submission: str = "ppo-1", **needs: float) -> Actor:
+    return Actor("a", class_="JobSupervisor", name=f"_ray_internal_job_actor_{submission}", internal=True, needs=needs)
 
 
 def saved(tmp_path: Path, text: str) -> Preset:
@@ -76,7 +80,8 @@ def test_a_folder_that_was_uploaded_is_said_not_to_be_known(tmp_path):
 
 def test_what_is_not_known_of_the_entrypoint_is_said():
     assert "# Ray doesn't tell whether the command itself held GPUs or CPUs" in preset_of(as_known("x"))
-    assert "Ray doesn't tell" not in preset_of(as_known("x"), {})
+    assert "Ray doesn't tell" in preset_of(as_known("x"), [supervisor("ppo-2")])
+    assert "Ray doesn't tell" not in preset_of(as_known("x"), [supervisor()])
 
 
 def test_of_a_job_without_an_entrypoint_no_preset_is_made():
@@ -94,6 +99,6 @@ def test_a_command_is_launched_again_as_it_was(tmp_path_factory, command, length
     command = (command + " --flag value" * length).strip()
     if not command or redact(command) != command:
         return
-    job = launchable(saved(tmp_path_factory.getbasetemp(), preset_of(as_known(command), {})), {}).preset.job
+    job = launchable(saved(tmp_path_factory.getbasetemp(), preset_of(as_known(command), [supervisor()])), {}).preset.job
     assert job is not None
     assert job.entrypoint == command
