@@ -33,9 +33,8 @@ def as_known(entrypoint: str, runtime_env: dict[str, object] | None = None, **mo
 def test_a_job_becomes_a_preset_that_can_be_launched_again(tmp_path):
     entrypoint = f"python3 -m openrlhf.cli.train_ppo_ray {'--actor.num_nodes 1 ' * 6}--x ${{HOME}}/y --data.prompt 'a  b'"
     env = {"env_vars": {"VLLM_USE_V1": "1", "PATH": "${PATH}:/x"}, "pip": ["wandb"], "conda": None, "_ray_commit": "abc"}
-    preset = saved(
-        tmp_path, preset_of(as_known(entrypoint, env, owner="alice", job_submission_id="ppo-1"), {"GPU": 1, "CPU": 0, "disk": 2})
-    )
+    known = as_known(entrypoint, env, owner="alice", job_submission_id="ppo-1", cockpit_preset="x")
+    preset = saved(tmp_path, preset_of(known, [supervisor("ppo-2", GPU=4), supervisor(GPU=1, CPU=0, disk=2)]))
     job = launchable(preset, {}).preset.job
     assert job is not None
     assert job.entrypoint == entrypoint
