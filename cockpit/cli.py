@@ -133,7 +133,12 @@ def show(config: Config, *, ends: bool = False) -> int:
     from cockpit.ui.app import Cockpit
 
     _favour_keys()
-    app = Cockpit(config, lambda publish: Lookout(config, publish, early=early), door=None if config.readonly else _door)
+    app = Cockpit(
+        config,
+        lambda publish: Lookout(config, publish, early=early),
+        door=None if config.readonly else _door,
+        runbook=partial(_recovering, config),
+    )
     app.process_ends = ends
     signal.signal(signal.SIGHUP, partial(_hang_up, app))
     try:
@@ -149,6 +154,13 @@ def _door(lookout: Any) -> Any:
     from cockpit.door import Door
 
     return Door(lookout, Audit(audit_path(), time.time))
+
+
+def _recovering(config: Config, preset: Any, **how: Any) -> Any:
+    """A runbook, made from what is imported only then."""
+    from cockpit.recovery.begin import recovering
+
+    return recovering(config, preset, os.environ, **how)
 
 
 def _favour_keys() -> None:
@@ -320,13 +332,14 @@ def config_file() -> None:
 
 
 @main.command("schema")
-@click.argument("what", type=click.Choice(["status", "preset", "config"]), default="status")
+@click.argument("what", type=click.Choice(["status", "check", "preset", "config"]), default="status")
 def print_schema(what: str) -> None:
-    """The JSON Schema of `status --json`, of a preset, or of the config file."""
+    """The JSON Schema of `status --json`, of `check --json`, of a preset, or of the config file."""
+    from cockpit.check import check_schema
     from cockpit.presets import preset_schema
     from cockpit.status import status_schema
 
-    made = {"status": status_schema, "preset": preset_schema, "config": schema}[what]
+    made = {"status": status_schema, "check": check_schema, "preset": preset_schema, "config": schema}[what]
     click.echo(json.dumps(made(), indent=2))
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cockpit.model import Actor, Job, PlacementGroup, Process, Session
+from cockpit.presets import Preset
 
-Via = Literal["hosts", "ray", "jobs"]
-"""Who carries it out: the probes of hosts, the cluster's own Ray on one of them, the dashboard's job API."""
+Via = Literal["hosts", "ray", "jobs", "runbook"]
+"""Who carries it out: the probes of hosts, the cluster's own Ray on one of them, the dashboard's job API; or all of them, step by step."""
 Flag = Literal["pid", "force", "grace", "session", "sessions", "everything", "older_than", "dear"]
 
 
@@ -125,7 +126,8 @@ def taken(act: Act, rows: Sequence[Any]) -> tuple[Any, ...] | str:
 
 
 def _choices(acts: Iterable[Act]) -> str:
-    names: Mapping[Any, str] = {Process: "a process", Actor: "an actor", PlacementGroup: "a placement group", Job: "a job"}
+    groups = {PlacementGroup: "a placement group"}
+    names: Mapping[Any, str] = {Process: "a process", Actor: "an actor", **groups, Job: "a job", Preset: "a preset"}
     return " or ".join(names[act.takes] for act in acts if act.takes)
 
 
@@ -168,6 +170,9 @@ ACTS: tuple[Act, ...] = (
     Act("clean", "C", "Clean", "Remove what dead sessions have left in Ray's temp dirs and in /dev/shm", "hosts", "clean",
         flags=("sessions", "older_than", "dear")),
     Act("stop-job", "J", "Stop job", "Stop a job, and wait until it is over", "jobs", "stop_job", Job, why_not=_over),
+    Act("launch", "L", "Launch", "Submit a preset's job to Ray, with its working_dir, and once", "jobs", "launch", Preset, command=False),
+    Act("recover", "R", "Recover", "Stop Ray, clean up, start a preset's cluster anew and launch its job: all of it, step by step", "runbook",
+        "recover", Preset, command=False),
     Act("delete-job", "X", "Delete job", "Delete a finished job from Ray's list", "jobs", "delete_job", Job, why_not=_running),
     Act("remove-placement-group", "X", "Remove group", "Remove a placement group; what runs in it ends with it", "ray",
         "remove_placement_group", PlacementGroup),

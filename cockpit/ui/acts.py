@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cockpit.actions.plan import Receipt, Target
 from cockpit.actions.table import ACTS, Act, Aim, act_for, find_act, taken
+from cockpit.document import InputError
+from cockpit.lookout import Lookout
 from cockpit.model import Finding, Node, Process, Session, Snapshot
+from cockpit.presets import Preset, read_preset
+from cockpit.shelf import Entry
 from cockpit.ui.found import things
 from cockpit.ui.pages.details import Detail, about
 from cockpit.ui.pages.nodes import NodeDetail
 from cockpit.ui.pages.page import Page
 from cockpit.ui.plan import Doer, PlanScreen
 from cockpit.ui.table import Table
+
+if TYPE_CHECKING:
+    from cockpit.ui.recover import Maker
 
 GONE = "what this was found about is no longer there"
 
@@ -36,18 +43,25 @@ class Screens(Protocol):
     def shown(self) -> Snapshot:
         """What everything on the screen is drawn from."""
 
+    @property
+    def lookout(self) -> Lookout:
+        """What is ended with the program."""
+
     def push_screen(self, screen: PlanScreen, callback: Callable[[Receipt | None], None]) -> object:
         """Lay a dialog over the page."""
 
     def say(self, text: str) -> None:
         """One sentence."""
 
+    def follow_log(self, job: str) -> None:
+        """Open the log of a job."""
+
 
 class Acts:
     """Built only where something may be changed: without it no act has a key, a name or a way to be done."""
 
-    def __init__(self, app: Screens, door: Doer, *, ascii: bool = False) -> None:  # noqa: A002
-        self._app, self._door, self._ascii = app, door, ascii
+    def __init__(self, app: Screens, door: Doer, runbook: Maker | None, *, ascii: bool = False) -> None:  # noqa: A002
+        self._app, self._door, self._runbook, self._ascii = app, door, runbook, ascii
 
     def means(self, act: str) -> bool:
         """Whether its key means this act for what is chosen now: that which mends a chosen finding before any other."""
@@ -57,7 +71,7 @@ class Acts:
         if mends is not None:
             return mends.id == act
         found = act_for(key, _rows(things))
-        return not isinstance(found, str) and found[0].id == act
+        return not isinstance(found, str) and found[0].id == act and (found[0].via != "runbook" or self._runbook is not None)
 
     def meant(self) -> frozenset[str]:
         """The acts that mean something now."""
@@ -82,7 +96,14 @@ class Acts:
             self._app.say(aim)
             return
         rows = {row.key: about(row) for row in self._app.table.chosen}
-        self._app.push_screen(PlanScreen(self._door, act, aim, self._app.clock, ascii=self._ascii), partial(self._untag, rows))
+        self._app.push_screen(self._dialog(act, aim), partial(self._after, act, rows))
+
+    def _dialog(self, act: Act, aim: Aim) -> PlanScreen:
+        if act.via == "runbook" and self._runbook is not None:
+            from cockpit.ui.recover import RecoverScreen  # deferred: a runbook imports all that acts
+
+            return RecoverScreen(self._runbook, self._app.lookout.ending, self._door, act, aim.rows[0], self._app.clock, ascii=self._ascii)
+        return PlanScreen(self._door, act, aim, self._app.clock, ascii=self._ascii)
 
     def _things(self) -> Sequence[Any]:
         return chosen(self._app.page, self._app.table)
@@ -112,9 +133,11 @@ class Acts:
     def _aim(self, act: Act, things: Sequence[Any]) -> Aim | str:
         if act.takes is Process:
             return Aim(rows=tuple(things))
+        if act.takes is not None and len(things) > 1:
+            return f"{act.title}: one at a time, and these are {len(things)}"
+        if act.takes is Preset:
+            return _read_again(things[0])
         if act.takes is not None:
-            if len(things) > 1:
-                return f"{act.title}: one at a time, and these are {len(things)}"
             return Aim(rows=tuple(things), id=things[0].id)
         sessions = tuple(thing for thing in things if isinstance(thing, Session)) if act.verb in ("stop", "clean") else ()
         return self._of_sessions(act, sessions) if sessions else Aim(hosts=self._hosts(things))
@@ -133,10 +156,20 @@ class Acts:
             nodes = [self._app.page.node]
         return tuple(dict.fromkeys(node.ip or node.title for node in nodes))
 
-    def _untag(self, rows: dict[str, Any], receipt: Receipt | None) -> None:
-        """What is gone has no tag any more."""
+    def _after(self, act: Act, rows: dict[str, Any], receipt: Receipt | None) -> None:
+        """What is gone has no tag any more; of a job that was launched the log is what somebody wants to see."""
         done = receipt.done if receipt else ()
+        if act.verb == "launch" and done and done[0].id:
+            self._app.follow_log(done[0].id)
         self._app.table.untag({key for key, thing in rows.items() if any(_same(target, thing) for target in done)})
+
+
+def _read_again(preset: Preset) -> Aim | str:
+    """The file as it is now, not as it was when the page was drawn."""
+    try:
+        return Aim(rows=(read_preset(preset.path),))
+    except InputError as error:
+        return str(error)
 
 
 def chosen(page: Page, table: Table) -> Sequence[Any]:
@@ -146,7 +179,9 @@ def chosen(page: Page, table: Table) -> Sequence[Any]:
 
 
 def _rows(things: Sequence[Any]) -> Sequence[Any]:
-    return [thing for thing in things if not isinstance(thing, Finding)]
+    """What an act can be aimed at: of a file its preset, if it holds one."""
+    rows = [thing.preset if isinstance(thing, Entry) else thing for thing in things]
+    return [row for row in rows if row is not None and not isinstance(row, Finding)]
 
 
 def _mending(things: Iterable[Any]) -> list[Act]:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual import events, work
@@ -25,14 +25,14 @@ from cockpit.config import Address, Config
 from cockpit.history import AT_ONCE, History
 from cockpit.lookout import Lookout
 from cockpit.model import Finding, Process, Snapshot
-from cockpit.ui.acts import Acts, chosen
+from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, ring
 from cockpit.ui.bug import bug
 from cockpit.ui.dialogs import Chooser, TextPage
 from cockpit.ui.filter import Filter
 from cockpit.ui.header import Header, trail
 from cockpit.ui.help import help_text
-from cockpit.ui.keys import ACT_BINDINGS, BINDINGS, PAGES, offered
+from cockpit.ui.keys import ACT_BINDINGS, BINDINGS, NEEDS, PAGES, offered
 from cockpit.ui.logs import LogPage
 from cockpit.ui.marks import Tone
 from cockpit.ui.pages.actors import Actors
@@ -45,10 +45,13 @@ from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import Processes
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.plan import Doer
-from cockpit.ui.reading import Reading
+from cockpit.ui.shelving import Shelving
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, hang_up, variable_defaults, wear
 from cockpit.ui.view import Index, View
+
+if TYPE_CHECKING:
+    from cockpit.ui.recover import Maker
 
 ASKED_AGAIN = 20.0
 LATER = 0.3
@@ -57,7 +60,7 @@ LEAST = (60, 15)
 """Below this there is no room for a row that means anything."""
 
 
-class Cockpit(Reading):
+class Cockpit(Shelving):
     """One screen. All pages are drawn by one table; what is open is a stack of them."""
 
     TITLE = "cockpit"
@@ -77,6 +80,7 @@ class Cockpit(Reading):
         lookout: Callable[[Callable[[Snapshot], None]], Lookout],
         *,
         door: Callable[[Lookout], Doer] | None = None,
+        runbook: Maker | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Without a door there is no act: no key, no name, nothing that could be done."""
@@ -89,7 +93,7 @@ class Cockpit(Reading):
         self.pages: list[Page] = [Overview()]
         self.lookout = lookout(self.take)
         self.lookout.choose = self.choose
-        self.acts = None if door is None else Acts(self, door(self.lookout), ascii=config.ascii)
+        self.acts = None if door is None else Acts(self, door(self.lookout), runbook, ascii=config.ascii)
         if self.acts:
             self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS), self._bindings])
         self._index = Index(self.shown)
@@ -160,7 +164,8 @@ class Cockpit(Reading):
     def view(self) -> View:
         """What pages are drawn from now."""
         now = self.frozen_at or self.clock()
-        return View(self.shown, self._index, self.history, now, self.size.width, self.config.ascii, self.size.height, bool(self.acts))
+        size, ascii = self.size, self.config.ascii  # noqa: A001 what the flag is called
+        return View(self.shown, self._index, self.history, now, size.width, ascii, size.height, bool(self.acts), self.shelf)
 
     def _tick(self) -> None:
         """Ages grow on the screen though nothing is heard; what was asked for once is asked for again while it is shown."""
@@ -168,6 +173,7 @@ class Cockpit(Reading):
             self.draw()
         if isinstance(self.page, NodeDetail) and self.clock() - (self.page.asked_at or self.clock()) > ASKED_AGAIN:
             self._ask_of(self.page)
+        self.keep_shelf()
 
     def _notes(self) -> Iterator[tuple[str, Tone]]:
         """What is unusual about what is shown."""
@@ -190,6 +196,7 @@ class Cockpit(Reading):
         self.pages = pages
         self.table.needle = ""
         self.refresh_bindings()
+        self.keep_shelf()
         self.draw(fresh=True)
 
     def on_table_opened(self, message: Table.Opened) -> None:
@@ -232,17 +239,14 @@ class Cockpit(Reading):
         """Other keys mean something under the cursor."""
         if not self.screen_stack:  # it is ending
             return
-        before, self._meant = self._meant, (self.acts and self.acts.meant(), bool(self._findings()))
+        means = tuple(bool(self.chosen_of(kind)) for kind in NEEDS.values())
+        before, self._meant = self._meant, (self.acts and self.acts.meant(), means)
         if before != self._meant:
             self.refresh_bindings()
 
-    def _findings(self) -> list[Finding]:
-        """Those that are chosen, or open."""
-        return [thing for thing in chosen(self.page, self.table) if isinstance(thing, Finding)] if self.screen_stack else []
-
     def action_hide(self) -> None:
         """Hide a finding until it ends; one that is hidden is shown again."""
-        keys = {finding.key for finding in self._findings()}
+        keys = {finding.key for finding in self.chosen_of(Finding)}
         self.hidden ^= keys
         self.table.untag({row.key for row in self.table.chosen})
         self._index = Index(self.shown, self._index, self.hidden)
@@ -292,6 +296,7 @@ class Cockpit(Reading):
     def action_refresh(self) -> None:
         """Ask everything again now."""
         self.lookout.refresh()
+        self.keep_shelf(now=self.shelf is not None)
         self.say("Asked again")
 
     def action_interval(self, step: int) -> None:
@@ -354,8 +359,8 @@ class Cockpit(Reading):
         filtering = typing and (over == "log" or getattr(self.focused, "id", None) == "filter")
         if not offered(action, self.page, over, typing=typing, filtering=filtering, readonly=self.config.readonly):
             return False
-        if action == "hide":
-            return over != "page" or bool(self._findings())
+        if action in NEEDS and over == "page":
+            return bool(self.chosen_of(NEEDS[action]))
         return action != "act" or (self.acts is not None and self.acts.means(str(parameters[0])))
 
     def on_resize(self, event: events.Resize) -> None:

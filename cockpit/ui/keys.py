@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from textual.binding import Binding, BindingType
 
 from cockpit.actions.table import ACTS
+from cockpit.model import Finding, Job
+from cockpit.shelf import Entry
 from cockpit.ui.pages.actors import Actors
 from cockpit.ui.pages.findings import Findings
 from cockpit.ui.pages.jobs import Jobs
 from cockpit.ui.pages.nodes import Nodes
 from cockpit.ui.pages.overview import Overview
 from cockpit.ui.pages.page import Page
+from cockpit.ui.pages.presets import Presets
 from cockpit.ui.pages.processes import Processes
 
 ON_PAGES = frozenset(
     [
-        "tree", "memory", "dead", "hide", "log", "environment", "stack", "user", "raw", "copy", "export", "faults", "pause", "refresh",
-        "interval", "back", "page", "act", "explain",
+        "tree", "memory", "dead", "hide", "edit", "save", "log", "environment", "stack", "user", "raw", "copy", "export",
+        "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
 """What makes no sense over a text or a log."""
+NEEDS: Mapping[str, type[Any]] = {"hide": Finding, "edit": Entry, "save": Job}
+"""What must be chosen for a key to mean something."""
 IN_PALETTE = frozenset(["help", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
 
 
@@ -44,10 +52,10 @@ def _on_page(action: str, page: Page, *, readonly: bool) -> bool:
         return isinstance(page, Actors)
     if action == "user":
         return isinstance(page, Processes)
-    return action != "export" or not readonly
+    return action not in ("export", "edit", "save") or not readonly
 
 
-PAGES: tuple[type[Page], ...] = (Overview, Nodes, Actors, Processes, Jobs, Findings)
+PAGES: tuple[type[Page], ...] = (Overview, Nodes, Actors, Processes, Jobs, Findings, Presets)
 # A priority key is looked at before what has the focus: so nothing that is typed ahead of a filter or a page is lost.
 BINDINGS: tuple[BindingType, ...] = (
     *(Binding(str(number), f"page({number - 1})", page.title, show=False, priority=True) for number, page in enumerate(PAGES, 1)),
@@ -61,6 +69,8 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("m", "memory", "Memory", show=False),
     Binding("l", "log", "Log"),
     Binding("x", "hide", "Hide"),
+    Binding("e", "edit", "Edit"),
+    Binding("w", "save", "Save as preset"),
     Binding("e", "environment", "Env"),
     Binding("s", "stack", "Stack"),
     Binding("u", "user", "User"),

@@ -12,7 +12,6 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Label
 
-from cockpit.model import Job
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
 from cockpit.ui.log import LogView
@@ -32,7 +31,7 @@ class LogPage(Screen[None]):
         Binding("G,end", "follow", "Follow"),
     ]
 
-    def __init__(self, job: Job, lines: AsyncIterator[Sequence[str]], *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, job: str, lines: AsyncIterator[Sequence[str]], *, ascii: bool = False) -> None:  # noqa: A002
         super().__init__()
         self.job, self._lines, self._ascii = job, lines, ascii
         self._state = "being asked for"
@@ -68,7 +67,7 @@ class LogPage(Screen[None]):
 
     def _tell(self) -> None:
         status = self.query_one(LogView).status
-        self.query_one("#title", Label).update(Content(clean(f"Log of {self.job.id}   {self._state}   {status}")))
+        self.query_one("#title", Label).update(Content(clean(f"Log of {self.job}   {self._state}   {status}")))
 
     def action_back(self) -> None:
         """Clear the filter, else leave."""

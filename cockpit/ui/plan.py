@@ -120,12 +120,17 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         """A sentence, the lines, the word if one is asked for, two buttons, a hint."""
         with Vertical(id="dialog"):
             yield Label(id="title")
+            yield from self.choices()
             yield PlanLines("")
             yield Input(id="word", compact=True, select_on_focus=False)
             with Horizontal(id="buttons"):
                 yield Button(Content("Cancel"), id="leave", compact=True)
                 yield Button(Content(self._act.title), id="agree", variant="error", compact=True, disabled=True)
             yield Label(id="hint")
+
+    def choices(self) -> ComposeResult:
+        """What may be chosen before it is agreed to."""
+        yield from ()
 
     def on_mount(self) -> None:
         """Begin to look."""

@@ -78,7 +78,11 @@ class Reading(App[None]):
         if job is None:
             self.say("Nothing here belongs to a job; the log is that of a job")
             return
-        self.push_screen(LogPage(job, self.lookout.follow_log(job.id), ascii=self.config.ascii))
+        self.follow_log(job.id)
+
+    def follow_log(self, job: str) -> None:
+        """Open the log of a job."""
+        self.push_screen(LogPage(job, self.lookout.follow_log(job), ascii=self.config.ascii))
 
     def _job_of(self, row: Any) -> Job | None:
         return self._index.jobs.get(getattr(row, "job", None) or "")

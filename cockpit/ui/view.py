@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from cockpit.history import History
 from cockpit.model import Actor, Gpu, Hold, Host, Job, Node, Process, Snapshot
+from cockpit.shelf import Entry
 from cockpit.ui.found import Found
 
 IN_USE = 0.1
@@ -158,6 +159,8 @@ class View:
     height: int = 24
     acts: bool = False
     """Whether anything can be done: else no key of an act is shown."""
+    shelf: tuple[Entry, ...] | None = None
+    """The presets, as they were when they were read last; `None`: nobody has asked for them."""
 
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that is known."""

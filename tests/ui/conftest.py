@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 from world import GIB, NOW, snapshot
@@ -19,6 +20,7 @@ class Still:
     def __init__(self, publish, first):
         self.publish, self.first = publish, first
         self.choose = None
+        self.ending = []
         self.closed = self.refreshed = False
         self.followed = []
         self.dead = ()
@@ -121,11 +123,19 @@ def clock():
     return Clock()
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Where presets of one's own lie."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path / "cockpit" / "presets"
+
+
 @pytest.fixture
 def make(clock):
-    def app(first=None, *, hand=None, **config):
+    def app(first=None, *, hand=None, runbook=None, **config):
         door = None if hand is None else lambda _: hand
-        made = Cockpit(Config(**config), lambda publish: Still(publish, first or snapshot()), door=door, clock=clock)
+        still = partial(Still, first=first or snapshot())
+        made = Cockpit(Config(**config), still, door=door, runbook=runbook, clock=clock)
         made.hand = hand
         return made
 

@@ -50,8 +50,8 @@ async def test_every_page_fits_every_size(make, size, number):
     async with app.run_test(size=size) as pilot:
         await pilot.press(str(number))
         await until(pilot, lambda: "Ray 2.60.0" in shown(app))
+        await until(pilot, lambda: app.table.count > 0)
         assert len(shown(app).splitlines()) == size[1]
-        assert app.table.count > 0
 
 
 async def test_the_overview_answers_at_a_glance(make):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cockpit.model import Actor, Fault, Finding, Job, Node, PlacementGroup, Process, Session
+from cockpit.shelf import Entry, shown
 from cockpit.text import UNKNOWN, count, size
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import actor_search
@@ -15,6 +16,7 @@ from cockpit.ui.pages.findings import about_section, finding_sections
 from cockpit.ui.pages.nodes import NodeDetail
 from cockpit.ui.pages.overview import process_search
 from cockpit.ui.pages.page import Page
+from cockpit.ui.pages.presets import preset_sections
 from cockpit.ui.section import Cell, Column, Section, facts
 from cockpit.ui.view import View
 
@@ -41,8 +43,9 @@ def copied(row: Any) -> str:
 def raw(rows: Iterable[Any]) -> str:
     """The facts that the rows stand for, as JSON; empty when they stand for none."""
     things = [about(row) or row for row in rows]
-    facts = [thing for thing in things if isinstance(thing, msgspec.Struct)]
-    return msgspec.json.format(msgspec.json.encode(facts[0] if len(facts) == 1 else facts), indent=2).decode() if facts else ""
+    facts = [shown(thing) if isinstance(thing, Entry) else thing for thing in things if isinstance(thing, msgspec.Struct)]
+    text = msgspec.json.encode(facts[0] if len(facts) == 1 else facts, enc_hook=str)
+    return msgspec.json.format(text, indent=2).decode() if facts else ""
 
 
 def detail_of(row: Any) -> Page | None:
@@ -97,6 +100,7 @@ def _newest(thing: Any, view: View) -> Any:
         (Session, snapshot.sessions),
         (Fault, snapshot.faults),
         (Finding, snapshot.findings),
+        (Entry, view.shelf),
     )
     pool = next((found for kind, found in pools if isinstance(thing, kind)), None)
     return next((other for other in pool or () if other.key == thing.key), None)
@@ -299,4 +303,5 @@ DETAILS: tuple[tuple[type, Callable[[Any, View], Sequence[Section[Any]]], str], 
     (Session, _session, "Session"),
     (Fault, _fault, "Fault"),
     (Finding, finding_sections, "Finding"),
+    (Entry, preset_sections, "Preset"),
 )

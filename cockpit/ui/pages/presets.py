@@ -1,0 +1,170 @@
+"""Presets: saved jobs and clusters, what each asks for, whether that would fit now, and how it went last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cockpit.model import Job
+from cockpit.presets import Preset, doubts, safe
+from cockpit.shelf import Entry
+from cockpit.text import UNKNOWN, count
+from cockpit.ui import cells
+from cockpit.ui.marks import Tone
+from cockpit.ui.pages.page import Page
+from cockpit.ui.section import Cell, Column, Section, facts
+from cockpit.ui.view import View
+
+if TYPE_CHECKING:
+    from cockpit.budget import Group
+    from cockpit.check import Checked
+
+TONES: Mapping[str, Tone] = {"now": "ok", "later": "warn", "never": "bad", "unknown": "dim"}
+Pairs = Iterator[tuple[str, Cell]]
+
+
+class Presets(Page):
+    """The user's own, then the ready-made ones, as they were when they were read last."""
+
+    title = "Presets"
+
+    def sections(self, view: View) -> Sequence[Section[Any]]:
+        """One list."""
+        columns: tuple[Column[Entry], ...] = (
+            Column("PRESETS", 20, lambda entry, _: entry.name, sort=lambda entry, _: entry.name),
+            Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),
+            Column("GPUS", 5, _amount("GPU"), sort=lambda entry, _: _asked(entry, "GPU"), right=True),
+            Column("CPUS", 5, _amount("CPU"), sort=lambda entry, _: _asked(entry, "CPU"), right=True, rank=3),
+            Column("HOSTS", 5, _hosts, right=True, rank=2),
+            Column("LAST", 18, _last, rank=1),
+            Column("ABOUT", 24, _about, grow=True),
+        )
+        nothing = "none" if view.shelf is not None else "being read"
+        return (Section("presets", "PRESETS", columns, view.shelf, nothing, lambda entry: f"{entry.name} {entry.path}"),)
+
+
+def _fits(entry: Entry, _: View) -> Cell:
+    if entry.mistake is not None:
+        return (("mistake", "bad"),)
+    if entry.checked is None:
+        return ""
+    word = f"{entry.checked.verdict}{' !' if entry.checked.verdict == 'now' and entry.checked.doubts else ''}"
+    return ((word, "warn" if entry.checked.verdict == "now" and entry.checked.doubts else TONES[entry.checked.verdict]),)
+
+
+def _asked(entry: Entry, resource: str) -> float | None:
+    return entry.checked.budget.amount(resource) if entry.checked else None
+
+
+def _amount(resource: str) -> Callable[[Entry, View], Cell]:
+    return lambda entry, _: count(_asked(entry, resource)) if entry.checked else ""
+
+
+def _hosts(entry: Entry, _: View) -> Cell:
+    return str(len(entry.preset.ray.nodes)) if entry.preset and entry.preset.ray else ""
+
+
+def _last(entry: Entry, view: View) -> Cell:
+    job = last_job(entry.name, view)
+    if job is None:
+        return ""
+    return (*cells.state(job.status, view), (f" {cells.ago(job.ended or job.started, view)}", ""))
+
+
+def last_job(name: str, view: View) -> Job | None:
+    """The newest job that was launched from the preset of this name."""
+    launched = (job for job in view.snapshot.jobs or () if job.preset == name)
+    return max(launched, key=lambda job: job.started or 0, default=None)
+
+
+def _about(entry: Entry, _: View) -> Cell:
+    if entry.mistake is not None:
+        return ((entry.mistake, "bad"),)
+    preset = entry.preset
+    return (preset.about.partition("\n")[0] if preset else "") or UNKNOWN
+
+
+def preset_sections(entry: Entry, view: View) -> Sequence[Section[Any]]:
+    """All of one preset, what its job asks for, and every line of the check."""
+    if entry.preset is None:
+        return (facts("preset", "PRESET", [("file", entry.path), ("mistake", entry.mistake or UNKNOWN)], view.width),)
+    parts: list[Section[Any]] = [facts("preset", "PRESET", list(_facts(entry, safe(entry.preset), view)), view.width)]
+    if entry.checked is not None:
+        parts += [_groups(entry.checked), _lines(entry.checked, view)]
+    return parts
+
+
+def _facts(entry: Entry, preset: Preset, view: View) -> Pairs:
+    from cockpit.check.words import verdict  # deferred, here and below: only who opens a preset pays for what reads commands
+
+    yield "about", preset.about or UNKNOWN
+    yield "file", entry.path
+    if entry.checked is not None:
+        word = verdict(entry.name, entry.checked)
+        yield "check", word if len(word) > view.width - 20 else ((word, TONES[entry.checked.verdict]),)
+    if job := last_job(entry.name, view):
+        yield "last launch", (*cells.state(job.status, view), (f"  {job.id}, {cells.ago(job.started, view)} ago", ""))
+    if preset.job is not None:
+        yield "entrypoint", preset.job.entrypoint
+        yield "working_dir", preset.job.working_dir or "none: nothing is uploaded"
+        for name, value in preset.job.env.items():
+            yield "env", f"{name}={value}"
+    yield from _cluster(preset)
+    for doubt in doubts(preset):
+        yield "doubt", doubt
+
+
+def _cluster(preset: Preset) -> Pairs:
+    if preset.ray is None:
+        yield "cluster", "the one that runs: this preset starts none"
+        return
+    for node in preset.ray.nodes:
+        flags = " ".join(f"{name}={value}" for name, value in node.flags.items())
+        yield "head" if node is preset.ray.head else "worker", f"{node.host}  {flags}".strip()
+    for name, value in preset.ray.env.items():
+        yield "env of Ray", f"{name}={value}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A group as a row."""
+
+    number: int
+    group: Group
+    about: None = None
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"group:{self.number}"
+
+
+def _groups(checked: Checked) -> Section[Asked]:
+    """In the order in which the framework makes them."""
+    from cockpit.check.groups import bundles
+
+    columns: tuple[Column[Asked], ...] = (
+        Column("ASKS FOR", 24, lambda row, _: row.group.name),
+        Column("STRATEGY", 14, lambda row, _: row.group.strategy or "each by itself"),
+        Column("GPUS", 5, lambda row, _: count(row.group.amount("GPU")), right=True),
+        Column("CPUS", 5, lambda row, _: count(row.group.amount("CPU")), right=True),
+        Column("BUNDLES", 20, lambda row, _: bundles(row.group), grow=True),
+    )
+    groups = checked.budget.groups
+    rows = None if groups is None else [Asked(number, group) for number, group in enumerate(groups)]
+    nothing = "nothing beside its own command" if rows is not None else "can't be read"
+    return Section("groups", "ASKS FOR", columns, rows, nothing, lambda row: row.group.name)
+
+
+def _lines(checked: Checked, view: View) -> Section[Any]:
+    """The worst first: it is what somebody came for."""
+    from cockpit.check.words import SIGNS
+
+    order = tuple(SIGNS)
+    lines = sorted(checked.lines, key=lambda line: -order.index(line.level))
+    pairs: list[tuple[str, Cell]] = []
+    for line in lines:
+        text = f"{line.text}\n-> {line.change}" if line.change else line.text
+        pairs.append((f"{SIGNS[line.level][view.ascii]} {line.level}", text))
+    return facts("check", "CHECK", pairs, view.width)

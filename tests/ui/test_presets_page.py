@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import stat
+import sys
+
+import pytest
+from screen import shown, until
+from world import NOW, snapshot
+
+from cockpit.model import Job
+from cockpit.presets import presets_folder
+
+PRESET = """
+about: PPO on a small model
+ray:
+  head: {host: head, num_gpus: 8}
+  workers: [{host: w1, num_gpus: 8}]
+job:
+  entrypoint: python train.py --wandb_token abcdef0123456789abcdef
+  entrypoint_num_gpus: 1
+  env: {WANDB_API_KEY: "${WANDB_API_KEY}", HF_TOKEN: hf_abcdefghijklmnopqrst}
+"""
+
+
+def lay(folder, text=PRESET, name="small"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.yaml").write_text(text)
+
+
+def job(**more):
+    facts = {"id": "small-1", "job": "01000000", "submission": "small-1", "status": "FAILED", "entrypoint": "python train.py"}
+    return Job(**{**facts, "started": NOW - 600, "ended": NOW - 60, "preset": "small", **more})
+
+
+async def opened(pilot, app):
+    await pilot.press("7")
+    await until(pilot, lambda: "small" in shown(app))
+
+
+async def test_presets_are_listed_with_what_they_ask_for_and_how_it_went_last(make, folder):
+    lay(folder)
+    lay(folder, "job: {entrypoin: x}", "broken")
+    app = make(snapshot(jobs=(job(),)))
+    async with app.run_test(size=(160, 50)) as pilot:
+        await opened(pilot, app)
+        line = next(line for line in shown(app).splitlines() if "PPO on a small model" in line)
+        assert "FAILED 1m00s" in line
+        assert "mistake" in next(line for line in shown(app).splitlines() if "▸broken" in line)
+        await pilot.press("enter")
+        await until(pilot, lambda: "no such key; perhaps entrypoint" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "verl-grpo" in shown(app))
+
+
+async def test_a_preset_is_shown_in_full_but_for_its_secrets(make, folder):
+    lay(folder)
+    app = make(snapshot())
+    async with app.run_test(size=(160, 50)) as pilot:
+        await opened(pilot, app)
+        await pilot.press("/", *"small", "enter", "enter")
+        await until(pilot, lambda: "CHECK" in shown(app))
+        text = shown(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "CHECK" not in shown(app))
+        assert "num_gpus=8" in text
+        assert "WANDB_API_KEY=${WANDB_API_KEY}" in text
+        assert "a secret stands here in plain text" in text
+        await pilot.press("y")
+        await until(pilot, lambda: "Esc goes back" in shown(app))
+        for secret in ("abcdef0123456789abcdef", "hf_abcdefghijklmnopqrst"):
+            assert secret not in text
+            assert secret not in app.screen.text
+
+
+async def test_e_edits_a_preset_in_the_editor_of_its_user(make, folder, monkeypatch):
+    lay(folder)
+    script = folder / "edit.py"
+    script.write_text(
+        "import sys; path = sys.argv[1]; text = open(path).read(); open(path, 'w').write(text.replace('small model', 'tiny model'))"
+    )
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {script}")
+    app = make(snapshot())
+    async with app.run_test(size=(160, 50)) as pilot:
+        monkeypatch.setattr(type(app._driver), "can_suspend", True)
+        await opened(pilot, app)
+        await pilot.press("/", *"small", "enter")
+        await pilot.press("e")
+        await until(pilot, lambda: "tiny model" in shown(app))
+
+
+async def test_of_a_ready_made_preset_a_copy_is_edited(make, folder, monkeypatch):
+    monkeypatch.setenv("EDITOR", "true")
+    app = make(snapshot())
+    async with app.run_test(size=(160, 50)) as pilot:
+        monkeypatch.setattr(type(app._driver), "can_suspend", True)
+        await pilot.press("7")
+        await until(pilot, lambda: "verl-ppo" in shown(app))
+        await pilot.press("/", *"verl-ppo", "enter")
+        await pilot.press("e")
+        await until(pilot, lambda: (folder / "verl-ppo.yaml").exists())
+        assert presets_folder() == folder
+
+
+async def test_w_makes_a_preset_of_a_job_and_never_goes_over_another(make, folder):
+    app = make(snapshot(jobs=(job(preset=None),)))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: "small-1" in shown(app))
+        await pilot.press("w")
+        await until(pilot, lambda: "Save small-1 as a preset" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: (folder / "small-1.yaml").exists())
+        assert "entrypoint: python train.py" in (folder / "small-1.yaml").read_text()
+        assert stat.S_IMODE((folder / "small-1.yaml").stat().st_mode) == 0o600
+        await pilot.press("w")
+        await until(pilot, lambda: "Save small-1 as a preset" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: any("there is one already" in said.message for said in app._notifications))
+
+
+@pytest.mark.parametrize("key", ["e", "w"])
+async def test_read_only_writes_no_preset(make, folder, key):
+    lay(folder)
+    app = make(snapshot(jobs=(job(),)), readonly=True)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("7" if key == "e" else "5")
+        await until(pilot, lambda: "small" in shown(app))
+        before = sorted(folder.iterdir())
+        await pilot.press(key)
+        await pilot.pause()
+        assert sorted(folder.iterdir()) == before
+        assert len(app.screen_stack) == 1
