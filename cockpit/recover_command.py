@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
 import sys
 import time
@@ -21,6 +22,7 @@ from cockpit.commands import BAD_USAGE, DONE, NOT_ALL, UNREACHABLE, ActCommand, 
 from cockpit.config import Config
 from cockpit.document import InputError
 from cockpit.presets import Preset, RayStart, find_preset, launchable
+from cockpit.presets.folder import is_shared
 from cockpit.recovery.step import NAMES, Step, StepError
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
@@ -142,11 +144,12 @@ def _broken_off(recovery: Any) -> int:
     """Acts end on hosts when nobody listens any more; a `ray start` that has begun goes on alone."""
     under_way = next((step.name for step in recovery.steps if step.state == "running"), NAMES[0])
     left = "".join(f"\n  {clean(line)}" for line in recovery.left)
-    return refuse(f"broken off in {under_way}{left}\n  go on with: cockpit recover {recovery.preset.name} --from {under_way}", NOT_ALL)
+    return refuse(f"broken off in {under_way}{left}\n{_go_on(recovery.preset, under_way)}", NOT_ALL)
 
 
 def _question(recovery: Any, plan: Plan) -> list[str]:
-    lines = plan_lines(plan, time.time()) if not plan.empty else [clean(f"{plan.title}: on {', '.join(plan.hosts)}"), ""]
+    short = (f"{plan.title}: on {', '.join(plan.hosts)}; no Ray is to be stopped", *plan.notes, "")
+    lines = plan_lines(plan, time.time()) if not plan.empty else [clean(line) for line in short]
     return [*lines, "Steps", *(f"  {step.name:<13} {_will(step)}" for step in recovery.steps)]
 
 
@@ -161,8 +164,12 @@ def _ended(recovery: Any, *, as_json: bool) -> int:
     if not as_json:
         for line in recovery.left:
             click.echo(clean(f"  {line}"))
-    go_on = f"  go on with: cockpit recover {recovery.preset.name} --from {failed.name}"
-    return refuse(f"stopped at {failed.name}: {clean(failed.error or '')}\n{go_on}", NOT_ALL)
+    return refuse(f"stopped at {failed.name}: {clean(failed.error or '')}\n{_go_on(recovery.preset, failed.name)}", NOT_ALL)
+
+
+def _go_on(preset: Preset, step: str) -> str:
+    called = preset.name if is_shared(preset.path) else shlex.quote(str(preset.path))
+    return f"  go on with: cockpit recover {clean(called)} --from {step}"
 
 
 class Teller:

@@ -39,6 +39,7 @@ def _request(
         "python": start.python,
         "ray": facts.get("ray"),
         "user": facts.get("user"),
+        "how": facts.get("how"),
         "gcs": None if head else gcs,
         "name": node.address or (node.host if head else None),
         **more,

@@ -18,6 +18,7 @@ from cockpit.recovery.job import JobSteps
 from cockpit.recovery.step import NAMES, Step, StepError, steps_of
 from cockpit.sources.errand import Progress
 from cockpit.sources.source import SourceError
+from cockpit.submission import hiding
 from cockpit.text import redact
 
 Deed = Callable[[Hear, Show], Awaitable[Done]]
@@ -40,7 +41,7 @@ class Recovery:
     ) -> None:
         """`dashboard` is where the cluster will answer. Raises `StepError` when the preset says nothing of how it is started."""
         self.preset = preset
-        self._hide = filled.hide
+        self._hide = hiding(filled.hidden)
         self._deeds = Deeds(lookout, door, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
         self._job = JobSteps(lookout, door, preset)
         steps = steps_of(job=preset.job is not None, follow=follow)

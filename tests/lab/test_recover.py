@@ -214,7 +214,7 @@ def test_a_port_that_somebody_has_taken_stops_it_before_ray_is_started(pair: Pai
         "wait": "waiting",
     }
     assert f"cockpit: stopped at hosts: head: port 6379 (port) is taken by python3 {thief.pid} of root\n" in said
-    assert "go on with: cockpit recover taken --from hosts" in said
+    assert "go on with: cockpit recover /tmp/taken.yaml --from hosts" in said
     assert not engine.outer.is_running()
     assert thief.outer.is_running()
     assert not pair.head.matching("raylet/raylet") + pair.worker.matching("raylet/raylet")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ..host import memory
+from ..kinds import OWNED
 from ..origin import flag
 from ..proc import read
 from .look import Look
@@ -56,8 +57,8 @@ def _gpus(look: Look, words: Sequence[str], environ: Mapping[str, str]) -> Fitne
     if wanted and found is None:
         doubts.append(f"num_gpus is {wanted}, and how many there are is not known: {look.fault or 'there is no NVML'}")
     if facts["gpu_memory_held"]:
-        amount = facts["gpu_memory_held"] / GIB
-        doubts.append(f"{amount:.1f} GiB of GPU memory are held by {facts['gpu_holders']} processes that are none of Ray's")
+        who = "a process" if facts["gpu_holders"] == 1 else f"{facts['gpu_holders']} processes"
+        doubts.append(f"{facts['gpu_memory_held'] / GIB:.1f} GiB of GPU memory are held by {who} that no live Ray owns")
     return Fitness(tuple(against), tuple(doubts), facts)
 
 
@@ -76,11 +77,13 @@ def _visible(environ: Mapping[str, str]) -> int | None:
 
 
 def _held(look: Look) -> Dict[str, Any]:
+    """What a Ray that is started now would not get, or not soon."""
     if look.reading.gpus is None:
         return {"gpu_memory_held": None, "gpu_holders": None}
-    amounts = [amount for holds in look.reading.holders.values() for amount in holds.values()]
+    others = [holds for pid, holds in look.reading.holders.items() if pid not in look.verdicts or look.verdicts[pid].kind not in OWNED]
+    amounts = [amount for holds in others for amount in holds.values()]
     known = None if None in amounts else sum(amount or 0 for amount in amounts)
-    return {"gpu_memory_held": known, "gpu_holders": len(look.reading.holders)}
+    return {"gpu_memory_held": known, "gpu_holders": len(others)}
 
 
 def _ports(look: Look, words: Sequence[str], *, head: bool) -> Fitness:

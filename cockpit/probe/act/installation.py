@@ -78,7 +78,7 @@ def _named(request: Request) -> Tuple[str, str, str] | None:
     """A Python of the preset's, or what was found here before Ray was stopped."""
     mine = user_name(os.geteuid())
     if request.get("ray"):
-        return str(request["ray"]), str(request.get("user") or mine), "found before Ray was stopped"
+        return str(request["ray"]), str(request.get("user") or mine), str(request.get("how") or "as found before")
     if request.get("python"):
         python = shutil.which(os.path.expanduser(str(request["python"]))) or str(request["python"])
         return os.path.join(os.path.dirname(python), "ray"), str(request.get("user") or mine), "beside the preset's Python"

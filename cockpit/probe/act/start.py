@@ -2,13 +2,13 @@
 
 The request adds `role` ("head" | "worker"), `words` (what `ray start` is given besides its role, such as `--num-gpus=8`), `env` (the
 preset's; secrets are in it, so that it is never answered), `python` (of the preset; `null`: that of the Ray that runs or ran here, or of
-a login), `ray` and `user` (what an earlier answer has found, while Ray still ran), `gcs` (of a worker: where the head's GCS is, as
+a login), `ray`, `user` and `how` (what an earlier answer has found, while Ray still ran), `gcs` (of a worker: where the head's GCS is, as
 `host:port`), `name` (under which the others find this host), `session` (that the head has by now, if it has one) and `survey` (true: only
 who is here is asked, as long as another Ray may have the ports).
 
 The one target is a `host`, whose `part` is its role and whose `id` stands for the command. `why` says it with its numbers, `live` that it
-already runs, and `facts` holds `ray`, `user`, `ray_version`, `python_version`, `address`, `gcs`, `rays` (of each session that lives here
-its name and GCS) and what `fitness` says.
+already runs, and `facts` holds `ray`, `user`, `how` (it was found), `ray_version`, `python_version`, `address`, `gcs`, `rays` (of each
+session that lives here its name and GCS) and what `fitness` says.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def _considered(request: Request, look: Look, *, measured: bool) -> Tuple[Target
     facts = {
         "ray": installation.ray,
         "user": installation.user,
+        "how": installation.why,
         "address": address,
         "gcs": gcs,
         "rays": _rays(look),
