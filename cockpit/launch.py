@@ -27,6 +27,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import ParamSpec
 
 from msgspec.structs import replace
 
@@ -52,8 +53,11 @@ RECENT = 10.0
 GUARD = 5.0
 """Seconds. Ray writes a submission down within tenths of one; its first within 0.6 (2.60)."""
 MINUTE = 60.0
+PAUSE = 0.5
+"""Seconds between two words about how far a folder is packed or uploaded."""
 SKIPPED = 10
 """Lines about what can't be packed."""
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,8 @@ class Launches:
                 "job", RAY, _command(preset), name=preset.name, reason=f"{fit[0]} (cockpit launch --force submits it all the same)"
             )
             return Plan(act.id, act.title, refused=(refused,), notes=fit[1:], hosts=(RAY,))
-        package = await packed(job, lambda done, of: hear(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of)))
         look = await self._submissions.look()
+        package = await packed(job, seldom(lambda done, of: hear(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of))))
         others = _others(preset.name, look)
         ready = Ready(
             key=secrets.token_hex(8),
@@ -189,7 +193,7 @@ class Launches:
         def tell(sent: int) -> None:
             hear(RAY, Progress(f"{size(sent)} of {size(package.size)} uploaded", sent, package.size))
 
-        await self._submissions.upload(package.name, package.pieces(), package.size, tell)
+        await self._submissions.upload(package.name, package.pieces(), package.size, seldom(tell))
         return f"; {size(package.size)} uploaded"
 
     @property
@@ -201,6 +205,19 @@ class Launches:
         if self._ready is not None and self._ready.package is not None:
             self._ready.package.data.close()
         self._ready = ready
+
+
+def seldom(tell: Callable[P, None]) -> Callable[P, None]:
+    """So often that a person can follow."""
+    last = 0.0
+
+    def told(*args: P.args, **more: P.kwargs) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= PAUSE:
+            last = now
+            tell(*args, **more)
+
+    return told
 
 
 def _check_same(ready: Ready, job: Listed) -> None:

@@ -78,6 +78,35 @@ def test_patterns_are_read_as_git_reads_them(folder):
     assert "data/small.txt" in names(folder)
 
 
+def test_rays_own_client_packs_the_same_and_ray_unpacks_it(folder, tmp_path):
+    packaging = pytest.importorskip("ray._private.runtime_env.packaging")
+    lay(
+        folder, train_py="1", a_log="", keep_log="", _git__config="", data__big_bin="b", data__r_txt="r", src__deep__x_py="x", src__y_tmp=""
+    )
+    (folder / ".gitignore").write_text("*.log\n!keep.log\n")
+    (folder / "src" / ".gitignore").write_text("*.tmp\n")
+    (folder / ".rayignore").write_text("/data/*.bin\n")
+    (folder / "outputs").mkdir()
+    (folder / "train.py").chmod(0o755)
+    (folder / "link.py").symlink_to(folder / "train.py")
+    (folder / "nowhere").symlink_to(tmp_path / "nowhere")
+    packaging.create_package(str(folder), tmp_path / "rays.zip", include_gitignore=True, excludes=[".git"])
+    package = pack(find_contents(folder))
+    (tmp_path / "ours.zip").write_bytes(b"".join(package.pieces()))
+    for name in ("rays", "ours"):
+        packaging.unzip_package(str(tmp_path / f"{name}.zip"), str(tmp_path / name), False, False)
+    trees = [
+        {
+            str(path.relative_to(tmp_path / name)): (path.stat().st_mode, path.is_file() and path.read_bytes())
+            for path in (tmp_path / name).rglob("*")
+        }
+        for name in ("rays", "ours")
+    ]
+    assert trees[0] == trees[1]
+    assert {"train.py", "link.py", "keep.log", "outputs", "src/deep/x.py", "data/r.txt"} <= set(trees[0])
+    assert packaging.is_zip_uri(package.uri)
+
+
 def test_rayignore_leaves_out_more_and_brings_nothing_back(folder):
     lay(folder, a_py="", b_bin="", sub__c_bin="", sub__d_txt="")
     (folder / ".gitignore").write_text("b.bin\n")
