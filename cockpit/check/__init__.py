@@ -11,7 +11,7 @@ from cockpit.check.checked import Checked, Verdict, check_json, check_schema, ch
 from cockpit.check.gpus import gpu_memory
 from cockpit.check.groups import Placed, names, placed
 from cockpit.check.hosts import host_lines
-from cockpit.check.queue import queue_of
+from cockpit.check.queue import NOBODY, queue_of
 from cockpit.check.ray import ray_lines
 from cockpit.check.site import Site, site_of
 from cockpit.check.start import start_lines
@@ -37,7 +37,7 @@ def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limit
     yield from _unread(budget)
     found = Placed(())
     if budget.groups is not None:
-        found = placed(budget.groups, site, queue_of(snapshot), budget)
+        found = placed(budget.groups, site, NOBODY if site.planned else queue_of(snapshot), budget)
         yield from found.lines
         yield from _otherwise(budget, preset.needs)
     yield from gpu_memory(found, site, snapshot, budget, preset.needs, limits)

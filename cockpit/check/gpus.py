@@ -11,7 +11,7 @@ from cockpit.check.groups import Placed
 from cockpit.check.site import Site
 from cockpit.findings.gpu_memory import RAYS
 from cockpit.limits import Limits
-from cockpit.model import Gpu, Node, Process, Snapshot
+from cockpit.model import Gpu, Process, Snapshot
 from cockpit.placement import SCALE
 from cockpit.presets import Needs
 from cockpit.text import clean, plural, size
@@ -60,14 +60,14 @@ def gpu_memory(placed: Placed, site: Site, snapshot: Snapshot, budget: Budget, n
     worst: list[Line] = []
     free: list[int] = []
     for place in homes:
-        node = site.nodes.get(place)
-        if node is None or not node.gpus or any(gpu.memory_used is None and not gpu.fault for gpu in node.gpus):
+        gpus = site.gpus(place)
+        if not gpus or any(gpu.memory_used is None and not gpu.fault for gpu in gpus):
             blind.append(site.title(place))
             continue
         mine = holders.get(place, {})
         needed = ceil(placed.on(place, "GPU", engines))
-        worst += _node(site, place, node, mine, want, needed)
-        free += [left for gpu in node.gpus if not _rays(mine.get(gpu.index, ())) and (left := _left(gpu)) is not None]
+        worst += _node(site, place, gpus, mine, want, needed)
+        free += [left for gpu in gpus if not _rays(mine.get(gpu.index, ())) and (left := _left(gpu)) is not None]
     yield from worst[:NODES]
     if len(worst) > NODES:
         yield Line(max(worst[NODES:], key=lambda line: line.level == "later").level, f"the same on {len(worst) - NODES} more nodes")
@@ -99,9 +99,9 @@ def _number(text: str) -> float | None:
 
 def _never(site: Site, need: int, wanted: float) -> Line | None:
     """Where too few GPUs are that large, were they empty."""
-    gpus = [gpu for node in site.nodes.values() for gpu in node.gpus or ()]
-    told = bool(gpus) and all(site.nodes.get(place.id) and site.nodes[place.id].gpus is not None for place in site.places)
-    if not told or site.growing or any(gpu.memory_total is None for gpu in gpus):
+    told = [site.gpus(place.id) for place in site.places]
+    gpus = [gpu for each in told for gpu in each or ()]
+    if not gpus or None in told or site.more or any(gpu.memory_total is None for gpu in gpus):
         return None
     large = [gpu for gpu in gpus if (gpu.memory_total or 0) >= need]
     if len(large) >= wanted:
@@ -132,9 +132,8 @@ def _left(gpu: Gpu) -> int | None:
     return None if gpu.memory_used is None or gpu.memory_total is None else max(0, gpu.memory_total - gpu.memory_used)
 
 
-def _node(site: Site, place: str, node: Node, holders: Mapping[int, Sequence[Process]], want: Want, needed: int) -> Iterator[Line]:
+def _node(site: Site, place: str, gpus: Sequence[Gpu], holders: Mapping[int, Sequence[Process]], want: Want, needed: int) -> Iterator[Line]:
     """Which GPUs it gets only Ray decides: of those that nobody of Ray's uses any may be among them."""
-    gpus = node.gpus or ()
     candidates = [gpu for gpu in gpus if not _rays(holders.get(gpu.index, ()))]
     short = [each for gpu in candidates if (each := _short(gpu, want, holders.get(gpu.index, ()))) is not None]
     if not short:

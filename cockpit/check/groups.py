@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from cockpit.budget import Budget, Group, Line
 from cockpit.check.flags import knobs
@@ -15,6 +15,7 @@ from cockpit.placement import SCALE, Ask, Ground, Place, Shape, Taken, Verdict, 
 from cockpit.text import count
 
 JOB = "this job"
+When = Literal["now", "ever"]
 SHOWN = 3
 """Nodes that a line names."""
 
@@ -100,14 +101,12 @@ def _shapes(group: Group) -> tuple[tuple[Shape, int], ...]:
 def _impossible(runs: Sequence[Run], site: Site, whole: World, budget: Budget) -> Iterator[Line]:
     """What no empty nodes would have room for: each by itself, else all of them, which are held together."""
     alone = [run for run in runs if whole.room(run.ask, "ever") == "no"]
-    for run in alone:
-        sure = run.sure
-        if sure is run.ask or (sure.names and whole.room(sure, "ever") == "no"):
-            yield _refused(run.title, whole, sure, site, knobs(budget, run.group.name))
-        else:
-            yield _unsure(run, run.title, whole)
-    if not alone and sum(run.number for run in runs) > 1 and whole.room(together := _together(runs), "ever") == "no":
+    surely = [run for run in alone if run.sure is run.ask or (run.sure.names and whole.room(run.sure, "ever") == "no")]
+    for run in surely:
+        yield _refused(run.title, whole, run.sure, site, knobs(budget, run.group.name))
+    if not surely and sum(run.number for run in runs) > 1 and whole.room(together := _together(runs), "ever") == "no":
         yield _refused("all groups together", whole, together, site, knobs(budget, None))
+    yield from (_unsure(run, run.title, whole) for run in alone if run not in surely)
 
 
 def _unsure(run: Run, title: str, world: World) -> Line:
@@ -121,9 +120,9 @@ def _unsure(run: Run, title: str, world: World) -> Line:
 def _refused(who: str, whole: World, wanted: Ask, site: Site, flags: str | None) -> Line:
     verdict = whole.judge(wanted) or Verdict("never")
     told = f"{who}: {sentence(whole, wanted, verdict)}"
-    change = _change(wanted, verdict.names, whole, site, flags)
-    if site.growing:
-        return Line("later", f"{told}: not on the nodes there are now; an autoscaler may add some", change)
+    change = _change(wanted, verdict.names, whole, "ever", site, flags)
+    if site.more:
+        return Line("later", f"{told}: not on the nodes there are now; {site.more}", change)
     return Line("never", told, change)
 
 
@@ -152,12 +151,12 @@ def _in_turn(runs: Sequence[Run], site: Site, queue: Queue, budget: Budget) -> P
             if gives is None:
                 rest = len(runs) - runs.index(run) - 1
                 lines.append(_waits(run, done, ground, site, budget, rest))
-                return Placed(tuple(lines), homes)
+                return Placed((*lines, *_others(runs, queue, "others wait for the same already")), homes)
             taken += gives
         for one in taken:
             homes.setdefault(one.place.id, {}).setdefault(run.group.name, Counter()).update(one.amounts)
         lines.append(Line("fine", f"{run.title}: {bundles(run.group)}: {_where(run.ask, taken, before)}"))
-    return Placed((*lines, *_overtaken(runs, queue)), homes)
+    return Placed((*lines, *_others(runs, queue, "it would overtake what waits already, and take what that waits for")), homes)
 
 
 def bundles(group: Group) -> str:
@@ -175,7 +174,8 @@ def _where(wanted: Ask, taken: Iterable[Taken], before: Mapping[str, Place]) -> 
     name = wanted.names[0]
     share: Counter[str] = Counter()
     for one in taken:
-        share[one.place.id] += one.amounts.get(name, 0)
+        if gives := one.amounts.get(name, 0):
+            share[one.place.id] += gives
     if len(share) > SHOWN:
         alike = Counter(share.values()).most_common(SHOWN)
         return "; ".join(f"{amount(name, each)} on each of {number} nodes" for each, number in alike)
@@ -199,9 +199,8 @@ def _waits(run: Run, done: int, ground: Ground, site: Site, budget: Budget, rest
     if verdict is None or told is None:
         return Line("unknown", f"{run.title}: whether there is room for it would take too long to tell")
     after = f"; {count(rest)} more wait for it" if rest else ""
-    return Line(
-        "later", f"{which}: {told}{_empty(site)}{after}", _change(run.ask, verdict.names, world, site, knobs(budget, run.group.name))
-    )
+    change = _change(run.ask, verdict.names, world, "now", site, knobs(budget, run.group.name))
+    return Line("later", f"{which}: {told}{_empty(site)}{after}", change)
 
 
 def _empty(site: Site) -> str:
@@ -210,21 +209,21 @@ def _empty(site: Site) -> str:
     return ", though nobody else is on these nodes: group by group Ray finds no room for all"
 
 
-def _overtaken(runs: Sequence[Run], queue: Queue) -> Iterator[Line]:
-    """What waits for the same, and would wait longer."""
+def _others(runs: Sequence[Run], queue: Queue, words: str) -> Iterator[Line]:
+    """What waits for the same."""
     mine = {name for run in runs for name in run.ask.names}
     passed = [ahead for ahead in queue.passed if mine & set(ahead.ask.names)]
     if passed:
         told = ", ".join(f"{ahead.what} ({_sum(ahead.ask)})" for ahead in passed[:SHOWN])
         more = f" and {len(passed) - SHOWN} more" if len(passed) > SHOWN else ""
-        yield Line("doubt", f"it would overtake what waits already, and take what that waits for: {told}{more}")
+        yield Line("doubt", f"{words}: {told}{more}")
 
 
 def _sum(wanted: Ask) -> str:
     return " + ".join(amount(name, wanted.sum(name)) for name in wanted.names[:2])
 
 
-def _change(wanted: Ask, short: Sequence[str], world: World, site: Site, flags: str | None) -> str | None:
+def _change(wanted: Ask, short: Sequence[str], world: World, when: When, site: Site, flags: str | None) -> str | None:
     """Fewer of what is short; more CPUs, which Ray only counts."""
     name = short[0] if short else None
     if name == "CPU":
@@ -235,7 +234,7 @@ def _change(wanted: Ask, short: Sequence[str], world: World, site: Site, flags: 
         return f"start Ray with more CPUs, {where}: {key}; it only counts them"
     if name != "GPU" or not flags:
         return None
-    fits = world.fitting(wanted, "ever")
+    fits = world.fitting(wanted, when)
     most = f"at most {fits} of these {wanted.size}" if fits is not None and 0 < fits < wanted.size and not wanted.together else "fewer GPUs"
     return f"ask for {most}: {flags}"
 

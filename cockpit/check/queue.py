@@ -33,6 +33,9 @@ class Queue(NamedTuple):
     passed: tuple[Ahead, ...]
 
 
+NOBODY = Queue((), ())
+
+
 def queue_of(snapshot: Snapshot) -> Queue:
     """What waits for resources now; what waits in vain, or only for its own start, is left out."""
     waiting = [*_groups(snapshot), *_actors(snapshot)]

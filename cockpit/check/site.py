@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 
+from msgspec.structs import replace
+
 from cockpit.findings.gpus import NO_DEVICES
-from cockpit.model import Host, Node, Snapshot
+from cockpit.model import Gpu, Host, Node, Quantity, Snapshot
 from cockpit.placement import Place, fixed
 from cockpit.presets import Preset, RayNode
 from cockpit.reasons import Facts, Reasons
@@ -28,8 +30,10 @@ class Site:
     hosts: Mapping[str, Host] = field(default_factory=dict)
     planned: bool = False
     """No Ray runs: these are the nodes that the preset would start."""
-    growing: bool = False
-    """An autoscaler could add nodes."""
+    more: str | None = None
+    """Where more nodes may come from: an autoscaler, or hosts of the preset that have not joined."""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """CUDA_VISIBLE_DEVICES of each Ray, where it has one that is known."""
     why: str | None = None
     """Why nothing can be said of what fits; `None`: it can."""
 
@@ -43,12 +47,20 @@ class Site:
         known = self.by_id.get(place)
         return known.name if known else place
 
+    def gpus(self, place: str) -> tuple[Gpu, ...] | None:
+        """Those that Ray may hand out there, as NVML tells of them; `None` where nobody does."""
+        node, devices = self.nodes.get(place), self.devices.get(place)
+        if node is None or node.gpus is None or devices is None:
+            return node.gpus if node else None
+        named = listed(devices)
+        return tuple(gpu for gpu in node.gpus if any(gpu.label == name or (name and gpu.uuid.startswith(name)) for name in named))
+
 
 def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
     """Where the job would run; `wanted` are the resources that it asks for."""
     if snapshot.cluster.reachable:
         told = any(node.id for node in snapshot.nodes or ())
-        return _running(snapshot, wanted) if told else Site((), why="Ray has not told of its nodes")
+        return _running(preset, snapshot, wanted) if told else Site((), why="Ray has not told of its nodes")
     if preset.ray is not None:
         return _planned(preset, snapshot, wanted)
     at = f" at {snapshot.cluster.address}" if snapshot.cluster.address else ""
@@ -56,21 +68,47 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
     return Site((), why=f"no Ray dashboard answers{at}{lives}")
 
 
-def _running(snapshot: Snapshot, wanted: Collection[str]) -> Site:
-    nodes = {node.id: node for node in snapshot.nodes or () if node.id and node.state == "ALIVE"}
+def _running(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
+    known_nodes = tuple(_sound(node) for node in snapshot.nodes or () if node.id)
+    nodes = {node.id: node for node in known_nodes if node.id and node.state == "ALIVE"}
     hosts = {node: host for host in snapshot.hosts.values() for node in host.nodes}
     failed = {fault.source for fault in snapshot.faults}
     why = "what Ray said of its nodes is old" if failed & {"ray.nodes", "ray.gcs"} else None
-    world = Reasons(_facts(snapshot, old="ray.status" in failed)).world
+    world = Reasons(_facts(snapshot, known_nodes, old="ray.status" in failed)).world
     known = {name for node in nodes.values() for name in node.resources}
     if not why and (not world.known or any(mangle(name) in known for name in wanted if mangle(name) != name and name not in known)):
         why = "Ray has not told yet what its nodes have"
-    return Site(world.places, nodes, hosts, growing=snapshot.growing, why=why)
+    odd = [name for node in nodes.values() for name in sorted(wanted) if name in node.resources and node.resources[name].total is None]
+    if not why and odd:
+        why = f"how much {odd[0]} there is Ray doesn't tell"
+    devices = {ray.node: ray.visible for host in hosts.values() for ray in host.rays or () if ray.node and ray.visible is not None}
+    more = "an autoscaler may add some" if snapshot.growing else _absent(preset, nodes.values())
+    return Site(world.places, nodes, hosts, more=more, devices=devices, why=why)
 
 
-def _facts(snapshot: Snapshot, *, old: bool) -> Facts:
+def _absent(preset: Preset, nodes: Iterable[Node]) -> str | None:
+    """Hosts that the preset counts among its cluster, and that Ray doesn't have."""
+    known = tuple(nodes)
+    absent = [start.host for start in (preset.ray.nodes if preset.ray else ()) if _node(start, known) is None]
+    if not absent or len(absent) == len(preset.ray.nodes if preset.ray else ()):
+        return None
+    return f"{', '.join(absent[:4])} of the preset's cluster {'is' if len(absent) == 1 else 'are'} not in it"
+
+
+def _sound(node: Node) -> Node:
+    """No amount that is no number."""
+    if all(isfinite(amount) for has in node.resources.values() for amount in (has.used, has.total) if amount is not None):
+        return node
+    return replace(node, resources={name: Quantity(_finite(has.used), _finite(has.total)) for name, has in node.resources.items()})
+
+
+def _finite(amount: float | None) -> float | None:
+    return amount if amount is not None and isfinite(amount) else None
+
+
+def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> Facts:
     """What Ray said, in the words of who judges it."""
-    nodes = NodeFacts(nodes=tuple(node for node in snapshot.nodes or () if node.id), workers=(), holders=(), growing=snapshot.growing)
+    nodes = NodeFacts(nodes=known_nodes, workers=(), holders=(), growing=snapshot.growing)
     status = StatusFacts(usage=None, totals=None, demand=None)
     asked = None if old else snapshot.taken
     return Facts(nodes, status, snapshot.actors or (), snapshot.placement_groups, None, snapshot.jobs or (), asked)
@@ -90,7 +128,9 @@ def _planned(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Sit
             return Site((), nodes, hosts, planned=True, why=why)
         labels = {str(key): str(value) for key, value in _map(start.flags.get("labels")).items()}
         places.append(Place(start.host, start.host, total, dict.fromkeys(total, 0), labels))
-    return Site(tuple(places), nodes, hosts, planned=True)
+    seen = env.get(DEVICES)
+    devices = {} if seen is None or "$" in seen else {place.id: seen for place in places}
+    return Site(tuple(places), nodes, hosts, planned=True, devices=devices)
 
 
 def _automatic(name: str) -> bool:

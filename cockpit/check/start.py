@@ -22,6 +22,8 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         told = f", {count(gpus)} GPU" if site.places else ""
         text = f"no Ray runs: judged for the {plural(len(preset.ray.nodes), 'node')}{told} that the preset starts"
         yield Line("later", text, f"`cockpit recover {preset.name}`")
+    elif site.more:
+        yield Line("doubt", f"more nodes may come: {site.more}", None if snapshot.growing else f"`cockpit recover {preset.name}`")
     for start in preset.ray.nodes:
         yield from _devices(start, preset.ray.env.get(DEVICES))
         if site.planned:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from worlds import GIB, Hold, cluster, gpu, group, looked, machine, of, process, told
 
 from cockpit.check import exit_code
+from cockpit.model import Quantity, RayProcess
 from cockpit.presets import Needs
 
 ACTOR = group("actor", 8)
@@ -111,6 +112,15 @@ def test_gpus_that_ray_counts_otherwise_are_never_surely_got():
     cards = tuple(gpu(index, 40 if index == 9 else 0, uuid=f"GPU-{index}") for index in range(10))
     world = cluster(machine(1, gpus=cards))
     assert of(world, ACTOR, needs=NEEDY).verdict == "now"
+
+
+@pytest.mark.parametrize("visible", ["0,1,2,3", "GPU-0,GPU-1,GPU-2,GPU-3"])
+def test_gpus_that_ray_was_not_given_are_not_looked_at(visible):
+    cards = tuple(gpu(index, 60 if index > 3 else 0, uuid=f"GPU-{index}") for index in range(8))
+    each = machine(1, gpus=cards, resources={"GPU": Quantity(0, 4), "CPU": Quantity(0, 16)})
+    raylet = RayProcess("raylet", 10, node=each.id, visible=visible)
+    result = of(cluster(each, hosts={"head": looked(each, rays=(raylet,))}), group("actor", 4), needs=NEEDY)
+    assert (result.verdict, told(result, "doubt")) == ("now", [])
 
 
 def test_many_nodes_are_told_in_a_few_lines():

@@ -104,6 +104,8 @@ def test_what_waits_in_vain_or_for_no_resources_takes_nothing(wait):
 
 
 def test_what_would_be_overtaken_is_a_doubt():
+    late = of(cluster(machine(1, 4), placement_groups=(pending(16, "held"),)), ACTOR)
+    assert told(late, "doubt") == ["others wait for the same already: group group7 (16 GPU)"]
     result = of(cluster(machine(1), placement_groups=(pending(16, "held"),)), ACTOR)
     assert (result.verdict, exit_code(result)) == ("now", 1)
     assert told(result, "doubt") == ["it would overtake what waits already, and take what that waits for: group group7 (16 GPU)"]
@@ -131,6 +133,7 @@ def test_who_holds_the_rest_is_named():
         (cluster(machine(1), faults=(Fault("ray.nodes", "silent", NOW - 60),)), "what Ray said of its nodes is old"),
         (cluster(machine(1), faults=(Fault("ray.status", "silent", NOW - 60),)), "what Ray has handed out is not known now"),
         (cluster(machine(1, resources={})), "Ray has not told yet what its nodes have"),
+        (cluster(machine(1, resources={"GPU": Quantity(0, None), "CPU": Quantity(0, 16)})), "how much GPU there is Ray doesn't tell"),
         (replace(cluster(), nodes=None), "Ray has not told of its nodes"),
         (replace(cluster(), cluster=replace(cluster().cluster, reachable=False)), "no Ray dashboard answers at http://10.0.0.1:8265"),
     ],

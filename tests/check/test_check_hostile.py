@@ -64,7 +64,7 @@ BUDGET = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(WORLD, NEEDS, RAY, BUDGET)
 def test_no_facts_trip_it_and_what_is_unknown_never_fits(world, needs, ray, budget):
     result = check(preset(needs=needs, ray=ray), budget, world)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from worlds import GIB, NOW, HostMemory, asked, cluster, down, gpu, group, machine, preset, start, told
 
 from cockpit.budget import Budget
 from cockpit.check import check, exit_code
-from cockpit.model import Fault, Host, Session
+from cockpit.model import Bundle, Fault, Host, PlacementGroup, Session
 from cockpit.presets import Needs, Preset, RayNode
 
 ACTOR = group("actor", 8)
@@ -92,6 +93,19 @@ def test_orphans_are_seen_before_ray_is_started():
 
 def test_a_ray_that_runs_is_judged_as_it_is():
     assert check(preset(ray=TWO), asked(ACTOR), cluster(machine(1))).verdict == "now"
+
+
+def test_what_a_host_that_has_not_joined_could_bring_is_never_impossible():
+    half = check(preset(ray=TWO), asked(ACTOR, group("vLLM", 8)), cluster(machine(1)))
+    assert half.verdict == "later"
+    assert half.reason.text.endswith("not on the nodes there are now; w1 of the preset's cluster is not in it")
+    assert check(preset(ray=TWO), asked(group("actor", 17)), cluster(machine(1), machine(2))).verdict == "never"
+    assert check(preset(ray=start(RayNode("x"))), asked(group("actor", 17)), cluster(machine(1))).verdict == "never"
+
+
+def test_what_waits_in_a_ray_that_is_gone_is_nobody():
+    old = replace(down(host("head"), host("w1")), placement_groups=(PlacementGroup("7", "g", "PENDING", "PACK", (Bundle({"GPU": 16.0}),)),))
+    assert told(planned(TWO, ACTOR, world=old), "later", "doubt") == ["no Ray runs: judged for the 2 nodes, 16 GPU that the preset starts"]
 
 
 def test_a_live_ray_whose_dashboard_is_silent_is_unknown():
