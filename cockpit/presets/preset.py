@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -111,6 +112,7 @@ _RUNTIME_ENV: Final = (
     "java_jars", "worker_process_setup_hook", "eager_install",
 )  # fmt: skip
 _ELSEWHERE: Final = {"env_vars": "goes into job.env", "working_dir": "goes into job.working_dir"}
+_WITH_PORT = re.compile(r"[^:]*:\d+")
 _LITERAL = re.compile(r"(?<!\$)\$\{(?![A-Za-z_][A-Za-z0-9_]*\})[^}]*\}?")
 _PLACE = re.compile(r"\$?\{([^{}]*)\}")
 _PLACES: Final = ("time", "name")
@@ -165,23 +167,27 @@ class _Reading:
         host, address = fields.pop("host", None), fields.pop("address", None)
         if host is None:
             raise self._document.mistake(where, "host is missing")
-        if address is not None and re.search(r":\d+$", str(address)) and str(address).count(":") == 1:
-            raise self._document.mistake(
-                f"{where}.address", "here the host answers; the head's port is its own `port`, and workers find it"
-            )
-        self._at(where, partial(check_host, HostEntry(str(host), str(address or ""))))
+        for name, value in (("host", host), ("address", address)):
+            if value is not None and not isinstance(value, str):
+                raise self._document.unexpected(f"{where}.{name}", "the name or address of a host")
+        if address is not None and _WITH_PORT.fullmatch(address):
+            raise self._document.mistake(f"{where}.address", "here the host answers; Ray's port is the head's `port`, and workers find it")
+        self._at(where, partial(check_host, HostEntry(host, address or "")))
+        return RayNode(host, address, self._flags(where, fields, refused=HEADS_ALONE if head else ()))
+
+    def _flags(self, where: str, fields: Mapping[str, Any], refused: tuple[str, ...]) -> dict[str, FlagValue]:
         flags: dict[str, FlagValue] = {}
         for written, value in fields.items():
             place = f"{where}.{written}"
-            name = self._at(place, partial(flag_name, str(written)))
+            name = self._at(place, partial(flag_name, written))
             if name in flags:
                 raise self._document.mistake(place, "given twice, with _ and with -")
-            if head is not None and name in HEADS_ALONE:
+            if name in refused:
                 raise self._document.mistake(place, "only the head's to say")
             if (sound := flag_value(name, value)) is None:
                 raise self._document.unexpected(place, flag_words(name))
             flags[name] = sound
-        return RayNode(str(host), None if address is None else str(address), flags)
+        return flags
 
     def _job(self, file: JobFile) -> JobSpec:
         if not file.entrypoint.strip():
@@ -212,6 +218,10 @@ class _Reading:
             )
 
     def _runtime_env(self, given: Mapping[str, Any]) -> None:
+        try:
+            json.dumps(given, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise self._document.mistake("job.runtime_env", "holds what is neither text nor a number, such as a date") from error
         for key in given:
             place = f"job.runtime_env.{key}"
             if key in _ELSEWHERE:

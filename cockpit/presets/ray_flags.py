@@ -75,8 +75,11 @@ OWN: Final[Mapping[str, str]] = {
     "verbose": "what `ray start` says is shown when it fails",
     "v": "what `ray start` says is shown when it fails",
     "log_color": "what `ray start` says is read, not looked at",
+    "user": "who to be over there stands under `hosts` in cockpit's config",
+    "python": "the Python whose Ray is started is the same everywhere: ray.python",
+    "env": "variables are the same everywhere: ray.env",
 }
-"""What cockpit decides by itself, and why."""
+"""What cockpit decides by itself, or what stands elsewhere, and why."""
 HEADS_ALONE: Final = ("port", "redis_shard_ports", "system_config", "dashboard_port", "dashboard_host", "include_dashboard")
 """Refused by Ray on a worker, or without effect there."""
 _WORDS: Final[Mapping[Kind, str]] = {
@@ -88,6 +91,11 @@ _WORDS: Final[Mapping[Kind, str]] = {
     "switch": "true or false",
     "true or false": "true or false",
     "map": "keys with values",
+}
+_SPECIAL: Final[Mapping[str, str]] = {
+    "worker_port_list": "ports such as 10002,10003",
+    "resources": "resources with their amounts, such as {fast_disk: 1}",
+    "labels": "labels with their text, such as {zone: a}",
 }
 _LIST_OF_PORTS = re.compile(r"\d{1,5}(?:,\d{1,5})*")
 
@@ -105,21 +113,46 @@ def flag_name(written: str) -> str:
 
 def flag_value(name: str, value: Any) -> FlagValue | None:
     """The value as `ray start` takes it: sizes in bytes, maps as JSON. `None`: not what `flag_words` says."""
+    if FLAGS[name].kind == "map":
+        return _mapped(name, value)
     checked = _checked(FLAGS[name].kind, value)
     return None if name == "worker_port_list" and not _LIST_OF_PORTS.fullmatch(str(checked)) else checked
 
 
+def _mapped(name: str, value: Any) -> str | None:
+    """Ray takes labels as `a=b,c=d` too, the others as JSON alone."""
+    if name == "labels" and isinstance(value, str):
+        return value or None
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+        text = json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError):
+        return None
+    fits = {"resources": _amount, "labels": _text}.get(name, _anything)
+    return text if isinstance(found, dict) and all(map(fits, found.values())) else None
+
+
+def _amount(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _anything(_: Any) -> bool:
+    return True
+
+
 def flag_words(name: str) -> str:
     """What is expected of it."""
-    return "ports such as 10002,10003" if name == "worker_port_list" else _WORDS[FLAGS[name].kind]
+    return _SPECIAL.get(name) or _WORDS[FLAGS[name].kind]
 
 
 def _checked(kind: Kind, value: Any) -> FlagValue | None:
     plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if kind == "bytes":
         return byte_count(value)
-    if kind == "map":
-        return json.dumps(value) if isinstance(value, dict) else value if isinstance(value, str) and value else None
     if kind in ("switch", "true or false"):
         return value if isinstance(value, bool) else None
     if kind == "text":

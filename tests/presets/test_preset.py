@@ -143,7 +143,10 @@ def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
             "ray:\n  head: {host: a, object_store_memory: 50 apples}\n",
             "FILE:2: ray.head.object_store_memory: expected an amount such as 50GB or 1.5TiB, got 50 apples",
         ),
-        ("ray:\n  head: {host: a, resources: 7}\n", "FILE:2: ray.head.resources: expected keys with values, got 7"),
+        (
+            "ray:\n  head: {host: a, resources: 7}\n",
+            "FILE:2: ray.head.resources: expected resources with their amounts, such as {fast_disk: 1}, got 7",
+        ),
         (
             "ray:\n  head: {host: a, worker_port_list: a-b}\n",
             "FILE:2: ray.head.worker_port_list: expected ports such as 10002,10003, got a-b",
@@ -158,9 +161,26 @@ def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
         ),
         (
             "ray:\n  head: a\n  workers: [{host: b, address: 'a:6379'}]\n",
-            "FILE:3: ray.workers[0].address: here the host answers; the head's port is its own `port`, and workers find it",
+            "FILE:3: ray.workers[0].address: here the host answers; Ray's port is the head's `port`, and workers find it",
         ),
         ("ray:\n  head: a\n  workers: [{host: b, port: 6379}]\n", "FILE:3: ray.workers[0].port: only the head's to say"),
+        (
+            "ray:\n  head: {host: a, resources: {x: .inf}}\n",
+            "FILE:2: ray.head.resources: expected resources with their amounts, such as {fast_disk: 1}, got keys with values",
+        ),
+        (
+            "ray:\n  head: {host: a, labels: {x: 1}}\n",
+            "FILE:2: ray.head.labels: expected labels with their text, such as {zone: a}, got keys with values",
+        ),
+        ("ray:\n  head: {host: 7}\n", "FILE:2: ray.head.host: expected the name or address of a host, got 7"),
+        (
+            "ray:\n  head: {host: a, user: me}\n",
+            "FILE:2: ray.head.user: not a preset's to say: who to be over there stands under `hosts` in cockpit's config",
+        ),
+        (
+            "job:\n  entrypoint: x\n  runtime_env: {config: {a: 2026-01-01}}\n",
+            "FILE:3: job.runtime_env: holds what is neither text nor a number, such as a date",
+        ),
         ("ray:\n  head: a\n  python: /a b\n", "FILE:3: ray.python: '/a b' can't be the path of a Python"),
         ("ray:\n  head: a\n  flags: {}\n", "FILE:3: ray.flags: no such key"),
         ("job: {entrypoint: x}\nneeds:\n  gpu_memory: 70GB\n", "FILE:3: needs.gpu_memory: no such key; perhaps gpu_memory_free"),
@@ -251,6 +271,16 @@ def test_every_flag_of_rays_own_command_is_known_and_of_its_kind():
             assert kind in ("port", "count", "bytes"), name
         if option.type.name == "boolean" and not option.is_flag:
             assert kind == "true or false", name
+
+
+def test_rays_own_command_reads_the_flags_of_a_preset(file):
+    file.write_text(WHOLE)
+    cluster = read_preset(file).ray
+    assert cluster is not None
+    for node in cluster.nodes:
+        read = ray.scripts.scripts.start.make_context("start", list(node.arguments)).params
+        for name, value in node.flags.items():
+            assert read[name] == value, name
 
 
 def test_the_schema_knows_what_the_reader_knows():
