@@ -1,0 +1,124 @@
+"""`cockpit launch` as it is typed: how it ends, what it says, and that following is not the job."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cockpit import launch_commands
+from cockpit.config import Config
+from cockpit.model import Job
+from cockpit.presets import Preset, read_preset
+
+SECRET = "not-for-anybodys-eyes-1b2c"
+
+
+@pytest.fixture
+def preset(tmp_path: Path, monkeypatch) -> Preset:
+    monkeypatch.setenv("SECRET_TOKEN", SECRET)
+    (tmp_path / "ppo.yaml").write_text('job: {entrypoint: python a.py, env: {SECRET_TOKEN: "${SECRET_TOKEN}"}}')
+    return read_preset(tmp_path / "ppo.yaml")
+
+
+def cockpit(*words: str) -> subprocess.CompletedProcess[str]:
+    program = [str(Path(sys.executable).with_name("cockpit")), *words]
+    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+
+
+class Lookout:
+    """A job whose log has these lines, and which is in these states, one after the other."""
+
+    def __init__(self, lines: list[str], *states: Job) -> None:
+        self.lines, self.states, self.gate = lines, list(states), asyncio.Event()
+        self.gate.set()
+
+    async def follow_log(self, job: str, lines: int):
+        await self.gate.wait()
+        yield self.lines
+
+    async def jobs(self) -> tuple[Job, ...]:
+        return (self.states.pop(0) if len(self.states) > 1 else self.states[0],)
+
+
+async def followed(lookout: Lookout, preset: Preset) -> int:
+    return await launch_commands._followed(Config(), lookout, "ppo-1", preset)
+
+
+def job(status: str, **more) -> Job:
+    return Job("ppo-1", status=status, **more)
+
+
+async def test_a_job_that_succeeds_ends_with_0_and_its_log_shows_no_secret(preset, capsys, monkeypatch):
+    monkeypatch.setattr(launch_commands.asyncio, "sleep", lambda _: _soon())
+    code = await followed(Lookout(["step 1", f"login with {SECRET}"], job("RUNNING"), job("SUCCEEDED")), preset)
+    out, said = capsys.readouterr()
+    assert (code, out) == (0, "step 1\nlogin with •••\n")
+    assert "job ppo-1 SUCCEEDED" in said
+
+
+_sleep = asyncio.sleep
+
+
+async def _soon() -> None:
+    await _sleep(0.001)
+
+
+async def test_a_job_that_never_began_tells_why_and_shows_no_secret(preset, capsys):
+    message = f"runtime_env setup failed:\nTOKEN={SECRET}\nno such package: vlm"
+    code = await followed(Lookout([], job("FAILED", message=message)), preset)
+    _, said = capsys.readouterr()
+    assert code == 1
+    assert "no such package: vlm" in said
+    assert "job ppo-1 FAILED" in said
+    assert SECRET not in said
+
+
+async def test_a_job_that_waits_says_why(preset, capsys, monkeypatch):
+    monkeypatch.setattr(launch_commands, "PATIENCE", 0.0)
+
+    async def why(config, job):
+        return "8 GPU are held by holds1"
+
+    monkeypatch.setattr(launch_commands, "_why", why)
+    lookout = Lookout([], job("PENDING"), job("SUCCEEDED"))
+    lookout.gate.clear()
+    task = asyncio.create_task(followed(lookout, preset))
+    while "is PENDING: 8 GPU are held by holds1" not in (said := capsys.readouterr().err):
+        await _sleep(0.01)
+        assert not task.done(), said
+    lookout.gate.set()
+    assert await task == 0
+
+
+async def test_whoever_stops_following_is_told_that_the_job_goes_on(preset, capsys):
+    lookout = Lookout([], job("RUNNING"))
+    lookout.gate.clear()
+    task = asyncio.create_task(followed(lookout, preset))
+    await _soon()
+    task.cancel()
+    assert await task == 1
+    assert "job ppo-1 goes on: cockpit logs -f ppo-1" in capsys.readouterr().err
+
+
+def test_a_mistake_in_a_preset_is_bad_usage(tmp_path):
+    (tmp_path / "ppo.yaml").write_text("job: {entrypont: python a.py}")
+    ended = cockpit("launch", str(tmp_path / "ppo.yaml"), "--yes")
+    assert ended.returncode == 2
+    assert "ppo.yaml:1: job.entrypont" in ended.stderr
+    assert cockpit("launch", "no-such-preset", "--yes").returncode == 2
+    assert cockpit("launch").returncode == 2
+
+
+def test_where_cockpit_is_read_only_nothing_is_launched(preset):
+    ended = cockpit("launch", str(preset.path), "--yes", "--readonly")
+    assert (ended.returncode, ended.stderr) == (1, "cockpit: launch: cockpit is read-only here\n")
+
+
+def test_where_nothing_answers_that_is_said(preset):
+    ended = cockpit("launch", str(preset.path), "--yes", "--address", "http://127.0.0.1:9")
+    assert ended.returncode == 3
+    assert "127.0.0.1:9 can't be reached" in ended.stderr
