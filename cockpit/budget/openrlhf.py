@@ -118,12 +118,17 @@ def _refused(argv: Sequence[str], outcomes: Mapping[str, Asked | Exception], fra
     strange = [word.partition("=")[0] for word in argv if _is_strange(word)]
     if strange:
         return Budget(framework, unread=tuple(_unknown_flag(word) for word in dict.fromkeys(strange)))
-    release, reason = max(outcomes.items(), key=lambda pair: -len(str(pair[1]).split()))
+    release, reason = min(outcomes.items(), key=lambda pair: _unrecognized(str(pair[1])))
     return Budget(
         framework,
         unread=("No release of OpenRLHF takes these flags",),
         lines=(Line("never", f"OpenRLHF {release} refuses its flags: {str(reason).replace(UNKNOWN, '…')}", _renamed(argv)),),
     )
+
+
+def _unrecognized(reason: str) -> int:
+    """How many words a release doesn't know: the one that knows most is meant."""
+    return len(reason.split()) if reason.startswith("unrecognized") else 0
 
 
 def _is_strange(word: str) -> bool:

@@ -19,7 +19,10 @@ from cockpit.budget.openrlhf_flags import NAMES, RELEASES
 
 pytestmark = [pytest.mark.truth, pytest.mark.timeout(600)]
 
-PUBLISHED = ("0.3.8", "0.4.5", "0.5.2.post1", "0.5.7", "0.5.9.post1", "0.6.0.post3", "0.6.3.post2", "0.7.0.post1", "0.7.5", "0.8.5", "0.9.1.post1", "0.9.10", "0.10.1.post2", "0.10.4", "0.11.2")  # fmt: skip
+PUBLISHED = (
+    "0.3.8", "0.4.5", "0.5.2.post1", "0.5.7", "0.5.9.post1", "0.6.0.post3", "0.6.3.post2", "0.7.0.post1",
+    "0.7.5", "0.8.5", "0.9.1.post1", "0.9.10", "0.10.1.post2", "0.10.4", "0.11.2",
+)  # fmt: skip
 COMMANDS = 80
 DOTTED = {old: new for new, old in NAMES.items()}
 NOT_ASSERTED_BEFORE_MODELS = (
