@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import click
 import msgspec
 
-from cockpit.actions.audit import Audit, audit_path, brief
+from cockpit.actions.audit import brief
 from cockpit.actions.plan import Plan
 from cockpit.actions.words import plan_lines
 from cockpit.commands import BAD_USAGE, DONE, NOT_ALL, UNREACHABLE, ActCommand, Ending, confirmed, refuse
 from cockpit.config import Config
 from cockpit.document import InputError
-from cockpit.presets import Preset, RayStart, find_preset, launchable
+from cockpit.presets import Preset, find_preset
 from cockpit.presets.folder import is_shared
 from cockpit.recovery.step import NAMES, Step, StepError
 from cockpit.sources.source import SourceError
@@ -55,67 +53,31 @@ def recover_command(options: Callable[[Any], Any], configured: Callable[[Any], A
     return click.command("recover", cls=ActCommand, help=HELP)(command)
 
 
-def _run(config: Config, name: str, begin: str, skip: tuple[str, ...], *, as_json: bool, **how: Any) -> int:
+def _run(config: Config, name: str, begin: str, skip: tuple[str, ...], *, as_json: bool, follow: bool, **how: bool) -> int:
     if config.readonly:
         return refuse("recover: cockpit is read-only here", NOT_ALL)
-    try:
-        preset = find_preset(name)
-        start = _start_of(preset)
-        about = {"filled": launchable(preset, os.environ), "begin": begin, "skip": skip, "follow": how.pop("follow")}
-        return _watched(config, preset, start, about, as_json, **how)
-    except InputError as error:
-        return refuse(str(error), BAD_USAGE)
-
-
-def _start_of(preset: Preset) -> RayStart:
-    if preset.ray is None:
-        raise InputError(f"{preset.path}: says nothing of how its cluster is started: it has no `ray`")
-    return preset.ray
-
-
-def _watched(config: Config, preset: Preset, start: RayStart, about: dict[str, Any], as_json: bool, **how: Any) -> int:
     ending = Ending()
     try:
-        code = asyncio.run(_recovered(config, preset, start, about, ending, as_json=as_json, **how))
+        about = {"begin": begin, "skip": skip, "follow": follow}
+        code = asyncio.run(_recovered(config, find_preset(name), about, ending, as_json=as_json, **how))
+    except InputError as error:
+        return refuse(str(error), BAD_USAGE)
     except asyncio.CancelledError:
         code = refuse("nothing was done", NOT_ALL)
     return code if ending.number is None else 128 + ending.number
 
 
-async def _recovered(
-    config: Config, preset: Preset, start: RayStart, about: dict[str, Any], ending: Ending, *, as_json: bool, dry_run: bool, yes: bool
-) -> int:
-    from cockpit.door import Door
-    from cockpit.lookout import Lookout
-    from cockpit.recovery.hosts import dashboard_of
-    from cockpit.recovery.recovery import Recovery
+async def _recovered(config: Config, preset: Preset, about: dict[str, Any], ending: Ending, **how: bool) -> int:
+    from cockpit.recovery.begin import recovering
 
     ending.cancels(asyncio.current_task())
-    dashboard = dashboard_of(start, start.head.address or start.head.host, near=_is_near(start.head.address or start.head.host))
-    # Probes that watch other hosts would only compete with what is done there.
-    lookout = Lookout(msgspec.structs.replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
-    door = Door(lookout, Audit(audit_path(), time.time))
-    running = asyncio.ensure_future(lookout.run())
     try:
-        recovery = Recovery(lookout, door, preset, dashboard=dashboard, **about)
-        return await _asked(recovery, ending, as_json=as_json, dry_run=dry_run, yes=yes)
+        async with recovering(config, preset, os.environ, **about) as recovery:
+            return await _asked(recovery, ending, **how)
     except StepError as error:
-        return refuse(f"nothing was done: {error}", NOT_ALL)
+        return refuse(f"nothing was done: {clean(str(error))}", NOT_ALL)
     except SourceError as error:
-        return refuse(f"nothing was done: {error}", UNREACHABLE)
-    finally:
-        lookout.close()
-        running.cancel()
-
-
-def _is_near(host: str) -> bool:
-    """Whether that is an address of this host: only then a socket can be bound to it."""
-    with suppress(OSError):
-        for family, kind, protocol, _, address in socket.getaddrinfo(host, 0, 0, socket.SOCK_DGRAM):
-            with suppress(OSError), socket.socket(family, kind, protocol) as tried:
-                tried.bind(address)
-                return True
-    return host == socket.gethostname()
+        return refuse(f"nothing was done: {clean(str(error))}", UNREACHABLE)
 
 
 async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool, yes: bool) -> int:
@@ -143,7 +105,8 @@ async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool,
 def _broken_off(recovery: Any) -> int:
     """Acts end on hosts when nobody listens any more; a `ray start` that has begun goes on alone."""
     under_way = next((step.name for step in recovery.steps if step.state == "running"), NAMES[0])
-    left = "".join(f"\n  {clean(line)}" for line in recovery.left)
+    told = [*recovery.left, *(["a `ray start` that had begun goes on alone"] if under_way == "start" else [])]
+    left = "".join(f"\n  {clean(line)}" for line in told)
     return refuse(f"broken off in {under_way}{left}\n{_go_on(recovery.preset, under_way)}", NOT_ALL)
 
 

@@ -12,10 +12,11 @@ import msgspec
 
 from cockpit.actions.audit import Audit, audit_path
 from cockpit.config import Config
+from cockpit.document import InputError
 from cockpit.door import Door
 from cockpit.lookout import Lookout
-from cockpit.presets import Preset, launchable
-from cockpit.recovery.hosts import dashboard_of
+from cockpit.presets import Preset, RayStart, launchable
+from cockpit.recovery.hosts import dashboard_of, listens_far
 from cockpit.recovery.recovery import Recovery
 from cockpit.recovery.step import NAMES, StepError
 
@@ -33,10 +34,9 @@ async def recovering(
 ) -> AsyncIterator[Recovery]:
     """Nothing is done yet. `ending` is told what to call should nobody come back to close it. Raises `InputError`, `StepError`."""
     if preset.ray is None:
-        raise StepError(f"{preset.path}: says nothing of how its cluster is started: it has no `ray`")
+        raise InputError(f"{preset.path}: says nothing of how its cluster is started: it has no `ray`")
     filled = launchable(preset, env)
-    head = preset.ray.head.address or preset.ray.head.host
-    dashboard = dashboard_of(preset.ray, head, near=_is_near(head))
+    dashboard = _dashboard(config, preset.ray)
     # Probes that watch other hosts would only compete with what is done there.
     lookout = Lookout(msgspec.structs.replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
     if ending is not None:
@@ -48,6 +48,18 @@ async def recovering(
     finally:
         lookout.close()
         running.cancel()
+
+
+def _dashboard(config: Config, start: RayStart) -> str:
+    """Where the cluster's will answer, as seen from here; from elsewhere through a tunnel, if there is one. Raises `StepError`."""
+    head = start.head.address or start.head.host
+    near = _is_near(head)
+    if near or listens_far(start):
+        return dashboard_of(start, head, near=near)
+    if config.address is None:
+        ways = "say ray.head.dashboard_host in the preset, go there, or name a tunnel with --address"
+        raise StepError(f"the dashboard will answer on {head} alone: {ways}")
+    return config.address
 
 
 def _is_near(host: str) -> bool:

@@ -10,6 +10,7 @@ from cockpit.presets import RayNode, RayStart
 
 PORT = 6379
 DASHBOARD_PORT = 8265
+_LOOPBACK, _ANY = ("", "localhost", "127.0.0.1", "::1"), ("0.0.0.0", "::")  # noqa: S104 to recognize it
 Requests = dict[str, dict[str, Any]]
 
 
@@ -70,10 +71,15 @@ def port_of(start: RayStart) -> int:
     return int(start.head.flags.get("port") or PORT)
 
 
+def listens_far(start: RayStart) -> bool:
+    """Whether its dashboard lets anybody in who is not on the head."""
+    return str(start.head.flags.get("dashboard_host") or "") not in _LOOPBACK
+
+
 def dashboard_of(start: RayStart, host: str, *, near: bool) -> str:
     """Where its dashboard will answer; `near`: the head is this host. `host` is the head's address otherwise."""
     listens = str(start.head.flags.get("dashboard_host") or "")
-    place = listens if listens not in ("", "0.0.0.0", "::", "localhost", "127.0.0.1", "::1") else "127.0.0.1" if near else host  # noqa: S104
+    place = listens if listens not in (*_LOOPBACK, *_ANY) else "127.0.0.1" if near else host
     port = int(start.head.flags.get("dashboard_port") or DASHBOARD_PORT)
     return f"http://[{place}]:{port}" if ":" in place else f"http://{place}:{port}"
 

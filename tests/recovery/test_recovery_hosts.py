@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.actions.plan import Plan, Target, Unreached
 from cockpit.presets import RayNode, RayStart
-from cockpit.recovery.hosts import asked, dashboard_of, expected_gpus, sessions_of, why_not
+from cockpit.recovery.hosts import asked, dashboard_of, expected_gpus, listens_far, sessions_of, why_not
 
 START = RayStart(
     RayNode("head", flags={"port": 6400, "num_gpus": 8}), (RayNode("w1", "10.0.0.2", {"num_gpus": 4}),), env={"A": "b"}, python="/py"
@@ -105,3 +105,9 @@ def test_gpus_that_nobody_can_count_are_unknown():
 def test_the_dashboard_is_asked_where_it_will_answer(listens: str | None, near: bool, url: str):
     flags = {"dashboard_host": listens} if listens else {}
     assert dashboard_of(RayStart(RayNode("head", flags=flags)), "10.0.0.1", near=near) == url
+
+
+def test_a_dashboard_that_answers_on_the_head_alone_is_known():
+    assert not listens_far(RayStart(RayNode("head")))
+    assert not listens_far(RayStart(RayNode("head", flags={"dashboard_host": "127.0.0.1"})))
+    assert listens_far(RayStart(RayNode("head", flags={"dashboard_host": "0.0.0.0"})))

@@ -1,0 +1,59 @@
+"""`cockpit recover` says what is wrong with what it is given before it asks any host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cockpit.cli import main
+from cockpit.recovery.step import NAMES
+
+PRESET = """
+ray: {head: {host: 127.0.0.1, port: 6399}, env: {HF_TOKEN: "${HF_TOKEN}"}}
+job: {entrypoint: python train.py}
+"""
+
+
+@pytest.fixture
+def preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "ppo.yaml").write_text(PRESET)
+    return str(tmp_path / "ppo.yaml")
+
+
+def recover(*words: str) -> Result:
+    return CliRunner().invoke(main, ["recover", *words])
+
+
+def test_a_preset_that_nobody_has_is_bad_usage(preset: str):
+    result = recover("nowhere")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no preset is named nowhere" in result.stderr
+
+
+def test_a_variable_that_is_not_set_is_named_with_its_place(preset: str):
+    result = recover(preset, "--yes")
+    assert result.exit_code == 2
+    assert "ppo.yaml:2: ray.env.HF_TOKEN: ${HF_TOKEN} is not set in your environment" in result.stderr
+
+
+def test_a_preset_without_a_cluster_is_bad_usage(preset: str):
+    Path(preset).write_text("job: {entrypoint: python train.py}")
+    result = recover(preset)
+    assert result.exit_code == 2
+    assert "says nothing of how its cluster is started: it has no `ray`" in result.stderr
+
+
+@pytest.mark.parametrize("flag", ["--from", "--skip"])
+def test_a_step_that_there_is_not_is_bad_usage_and_those_that_there_are_are_named(preset: str, flag: str):
+    result = recover(preset, flag, "reboot")
+    assert result.exit_code == 2
+    assert all(f"'{name}'" in result.stderr for name in NAMES)
+
+
+def test_read_only_it_does_not_even_look(preset: str):
+    result = recover(preset, "--readonly", "--yes")
+    assert (result.exit_code, result.stderr) == (1, "cockpit: recover: cockpit is read-only here\n")
