@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
-from cockpit.budget import Budget, Line
+from cockpit.budget import Budget, Level, Line
 from cockpit.check.groups import Placed
 from cockpit.check.site import Site
 from cockpit.findings.gpu_memory import RAYS
@@ -28,66 +28,74 @@ class Want(NamedTuple):
     """How much of a GPU's memory must be free."""
 
     why: str
-    bytes: int | None
+    bytes: int | None = None
     """On each GPU; `None`: a share of it."""
-    share: float
-    strict: bool
+    share: float = 0.0
+    strict: bool = True
     """Without it the job can't run."""
+    groups: tuple[str, ...] | None = None
+    """Whose GPUs need it; `None`: all."""
 
     def of(self, gpu: Gpu) -> float | None:
         """Of this one; `None` where its size isn't known."""
         return self.bytes if self.bytes is not None else None if gpu.memory_total is None else self.share * gpu.memory_total
 
 
+class Cards(NamedTuple):
+    """The GPUs of one node, of which the job gets some."""
+
+    place: str
+    title: str
+    candidates: tuple[Gpu, ...]
+    """Those that nobody of Ray's uses."""
+    holders: Mapping[int, Sequence[Process]]
+    counted: bool
+    """Ray counts as many as there are."""
+    known: bool
+    """Somebody tells what is in use."""
+
+
 class Short(NamedTuple):
     """A GPU that the job may get and has too little."""
 
     gpu: Gpu
-    free: int | None
-    want: float | None
     holders: Sequence[Process]
 
 
 def gpu_memory(placed: Placed, site: Site, snapshot: Snapshot, budget: Budget, needs: Needs, limits: Limits) -> Iterator[Line]:
     """Lines of the nodes whose GPUs it would get."""
-    want, engines = _want(budget, needs, limits)
     homes = [place for place in placed.homes if placed.on(place, "GPU") >= 1]
-    if want.bytes is not None and (told := _never(site, want.bytes, sum(placed.on(place, "GPU") for place in homes))):
+    if told := _never(site, needs.gpu_memory_free, sum(placed.on(place, "GPU") for place in homes)):
         yield told
         return
-    holders = _holders(site, snapshot)
-    blind: list[str] = []
-    worst: list[Line] = []
-    free: list[int] = []
-    for place in homes:
-        gpus = site.gpus(place)
-        if not gpus or any(gpu.memory_used is None and not gpu.fault for gpu in gpus):
-            blind.append(site.title(place))
-            continue
-        mine = holders.get(place, {})
-        needed = ceil(placed.on(place, "GPU", engines))
-        worst += _node(site, place, gpus, mine, want, needed)
-        free += [left for gpu in gpus if not _rays(mine.get(gpu.index, ())) and (left := _left(gpu)) is not None]
+    wants = tuple(_wants(budget, needs, limits))
+    seen = list(_cards(site, snapshot, homes))
+    worst = [line for cards in seen if cards.known and (line := _line(cards, wants, placed)) is not None]
     yield from worst[:NODES]
-    if len(worst) > NODES:
-        yield Line(max(worst[NODES:], key=lambda line: line.level == "later").level, f"the same on {len(worst) - NODES} more nodes")
-    if blind:
+    if rest := worst[NODES:]:
+        level: Level = "later" if any(line.level == "later" for line in rest) else "doubt"
+        yield Line(level, f"the same on {plural(len(rest), 'more node')}")
+    if blind := [cards.title for cards in seen if not cards.known]:
         text = f"how much GPU memory is free is not known on {_names(blind)}: neither a probe nor Ray's agent tells"
-        yield Line("unknown" if want.bytes is not None else "doubt", text)
-    elif homes and not worst and free:
-        yield Line("fine", f"GPU memory: at least {size(min(free))} is free on each GPU that it may get; {want.why}")
+        yield Line("doubt" if needs.gpu_memory_free is None else "unknown", text)
+    elif homes and not worst:
+        free = [left for cards in seen for gpu in cards.candidates if (left := _left(gpu)) is not None]
+        told_why = "; ".join(want.why for want in wants)
+        yield Line("fine", f"GPU memory: at least {size(min(free, default=None))} is free on each GPU that it may get; {told_why}")
 
 
-def _want(budget: Budget, needs: Needs, limits: Limits) -> tuple[Want, list[str] | None]:
-    """What must be free, and the groups whose GPUs need it (all, where `None`)."""
+def _wants(budget: Budget, needs: Needs, limits: Limits) -> Iterator[Want]:
+    """What the preset asks for, and what an engine takes; where neither is said, what would be odd."""
     if needs.gpu_memory_free is not None:
-        return Want(f"needs.gpu_memory_free asks for {size(needs.gpu_memory_free)}", needs.gpu_memory_free, 0.0, strict=True), None
-    for key, value in budget.settings.items():
-        share = _number(value) if key.endswith(UTILIZATION) else None
-        if share is not None and 0 < share <= 1:
-            engines = [group.name for group in budget.groups or () if any(word in group.name.lower() for word in ENGINES)]
-            return Want(f"{key} {value} takes {share:.0%} of each", None, share, strict=True), engines or None
-    return Want(f"more than {limits.gpu_free:.0%} in use would be told", None, 1 - limits.gpu_free, strict=False), None
+        yield Want(f"needs.gpu_memory_free asks for {size(needs.gpu_memory_free)}", needs.gpu_memory_free)
+    shares = ((key, value, _number(value)) for key, value in budget.settings.items() if key.endswith(UTILIZATION))
+    known = next(((key, value, share) for key, value, share in shares if share is not None and 0 < share <= 1), None)
+    if known:
+        key, value, share = known
+        engines = tuple(group.name for group in budget.groups or () if any(word in group.name.lower() for word in ENGINES))
+        yield Want(f"{key} {value} takes {share:.0%} of each", share=share, groups=engines or None)
+    elif needs.gpu_memory_free is None:
+        yield Want(f"more than {limits.gpu_free:.0%} in use would be told", share=1 - limits.gpu_free, strict=False)
 
 
 def _number(text: str) -> float | None:
@@ -97,8 +105,10 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _never(site: Site, need: int, wanted: float) -> Line | None:
+def _never(site: Site, need: int | None, wanted: float) -> Line | None:
     """Where too few GPUs are that large, were they empty."""
+    if need is None:
+        return None
     told = [site.gpus(place.id) for place in site.places]
     gpus = [gpu for each in told for gpu in each or ()]
     if not gpus or None in told or site.more or any(gpu.memory_total is None for gpu in gpus):
@@ -110,6 +120,16 @@ def _never(site: Site, need: int, wanted: float) -> Line | None:
     asked = f"needs.gpu_memory_free asks for {size(need)} on each of {wanted:.0f} GPUs"
     text = f"{asked}; {len(large)} are that large, the largest has {size(most)}"
     return Line("never", text, f"needs.gpu_memory_free: {size(most)} or less")
+
+
+def _cards(site: Site, snapshot: Snapshot, homes: Sequence[str]) -> Iterator[Cards]:
+    holders = _holders(site, snapshot)
+    for place in homes:
+        gpus, mine = site.gpus(place) or (), holders.get(place, {})
+        candidates = tuple(gpu for gpu in gpus if not _rays(mine.get(gpu.index, ())))
+        counted = site.by_id[place].total.get("GPU", 0) == SCALE * len(gpus)
+        known = bool(gpus) and all(gpu.memory_used is not None or gpu.fault for gpu in candidates)
+        yield Cards(place, site.title(place), candidates, mine, counted, known)
 
 
 def _holders(site: Site, snapshot: Snapshot) -> dict[str, dict[int, list[Process]]]:
@@ -132,37 +152,36 @@ def _left(gpu: Gpu) -> int | None:
     return None if gpu.memory_used is None or gpu.memory_total is None else max(0, gpu.memory_total - gpu.memory_used)
 
 
-def _node(site: Site, place: str, gpus: Sequence[Gpu], holders: Mapping[int, Sequence[Process]], want: Want, needed: int) -> Iterator[Line]:
+def _line(cards: Cards, wants: Sequence[Want], placed: Placed) -> Line | None:
+    """The worst that is to be said of a node's GPUs."""
+    lines = [line for want in wants if (line := _held(cards, want, ceil(placed.on(cards.place, "GPU", want.groups)))) is not None]
+    return next((line for line in lines if line.level == "later"), lines[0] if lines else None)
+
+
+def _held(cards: Cards, want: Want, needed: int) -> Line | None:
     """Which GPUs it gets only Ray decides: of those that nobody of Ray's uses any may be among them."""
-    candidates = [gpu for gpu in gpus if not _rays(holders.get(gpu.index, ()))]
-    short = [each for gpu in candidates if (each := _short(gpu, want, holders.get(gpu.index, ()))) is not None]
-    if not short:
-        return
-    home = site.by_id[place]
-    counted = home.total.get("GPU", 0) == SCALE * len(gpus)
-    sure = needed - (len(candidates) - len(short)) if counted else 0
-    which = f"{len(short)} of the {plural(len(candidates), 'GPU')} that nobody of Ray's uses on {home.name}"
+    short = [Short(gpu, cards.holders.get(gpu.index, ())) for gpu in cards.candidates if _lacks(gpu, want)]
+    if not short or not needed:
+        return None
+    there = len(cards.candidates)
+    sure = needed - (there - len(short)) if cards.counted else 0
+    which = f"{len(short)} of the {plural(there, 'GPU')} that nobody of Ray's uses on {cards.title}"
     told = "; ".join(_told(each) for each in short[:HOLDERS]) + (f"; and {len(short) - HOLDERS} more" if len(short) > HOLDERS else "")
     chance = f"it would surely get {sure} of them" if sure > 0 else "it may get one of them"
-    yield Line(
-        "later" if sure > 0 and want.strict else "doubt",
-        f"{which} {'has' if len(short) == 1 else 'have'} too little free memory ({want.why}), {chance}: {told}",
-        _change(short, home.name),
-    )
+    text = f"{which} {'has' if len(short) == 1 else 'have'} too little free memory ({want.why}), {chance}: {told}"
+    return Line("later" if sure > 0 and want.strict else "doubt", text, _change(short, cards.title))
 
 
-def _short(gpu: Gpu, want: Want, holders: Sequence[Process]) -> Short | None:
+def _lacks(gpu: Gpu, want: Want) -> bool:
     left, need = _left(gpu), want.of(gpu)
-    if gpu.fault or (left is not None and need is not None and left < need):
-        return Short(gpu, left, need, holders)
-    return None
+    return bool(gpu.fault) or (left is not None and need is not None and left < need)
 
 
 def _told(each: Short) -> str:
     if each.gpu.fault:
         return f"GPU {each.gpu.label} can't be reached by NVML ({clean(each.gpu.fault)[:60]})"
     whose = ", ".join(_whose(process, each.gpu.index) for process in each.holders[:HOLDERS]) or "no process that can be seen holds it"
-    return f"GPU {each.gpu.label} has {size(each.free)} free of {size(each.gpu.memory_total)} ({whose})"
+    return f"GPU {each.gpu.label} has {size(_left(each.gpu))} free of {size(each.gpu.memory_total)} ({whose})"
 
 
 def _whose(process: Process, index: int) -> str:

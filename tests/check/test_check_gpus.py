@@ -64,6 +64,12 @@ def test_only_the_gpus_of_the_engines_need_their_share():
     assert of(held(holding(2, pid=1), holding(3, pid=2), holding(4, pid=3)), *five, **budget).verdict == "later"
 
 
+def test_the_engines_share_counts_also_where_the_preset_asks_for_less():
+    budget = {"settings": {"--vllm.gpu_memory_utilization": "0.95"}}
+    result = of(held(holding(3, 6)), group("vLLM", 8), needs=NEEDY, **budget)
+    assert "(--vllm.gpu_memory_utilization 0.95 takes 95% of each)" in result.reason.text
+
+
 def test_without_any_word_on_memory_what_others_hold_is_a_doubt():
     result = of(held(holding(3)), ACTOR)
     assert result.verdict == "now"
