@@ -167,7 +167,7 @@ def _pieces(word: Word, scope: Scope) -> Iterator[str | None]:
 
 
 def _is_many(part: Part) -> bool:
-    return part.kind == "variable" and (part.text == "@" or re.fullmatch(r"\w+\[@\].*", part.text, re.DOTALL) is not None)
+    return part.kind == "variable" and (re.fullmatch(r"(?:\w+\[@\]|@).*", part.text, re.DOTALL) is not None)
 
 
 def _braces(word: Word) -> list[Word]:
@@ -252,13 +252,24 @@ def _changed(name: str, value: Value | None, rest: str, scope: Scope) -> Value:
     sign = re.match(r":?[-=+?]", rest)
     if sign:
         return _default(name, value, sign[0], rest[sign.end() :], scope)
-    if value is None or UNKNOWN in value or not isinstance(value, str):
+    if isinstance(value, tuple):
+        return _sublist(value, rest, first=int(name in "@*"))
+    if value is None or UNKNOWN in value:
         return UNKNOWN
     change = re.match(r"##|#|%%|%|//|/|\^\^|,,|:", rest)
     argument = text(_rest(rest[change.end() :]), scope) if change else UNKNOWN
     if change is None or UNKNOWN in argument:
         return UNKNOWN
     return _CHANGES[change[0]](value, argument)
+
+
+def _sublist(items: tuple[str, ...], rest: str, first: int) -> Value:
+    """`${@:2}` and `${A[@]:1:3}`; arguments are counted from 1."""
+    found = re.fullmatch(r": *(\d{1,6})(?::(\d{1,6}))?", rest)
+    if not found or UNKNOWN in items or int(found[1]) < first:
+        return UNKNOWN
+    start = int(found[1]) - first
+    return items[start : start + int(found[2])] if found[2] else items[start:]
 
 
 def _default(name: str, value: Value | None, sign: str, rest: str, scope: Scope) -> Value:

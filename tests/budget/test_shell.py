@@ -64,6 +64,7 @@ KNOWN = {
     "arrays grow": 'A=(--x 1); A+=(--y "2 3"); show "${A[@]}"',
     "an empty array is no word": 'A=(); show "${A[@]}" end',
     "an array over lines, with comments": 'A=(\n  --x 1 # one\n  # none\n  --y 2\n)\nshow "${A[@]}"',
+    "some of many": 'A=(a b c d); show "${A[@]:1}" "${A[@]:1:2}" "${@:2}" ${*:1:1}',
     "one of an array": "A=(1 2 3); A[1]=5; show ${A[1]} ${A[-1]}",
     "text grows": 'A="a"; A+=" b"; show $A',
     "cuts": "F=dir/sub/x.tar.gz; show ${F##*/} ${F%.*} ${F%%.*} ${F#*/} ${F/sub/top} ${F//r/R}",

@@ -1,0 +1,147 @@
+"""The training command is found in an entrypoint or a script, and what its job asks for itself is counted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cockpit.budget import Budget, budget_of
+
+FLAGS = (
+    "--actor.model_name_or_path m --reward.model_name_or_path r --train.colocate_all --actor.num_gpus_per_node 4 --ref.num_gpus_per_node 4"
+)
+FLAGS += " --critic.num_gpus_per_node 4 --reward.num_gpus_per_node 4"
+MODULE = "openrlhf.cli.train_ppo_ray"
+PYTHON = f"python3 -m {MODULE} {FLAGS}"
+
+
+def gpus(budget: Budget) -> float | None:
+    return budget.amount("GPU")
+
+
+@pytest.mark.parametrize(
+    "entrypoint",
+    [
+        PYTHON,
+        f"python3 -u -m {MODULE} {FLAGS} 2>&1 | tee log.txt",
+        f"/opt/env/bin/python openrlhf/cli/train_ppo_ray.py {FLAGS}",
+        f"deepspeed --module {MODULE} {FLAGS}",
+        f"cd /workspace && nohup {PYTHON} &",
+        f"set -x\nexport X=1\n{PYTHON.replace(' --', ' ' + chr(92) + chr(10) + '   --')}\n",
+        f"ray job submit --address=http://127.0.0.1:8265 --no-wait -- {PYTHON}",
+        f"""ray job submit --address "http://h:8265" --runtime-env-json='{{"working_dir": "/w", "env_vars": {{"A": "1"}}}}' -- {PYTHON}""",
+        f"srun --nodes=1 -w n1 bash -c \"pip install x && ray job submit -- {PYTHON}\" &>> log &",
+        f"read -r -d '' words <<EOF\n{MODULE} {FLAGS}\nEOF\nif [[ ${{1}} != 'slurm' ]]; then\n  deepspeed --module $words\nfi",
+        f"ARGS=({FLAGS})\npython -m {MODULE} \"${{ARGS[@]}}\"",
+        f"docker exec trainer bash -lc '{PYTHON}'",
+        f"tmux new-session -d -s train '{PYTHON}'",
+    ],
+)  # fmt: skip
+def test_the_command_is_found_wherever_it_stands(entrypoint: str):
+    budget = budget_of(entrypoint)
+    assert (budget.framework, gpus(budget), budget.unread) == ("OpenRLHF", 4, ())
+
+
+def test_a_script_is_read_with_its_variables():
+    files = {"run.sh": f"N=${{1:-2}}; {PYTHON} --actor.num_nodes $N --ref.num_nodes $N"}
+    assert gpus(budget_of("bash run.sh", read=files.get)) == 8
+    assert gpus(budget_of("bash run.sh 3", read=files.get)) == 12
+    assert gpus(budget_of("bash run.sh $NODES", read=files.get, env={"NODES": "4"})) == 16
+    assert gpus(budget_of("bash run.sh $NODES", read=files.get)) is None
+    assert budget_of("bash run.sh").unread == ("run.sh can't be read, so what it runs isn't known",)
+
+
+def test_a_default_that_decides_is_said_and_another_is_not():
+    budget = budget_of(f"W=${{WANDB:-none}}; {PYTHON} --actor.num_nodes ${{NODES:-2}} --ref.num_nodes ${{NODES:-2}}")
+    assert gpus(budget) == 8
+    assert [(line.level, line.text.split()[0]) for line in budget.lines] == [("doubt", "NODES")]
+    assert not budget_of(f"W=${{WANDB:-none}}; {PYTHON}").lines
+
+
+def test_paths_in_a_job_are_those_of_its_working_dir():
+    files = {"code/run.sh": PYTHON, "run.sh": "echo other"}
+    assert gpus(budget_of("ray job submit --working-dir code -- bash run.sh", read=files.get)) == 4
+    assert budget_of("ray job submit --working-dir s3://x/code.zip -- bash run.sh", read=files.get).groups is None
+
+
+def test_a_job_has_the_environment_of_its_runtime_env_alone():
+    submit = """export N=8; ray job submit --runtime-env-json '{"env_vars": {"M": "2"}}' --"""
+    script = submit + " bash -c '%s --actor.num_nodes $%s --ref.num_nodes $%s'"
+    assert gpus(budget_of(script % (PYTHON, "M", "M"))) == 8
+    assert gpus(budget_of(script % (PYTHON, "N", "N"))) is None
+
+
+def test_what_the_job_reserves_itself_comes_first():
+    budget = budget_of(f"ray job submit --entrypoint-num-gpus 1 --entrypoint-num-cpus=2 -- {PYTHON}")
+    assert (gpus(budget), budget.amount("CPU")) == (5, 6)
+    assert (budget.groups or ())[0].name == "entrypoint"
+    assert gpus(budget_of(f"ray job submit --entrypoint-num-gpus $N -- {PYTHON}")) is None
+    assert gpus(budget_of(PYTHON, job={"CPU": 1, "GPU": 0})) == 4
+    assert budget_of(PYTHON, job={"CPU": 1}).amount("CPU") == 5
+
+
+def test_a_plain_job_asks_for_what_it_says():
+    budget = budget_of("python train.py", job={"GPU": 2, "CPU": 4})
+    assert (budget.framework, gpus(budget), budget.amount("CPU")) == ("Ray", 2, 4)
+    assert gpus(budget_of("ray job submit --entrypoint-num-gpus 3 -- python train.py")) == 3
+    nothing = budget_of("python train.py")
+    assert (nothing.framework, nothing.groups) == (None, None)
+    assert nothing.unread
+
+
+@pytest.mark.parametrize(
+    "text", [f"echo {PYTHON}", f"# {PYTHON}", f"grep {MODULE} x", f"cat <<EOF > run.sh\n{PYTHON}\nEOF", f"if false; then {PYTHON}; fi"]
+)
+def test_what_only_speaks_of_a_command_does_not_run_it(text: str):
+    assert budget_of(text).framework is None
+
+
+def test_a_command_under_a_condition_that_nobody_knows_is_counted_with_a_doubt():
+    budget = budget_of(f"if [ -d /data ]; then {PYTHON}; fi")
+    assert gpus(budget) == 4
+    assert "only under a condition" in budget.lines[-1].text
+
+
+def test_several_commands_that_differ_are_not_added():
+    budget = budget_of(f"{PYTHON}\n{PYTHON} --algo.kl.init_coef 0 --actor.num_nodes 2")
+    assert budget.groups is None
+    assert "2 training commands" in budget.unread[0]
+    assert gpus(budget_of(f"{PYTHON}\n{PYTHON}")) == 4
+
+
+def test_the_release_that_is_installed_before_is_the_one_that_counts():
+    old = f"python -m {MODULE} --pretrain m --reward_pretrain r --vllm_num_engines 8 --init_kl_coef 0"
+    assert gpus(budget_of(old)) is None
+    assert gpus(budget_of(f"pip install openrlhf==0.5.7\n{old}")) == 40
+    assert gpus(budget_of(f"pip install 'openrlhf[vllm]==0.8.5'\n{old}")) == 32
+    assert gpus(budget_of(f"""ray job submit --runtime-env-json '{{"pip": ["openrlhf==0.5.7"]}}' -- {old}""")) == 40
+
+
+@pytest.mark.parametrize(
+    ("command", "framework"),
+    [
+        ("python -m openrlhf.cli.train_ppo_ray_box --pretrain m --vllm_num_engines 1", "simpleRL-reason"),
+        ("python3 -m verl.trainer.main_ppo trainer.nnodes=1 trainer.n_gpus_per_node=8", "veRL"),
+    ],
+)
+def test_each_framework_is_read_by_its_own_rules(command: str, framework: str):
+    assert budget_of(command).framework == framework
+
+
+def test_a_program_of_a_framework_that_is_not_known_is_said():
+    budget = budget_of("python -m openrlhf.cli.train_ppo_ray_prmbox --pretrain m")
+    assert (budget.groups, budget.unread) == (None, ("openrlhf.cli.train_ppo_ray_prmbox is a program that is not known here",))
+
+
+_PIECES = st.sampled_from(
+    ["ray job submit", "--", "python -m", MODULE, "verl.trainer.main_ppo", FLAGS, "--entrypoint-num-gpus", "8", "'", '"', "$X", "$(nproc)",
+     ";", "&&", "\n", "--runtime-env-json", '{"pip": 3}', "'{\"env_vars\": []}'", "trainer.nnodes=2", "\0", "if", "then", "fi", "<<E", "\\"]
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(_PIECES, max_size=12))
+def test_no_entrypoint_trips_it(pieces: list[str]):
+    budget = budget_of(" ".join(pieces), job={"CPU": 1} if len(pieces) % 2 else None)
+    assert budget.groups is not None or budget.unread
