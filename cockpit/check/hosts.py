@@ -9,7 +9,7 @@ from cockpit.budget import Budget, Line
 from cockpit.check.groups import Placed
 from cockpit.check.site import Site
 from cockpit.limits import Limits
-from cockpit.memory import DEFAULT_THRESHOLD, kill_line, sane
+from cockpit.memory import kill_line, sane
 from cockpit.model import Node
 from cockpit.presets import Preset
 from cockpit.text import plural, size
@@ -45,7 +45,8 @@ def _memory(
     nodes: Sequence[tuple[str, Node | None]], placed: Placed, site: Site, preset: Preset, budget: Budget, limits: Limits
 ) -> Iterator[Line]:
     """Below the line at which Ray kills workers."""
-    rooms = [_below(name, node, preset) for name, node in nodes]
+    env = preset.ray.env if preset.ray and site.planned else {}
+    rooms = [_below(name, node, env.get(THRESHOLD)) for name, node in nodes]
     need = preset.needs.host_memory_free
     if need is not None:
         yield _needed("host memory below Ray's kill line", "needs.host_memory_free", need, rooms, "stop what holds it")
@@ -57,24 +58,23 @@ def _memory(
         yield from _offload(offload, rooms, placed, site)
 
 
-def _below(name: str, node: Node | None, preset: Preset) -> Room:
+def _below(name: str, node: Node | None, threshold: str | None) -> Room:
+    """`threshold`: that of a Ray that doesn't run yet."""
     line = kill_line(node.memory) if node else None
     used = sane(node.memory.used) if node else None
     if node is None or line is None or used is None:
         return Room(name, None, None)
-    at = _own_line(preset, node) if line.assumed else None
-    most = line.at if at is None else at
+    share = _share(threshold) if line.assumed else None
+    most = line.at if share is None else share * (node.memory.total or 0)
     return Room(name, max(0.0, most - used), most)
 
 
-def _own_line(preset: Preset, node: Node) -> float | None:
-    """Where the preset's Ray would kill, while none runs that could tell."""
-    written = preset.ray.env.get(THRESHOLD, "") if preset.ray else ""
+def _share(written: str | None) -> float | None:
     try:
-        share = float(written)
+        share = float(written or "")
     except ValueError:
-        share = DEFAULT_THRESHOLD
-    return share * (node.memory.total or 0) if 0 < share <= 1 else None
+        return None
+    return share if 0 < share <= 1 else None
 
 
 def _offload(key: str, rooms: Sequence[Room], placed: Placed, site: Site) -> Iterator[Line]:

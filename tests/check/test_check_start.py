@@ -114,6 +114,15 @@ def test_a_live_ray_whose_dashboard_is_silent_is_unknown():
     assert told_why.endswith("no Ray dashboard answers at http://10.0.0.1:8265, though a Ray lives on head")
 
 
+@pytest.mark.parametrize(("threshold", "verdict"), [("0.97", "later"), ("0.5", "never"), ("much", "later"), ("${X}", "later")])
+def test_the_line_at_which_the_presets_ray_would_kill_counts(threshold, verdict):
+    memory = HostMemory(1 * GIB, 100 * GIB)
+    world = down(host("head", memory=memory))
+    world = replace(world, nodes=tuple(replace(each, memory=memory) for each in world.nodes))
+    ray = start(RayNode("head", flags=FLAGS), RAY_memory_usage_threshold=threshold)
+    assert planned(ray, ACTOR, world=world, needs=Needs(host_memory_free=60 * GIB)).verdict == verdict
+
+
 def test_a_preset_without_a_job_is_checked_for_its_cluster_alone():
     bare = Preset("up", preset().path, ray=TWO, needs=Needs(host_memory_free=10 * GIB))
     result = check(bare, Budget(None), down(host("head", memory=HostMemory(1, 100 * GIB)), host("w1", memory=HostMemory(1, 100 * GIB))))
