@@ -1,0 +1,208 @@
+"""Runs a veRL's own trainer without GPUs, Ray or models, and prints which groups it would have asked Ray for, as JSON.
+
+Usage: python truth_verl.py SOURCES MODULE, with a list of commands' words on standard input.
+Hydra and the framework are real. Every other package is a stand-in that takes anything; Ray's writes down what it is asked for.
+A run ends where the pools are built, or where the framework's own checks refuse the command.
+"""
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import json
+import os
+import runpy
+import sys
+import types
+
+ASKED = []
+REAL = ("verl", "hydra", "omegaconf", "antlr4", "yaml", "packaging", "numpy")
+
+
+class Done(BaseException):
+    """All pools are built."""
+
+
+class Kind(type):
+    """A stand-in's class is one too."""
+
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything
+
+
+class Anything(metaclass=Kind):
+    """Can be called, entered, compared, inherited from, and has every attribute."""
+
+    def __init__(self, *args, **kwargs): ...
+    def __call__(self, *args, **kwargs):
+        return args[0] if len(args) == 1 and not kwargs and callable(args[0]) else Anything()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything()
+
+    def __iter__(self):
+        return iter((Anything(), Anything()))
+
+    def __getitem__(self, key):
+        return Anything()
+
+    def __class_getitem__(cls, key):
+        return cls
+
+    def __len__(self):
+        return 1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args): ...
+    def __or__(self, other):
+        return self
+
+    __ror__ = __or__
+
+    def __ge__(self, other):
+        return True
+
+    __gt__ = __lt__ = __le__ = __ge__
+
+
+class StandIn(types.ModuleType):
+    __path__ = ()
+    __version__ = "99.0.0"
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name == "is_available":
+            return lambda *_: False
+        return type(name, (Anything,), {})
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        top = name.partition(".")[0]
+        if top in REAL or top == "torch_npu" or top in sys.stdlib_module_names:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        return RAY.get(spec.name) or StandIn(spec.name)
+
+    def exec_module(self, module): ...
+
+
+class Group:
+    id = "0"
+
+    def ready(self):
+        return self
+
+
+class Made:
+    """An actor's handle, or a call's result."""
+
+    def __init__(self, value=None):
+        self.value = value
+
+    def __getattr__(self, name):
+        return Remote(getattr(self.value, name, Anything()))
+
+
+class Remote:
+    """What `@ray.remote` makes of a class or a function: the trainer's own runner really runs."""
+
+    def __init__(self, inner, options=None):
+        self.inner, self.chosen = inner, options or {}
+
+    def options(self, **options):
+        return Remote(self.inner, {**self.chosen, **options})
+
+    def __call__(self, *args, **kwargs):
+        return self.inner(*args, **kwargs)
+
+    def remote(self, *args, **kwargs):
+        name = getattr(self.inner, "__name__", "")
+        default = 1 if isinstance(self.inner, types.FunctionType) else 0
+        cpus = self.chosen.get("num_cpus", default if name == "main_task" else 0)
+        if cpus:
+            ASKED.append({"strategy": None, "bundles": [{"CPU": cpus}]})
+        runs = "TaskRunner" in name or name in {"main_task", "run"}
+        return Made(self.inner(*args, **kwargs) if runs else Anything())
+
+
+def remote(*args, **kwargs):
+    return Remote(args[0]) if args and callable(args[0]) else lambda inner: Remote(inner, kwargs)
+
+
+def placement_group(bundles, strategy="PACK", **_):
+    ASKED.append({"strategy": strategy, "bundles": [dict(bundle) for bundle in bundles]})
+    return Group()
+
+
+def get(made):
+    return made.value if isinstance(made, Made) else Anything()
+
+
+def module(name, **members):
+    made = StandIn(name)
+    made.__dict__.update(members)
+    return made
+
+
+RAY = {
+    "ray": module("ray", remote=remote, get=get, is_initialized=lambda: True, put=Anything),
+    "ray.util.placement_group": module("ray.util.placement_group", placement_group=placement_group, PlacementGroup=Group),
+}
+
+
+def build(pools):
+    """What the trainers do with their pools, all of them, and the end."""
+    CREATE(pools)
+    for pool in pools.resource_pool_dict.values():
+        pool.get_placement_groups()
+    raise Done
+
+
+def run(name, words):
+    """One command: what was asked for, and what stopped it before its pools were built."""
+    ASKED.clear()
+    sys.argv = [name, "hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=disabled", *words]
+    stopped = None
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        try:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+            stopped = "nothing was built"
+        except Done:
+            pass
+        except SystemExit:
+            stopped = "Hydra"
+        except Exception as error:
+            stopped = f"{type(error).__name__}: {error}"
+    return {"asked": list(ASKED), "stopped": stopped}
+
+
+def main():
+    sources, name = sys.argv[1:]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    importlib.import_module("hydra")  # before the stand-ins: it looks for packages that it can do without
+    version = importlib.metadata.version
+    importlib.metadata.version = lambda name: version(name) if name in REAL else "99.0.0"
+    sys.path.insert(0, sources)
+    sys.meta_path.insert(0, Finder())
+    from verl.single_controller.ray import base
+    from verl.trainer.ppo.ray_trainer import ResourcePoolManager
+
+    global CREATE
+    CREATE = ResourcePoolManager.create_resource_pool
+    ResourcePoolManager.create_resource_pool = build
+    ResourcePoolManager._check_resource_available = lambda _: None
+    base.sort_placement_group_by_node_ip = lambda groups: groups
+    json.dump([run(name, words) for words in json.load(sys.stdin)], sys.stdout)
+
+
+main()
