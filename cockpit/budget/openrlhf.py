@@ -24,13 +24,11 @@ _SETTINGS = (
 
 def openrlhf(argv: Sequence[str], env: Mapping[str, str], *, release: str | None = None) -> Budget:
     """What the words after `train_ppo_ray` ask for; `release`: which is installed, if anybody says so."""
-    outcomes = releases(argv)
-    if release is not None:
-        outcomes = {known: outcomes[known] for known in _nearest(release)}
+    outcomes = releases(argv, env, RELEASES if release is None else _nearest(release))
     taken = {known: outcome for known, outcome in outcomes.items() if isinstance(outcome, Asked)}
     if not taken:
         return _refused(argv, outcomes)
-    made = {known: Placement(asked, env) for known, asked in taken.items()}
+    made = {known: Placement(asked) for known, asked in taken.items()}
     lines = {known: list(contradictions(asked)) for known, asked in taken.items()}
     newest = next(iter(taken))
     same = [known for known, placement in made.items() if placement.groups == made[newest].groups]
@@ -49,13 +47,13 @@ def openrlhf(argv: Sequence[str], env: Mapping[str, str], *, release: str | None
 def simplerl(argv: Sequence[str], env: Mapping[str, str]) -> Budget:
     """What the words after simpleRL-reason v0's `train_ppo_ray_box` ask for: a reward model only where one is named."""
     try:
-        asked = parsed(_FORKED, argv)
+        asked = parsed(_FORKED, argv, env)
     except RefusedError as error:
         return _refused(argv, {_FORKED: error}, "simpleRL-reason")
     except UnreadError as error:
         return Budget("simpleRL-reason", unread=(str(error),))
     asked.fork = True
-    made = Placement(asked, env)
+    made = Placement(asked)
     return Budget("simpleRL-reason", "v0", made.groups, tuple(made.unread), tuple(contradictions(asked)), _settings(asked))
 
 

@@ -38,7 +38,8 @@ class Asked:
     fork = False
     """simpleRL-reason's."""
 
-    def __init__(self, release: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, release: str, values: Mapping[str, Any], env: Mapping[str, str]) -> None:
+        self.env = env
         self.number = number(release)
         self._values = {NAMES.get(name, name): value for name, value in values.items()}
         self._flags = {NAMES.get(name, name): f"--{name}" for name in values}
@@ -146,7 +147,7 @@ def _add(parser: _Parser, name: str, kind: str, target: str | None, many: str | 
     )
 
 
-def parsed(release: str, argv: Sequence[str]) -> Asked:
+def parsed(release: str, argv: Sequence[str], env: Mapping[str, str]) -> Asked:
     """The values; raises `RefusedError` as that release's parser does, `UnreadError` where any flag may stand in the words."""
     strange = [word for word in argv if not _may_be_known(word, release)]
     if strange:
@@ -159,7 +160,7 @@ def parsed(release: str, argv: Sequence[str]) -> Asked:
         raise RefusedError(f"unrecognized arguments: {' '.join(plain)}")
     if rest:
         raise UnreadError("Words that can't be known here may be any flags")
-    return Asked(release, vars(asked))
+    return Asked(release, vars(asked), env)
 
 
 def _may_be_known(word: str, release: str) -> bool:
@@ -174,13 +175,13 @@ def _may_be_known(word: str, release: str) -> bool:
     )
 
 
-def releases(argv: Sequence[str]) -> dict[str, Asked | Exception]:
+def releases(argv: Sequence[str], env: Mapping[str, str], names: Sequence[str] = RELEASES) -> dict[str, Asked | Exception]:
     """What every release makes of the words, the newest first."""
-    return {release: _outcome(release, argv) for release in reversed(RELEASES)}
+    return {release: _outcome(release, argv, env) for release in reversed(names)}
 
 
-def _outcome(release: str, argv: Sequence[str]) -> Asked | Exception:
+def _outcome(release: str, argv: Sequence[str], env: Mapping[str, str]) -> Asked | Exception:
     try:
-        return parsed(release, argv)
+        return parsed(release, argv, env)
     except (RefusedError, UnreadError) as error:
         return error

@@ -15,9 +15,8 @@ _GPU = {"GPU": 1.0, "CPU": 1.0}
 class Placement:
     """The groups of one command, as one release makes them."""
 
-    def __init__(self, asked: Asked, env: Mapping[str, str]) -> None:
+    def __init__(self, asked: Asked) -> None:
         self.asked = asked
-        self._env = env
         self.unread: dict[str, None] = {}
         self.groups = self._made()
 
@@ -88,7 +87,7 @@ class Placement:
 
     def _sees_all(self) -> bool:
         """Ray was told not to hide GPUs from actors: then engines of one GPU had groups too."""
-        return any(value for name, value in self._env.items() if name.startswith(_SEES_ALL))
+        return any(value for name, value in self.asked.env.items() if name.startswith(_SEES_ALL))
 
     def _group(self, name: str, made: Callable[[], tuple[Bundles, str | None]]) -> Group:
         try:
