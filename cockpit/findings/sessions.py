@@ -41,7 +41,7 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
 
 
 def lone_gcs(facts: Facts) -> Iterator[Finding]:
-    """A GCS whose raylet never came, or is gone: what a `ray start` that failed leaves behind, and the next one stumbles over."""
+    """A GCS whose raylet never came, or is gone: what a `ray start` that failed may leave behind, and the next one stumbles over."""
     for host in facts.fresh:
         for name in sorted(_alone(host) - {facts.snapshot.cluster.session}) if host.rays else ():
             session = next((one for one in host.sessions or () if one.name == name), None)
@@ -57,7 +57,7 @@ def _lone(host: Host, name: str, session: Session | None) -> Finding:
         level="warning",
         subject=f"{host.name} {name}",
         text=f"a GCS (pid {pids[0]}) of {name}{_of(session) if session else ''} runs on {host.name} without a raylet, "
-        "as a `ray start` that failed leaves it: the next one on its port fails too",
+        "as a `ray start` that failed may leave it: the next one on its port fails too",
         evidence=(f"ps on {host.name}: gcs_server {pids[0]}, and no raylet of that session (--gcs_server_port says which port)",),
         remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop"),
         about=(session.key,) if session else (),
