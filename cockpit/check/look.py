@@ -16,11 +16,12 @@ from cockpit.lookout import Lookout
 from cockpit.presets import JobSpec, Preset
 from cockpit.presets.folder import is_shared
 from cockpit.reach import HostEntry
-from cockpit.text import clean, plural
+from cockpit.text import HIDDEN, clean, plural, redact_variable
 
 LARGEST = 1 << 20
 """Bytes of a script; what is larger is none."""
 PATIENCE = 20.0
+_LONG = "x" * 40
 _PLACE = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -40,7 +41,7 @@ def budget_for(preset: Preset, env: Mapping[str, str]) -> Budget:
     """What the preset's command asks for; `env` is that of the launch. A line says which files were read for it."""
     if preset.job is None:
         return Budget(None, groups=())
-    files = Files(preset.job, Path.cwd() if is_shared(preset.path) else preset.path.parent)
+    files = Files(_fill(preset.job.working_dir or "", env) or None, Path.cwd() if is_shared(preset.path) else preset.path.parent)
     entrypoint, known = filled(preset.job, env)
     budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job))
     if not files.found:
@@ -50,27 +51,38 @@ def budget_for(preset: Preset, env: Mapping[str, str]) -> Budget:
 
 
 def filled(job: JobSpec, env: Mapping[str, str]) -> tuple[str, dict[str, str | None]]:
-    """The command with each `${NAME}` that is set, and the variables it may use: `None` where nobody knows the value yet."""
-    known: dict[str, str | None] = {name: None for name in _names(job.entrypoint) if name not in env}
-    known.update((name, _fill(value, env) if all(each in env for each in _names(value)) else None) for name, value in job.env.items())
-    return _fill(job.entrypoint, env), known
+    """The command with each `${NAME}` that is set, and the variables it may use: `None` where nobody knows the value yet.
+
+    A secret is filled in as dots: it is never a count, and what quotes the command may be shown.
+    """
+    seen = {name: _seen(name, env) for text in (job.entrypoint, *job.env.values()) for name in _names(text)}
+    known: dict[str, str | None] = {name: None for name in _names(job.entrypoint) if seen[name] is None}
+    known.update((name, _value(name, text, seen)) for name, text in job.env.items())
+    return _fill(job.entrypoint, seen), known
+
+
+def _seen(name: str, env: Mapping[str, str]) -> str | None:
+    return HIDDEN if redact_variable(name, _LONG) != _LONG else env.get(name)
+
+
+def _value(name: str, text: str, seen: Mapping[str, str | None]) -> str | None:
+    return None if any(seen[each] is None for each in _names(text)) else redact_variable(name, _fill(text, seen))
 
 
 def _names(text: str) -> list[str]:
     return [match[1] for match in _PLACE.finditer(text) if match[1]]
 
 
-def _fill(text: str, env: Mapping[str, str]) -> str:
+def _fill(text: str, seen: Mapping[str, str | None]) -> str:
     """What is not set stays as it stands: for a shell that is a variable too."""
-    return _PLACE.sub(lambda match: env.get(match[1], match[0]) if match[1] else "$", text)
+    return _PLACE.sub(lambda match: "$" if match[1] is None else match[0] if (value := seen.get(match[1])) is None else value, text)
 
 
 class Files:
     """Scripts that a command names, read where they are before they are packed: in its working_dir, which is all that travels."""
 
-    def __init__(self, job: JobSpec, beside: Path) -> None:
-        given = job.working_dir
-        self._folder = None if given is None or "://" in given else (beside / Path(given).expanduser())
+    def __init__(self, folder: str | None, beside: Path) -> None:
+        self._folder = None if folder is None or "://" in folder else beside / Path(folder).expanduser()
         self.found: dict[str, int] = {}
         """Lines of each that was read."""
 

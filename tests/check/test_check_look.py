@@ -21,7 +21,7 @@ def read(tmp_path):
     (tmp_path / "outside.sh").write_text("three\n")
     (tmp_path / "code" / "weights.bin").write_bytes(b"\0\1")
     (tmp_path / "code" / "large.sh").write_bytes(b"x" * (look.LARGEST + 1))
-    return Files(job(working_dir="code"), tmp_path)
+    return Files("code", tmp_path)
 
 
 def test_a_script_in_the_working_dir_is_read_and_told_of(read):
@@ -43,14 +43,21 @@ def test_an_absolute_path_may_be_shared_by_all_hosts(read, tmp_path):
 @pytest.mark.parametrize("folder", [None, "s3://bucket/code.zip"])
 def test_without_a_folder_that_is_packed_from_here_no_relative_path_is_read(tmp_path, folder):
     (tmp_path / "train.sh").write_text("one\n")
-    assert Files(job(working_dir=folder), tmp_path).read("train.sh") is None
+    assert Files(folder, tmp_path).read("train.sh") is None
 
 
 def test_variables_are_filled_in_as_at_launch_and_unknown_ones_stay_unknown():
-    given = job(entrypoint="run ${MODEL} $${HOME} ${LATER}", env={"A": "x${MODEL}", "B": "${LATER}", "C": "1"})
-    entrypoint, known = filled(given, {"MODEL": "7b"})
+    given = job(entrypoint="run ${MODEL} $${HOME} ${LATER}", env={"A": "x${MODEL}", "B": "${LATER}", "C": "1${EMPTY}"})
+    entrypoint, known = filled(given, {"MODEL": "7b", "EMPTY": ""})
     assert entrypoint == "run 7b ${HOME} ${LATER}"
     assert known == {"LATER": None, "A": "x7b", "B": None, "C": "1"}
+
+
+def test_secrets_are_filled_in_as_dots():
+    given = job(entrypoint="run --key ${WANDB_API_KEY}", env={"HF_TOKEN": "${HF_TOKEN}", "MY_PASSWORD": "plain-secret"})
+    entrypoint, known = filled(given, {"HF_TOKEN": "hf-very-secret"})
+    assert entrypoint == "run --key •••"
+    assert known == {"HF_TOKEN": "•••", "MY_PASSWORD": "•••"}
 
 
 def test_a_preset_without_a_job_asks_for_nothing(tmp_path):
@@ -62,5 +69,5 @@ def test_a_preset_without_a_job_asks_for_nothing(tmp_path):
 
 def test_which_files_were_read_is_a_line_of_the_budget(tmp_path):
     (tmp_path / "train.sh").write_text("python -m openrlhf.cli.train_ppo_ray --actor.num_gpus_per_node 4\n")
-    told = budget_for(Preset("ppo", tmp_path / "ppo.yaml", job=job()), {})
+    told = budget_for(Preset("ppo", tmp_path / "ppo.yaml", job=job(working_dir="${HERE}")), {"HERE": "."})
     assert told.lines[0].text == "read for this, here: train.sh (1 line)"
