@@ -237,9 +237,11 @@ def _command(preset: Preset) -> tuple[str, ...]:
 
 def _doubts(preset: Preset, checked: Checked) -> Iterator[str]:
     """Whether it fits, and every line that speaks against it, with what would help."""
-    yield verdict(preset.name, checked)
+    worst = checked.reason
+    told = verdict(preset.name, checked)
+    yield f"{told} → {worst.change}" if worst and worst.change else told
     for line in checked.lines:
-        if line.level != "fine":
+        if line.level != "fine" and line is not worst:
             yield f"{line.text} → {line.change}" if line.change else line.text
 
 
