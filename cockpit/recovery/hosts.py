@@ -54,13 +54,13 @@ def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str
     found: dict[str, None] = {}
     for target in surveyed.values():
         for ray in (target.facts or {}).get("rays") or ():
-            if _same(str(ray["gcs"]), gcs, start, near=target is head):
+            if _same(str(ray["gcs"]), gcs, start, near=target is head and bool(ray.get("here"))):
                 found[str(ray["session"])] = None
     return tuple(found)
 
 
 def _same(address: str, gcs: str, start: RayStart, *, near: bool) -> bool:
-    """On the head itself its port alone says it: whatever has it would be in the way."""
+    """A GCS on the head itself is known by its port alone: whatever has it would be in the way."""
     host, _, port = address.rpartition(":")
     wanted, _, at = gcs.rpartition(":")
     return port == (at or str(port_of(start))) and (near or host in (wanted, start.head.host, start.head.address))

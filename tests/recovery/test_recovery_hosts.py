@@ -57,12 +57,20 @@ def test_sessions_are_this_clusters_by_where_their_gcs_is():
     assert sessions_of(START, NAMES, {"login-1": head, "w1": worker}) == (ours,)
 
 
-def test_whatever_has_the_heads_port_is_in_the_way():
+@pytest.mark.parametrize(
+    ("gcs", "here", "ours"),
+    [
+        ("127.0.0.1:6400", True, True),  # whatever has the head's port is in the way
+        ("127.0.0.1:6400", False, False),  # of a container, where 127.0.0.1 is another place
+        ("10.9.9.9:6400", False, False),  # the head's host is a worker of another cluster too
+        ("10.0.0.1:6380", True, False),
+        ("10.0.0.1:6400", True, True),
+    ],
+)
+def test_on_the_head_its_own_port_says_whose_session_it_is(gcs: str, here: bool, ours: bool):
     old = "session_2026-11-21_01-00-00_000001_1"
-    head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": old, "gcs": "127.0.0.1:6400"}])
-    other = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": old, "gcs": "10.0.0.1:6380"}])
-    assert sessions_of(START, NAMES, {"login-1": head}) == (old,)
-    assert sessions_of(START, NAMES, {"login-1": other}) == ()
+    head = said("login-1", "head", gcs="10.0.0.1:6400", rays=[{"session": old, "gcs": gcs, "here": here}])
+    assert sessions_of(START, NAMES, {"login-1": head}) == ((old,) if ours else ())
 
 
 def test_nothing_speaks_against_hosts_that_are_alike():

@@ -8,7 +8,7 @@ who is here is asked, as long as another Ray may have the ports).
 
 The one target is a `host`, whose `part` is its role and whose `id` stands for the command. `why` says it with its numbers, `live` that it
 already runs, and `facts` holds `ray`, `user`, `how` (it was found), `ray_version`, `python_version`, `address`, `gcs`, `rays` (of each
-session that lives here its name and GCS) and what `fitness` says.
+session that lives here its name, its GCS, and whether that is `here` too) and what `fitness` says.
 """
 
 from __future__ import annotations
@@ -169,7 +169,15 @@ def _serves(process: Process, gcs: str) -> bool:
         return False
     host, port = split(found)
     wanted, at = split(gcs)
-    return port == at and (host == wanted or (is_here(host) and is_here(wanted)))
+    return port == at and (host == wanted or (is_here(host) and is_here(wanted))) and _is_near(process) is not False
+
+
+def _is_near(process: Process) -> bool | None:
+    """Whether its addresses are this host's: in a container 127.0.0.1 is another place. `None`: it is another user's, and can't be told."""
+    try:
+        return os.readlink(f"/proc/{process.pid}/ns/net") == os.readlink("/proc/self/ns/net")
+    except OSError:
+        return None
 
 
 def _address(process: Process) -> str | None:
@@ -184,14 +192,14 @@ def _address(process: Process) -> str | None:
 
 
 def _rays(look: Look) -> List[Dict[str, Any]]:
-    """Each session that lives here, and where its GCS is."""
+    """Each session that lives here, where its GCS is, and whether that is on this very host."""
     found = {
-        (os.path.basename(process.origin.session or ""), address)
+        (os.path.basename(process.origin.session or ""), address, is_here(split(address)[0]) and _is_near(process) is True)
         for process in look.forest.values()
         for address in [_address(process) if process.alive else None]
         if address
     }
-    return [{"session": session, "gcs": address} for session, address in sorted(found) if session]
+    return [{"session": session, "gcs": address, "here": here} for session, address, here in sorted(found) if session]
 
 
 def _why(installation: Installation, facts: Dict[str, Any], command: str) -> List[str]:
