@@ -48,21 +48,26 @@ _QUOTE = r"""\\{0,4}["']?"""
 _NAMED = rf"[\w.-]{{0,60}}?(?:{_TELLING})[\w.-]{{0,60}}"
 _SECRETS = re.compile(
     rf"""
-      (?P<pair>\b(?:key|name){_QUOTE}\s?[:=]\s?{_QUOTE}{_NAMED}{_QUOTE}[\s,;]{{1,20}}{_QUOTE}value{_QUOTE}\s?[:=]\s?{_QUOTE})
-        (?:(?<=")[^"\\\n]+|(?<=')[^'\n]+|[^\s'",}}]+)
-    | (?P<name>(?:^|(?<=[\s'"{{(\[,;&?])) ["']?[+-]{{0,2}}{_NAMED}{_QUOTE}
+      (?P<name>(?:^|(?<=[\s'"{{(\[,;&?])) ["']?[+-]{{0,2}}{_NAMED}{_QUOTE}
         \s*(?:=|:\s|:(?=\\{{0,4}}["'])|(?<=["']),\s?(?=["'])|(?<=\w)\s(?!\s*-))\s*
         {_QUOTE})(?:(?<=")(?!\s)(?:[^"\\\n]|\\(?!\\{{0,4}}"))+|(?<=')[^\s'][^'\n]*|[^\s'"&,}}]+)
+    | (?P<login>(?:^|(?<=\s))(?:-[a-z]{{0,6}}u|--(?:proxy-)?user)[=\s]\s?["']?[^\s:'"/=]{{0,60}}:)(?!/|\d+(?:\s|$))[^\s'"•]+
     | (?P<scheme>(?<![a-z0-9+._-])[a-z][a-z0-9+._-]{{0,60}}://)(?:[^\s/@:]*:[^\s/]+|[\w-]{{20,}})(?=@)
     | (?P<hook>://[\w.-]{{1,80}}/(?:services|api/webhooks|open-apis/bot/v2/hook)/)[\w/-]+
-    | (?P<login>(?:^|(?<=\s))(?:-[a-z]{{0,6}}u|--(?:proxy-)?user)[=\s]\s?["']?[^\s:'"/=]{{0,60}}:)(?!/|\d+(?:\s|$))[^\s'"•]+
-    | (?P<sshpass>\bsshpass\s+-p\s*)[^\s•]+
-    | (?P<authorization>\bauthorization{_QUOTE}\s?[:=]\s?{_QUOTE})[^\s'"\\•][^\n'"\\]*
-    | (?P<bearer>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{{8,}}
-    | (?P<wandb>\b(?:use_(?:wandb|swanlab){_QUOTE}\s?[=:,\s]|wandb\ login(?:\ --relogin)?\s)\s?{_QUOTE})[\w-]{{20,}}
-    | (?P<upper>(?-i:\b[A-Z0-9_]{{0,60}}KEY)={_QUOTE})(?=[a-z_+/-]{{0,40}}\d)[\w+/-]{{16,}}
     | -----BEGIN\ [A-Z\ ]{{0,30}}PRIVATE\ KEY-----(?:[^-]|-(?!----END))*
-    | \b(?:hf_|sk-|gh[opsur]_|github_pat_|glpat-|npm_|nvapi-|xox[abpr]-|AKIA|ASIA|AIza|wandb_v1_)[\w-]{{10,}}
+    | \b(?:
+        (?P<pair>(?:key|name){_QUOTE}\s?[:=]\s?{_QUOTE}{_NAMED}{_QUOTE}[\s,;]{{1,20}}{_QUOTE}value{_QUOTE}\s?[:=]\s?{_QUOTE})
+          (?:(?<=")[^"\\\n]+|(?<=')[^'\n]+|[^\s'",}}]+)
+      | (?P<sshpass>sshpass\s+-p\s*)[^\s•]+
+      | (?P<authorization>authorization{_QUOTE}\s?[:=]\s?{_QUOTE})[^\s'"\\•][^\n'"\\]*
+      | (?P<bearer>(?:Bearer|Basic)\s+)[\w.~+/=-]{{8,}}
+      | (?P<wandb>(?:use_(?:wandb|swanlab){_QUOTE}\s?[=:,\s]|wandb\ login(?:\ --relogin)?\s)\s?{_QUOTE})[\w-]{{20,}}
+      | (?P<upper>(?-i:[A-Z0-9_]{{0,60}}KEY)={_QUOTE})(?=[a-z_+/-]{{0,40}}\d)[\w+/-]{{16,}}
+      | hf_(?:[a-z0-9]{{10,}}(?![\w-])|(?=[a-z_-]{{0,20}}\d)[\w-]{{10,}})
+      | npm_[a-z0-9]{{30,}}
+      | (?:sk-|gh[opsur]_|github_pat_|glpat-|nvapi-|xox[abpr]-|wandb_v1_)[\w-]{{10,}}
+      | (?-i:A[KS]IA[A-Z0-9]{{12,}}|AIza[\w-]{{30,}})
+      )
     | (?<![\w-])eyJ[\w-]{{10,}}\.[\w-]{{10,}}\.[\w-]*
     """,
     re.VERBOSE | re.IGNORECASE,
