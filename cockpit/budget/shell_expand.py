@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cockpit.budget.shell_sums import UNKNOWN, reckon
 from cockpit.budget.shell_words import Part, Word, heredoc_text, read_word
@@ -38,6 +38,8 @@ class Scope:
     """What a command substitution prints."""
     assumed: dict[str, None] = field(default_factory=dict)
     """Variables that nothing here sets, and that were taken as not set."""
+    all_told: bool = True
+    """Nothing that can't be read may have set a variable."""
     questions: int = 0
     """Within a condition: there, what nothing sets is empty."""
 
@@ -68,13 +70,14 @@ class Scope:
 
     def copy(self) -> Scope:
         """A scope whose changes this one doesn't see."""
-        return Scope(dict(self.variables), set(self.exported), self.arguments, self.name, self.output, self.assumed)
+        return replace(self, variables=dict(self.variables), exported=set(self.exported))
 
     def merge(self, others: Sequence[Scope]) -> None:
         """After branches of which nobody knows which ran: where they differ, nothing is known."""
         names = {name for each in others for name in each.variables}
         self.variables = {name: _common([each.variables.get(name) for each in others]) for name in names}
         self.exported = set().union(*(each.exported for each in others))
+        self.all_told = all(each.all_told for each in others)
         arguments = others[0].arguments
         self.arguments = arguments if all(each.arguments == arguments for each in others) else (UNKNOWN,)
 
@@ -107,7 +110,7 @@ class Scope:
     def unset(self, name: str) -> bool | None:
         """Whether a variable is not set, as far as anybody can know; what is taken for granted is noted."""
         value = self.value(name)
-        if value is None and not _SET_ELSEWHERE.fullmatch(name):
+        if value is None and self.all_told and not _SET_ELSEWHERE.fullmatch(name):
             self.assumed[name] = None
             return True
         return None if value is None or value == UNKNOWN else False

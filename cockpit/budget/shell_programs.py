@@ -123,6 +123,7 @@ def _source(call: Call) -> bool | None:
     if said is None:
         if call.words and not re.search(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile)$", call.words[0]):
             call.run.unread[f"{_shown(call.words[0])} can't be read, so what it sets isn't known"] = None
+            call.scope.all_told = False
         return None
     kept = call.scope.arguments
     call.scope.arguments = tuple(call.words[1:]) or kept
@@ -168,19 +169,41 @@ def _unset(call: Call) -> bool | None:
 
 
 def _read_variables(call: Call) -> bool | None:
-    """`read`: all of a heredoc with `-d ''`; anything else isn't known."""
-    names: list[str] = []
-    whole, at = False, 0
-    while at < len(call.words):
-        if call.words[at].startswith("-"):
-            whole |= call.words[at].endswith("d") and call.words[at + 1 : at + 2] == [""]
-            at += 1 if call.words[at][-1] in "adinNptu" else 0
-        else:
-            names.append(call.words[at])
-        at += 1
-    for name in names:
-        call.scope.variables[name] = call.given.strip(" \t\n") if whole and call.given is not None and len(names) == 1 else UNKNOWN
+    """`read`: all of a heredoc with `-d ''`, or its first line, in pieces."""
+    names, array, whole = _read_options(call.words)
+    if call.given is None or (UNKNOWN in call.given and not whole):
+        call.scope.variables |= dict.fromkeys(names, UNKNOWN)
+    elif array:
+        call.scope.variables[names[0]] = tuple(_pieces(call, whole=whole))
+    else:
+        pieces = [call.given.strip(" \t\n")] if whole and len(names) == 1 else _pieces(call, whole=whole, most=len(names))
+        call.scope.variables |= dict(zip(names, [*pieces, *[""] * len(names)], strict=False))
     return None
+
+
+def _read_options(words: list[str]) -> tuple[list[str], bool, bool]:
+    """The variables, whether it is an array, and whether all lines are read."""
+    names: list[str] = []
+    array, whole, at = False, False, 0
+    while at < len(words):
+        flag = words[at] if words[at].startswith("-") else ""
+        array |= flag.endswith("a")
+        whole |= flag.endswith("d") and words[at + 1 : at + 2] == [""]
+        at += 1 if flag and flag[-1] in "dinNptu" else 0
+        names += [] if flag else [words[at]]
+        at += 1
+    return names or ["REPLY"], array, whole
+
+
+def _pieces(call: Call, *, whole: bool, most: int = 0) -> list[str]:
+    """A line's words, as IFS parts them: the last name takes all that is left."""
+    sign = call.scope.variables.get("IFS", " \t\n")
+    line = (call.given or "") if whole else (call.given or "").partition("\n")[0]
+    if sign == "":
+        return [line]
+    if not isinstance(sign, str) or UNKNOWN in sign or (len(sign) > 1 and sign.strip()):
+        return [UNKNOWN] * (most or 1)
+    return line.split(sign if sign.strip() else None, most - 1 if most else -1)
 
 
 def _mapfile(call: Call) -> bool | None:
@@ -195,6 +218,7 @@ def _let(call: Call) -> bool | None:
 
 
 def _eval(call: Call) -> bool | None:
+    call.scope.all_told &= not any(UNKNOWN in word for word in call.words)
     call.run.script(" ".join(call.words), call.scope)
     return None
 

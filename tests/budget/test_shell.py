@@ -90,6 +90,9 @@ KNOWN = {
     "echo, tr and wc": 'G=0,1,2,3; show $(echo $G | tr "," "\\n" | wc -l) $(echo hi) `echo there`',
     "dirname and basename": "show $(dirname a/b/c.sh) $(basename a/b/c.sh) $(dirname c.sh)",
     "seq and expr": "for i in $(seq 1 3); do show $i; done; show $(expr 2 + 3)",
+    "read into an array": "G=0,1,2,3; IFS=',' read -ra L <<< \"$G\"; show ${#L[@]} ${L[1]}; read A B <<< 'x y z'; show $A \"$B\"",
+    "read lines": "read -r A B C <<EOF\none two\nthree\nEOF\nshow $A $B end$C",
+    "commas to words": "G=0,1,2; L=(${G//,/ }); show ${#L[@]}",
     "eval": 'A="show a"; eval "$A b"',
     "exit": "show a; exit 0; show b",
     "braces": "show {a,b}x pre{1..3} {}",
@@ -241,6 +244,11 @@ def test_a_script_that_cannot_be_read_is_said():
     found = commands("bash other.sh; bash $X; source env.sh; source ~/.venv/bin/activate; cd $D; bash train.sh", env={}, read=FILES.get)
     assert found.commands == ()
     assert [sentence.split()[0] for sentence in found.unread] == ["other.sh", "…", "env.sh", "train.sh"]
+
+
+def test_after_a_file_that_cannot_be_read_a_default_is_not_taken():
+    assert commands("source env.sh; run ${N:-8}", env={}, read=FILES.get).commands[0].argv == ("run", UNKNOWN)
+    assert commands("N=4; source env.sh; run ${N:-8}", env={}, read=FILES.get).commands[0].argv == ("run", "4")
 
 
 def test_a_script_that_calls_itself_ends():
