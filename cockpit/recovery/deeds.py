@@ -66,6 +66,8 @@ class Deeds:
         for node in self._start.nodes:
             self.names[node.host] = self._door.meet(HostEntry(node.host, address=node.address or ""))
         plan = await self._starts(hear, survey=True)
+        if plan.refused and self.names[self._start.head.host] in self._known:
+            plan = await self._starts(hear, survey=True)  # now they know where the head has its Ray
         self.hosts = tuple(self.names.values())
         return why_not(self._start, self.names, plan)
 

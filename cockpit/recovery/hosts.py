@@ -24,12 +24,12 @@ class Unshown(dict[str, str]):
 def asked(start: RayStart, names: Mapping[str, str], env: Mapping[str, str], known: Mapping[str, Target], **more: Any) -> Requests:
     """By what each host is called here (`names`, by the preset's); `known` is what they have answered before."""
     head = known.get(names[start.head.host])
-    gcs = (head.facts or {}).get("gcs") if head is not None else None
-    return {names[node.host]: _request(start, node, env, known.get(names[node.host]), gcs, more) for node in start.nodes}
+    facts = (head.facts if head is not None else None) or {}
+    return {names[node.host]: _request(start, node, env, known.get(names[node.host]), facts, more) for node in start.nodes}
 
 
 def _request(
-    start: RayStart, node: RayNode, env: Mapping[str, str], known: Target | None, gcs: str | None, more: Mapping[str, Any]
+    start: RayStart, node: RayNode, env: Mapping[str, str], known: Target | None, of_head: Mapping[str, Any], more: Mapping[str, Any]
 ) -> dict[str, Any]:
     head = node is start.head
     facts = (known.facts if known is not None else None) or {}
@@ -41,7 +41,8 @@ def _request(
         "ray": facts.get("ray"),
         "user": facts.get("user"),
         "how": facts.get("how"),
-        "gcs": None if head else gcs,
+        "likely": None if head else of_head.get("ray"),
+        "gcs": None if head else of_head.get("gcs"),
         "name": node.address or (node.host if head else None),
         **more,
     }

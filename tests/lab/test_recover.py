@@ -147,7 +147,7 @@ def steps(answer: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_cluster_in_pieces_is_put_back_on_its_feet_and_its_job_runs(pair: Pair):
-    preset = pair.preset("ppo")
+    preset = pair.preset("ppo", ray={**PRESET["ray"], "python": None})  # that of the Ray which runs there, and on w1 the same
     line = f"cd /tmp; TRAIN_API_KEY={SECRET} {COCKPIT} recover {preset}"
     pair.cluster.command(pair.head, "ray start --head --port=6379 --num-cpus=1 --object-store-memory=100000000 --disable-usage-stats")
     before = {process.pid for process in pair.head.matching("raylet/raylet")}  # half up: w1 is missing, and the GPUs are not counted

@@ -64,8 +64,8 @@ class Installation(NamedTuple):
 
 
 def install(request: Request, look: Look) -> Installation:
-    """The one that the request names, else that of the Ray that runs here, or ran last, else the one of a login. Raises `NoWayError`."""
-    ray, user, why = _named(request) or _running(look) or _recorded(look) or _of_login()
+    """What the request names, else that of the Ray that runs or ran here, else of a login, else the head's path. Raises `NoWayError`."""
+    ray, user, why = _named(request) or _running(look) or _recorded(look) or _of_login() or _likely(request)
     if not os.access(ray, os.X_OK):
         raise NoWayError(f"there is no {ray} that could be run")
     mine = user_name(os.geteuid())
@@ -108,7 +108,7 @@ def _recorded(look: Look) -> Tuple[str, str, str] | None:
     return None
 
 
-def _of_login() -> Tuple[str, str, str]:
+def _of_login() -> Tuple[str, str, str] | None:
     ray, mine = shutil.which("ray"), user_name(os.geteuid())
     if ray:
         return ray, mine, "on the PATH"
@@ -116,9 +116,15 @@ def _of_login() -> Tuple[str, str, str]:
     shell = entry.pw_shell if entry and entry.pw_shell else "/bin/sh"
     said = _said([shell, "-lc", "command -v ray"], dict(os.environ), None)
     ray = next((line for line in reversed(said.splitlines()) if line.startswith("/")), "")
-    if not ray:
+    return (ray, mine, "on the PATH of a login") if ray else None
+
+
+def _likely(request: Request) -> Tuple[str, str, str]:
+    """Hosts of one cluster are mostly installed alike."""
+    ray = str(request.get("likely") or "")
+    if not os.access(ray, os.X_OK):
         raise NoWayError("no `ray` command is on the PATH, nor on that of a login: say which Python has it (ray.python in the preset)")
-    return ray, mine, "on the PATH of a login"
+    return ray, user_name(os.geteuid()), "where the head has its own"
 
 
 def environment(request: Request, ray: str, user: str) -> Dict[str, str]:

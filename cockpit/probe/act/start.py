@@ -2,9 +2,9 @@
 
 The request adds `role` ("head" | "worker"), `words` (what `ray start` is given besides its role, such as `--num-gpus=8`), `env` (the
 preset's; secrets are in it, so that it is never answered), `python` (of the preset; `null`: that of the Ray that runs or ran here, or of
-a login), `ray`, `user` and `how` (what an earlier answer has found, while Ray still ran), `gcs` (of a worker: where the head's GCS is, as
-`host:port`), `name` (under which the others find this host), `session` (that the head has by now, if it has one) and `survey` (true: only
-who is here is asked, as long as another Ray may have the ports).
+a login), `ray`, `user` and `how` (what an earlier answer has found, while Ray still ran), `likely` (where the head has its `ray`), `gcs`
+(of a worker: where the head's GCS is, as `host:port`), `name` (under which the others find this host), `session` (that the head has by
+now, if it has one) and `survey` (true: only who is here is asked, as long as another Ray may have the ports).
 
 The one target is a `host`, whose `part` is its role and whose `id` stands for the command. `why` says it with its numbers, `live` that it
 already runs, and `facts` holds `ray`, `user`, `how` (it was found), `ray_version`, `python_version`, `address`, `gcs`, `rays` (of each

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.probe.act import start
+from cockpit.probe.act import installation, start
 from cockpit.probe.act.fitness import listening, own_address
 from cockpit.probe.act.look import Watcher
 from cockpit.probe.act.starting import Outcome, why_apart
@@ -186,6 +187,21 @@ def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(n
 
 def test_a_python_without_ray_is_an_error(notes: Path, gcs: str):
     assert told(start.plan, request(notes, gcs))["error"] == f"there is no {notes}/ray that could be run"
+
+
+def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(installation, "_running", lambda _: None)
+    monkeypatch.setattr(installation, "_recorded", lambda _: None)
+    me = pwd.getpwuid(os.geteuid())
+    monkeypatch.setattr(installation, "_entry", lambda _: pwd.struct_passwd((*me[:6], "/bin/false")))  # whatever a login here would find
+    raylet(notes, gcs)
+    monkeypatch.setenv("PATH", f"{notes}:/usr/bin:/bin")
+    found = told(start.plan, request(notes, gcs, python=None))["targets"][0]["facts"]
+    assert (found["ray"], found["how"]) == (f"{notes}/ray", "on the PATH")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert "no `ray` command is on the PATH, nor on that of a login" in told(start.plan, request(notes, gcs, python=None))["error"]
+    found = told(start.plan, request(notes, gcs, python=None, likely=f"{notes}/ray"))["targets"][0]["facts"]
+    assert (found["ray"], found["how"]) == (f"{notes}/ray", "where the head has its own")
 
 
 def test_a_head_that_can_not_be_reached_is_said_before_ray_waits_for_minutes(notes: Path, gcs: str):
