@@ -10,7 +10,7 @@ from cockpit.actions.plan import Receipt, Target
 from cockpit.actions.table import ACTS, Act, Aim, act_for, find_act, taken
 from cockpit.document import InputError
 from cockpit.lookout import Lookout
-from cockpit.model import Finding, Node, Process, Session, Snapshot
+from cockpit.model import Finding, Job, Node, Process, Session, Snapshot
 from cockpit.presets import Preset, read_preset
 from cockpit.shelf import Entry
 from cockpit.ui.found import things
@@ -135,8 +135,8 @@ class Acts:
             return Aim(rows=tuple(things))
         if act.takes is not None and len(things) > 1:
             return f"{act.title}: one at a time, and these are {len(things)}"
-        if act.takes is Preset:
-            return _read_again(things[0])
+        if act.verb in ("launch", "recover"):
+            return _preset_of(things[0])
         if act.takes is not None:
             return Aim(rows=tuple(things), id=things[0].id)
         sessions = tuple(thing for thing in things if isinstance(thing, Session)) if act.verb in ("stop", "clean") else ()
@@ -164,12 +164,15 @@ class Acts:
         self._app.table.untag({key for key, thing in rows.items() if any(_same(target, thing) for target in done)})
 
 
-def _read_again(preset: Preset) -> Aim | str:
-    """The file as it is now, not as it was when the page was drawn."""
+def _preset_of(thing: Preset | Job) -> Aim | str:
+    """What its file holds now, not what it held when the page was drawn."""
+    from cockpit.submission import preset_of_job  # deferred: what packs folders is no part of a start
+
     try:
-        return Aim(rows=(read_preset(preset.path),))
+        preset = preset_of_job(thing) if isinstance(thing, Job) else read_preset(thing.path)
     except InputError as error:
         return str(error)
+    return preset if isinstance(preset, str) else Aim(rows=(preset,))
 
 
 def chosen(page: Page, table: Table) -> Sequence[Any]:

@@ -77,7 +77,7 @@ class PlanLines(Lines, can_focus=False):
 class PlanScreen(ModalScreen["Receipt | None"]):
     """One act from the look at the hosts to the receipt. Nothing is agreed to but by the act's own button, or by its word typed in full."""
 
-    CSS = """
+    DEFAULT_CSS = """
     PlanScreen { align: center middle; }
     PlanScreen #dialog { width: 100%; max-width: 140; max-height: 100%; padding: 0 1; }
     PlanScreen #dialog { background: $panel; border: round $primary; }
@@ -164,7 +164,11 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         """Show another stage; the focus is on the button that changes nothing."""
         self.stage, self._read = stage, False
         self._say("#title", title)
-        self._hint = f"Type {self._word} to go on (Tab, or click), Esc cancels" if stage == "plan" and self._word else _HINTS[stage]
+        self._hint = _HINTS[stage]
+        if stage == "plan" and self._word:
+            self._hint = f"Type {self._word} to go on (Tab, or click), Esc cancels"
+        elif self._again:
+            self._hint = f"{self._act.first_key} again launches it, Esc cancels"
         lines = self.query_one(PlanLines)
         lines.show(text)
         lines.scroll_home(animate=False)
@@ -192,6 +196,11 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         typed = self.query_one("#word", Input).value.strip()
         ready = self._read and self.stage == "plan" and self._word in (None, typed)
         self.query_one("#agree", Button).disabled = not ready
+
+    @property
+    def _again(self) -> bool:
+        """Whether the act's own key agrees: only where nothing that lives can end with it."""
+        return self._act.verb == "launch" and self.stage == "plan" and self._word is None
 
     @property
     def _word(self) -> str | None:
@@ -238,6 +247,10 @@ class PlanScreen(ModalScreen["Receipt | None"]):
 
     def on_key(self, event: events.Key) -> None:
         """Whoever begins to type the word has not meant the keys that its letters are."""
+        if self._again and event.character == self._act.first_key:
+            event.stop()
+            self._agree()
+            return
         field = self.query_one("#word", Input)
         typed = event.character if event.is_printable else None
         if self.stage == "plan" and self._word and not field.has_focus and typed and typed != " ":

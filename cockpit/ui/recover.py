@@ -45,7 +45,7 @@ class Maker(Protocol):
 class RecoverScreen(PlanScreen):
     """One question for the whole runbook; then its steps, until all are done or one has failed, from which it can go on."""
 
-    CSS = """
+    DEFAULT_CSS = """
     RecoverScreen SelectionList { height: auto; max-height: 9; border: none; padding: 0; background: $panel; scrollbar-size: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "app.focus_next", "Next", show=False)]

@@ -96,7 +96,7 @@ class Shelving(Reading):
             self.say("Save one job at a time: put the cursor on it")
             return
         try:
-            text = preset_of(jobs[0])
+            text = preset_of(jobs[0], self.shown.actors or ())
             name = await self.push_screen_wait(
                 Naming(f"Save {jobs[0].id} as a preset named", jobs[0].preset or jobs[0].id, ascii=self.config.ascii)
             )

@@ -4,9 +4,11 @@ import stat
 import sys
 
 import pytest
+from conftest import Hand
 from screen import shown, until
 from world import NOW, snapshot
 
+from cockpit.actions.plan import Plan, Target
 from cockpit.model import Job
 from cockpit.presets import presets_folder
 
@@ -130,3 +132,53 @@ async def test_read_only_writes_no_preset(make, folder, key):
         await pilot.pause()
         assert sorted(folder.iterdir()) == before
         assert len(app.screen_stack) == 1
+
+
+def launch(**more):
+    return Plan("launch", "Launch", (Target("job", "ray", name="small", id="small-2"),), hosts=("ray",), **more)
+
+
+async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, folder):
+    lay(folder)
+    app = make(snapshot(), hand=Hand(launch()))
+    async with app.run_test(size=(120, 30)) as pilot:
+        app.lookout.log = [["step 1"]]
+        await opened(pilot, app)
+        await pilot.press("/", *"small", "enter", "L")
+        await until(pilot, lambda: "L again launches it" in shown(app))
+        (_, aim) = app.hand.planned[0]
+        assert aim.rows[0].job.entrypoint.startswith("python train.py")
+        await pilot.press("L")  # typed ahead: it was meant for something else
+        await until(pilot, lambda: app.screen._read)
+        await pilot.press("L")
+        await until(pilot, lambda: app.hand.performed and app.screen.stage == "receipt" and app.screen._read)
+        assert len(app.hand.performed) == 1
+        await pilot.press("escape")
+        await until(pilot, lambda: "Log of small-2" in shown(app))
+
+
+async def test_where_the_preset_runs_already_its_name_must_be_typed(make, folder):
+    lay(folder)
+    app = make(snapshot(), hand=Hand(launch(word="small")))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await opened(pilot, app)
+        await pilot.press("/", *"small", "enter", "L")
+        await until(pilot, lambda: "Type small to go on" in shown(app) and app.screen._read)
+        await pilot.press("L")
+        await pilot.pause()
+        assert not app.hand.performed
+
+
+async def test_a_finished_job_is_launched_again_from_its_preset_as_it_is_now(make, folder):
+    lay(folder)
+    app = make(snapshot(jobs=(job(), job(id="other", submission="other", preset=None))), hand=Hand(launch()))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: "small-1" in shown(app))
+        await pilot.press("/", *"small", "enter", "L")
+        await until(pilot, lambda: app.hand.planned)
+        assert app.hand.planned[0][1].rows[0].name == "small"
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: "other" in shown(app))
+        await pilot.press("/", *"other", "enter", "L")
+        await until(pilot, lambda: any("launched from no preset" in said.message for said in app._notifications))
