@@ -30,11 +30,11 @@ GIB = 1 << 30
 Answer = Dict[str, Any]
 
 
-def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:  # noqa: ARG001 a stage is called so
+def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     """Which Ray would be started, and whether this host is fit for it."""
     look = watcher.look()
     try:
-        target, _ = _considered(request, look, measured=True)
+        target, _ = _considered(request, look, tell, measured=True)
     except NoWayError as error:
         return {"error": str(error)}
     refused = "reason" in target
@@ -46,7 +46,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     (planned,) = request["targets"]
     look = watcher.look()
     try:
-        target, installation = _considered(request, look, measured=False)
+        target, installation = _considered(request, look, tell, measured=False)
     except NoWayError as error:
         return {"error": str(error)}
     target.pop("notes")
@@ -79,8 +79,9 @@ def _start(request: Request, watcher: Watcher, tell: Tell, target: Target, insta
         answer["failed"].append({**target, "error": outcome.sentence})
 
 
-def _considered(request: Request, look: Look, *, measured: bool) -> Tuple[Target, Installation]:
+def _considered(request: Request, look: Look, tell: Tell, *, measured: bool) -> Tuple[Target, Installation]:
     """The target, with the reason why not if there is one; the versions only when they are to be `measured`."""
+    tell("which Ray is installed here")
     installation = install(request, look)
     address = _own(request)
     gcs, survey = _gcs(request, address), bool(request.get("survey"))
@@ -95,6 +96,7 @@ def _considered(request: Request, look: Look, *, measured: bool) -> Tuple[Target
         **fitness.facts,
     }
     if measured:
+        tell(f"which version {installation.ray} is of")
         facts["ray_version"], facts["python_version"] = versions(installation)
     runs = _running(look, gcs)
     reason = "; ".join(fitness.against) if survey else _reason(request, look, gcs, runs, fitness)
