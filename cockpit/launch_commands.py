@@ -28,6 +28,8 @@ PATIENCE = 4.0
 ASKED_AGAIN = 15.0
 SUPERVISOR = "_ray_internal_job_actor_"
 """How Ray calls the actor that runs a job's entrypoint, before its id."""
+LONGEST = 20
+"""Lines of what Ray says of a job that has failed."""
 LOOKS = 20
 """At whether it is over, half a second apart, once its log is."""
 
@@ -141,10 +143,18 @@ def _ended(job: Job | None, hide: Callable[[str], str]) -> int:
     if job.status == "SUCCEEDED":
         click.echo(f"cockpit: job {job.id} SUCCEEDED", err=True)
         return DONE
-    lines = [clean(hide(line)) for line in (job.message or "").strip().splitlines() if line.strip()]
+    lines = story(job.message or "")
     for line in lines if job.driver_node is None else lines[:1]:  # the log, which has been printed, follows the first line
-        click.echo(f"  {line}", err=True)
+        click.echo(f"  {clean(hide(line))}", err=True)
     return refuse(f"job {job.id} {'is still ' if job.running else ''}{job.status}", NOT_ALL)
+
+
+def story(message: str) -> list[str]:
+    """What Ray says of a job that has failed, without the inside of its tracebacks."""
+    lines = [line for line in message.strip().splitlines() if line.strip()]
+    begins = next((index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line), len(lines))
+    inside = max((index for index, line in enumerate(lines) if line.startswith(" ") and index > begins), default=begins - 1)
+    return [*lines[:begins], *lines[inside + 1 :]][:LONGEST]
 
 
 async def _say_why(config: Config, lookout: Any, name: str, hide: Callable[[str], str]) -> None:

@@ -77,6 +77,19 @@ async def test_a_job_that_never_began_tells_why_and_shows_no_secret(preset, caps
     assert SECRET not in said
 
 
+def test_of_a_traceback_the_beginning_and_the_end_are_told():
+    trace = "Traceback (most recent call last):\n  File a\n    child = x\nFileNotFoundError: conda\nDuring handling …\n"
+    message = f"runtime_env setup failed: it could not be made.\n[Node 10.0.0.1] {trace}{trace.replace('[', '')}ValueError: no conda here\n"
+    assert launch_commands.story(message) == [
+        "runtime_env setup failed: it could not be made.",
+        "FileNotFoundError: conda",
+        "During handling …",
+        "ValueError: no conda here",
+    ]
+    assert launch_commands.story("exit code 3\nlast lines:\n  x") == ["exit code 3", "last lines:", "  x"]
+    assert launch_commands.story("") == []
+
+
 async def test_a_job_that_waits_says_why(preset, capsys, monkeypatch):
     monkeypatch.setattr(launch_commands, "PATIENCE", 0.0)
 
