@@ -28,17 +28,19 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)(?:: |$)")
 _FRAME = re.compile(r'File "|raise |\^+$|-+$')
 CAUSES: Sequence[Tuple[str, str]] = (
     (r"[Aa]lready running at|is already running", "a Ray already runs at that address"),
-    (r"[Aa]ddress already in use|bind.*fail|Failed to bind|port .* is (?:already )?(?:in use|occupied)", "a port is taken"),
-    (r"InvalidAuthToken|[Ii]nvalid authentication token|Unauthenticated|AuthenticationError|Unauthorized|\b401\b",
+    (r"[Aa]ddress already in use|bind.*fail|Failed to bind|port .* is (?:already )?in use|already occupied", "a port is taken"),
+    (r"InvalidAuthToken|[Ii]nvalid authentication token|token is invalid|Unauthenticated|AuthenticationError|Unauthorized|\b401\b",
      "the cluster asks for a token, and what was given for one, if anything was, is not its"),
     (r"no authentication token|[Tt]oken authentication is enabled but", "the cluster asks for a token, and there is none"),
     (r"[Vv]ersion mismatch", "the Ray or the Python here is of another version than the head's"),
-    (r"[Ss]ession name .*mismatch|session_name.*(?:differ|match)", "the head is of another session than what has been left here"),
+    (r"[Ss]ession[ _]name .*match", "the head is of another session than what its store of state has kept"),
     (r"Attempting to start raylet with .* GPU", "num_gpus is more than CUDA_VISIBLE_DEVICES names"),
     (r"[Tt]oo many open files|RLIMIT_NOFILE", "the limit of open files is too low"),
     (r"No space left on device|out of disk", "a disk is full"),
     (r"PermissionError|Permission denied", "a file of another user is in the way"),
     (r"[Nn]o such option|Error: Invalid value|Usage: ray start", "this Ray doesn't know one of the flags"),
+    (r"[Ff]ailed to start GCS", "the GCS has not come up"),
+    (r"timed out during startup", "a part of Ray has not come up in time"),
     (r"[Ff]ailed to (?:get|connect).*(?:GCS|gcs)|Unable to connect to (?:GCS|Redis)|Connection refused|(?i:deadline.exceeded)|timed out",
      "the head's GCS doesn't answer from here"),
 )  # fmt: skip

@@ -263,6 +263,12 @@ WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: 
         ("PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'", "a file of another user"),
         ("Usage: ray start [OPTIONS]\nError: No such option: --nonsense", "this Ray doesn't know one of the flags"),
         ("rpc_client.h:153: Failed to connect to GCS at address 10.99.3.1:6379 within 5 seconds.", "the head's GCS doesn't answer"),
+        (
+            "RuntimeError: Session name a does not match persisted value b. Perhaps there was an error connecting to Redis.",
+            "the head is of",
+        ),
+        ("RuntimeError: Failed to start GCS.  Last 2 lines of error files:disk.", "the GCS has not come up"),
+        ("Exception: The current node timed out during startup. This could happen because", "a part of Ray has not come up in time"),
         ("grpc_server.cc: Failed to bind: Address already in use", "a port is taken"),
     ],
 )
