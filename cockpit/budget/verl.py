@@ -25,6 +25,8 @@ _SHIPPED_NAME = re.compile(r"(?:_generated_)?ppo(?:_megatron|_torchtitan|_veomni
 _EXAMPLE_NAME = re.compile(r"(?:gsm8k|geo3k|retool|search)_multiturn_[a-z0-9_]*grpo[a-z0-9_]*")
 _SHIPPED_FOLDER = re.compile(r"(?:.*/)?(?:verl/trainer|recipe/\w+|verl/experimental/\w+)/config/?")
 _EXAMPLE_FOLDER = re.compile(r"(?:.*/)?examples/sglang_multiturn/config/?")
+_COUNTLESS = re.compile(r"hydra/.*|\w+@(?:actor_rollout_ref\.(?:actor|ref|model)|critic(?:\.\w+)?|data)")
+"""Config groups under which no count lies, whatever file they take."""
 _GROUPS = frozenset({"model_engine"})
 _SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", "actor_rollout_ref.rollout.micro_rollout_batch_size")
 _ROLLOUT, _ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
@@ -74,7 +76,7 @@ def verl(
     groups = _common(made)
     unread = [*_swept(command), *([source.sentence] if source.sentence and not _whole(groups) else [])]
     unread += [] if _whole(groups) else dict.fromkeys(sentence for config in configs for sentence in config.unread.values())
-    fork = any(source.overrides.value(key) is not Gap.ABSENT for key in _SIMPLERL)
+    fork = any(not isinstance(source.overrides.value(key), Gap) for key in _SIMPLERL)
     return Budget(
         "simpleRL-reason" if fork else "veRL",
         "v1" if fork else words(first, last),
@@ -86,9 +88,9 @@ def verl(
 
 
 def _source(recipe: Recipe, command: hydra.Command, read: Callable[[str], str | None]) -> _Source:
-    name, path = command.config_name or recipe.config, (command.config_path or "config").rstrip("/")
+    name, path = (command.config_name or recipe.config).removesuffix(".yaml"), (command.config_path or "config").rstrip("/")
     megatron = "megatron" in name or ("model_engine", "megatron") in command.groups
-    odd = [group for group, choice in command.groups if not group.startswith("hydra/") and not _known_choice(choice)]
+    odd = [group for group, choice in command.groups if not _COUNTLESS.fullmatch(group) and not _known_choice(choice)]
     if odd:
         return _Source(command.overrides, shipped=False, megatron=megatron, sentence=f"{odd[0]} takes a file that is not known here")
     own_name = name == recipe.config or bool(_SHIPPED_NAME.fullmatch(name)) or name.replace("_megatron", "") == recipe.config
@@ -97,12 +99,14 @@ def _source(recipe: Recipe, command: hydra.Command, read: Callable[[str], str | 
         return _Source(command.overrides, shipped=True, megatron=megatron)
     if _EXAMPLE_NAME.fullmatch(name) and _EXAMPLE_FOLDER.fullmatch(path):
         return _Source(command.overrides, shipped=True, megatron=megatron)
-    return _own_file(command, posixpath.join(command.config_dir or path, f"{name.removesuffix('.yaml')}.yaml"), read)
+    return _own_file(command, posixpath.join(command.config_dir or path, f"{name}.yaml"), read)
 
 
 def _known_choice(choice: str | None) -> bool:
     """A file of a config group that ships: none of these sets a count."""
-    return choice is not None and bool(re.fullmatch(r"(?:dp|fsdp|megatron|veomni|torchtitan|hf|legacy|automodel)(?:_\w+)?|ppo_\w+", choice))
+    return choice is not None and bool(
+        re.fullmatch(r"(?:dp|fsdp|megatron|mindspeed|veomni|torchtitan|hf|legacy|automodel)(?:_\w+)?|ppo_\w+", choice)
+    )
 
 
 def _own_file(command: hydra.Command, path: str, read: Callable[[str], str | None]) -> _Source:
@@ -142,7 +146,7 @@ def _releases(
     keys = command.overrides.keys() | {group for group, _ in command.groups if group in _GROUPS}
     if any(key in _SIMPLERL for key in keys):
         return release("0.2"), release("0.2"), None
-    return told(keys, recipe.first, recipe.last) if source.tells else (recipe.first, recipe.last, None)
+    return told(keys, recipe.first, recipe.last) if source.tells and not recipe.own_keys else (recipe.first, recipe.last, None)
 
 
 def _whole(groups: Iterable[Group]) -> bool:

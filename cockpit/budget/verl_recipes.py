@@ -30,6 +30,8 @@ class Recipe(msgspec.Struct, frozen=True):
     reward_pool: bool = True
     queue: bool = False
     """It moves its data through a TransferQueue, whatever its configuration says."""
+    own_keys: bool = False
+    """Its configuration has keys that the trainer's got later: they tell no release."""
     more: bool = False
     """It starts CPU actors beside its pools, and how many is not known here."""
 
@@ -56,7 +58,7 @@ _RECIPES: Mapping[str, Recipe] = {
         "fully async", "fully_async_ppo_trainer", release("0.6.1"), release("0.7.0"), own=_ASYNC
     ),
     "recipe.dapo.main_dapo": _one("dapo_trainer", "0.4.0"),
-    "recipe.prime.main_prime": _one("prime_trainer", "0.3"),
+    "recipe.prime.main_prime": Recipe("one pool", "prime_trainer", release("0.3"), reward_pool=False, own_keys=True),
     "recipe.sppo.main_sppo": _one("sppo_trainer", "0.4.0"),
     "recipe.spin.main_spin": _one("spin_trainer", "0.4.0", cpus=1),
     "recipe.entropy.main_entropy": _one("entropy_trainer", "0.4.1"),

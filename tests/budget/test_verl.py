@@ -132,8 +132,12 @@ def test_simplerl_is_known_by_its_keys():
     assert (budget.framework, budget.dialect, budget.amount("GPU"), budget.amount("CPU")) == ("simpleRL-reason", "v1", 16, 17)
 
 
+def test_words_that_cannot_be_known_make_no_simplerl():
+    assert asked(f"\0 {GRPO}").framework == "veRL"
+
+
 def test_the_megatron_trainer_has_the_same_nodes():
-    budget = asked(f"--config-path=./config --config-name=ppo_megatron_trainer {GRPO}")
+    budget = asked(f"--config-path=./config --config-name=ppo_megatron_trainer.yaml {GRPO}")
     assert (budget.amount("GPU"), budget.settings["actor_rollout_ref.actor.strategy"]) == (16, "megatron")
 
 
