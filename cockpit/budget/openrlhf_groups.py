@@ -72,11 +72,11 @@ class Placement:
         return (one_each(world(self.asked, role)), "PACK") if self.asked.since("0.5.8") else (nodes(self.asked, role), "STRICT_SPREAD")
 
     def _engines(self) -> Iterator[Group]:
-        """Of one group for all since 0.6.1; before, each engine of more than one GPU had its own."""
+        """Of one group for all since 0.6.0.post3; before, each engine of more than one GPU had its own."""
         ask = self.asked
         if not has_engines(ask):
             return
-        if ask.since("0.6.1"):
+        if ask.since("0.6.0.post3"):
             yield self._group("vLLM", lambda: (one_each(engine_gpus(ask)), "PACK"))
         elif ask("vllm_tensor_parallel_size") > 1 or (ask.since("0.5.4") and not ask.since("0.5.8") and self._sees_all()):
             size = ask("vllm_tensor_parallel_size")

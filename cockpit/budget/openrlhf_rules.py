@@ -40,7 +40,7 @@ def _sizes(ask: Asked) -> Iterator[Line]:
 
 def _actor_and_ref(ask: Asked) -> Iterator[Line]:
     together = ask("colocate_actor_ref") or ask("colocate_all_models")
-    if together and (has_ref(ask) or not ask.since("0.6.1")) and _dims(ask, "actor") != _dims(ask, "ref"):
+    if together and (not ask.since("0.6.1") or ask("init_kl_coef") > 0) and _dims(ask, "actor") != _dims(ask, "ref"):
         yield _unequal(ask, "actor", "ref", "colocate_all_models" if ask("colocate_all_models") else "colocate_actor_ref")
 
 
@@ -175,6 +175,7 @@ def _without_engines(ask: Asked) -> Iterator[Line]:
         ask("packing_samples") or (ask("use_dynamic_batch") and ask.since("0.8.6")) or (ask("ring_attn_size") > 1 and ask.since("0.8.4"))
     )
     missing = ask("vllm_num_engines") is None and ask.since("0.3.2") and not ask.since("0.7.1")
+    missing = missing or (ask.since("0.9.8") and not ask.since("0.11.0"))
     if packed or missing or (ask("zero_stage") == 3 and not ask.since("0.7.1")):
         who = ask.flag("packing_samples") if packed else "This release" if missing else f"{ask.flag('zero_stage')} 3"
         yield _never(f"{who} needs vLLM engines", f"{ask.flag('vllm_num_engines')} to 1 or more")

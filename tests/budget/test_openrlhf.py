@@ -94,17 +94,15 @@ def test_before_0_5_8_nodes_were_bundles_strictly_spread_and_vllm_came_last():
         ("0.5.7", {}, [("vLLM", 2, None)]),
         ("0.5.7", {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}, [("vLLM", 1, "PACK"), ("vLLM", 1, "PACK")]),
         ("0.5.3", {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}, [("vLLM", 2, None)]),
-        ("0.6.0", {}, [("vLLM", 2, None)]),
-        ("0.6.1", {}, [("vLLM", 2, "PACK")]),
+        ("0.6.0.post2", {}, [("vLLM", 2, None)]),
+        ("0.6.0.post3", {}, [("vLLM", 2, "PACK")]),
     ],
 )
-def test_engines_of_one_gpu_had_no_group_before_0_6_1(release: str, env: dict[str, str], expected: list[object]):
+def test_engines_of_one_gpu_had_no_group_before_0_6_0_post3(release: str, env: dict[str, str], expected: list[object]):
     budget = read(f"{PLAIN} --vllm_num_engines 2", release, **env)
     assert [group for group in groups(budget) if group[0] == "vLLM"] == expected
     engine = next(group for group in budget.groups or () if group.name == "vLLM")
-    assert engine.amount("CPU") == (
-        0 if release == "0.6.0" else len(engine.bundles or ()) and sum(times for _, times in engine.bundles or ())
-    )
+    assert (engine.amount("CPU") == 0) is (release == "0.6.0.post2")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,7 @@ def test_where_releases_reserve_as_many_otherwise_the_newest_is_taken_and_that_i
     assert budget.amount("GPU") == 36
     (line,) = (line for line in budget.lines if "Taken for OpenRLHF" in line.text)
     assert line.level == "doubt"
-    assert "0.6.1 to 0.10.1.post2" in line.text
+    assert "0.6.0.post3 to 0.10.1.post2" in line.text
 
 
 class TestAsTheParserReads:
