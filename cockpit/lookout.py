@@ -18,7 +18,7 @@ from cockpit.findings import DETECTORS, Judge
 from cockpit.model import LEFT_OVER, Actor, Host, Job, Node, Process, Snapshot
 from cockpit.poller import Poller
 from cockpit.reach import HostEntry
-from cockpit.sources.hosts import Hosts
+from cockpit.sources.hosts import Hosts, has_told
 from cockpit.sources.masters import Masters
 from cockpit.sources.ray import LOG_LINES, Ray, find_token
 from cockpit.sources.ray_acts import JobActs
@@ -110,9 +110,10 @@ class Lookout:
         )
 
     def _heard(self, host: str) -> bool:
-        """Whether another host's probe has seen its processes, or can't be reached."""
+        """Whether another host's probe has seen its processes and GPUs, or can't be reached."""
         known = self.poller.parts.hosts.get(host)
-        return (known is not None and known.processes is not None) or ("probe", host) in self.poller.parts.faults
+        told = known is not None and has_told(known, self.poller.parts.nodes, self.clock())
+        return told or ("probe", host) in self.poller.parts.faults
 
     async def known(self, patience: float = 8.0) -> None:
         """While it looks, wait until everybody who is asked has been heard once, but not longer than that; it is in the snapshot then."""
@@ -138,7 +139,7 @@ class Lookout:
     def _full(self) -> bool:
         """Whether this host's probe has seen its processes: a first sample may come before them."""
         host = next((host for host in self.poller.parts.hosts.values() if host.local), None)
-        return host is not None and host.processes is not None and host.sessions is not None
+        return host is not None and host.sessions is not None and has_told(host, self.poller.parts.nodes, self.clock())
 
     # Which cluster
 

@@ -13,15 +13,20 @@ from typing import Any
 
 from cockpit.config import Config
 from cockpit.document import InputError
+from cockpit.model import Host
 from cockpit.reach import THROUGH_RAY, HostEntry, reach_command
 from cockpit.sources.child import Child
 from cockpit.sources.masters import Masters
 from cockpit.sources.payload import program
+from cockpit.sources.ray_nodes import NodeFacts
 from cockpit.sources.sample import is_hello
 from cockpit.sources.source import SourceError
 from cockpit.sources.spawn import bury, local_command, spawn, watching
 from cockpit.sources.watch import Audience, Call, Pace, Watch, why_it_ended
 from cockpit.text import redact
+
+HANGS = 5.0
+"""Seconds after which a first answer is waited for no longer."""
 
 
 class Hosts:
@@ -218,6 +223,13 @@ class Hosts:
                 raise SourceError(f"{host} has not answered in {self._pace.answer:.0f} s")
             await asyncio.sleep(0.02)
         return code
+
+
+def has_told(host: Host, rays: NodeFacts | None, now: float) -> bool:
+    """Whether a probe has told of processes, and of GPUs where Ray's agent sees some: a driver that nothing uses wakes for seconds."""
+    wakes = host.gpus is None and any(node.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
+    hangs = any(fault.source == "nvml" and now - fault.since > HANGS for fault in host.faults)
+    return host.processes is not None and (not wakes or hangs)
 
 
 def _answer(line: bytes, host: str) -> dict[str, Any]:

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from cockpit.config import Config
-from cockpit.model import Host
+from cockpit.model import Fault, Gpu, Host, Node
 from cockpit.reach import HostEntry
 from cockpit.sources import hosts as hosts_module
 from cockpit.sources.child import Lines
-from cockpit.sources.hosts import Hosts
+from cockpit.sources.hosts import Hosts, has_told
+from cockpit.sources.ray_nodes import NodeFacts
 from cockpit.sources.source import SourceError
 from cockpit.sources.spawn import bury, spawn, spawn_local, watching
 from cockpit.sources.watch import Pace, why_it_ended
@@ -548,3 +549,21 @@ def test_the_probe_is_found_whatever_lies_in_the_current_folder(tmp_path, monkey
         line = child.stdout.readline()
         child.kill()
     assert line.startswith(b'{"hello"')
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"gpus": (Gpu(0),)}, True),
+        ({}, False),
+        ({"processes": None}, False),
+        ({"nodes": ()}, True),
+        ({"faults": (Fault("nvml", "NVML has not answered for 6 s", 94.0),)}, True),
+        ({"faults": (Fault("nvml", "NVML has not answered for 2 s", 98.0),)}, False),
+    ],
+)
+def test_a_probe_has_told_when_it_has_seen_the_gpus_that_rays_agent_sees_or_nvml_hangs(facts, told):
+    rays = NodeFacts(nodes=(Node("n1", "w1", gpus=(Gpu(0),)),), workers=(), holders=())
+    host = Host("w1", **{"processes": (), "nodes": ("n1",), **facts})
+    assert has_told(host, rays, 100.0) is told
+    assert has_told(host, None, 100.0) is (host.processes is not None), "without Ray's word nobody waits for GPUs"
