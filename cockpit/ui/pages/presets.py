@@ -38,7 +38,7 @@ class Presets(Page):
             Column("CPUS", 5, _amount("CPU"), sort=lambda entry, _: _asked(entry, "CPU"), right=True, rank=3),
             Column("HOSTS", 5, _hosts, right=True, rank=2),
             Column("LAST", 18, _last, rank=1),
-            Column("ABOUT", 24, _about, grow=True),
+            Column("ABOUT", 18, _about, grow=True),
         )
         nothing = "none" if view.shelf is not None else "being read"
         return (Section("presets", "PRESETS", columns, view.shelf, nothing, lambda entry: f"{entry.name} {entry.path}"),)
