@@ -16,6 +16,8 @@ from cockpit.budget import Budget
 from cockpit.budget.openrlhf import openrlhf
 from cockpit.budget.openrlhf_args import flags, number, parsed
 from cockpit.budget.openrlhf_flags import NAMES, RELEASES
+from cockpit.budget.shell import commands as commands_of
+from cockpit.presets.preset import read_preset
 
 pytestmark = [pytest.mark.truth, pytest.mark.timeout(600)]
 
@@ -191,3 +193,19 @@ def test_every_flag_of_the_release_is_known_with_its_kind(release: str):
             assert real["stopped"] == "parser", words
         else:
             assert real["stopped"] != "parser", words
+
+
+SHIPPED = sorted((Path(__file__).parents[2] / "cockpit" / "presets" / "shipped").glob("openrlhf*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("release", [release for release in PUBLISHED if number(release) >= number("0.10.2")])
+def test_a_preset_that_ships_is_taken_and_reserves_what_its_budget_says(path: Path, release: str):
+    job = read_preset(path).job
+    assert job
+    (command,) = commands_of(job.entrypoint, env={}, read=lambda _: None).commands
+    words = list(command.argv[command.argv.index("openrlhf.cli.train_ppo_ray") + 1 :])
+    (real,) = truth(release, [words])
+    assert real["stopped"] is None
+    assert asked_here(openrlhf(words, {}, release=release)) == asked_there(real)
+    assert asked_here(openrlhf(words, {})) == asked_there(real)
