@@ -148,16 +148,10 @@ def steps(answer: dict[str, Any]) -> dict[str, str]:
 
 def test_a_cluster_in_pieces_is_put_back_on_its_feet_and_its_job_runs(pair: Pair):
     preset = pair.preset("ppo", ray={**PRESET["ray"], "python": None})  # that of the Ray which runs there, and on w1 the same
-    line = f"cd /tmp; TRAIN_API_KEY={SECRET} {COCKPIT} recover {preset}"
     pair.cluster.command(pair.head, "ray start --head --port=6379 --num-cpus=1 --object-store-memory=100000000 --disable-usage-stats")
     before = {process.pid for process in pair.head.matching("raylet/raylet")}  # half up: w1 is missing, and the GPUs are not counted
     engines = [orphan(host, 3) for host in pair.lab.hosts.values()]
     dead = [leave_dead_session(host) for host in pair.lab.hosts.values()]
-    planned = pair.head.ssh(f"{line} --dry-run")
-    assert "Recover ppo: " in planned
-    assert "start         start the head, then all workers at once" in planned
-    assert {process.pid for process in pair.head.matching("raylet/raylet")} == before
-
     code, answer, said = pair.recover(preset)
     eventually(pair.at_work, within=60, every=0.1)
     assert (code, {*steps(answer).values()}) == (0, {"done"}), (said, answer)
@@ -190,6 +184,17 @@ def assert_secret(answer: dict[str, Any], said: str, pair: Pair) -> None:
         assert SECRET not in "".join(process.text for process in host.processes())
 
 
+@pytest.mark.incident
+def test_a_dry_run_tells_every_step_and_touches_nothing(pair: Pair):
+    engine = orphan(pair.head, 3)
+    told = pair.head.ssh(f"TRAIN_API_KEY={SECRET} {COCKPIT} recover {pair.preset('dry')} --skip clean --dry-run")
+    assert told.startswith("Recover dry: on head, w1; no Ray is to be stopped\n")
+    assert "\n  clean         left out\n" in told
+    assert "\n  start         start the head, then all workers at once" in told
+    assert engine.outer.is_running()
+
+
+@pytest.mark.incident
 def test_a_worker_that_can_not_be_reached_is_said_before_anything_is_touched(pair: Pair):
     engine = orphan(pair.head, 3)
     code, _, said = pair.recover(pair.preset("far", ray={**PRESET["ray"], "workers": [{"host": "w1"}, {"host": "w9"}]}))
@@ -199,6 +204,7 @@ def test_a_worker_that_can_not_be_reached_is_said_before_anything_is_touched(pai
     assert engine.outer.is_running()
 
 
+@pytest.mark.incident
 def test_a_port_that_somebody_has_taken_stops_it_before_ray_is_started(pair: Pair):
     thief = pair.head.spawn("python3", "-c", "import socket, time; s = socket.create_server(('', 6379)); time.sleep(1000)")
     preset = pair.preset("taken", job=None)
@@ -245,6 +251,7 @@ def test_a_wrong_token_stops_it_at_start_and_when_it_is_right_it_goes_on_without
             (home / "auth_token").unlink()
 
 
+@pytest.mark.incident
 def test_a_job_that_is_too_large_for_the_hosts_is_said_before_anything_is_touched(pair: Pair):
     engine = orphan(pair.head, 3)
     code, _, said = pair.recover(pair.preset("large", needs={"bundles": [{"GPU": 8, "count": 3}]}))
