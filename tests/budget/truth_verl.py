@@ -186,7 +186,7 @@ def run(name, words):
 
 def main():
     sources, name = sys.argv[1:]
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+    os.environ.update(HYDRA_FULL_ERROR="1", VERL_PLATFORM="nvidia")
     importlib.import_module("hydra")  # before the stand-ins: it looks for packages that it can do without
     version = importlib.metadata.version
     importlib.metadata.version = lambda name: version(name) if name in REAL else "99.0.0"
