@@ -28,7 +28,7 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)(?:: |$)")
 _FRAME = re.compile(r'File "|raise |\^+$|-+$')
 CAUSES: Sequence[Tuple[str, str]] = (
     (r"[Aa]lready running at|is already running", "a Ray already runs at that address"),
-    (r"[Aa]ddress already in use|bind.*fail|Failed to bind|port .* is (?:already )?in use|already occupied", "a port is taken"),
+    (r"(?i:address) already in use|bind.*fail|Failed to bind|port .* is (?:already )?in use|already occupied", "a port is taken"),
     (r"InvalidAuthToken|[Ii]nvalid authentication token|token is invalid|Unauthenticated|AuthenticationError|Unauthorized|\b401\b",
      "the cluster asks for a token, and what was given for one, if anything was, is not its"),
     (r"no authentication token|[Tt]oken authentication is enabled but", "the cluster asks for a token, and there is none"),
