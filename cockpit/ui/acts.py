@@ -159,7 +159,9 @@ class Acts:
     def _after(self, act: Act, rows: dict[str, Any], receipt: Receipt | None) -> None:
         """What is gone has no tag any more; of a job that was launched the log is what somebody wants to see."""
         done = receipt.done if receipt else ()
-        if act.verb == "launch" and done and done[0].id:
+        if act.via == "runbook":
+            self._app.lookout.refresh()
+        if act.verb in ("launch", "recover") and done and done[0].id:
             self._app.follow_log(done[0].id)
         self._app.table.untag({key for key, thing in rows.items() if any(_same(target, thing) for target in done)})
 

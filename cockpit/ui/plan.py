@@ -172,7 +172,7 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         lines = self.query_one(PlanLines)
         lines.show(text)
         lines.scroll_home(animate=False)
-        self.query_one("#dialog").styles.height = max(LEAST, lines.count + AROUND)
+        self.fit()
         leave, word = self.query_one("#leave", Button), self.query_one("#word", Input)
         leave.label = Content("Cancel" if stage in ("looking", "plan") else "Close")
         leave.display = stage != "doing"
@@ -182,6 +182,10 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         self.set_focus(leave if leave.display else None)
         self._weigh()
         self.call_after_refresh(self._painted)
+
+    def fit(self) -> None:
+        """As high as its lines need."""
+        self.query_one("#dialog").styles.height = max(LEAST, self.query_one(PlanLines).count + AROUND)
 
     def _painted(self) -> None:
         self.query_one("#title").refresh(layout=True)  # Textual 8.2.8 keeps its old height where the dialog's stays the same

@@ -46,7 +46,7 @@ class RecoverScreen(PlanScreen):
     """One question for the whole runbook; then its steps, until all are done or one has failed, from which it can go on."""
 
     DEFAULT_CSS = """
-    RecoverScreen SelectionList { height: auto; max-height: 9; border: none; padding: 0; background: $panel; scrollbar-size: 0 1; }
+    RecoverScreen SelectionList { height: auto; max-height: 25vh; border: none; padding: 0; background: $panel; scrollbar-size: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "app.focus_next", "Next", show=False)]
 
@@ -104,15 +104,23 @@ class RecoverScreen(PlanScreen):
             return
         self._heard = {}
         self._enter("doing", f"Recover {self._preset.name}: under way")
-        lines = self.query_one(PlanLines)
         async for step in recovery.run():
-            lines.show("\n".join(self._told(recovery.steps)))
+            self._show(recovery.steps)
             self._say("#title", f"Recover {self._preset.name}: {step.title}")
         self._over(recovery)
+
+    def _show(self, steps: Sequence[Step]) -> None:
+        """All of them where there is room; else what has been done last."""
+        lines = self.query_one(PlanLines)
+        lines.show("\n".join(self._told(steps)))
+        self.fit()
+        waiting = sum(step.state == "waiting" for step in steps)
+        lines.scroll_to(y=max(0, lines.count - waiting - lines.size.height), animate=False)
 
     def _over(self, recovery: Recovery) -> None:
         told, failed = list(self._told(recovery.steps)), recovery.failed
         if failed is None:
+            self.receipt = next((step.receipt for step in recovery.steps if step.name == "launch"), None)
             self._enter("receipt", f"Recover {self._preset.name}: done", "\n".join(told))
             return
         left = [f"  {line}" for line in recovery.left]
