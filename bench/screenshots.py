@@ -22,6 +22,7 @@ PICTURES: tuple[tuple[str, tuple[int, int], str | None, tuple[str, ...]], ...] =
     ("node", WIDE, None, ("2", "enter")),
     ("finding", WIDE, None, ("6", "enter")),
     ("memory", WIDE, None, ("2", "m")),
+    ("preset", WIDE, None, ("7", "enter")),
     ("processes-tree", WIDE, None, ("4", "t")),
     ("overview-80x24", PANE, None, ("1",)),
     ("overview-light", WIDE, "daylight", ("1",)),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cockpit.document import shown
 from cockpit.model import Job
 from cockpit.presets import Preset, doubts, safe
+from cockpit.presets.folder import READY_MADE
 from cockpit.shelf import Entry
 from cockpit.text import UNKNOWN, count
 from cockpit.ui import cells
@@ -99,7 +102,7 @@ def _facts(entry: Entry, preset: Preset, view: View) -> Pairs:
     from cockpit.check.words import verdict  # deferred, here and below: only who opens a preset pays for what reads commands
 
     yield "about", preset.about or UNKNOWN
-    yield "file", entry.path
+    yield "file", "ready-made; e makes a copy of your own" if Path(entry.path).parent == READY_MADE else shown(Path(entry.path))
     if entry.checked is not None:
         word = verdict(entry.name, entry.checked)
         yield "check", word if len(word) > view.width - 20 else ((word, TONES[entry.checked.verdict]),)
