@@ -220,6 +220,7 @@ def test_a_supervisor_of_a_job_is_rays_own(scene: Cluster):
     assert scene.job("train3") == "RUNNING"
 
 
+@pytest.mark.incident
 def test_a_gcs_that_hangs_is_said_to_hang(scene: Cluster):
     start(scene, "train4", 10000)
     (target,) = [one for name in alive(scene, "actors") for one in act(scene, "kill_actor", name)["targets"] if not one["name"]]
@@ -231,16 +232,19 @@ def test_a_gcs_that_hangs_is_said_to_hang(scene: Cluster):
     assert said.endswith("whether anything has ended is not known")
 
 
+@pytest.mark.incident
 @pytest.mark.old_ray
 async def test_jobs_of_an_old_ray(old_scene: Cluster):
     await check_jobs(old_scene)
 
 
+@pytest.mark.incident
 @pytest.mark.old_ray
 async def test_what_a_job_of_an_old_ray_leaves_behind(old_scene: Cluster):
     await check_left_behind(old_scene)
 
 
+@pytest.mark.incident
 @pytest.mark.old_ray
 def test_only_what_was_planned_is_ended_in_an_old_ray(old_scene: Cluster):
     check_wrong_ids(old_scene)

@@ -129,6 +129,7 @@ kept = [
     assert {groups[name] for name in ("one-node", "verl", "wide", "odd")} == {"PENDING"}
 
 
+@pytest.mark.incident
 def test_what_is_free_in_pieces_is_placed_once_what_the_sentence_names_is_gone(asked: Asked):
     asked.run(
         "train1",
@@ -176,6 +177,7 @@ second = placement_group([{"GPU": 8}], name="%(job)s-second")
 """
 
 
+@pytest.mark.incident
 def test_two_jobs_that_each_hold_half_are_a_deadlock_until_one_ends(asked: Asked):
     for job in ("left", "right"):
         asked.run(job, HALF % {"job": job})
@@ -233,6 +235,7 @@ slow = ray.remote(Slow).options(name="Slow", num_gpus=1, label_selector=here, ru
     eventually(lambda: asked.state("actors", "Slow") == "ALIVE")
 
 
+@pytest.mark.incident
 def test_an_actor_in_a_placed_group_waits_for_its_neighbour_there(asked: Asked):
     asked.run(
         "crowd",

@@ -64,7 +64,7 @@ def test_a_healthy_cluster_in_a_wide_and_in_a_narrow_terminal(cluster: Cluster):
 
 
 def quits(shown: Screen, when: str) -> None:
-    """The best of three: other tests have the machine too, and a key may have to wait for them. What holds quitting up does so every time."""
+    """The best of three: other tests have the machine too, and a key may wait for them. What holds quitting up does so each time."""
     took = shown.quit()
     for _ in range(2):
         if took >= LONGEST_QUIT:

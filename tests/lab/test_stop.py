@@ -261,6 +261,7 @@ def test_ray_stop_hits_exactly_what_was_foretold(host: Host, one: Session, other
     check_everything(host, one, other)
 
 
+@pytest.mark.incident
 @pytest.mark.old_ray
 def test_an_old_ray_stop_hits_exactly_what_was_foretold(host: Host, other: Session, old_ray: Path):
     old = Session(host, 3, old_ray)

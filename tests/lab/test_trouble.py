@@ -108,6 +108,7 @@ def test_a_killed_probe_is_told_and_comes_back(watcher: Watcher):
     print(f"figure: killed probe said after {took:.1f} s, back after {back:.1f} s more")
 
 
+@pytest.mark.incident
 def test_after_a_long_sleep_nothing_stays_in_doubt(cluster: Cluster, watcher: Watcher):
     asleep = [watcher.process.outer, watcher.probe.outer]
     for process in asleep:
@@ -144,6 +145,7 @@ def test_a_frozen_gcs_is_told_and_thaws(cluster: Cluster, watcher: Watcher):
     watcher.until(lambda now: [each["state"] for each in now["nodes"]] == ["ALIVE", "ALIVE"])
 
 
+@pytest.mark.incident
 def test_a_frozen_agent_makes_its_node_old_and_no_other(cluster: Cluster, watcher: Watcher):
     cluster.part("agent", "w1").freeze()
     took = watcher.until(lambda now: node(now, "w1")["age"] > 20, within=40)
@@ -173,6 +175,7 @@ def link(host: Host, state: str) -> None:
     subprocess.run(["nsenter", "-t", str(host.init), "-n", "ip", "link", "set", "eth0", state], check=True)
 
 
+@pytest.mark.incident
 def test_a_worker_nodes_dead_raylet_is_a_dead_node(cluster: Cluster, watcher: Watcher):
     cluster.part("raylet", "w1").kill()
     took = watcher.until(lambda now: "DEAD" in [each["state"] for each in now["nodes"]])
@@ -188,6 +191,7 @@ def test_a_worker_nodes_dead_raylet_is_a_dead_node(cluster: Cluster, watcher: Wa
     watcher.until(lambda now: node(now, "w1")["gpus"] and len(node(now, "w1")["gpus"]) == 8)
 
 
+@pytest.mark.incident
 def test_a_killed_gcs_is_told_and_what_was_known_stays(cluster: Cluster, watcher: Watcher):
     cluster.part("gcs").kill()
     took = watcher.fault("ray.")
