@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,15 @@ def _row(one: Preset | PresetError) -> tuple[str, str, str, str]:
         return clean(one.name), UNKNOWN, UNKNOWN, clean(str(one))
     hosts = [node.host for node in one.ray.nodes] if one.ray else []
     shortened = ",".join(hosts[:3]) + (f",… ({len(hosts)})" if len(hosts) > 3 else "")
-    return clean(one.name), count(one.needs.amount("GPU")), shortened or UNKNOWN, clean(one.about)
+    return clean(one.name), count(_gpus(one)), shortened or UNKNOWN, clean(one.about)
+
+
+def _gpus(one: Preset) -> float | None:
+    """As its command asks for them; else as the preset says."""
+    from cockpit.check.look import budget_for  # deferred: only the list needs what reads commands
+
+    asked = budget_for(one, os.environ).amount("GPU") if one.job else None
+    return one.needs.amount("GPU") if asked is None else asked
 
 
 def _fields(one: Preset | PresetError) -> dict[str, Any]:
@@ -77,4 +86,4 @@ def _fields(one: Preset | PresetError) -> dict[str, Any]:
     if isinstance(one, PresetError):
         return {**fields, "error": str(one)}
     hosts = [node.host for node in one.ray.nodes] if one.ray else []
-    return {**fields, "about": one.about, "gpus": one.needs.amount("GPU"), "hosts": hosts, "doubts": list(doubts(one))}
+    return {**fields, "about": one.about, "gpus": _gpus(one), "hosts": hosts, "doubts": list(doubts(one))}

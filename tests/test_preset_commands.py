@@ -36,7 +36,7 @@ def test_presets_are_a_table_with_mistakes_and_doubts_beside_them():
     assert "bad – – ~/config/cockpit/presets/bad.yaml:1: job: entrypoint is missing" in lines
     assert "mine 8 a,b,c,… (4) \N{REPLACEMENT CHARACTER}[31mred" in lines
     assert "ready-made (copy one with --copy NAME)" in lines
-    assert any(line.startswith("verl-ppo – head,w1 veRL PPO") for line in lines)
+    assert any(line.startswith("verl-ppo 16 head,w1 veRL PPO") for line in lines)
     assert "mine: job.env.HF_TOKEN: a secret stands here in plain text; write ${NAME}, and it is taken from your environment" in lines
     assert KEY not in result.stdout
 
@@ -51,7 +51,7 @@ def test_presets_are_told_to_scripts(folder):
         "error": "~/config/cockpit/presets/bad.yaml:1: job: entrypoint is missing",
     }
     assert (found["mine"]["gpus"], found["mine"]["hosts"], len(found["mine"]["doubts"])) == (8.0, ["a", "b", "c", "d"], 1)
-    assert (found["verl-grpo"]["yours"], found["verl-grpo"]["gpus"], found["verl-grpo"]["doubts"]) == (False, None, [])
+    assert (found["verl-grpo"]["yours"], found["verl-grpo"]["gpus"], found["verl-grpo"]["doubts"]) == (False, 8.0, [])
     assert KEY not in result.stdout
 
 

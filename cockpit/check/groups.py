@@ -68,7 +68,7 @@ def placed(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) ->
     unread = next((group for group in groups if group.bundles is None), None)
     runs = [run for run in _runs(groups) if run.ask.names]
     if site.why is not None:
-        return Placed((Line("unknown", f"whether it fits can't be told: {site.why}"),))
+        return Placed((Line("unknown", f"nothing can be said of its place: {site.why}"),))
     whole = World(site.places)
     if impossible := tuple(_impossible(runs, site, whole, budget)):
         return Placed(impossible)
