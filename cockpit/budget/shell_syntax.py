@@ -156,7 +156,7 @@ class _Parser:
             given = self.redirect(found[1] or "&>") or given
 
     def redirect(self, sign: str) -> Heredoc | None:
-        word, self.at = read_word(self.text, self.at)
+        word = self.word() if self.is_process() else self.target()
         if sign == "<<<":
             return Heredoc("", literal=True, tabs=False, body=(*word, Part("text", "\n", True)))
         if not sign.startswith("<<"):
@@ -186,8 +186,16 @@ class _Parser:
             raise self.error(f"{self.text[self.at : self.at + 10]!r} was not expected")
         return Simple(tuple(assigns), tuple(words), given, line)
 
+    def target(self) -> Word:
+        word, self.at = read_word(self.text, self.at)
+        return word
+
+    def is_process(self) -> bool:
+        """Whether `<(…)` or `>(…)` comes next."""
+        return self.text.startswith(("<(", ">("), self.at)
+
     def word(self) -> Word:
-        if self.text[self.at : self.at + 2] in {"<(", ">("}:
+        if self.is_process():
             self.at = balanced(self.text, self.at + 1, "(", ")")
             return (Part("command", "", True),)
         start = self.at

@@ -45,6 +45,7 @@ KNOWN = {
     "a line that goes on": "show a \\\n  b\\\nc",
     "comments between and behind": "# one\nshow a # two\nshow b#c",
     "quotes": """show 'a b' "c d" e'f'"g" '' "" """,
+    "what another program takes": "show a > >(cat) 2>&1; show b 2> >(cat) c; show d < <(true)",
     "escapes": r"""show a\ b "c\"d\$e" 'f\g' $'h\ni' """,
     "a variable": "N=8; show $N ${N}0 \"$N\" '$N'",
     "words of a variable are split": 'A="x  y z"; show $A "$A" p$A',
