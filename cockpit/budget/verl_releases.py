@@ -74,11 +74,16 @@ _FIRST, _LAST = _ends(_SINCE), _ends(_UNTIL)
 
 
 def told(keys: Iterable[str], first: int, last: int) -> tuple[int, int, tuple[str, str] | None]:
-    """The first and the last release that has all keys, and of two keys that no release has together, both."""
+    """The first and the last release that has all keys, and of two keys that no release has together, both.
+
+    A key that no release from `first` to `last` has tells nothing.
+    """
     since = max(((max(_along(key, _FIRST), default=0), key) for key in sorted(keys)), default=(0, ""))
     until = min(((min(_along(key, _LAST), default=NEWEST), key) for key in sorted(keys)), default=(NEWEST, ""))
     if since[0] > until[0]:
         return first, last, (since[1], until[1])
+    if since[0] > last or until[0] < first:
+        return first, last, None
     return max(first, since[0]), min(last, until[0]), None
 
 

@@ -70,6 +70,17 @@ def test_a_release_is_told_by_its_keys_and_cpus_by_the_release(tell: str, dialec
     assert bool(said(budget, "fine")) == (cpus is None)
 
 
+@pytest.mark.parametrize(
+    ("program", "key", "dialect"),
+    [
+        ("recipe.fully_async_policy.fully_async_main", "algorithm.rollout_is=True", "0.6.1 to 0.7.0"),
+        ("verl.trainer.main_generation", "trainer.use_v1=True", "until 0.7.0"),
+    ],
+)
+def test_a_key_that_no_release_of_a_program_has_tells_none(program: str, key: str, dialect: str):
+    assert verl(["trainer.nnodes=2", "trainer.n_gpus_per_node=8", key], {}, program).dialect == dialect
+
+
 def test_a_checkout_says_which_release_it_is():
     files = {"verl/version/version": "0.6.1\n"}
     budget = asked(GRPO, read=files.get)
