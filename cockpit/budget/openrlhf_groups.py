@@ -125,8 +125,8 @@ def has_engines(asked: Asked) -> bool:
 
 
 def has_critic(asked: Asked) -> bool:
-    """Only one estimator needs one; before 0.5.1 there was no other."""
-    return bool(asked("advantage_estimator") == "gae") and not asked.emptied("critic_pretrain")
+    """Only one estimator needs one, and only with a model; before 0.5.1 there was no other, and it was always made."""
+    return bool(asked("advantage_estimator") == "gae") and not (asked.since("0.5.1") and asked.emptied("critic_pretrain"))
 
 
 def has_ref(asked: Asked) -> bool:

@@ -323,3 +323,9 @@ def test_a_size_that_is_not_known_changes_no_other_count_and_is_never_counted(si
         assert after.bundles is None or after.name != before.name or after == before
     untouched = unknown.groups == known.groups
     assert (unknown.amount("GPU") is None) is (not untouched) or hidden.startswith("vllm")
+
+
+@pytest.mark.parametrize(("release", "made"), [("0.4.5", True), ("0.5.0", True), ("0.5.1", False)])
+def test_a_critic_without_a_model_is_left_out_only_since_there_is_another_way(release: str, made: bool):
+    budget = openrlhf([*f"{PLAIN} --critic_num_gpus_per_node 4 --critic_pretrain".split(), ""], {}, release=release)
+    assert ("critic" in [name for name, *_ in groups(budget)]) == made
