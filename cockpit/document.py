@@ -78,6 +78,8 @@ class Document:
         except (RecursionError, ValueError) as error:  # [[[[…; a date such as 2026-13-01
             raise InputError(f"{name}: not YAML: {'nested too deeply' if isinstance(error, RecursionError) else error}") from error
         self._refuse_twins(self._root, "", set())
+        if self._root is not None and _weight(self._root, {}) > LARGEST:
+            raise InputError(f"{name}: its aliases stand for more values than a file of cockpit's can hold")
 
     @classmethod
     def read(cls, path: Path) -> Document:
@@ -159,6 +161,16 @@ class Document:
                     raise InputError(f"{self.name}:{key.start_mark.line + 1}: {place}: given twice")
                 seen.add(place)
                 self._refuse_twins(value, place, visited)
+
+
+def _weight(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for, when each alias is written out; one that holds itself for too many."""
+    if id(node) not in known:
+        known[id(node)] = LARGEST
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        below = [child for pair in pairs for child in pair] if pairs else node.value if isinstance(node, yaml.SequenceNode) else []
+        known[id(node)] = 1 + sum(_weight(child, known) for child in below)
+    return known[id(node)]
 
 
 def _in_words(what: str) -> str:

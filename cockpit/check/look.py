@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -12,9 +13,10 @@ from msgspec.structs import replace
 from cockpit.budget import Budget, Line, budget_of
 from cockpit.check import check, own_needs
 from cockpit.check.checked import Checked
+from cockpit.document import InputError
 from cockpit.lookout import Lookout
 from cockpit.presets import JobSpec, Preset
-from cockpit.presets.folder import is_shared
+from cockpit.presets.folder import placed
 from cockpit.reach import HostEntry
 from cockpit.text import HIDDEN, clean, plural, redact_variable
 
@@ -41,7 +43,7 @@ def budget_for(preset: Preset, env: Mapping[str, str]) -> Budget:
     """What the preset's command asks for; `env` is that of the launch. A line says which files were read for it."""
     if preset.job is None:
         return Budget(None, groups=())
-    files = Files(_fill(preset.job.working_dir or "", env) or None, Path.cwd() if is_shared(preset.path) else preset.path.parent)
+    files = Files(_folder(preset, _fill(preset.job.working_dir or "", env)))
     entrypoint, known = filled(preset.job, env)
     budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job))
     if not files.found:
@@ -78,11 +80,19 @@ def _fill(text: str, seen: Mapping[str, str | None]) -> str:
     return _PLACE.sub(lambda match: "$" if match[1] is None else match[0] if (value := seen.get(match[1])) is None else value, text)
 
 
+def _folder(preset: Preset, written: str) -> Path | None:
+    """Where the job's folder lies here, if it does; a launch says what is wrong with it."""
+    if written and "://" not in written:
+        with suppress(InputError):
+            return placed(preset.path, written)
+    return None
+
+
 class Files:
     """Scripts that a command names, read where they are before they are packed: in its working_dir, which is all that travels."""
 
-    def __init__(self, folder: str | None, beside: Path) -> None:
-        self._folder = None if folder is None or "://" in folder else beside / Path(folder).expanduser()
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
         self.found: dict[str, int] = {}
         """Lines of each that was read."""
 

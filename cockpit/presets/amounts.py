@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from typing import Any, Final
 
 _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
@@ -11,12 +11,15 @@ _AMOUNT = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})\s*([KMGTP]?)(I?B|
 _VERSION = re.compile(r"\s*(==|!=|>=|<=|>|<|)\s*(\d{1,9}(?:\.\d{1,9}){0,3})(?:\.\*)?\s*")
 
 
+def is_number(value: Any) -> bool:
+    """Whether it is a number, and one that is finite as a float too; `True` is none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
 def byte_count(value: Any) -> int | None:
     """Bytes of a number, or of text: 50GB counts in thousands, 50GiB and 50G (as the screen writes it) in 1024s. `None`: not an amount."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
     if not isinstance(value, str):
-        return int(value) if math.isfinite(value) and value >= 0 else None
+        return int(value) if is_number(value) and value >= 0 else None
     match = _AMOUNT.fullmatch(value)
     if match is None:
         return None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from cockpit.document import Document, InputError, shown
 from cockpit.model import Value
-from cockpit.presets.folder import is_shared
-from cockpit.presets.preset import JobSpec, Preset
+from cockpit.presets.folder import placed
+from cockpit.presets.preset import JobSpec, Preset, RayNode, RayStart
 from cockpit.text import HIDDEN, redact_variable, secrets
 
 _NAME = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -46,8 +45,7 @@ def launchable(preset: Preset, env: Mapping[str, str]) -> Launchable:
 
 def safe(preset: Preset) -> Preset:
     """The same preset, fit to be shown, logged and recorded: `${NAME}` as it was written, and no secret that stands there in plain text."""
-    ray = preset.ray and replace(preset.ray, env={name: _safe_value(name, value) for name, value in preset.ray.env.items()})
-    return replace(preset, ray=ray, job=preset.job and _safe_job(preset.job))
+    return replace(preset, ray=preset.ray and _safe_start(preset.ray), job=preset.job and _safe_job(preset.job))
 
 
 def doubts(preset: Preset) -> tuple[str, ...]:
@@ -131,6 +129,8 @@ class _Filling:
                 return "$"
             if name not in self._env:
                 self._missing.append((where, name))
+            elif not _is_text(self._env[name]):
+                raise _mistake(self._preset, where, f"${{{name}}} is not UTF-8 in your environment")
             elif _telling(name, self._env[name]):
                 self.hidden.add(self._env[name])
             return self._env.get(name, "")
@@ -138,6 +138,11 @@ class _Filling:
         filled = _NAME.sub(fill, text)
         self.hidden |= {filled[start:end] for start, end in secrets(filled)}
         return filled
+
+
+def _is_text(value: str) -> bool:
+    """Bytes that are no UTF-8 come as halves of pairs, which nothing can be sent with."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _telling(name: str, value: str = _ANY) -> bool:
@@ -149,8 +154,10 @@ def _folder(preset: Preset, written: str) -> str:
     """Beside the file; a preset that lies in cockpit's own folder means where cockpit was started."""
     if _URI.match(written):
         return written
-    base = Path.cwd() if is_shared(preset.path) else preset.path.absolute().parent
-    return str((base / Path(written).expanduser()).resolve())
+    try:
+        return str(placed(preset.path, written))
+    except InputError as error:
+        raise _mistake(preset, "job.working_dir", str(error)) from error
 
 
 def _mistake(preset: Preset, where: str, text: str) -> InputError:
@@ -158,6 +165,17 @@ def _mistake(preset: Preset, where: str, text: str) -> InputError:
         return Document.read(preset.path).mistake(where, text)
     except (OSError, InputError):  # gone or changed since it was read
         return InputError(f"{shown(preset.path)}: {where}: {text}")
+
+
+def _safe_start(ray: RayStart) -> RayStart:
+    env = {name: _safe_value(name, value) for name, value in ray.env.items()}
+    return replace(ray, head=_safe_node(ray.head), workers=tuple(map(_safe_node, ray.workers)), env=env)
+
+
+def _safe_node(node: RayNode) -> RayNode:
+    """`redis_password` is one of its flags."""
+    flags = {name: redact_variable(name, value) if isinstance(value, str) else value for name, value in node.flags.items()}
+    return replace(node, flags=flags)
 
 
 def _safe_job(job: JobSpec) -> JobSpec:

@@ -40,6 +40,20 @@ def is_shared(path: Path) -> bool:
     return path.absolute().parent in (presets_folder(), READY_MADE)
 
 
+def is_path(text: str) -> bool:
+    """Whether that means a file, and not a preset by its name."""
+    return "/" in text or text.endswith(_ENDINGS)
+
+
+def placed(path: Path, written: str) -> Path:
+    """A folder that the preset of this path names: beside it, or, of a preset of no particular folder, from here. Raises `InputError`."""
+    try:
+        base = Path.cwd() if is_shared(path) else path.absolute().parent
+        return (base / Path(written).expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # our own folder is gone; nobody's home, links in a circle; a null byte
+        raise InputError(f"leads nowhere: {getattr(error, 'strerror', None) or error}") from error
+
+
 def presets() -> list[Preset | PresetError]:
     """The user's, then the ready-made ones; of two with one name the user's. One that can't be read hides no other."""
     paths: dict[str, Path] = {}
@@ -50,8 +64,8 @@ def presets() -> list[Preset | PresetError]:
 
 def find_preset(name_or_path: str) -> Preset:
     """By its name, or by the path of its file: what has a slash in it or ends in .yaml. Raises `InputError`."""
-    if "/" in name_or_path or name_or_path.endswith(_ENDINGS):
-        return read_preset(Path(name_or_path).expanduser())
+    if is_path(name_or_path):
+        return read_preset(_expanded(name_or_path))
     paths = {path.stem: path for path in (*_files(READY_MADE), *_files(presets_folder()))}
     if name_or_path in paths:
         return read_preset(paths[name_or_path])
@@ -60,6 +74,13 @@ def find_preset(name_or_path: str) -> Preset:
         raise InputError(f"no preset is named {name_or_path}; the file here is ./{beside}")
     near = get_close_matches(name_or_path, paths, 1)
     raise InputError(f"no preset is named {name_or_path}; {f'perhaps {near[0]}' if near else f'they lie in {shown(presets_folder())}'}")
+
+
+def _expanded(written: str) -> Path:
+    try:
+        return Path(written).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{written}: there is no such home folder") from error
 
 
 def copy_preset(name: str) -> Path:
@@ -77,6 +98,9 @@ def write_preset(text: str, name: str) -> Path:
     path = presets_folder() / f"{name}.yaml"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{shown(path)}: its folder can't be made: {(error.strerror or str(error)).lower()}") from error
+    try:
         _write(path, text)
     except FileExistsError as error:
         raise InputError(f"{shown(path)}: there is one already; it was left alone") from error

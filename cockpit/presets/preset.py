@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -14,7 +13,7 @@ from typing import Any, Final, TypeVar
 from cockpit.document import Document, InputError, shown
 from cockpit.model import Value
 from cockpit.placement import Strategy
-from cockpit.presets.amounts import byte_count, version_matches
+from cockpit.presets.amounts import byte_count, is_number, version_matches
 from cockpit.presets.file import WORDS, JobFile, NeedsFile, PresetFile, RayFile
 from cockpit.presets.ray_flags import HEADS_ALONE, FlagValue, flag_arguments, flag_name, flag_value, flag_words
 from cockpit.reach import HostEntry, check_host
@@ -260,6 +259,8 @@ class _Reading:
                 raise self._document.mistake(where, f"{str(name)!r} can't be the name of a variable")
         texts = self._texts(where, given)
         for name, text in texts.items():
+            if "\0" in text:
+                raise self._document.mistake(f"{where}.{name}", "no variable can hold a null byte")
             if odd := _LITERAL.search(text):
                 way_out = f"only ${{NAME}} can; ${odd[0]} is left as it is"
                 raise self._document.mistake(f"{where}.{name}", f"{redact(odd[0])} can't be filled in, {way_out}")
@@ -283,7 +284,7 @@ class _Reading:
     def _amount(self, where: str, value: Any) -> float | None:
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        if not is_number(value) or value < 0:
             raise self._document.unexpected(where, "a number from 0")
         return float(value)
 

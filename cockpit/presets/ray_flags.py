@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
 
 from cockpit.document import InputError
-from cockpit.presets.amounts import byte_count
+from cockpit.presets.amounts import byte_count, is_number
 
 Kind = Literal["port", "count", "number", "bytes", "text", "switch", "true or false", "map"]
 FlagValue = str | int | float | bool
@@ -133,7 +132,7 @@ def _mapped(name: str, value: Any) -> str | None:
 
 
 def _amount(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    return is_number(value) and bool(value >= 0)
 
 
 def _text(value: Any) -> bool:
@@ -150,7 +149,7 @@ def flag_words(name: str) -> str:
 
 
 def _checked(kind: Kind, value: Any) -> FlagValue | None:
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    plain = is_number(value)
     if kind == "bytes":
         return byte_count(value)
     if kind in ("switch", "true or false"):

@@ -21,7 +21,7 @@ def read(tmp_path):
     (tmp_path / "outside.sh").write_text("three\n")
     (tmp_path / "code" / "weights.bin").write_bytes(b"\0\1")
     (tmp_path / "code" / "large.sh").write_bytes(b"x" * (look.LARGEST + 1))
-    return Files("code", tmp_path)
+    return Files(tmp_path / "code")
 
 
 def test_a_script_in_the_working_dir_is_read_and_told_of(read):
@@ -40,10 +40,21 @@ def test_an_absolute_path_may_be_shared_by_all_hosts(read, tmp_path):
     assert read.read("/dev/zero") is None
 
 
-@pytest.mark.parametrize("folder", [None, "s3://bucket/code.zip"])
+@pytest.mark.parametrize("folder", [None, "s3://bucket/code.zip", "~nobody-of-that-name/code"])
 def test_without_a_folder_that_is_packed_from_here_no_relative_path_is_read(tmp_path, folder):
-    (tmp_path / "train.sh").write_text("one\n")
-    assert Files(folder, tmp_path).read("train.sh") is None
+    (tmp_path / "train.sh").write_text("python -m openrlhf.cli.train_ppo_ray\n")
+    budget = budget_for(Preset("ppo", tmp_path / "ppo.yaml", job=job(working_dir=folder)), {})
+    assert not [line for line in budget.lines if "read for this" in line.text]
+
+
+def test_where_the_folder_is_gone_that_we_are_in_nothing_is_read_and_nothing_breaks(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    budget = budget_for(Preset("ppo", tmp_path / "cockpit" / "presets" / "ppo.yaml", job=job()), {})
+    assert not budget.lines
 
 
 def test_variables_are_filled_in_as_at_launch_and_unknown_ones_stay_unknown():

@@ -165,3 +165,23 @@ def test_a_folder_is_meant_beside_the_file_and_for_presets_of_cockpits_folder_wh
     assert folder(written(job("working_dir: ~/x"))) == str(tmp_path / "x")
     assert folder(written(job("working_dir: s3://bucket/x.zip"))) == "s3://bucket/x.zip"
     assert folder(written("job: {entrypoint: x}")) is None
+
+
+def test_a_folder_that_leads_nowhere_is_said_with_its_place(written, tmp_path):
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for folder in ("~nobody-of-that-name/code", "circle", '"a\\0b"'):
+        with pytest.raises(InputError, match=r"ppo\.yaml:3: job\.working_dir: leads nowhere: "):
+            launchable(written(job(f"working_dir: {folder}")), ENV)
+
+
+def test_a_variable_that_nothing_can_be_sent_with_is_said(written):
+    with pytest.raises(InputError, match=r"job\.env\.A: \$\{ODD\} is not UTF-8"):
+        launchable(written(job("env: {A: '${ODD}'}")), {"ODD": "\udc80"})
+
+
+def test_a_password_among_the_flags_of_ray_start_is_not_shown(written):
+    preset = safe(
+        written(f"ray:\n  head: {{host: a, redis_password: {KEY}, port: 6380}}\n  workers: [{{host: b, redis-password: {KEY}}}]\n")
+    )
+    assert preset.ray is not None
+    assert [node.flags for node in preset.ray.nodes] == [{"redis_password": HIDDEN, "port": 6380}, {"redis_password": HIDDEN}]

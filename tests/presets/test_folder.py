@@ -116,3 +116,15 @@ def test_a_folder_that_can_not_be_written_is_said(folder, tmp_path):
     (tmp_path / "config").write_text("a file")
     with pytest.raises(InputError, match=r"new\.yaml: "):
         write_preset(JOB, "new")
+
+
+def test_a_file_where_the_folder_should_be_is_not_taken_for_the_preset(folder):
+    folder.parent.mkdir(parents=True)
+    folder.write_text("a file")
+    with pytest.raises(InputError, match="its folder can't be made: file exists"):
+        write_preset(JOB, "new")
+
+
+def test_a_path_below_nobodys_home_is_said(tmp_path):
+    with pytest.raises(InputError, match="there is no such home folder"):
+        find_preset("~nobody-of-that-name/ppo.yaml")

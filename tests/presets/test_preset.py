@@ -324,3 +324,24 @@ def test_a_ready_made_preset_is_valid_and_so_says_the_schema(path):
     assert float(preset.ray.env["RAY_memory_usage_threshold"]) < 1
     sleeps = "enable_sleep" in preset.job.entrypoint or "free_cache_engine=True" in preset.job.entrypoint
     assert not (sleeps and "expandable_segments" in preset.job.env.get("PYTORCH_CUDA_ALLOC_CONF", ""))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"job: {{entrypoint: x, entrypoint_memory: 1{'0' * 400}}}",
+        f"job: {{entrypoint: x, entrypoint_resources: {{disk: 1{'0' * 400}}}}}",
+        f"ray: {{head: {{host: a, num_gpus: 1{'0' * 400}}}}}",
+        f"ray: {{head: {{host: a, resources: {{disk: 1{'0' * 400}}}}}}}",
+        'job: {entrypoint: x, env: {A: "a\\0b"}}',
+        "job: {entrypoint: x, runtime_env: {config: &a [*a]}}",
+        "job: {entrypoint: x, runtime_env: {config: ["
+        + ", ".join(f"&a{level} [{', '.join([f'*a{level - 1}'] * 9 if level else ['x'] * 9)}]" for level in range(12))
+        + "]}}",
+    ],
+)
+def test_what_no_machine_can_hold_is_a_mistake_and_no_crash(tmp_path: Path, text: str):
+    path = tmp_path / "odd.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"odd\.yaml"):
+        read_preset(path)
