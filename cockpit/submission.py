@@ -6,6 +6,7 @@ import asyncio
 import getpass
 import hashlib
 import json
+import os
 import re
 import socket
 import threading
@@ -15,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
-from cockpit.document import InputError
+from cockpit.document import Document, InputError
 from cockpit.model import Job
 from cockpit.pack import Hear, Package, find_contents, is_uri, pack, pack_archive
 from cockpit.presets import JobSpec, Launchable, Preset, find_preset, launchable, read_preset, safe
+from cockpit.presets.folder import is_path
 from cockpit.presets.preset import SUBMISSION
 from cockpit.sources.ray_http import Hide
 from cockpit.sources.ray_submit import FILE, USER, Submission
@@ -67,7 +68,7 @@ def _portable(preset: Preset, name: str, value: Any) -> Any:
     if name in _LISTS and isinstance(value, str):
         return [line for line in _read(preset, f"runtime_env.{name}", value).splitlines() if line.strip()]
     if name == "conda" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
-        return yaml.safe_load(_read(preset, "runtime_env.conda", value))
+        return Document(_read(preset, "runtime_env.conda", value), value).data
     local = [each for each in value if isinstance(each, str) and not is_uri(each)] if name == "py_modules" else []
     if local:
         raise InputError(f"{preset.path}: job.runtime_env.py_modules: {local[0]} lies on this host; put it into working_dir, or give a URI")
@@ -77,7 +78,7 @@ def _portable(preset: Preset, name: str, value: Any) -> Any:
 def _read(preset: Preset, key: str, name: str) -> str:
     try:
         return beside(preset, name).read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
+    except (OSError, UnicodeError, RuntimeError) as error:  # the last: nobody's home
         raise InputError(f"{preset.path}: job.{key}: {name} can't be read: {getattr(error, 'strerror', None) or error}") from None
 
 
@@ -144,10 +145,24 @@ def preset_of_job(job: Job) -> Preset | str:
     host, _, path = (job.metadata or {}).get(FILE, "").partition(":")
     try:
         if host == socket.gethostname() and Path(path).is_file():
-            return read_preset(Path(path))
-        return find_preset(job.preset)
+            return _trusted(Path(path))
+        return _named(job.preset)
     except InputError as error:
         return f"Job {job.id} was launched from the preset {job.preset}: {error}"
+
+
+def _named(name: str) -> Preset:
+    """Whoever submits a job writes there what they like: a path is none of the presets that this user has."""
+    if is_path(name):
+        raise InputError("that is no name of one")
+    return find_preset(name)
+
+
+def _trusted(path: Path) -> Preset:
+    """Another user's file would be launched with our environment."""
+    if path.is_file() and path.stat().st_uid not in (0, os.geteuid()):
+        raise InputError(f"{path} is another user's: read it, and launch it by this path")
+    return read_preset(path)
 
 
 def _file(path: Path) -> str:

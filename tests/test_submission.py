@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from cockpit.document import InputError
 from cockpit.model import Job
 from cockpit.presets import Preset, read_preset
-from cockpit.submission import content_of, hiding, name_for, preset_of_job, template_of
+from cockpit.submission import content_of, hiding, name_for, preset_of_job, submission_of, template_of
 
 NOON = 1_795_262_400.0 + 12 * 60 + 34
 """2026-11-21 12:12:34 UTC."""
@@ -82,3 +83,26 @@ def test_a_job_finds_its_preset_by_name(tmp_path, monkeypatch):
 
 def test_a_job_of_no_preset_says_what_to_do():
     assert "save it as one" in str(preset_of_job(Job("raysubmit_1")))
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-that-name/x", "/etc/passwd", "../ppo.yaml", "ppo.yaml"])
+def test_what_somebody_has_written_into_a_job_is_no_path_to_be_read(name):
+    assert "that is no name of one" in str(preset_of_job(Job("j1", preset=name)))
+
+
+def test_another_users_file_is_not_launched_because_a_job_names_it(tmp_path, monkeypatch):
+    preset = written(tmp_path, "job: {entrypoint: python a.py}")
+    mark = {"cockpit_file": f"{socket.gethostname()}:{preset.path}"}
+    if os.geteuid() == 0:
+        os.chown(preset.path, 12345, -1)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: 12345)
+    assert "is another user's" in str(preset_of_job(Job("j1", preset="ppo", metadata=mark)))
+
+
+def test_a_conda_file_that_is_no_yaml_is_said(tmp_path):
+    (tmp_path / "env.yaml").write_text("[")
+    preset = written(tmp_path, "job: {entrypoint: x, runtime_env: {conda: env.yaml}}")
+    assert preset.job is not None
+    with pytest.raises(InputError, match=r"env\.yaml:1: not YAML"):
+        submission_of(preset, preset.job, None)
