@@ -17,7 +17,7 @@ from cockpit.lookout import Lookout
 from cockpit.presets import Preset, RayStart
 from cockpit.reach import HostEntry
 from cockpit.recovery.arrival import Arrival
-from cockpit.recovery.hosts import asked, expected_gpus, numbers, sessions_of, why_not
+from cockpit.recovery.hosts import asked, expected_gpus, numbers, same_host, sessions_of, why_not
 from cockpit.recovery.step import StepError
 from cockpit.sources.errand import Progress
 from cockpit.sources.ray import Ray, find_token
@@ -65,6 +65,8 @@ class Deeds:
         await self._lookout.known()
         for node in self._start.nodes:
             self.names[node.host] = self._door.meet(HostEntry(node.host, address=node.address or ""))
+        if twice := same_host(self.names):
+            raise StepError(twice)
         plan = await self._starts(hear, survey=True)
         if plan.refused and self.names[self._start.head.host] in self._known:
             plan = await self._starts(hear, survey=True)  # now they know where the head has its Ray
@@ -172,10 +174,10 @@ class Deeds:
 
     async def wait(self, hear: Hear, show: Show) -> Done:  # noqa: ARG002 as its sisters
         """Until the GCS lists every node with all its GPUs, and the dashboard tells so."""
-        targets = self._known
-        session = self.started.get(self.names[self._start.head.host]) or targets[self.names[self._start.head.host]].session
+        targets, head = self._known, self.names[self._start.head.host]
+        session = self.started.get(head) or (targets[head].session if head in targets else None)
         if session is None:
-            raise StepError("no Ray runs on the head: nothing is there to be waited for")
+            raise StepError("no Ray is known to run on the head: nothing is there to be waited for")
         arrival = Arrival(Ray(self.dashboard, token=self._lookout.token), session, expected_gpus(targets.values()), _addresses(targets))
         began = time.monotonic()
         gpus = await arrival.whole(lambda host, text: hear(host, Progress(text)))

@@ -48,6 +48,15 @@ def _request(
     }
 
 
+def same_host(names: Mapping[str, str]) -> str | None:
+    """Two of the preset's hosts that are one, in a sentence: only the last of its requests would be heard."""
+    first: dict[str, str] = {}
+    for host, name in names.items():
+        if (other := first.setdefault(name, host)) != host:
+            return f"{other} and {host} are the same host ({name}): a host has one Ray of a cluster"
+    return None
+
+
 def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> tuple[str, ...]:
     """The sessions that are this cluster's: those whose GCS is where the preset's head has its own, or will have it."""
     head = surveyed.get(names[start.head.host])

@@ -17,6 +17,7 @@ from cockpit.presets import Preset
 from cockpit.recovery.step import StepError
 from cockpit.sources.errand import Progress
 from cockpit.sources.source import SourceError
+from cockpit.text import redact
 
 Hear = Callable[[str, Progress], None]
 SIGN: Final = 900.0
@@ -56,6 +57,8 @@ class JobSteps:
         act = find_act("launch")
         plan = await self._door.plan(act, Aim(rows=(self._preset,)), hear)
         show(plan)
+        if plan.empty:
+            raise StepError("; ".join(str(target.reason) for target in plan.refused) or "there is nothing to launch")
         if plan.word is not None:
             raise StepError(f"it was launched already, and not a second time: {'; '.join(plan.notes[:FEW])}")
         receipt = await self._door.perform(plan, hear)
@@ -125,4 +128,4 @@ def _work(snapshot: Snapshot) -> str:
 
 
 def _last(wrote: list[str]) -> str:
-    return f"; it wrote: {wrote[-1][:200]}" if wrote else ""
+    return f"; it wrote: {redact(wrote[-1])[:200]}" if wrote else ""

@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.actions.plan import Plan, Target, Unreached
 from cockpit.presets import RayNode, RayStart
-from cockpit.recovery.hosts import asked, dashboard_of, expected_gpus, listens_far, sessions_of, why_not
+from cockpit.recovery.hosts import asked, dashboard_of, expected_gpus, listens_far, same_host, sessions_of, why_not
 
 START = RayStart(
     RayNode("head", flags={"port": 6400, "num_gpus": 8}), (RayNode("w1", "10.0.0.2", {"num_gpus": 4}),), env={"A": "b"}, python="/py"
@@ -119,3 +119,8 @@ def test_a_dashboard_that_answers_on_the_head_alone_is_known():
     assert not listens_far(RayStart(RayNode("head")))
     assert not listens_far(RayStart(RayNode("head", flags={"dashboard_host": "127.0.0.1"})))
     assert listens_far(RayStart(RayNode("head", flags={"dashboard_host": "0.0.0.0"})))
+
+
+def test_two_names_of_one_host_are_found_before_anything_is_stopped():
+    assert same_host(NAMES) is None
+    assert "head and 10.0.0.1 are the same host (login-1)" in str(same_host({"head": "login-1", "w1": "w1", "10.0.0.1": "login-1"}))
