@@ -213,6 +213,7 @@ class PlanScreen(ModalScreen["Receipt | None"]):
     def _agree(self) -> None:
         self._weigh()
         if self.plan is not None and not self.query_one("#agree", Button).disabled:
+            self._read = False  # a key that is pressed twice at once agrees once
             self.run_worker(self._do(self.plan))
 
     # How far it is

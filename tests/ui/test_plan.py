@@ -415,3 +415,14 @@ def test_no_part_of_a_folded_line_looks_like_a_line_of_its_own():
 def test_wide_characters_are_folded_where_the_screen_ends():
     assert folded("漢字漢字", 4) == ["漢字", "漢字"]
     assert folded("", 4) == [""]
+
+
+async def test_a_plan_that_is_agreed_to_twice_at_once_is_carried_out_once(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await until(pilot, lambda: screen._read)
+        screen._agree()
+        screen._agree()
+        await until(pilot, lambda: screen.stage == "receipt")
+        assert len(app.hand.performed) == 1
