@@ -70,7 +70,7 @@ class Shelving(Reading):
             read_preset(path)
         except InputError as error:
             self.say(str(error), "warning")
-        except (OSError, SuspendNotSupported) as error:
+        except (OSError, ValueError, SuspendNotSupported) as error:  # an EDITOR may open a quote that it never closes
             self.say(f"No editor could be started: {error}. Set EDITOR", "warning")
         self.keep_shelf(now=True)
 
@@ -83,7 +83,7 @@ class Shelving(Reading):
         return own
 
     def _edit(self, path: Path) -> None:
-        editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+        editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "") or ["vi"]
         with _ours_alone(), self.suspend():
             subprocess.run([*editor, str(path)], check=False)
         self.refresh()

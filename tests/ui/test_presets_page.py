@@ -90,6 +90,18 @@ async def test_e_edits_a_preset_in_the_editor_of_its_user(make, folder, monkeypa
         await until(pilot, lambda: "tiny model" in shown(app))
 
 
+async def test_an_editor_that_is_no_command_is_said_and_ends_nothing(make, folder, monkeypatch):
+    lay(folder)
+    monkeypatch.setenv("EDITOR", "'vi")
+    app = make(snapshot())
+    async with app.run_test(size=(160, 50)) as pilot:
+        monkeypatch.setattr(type(app._driver), "can_suspend", True)
+        await opened(pilot, app)
+        await pilot.press("/", *"small", "enter")
+        await pilot.press("e")
+        await until(pilot, lambda: any("No editor could be started" in toast.message for toast in app._notifications))
+
+
 async def test_of_a_ready_made_preset_a_copy_is_edited(make, folder, monkeypatch):
     monkeypatch.setenv("EDITOR", "true")
     app = make(snapshot())
