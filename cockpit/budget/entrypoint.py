@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +17,14 @@ from cockpit.budget.shell import UNKNOWN, Command, commands
 from cockpit.budget.verl import verl
 
 Read = Callable[[str], "str | None"]
-_MODULE = re.compile(r"(?:openrlhf|verl|recipe|examples)(?:\.\w+)+")
+_MODULE = re.compile(r"(?:openrlhf|verl|verl_tool|recipe|examples)(?:\.\w+)+")
 _TRAINING = re.compile(
-    r"openrlhf\.cli\.train_ppo_ray\w*|examples\.train_ppo_ray|verl\.(?:trainer|experimental)\.[\w.]*main\w*|recipe\.[\w.]*main\w*"
+    r"openrlhf\.cli\.train_ppo_ray\w*|examples\.train_ppo_ray"
+    r"|(?:verl(?:_tool)?\.(?:trainer|experimental|mix_src)|recipe)\.(?:\w+\.)*(?!main_eval$)\w*main\w*"
 )
+"""`main_eval` scores what is written already, and holds no GPU."""
+_COUNT = re.compile(r"\+{0,2}trainer\.(?:nnodes|n_gpus_per_node)=.*|--(?:actor|vllm)[._]num_\w+(?:=.*)?", re.DOTALL)
+"""A training command's own words, whatever its program is called."""
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo")
 _PIN = re.compile(r"['\"]?openrlhf(?:\[[\w,]*\])?==([\w.]+)['\"]?")
 _DEEPEST = 3
@@ -77,12 +82,37 @@ def budget_of(
     script names, `None` where there is none. `job`: what the job asks for itself, by resource.
     """
     text = entrypoint.replace(UNKNOWN, "")
-    budget, assumed = _budget(text, env, read, job)
-    if not assumed:
-        return budget
-    decisive = [name for name in assumed[:_ASSUMED] if _budget(text, {**env, name: None}, read, job)[0].groups != budget.groups]
-    lines = [Line("doubt", f"{name} is taken as not set, because nothing here sets it", f"{name} in the preset's env") for name in decisive]
-    return msgspec.structs.replace(budget, lines=(*budget.lines, *lines))
+
+    def once(open_: Sequence[str]) -> tuple[Budget, tuple[str, ...]]:
+        return _budget(text, {**env, **dict.fromkeys(open_)}, read, job)
+
+    budget, assumed = once(())
+    needed = () if _trains(budget) else _needed(once, assumed)
+    budget, assumed = once(needed) if needed else (budget, assumed)
+    decisive = [name for name in assumed[:_ASSUMED] if once((*needed, name))[0].groups != budget.groups]
+    lines = [(name, f"{name} is taken as set, because without it the script trains nothing") for name in needed]
+    lines += [(name, f"{name} is taken as not set, because nothing here sets it") for name in decisive]
+    return msgspec.structs.replace(
+        budget, lines=(*budget.lines, *(Line("doubt", said, f"{name} in the preset's env") for name, said in lines))
+    )
+
+
+def _trains(budget: Budget) -> bool:
+    return budget.framework not in {None, "Ray"}
+
+
+def _needed(once: Callable[[Sequence[str]], tuple[Budget, tuple[str, ...]]], assumed: tuple[str, ...]) -> tuple[str, ...]:
+    """The variables that nothing sets and without which a script ends before it trains."""
+    names: tuple[str, ...] = ()
+    while assumed and len(names) + len(assumed) <= _ASSUMED:
+        names += assumed
+        assumed = once(names)[1]
+    if not names or not _trains(once(names)[0]):
+        return ()
+    for name in names:
+        others = tuple(each for each in names if each != name)
+        names = others if _trains(once(others)[0]) else names
+    return names
 
 
 def _budget(text: str, env: Mapping[str, str | None], read: Read, job: Mapping[str, float] | None) -> tuple[Budget, tuple[str, ...]]:
@@ -107,10 +137,12 @@ def _of_job(job: Mapping[str, float] | None) -> tuple[Group, ...]:
 
 def _plain(search: _Search, own: tuple[Group, ...]) -> Budget:
     """No training command that is known: what the job says itself is all there is."""
+    if search.strangers:
+        return Budget(None, unread=tuple(f"{name} is a program that is not known here" for name in search.strangers))
     if own:
-        return Budget("Ray", groups=own)
+        return Budget("Ray", groups=own, lines=tuple(_doubts(search)))
     if len(search.jobs) == 1 and search.jobs[0]:
-        return Budget("Ray", groups=(search.jobs[0],))
+        return Budget("Ray", groups=(search.jobs[0],), lines=tuple(_doubts(search)))
     return Budget(None, unread=tuple(search.unread) or ("No training command that is known here was found",))
 
 
@@ -120,13 +152,13 @@ def _several(found: Sequence[_Found], budgets: Sequence[Budget]) -> Budget:
 
 
 def _doubts(search: _Search) -> list[Line]:
-    sure = any(not each.maybe for each in search.found)
+    sure = not search.found or any(not each.maybe for each in search.found)
     maybe = [] if sure else [Line("doubt", "The training command runs only under a condition that can't be known here")]
     return [*(Line("doubt", sentence) for sentence in search.unread), *maybe]
 
 
 def _read(found: _Found) -> Budget:
-    if found.module.startswith(("verl.", "recipe.")):
+    if found.module.startswith(("verl.", "verl_tool.", "recipe.")):
         env = {name: None if UNKNOWN in value else value for name, value in found.env.items()}
         return verl(found.argv, env, found.module, found.around.read)
     if found.module == "openrlhf.cli.train_ppo_ray_box":
@@ -142,6 +174,7 @@ class _Search:
     def __init__(self) -> None:
         self.found: list[_Found] = []
         self.jobs: list[Group | None] = []
+        self.strangers: dict[str, None] = {}
         self.unread: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
         self._pin: str | None = None
@@ -170,6 +203,8 @@ class _Search:
             if module:
                 self.found.append(_Found(module, argv[place + 1 :], command.env, around, self._pin, maybe))
                 return
+        if any(_COUNT.fullmatch(word) for word in argv):
+            self.strangers[_program(argv)] = None
         for text in argv[1:]:
             if " " in text and _MENTIONED.search(text):
                 self.script(text, _env(command.env), around.deeper(), maybe=maybe)
@@ -177,6 +212,12 @@ class _Search:
 
 def _env(env: Mapping[str, str]) -> dict[str, str | None]:
     return {name: None if UNKNOWN in value else value for name, value in env.items()}
+
+
+def _program(argv: Sequence[str]) -> str:
+    """What a command runs, behind the Python that runs it."""
+    module = next((after for flag, after in itertools.pairwise(argv) if flag in {"-m", "--module"}), None)
+    return module or next((word for word in argv if word.endswith(".py")), argv[0])
 
 
 def _pinned(words: Sequence[str]) -> str | None:
@@ -189,5 +230,6 @@ def _module(word: str) -> str | None:
     for match in _MODULE.finditer(name):
         if match.end() == len(name) and _TRAINING.fullmatch(match[0]):
             return match[0]
-    file = posixpath.basename(word)
-    return {"train_ppo_ray.py": "openrlhf.cli.train_ppo_ray", "main_ppo.py": "verl.trainer.main_ppo"}.get(file)
+    if posixpath.basename(word) == "train_ppo_ray.py":
+        return "openrlhf.cli.train_ppo_ray"
+    return "verl.trainer.main_ppo" if word == "main_ppo.py" else None

@@ -57,6 +57,10 @@ _RECIPES: Mapping[str, Recipe] = {
     "recipe.fully_async_policy.fully_async_main": Recipe(
         "fully async", "fully_async_ppo_trainer", release("0.6.1"), release("0.7.0"), own=_ASYNC
     ),
+    "verl.trainer.main_ppo_format": Recipe("one pool", last=release("0.2")),
+    "verl.mix_src.main_mix_ppo": Recipe("one pool", "mix_ppo_trainer", last=release("0.2"), reward_pool=False, own_keys=True),
+    "verl_tool.trainer.main_ppo": Recipe("one pool", first=release("0.4.0"), last=release("0.7.0")),
+    "recipe.dapo.src.main_dapo": Recipe("one pool", "dapo_trainer", release("0.2"), release("0.3"), reward_pool=False, own_keys=True),
     "recipe.dapo.main_dapo": _one("dapo_trainer", "0.4.0"),
     "recipe.prime.main_prime": Recipe("one pool", "prime_trainer", release("0.3"), reward_pool=False, own_keys=True),
     "recipe.sppo.main_sppo": _one("sppo_trainer", "0.4.0"),

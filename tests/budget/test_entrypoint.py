@@ -129,6 +129,55 @@ def test_each_framework_is_read_by_its_own_rules(command: str, framework: str):
     assert budget_of(command).framework == framework
 
 
+@pytest.mark.parametrize("program", ["verl_tool.trainer.main_ppo", "verl.mix_src.main_mix_ppo", "verl.trainer.main_ppo_format"])
+def test_programs_of_forks_are_read_as_their_frameworks(program: str):
+    budget = budget_of(f"python3 -m {program} algorithm.adv_estimator=grpo trainer.nnodes=3 trainer.n_gpus_per_node=4")
+    assert (budget.framework, gpus(budget), budget.unread) == ("veRL", 12, ())
+
+
+def test_the_recipe_of_dapo_is_known_where_it_first_lay():
+    budget = budget_of("python3 -m recipe.dapo.src.main_dapo trainer.nnodes=2 trainer.n_gpus_per_node=8")
+    assert (gpus(budget), budget.dialect) == (16, "0.2 to 0.3")
+
+
+def test_scoring_what_was_generated_asks_for_nothing():
+    generate = "python3 -m verl.trainer.main_generation trainer.nnodes=1 trainer.n_gpus_per_node=4"
+    assert gpus(budget_of(f"{generate}\npython3 -m recipe.r1.main_eval data.path=x\npython3 -m verl.trainer.main_eval")) == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("python -m main_ppo trainer.nnodes=1 trainer.n_gpus_per_node=8", "main_ppo"),
+        ("python -u train_agent.py +trainer.n_gpus_per_node=8", "train_agent.py"),
+        ("python3 agents/trainer/main_ppo.py trainer.n_gpus_per_node=2", "agents/trainer/main_ppo.py"),
+        ("my_trainer --actor_num_gpus_per_node 8", "my_trainer"),
+    ],
+)
+def test_what_counts_like_a_framework_and_is_none_that_is_known_has_no_number(command: str, program: str):
+    for budget in (budget_of(f"ray job submit --entrypoint-num-cpus=1 -- {command}"), budget_of(command, job={"GPU": 1})):
+        assert (budget.groups, budget.unread) == (None, (f"{program} is a program that is not known here",))
+
+
+def test_a_plain_job_whose_script_cannot_be_read_is_counted_with_a_doubt():
+    budget = budget_of("bash prepare.sh", job={"GPU": 1})
+    assert (gpus(budget), [line.level for line in budget.lines]) == (1, ["doubt"])
+    assert not budget_of("python prepare.py", job={"GPU": 1}).lines
+
+
+def test_what_must_be_set_for_the_training_to_start_is_said():
+    guards = "N=${NODES:-2}\nfor name in MODEL DATA; do :; done\n"
+    guards += 'if [ -z "$MODEL" ]; then echo "MODEL?"; exit 1; fi\n[[ -n "${DATA:-}" ]] || exit 2\n'
+    budget = budget_of(guards + f"{PYTHON} --actor.num_nodes $N --ref.num_nodes $N")
+    assert gpus(budget) == 8
+    assert [line.text.split(",")[0] for line in budget.lines if line.level == "doubt"] == [
+        "MODEL is taken as set",
+        "DATA is taken as set",
+        "NODES is taken as not set",
+    ]
+    assert budget_of("[ -z $MODEL ] && exit 1\npython prepare.py").groups is None
+
+
 def test_a_program_of_a_framework_that_is_not_known_is_said():
     budget = budget_of("python -m openrlhf.cli.train_ppo_ray_prmbox --pretrain m")
     assert (budget.groups, budget.unread) == (None, ("openrlhf.cli.train_ppo_ray_prmbox is a program that is not known here",))
