@@ -23,7 +23,7 @@ _TRAINING = re.compile(
     r"|(?:verl(?:_tool)?\.(?:trainer|experimental|mix_src)|recipe)\.(?:\w+\.)*(?!main_eval$)\w*main\w*"
 )
 """`main_eval` scores what is written already, and holds no GPU."""
-_COUNT = re.compile(r"\+{0,2}trainer\.(?:nnodes|n_gpus_per_node)=.*|--(?:actor|vllm)[._]num_\w+(?:=.*)?", re.DOTALL)
+_COUNT = re.compile(r"\+{0,2}trainer\.(?:nnodes|n_gpus_per_node)=.*|--(?:actor|vllm|rollout)[-._]num[-_][\w-]+(?:=.*)?", re.DOTALL)
 """A training command's own words, whatever its program is called."""
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo")
 _PIN = re.compile(r"['\"]?openrlhf(?:\[[\w,]*\])?==([\w.]+)['\"]?")

@@ -152,6 +152,7 @@ def test_scoring_what_was_generated_asks_for_nothing():
         ("python -u train_agent.py +trainer.n_gpus_per_node=8", "train_agent.py"),
         ("python3 agents/trainer/main_ppo.py trainer.n_gpus_per_node=2", "agents/trainer/main_ppo.py"),
         ("my_trainer --actor_num_gpus_per_node 8", "my_trainer"),
+        ("python3 train_async.py --actor-num-nodes 1 --rollout-num-gpus 6", "train_async.py"),
     ],
 )
 def test_what_counts_like_a_framework_and_is_none_that_is_known_has_no_number(command: str, program: str):
