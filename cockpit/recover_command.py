@@ -95,7 +95,7 @@ async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool,
         async for step in recovery.run():
             if not as_json:
                 tell(step)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, BrokenPipeError):  # the latter: nobody reads on, as behind `| head`
         return _broken_off(recovery)
     if as_json:
         _print_json(recovery, plan)

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
+from cockpit.actions.plan import Plan
 from cockpit.cli import main
-from cockpit.recovery.step import NAMES
+from cockpit.commands import Ending
+from cockpit.presets import Preset
+from cockpit.recover_command import Teller, _asked
+from cockpit.recovery.step import NAMES, steps_of
 
 PRESET = """
 ray: {head: {host: 127.0.0.1, port: 6399}, env: {HF_TOKEN: "${HF_TOKEN}"}}
@@ -57,3 +62,29 @@ def test_a_step_that_there_is_not_is_bad_usage_and_those_that_there_are_are_name
 def test_read_only_it_does_not_even_look(preset: str):
     result = recover(preset, "--readonly", "--yes")
     assert (result.exit_code, result.stderr) == (1, "cockpit: recover: cockpit is read-only here\n")
+
+
+class Begun:
+    """Stands where the runbook does, in the middle of its second step."""
+
+    preset, left = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",)
+
+    async def plan(self):
+        return Plan("stop", "Recover ppo", hosts=("head",))
+
+    async def run(self):
+        self.steps = tuple(replace(step, state="running" if step.name == "clean" else "done") for step in steps_of(job=False, follow=False))
+        yield self.steps[2]
+
+    steps = steps_of(job=False, follow=False)
+
+
+async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monkeypatch, capsys):
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(Teller, "__call__", closed)
+    assert await _asked(Begun(), Ending(), as_json=False, dry_run=False, yes=True) == 1
+    told = capsys.readouterr().err
+    assert "broken off in clean\n  stopped: session_1\n" in told
+    assert "cockpit recover ppo.yaml --from clean" in told
