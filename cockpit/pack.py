@@ -200,8 +200,8 @@ def find_contents(
     folder: Path, excludes: Sequence[str] = (), *, env: Mapping[str, str] = os.environ, stopped: Callable[[], bool] = lambda: False
 ) -> Contents:
     """What is in the folder and not left out, in the order of names; nothing is read but patterns. Raises `InputError`, `StoppedError`."""
-    if not folder.is_dir():
-        raise InputError(f"working_dir {folder} is no folder" if folder.exists() else f"working_dir {folder}: there is no such folder")
+    if not os.path.isdir(folder):  # unlike Path's it raises nothing where the way there may not be gone
+        raise InputError(f"working_dir {folder}" + (" is no folder" if os.path.exists(folder) else ": there is no such folder to be seen"))
     defaults = env.get("RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES", LEFT_OUT).split(",")
     fixed = GitIgnoreSpec.from_lines([line for line in (*defaults, *excludes) if line.strip()])
     walk = _Walk(Contents(folder), fixed, stopped, git=env.get("RAY_RUNTIME_ENV_IGNORE_GITIGNORE") != "1")
@@ -264,7 +264,7 @@ class _Walk:
         known = dict(rules)
         for kind in self._kinds:
             file = folder / kind
-            if not file.is_file():
+            if not os.path.isfile(file):
                 continue
             try:
                 spec = GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8", errors="surrogateescape").splitlines())

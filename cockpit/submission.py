@@ -100,7 +100,7 @@ async def packed(job: JobSpec, hear: Hear) -> Package | None:
         loop.call_soon_threadsafe(hear, number, of)
 
     def work() -> Package:
-        if place.is_file():
+        if os.path.isfile(place):
             return pack_archive(place)
         contents = find_contents(place, tuple(job.runtime_env.get("excludes") or ()), stopped=stop.is_set)
         return pack(contents, tell, stopped=stop.is_set)
@@ -144,7 +144,7 @@ def preset_of_job(job: Job) -> Preset | str:
         return f"Job {job.id} was launched from no preset: save it as one, look it over, and launch that"
     host, _, path = (job.metadata or {}).get(FILE, "").partition(":")
     try:
-        if host == socket.gethostname() and Path(path).is_file():
+        if host == socket.gethostname() and os.path.isfile(path):  # unlike Path's it raises nothing below another's home
             return _trusted(Path(path))
         return _named(job.preset)
     except InputError as error:
@@ -160,7 +160,7 @@ def _named(name: str) -> Preset:
 
 def _trusted(path: Path) -> Preset:
     """Another user's file would be launched with our environment."""
-    if path.is_file() and path.stat().st_uid not in (0, os.geteuid()):
+    if path.stat().st_uid not in (0, os.geteuid()):
         raise InputError(f"{path} is another user's: read it, and launch it by this path")
     return read_preset(path)
 

@@ -10,8 +10,8 @@ import pytest
 
 from cockpit.document import InputError
 from cockpit.model import Job
-from cockpit.presets import Preset, read_preset
-from cockpit.submission import content_of, hiding, name_for, preset_of_job, submission_of, template_of
+from cockpit.presets import JobSpec, Preset, read_preset
+from cockpit.submission import content_of, hiding, name_for, packed, preset_of_job, submission_of, template_of
 
 NOON = 1_795_262_400.0 + 12 * 60 + 34
 """2026-11-21 12:12:34 UTC."""
@@ -106,3 +106,13 @@ def test_a_conda_file_that_is_no_yaml_is_said(tmp_path):
     assert preset.job is not None
     with pytest.raises(InputError, match=r"env\.yaml:1: not YAML"):
         submission_of(preset, preset.job, None)
+
+
+def test_a_place_that_can_not_even_be_looked_at_is_a_sentence(tmp_path):
+    mark = {"cockpit_file": f"{socket.gethostname()}:/{'a' * 300}/ppo.yaml"}
+    assert "no preset is named" in str(preset_of_job(Job("j1", preset="b" * 300, metadata=mark)))
+
+
+async def test_a_folder_that_can_not_even_be_looked_at_is_a_sentence(tmp_path):
+    with pytest.raises(InputError, match="there is no such folder"):
+        await packed(JobSpec("x", working_dir=str(tmp_path / ("a" * 300))), lambda *_: None)

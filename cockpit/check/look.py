@@ -118,4 +118,4 @@ class Files:
         if self._folder is None or below.startswith(".."):
             return None
         path = self._folder / below
-        return path if path.is_file() else None
+        return path if os.path.isfile(path) else None

@@ -70,7 +70,7 @@ def find_preset(name_or_path: str) -> Preset:
     if name_or_path in paths:
         return read_preset(paths[name_or_path])
     beside = Path(f"{name_or_path}.yaml")
-    if beside.is_file():
+    if os.path.isfile(beside):
         raise InputError(f"no preset is named {name_or_path}; the file here is ./{beside}")
     near = get_close_matches(name_or_path, paths, 1)
     raise InputError(f"no preset is named {name_or_path}; {f'perhaps {near[0]}' if near else f'they lie in {shown(presets_folder())}'}")
