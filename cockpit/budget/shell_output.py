@@ -41,11 +41,20 @@ def _wc(words: list[str], given: str | None) -> str:
     return str(len(given.split()) if words == ["-w"] else given.count("\n"))
 
 
+def _awk(words: list[str], given: str | None) -> str:
+    """How many fields each line has: that is how devices are counted."""
+    found = re.fullmatch(r"-F ?([,;:])\{ ?print NF;? ?\}", "".join(words))
+    if given is None or UNKNOWN in given or not found:
+        return UNKNOWN
+    return "".join(f"{len(line.split(found[1])) if line else 0}\n" for line in given.splitlines())
+
+
 PRINTERS: dict[str, Callable[[list[str], str | None], str]] = {
     "echo": _echo,
     "seq": _seq,
     "tr": _tr,
     "wc": _wc,
+    "awk": _awk,
     "cat": lambda words, given: UNKNOWN if words or given is None else given,
     "dirname": lambda words, _: (posixpath.dirname(words[0]) or ".") if len(words) == 1 else UNKNOWN,
     "basename": lambda words, _: posixpath.basename(words[0]) if len(words) == 1 else UNKNOWN,

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}
 _SHELLS = {"bash", "sh", "zsh", "dash"}
 _PROGRAMS = re.compile(r"(?:.*/)?(?:bash|sh|zsh|dash|ray|torchrun|deepspeed|accelerate|python[\d.]*)")
-_LAUNCHERS = {"srun", "mpirun", "mpiexec", "docker", "podman", "apptainer", "singularity", "kubectl", "numactl", "taskset", "ssh", "pdsh"}
+_LAUNCHERS = {
+    "srun", "sbatch", "mpirun", "mpiexec", "docker", "podman", "apptainer", "singularity", "kubectl", "numactl", "taskset", "ssh", "pdsh",
+}  # fmt: skip
 """They start one of `_PROGRAMS`, or a text for a shell, somewhere behind their own many flags."""
 _PREFIXES = {
     "nohup": "", "exec": "a", "env": "uC", "sudo": "ugh", "setsid": "", "nice": "n", "ionice": "cn", "stdbuf": "ioe", "timeout": "ks",
@@ -79,8 +81,12 @@ def _launched(run: Run, argv: list[str], scope: Scope, given: str | None) -> boo
         if _PROGRAMS.fullmatch(word):
             run.apart(partial(run.call, argv[place:], given=given), scope)
             return None
-    if argv[0] in {"ssh", "pdsh"} and len(argv) > 2 and " " in argv[-1]:
-        run.apart(lambda inner: run.script(argv[-1], inner), scope)
+    text = argv[-1] if argv[0] in {"ssh", "pdsh"} and len(argv) > 2 and " " in argv[-1] else given
+    if argv[0] in {"ssh", "pdsh", "sbatch"} and text is not None and text != UNKNOWN:
+        exported = scope.exported if argv[0] == "sbatch" else set()
+        variables = {key: value for key, value in scope.variables.items() if key in exported}
+        there = Scope(variables, set(exported), (), UNKNOWN, scope.output, scope.assumed)
+        run.apart(lambda inner: run.script(text, inner), there)
         return None
     run.emit(argv, scope)
     return None

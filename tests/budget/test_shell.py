@@ -46,6 +46,7 @@ KNOWN = {
     "comments between and behind": "# one\nshow a # two\nshow b#c",
     "quotes": """show 'a b' "c d" e'f'"g" '' "" """,
     "what another program takes": "show a > >(cat) 2>&1; show b 2> >(cat) c; show d < <(true)",
+    "fields are counted": "D=0,2,5; show $(echo $D | awk -F, '{print NF}') $(echo \"$D\" | awk -F ',' '{ print NF }')",
     "escapes": r"""show a\ b "c\"d\$e" 'f\g' $'h\ni' """,
     "a variable": "N=8; show $N ${N}0 \"$N\" '$N'",
     "words of a variable are split": 'A="x  y z"; show $A "$A" p$A',
@@ -284,6 +285,13 @@ def test_text_for_another_shell_is_read():
     assert only("srun -N1 bash -c 'run 2'") == ("run", "2")
     assert only("ssh host 'run 3 && true'") == ("run", "3")
     assert only("bash <<EOF\nrun 4\nEOF") == ("run", "4")
+    assert only("N=5; ssh -p 22 host <<EOF\ncd x\nrun $N\nEOF") == ("run", "5")
+    assert only("sbatch --nodes 2 <<'EOF'\n#!/bin/bash\nrun 6\nEOF") == ("run", "6")
+
+
+def test_another_host_knows_nothing_of_the_variables_here_and_a_batch_job_what_is_exported():
+    assert only("export N=7; ssh host 'run ${N:-1}'") == ("run", "1")
+    assert only("export N=7; M=8; sbatch <<'EOF'\nrun ${N:-1} ${M:-2}\nEOF") == ("run", "7", "2")
 
 
 def test_only_what_is_exported_reaches_a_command():
