@@ -17,7 +17,7 @@ from cockpit.lookout import Lookout
 from cockpit.presets import Preset, RayStart
 from cockpit.reach import HostEntry
 from cockpit.recovery.arrival import Arrival
-from cockpit.recovery.hosts import asked, expected_gpus, numbers, same_host, sessions_of, why_not
+from cockpit.recovery.hosts import asked, elsewhere, expected_gpus, numbers, same_host, sessions_of, why_not
 from cockpit.recovery.step import StepError
 from cockpit.sources.errand import Progress
 from cockpit.sources.ray import Ray, find_token
@@ -91,6 +91,7 @@ class Deeds:
         others = {str(ray["session"]) for target in self._known.values() for ray in (target.facts or {}).get("rays") or ()}
         apart = sorted(others - {*self.sessions()})
         return (
+            *elsewhere(self._start, self._lookout.config.hosts),
             *(("its dashboard has not answered: hosts that it has beyond the preset's are not known",) if silent else ()),
             *((f"another cluster's Ray lives there too, and is left alone: {', '.join(apart)}",) if apart else ()),
         )

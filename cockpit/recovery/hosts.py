@@ -7,6 +7,7 @@ from typing import Any
 
 from cockpit.actions.plan import Plan, Target
 from cockpit.presets import RayNode, RayStart
+from cockpit.reach import HostEntry
 
 PORT = 6379
 DASHBOARD_PORT = 8265
@@ -55,6 +56,15 @@ def same_host(names: Mapping[str, str]) -> str | None:
         if (other := first.setdefault(name, host)) != host:
             return f"{other} and {host} are the same host ({name}): a host has one Ray of a cluster"
     return None
+
+
+def elsewhere(start: RayStart, hosts: Iterable[HostEntry]) -> Iterator[str]:
+    """Where somebody's config and the preset name different places for one host; the config's is the one that is reached."""
+    given = {entry.name: entry.address for entry in hosts if entry.address}
+    for node in start.nodes:
+        at = given.get(node.host)
+        if at and node.address and at != node.address:
+            yield f"{node.host} is reached at {at}, as the config says, and not at {node.address}, as the preset does"
 
 
 def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str, Target]) -> tuple[str, ...]:

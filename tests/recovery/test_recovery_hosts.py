@@ -8,7 +8,8 @@ import pytest
 
 from cockpit.actions.plan import Plan, Target, Unreached
 from cockpit.presets import RayNode, RayStart
-from cockpit.recovery.hosts import asked, dashboard_of, expected_gpus, listens_far, same_host, sessions_of, why_not
+from cockpit.reach import HostEntry
+from cockpit.recovery.hosts import asked, dashboard_of, elsewhere, expected_gpus, listens_far, same_host, sessions_of, why_not
 
 START = RayStart(
     RayNode("head", flags={"port": 6400, "num_gpus": 8}), (RayNode("w1", "10.0.0.2", {"num_gpus": 4}),), env={"A": "b"}, python="/py"
@@ -27,6 +28,12 @@ HEAD, WORKER = said("login-1", "head", gcs="10.0.0.1:6400"), said("w1", "worker"
 
 def plan(*targets: Target, **more: Any) -> Plan:
     return Plan("start", "Start Ray", targets=targets, **more)
+
+
+def test_a_host_that_the_config_places_elsewhere_is_told():
+    config = (HostEntry("w1", address="192.168.0.2"), HostEntry("head", address="192.168.0.1"))
+    assert list(elsewhere(START, config)) == ["w1 is reached at 192.168.0.2, as the config says, and not at 10.0.0.2, as the preset does"]
+    assert not list(elsewhere(START, (HostEntry("w1"), HostEntry("w1", address="10.0.0.2"))))
 
 
 def test_each_host_is_asked_with_its_own_flags_and_the_presets_environment():
