@@ -74,7 +74,7 @@ ray.get(group.ready())
 raise RuntimeError("the reward model has no head")
 """,
     )
-    failed = found(watcher, "job-failed")
+    failed = found(watcher, "job-failed", "job leaves")
     assert failed["text"] == "job leaves failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: the reward model has no head"
     leaked = found(watcher, "placement-group-leaked")
     assert leaked["text"] == "job leaves is over (FAILED), yet its placement group left holds 4 GPU"
