@@ -77,7 +77,7 @@ def preset_of(command: tuple[str, ...]) -> Preset:
 async def _checked(config: Config, preset: Preset, *, as_json: bool) -> int:
     # Deferred: whoever mistypes a name waits for no HTTP client.
     from cockpit.check import check, check_json, exit_code
-    from cockpit.check.look import PATIENCE, budget_for, hosts_of
+    from cockpit.check.look import PATIENCE, budget_for, hosts_of, ports_in_the_way
     from cockpit.check.words import check_text
     from cockpit.lookout import look_once
 
@@ -88,7 +88,7 @@ async def _checked(config: Config, preset: Preset, *, as_json: bool) -> int:
     if lookout.asked and lookout.address is None:
         places = "".join(f"\n  {address.url}  {address.origin}" for address in lookout.asked)
         return _refuse(f"several live sessions on this host; choose one with --address:{places}")
-    of = check(preset, budget, lookout.poller.snapshot, config.limits)
+    of = check(preset, budget, lookout.poller.snapshot, config.limits, await ports_in_the_way(lookout, preset))
     click.echo(check_json(of) if as_json else check_text(preset.name, of, ascii=config.ascii or not _draws()))
     return exit_code(of)
 

@@ -11,6 +11,7 @@ from cockpit.check.checked import Checked, Verdict, check_json, check_schema, ch
 from cockpit.check.gpus import gpu_memory
 from cockpit.check.groups import Placed, names, placed
 from cockpit.check.hosts import host_lines
+from cockpit.check.ports import Taken, port_lines
 from cockpit.check.queue import NOBODY, queue_of
 from cockpit.check.ray import ray_lines
 from cockpit.check.site import Site, site_of
@@ -23,11 +24,12 @@ from cockpit.text import count, redact
 __all__ = ["Checked", "Verdict", "check", "check_json", "check_schema", "exit_code", "own_needs"]
 
 
-def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | None = None) -> Checked:
-    """Every line; the verdict is as bad as the worst of them."""
+def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | None = None, taken: Taken = frozenset()) -> Checked:
+    """Every line; the verdict is as bad as the worst of them. `taken` are ports of the preset's hosts on which somebody listens."""
     budget = _with_needs(preset, budget)
     site = site_of(preset, snapshot, names(budget.groups or ()))
-    lines = _lines(preset, budget, snapshot, site, limits or Limits())
+    ports = port_lines(preset.ray, taken) if preset.ray and site.planned else ()
+    lines = (*ports, *_lines(preset, budget, snapshot, site, limits or Limits()))
     return checked(budget, (Line(line.level, redact(line.text), line.change and redact(line.change)) for line in lines))
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from cockpit.budget import Budget, Line, budget_of
 from cockpit.check import check, own_needs
 from cockpit.check.checked import Checked
+from cockpit.check.ports import Taken, listening
 from cockpit.document import InputError
 from cockpit.lookout import Lookout
 from cockpit.presets import JobSpec, Preset
@@ -31,7 +32,12 @@ async def look_and_check(lookout: Lookout, preset: Preset, env: Mapping[str, str
     """As of now: whoever watches already waits for nobody who has answered."""
     budget = budget_for(preset, env)
     await lookout.known(PATIENCE)
-    return check(preset, budget, lookout.poller.snapshot, lookout.config.limits)
+    return check(preset, budget, lookout.poller.snapshot, lookout.config.limits, await ports_in_the_way(lookout, preset))
+
+
+async def ports_in_the_way(lookout: Lookout, preset: Preset) -> Taken:
+    """Those on which somebody listens though no Ray runs; where one does, they are its own."""
+    return frozenset() if lookout.poller.snapshot.cluster.reachable else await listening(preset)
 
 
 def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:
