@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import socket
 
 import pytest
 from worlds import down, preset, start
@@ -55,13 +55,9 @@ def test_only_where_no_ray_runs_they_are_in_its_way():
 
 
 async def test_whoever_listens_on_the_heads_ports_is_found():
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    made = preset(
-        ray=start(
-            RayNode("head", "127.0.0.1", {"port": port, "dashboard_port": 0, "ray_client_server_port": 0, "dashboard_agent_listen_port": 0})
-        )
-    )
-    async with server:
+    others = {"dashboard_port": 0, "ray_client_server_port": 0, "dashboard_agent_listen_port": 0}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        made = preset(ray=start(RayNode("head", "127.0.0.1", {"port": port, **others})))
         assert await listening(made) == {("head", port)}
     assert await listening(made) == frozenset()
