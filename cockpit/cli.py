@@ -194,12 +194,17 @@ def _interruptible(look: Coroutine[Any, Any, int]) -> int:
     try:
         return asyncio.run(look)
     except KeyboardInterrupt:
-        # anyio leaves a connection that is given up before its first step as a coroutine that nobody awaits.
-        warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
+        _leave_connections()
         return 130
     except BrokenPipeError:
+        _leave_connections()
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _leave_connections() -> None:
+    """One that is given up before its first step stays a coroutine that nobody awaits (anyio), and Python would tell so at its end."""
+    warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
 
 
 async def _looked(config: Config, *, as_json: bool) -> int:

@@ -123,6 +123,7 @@ def test_the_whole_session_is_stopped_on_both_hosts_and_then_cleaned(cluster: Cl
         assert not list((host.tmp / "ray").glob("session_2*")), host.name
 
 
+@pytest.mark.incident
 def test_an_orphan_that_ray_stop_left_on_a_worker_is_ended_from_the_head(cluster: Cluster):
     """In the way of an operator: Ray was stopped on w1 by its own command, and an engine there still holds 30 GiB."""
     w1 = cluster.lab["w1"]

@@ -87,6 +87,7 @@ def test_the_live_session_is_refused_also_when_it_was_agreed_to(cluster: Cluster
     assert before <= inside(folder)
 
 
+@pytest.mark.incident
 def test_a_host_whose_ray_was_killed_is_left_clean(cluster: Cluster):
     host = cluster.lab["w1"]
     session = latest(host)

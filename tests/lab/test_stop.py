@@ -245,7 +245,7 @@ def test_what_is_left_of_a_session_that_is_already_dead_is_stopped(host: Host, o
     assert {target["kind"] for target in plan["targets"]} <= {"stale", "orphan"}
     done = stop(host, "do", session=name, targets=plan["targets"], grace=3)
     assert not done["failed"] + done["refused"]
-    assert alive(host).isdisjoint(by_pid(live["targets"]))
+    eventually(lambda: alive(host).isdisjoint(by_pid(live["targets"])))  # agents that had begun to end by themselves are in no plan
     assert other.processes() == before
 
 
@@ -257,6 +257,7 @@ def test_a_session_that_was_started_anew_is_not_what_was_agreed_to(host: Host, o
     assert one.answers()
 
 
+@pytest.mark.incident
 def test_ray_stop_hits_exactly_what_was_foretold(host: Host, one: Session, other: Session):
     check_everything(host, one, other)
 

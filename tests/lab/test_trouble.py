@@ -125,6 +125,7 @@ def test_after_a_long_sleep_nothing_stays_in_doubt(cluster: Cluster, watcher: Wa
 # Parts of Ray
 
 
+@pytest.mark.incident
 def test_a_frozen_dashboard_is_told_and_probes_go_on(cluster: Cluster, watcher: Watcher):
     cluster.part("dashboard").freeze()
     first = watcher.fault("ray.")
@@ -200,6 +201,7 @@ def test_a_killed_gcs_is_told_and_what_was_known_stays(cluster: Cluster, watcher
     print(f"figure: killed GCS said after {took:.1f} s")
 
 
+@pytest.mark.incident
 def test_a_killed_dashboard_what_ray_stop_leaves_and_a_new_cluster_behind_the_old_port(cluster: Cluster, watcher: Watcher):
     old = watcher.now["cluster"]["session"]
     cluster.submit("evaluation", "python evaluate.py")
