@@ -26,7 +26,7 @@ _TRAINING = re.compile(
 _COUNT = re.compile(r"\+{0,2}trainer\.(?:nnodes|n_gpus_per_node)=.*|--(?:actor|vllm|rollout)[-._]num[-_][\w-]+(?:=.*)?", re.DOTALL)
 """A training command's own words, whatever its program is called."""
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo")
-_PIN = re.compile(r"['\"]?openrlhf(?:\[[\w,]*\])?==([\w.]+)['\"]?")
+_PIN = re.compile(r"['\"]?(openrlhf|verl)(?:\[[\w,]*\])?==([\w.]+)['\"]?")
 _DEEPEST = 3
 _ASSUMED = 8
 """So many variables are looked at one by one."""
@@ -57,6 +57,15 @@ class _Around(NamedTuple):
         return self._replace(depth=self.depth + 1)
 
 
+class _Given(NamedTuple):
+    """What is known beside the text."""
+
+    read: Read
+    job: Mapping[str, float] | None
+    pins: Mapping[str, str]
+    installed: Mapping[str, str]
+
+
 class _Found(NamedTuple):
     """A training command: `argv` is what stands behind the module's name."""
 
@@ -64,8 +73,8 @@ class _Found(NamedTuple):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     around: _Around
-    pin: str | None
-    """The release that was installed before it."""
+    pins: Mapping[str, str]
+    """Releases that were installed before it, by framework."""
     maybe: bool
 
 
@@ -75,16 +84,20 @@ def budget_of(
     env: Mapping[str, str | None] = {},
     read: Read = lambda _: None,
     job: Mapping[str, float] | None = None,
+    packages: Sequence[str] = (),
+    installed: Mapping[str, str] = {},
 ) -> Budget:
     """What a job's entrypoint, or the text of a script, will ask for.
 
     `env`: the variables that it is started with, `None` where nobody knows the value. `read`: a file's text by the path that the
-    script names, `None` where there is none. `job`: what the job asks for itself, by resource.
+    script names, `None` where there is none. `job`: what the job asks for itself, by resource. `packages`: what its runtime_env
+    installs, as pip is told. `installed`: releases of `openrlhf` and `verl` that lie beside Ray; a job may bring another one.
     """
     text = entrypoint.replace(UNKNOWN, "")
+    given = _Given(read, job, _pinned(packages), installed)
 
     def once(open_: Sequence[str]) -> tuple[Budget, tuple[str, ...]]:
-        return _budget(text, {**env, **dict.fromkeys(open_)}, read, job)
+        return _budget(text, {**env, **dict.fromkeys(open_)}, given)
 
     budget, assumed = once(())
     needed = () if _trains(budget) else _needed(once, assumed)
@@ -115,11 +128,11 @@ def _needed(once: Callable[[Sequence[str]], tuple[Budget, tuple[str, ...]]], ass
     return names
 
 
-def _budget(text: str, env: Mapping[str, str | None], read: Read, job: Mapping[str, float] | None) -> tuple[Budget, tuple[str, ...]]:
-    search = _Search()
-    search.script(text, env, _Around(read))
-    own = _of_job(job)
-    budgets = [_read(each) for each in search.found]
+def _budget(text: str, env: Mapping[str, str | None], given: _Given) -> tuple[Budget, tuple[str, ...]]:
+    search = _Search(given.pins)
+    search.script(text, env, _Around(given.read))
+    own = _of_job(given.job)
+    budgets = [_read(each, given.installed) for each in search.found]
     if not budgets:
         return _plain(search, own), tuple(search.assumed)
     if any(budget.groups != budgets[0].groups for budget in budgets[1:]):
@@ -157,27 +170,35 @@ def _doubts(search: _Search) -> list[Line]:
     return [*(Line("doubt", sentence) for sentence in search.unread), *maybe]
 
 
-def _read(found: _Found) -> Budget:
+def _read(found: _Found, installed: Mapping[str, str]) -> Budget:
     if found.module.startswith(("verl.", "verl_tool.", "recipe.")):
         env = {name: None if UNKNOWN in value else value for name, value in found.env.items()}
-        return verl(found.argv, env, found.module, found.around.read)
+        pin, beside = found.pins.get("verl"), installed.get("verl")
+        return verl(found.argv, env, found.module, found.around.read, pinned=pin, installed=beside)
     if found.module == "openrlhf.cli.train_ppo_ray_box":
         return simplerl(found.argv, found.env)
     if found.module in {"openrlhf.cli.train_ppo_ray", "examples.train_ppo_ray"}:
-        return openrlhf(found.argv, found.env, release=found.pin)
+        beside = _checked_out(found.around.read) or installed.get("openrlhf")
+        return openrlhf(found.argv, found.env, release=found.pins.get("openrlhf"), installed=beside)
     return Budget("OpenRLHF", unread=(f"{found.module} is a program that is not known here",))
+
+
+def _checked_out(read: Read) -> str | None:
+    """The release of OpenRLHF's own sources, which come first where the command runs in them; or one soon after it."""
+    said = (read("version.txt") or "").strip() if read("openrlhf/cli/train_ppo_ray.py") else ""
+    return said if re.fullmatch(r"[0-9]+(\.[0-9]+)+\w*(\.\w+)*", said) else None
 
 
 class _Search:
     """Looks through a script, and through what it hands to Ray or to another shell."""
 
-    def __init__(self) -> None:
+    def __init__(self, pins: Mapping[str, str]) -> None:
         self.found: list[_Found] = []
         self.jobs: list[Group | None] = []
         self.strangers: dict[str, None] = {}
         self.unread: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
-        self._pin: str | None = None
+        self._pins = dict(pins)
 
     def script(self, text: str, env: Mapping[str, str | None], around: _Around, *, maybe: bool = False) -> None:
         """All commands of a text."""
@@ -189,19 +210,19 @@ class _Search:
 
     def _command(self, command: Command, around: _Around, *, maybe: bool) -> None:
         argv = command.argv
-        self._pin = _pinned(argv) or self._pin
+        self._pins.update(_pinned(argv))
         if not argv or argv[0].rpartition("/")[2] in _ONLY_SHOW or around.depth > _DEEPEST:
             return
         job = submission(argv)
         if job:
             self.jobs.append(job.around)
-            self._pin = _pinned(job.packages) or self._pin
+            self._pins.update(_pinned(job.packages))
             self.script(job.entrypoint, _env(job.env), around.within(job), maybe=maybe)
             return
         for place, word in enumerate(argv):
             module = _module(word)
             if module:
-                self.found.append(_Found(module, argv[place + 1 :], command.env, around, self._pin, maybe))
+                self.found.append(_Found(module, argv[place + 1 :], command.env, around, dict(self._pins), maybe))
                 return
         if any(_COUNT.fullmatch(word) for word in argv):
             self.strangers[_program(argv)] = None
@@ -220,8 +241,8 @@ def _program(argv: Sequence[str]) -> str:
     return module or next((word for word in argv if word.endswith(".py")), argv[0])
 
 
-def _pinned(words: Sequence[str]) -> str | None:
-    return next((match[1] for word in words if (match := _PIN.fullmatch(word))), None)
+def _pinned(words: Sequence[str]) -> dict[str, str]:
+    return {match[1]: match[2] for word in words if (match := _PIN.fullmatch(word))}
 
 
 def _module(word: str) -> str | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import textwrap
 from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from cockpit.budget.asked import Budget, Group, Line
 from cockpit.budget.openrlhf_args import Asked, RefusedError, UnreadError, all_flags, number, parsed, releases
@@ -15,6 +18,8 @@ from cockpit.budget.shell import UNKNOWN
 
 _FORKED = "0.5.1"
 """Whose flags simpleRL-reason v0 has."""
+LONGEST = 100
+"""Characters of a parser's refusal that are told."""
 _SETTINGS = (
     "vllm_gpu_memory_utilization", "vllm_enable_sleep", "deepspeed_enable_sleep", "zero_stage", "adam_offload", "ref_reward_offload",
     "colocate_all_models", "async_train", "vllm_tensor_parallel_size", "vllm_num_engines", "train_batch_size", "micro_train_batch_size",
@@ -22,9 +27,23 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-def openrlhf(argv: Sequence[str], env: Mapping[str, str], *, release: str | None = None) -> Budget:
-    """What the words after `train_ppo_ray` ask for; `release`: which is installed, if anybody says so."""
-    outcomes = releases(argv, env, RELEASES if release is None else _nearest(release))
+def openrlhf(argv: Sequence[str], env: Mapping[str, str], *, release: str | None = None, installed: str | None = None) -> Budget:
+    """What the words after `train_ppo_ray` ask for; `release`: which it runs with, if anybody says so; `installed`: which is there."""
+    told = release or installed
+    outcomes = releases(argv, env, RELEASES if told is None else _nearest(told))
+    refusal = next((outcome for outcome in outcomes.values() if isinstance(outcome, RefusedError)), None)
+    return _brings_another(argv, env, installed, refusal) if refusal and installed and not release else _of(argv, outcomes)
+
+
+def _brings_another(argv: Sequence[str], env: Mapping[str, str], installed: str, refusal: RefusedError) -> Budget:
+    """The job may have an environment of its own: then its flags tell the release."""
+    found = openrlhf(argv, env)
+    why = textwrap.shorten(str(refusal).replace(UNKNOWN, "…"), LONGEST, placeholder=" …")
+    text = f"OpenRLHF {installed} is installed, and refuses these flags ({why}): the job must bring another one"
+    return replace(found, lines=(*found.lines, Line("doubt", text, "the flags to that release's, unless the job has its own environment")))
+
+
+def _of(argv: Sequence[str], outcomes: Mapping[str, Asked | Exception]) -> Budget:
     taken = {known: outcome for known, outcome in outcomes.items() if isinstance(outcome, Asked)}
     if not taken:
         return _refused(argv, outcomes)

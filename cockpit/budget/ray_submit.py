@@ -42,7 +42,7 @@ def submission(argv: Sequence[str]) -> Submission | None:
         _around(options) if whole else Group("entrypoint", None, None),
         {str(name): str(value) for name, value in _mapping(runtime_env.get("env_vars")).items()},
         folder if isinstance(folder, str) else None,
-        _packages(runtime_env.get("pip") or runtime_env.get("uv")),
+        listed_packages(runtime_env),
     )
 
 
@@ -89,6 +89,8 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _packages(value: object) -> tuple[str, ...]:
+def listed_packages(runtime_env: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a runtime_env tells pip or uv to install; nothing of what stands in a file elsewhere."""
+    value = runtime_env.get("pip") or runtime_env.get("uv")
     listed = value.get("packages") if isinstance(value, dict) else value
     return tuple(item for item in listed if isinstance(item, str)) if isinstance(listed, list) else ()

@@ -62,15 +62,23 @@ def verl(
     env: Mapping[str, str | None],
     module: str = "verl.trainer.main_ppo",
     read: Callable[[str], str | None] = lambda _: None,
+    *,
+    pinned: str | None = None,
+    installed: str | None = None,
 ) -> Budget:
-    """The budget of `python -m module argv`; `read`: a file's text, by its path from the folder that the command runs in."""
+    """The budget of `python -m module argv`; `read`: a file's text, by its path from the folder that the command runs in.
+
+    `pinned`: the release it runs with, if anybody says so; `installed`: the one that is there, while the job may bring another.
+    """
     recipe, command = recipe_of(module), hydra.read(argv, _GROUPS)
     if recipe is None:
         return Budget("veRL", unread=(f"{module} is a program whose configuration is not known here",))
     if command.only_prints or command.refused:
         return Budget("veRL", unread=(command.refused or "The command shows its configuration and trains nothing",))
     source = _source(recipe, command, read)
-    first, last, clash = _releases(recipe, command, source, read)
+    sure = _span(pinned or read("verl/version/version"))
+    first, last, clash = (*sure, None) if sure else _releases(recipe, command, source)
+    first, last, other = (first, last, []) if sure else _narrowed(first, last, _span(installed), installed)
     configs = [Config(source.overrides, env, place, source.megatron, source.shipped, recipe.own) for place in range(first, last + 1)]
     made = [groups_of(recipe, config) for config in configs]
     groups = _common(made)
@@ -82,7 +90,7 @@ def verl(
         "v1" if fork else words(first, last),
         groups,
         tuple(unread),
-        (*_shared(recipe, configs), *_about_releases(made, groups, first), *_clash(clash), *_dead_keys(source.overrides, last)),
+        (*_shared(recipe, configs), *_about_releases(made, groups, first), *_clash(clash), *other, *_dead_keys(source.overrides, last)),
         _settings(configs),
     )
 
@@ -134,19 +142,31 @@ def _plain(value: object) -> Value | Gap:
     return value if value is None or isinstance(value, bool | int | float | str) else Gap.UNKNOWN
 
 
-def _releases(
-    recipe: Recipe, command: hydra.Command, source: _Source, read: Callable[[str], str | None]
-) -> tuple[int, int, tuple[str, str] | None]:
+def _span(version: str | None) -> tuple[int, int] | None:
+    """The first and the last release that a version can be: one in the making has the last one's ways, or the next one's."""
+    if version is None or not re.fullmatch(r"\d+(\.\d+)+(\.?(dev|post|rc)\d*)?", version.strip(), re.ASCII):
+        return None
+    place = release(version.strip())
+    before = place - ("dev" in version and RELEASES[place] in version)
+    return max(before, 0), place
+
+
+def _releases(recipe: Recipe, command: hydra.Command, source: _Source) -> tuple[int, int, tuple[str, str] | None]:
     """The first and the last release that the command can be for."""
-    version = (read("verl/version/version") or "").strip()
-    if re.fullmatch(r"\d+(\.\d+)+(\.?(dev|post|rc)\d*)?", version):
-        place = release(version)
-        before = place - ("dev" in version and RELEASES[place] in version)
-        return max(before, 0), place, None
     keys = command.overrides.keys() | {group for group, _ in command.groups if group in _GROUPS}
     if any(key in _SIMPLERL for key in keys):
         return release("0.2"), release("0.2"), None
     return told(keys, recipe.first, recipe.last) if source.tells and not recipe.own_keys else (recipe.first, recipe.last, None)
+
+
+def _narrowed(first: int, last: int, there: tuple[int, int] | None, installed: str | None) -> tuple[int, int, list[Line]]:
+    """To the release that is installed, where the command can be for it."""
+    if there is None:
+        return first, last, []
+    if there[0] <= last and there[1] >= first:
+        return max(first, there[0]), min(last, there[1]), []
+    text = f"veRL {installed} is installed, and these keys are of {words(first, last)}: the job must bring another one"
+    return first, last, [Line("doubt", text, "the keys to that release's, unless the job has its own environment")]
 
 
 def _whole(groups: Iterable[Group]) -> bool:
