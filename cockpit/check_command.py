@@ -77,17 +77,18 @@ def preset_of(command: tuple[str, ...]) -> Preset:
 async def _checked(config: Config, preset: Preset, *, as_json: bool) -> int:
     # Deferred: whoever mistypes a name waits for no HTTP client.
     from cockpit.check import check, check_json, exit_code
+    from cockpit.check.installed import installed
     from cockpit.check.look import PATIENCE, budget_for, hosts_of, ports_in_the_way
     from cockpit.check.words import check_text
     from cockpit.lookout import look_once
 
-    budget = budget_for(preset, os.environ)
     known = {entry.name for entry in config.hosts}
     config = replace(config, hosts=(*config.hosts, *(entry for entry in hosts_of(preset) if entry.name not in known)))
     lookout = await look_once(config, everywhere=config.probe_hosts != "never", patience=PATIENCE)
     if lookout.asked and lookout.address is None:
         places = "".join(f"\n  {address.url}  {address.origin}" for address in lookout.asked)
         return _refuse(f"several live sessions on this host; choose one with --address:{places}")
+    budget = budget_for(preset, os.environ, installed(lookout.poller.snapshot))
     of = check(preset, budget, lookout.poller.snapshot, config.limits, await ports_in_the_way(lookout, preset))
     click.echo(check_json(of) if as_json else check_text(preset.name, of, ascii=config.ascii or not _draws()))
     return exit_code(of)

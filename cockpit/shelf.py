@@ -44,9 +44,10 @@ def shelf(snapshot: Snapshot, env: Mapping[str, str], limits: Limits) -> tuple[E
 
 def _entry(found: Preset | PresetError, snapshot: Snapshot, env: Mapping[str, str], limits: Limits) -> Entry:
     from cockpit.check import check  # deferred: reading commands is a tenth of a second of imports that no start waits for
+    from cockpit.check.installed import installed
     from cockpit.check.look import budget_for
 
     if isinstance(found, PresetError):
         return Entry(found.name, str(found.path), mistake=str(found))
-    checked = check(found, budget_for(found, env), snapshot, limits) if found.job else None
+    checked = check(found, budget_for(found, env, installed(snapshot)), snapshot, limits) if found.job else None
     return Entry(found.name, str(found.path), found, checked=checked)

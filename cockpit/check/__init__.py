@@ -44,7 +44,7 @@ def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limit
         yield from _otherwise(budget, preset.needs)
     yield from gpu_memory(found, site, snapshot, budget, preset.needs, limits)
     yield from host_lines(found, site, preset, budget, limits)
-    yield from ray_lines(found, site, snapshot, preset.needs, limits)
+    yield from ray_lines(found, site, snapshot, preset.needs, limits, budget.framework)
 
 
 def _with_needs(preset: Preset, budget: Budget) -> Budget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from cockpit.budget import Budget, Group, Level, Line
 
 Verdict = Literal["now", "later", "never", "unknown"]
+NAMED = 4
 FITS, LATER, NEVER, UNKNOWN = 0, 1, 2, 3
 _VERDICTS: Mapping[Level, Verdict] = {"fine": "now", "doubt": "now", "later": "later", "unknown": "unknown", "never": "never"}
 _LEVELS: tuple[Level, ...] = get_args(Level)
@@ -110,3 +111,8 @@ def _group(group: Group) -> GroupStatus:
 def check_schema() -> dict[str, Any]:
     """The JSON Schema of `cockpit check --json`."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(CheckStatus)}
+
+
+def some(words: Sequence[str]) -> str:
+    """The first few of them, and how many more there are."""
+    return ", ".join(words[:NAMED]) + (f" and {len(words) - NAMED} more" if len(words) > NAMED else "")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cockpit.budget import Budget, Line
+from cockpit.check.checked import some
 from cockpit.check.groups import Placed
 from cockpit.check.site import Site
 from cockpit.limits import Limits
@@ -14,7 +15,6 @@ from cockpit.model import Node
 from cockpit.presets import Preset
 from cockpit.text import plural, size
 
-NAMED = 4
 SHM = "/dev/shm"  # noqa: S108 where plasma lies, and what NCCL shares
 DOCKER = 1 << 30
 """Less of /dev/shm than this is docker's default (64 MiB), or near it; NCCL and data loaders fail with it."""
@@ -88,7 +88,7 @@ def _offload(key: str, rooms: Sequence[Room], placed: Placed, site: Site) -> Ite
         if room is not None and room.free is not None and room.free < most:
             tight.append(f"{place.name} has {size(room.free)} below Ray's kill line, its GPUs for this job {size(most)}")
     if tight:
-        yield Line("doubt", f"{key} moves to host memory what leaves the GPUs: {_some(tight)}", f"without {key}, or fewer GPUs a node")
+        yield Line("doubt", f"{key} moves to host memory what leaves the GPUs: {some(tight)}", f"without {key}, or fewer GPUs a node")
 
 
 def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[Line]:
@@ -138,18 +138,14 @@ def _needed(what: str, key: str, need: int, rooms: Sequence[Room], help_: str) -
     if short := [room for room in rooms if room.free is not None and room.free < need]:
         return Line("later", f"{what}: {asked}; {_each(short)}", help_)
     if blind := [room.name for room in rooms if room.free is None]:
-        return Line("unknown", f"{what}: {asked}; how much is free is not known on {_some(blind)}")
+        return Line("unknown", f"{what}: {asked}; how much is free is not known on {some(blind)}")
     least = min((room.free for room in rooms if room.free is not None), default=None)
     return Line("fine", f"{what}: {asked}; at least {size(least)} is free on {plural(len(rooms), 'host')}")
 
 
 def _each(rooms: Sequence[Room]) -> str:
-    return _some([f"{room.name} has {size(room.free)} of {size(room.most)}" for room in sorted(rooms, key=_least)])
+    return some([f"{room.name} has {size(room.free)} of {size(room.most)}" for room in sorted(rooms, key=_least)])
 
 
 def _least(room: Room) -> float:
     return float("inf") if room.free is None else room.free
-
-
-def _some(words: Sequence[str]) -> str:
-    return ", ".join(words[:NAMED]) + (f" and {len(words) - NAMED} more" if len(words) > NAMED else "")

@@ -11,8 +11,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from cockpit.budget import Budget, Line, budget_of
+from cockpit.budget.ray_submit import listed_packages
 from cockpit.check import check, own_needs
 from cockpit.check.checked import Checked
+from cockpit.check.installed import installed
 from cockpit.check.ports import Taken, listening
 from cockpit.document import InputError
 from cockpit.lookout import Lookout
@@ -30,8 +32,8 @@ _PLACE = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 async def look_and_check(lookout: Lookout, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
     """As of now: whoever watches already waits for nobody who has answered."""
-    budget = budget_for(preset, env)
     await lookout.known(PATIENCE)
+    budget = budget_for(preset, env, installed(lookout.poller.snapshot))
     return check(preset, budget, lookout.poller.snapshot, lookout.config.limits, await ports_in_the_way(lookout, preset))
 
 
@@ -45,13 +47,17 @@ def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:
     return tuple(HostEntry(node.host, address=node.address or "") for node in (preset.ray.nodes if preset.ray else ()))
 
 
-def budget_for(preset: Preset, env: Mapping[str, str]) -> Budget:
-    """What the preset's command asks for; `env` is that of the launch. A line says which files were read for it."""
+def budget_for(preset: Preset, env: Mapping[str, str], there: Mapping[str, str] = {}) -> Budget:
+    """What the preset's command asks for; a line says which files were read for it.
+
+    `env` is that of the launch; `there` are the releases of frameworks that lie beside Ray.
+    """
     if preset.job is None:
         return Budget(None, groups=())
     files = Files(_folder(preset, _fill(preset.job.working_dir or "", env)))
     entrypoint, known = filled(preset.job, env)
-    budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job))
+    packages = listed_packages(preset.job.runtime_env)
+    budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job), packages=packages, installed=there)
     if not files.found:
         return budget
     told = ", ".join(f"{clean(name)} ({plural(length, 'line')})" for name, length in files.found.items())

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cockpit.budget import Line
+from cockpit.check.checked import some
 from cockpit.check.groups import Placed
+from cockpit.check.installed import installed_lines
 from cockpit.check.site import Site
 from cockpit.limits import Limits
 from cockpit.model import Finding, Snapshot
@@ -25,11 +27,12 @@ THERE = frozenset([
 """What is wrong for those that run on these nodes."""
 
 
-def ray_lines(placed: Placed, site: Site, snapshot: Snapshot, needs: Needs, limits: Limits) -> Iterator[Line]:
-    """Nothing of a Ray that doesn't run yet."""
+def ray_lines(placed: Placed, site: Site, snapshot: Snapshot, needs: Needs, limits: Limits, framework: str | None = None) -> Iterator[Line]:
+    """Nothing of a Ray that doesn't run yet. `framework` is what the command is for."""
     if not site.planned and site.nodes:
         yield from _version("Ray", "needs.ray_version", needs.ray_version, _rays(site, snapshot))
         yield from _version("Python", "needs.python_version", needs.python_version, _pythons(site))
+        yield from installed_lines(site, framework)
         yield from _open_files(site, needs, limits)
     yield from _findings(placed, site, snapshot)
 
@@ -48,10 +51,9 @@ def _pythons(site: Site) -> Mapping[str, list[str]]:
 
 def _told(site: Site, what: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for place, host in site.hosts.items():
-        for ray in host.rays or ():
-            if ray.role == "raylet" and ray.node == place and (version := getattr(ray, what)):
-                found.setdefault(version, []).append(site.title(place))
+    for name, raylet in site.raylets():
+        if version := getattr(raylet, what):
+            found.setdefault(version, []).append(name)
     return found
 
 
@@ -63,7 +65,7 @@ def _version(what: str, key: str, wanted: str | None, found: Mapping[str, list[s
         return
     wrong = {version: places for version, places in found.items() if not version_matches(wanted, version)}
     if wrong:
-        told = ", ".join(f"{version} on {_some(places)}" for version, places in wrong.items())
+        told = ", ".join(f"{version} on {some(places)}" for version, places in wrong.items())
         change = f"start Ray from an environment with {what} {wanted}, or change {key}"
         yield Line("never", f"{key} asks for {wanted}; {what} is {told}", change)
     else:
@@ -72,16 +74,11 @@ def _version(what: str, key: str, wanted: str | None, found: Mapping[str, list[s
 
 def _open_files(site: Site, needs: Needs, limits: Limits) -> Iterator[Line]:
     """Workers are given what their raylet has."""
-    known = {
-        site.title(place): ray.files_limit
-        for place, host in site.hosts.items()
-        for ray in host.rays or ()
-        if ray.role == "raylet" and ray.node == place and ray.files_limit is not None
-    }
+    known = {name: raylet.files_limit for name, raylet in site.raylets() if raylet.files_limit is not None}
     least = needs.open_files or FEW_FILES
     few = {name: limit for name, limit in known.items() if limit < least}
     change = f"`ulimit -n {max(least, limits.open_files_least)}` before `ray start`"
-    told = f"{_some([f'{limit} on {name}' for name, limit in few.items()])}"
+    told = f"{some([f'{limit} on {name}' for name, limit in few.items()])}"
     if needs.open_files is None:
         if few:
             yield Line("doubt", f"Ray and its workers may open few files: {told}; Ray itself warns below {least}", change)
@@ -108,7 +105,3 @@ def _hurts(finding: Finding, everywhere: frozenset[str], keys: set[str]) -> bool
     if finding.level == "info":
         return False
     return finding.code in everywhere or (finding.code in THERE and not keys.isdisjoint(finding.about))
-
-
-def _some(words: list[str]) -> str:
-    return ", ".join(words[:MOST]) + (f" and {len(words) - MOST} more" if len(words) > MOST else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -11,7 +11,7 @@ from math import isfinite
 from msgspec.structs import replace
 
 from cockpit.findings.gpus import NO_DEVICES
-from cockpit.model import Gpu, Host, Node, Quantity, Snapshot
+from cockpit.model import Gpu, Host, Node, Quantity, RayProcess, Snapshot
 from cockpit.placement import Place, fixed
 from cockpit.presets import Preset, RayNode
 from cockpit.reasons import Facts, Reasons
@@ -46,6 +46,11 @@ class Site:
         """What people call a node."""
         known = self.by_id.get(place)
         return known.name if known else place
+
+    def raylets(self) -> Iterator[tuple[str, RayProcess]]:
+        """Each that a probe sees, by what people call its node."""
+        for place, host in self.hosts.items():
+            yield from ((self.title(place), ray) for ray in host.rays or () if ray.role == "raylet" and ray.node == place)
 
     def gpus(self, place: str) -> tuple[Gpu, ...] | None:
         """Those that Ray may hand out there, as NVML tells of them; `None` where nobody does."""

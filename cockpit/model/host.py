@@ -159,6 +159,8 @@ class RayProcess(Value, frozen=True):
     files: int | None = None
     files_limit: int | None = None
     """Open files, and how many it may have (the soft limit)."""
+    frameworks: Mapping[str, str] | None = None
+    """A raylet's: releases of `openrlhf` and `verl` that lie beside its Ray; `None` where that can't be seen."""
 
 
 class Pointer(Value, frozen=True):

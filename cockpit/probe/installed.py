@@ -1,10 +1,11 @@
-"""Which Ray and which Python a process of Ray's was started from, read off the files that lie there: nothing of it is executed."""
+"""Which Ray, Python and training framework a process of Ray's has, read off the files that lie there: nothing of it is executed."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+from typing import Dict, Mapping, NamedTuple
 
 from .origin import flag
 from .proc import Process
@@ -15,14 +16,46 @@ _RAY = re.compile(r'^version = "([^"\n]{1,40})"', re.MULTILINE)
 _HEADER = re.compile(r'^#define\s+PY_VERSION\s+"([^"\n]{1,40})"', re.MULTILINE)
 _VENV = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?)", re.MULTILINE)
 _INCLUDE = re.compile(r"python3\.\d+t?$")
+_FRAMEWORK = re.compile(r"(openrlhf|verl)-(\d[\w.!+]{0,40}?)(?:-py3[\w.]*)?\.(?:dist|egg)-info$")
 
 
 def ray_version(process: Process) -> str | None:
     """Of the package that its program lies in: `.../ray/core/src/ray/raylet/raylet`."""
+    package = _package(process)
+    return _match(_RAY, _text(_root(process), f"{package}/_version.py")) if package else None
+
+
+def _package(process: Process) -> str | None:
     package, found, _ = (process.details.argv[0] if process.details.argv else "").rpartition("/core/src/ray/")
-    if not found or not package.startswith("/"):
+    return package if found and package.startswith("/") else None
+
+
+class Frameworks(NamedTuple):
+    """Training frameworks that lie in the same folder as Ray."""
+
+    changed: int
+    """When something was installed there last, as the file system says."""
+    releases: Mapping[str, str]
+
+
+def frameworks(process: Process, known: Frameworks | None = None) -> Frameworks | None:
+    """`known` as long as nothing was installed since; `None` where that folder can't be seen."""
+    package = _package(process)
+    if package is None:
         return None
-    return _match(_RAY, _text(_root(process), f"{package}/_version.py"))
+    root = _root(process)
+    place = root + resolved(root, os.path.dirname(package))
+    try:
+        changed = os.stat(place).st_mtime_ns
+        return known if known and known.changed == changed else Frameworks(changed, _releases(os.listdir(place)))
+    except OSError:
+        return None
+
+
+def _releases(names: list[str]) -> Dict[str, str]:
+    """Where a half removed one lies beside another, neither is believed."""
+    found = [(match[1], match[2]) for match in map(_FRAMEWORK.match, names) if match]
+    return {name: release for name, release in found if [each for each, _ in found].count(name) == 1}
 
 
 def python_version(process: Process) -> str | None:

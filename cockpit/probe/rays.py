@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Dict, NamedTuple
 
-from .installed import python_version, ray_version
+from .installed import Frameworks, frameworks, python_version, ray_version
 from .proc import Forest, Identity, Process, legible, read_at_once, read_environ
 
 ROLES = ("raylet", "gcs_server")
@@ -27,6 +27,7 @@ class Ray(NamedTuple):
     files: int | None = None
     files_limit: int | None = None
     """The soft one, which `prlimit` changes while it lives."""
+    frameworks: Frameworks | None = None
 
 
 class Rays:
@@ -34,13 +35,24 @@ class Rays:
 
     def __init__(self) -> None:
         self._known: Dict[Identity, Started] = {}
+        self._frameworks: Dict[Identity, Frameworks | None] = {}
 
     def read(self, forest: Forest) -> Dict[Identity, Ray]:
         """Of one that was too young when it was read everything is read again."""
         there = [process for process in forest.values() if process.alive and process.origin.role in ROLES]
         found = {process.identity: self._known.get(process.identity) or _started(process) for process in there}
         self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
-        return {identity: Ray(started, _open_files(identity[0]), _files_limit(identity[0])) for identity, started in found.items()}
+        self._frameworks = {process.identity: self._installed(process) for process in there}
+        return {
+            identity: Ray(started, _open_files(identity[0]), _files_limit(identity[0]), self._frameworks[identity])
+            for identity, started in found.items()
+        }
+
+    def _installed(self, process: Process) -> Frameworks | None:
+        """Somebody may install another release while Ray lives; those of raylets matter, which start workers."""
+        if process.origin.role != "raylet" or process.details.stuck:
+            return None
+        return frameworks(process, self._frameworks.get(process.identity))
 
 
 def _started(process: Process) -> Started:

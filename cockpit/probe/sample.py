@@ -227,6 +227,7 @@ def ray_fact(process: Process, verdict: Verdict, ray: Ray) -> Sample:
         **ray.started._asdict(),
         "files": ray.files,
         "files_limit": ray.files_limit,
+        "frameworks": dict(ray.frameworks.releases) if ray.frameworks else None,
     }
 
 

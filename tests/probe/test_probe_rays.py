@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,6 +82,27 @@ def test_what_stays_is_read_once_and_open_files_are_counted_anew(package):
         again.read(forest(young))
         (package / "_version.py").write_text('version = "2.60.1"\n')
         assert again.read(forest(young))[one.identity].started.ray == "2.60.1"
+
+
+def test_training_frameworks_that_lie_beside_ray_are_told_and_a_new_one_is_seen_while_ray_lives(package):
+    site = package.parent
+    for name in ("openrlhf-0.8.5.post1.dist-info", "verl-0.5.0.dev0-py3.10.egg-info", "vllm-0.9.1.dist-info", "verl_tool-0.1.dist-info"):
+        (site / name).mkdir()
+    rays = Rays()
+    with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
+
+        def told() -> Mapping[str, str] | None:
+            found = rays.read(forest(one))[one.identity].frameworks
+            return found.releases if found else None
+
+        assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.5.0.dev0"}
+        (site / "verl-0.5.0.dev0-py3.10.egg-info").rmdir()
+        (site / "verl-0.6.1.dist-info").mkdir()
+        assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.6.1"}
+        (site / "openrlhf-0.9.0.dist-info").mkdir()
+        assert told() == {"verl": "0.6.1"}, "one of the two was removed by halves"
+        shutil.rmtree(site)
+        assert told() is None
 
 
 def test_how_many_files_it_may_open_is_read_again_for_it_can_be_changed(package):

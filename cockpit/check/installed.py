@@ -1,0 +1,43 @@
+"""Which releases of the training frameworks lie beside Ray on the nodes; a job may bring another one of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from cockpit.budget import Line
+from cockpit.check.checked import some
+from cockpit.check.site import Site
+from cockpit.model import Snapshot
+
+PACKAGES: Mapping[str, str] = {"OpenRLHF": "openrlhf", "veRL": "verl"}
+ABSENT = "missing"
+_RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)+[\w.+!]*", re.ASCII)
+
+
+def installed(snapshot: Snapshot) -> dict[str, str]:
+    """On the head, where drivers of jobs run; empty where that can't be seen."""
+    heads = {node.id for node in snapshot.nodes or () if node.head and node.id and node.state == "ALIVE"}
+    there = [
+        ray.frameworks
+        for host in snapshot.hosts.values()
+        for ray in host.rays or ()
+        if ray.role == "raylet" and ray.node in heads and ray.frameworks
+    ]
+    return {name: release for name, release in there[0].items() if _RELEASE.fullmatch(release)} if len(there) == 1 else {}
+
+
+def installed_lines(site: Site, framework: str | None) -> Iterator[Line]:
+    """Nothing where it lies beside no Ray at all: then the job brings it."""
+    package = PACKAGES.get(framework or "")
+    found: dict[str, list[str]] = {}
+    for name, raylet in site.raylets():
+        if package and raylet.frameworks is not None:
+            found.setdefault(raylet.frameworks.get(package, ABSENT), []).append(name)
+    if set(found) <= {ABSENT}:
+        return
+    if len(found) == 1:
+        yield Line("fine", f"{framework} {next(iter(found))} is installed beside Ray")
+    else:
+        told = ", ".join(f"{release} on {some(names)}" for release, names in found.items())
+        yield Line("doubt", f"{framework} beside Ray is {told}", "one release everywhere, unless the job brings its own")
