@@ -18,13 +18,8 @@ import click
 from msgspec.structs import replace
 
 from cockpit import __version__
-from cockpit.check_command import check_command
-from cockpit.commands import act_commands
 from cockpit.config import Config, config_path, config_text, init, load, schema
 from cockpit.document import InputError
-from cockpit.launch_commands import launch_command
-from cockpit.preset_commands import presets_command
-from cockpit.recover_command import recover_command
 from cockpit.sources.spawn import spawn_local
 
 BAD_USAGE = 3
@@ -83,6 +78,25 @@ def _bad_usage(context: click.Context | None) -> int:
 class Group(click.Group):
     """Bad usage ends with 3: 2 already means that the cluster is in a critical state."""
 
+    _whole = False
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Commands of acts and of presets are made when one of them is wanted: the screen and a look don't wait for their imports."""
+        if name not in self.commands:
+            self._make_others()
+        return super().get_command(context, name)
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """All, in the order of the alphabet."""
+        self._make_others()
+        return super().list_commands(context)
+
+    def _make_others(self) -> None:
+        if not self._whole:
+            self._whole = True
+            for command in _acting_commands():
+                self.add_command(command)
+
     def main(self, *args: Any, **more: Any) -> Any:
         """As click's own, with our exit code."""
         try:
@@ -129,6 +143,7 @@ def show(config: Config, *, ends: bool = False) -> int:
     `ends`: the process ends right after it.
     """
     early = spawn_local(config.interval)
+    gc.disable()  # modules that are being imported are no garbage: to look for some took a tenth of the start
     from cockpit.lookout import Lookout
     from cockpit.ui.app import Cockpit
 
@@ -166,6 +181,7 @@ def _recovering(config: Config, preset: Any, **how: Any) -> Any:
 def _favour_keys() -> None:
     """A whole collection took 40 ms at 1,000 nodes, and a thread that builds values kept the loop waiting 5 ms at a time."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(2_000, 25, 250)
     sys.setswitchinterval(0.001)
 
@@ -358,12 +374,15 @@ def demo(config: Config) -> None:
     sys.exit(run_demo(partial(_demo_screen, config)))
 
 
-for _act in act_commands(common, configured):
-    main.add_command(_act)
-main.add_command(check_command(common, configured))
-main.add_command(launch_command(common, configured))
-main.add_command(presets_command())
-main.add_command(recover_command(common, configured))
+def _acting_commands() -> list[click.Command]:
+    from cockpit.check_command import check_command
+    from cockpit.commands import act_commands
+    from cockpit.launch_commands import launch_command
+    from cockpit.preset_commands import presets_command
+    from cockpit.recover_command import recover_command
+
+    presets = [make(common, configured) for make in (check_command, launch_command, recover_command)]
+    return [*act_commands(common, configured), *presets, presets_command()]
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:

@@ -22,8 +22,7 @@ from cockpit.config import Config
 from cockpit.document import InputError
 from cockpit.reach import HostEntry, check_host
 from cockpit.sources.errand import Progress
-from cockpit.sources.ray_acts import NotMeantError
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
 
 DONE, NOT_ALL, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_type_hints
 
@@ -91,8 +92,15 @@ _WORDS: Final = {
     "ascii": "true or false",
     "quiet": "true or false",
     "findings": "thresholds, such as `disk_full: 0.9`",
-    **{f"findings.{name}": _range(mark) for name, mark in _marks().items()},
 }
+
+
+@cache
+def _words() -> Mapping[str, str]:
+    """What is expected where; a start without a config file needs none of it."""
+    return {**_WORDS, **{f"findings.{name}": _range(mark) for name, mark in _marks().items()}}
+
+
 _FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field != "origins")
 _TYPED: Final = tuple(field for field in _FIELDS if field != "limits")
 """Those that a flag or a variable may give."""
@@ -131,7 +139,7 @@ def _typed_value(origin: str, name: str, value: object) -> object:
     try:
         return _sound(name, _of_text(name, value))
     except msgspec.ValidationError as error:
-        raise InputError(f"{origin}: expected {_WORDS[name]}, got {value}") from error
+        raise InputError(f"{origin}: expected {_words()[name]}, got {value}") from error
     except InputError as error:
         raise InputError(f"{origin}: {error}") from error
 
@@ -151,7 +159,7 @@ def _read(path: Path) -> _Layer:
         return {}
     if not isinstance(document.data, dict):
         raise document.mistake("", "expected keys with values, such as `interval: 2`")
-    file = document.convert(ConfigFile, _WORDS)
+    file = document.convert(ConfigFile, _words())
     layer: _Layer = {}
     for name in _FIELDS:
         if (value := getattr(file, name)) is UNSET:
@@ -240,7 +248,9 @@ def _default_limits() -> str:
     return "".join(f"#   {value:<31}# {what.rstrip('.')}\n" for value, what in written.items())
 
 
-DEFAULT_FILE: Final = f"""\
+def default_file() -> str:
+    """Every key with its default, commented out."""
+    return f"""\
 # cockpit's config. What is commented out is the default. Flags and COCKPIT_* variables win over this file.
 
 # address: http://head:8265        # Ray's dashboard; unset: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, this host's live session
@@ -265,7 +275,7 @@ def init(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(DEFAULT_FILE)
+            file.write(default_file())
     except FileExistsError as error:
         raise InputError(f"{shown(path)}: there is one already; it was left alone") from error
     except OSError as error:

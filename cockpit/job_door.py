@@ -13,8 +13,7 @@ from cockpit.actions.table import Act, Aim, find_act
 from cockpit.lookout import Lookout
 from cockpit.model import Job
 from cockpit.sources.errand import Progress
-from cockpit.sources.ray_acts import NotMeantError
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import age
 
 RAY = "ray"

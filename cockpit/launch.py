@@ -42,9 +42,8 @@ from cockpit.lookout import Lookout
 from cockpit.pack import Package
 from cockpit.presets import JobSpec, Preset, doubts, safe
 from cockpit.sources.errand import Progress
-from cockpit.sources.ray_acts import NotMeantError
 from cockpit.sources.ray_submit import CONTENT, KEY, Listed, Look, Submission, Submissions
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.submission import content_of, hiding, launchable_job, name_for, packed, submission_of, template_of
 from cockpit.text import age, plural, redact, size
 

@@ -19,8 +19,7 @@ from cockpit.config import Config
 from cockpit.document import InputError
 from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, find_preset, launchable
-from cockpit.sources.ray_acts import NotMeantError
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
 
 PATIENCE = 4.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 UNKNOWN = "–"
@@ -46,8 +46,7 @@ _TELLING = (
 _QUOTE = r"""\\{0,4}["']?"""
 """Also as it stands in JSON that was written into a string."""
 _NAMED = rf"[\w.-]{{0,60}}?(?:{_TELLING})[\w.-]{{0,60}}"
-_SECRETS = re.compile(
-    rf"""
+_SECRET = rf"""
       (?P<name>(?:^|(?<=[\s'"{{(\[,;&?])) ["']?[+-]{{0,2}}{_NAMED}{_QUOTE}
         \s*(?:=|:\s|:(?=\\{{0,4}}["'])|(?<=["']),\s?(?=["'])|(?<=\w)\s(?!\s*-))\s*
         {_QUOTE})(?:(?<=")(?!\s)(?:[^"\\\n]|\\(?!\\{{0,4}}"))+|(?<=')[^\s'][^'\n]*|[^\s'"&,}}]+)
@@ -69,9 +68,15 @@ _SECRETS = re.compile(
       | (?-i:A[KS]IA[A-Z0-9]{{12,}}|AIza[\w-]{{30,}})
       )
     | (?<![\w-])eyJ[\w-]{{10,}}\.[\w-]{{10,}}\.[\w-]*
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
+"""
+
+
+@cache
+def _secret() -> re.Pattern[str]:
+    """Made when something first looks like a secret: that takes ten milliseconds, for which no start has to wait."""
+    return re.compile(_SECRET, re.VERBOSE | re.IGNORECASE)
+
+
 _SWITCHES = re.compile(r"(?:true|false|none|null)$", re.IGNORECASE)
 _COUNTS = re.compile(rf"[\d.,kmg]+$|{_SWITCHES.pattern}", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{?[A-Z_][A-Z0-9_]*$")
@@ -90,12 +95,12 @@ def redact(text: str) -> str:
     A number after a name with `token` in it (`--max_tokens 1024`) is a count, not a secret.
     """
     lower = text.lower()
-    return _SECRETS.sub(_hide, text) if any(hint in lower for hint in _HINTS) else text
+    return _secret().sub(_hide, text) if any(hint in lower for hint in _HINTS) else text
 
 
 def secrets(text: str) -> list[tuple[int, int]]:
     """Where in the text each secret begins and ends that `redact` takes out."""
-    return [(start, match.end()) for match in _SECRETS.finditer(text) if (start := _start(match)) is not None]
+    return [(start, match.end()) for match in _secret().finditer(text) if (start := _start(match)) is not None]
 
 
 def _hide(match: re.Match[str]) -> str:
@@ -112,21 +117,23 @@ def _start(match: re.Match[str]) -> int | None:
     return None if plain.match(match.string, start, match.end()) or _VARIABLE.match(match.string, start, match.end()) else start
 
 
-_TELLING_NAME = re.compile(
-    r"""
+_TELLING_NAME = r"""
       token(?!i[zs]) | secret | passw(?:or)?d | passphrase | credential | connection_?string | authorization
     | (?<![a-z])(?:api|access|private|secret|auth|account|ssh|encryption)?keys?\d*(?![a-z])
     | (?<!by)(?<!ask)(?<!com)pass\d*(?![a-z]) | pwd\d*(?![a-z]) | (?<![a-z])(?:dsn|pat|jwt|auth|cookie)$
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
+    """
 _FOLDERS = ("PWD", "OLDPWD")
 _PRIVATE = "PRIVATE KEY-----"
 
 
+@cache
+def _telling_name() -> re.Pattern[str]:
+    return re.compile(_TELLING_NAME, re.VERBOSE | re.IGNORECASE)
+
+
 def redact_variable(name: str, value: str) -> str:
     """The value of an environment variable, fit to be shown: where its name tells of a secret nothing of it, however many lines it has."""
-    if name not in _FOLDERS and _TELLING_NAME.search(name):
+    if name not in _FOLDERS and _telling_name().search(name):
         plain = _COUNTS if "token" in name.lower() and len(value) <= 8 else _SWITCHES
         return value if not value or plain.fullmatch(value) else HIDDEN
     return HIDDEN if _PRIVATE in value else redact(value)

@@ -10,12 +10,12 @@ import yaml
 
 from cockpit.config import (
     DEFAULT_ADDRESS,
-    DEFAULT_FILE,
     Address,
     Config,
     config_path,
     config_text,
     dashboard_url,
+    default_file,
     init,
     load,
     resolve_address,
@@ -54,13 +54,13 @@ def test_without_a_file_everything_is_default(path):
     assert Config().interval == 2.0
 
 
-@pytest.mark.parametrize("text", ["", "\n", "# nothing yet\n", "---\n", "{}", DEFAULT_FILE])
+@pytest.mark.parametrize("text", ["", "\n", "# nothing yet\n", "---\n", "{}", default_file()])
 def test_an_empty_file_means_defaults(path, text):
     assert read(path, text) == Config()
 
 
 def test_the_file_that_init_writes_holds_the_defaults_once_its_lines_are_taken_in(path):
-    bare = "\n".join(line[2:] for line in DEFAULT_FILE.splitlines() if line.startswith("# ") and not line.startswith("# cockpit"))
+    bare = "\n".join(line[2:] for line in default_file().splitlines() if line.startswith("# ") and not line.startswith("# cockpit"))
     values = yaml.safe_load(bare)
     assert set(values) == set(Config.__struct_fields__) - {"origins", "limits"} | {"findings"}
     config = read(path, bare)
@@ -225,7 +225,7 @@ def test_the_file_lies_where_xdg_says(monkeypatch, tmp_path):
 
 def test_init_writes_once_and_never_over_a_file(path):
     init(path)
-    assert path.read_text() == DEFAULT_FILE
+    assert path.read_text() == default_file()
     path.write_text("interval: 9\n")
     with pytest.raises(InputError, match="there is one already; it was left alone"):
         init(path)

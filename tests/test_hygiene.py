@@ -49,6 +49,12 @@ with contextlib.suppress(SystemExit), open(os.devnull, 'w') as nowhere, contextl
     assert not heavy or ("httpx._main" in loaded and not any(name.startswith("textual") for name in heavy))
 
 
+def test_a_start_waits_for_no_import_that_only_acts_need():
+    """The screen's first probe begins once this is imported: on two cores it works while the rest is."""
+    loaded = imported_by("import cockpit.cli")
+    assert not {"httpx", "textual", "rich", "cockpit.presets", "cockpit.actions.table", "cockpit.lookout"} & loaded
+
+
 def test_nothing_imports_ray():
     """Scripts that the demo hands to the cluster's own Python are no part of the program."""
     libraries = [path for path in python_files("cockpit") if path.name != "__main__.py" and "scripts" not in path.parts]

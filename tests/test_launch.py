@@ -22,7 +22,7 @@ from cockpit.actions.words import plan_lines, receipt_lines
 from cockpit.launch import Launches
 from cockpit.model import Cluster, Snapshot
 from cockpit.presets import Preset, read_preset
-from cockpit.sources.ray_acts import NotMeantError
+from cockpit.sources.source import NotMeantError
 
 SECRET = "not-for-anybodys-eyes-1b2c"
 TEXT = """

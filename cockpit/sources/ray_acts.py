@@ -13,7 +13,7 @@ from cockpit.sources import wire
 from cockpit.sources.ray_actors import job as job_of
 from cockpit.sources.ray_http import Dashboard, NoAnswerError, RefusalError
 from cockpit.sources.ray_submit import Submissions
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 
 PATIENCE = 30.0
 """Seconds until a job that was told to stop is over. Ray's own grace between SIGTERM and SIGKILL is 3 s (RAY_JOB_STOP_WAIT_TIME_S)."""
@@ -21,10 +21,6 @@ _LOOK = 8.0
 _WRITE = 15.0
 _MISLEADING = re.compile(r"[/?#%\\\x00-\x1f\x7f\ud800-\udfff]|\A\.{0,2}\Z")
 """Ray's dashboard puts the id into an address of its agent as it is: `a?b` would delete job `a` there (job_head.py, 2.9 to 2.60)."""
-
-
-class NotMeantError(SourceError):
-    """Nothing was done, because this job is not, or not provably, what was meant."""
 
 
 class Ended(Value, frozen=True):

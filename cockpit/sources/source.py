@@ -21,6 +21,10 @@ class SourceError(Exception):
         self.cause = cause
 
 
+class NotMeantError(SourceError):
+    """Nothing was done, because what is there is not, or not provably, what was meant."""
+
+
 @dataclass(frozen=True)
 class Source(Generic[Facts_co]):
     """Something that is asked again and again, one request at a time."""

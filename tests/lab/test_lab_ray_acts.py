@@ -13,9 +13,9 @@ from cockpit.actions.losses import left_by_job, lost_with_job
 from cockpit.model import Snapshot
 from cockpit.sources import payload
 from cockpit.sources.ray import Ray
-from cockpit.sources.ray_acts import JobActs, NotMeantError
+from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.ray_http import Dashboard
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 from tests.lab.cluster import Cluster, eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from cockpit.sources import ray_acts
-from cockpit.sources.ray_acts import JobActs, NotMeantError
+from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.ray_http import Dashboard, NoAnswerError
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 from tests.sources.recorded_ray import recorded
 
 (RUNNING,) = [job for job in recorded("jobs_driver") if job["type"] == "SUBMISSION"]
