@@ -211,3 +211,25 @@ def test_kills_of_others_stay_apart_and_the_newest_is_first():
 
 def test_another_cluster_has_had_no_kills():
     assert Parts(oom=OomFacts((oom(node=HEAD),))).forget_ray().oom is None
+
+
+class Counted(tuple):  # noqa: SLOT001 it counts
+    """How often somebody has gone through it."""
+
+    times = 0
+
+    def __iter__(self):
+        Counted.times += 1
+        return super().__iter__()
+
+
+def test_a_thousand_hosts_cost_no_look_at_all_of_rays_workers_each():
+    homes = [f"{number:056x}" for number in range(50)]
+    nodes = tuple(node(number, ip=f"10.0.1.{number}") for number in range(50))
+    workers = Counted(Worker(home, 100) for home in homes)
+    hosts = {home: Host(home, addresses=(), taken=NOW, nodes=(home,), processes=(process(100, host=home, node=None),)) for home in homes}
+    Counted.times = 0
+    found = joined(nodes=node_facts(*nodes, workers=workers), hosts=hosts).processes
+    assert found
+    assert {one.node for one in found if one.pid == 100} == set(homes)
+    assert Counted.times < len(homes) // 4

@@ -10,22 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cockpit.model import (
-    Cluster,
-    Fault,
-    Gpu,
-    Hold,
-    Host,
-    Job,
-    Kind,
-    Node,
-    OomKill,
-    Process,
-    Quantity,
-    Session,
-    Snapshot,
-    Worker,
-)
+from cockpit.join.owners import processes_of, reported_by, same_devices
+from cockpit.model import Cluster, Fault, Gpu, Host, Node, OomKill, Quantity, Session, Snapshot
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.waits import Asked, Waits
 
@@ -94,9 +80,9 @@ class Join:
         of = self._last.of
         places = of(_places, parts.nodes, parts.hosts)
         nodes = of(_nodes, of(self._used, parts.nodes, parts.status), parts.hosts, places, parts.expected)
-        reported = of(_reported, parts.nodes)
+        reported = of(reported_by, parts.nodes)
         actors, groups = self._waits.told(_asked(parts))
-        processes = of(_processes, reported, parts.nodes, parts.jobs, parts.hosts, places, parts.cluster.session)
+        processes = of(processes_of, reported, parts.nodes, parts.jobs, parts.hosts, places, parts.cluster.session)
         return Snapshot(
             taken=now,
             cluster=parts.cluster,
@@ -202,11 +188,7 @@ def _on_host(node: Node, host: Host | None) -> Node:
 
 def _gpus(rays: tuple[Gpu, ...] | None, probes: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:
     """The probe's, unless Ray's agent sees other devices: several raylets on one host can be given different ones."""
-    return probes if probes is not None and (not rays or _same_devices(rays, probes)) else rays
-
-
-def _same_devices(rays: tuple[Gpu, ...], probes: tuple[Gpu, ...] | None) -> bool:
-    return not {gpu.uuid for gpu in rays}.isdisjoint(gpu.uuid for gpu in probes or ())
+    return probes if probes is not None and (not rays or same_devices(rays, probes)) else rays
 
 
 def _matters(host: Host) -> bool:
@@ -217,135 +199,6 @@ def _matters(host: Host) -> bool:
 def _of_host(host: Host) -> Node:
     bare = Node(None, host.name, ip=next(iter(host.addresses), ""))
     return _on_host(bare, host)
-
-
-def _processes(
-    reported: Mapping[str, list[Process]] | None,
-    facts: NodeFacts | None,
-    jobs: JobFacts | None,
-    hosts: Mapping[str, Host],
-    places: Mapping[str, str],
-    session: str | None,
-) -> tuple[Process, ...] | None:
-    """What probes list, owners added; and what Ray's agents report of hosts without a probe."""
-    if reported is None and not any(host.processes is not None for host in hosts.values()):
-        return None
-    known_jobs = jobs.jobs if jobs else None
-    listed: list[Process] = []
-    seen: set[tuple[str, int]] = set()
-    for host in hosts.values():
-        if host.processes is not None:
-            own = _ids(host.name, places)
-            elsewhere = _held_elsewhere(host, facts, own, reported or {})
-            found = [
-                replace(process, gpus=elsewhere[_rays_pid(process)]) if _rays_pid(process) in elsewhere and not process.gpus else process
-                for process in _owned(host.processes, facts, known_jobs, own, session)
-            ]
-            listed += found
-            seen |= {(node, _rays_pid(process)) for node in own for process in found}
-    probed = {node for node, name in places.items() if hosts[name].processes is not None}
-    for node, processes in (reported or {}).items():
-        listed += processes if node not in probed else [_unlisted(process) for process in processes if (node, process.pid) not in seen]
-    return tuple(listed)
-
-
-def _held_elsewhere(
-    host: Host, facts: NodeFacts | None, own: tuple[str, ...], reported: Mapping[str, list[Process]]
-) -> dict[int, tuple[Hold, ...]]:
-    """By pid: what Ray's agents report of GPUs that the probe doesn't see, because another raylet on its host was given them."""
-    rays = {node.id: node.gpus for node in (facts.nodes if facts else ()) if node.id in own}
-    others = [node for node, gpus in rays.items() if node and gpus and not _same_devices(gpus, host.gpus)]
-    return {process.pid: process.gpus for node in others for process in reported.get(node, ())}
-
-
-def _ids(host: str, places: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(node for node, name in places.items() if name == host)
-
-
-def _rays_pid(process: Process) -> int:
-    """As Ray counts: in a container it has pids of its own, which here are somebody else's."""
-    return process.ns_pid or process.pid
-
-
-def _owned(
-    processes: Iterable[Process], facts: NodeFacts | None, jobs: tuple[Job, ...] | None, ids: tuple[str, ...], session: str | None
-) -> tuple[Process, ...]:
-    """A host's processes with node, job and actor, as Ray vouches for them; a child belongs to the actor it descends from."""
-    workers = {worker.pid: worker for worker in (facts.workers if facts else ()) if worker.node in ids}
-    drivers = {job.driver_pid: job for job in jobs or () if job.driver_pid and job.driver_node in ids and job.running}
-    known = {job.job: job for job in sorted(jobs, key=lambda job: job.running) if job.job} if jobs is not None else None
-    found = {process.pid: process for process in processes}
-    only = ids[0] if len(ids) == 1 else None
-
-    def owner(process: Process) -> Worker | None:
-        seen: set[int] = set()
-        at: Process | None = process
-        while at is not None and at.pid not in seen:
-            worker = workers.get(_rays_pid(at))
-            if worker is not None and at.kind != "foreign" and at.node in (None, worker.node):
-                return worker
-            seen.add(at.pid)
-            at = found.get(at.parent or 0)
-        return None
-
-    return tuple(
-        _settled(_named(process, owner(process), drivers.get(_rays_pid(process)), only), known, session) for process in found.values()
-    )
-
-
-def _named(process: Process, owner: Worker | None, driver: Job | None, node: str | None) -> Process:
-    if driver is not None and process.kind in ("foreign", "unknown"):
-        process = replace(process, kind="driver", why=(f"Ray knows it as the driver of job {driver.id}",), job=driver.job)
-    if owner is None:
-        return replace(process, node=process.node or node)
-    return replace(process, node=owner.node, job=process.job or owner.job, actor=owner.actor)
-
-
-def _settled(process: Process, jobs: Mapping[str, Job] | None, session: str | None) -> Process:
-    """Whether a process whose worker is gone is still wanted hangs on its job, and only its own Ray knows: each counts jobs anew."""
-    if process.undecided != "job" or jobs is None or process.session != session:
-        return process
-    job = jobs.get(process.job or "")
-    if job is None:
-        return process
-    kept = (reason for reason in process.why if "must be asked of Ray" not in reason)
-    if job.running:
-        return replace(process, kind="child", undecided=None, why=(f"its job {job.id} still runs", *kept))
-    return replace(process, kind="orphan", undecided=None, why=(f"its job {job.id} is over ({job.status})", *kept))
-
-
-def _reported(facts: NodeFacts | None) -> Mapping[str, list[Process]] | None:
-    """By node: GPU holders as Ray's agents see them."""
-    if facts is None:
-        return None
-    workers = {(worker.node, worker.pid): worker for worker in facts.workers}
-    names = {node.id: node.title for node in facts.nodes}
-    addresses = {node.id: node.ip for node in facts.nodes}
-    homes = {(addresses.get(worker.node), worker.pid): worker.node for worker in facts.workers}
-    holds: dict[tuple[str, int], list[Hold]] = {}
-    for holder in facts.holders:
-        home = homes.get((addresses.get(holder.node), holder.pid), holder.node)
-        if home == holder.node:  # several raylets on a host all see its GPUs; a worker counts where it works
-            holds.setdefault((holder.node, holder.pid), []).append(Hold(holder.index, holder.memory))
-    found: dict[str, list[Process]] = {}
-    for (node, pid), gpus in holds.items():
-        process = _seen_by_ray(node, names.get(node) or node[:8], pid, tuple(gpus), workers.get((node, pid)))
-        found.setdefault(node, []).append(process)
-    return found
-
-
-def _seen_by_ray(node: str, host: str, pid: int, gpus: tuple[Hold, ...], worker: Worker | None) -> Process:
-    if worker is None:
-        return Process(host, pid, gpus=gpus, kind="unknown", why=("no worker of Ray; its host has not been looked at",), node=node)
-    kind: Kind = "driver" if worker.driver else "worker"
-    return Process(host, pid, gpus=gpus, kind=kind, why=("Ray lists it",), job=worker.job, actor=worker.actor, node=node)
-
-
-def _unlisted(process: Process) -> Process:
-    """Several raylets on one host may be given different GPUs; the probe there sees those of only one."""
-    if process.kind != "unknown":
-        return process
-    return replace(process, why=("Ray's agent sees it on the GPU, and the process table of its host does not",))
 
 
 def _sessions(hosts: Mapping[str, Host]) -> tuple[Session, ...] | None:
