@@ -108,8 +108,8 @@ class Memory:
         self._now = 0
         self._seen: tuple[Node, ...] | None = None
         self._nodes: dict[str, tuple[float, _Past]] = {}
-        self._pasts: dict[tuple[str, str], _Past] = {}
-        """By host and owner."""
+        self._pasts: dict[str, dict[str, _Past]] = {}
+        """By host, then by owner."""
         self._held: dict[str, tuple[int, list[tuple[Owner, int, tuple[Process, ...]]]]] = {}
 
     def record(self, snapshot: Snapshot) -> None:
@@ -137,7 +137,7 @@ class Memory:
 
     def owner_tail(self, host: str, owner: str, width: int = 60) -> list[float | None]:
         """The same of one owner on a host."""
-        past = self._pasts.get((host, owner))
+        past = self._pasts.get(host, {}).get(owner)
         return past.tail(self._now, width) if past else [None] * width
 
     def holdings(self, host: str) -> list[Holding] | None:
@@ -145,7 +145,7 @@ class Memory:
         step, held = self._held.get(host, (0, []))
         if not held or self._now - step > FRESH / STEP:
             return None
-        return [Holding(owner, used, processes, self._pasts[host, owner.key].trend(self._now)) for owner, used, processes in held]
+        return [Holding(owner, used, processes, self._pasts[host][owner.key].trend(self._now)) for owner, used, processes in held]
 
     def _put(self, node: Node, taken: float) -> None:
         used = sane(node.memory.used)
@@ -164,12 +164,10 @@ class Memory:
     def _own(self, host: Host, processes: list[Process]) -> None:
         held = sorted(_owned(host, processes), key=lambda one: -one[1])
         self._held[host.name] = (self._now, held)
+        pasts = self._pasts.get(host.name, {})
         for owner, used, _ in held:
-            past = self._pasts.setdefault((host.name, owner.key), _Past(self._now))
-            past.put(self._now, used)
-        gone = [key for key, past in self._pasts.items() if key[0] == host.name and self._now - past.last > STEPS]
-        for key in gone:
-            del self._pasts[key]
+            pasts.setdefault(owner.key, _Past(self._now)).put(self._now, used)
+        self._pasts[host.name] = {key: past for key, past in pasts.items() if self._now - past.last <= STEPS}
 
     def _forget(self, snapshot: Snapshot) -> None:
         if len(self._nodes) > len(snapshot.nodes or ()) + 100:
@@ -177,7 +175,7 @@ class Memory:
             self._nodes = {key: past for key, past in self._nodes.items() if key in known}
         if len(self._held) > len(snapshot.hosts) + 100:
             self._held = {name: held for name, held in self._held.items() if name in snapshot.hosts}
-            self._pasts = {key: past for key, past in self._pasts.items() if key[0] in snapshot.hosts}
+            self._pasts = {name: pasts for name, pasts in self._pasts.items() if name in snapshot.hosts}
 
 
 def sane(value: float | None) -> float | None:
