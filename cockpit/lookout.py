@@ -17,7 +17,7 @@ from cockpit.document import InputError
 from cockpit.findings import DETECTORS, Judge
 from cockpit.model import LEFT_OVER, Actor, Host, Job, Node, Process, Snapshot
 from cockpit.poller import Poller
-from cockpit.reach import HostEntry
+from cockpit.reach import HostEntry, Roster
 from cockpit.sources.hosts import Hosts, has_told
 from cockpit.sources.masters import Masters
 from cockpit.sources.ray import LOG_LINES, Ray, find_token
@@ -68,6 +68,7 @@ class Lookout:
         self._publish = publish
         self._ray: Ray | None = None
         self._hosts = Hosts(config, self, early=early, clock=clock)
+        self._roster = Roster(config.hosts)
         self._told = asyncio.Event()
         self._looking = False
 
@@ -267,7 +268,7 @@ class Lookout:
         if not cluster.session or not self._alive(cluster.session):
             return {}
         names = {entry.target: name for name, entry in self.others().items()}
-        alive = [(self._entry(node).target, node.id) for node in nodes if node.id and node.state == "ALIVE"]
+        alive = [(self._roster.entry(node).target, node.id) for node in nodes if node.id and node.state == "ALIVE"]
         return {names[target]: Place(cluster.session, node) for target, node in alive if target in names}
 
     @property
@@ -281,14 +282,7 @@ class Lookout:
     def _entries(self, nodes: Sequence[Node], snapshot: Snapshot) -> Iterator[HostEntry]:
         """Ray forgets how the hosts of dead nodes are called: where a node lives there again, the host is reached as that one's."""
         living = {node.ip: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip}
-        return (self._entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in nodes)
-
-    def _entry(self, node: Node) -> HostEntry:
-        """How to reach a node: as the config says, else by the address that Ray knows."""
-        for entry in self.config.hosts:
-            if entry.name in (node.host, node.name, node.ip) or entry.target == node.ip:
-                return entry
-        return HostEntry(node.title, address=node.ip)
+        return (self._roster.entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in nodes)
 
     # Asked for by a person
 
@@ -362,7 +356,7 @@ class Lookout:
         """
         home = next((node for node in self.poller.snapshot.nodes or () if node.id and node.id == process.node), None)
         words = ("stack", str(process.pid), str(process.ticks or 0))
-        return await self._hosts.ask(process.host, words, self._entry(home) if home else None)
+        return await self._hosts.ask(process.host, words, self._roster.entry(home) if home else None)
 
 
 def _named_apart(entries: Iterable[HostEntry]) -> dict[str, HostEntry]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta
 
 from cockpit.document import Document, InputError, read_text, shown
-from cockpit.model import Value
+from cockpit.model import Node, Value
 
 DEFAULT_REACH: Final = (
     "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInterval=5 -o ControlMaster=auto -o ControlPersist=60 -o ControlPath={control}"
@@ -42,6 +42,21 @@ class HostEntry(Value, frozen=True, forbid_unknown_fields=True):
     def target(self) -> str:
         """Where it answers."""
         return self.address or self.name
+
+
+class Roster:
+    """The hosts of the config, found by whatever a node of Ray's is called; of two that would do the first."""
+
+    def __init__(self, entries: Sequence[HostEntry]) -> None:
+        self._entries = entries
+        self._names = {entry.name: place for place, entry in reversed([*enumerate(entries)])}
+        self._targets = {entry.target: place for place, entry in reversed([*enumerate(entries)])}
+
+    def entry(self, node: Node) -> HostEntry:
+        """How to reach a node: as the config says, else by the address that Ray knows."""
+        called = (self._names.get(name) for name in (node.host, node.name, node.ip))
+        found = [place for place in (*called, self._targets.get(node.ip)) if place is not None]
+        return self._entries[min(found)] if found else HostEntry(node.title, address=node.ip)
 
 
 def host_entries(listed: Iterable[str | HostEntry], document: Document, where: str) -> tuple[HostEntry, ...]:

@@ -23,8 +23,8 @@ from cockpit.config import (
 )
 from cockpit.document import InputError
 from cockpit.limits import Limits
-from cockpit.model import Session
-from cockpit.reach import DEFAULT_REACH, HostEntry, check_host, parse_hosts, reach_command
+from cockpit.model import Node, Session
+from cockpit.reach import DEFAULT_REACH, HostEntry, Roster, check_host, parse_hosts, reach_command
 
 
 @pytest.fixture
@@ -465,3 +465,12 @@ def test_a_variable_of_ray_that_holds_nonsense_is_named():
 def test_the_environment_is_read_by_itself(monkeypatch, path):
     monkeypatch.setitem(os.environ, "COCKPIT_THEME", "mono")
     assert load({}, path=path).theme == "mono"
+
+
+def test_a_node_is_reached_as_the_config_says_by_whatever_name_and_of_two_as_the_first_says():
+    first, second = HostEntry("w1", user="train"), HostEntry("gpu-7", address="10.0.0.7")
+    roster = Roster((first, second))
+    assert roster.entry(Node("1", "w1", ip="10.0.0.1")) is first
+    assert roster.entry(Node("1", "ip-10-0-0-7", ip="10.0.0.7")) is second
+    assert roster.entry(Node("1", "gpu-7", name="w1", ip="10.0.0.7")) is first
+    assert roster.entry(Node("1", "w2", ip="10.0.0.2")) == HostEntry("w2", address="10.0.0.2")
