@@ -51,7 +51,8 @@ def exit_code(of: Checked) -> int:
 class BundleStatus(msgspec.Struct, frozen=True):
     """So many bundles of one shape."""
 
-    needs: Mapping[str, float]
+    needs: Mapping[str, float | None]
+    """`null`: how much depends on the framework's release."""
     count: int
 
 
@@ -104,8 +105,12 @@ def check_status(of: Checked) -> CheckStatus:
 
 
 def _group(group: Group) -> GroupStatus:
-    bundles = None if group.bundles is None else tuple(BundleStatus(needs, number) for needs, number in group.bundles)
+    bundles = None if group.bundles is None else tuple(BundleStatus(_known(needs, group), number) for needs, number in group.bundles)
     return GroupStatus(group.name, bundles, group.strategy)
+
+
+def _known(needs: Mapping[str, float], group: Group) -> dict[str, float | None]:
+    return {name: None if name in group.unsure else amount for name, amount in needs.items()}
 
 
 def check_schema() -> dict[str, Any]:

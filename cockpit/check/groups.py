@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,7 @@ from cockpit.check.flags import knobs
 from cockpit.check.queue import Queue, take_place
 from cockpit.check.site import Site
 from cockpit.placement import SCALE, Ask, Ground, Place, Shape, Taken, Verdict, World, amount, ask, sentence, shape
-from cockpit.text import count
+from cockpit.text import UNKNOWN, count
 
 JOB = "this job"
 When = Literal["now", "ever"]
@@ -160,13 +160,15 @@ def _in_turn(runs: Sequence[Run], site: Site, queue: Queue, budget: Budget) -> P
 
 
 def bundles(group: Group) -> str:
-    """`8 x 1 GPU + 1 CPU`."""
+    """`8 x 1 GPU + 1 CPU`; `–` for an amount that depends on a release."""
     if group.bundles is None:
         return "not known"
-    return ", ".join(
-        f"{number} x {' + '.join(amount(name, need) for name, need in shape(needs).amounts) or 'nothing'}"
-        for needs, number in group.bundles
-    )
+    return ", ".join(f"{number} x {_needs(needs, group.unsure)}" for needs, number in group.bundles)
+
+
+def _needs(needs: Mapping[str, float], unsure: Collection[str]) -> str:
+    parts = (f"{UNKNOWN} {name}" if name in unsure else amount(name, need) for name, need in shape(needs).amounts)
+    return " + ".join(parts) or "nothing"
 
 
 def _where(wanted: Ask, taken: Iterable[Taken], before: Mapping[str, Place]) -> str:

@@ -18,13 +18,21 @@ SIGNS: dict[Level, tuple[str, str]] = {
     "never": ("✗", "X"),
 }
 """As drawn, and in ASCII."""
+LONGEST = 160
+"""Characters of a first line that goes over two lines of most terminals at most."""
 TITLES = ("GROUP", "BUNDLES", "STRATEGY", "GPUS", "CPUS")
 
 
 def check_text(name: str, of: Checked, *, ascii: bool = False) -> str:  # noqa: A002
     """Lines to be read, or pasted into a chat."""
-    lines = [verdict(name, of), "", *_budget(of.budget), "", *_lines(of, ascii=ascii)]
+    lines = [headline(name, of), "", *_budget(of.budget), "", *_lines(of, ascii=ascii)]
     return "\n".join(clean(line).rstrip() for line in lines)
+
+
+def headline(name: str, of: Checked) -> str:
+    """The verdict; where its reason is long, without what its line tells in full."""
+    whole = verdict(name, of)
+    return whole if len(whole) <= LONGEST else whole.partition("; ")[0]
 
 
 def verdict(name: str, of: Checked) -> str:

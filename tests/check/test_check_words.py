@@ -29,6 +29,13 @@ def test_the_verdict_stands_first_then_what_is_asked_for_then_every_line_with_it
     assert lines[8].startswith("✗ all groups together")
 
 
+def test_a_first_line_that_would_be_long_tells_the_rest_in_its_line_alone():
+    reason = f"needs 8 GPU on one node; {'w1 has 8 but 6 are held, ' * 8}"
+    first, *others = check_text("ppo", checked(Budget(None), [Line("later", reason)])).splitlines()
+    assert first == "ppo doesn't fit now, but could later: needs 8 GPU on one node"
+    assert any("6 are held" in line for line in others)
+
+
 def test_in_ascii_there_are_signs_too():
     text = check_text("ppo", of(cluster(machine(1)), VLLM), ascii=True)
     assert text.isascii()
@@ -61,6 +68,13 @@ def test_what_is_not_known_is_no_number_in_text_and_null_in_json():
     nothing = json.loads(check_json(check(preset(), Budget(None, unread=("?",)), cluster(machine(1)))))
     assert nothing["budget"]["groups"] is None
     assert "What it asks for is not known." in check_text("ppo", check(preset(), Budget(None), cluster(machine(1))))
+
+
+def test_an_amount_that_depends_on_the_release_is_no_number_either():
+    result = of(cluster(machine(1)), replace(VLLM, unsure=("CPU",)))
+    assert "vLLM   8 x 1 GPU + – CPU  STRICT_PACK     8     –" in check_text("ppo", result)
+    told = json.loads(check_json(result))["budget"]
+    assert (told["cpus"], told["groups"][0]["bundles"]) == (None, [{"needs": {"GPU": 1.0, "CPU": None}, "count": 8}])
 
 
 def test_json_is_what_its_schema_says():

@@ -99,12 +99,12 @@ def preset_sections(entry: Entry, view: View) -> Sequence[Section[Any]]:
 
 
 def _facts(entry: Entry, preset: Preset, view: View) -> Pairs:
-    from cockpit.check.words import verdict  # deferred, here and below: only who opens a preset pays for what reads commands
+    from cockpit.check.words import headline  # deferred, here and below: only who opens a preset pays for what reads commands
 
     yield "about", preset.about or UNKNOWN
     yield "file", "ready-made; e makes a copy of your own" if Path(entry.path).parent == READY_MADE else shown(Path(entry.path))
     if entry.checked is not None:
-        word = verdict(entry.name, entry.checked)
+        word = headline(entry.name, entry.checked)
         yield "check", word if len(word) > view.width - 20 else ((word, TONES[entry.checked.verdict]),)
     if job := last_job(entry.name, view):
         yield "last launch", (*cells.state(job.status, view), (f"  {job.id}, {cells.ago(job.started, view)} ago", ""))
