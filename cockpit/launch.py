@@ -13,6 +13,8 @@ Which races end in one job:
   earlier one, unless Ray took longer than `GUARD` to write it down: after such a slow answer there is one more look, and what it finds
   is told.
 
+A job that was launched from no preset is launched again in the same way; then the first such job stands for the preset.
+
 Not covered: presets of different names, or of the same name with different templates, are different jobs to Ray, and here too.
 
 Secrets live in `Launches` alone, from plan to deed; a plan, a receipt and the log of acts hold the preset's own text, in which they are
@@ -25,7 +27,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ParamSpec
 
@@ -39,12 +41,15 @@ from cockpit.check.words import verdict
 from cockpit.document import InputError
 from cockpit.job_door import RAY, Hear
 from cockpit.lookout import Lookout
+from cockpit.model import Job
 from cockpit.pack import Package
-from cockpit.presets import JobSpec, Preset, doubts, safe
+from cockpit.presets import Preset
+from cockpit.relaunch import check_uploaded, order_of_job
 from cockpit.sources.errand import Progress
-from cockpit.sources.ray_submit import CONTENT, KEY, Listed, Look, Submission, Submissions
+from cockpit.sources.ray_submit import CONTENT, KEY, Listed, Look, Origin, Submission, Submissions
 from cockpit.sources.source import NotMeantError, SourceError
-from cockpit.submission import content_of, hiding, launchable_job, name_for, packed, submission_of, template_of
+from cockpit.sources.wire import PRESET
+from cockpit.submission import Order, content_of, hiding, name_for, order_of, packed
 from cockpit.text import age, plural, redact, size
 
 RECENT = 10.0
@@ -64,14 +69,16 @@ class Ready:
     """What a plan is carried out with; secrets are in it."""
 
     key: str
-    preset: str
+    origin: Origin
     template: str
     content: str
     submission: Submission
     hide: Callable[[str], str] = field(repr=False)
     package: Package | None
+    uploaded: tuple[str, ...]
+    """Packages that were Ray's when it was planned."""
     seen: frozenset[str]
-    """Jobs of this preset that whoever agrees to the plan has been told of."""
+    """Jobs of the same origin that whoever agrees to the plan has been told of."""
     force: bool
 
 
@@ -84,43 +91,34 @@ class Launches:
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be submitted; nothing is changed. Raises `SourceError`."""
-        (preset,) = aim.rows
+        (row,) = aim.rows
         try:
-            return await self._plan(act, preset, hear, force=aim.force)
+            return await self._plan(act, await self._order(row), hear, force=aim.force)
         except InputError as error:
             raise NotMeantError(str(error)) from None
 
-    async def _plan(self, act: Act, preset: Preset, hear: Hear, *, force: bool) -> Plan:
-        filled, job = launchable_job(preset, os.environ)
-        checked = await look_and_check(self._lookout, preset)
-        fit = tuple(_doubts(preset, checked))
+    async def _order(self, row: Preset | Job) -> Order:
+        return await order_of_job(self._submissions, row) if isinstance(row, Job) else order_of(row, os.environ)
+
+    async def _plan(self, act: Act, order: Order, hear: Hear, *, force: bool) -> Plan:
+        checked = await look_and_check(self._lookout, order.preset)
+        fit = tuple(_doubts(order.preset, checked))
         if checked.verdict == "never" and not force:
-            refused = Target(
-                "job", RAY, _command(preset), name=preset.name, reason=f"{fit[0]} (cockpit launch --force submits it all the same)"
-            )
+            refused = Target("job", RAY, _command(order), name=order.preset.name, reason=f"{fit[0]} ({_all_the_same(order)})")
             return Plan(act.id, act.title, refused=(refused,), notes=fit[1:], hosts=(RAY,))
         look = await self._submissions.look()
-        package = await packed(job, seldom(lambda done, of: hear(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of))))
-        others = _others(preset.name, look)
-        ready = Ready(
-            key=secrets.token_hex(8),
-            preset=preset.name,
-            template=template_of(filled.preset),
-            content=content_of(preset, package),
-            submission=submission_of(preset, job, package),
-            hide=hiding(filled.hidden),
-            package=package,
-            seen=frozenset(other.id for other in others),
-            force=force,
-        )
+        package = await packed(order.job, seldom(lambda done, of: hear(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of))))
+        others = _others(order.origin, look)
+        ready = _ready(order, package, others, force=force)
         self._keep(ready)
+        told = (*(_told(other, look) for other in others), *fit, *_changed(ready, look), *_folder(order, package), *order.notes)
         return Plan(
             act.id,
             act.title,
-            targets=(_target(ready, preset, look),),
-            notes=(*(_told(other, look) for other in others), *fit, *_changed(ready, look), *_folder(job, package), *doubts(preset)),
+            targets=(_target(ready, _command(order), look),),
+            notes=told,
             hosts=(RAY,),
-            word=preset.name if others and not force else None,
+            word=order.preset.name if others and not force else None,
             requests={RAY: {"key": ready.key}},
         )
 
@@ -129,7 +127,7 @@ class Launches:
         (target,) = plan.targets
         try:
             done, notes = await self._done(self._planned(plan), target, hear)
-        except NotMeantError as error:
+        except (NotMeantError, InputError) as error:
             return Receipt(plan.act, plan.title, refused=(replace(target, reason=str(error)),), hosts=plan.hosts)
         except SourceError as error:
             return Receipt(plan.act, plan.title, failed=(replace(target, error=str(error)),), hosts=plan.hosts)
@@ -142,6 +140,7 @@ class Launches:
 
     async def _done(self, ready: Ready, target: Target, hear: Hear) -> tuple[Target, tuple[str, ...]]:
         sent = await self._uploaded(ready.package, hear) if ready.package else ""
+        await check_uploaded(self._submissions, ready.uploaded)
         hear(RAY, Progress("submitting"))
         look = await self._settled(ready)
         if mine := next((job for job in look.jobs if job.key == ready.key), None):
@@ -162,7 +161,7 @@ class Launches:
             name = name_for(ready.template, look.moment or time.time(), taken)
             metadata = {**ready.submission.metadata, KEY: ready.key, CONTENT: ready.content}
             job, ours = await self._submissions.submit(replace(ready.submission, submission_id=name, metadata=metadata), ready.hide)
-            if ours or job.preset == ready.preset:
+            if ours or job.origin == ready.origin:
                 return job, ours
             taken.add(name)
 
@@ -176,13 +175,13 @@ class Launches:
             await asyncio.sleep(left)
 
     def _refuse_twin(self, ready: Ready, look: Look) -> None:
-        new = [job for job in _others(ready.preset, look) if job.id not in ready.seen]
+        new = [job for job in _others(ready.origin, look) if job.id not in ready.seen]
         if new and not ready.force:
             raise NotMeantError(f"{_told(new[0], look)}: that was after this was planned, and nothing more was submitted")
 
     async def _late(self, ready: Ready, job: Listed) -> tuple[str, ...]:
         look = await self._submissions.look()
-        twins = [other for other in _others(ready.preset, look) if other.id not in {job.id, *ready.seen}]
+        twins = [other for other in _others(ready.origin, look) if other.id not in {job.id, *ready.seen}]
         return tuple(f"Ray was slow, and meanwhile {_told(twin, look)}: one of the two is too many" for twin in twins)
 
     async def _uploaded(self, package: Package, hear: Hear) -> str:
@@ -206,6 +205,21 @@ class Launches:
         self._ready = ready
 
 
+def _ready(order: Order, package: Package | None, others: Iterable[Listed], *, force: bool) -> Ready:
+    return Ready(
+        key=secrets.token_hex(8),
+        origin=order.origin,
+        template=order.template,
+        content=content_of(order.shown, package),
+        submission=order.submission(package),
+        hide=hiding(order.hidden),
+        package=package,
+        uploaded=order.uploaded,
+        seen=frozenset(other.id for other in others),
+        force=force,
+    )
+
+
 def seldom(tell: Callable[P, None]) -> Callable[P, None]:
     """So often that a person can follow."""
     last = 0.0
@@ -220,18 +234,23 @@ def seldom(tell: Callable[P, None]) -> Callable[P, None]:
 
 
 def _check_same(ready: Ready, job: Listed) -> None:
-    """A job of this preset's name is there, and not what was planned."""
+    """A job of this origin is there, and not what was planned."""
     if job.content != ready.content:
         who = job.user or "somebody else"
         raise NotMeantError(
-            f"{who} has launched another version of {ready.preset} in the same moment, as {job.id}: nothing more was submitted"
+            f"{who} has launched another version of {ready.origin} in the same moment, as {job.id}: nothing more was submitted"
         )
 
 
-def _command(preset: Preset) -> tuple[str, ...]:
+def _command(order: Order) -> tuple[str, ...]:
     """On one line, as everybody may see it."""
-    shown = safe(preset).job
-    return (" ".join(shown.entrypoint.split()),) if shown else ()
+    return (" ".join(order.shown.entrypoint.split()),)
+
+
+def _all_the_same(order: Order) -> str:
+    """How what can never fit is launched."""
+    force = "cockpit launch --force submits it all the same"
+    return force if order.origin.mark == PRESET else f"w saves the job as a preset; {force}"
 
 
 def _doubts(preset: Preset, checked: Checked) -> Iterator[str]:
@@ -244,31 +263,34 @@ def _doubts(preset: Preset, checked: Checked) -> Iterator[str]:
             yield f"{line.text} → {line.change}" if line.change else line.text
 
 
-def _others(preset: str, look: Look) -> list[Listed]:
-    """Jobs of this preset that make another one doubtful, the latest first."""
+def _others(origin: Origin, look: Look) -> list[Listed]:
+    """Jobs of this origin that make another one doubtful, the latest first. What has failed at once by itself is no second press."""
     moment = look.moment or time.time()
-    alive = [job for job in look.jobs if job.preset == preset and (job.running or moment - (job.started or 0.0) < RECENT)]
+    mine = [job for job in look.jobs if job.origin == origin]
+    alive = [job for job in mine if job.running or (moment - (job.started or 0.0) < RECENT and not job.first)]
     return sorted(alive, key=lambda job: -(job.started or 0.0))
 
 
 def _told(job: Listed, look: Look) -> str:
     since = f"launched {age((look.moment or time.time()) - job.started)} ago" if job.started is not None else "launched"
-    return f"job {job.id} of this preset is {job.status}, {since} by {job.user or 'somebody'}"
+    which = "" if job.first else " of this preset" if job.origin.mark == PRESET else f", which is {job.origin} launched again,"
+    return f"job {job.id}{which} is {job.status}, {since} by {job.user or 'somebody'}"
 
 
 def _changed(ready: Ready, look: Look) -> Iterator[str]:
     """Whoever relaunches what has failed should know that it isn't the same."""
-    launched = [job for job in look.jobs if job.preset == ready.preset and job.content]
+    launched = [job for job in look.jobs if job.origin == ready.origin and job.content]
     last = max(launched, key=lambda job: job.started or 0.0, default=None)
     if last is not None and last.content != ready.content:
-        yield f"the preset or its working_dir is not what it was when {last.id} was launched"
+        what = "the preset or its working_dir" if ready.origin.mark == PRESET else "what Ray tells of it"
+        yield f"{what} is not what it was when {last.id} was launched"
 
 
-def _folder(job: JobSpec, package: Package | None) -> Iterator[str]:
+def _folder(order: Order, package: Package | None) -> Iterator[str]:
     """What is sent along, and what isn't."""
     if package is None:
-        if job.working_dir is not None:
-            yield f"working_dir {redact(job.working_dir)} is fetched by Ray itself"
+        if order.job.working_dir is not None and order.job.working_dir not in order.uploaded:
+            yield f"working_dir {redact(order.job.working_dir)} is fetched by Ray itself"
         return
     contents = package.contents
     largest = ", ".join(f"{each.name} {size(each.size)}" for each in contents.largest)
@@ -281,9 +303,9 @@ def _folder(job: JobSpec, package: Package | None) -> Iterator[str]:
         yield f"and {len(contents.skipped) - SKIPPED} more such files"
 
 
-def _target(ready: Ready, preset: Preset, look: Look) -> Target:
+def _target(ready: Ready, command: tuple[str, ...], look: Look) -> Target:
     name = name_for(ready.template, look.moment or time.time(), look.names)
-    target = Target("job", RAY, _command(preset), id=name)
+    target = Target("job", RAY, command, id=name)
     return replace(target, size=ready.package.size, files=ready.package.contents.files) if ready.package else target
 
 

@@ -19,14 +19,13 @@ from cockpit.config import Config
 from cockpit.document import InputError
 from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, find_preset, launchable
+from cockpit.presets.save import SUPERVISOR
 from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
 
 PATIENCE = 4.0
 """Seconds for which a job may be pending before it is said why it is."""
 ASKED_AGAIN = 15.0
-SUPERVISOR = "_ray_internal_job_actor_"
-"""How Ray calls the actor that runs a job's entrypoint, before its id."""
 LONGEST = 20
 """Lines of what Ray says of a job that has failed."""
 LOOKS = 20

@@ -11,20 +11,23 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from cockpit.document import Document, InputError
 from cockpit.model import Job
 from cockpit.pack import Hear, Package, find_contents, is_uri, pack, pack_archive
-from cockpit.presets import JobSpec, Launchable, Preset, find_preset, launchable, read_preset, safe
+from cockpit.presets import JobSpec, Preset, doubts, find_preset, launchable, read_preset, safe
 from cockpit.presets.folder import is_path
 from cockpit.presets.preset import SUBMISSION
 from cockpit.sources.ray_http import Hide
-from cockpit.sources.ray_submit import FILE, USER, Submission
+from cockpit.sources.ray_submit import FILE, USER, Origin, Submission
 from cockpit.sources.wire import PRESET
 from cockpit.text import HIDDEN
 
@@ -36,26 +39,62 @@ _LISTS = ("pip", "uv")
 """Of Ray's runtime_env: a list of packages, or the name of a local file that holds it."""
 
 
-def launchable_job(preset: Preset, env: Mapping[str, str]) -> tuple[Launchable, JobSpec]:
-    """The preset with every `${NAME}` in place, and its job. Raises `InputError`."""
+@dataclass(frozen=True)
+class Order:
+    """What is to be launched. Secrets are in it: it is never drawn, logged or kept."""
+
+    preset: Preset
+    """What is checked; without secrets, or with the names of those that come from the environment."""
+    shown: JobSpec
+    """What of its job may be seen."""
+    job: JobSpec
+    hidden: frozenset[str]
+    template: str
+    origin: Origin
+    submission: Callable[[Package | None], Submission]
+    """All but its id and its key. Raises `InputError`."""
+    uploaded: tuple[str, ...] = ()
+    """Packages that Ray must have already."""
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Order({self.origin!r})"
+
+
+def order_of(preset: Preset, env: Mapping[str, str]) -> Order:
+    """With every `${NAME}` in place. Raises `InputError`."""
     filled = launchable(preset, env)
-    if filled.preset.job is None:
+    job, shown = filled.preset.job, safe(preset).job
+    if job is None or shown is None:
         raise InputError(f"{preset.path}: has no `job`: there is nothing to launch")
-    return filled, filled.preset.job
+    return Order(
+        preset=preset,
+        shown=shown,
+        job=job,
+        hidden=filled.hidden,
+        template=template_of(filled.preset),
+        origin=Origin(PRESET, preset.name),
+        submission=partial(submission_of, preset, job),
+        notes=doubts(preset),
+    )
 
 
 def submission_of(preset: Preset, job: JobSpec, package: Package | None) -> Submission:
     """All but its id and its key; `job` is filled in. Raises `InputError`."""
     runtime_env = {name: _portable(preset, name, value) for name, value in job.runtime_env.items() if name != "excludes"}
-    if job.env:
-        runtime_env["env_vars"] = dict(job.env)
-    if job.working_dir is not None:
-        runtime_env["working_dir"] = package.uri if package else job.working_dir
+    folder = package.uri if package else job.working_dir
+    return sent(replace(job, runtime_env=runtime_env, working_dir=folder), {PRESET: preset.name, FILE: _file(preset.path)})
+
+
+def sent(job: JobSpec, marks: Mapping[str, str]) -> Submission:
+    """The job in Ray's words, with what tells where it comes from."""
+    env = {"env_vars": dict(job.env)} if job.env else {}
+    folder = {"working_dir": job.working_dir} if job.working_dir is not None else {}
     return Submission(
         entrypoint=job.entrypoint,
         submission_id="",
-        runtime_env=runtime_env,
-        metadata={**job.metadata, PRESET: preset.name, USER: user(), FILE: _file(preset.path)},
+        runtime_env={**job.runtime_env, **env, **folder},
+        metadata={**job.metadata, **marks, USER: user()},
         entrypoint_num_cpus=job.entrypoint_num_cpus,
         entrypoint_num_gpus=job.entrypoint_num_gpus,
         entrypoint_memory=job.entrypoint_memory,
@@ -116,9 +155,9 @@ async def packed(job: JobSpec, hear: Hear) -> Package | None:
         raise
 
 
-def content_of(preset: Preset, package: Package | None) -> str:
+def content_of(shown: JobSpec, package: Package | None) -> str:
     """The same for the same job and folder. Made of what may be seen, so that nobody can guess a secret from it."""
-    text = msgspec.json.encode(safe(preset).job, order="deterministic") + (package.uri.encode() if package else b"")
+    text = msgspec.json.encode(shown, order="deterministic") + (package.uri.encode() if package else b"")
     return hashlib.sha256(text).hexdigest()[:16]
 
 
@@ -139,14 +178,12 @@ def name_for(template: str, moment: float, taken: Collection[str]) -> str:
 
 
 def preset_of_job(job: Job) -> Preset | str:
-    """What launches this job again, as it is now; or why there is none, in a sentence."""
-    if job.preset is None:
-        return f"Job {job.id} was launched from no preset: save it as one, look it over, and launch that"
+    """The preset that it says it was launched from, as it is now; or why that is not to be had, in a sentence."""
     host, _, path = (job.metadata or {}).get(FILE, "").partition(":")
     try:
         if host == socket.gethostname() and os.path.isfile(path):  # unlike Path's it raises nothing below another's home
             return _trusted(Path(path))
-        return _named(job.preset)
+        return _named(job.preset or "")
     except InputError as error:
         return f"Job {job.id} was launched from the preset {job.preset}: {error}"
 

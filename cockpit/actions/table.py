@@ -27,6 +27,8 @@ class Aim:
     pids: tuple[int, ...] = ()
     session: str | None = None
     sessions: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    """Sessions that we have ended ourselves: none of them is about to come alive."""
     everything: bool = False
     force: bool = False
     only: str | None = None
@@ -85,7 +87,7 @@ def _stop(aim: Aim, host: str) -> dict[str, Any]:  # noqa: ARG001 all hosts are 
 def _clean(aim: Aim, host: str) -> dict[str, Any]:
     rows = [row for row in aim.rows if isinstance(row, Session)]
     sessions = [row.path for row in rows if row.host == host] if rows else list(aim.sessions) if aim.sessions else None
-    return {"act": "clean", "sessions": sessions, "older_than": aim.older_than, "dear": list(aim.dear)}
+    return {"act": "clean", "sessions": sessions, "older_than": aim.older_than, "dear": list(aim.dear), "ended": list(aim.ended)}
 
 
 def _start(aim: Aim, host: str) -> dict[str, Any]:
@@ -143,6 +145,11 @@ def _over(job: Job) -> str | None:
     return None if job.running else f"Job {job.id} is over ({job.status})"
 
 
+def _driver(job: Job) -> str | None:
+    """It runs on whatever host it was started on, by whoever did: Ray knows no more of it."""
+    return None if job.submission else f"Job {job.id} was never submitted to Ray: its driver was started by hand, and must be again"
+
+
 def _running(job: Job) -> str | None:
     return f"Job {job.id} still runs; J stops it" if job.running else None
 
@@ -171,8 +178,8 @@ ACTS: tuple[Act, ...] = (
         flags=("sessions", "older_than", "dear")),
     Act("stop-job", "J", "Stop job", "Stop a job, and wait until it is over", "jobs", "stop_job", Job, why_not=_over),
     Act("launch", "L", "Launch", "Submit a preset's job to Ray, with its working_dir, and once", "jobs", "launch", Preset, command=False),
-    Act("launch-again", "L", "Launch again", "Submit the preset of a finished job once more, as the file is now", "jobs", "launch",
-        Job, command=False, why_not=_running),
+    Act("launch-again", "L", "Launch again", "Submit a job once more: its preset as it is now, else what Ray knows of it", "jobs",
+        "launch", Job, command=False, why_not=_driver),
     Act("recover", "R", "Recover", "Stop Ray, clean up, start a preset's cluster anew and launch its job, step by step", "runbook",
         "recover", Preset, command=False),
     Act("delete-job", "X", "Delete job", "Delete a finished job from Ray's list", "jobs", "delete_job", Job, why_not=_running),

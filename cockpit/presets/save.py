@@ -13,8 +13,8 @@ from cockpit.model import Actor, Job
 from cockpit.text import HIDDEN, clean
 
 _OWN: Final = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
-_UPLOADED: Final = "gcs://"
-_NAME = re.compile(r"\$(?=\{[A-Za-z_])")
+UPLOADED: Final = "gcs://"
+_PLACE = re.compile(r"\$(?=\{)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BREAK = re.compile(r" (?=--|[+~]{0,2}[\w.@/]+=)")
 _ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
@@ -22,7 +22,8 @@ _ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
 _WIDE: Final = 100
 _RAYS: Final = ("job_submission_id", "job_name")
 """What Ray itself writes into a job's metadata."""
-_SUPERVISOR: Final = "_ray_internal_job_actor_"
+SUPERVISOR: Final = "_ray_internal_job_actor_"
+"""How Ray calls the actor that runs a job's entrypoint, before its id."""
 _OURS: Final = "cockpit_"
 """How marks of a launch begin."""
 
@@ -34,7 +35,7 @@ def preset_of(job: Job, actors: Iterable[Actor] = ()) -> str:
     """
     if not job.entrypoint:
         raise InputError(f"Ray doesn't tell how {clean(job.id)} was started")
-    supervisor = next((actor for actor in actors if actor.internal and actor.name == f"{_SUPERVISOR}{job.submission}"), None)
+    supervisor = next((actor for actor in actors if actor.internal and actor.name == f"{SUPERVISOR}{job.submission}"), None)
     return _Saving(job).text(None if supervisor is None else supervisor.needs)
 
 
@@ -60,34 +61,33 @@ class _Saving:
         return lines
 
     def _entrypoint(self) -> list[str]:
-        return _lines("entrypoint", self._open(_escaped(self._job.entrypoint or ""), "in the entrypoint"))
+        return _lines("entrypoint", self._open(escaped(self._job.entrypoint or ""), "in the entrypoint"))
 
     def _environment(self) -> list[str]:
-        known = {key: value for key, value in (self._job.runtime_env or {}).items() if not key.startswith("_")}
-        env, folder, rest = known.pop("env_vars", None), known.pop("working_dir", None), known
-        lines = _folder(folder)
-        if isinstance(env, dict) and env:
-            lines += _lines("env", {str(name): self._variable(str(name), str(value)) for name, value in env.items()})
-        uploaded = [key for key, value in rest.items() if key == "py_modules" and _UPLOADED in str(value)]
+        env, folder, rest = parts(self._job.runtime_env or {})
+        lines = [] if folder is None else _folder(folder)
+        if env:
+            lines += _lines("env", {name: self._variable(name, value) for name, value in env.items()})
+        uploaded = [key for key, value in rest.items() if key == "py_modules" and UPLOADED in str(value)]
         lines += [f"# {key} was uploaded to Ray, which doesn't tell of which folders" for key in uploaded]
-        if rest := {key: value for key, value in rest.items() if key not in uploaded and value not in (None, {}, [])}:
+        if rest := {key: value for key, value in rest.items() if key not in uploaded}:
             lines += _lines("runtime_env", self._within(rest))
         return lines
 
     def _metadata(self) -> list[str]:
         told = {name: value for name, value in (self._job.metadata or {}).items() if HIDDEN not in value}
-        kept = {name: value for name, value in told.items() if name not in _RAYS and not name.startswith(_OURS)}
-        return _lines("metadata", {name: _escaped(value) for name, value in kept.items()}) if kept else []
+        kept = own_metadata(told)
+        return _lines("metadata", {name: escaped(value) for name, value in kept.items()}) if kept else []
 
     def _variable(self, name: str, value: str) -> str:
         if value == HIDDEN and _VARIABLE.fullmatch(name):
             self._set[name] = "a variable of the job"
             return f"${{{name}}}"
-        return self._open(_escaped(value), f"in {name}")
+        return self._open(escaped(value), f"in {name}")
 
     def _within(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._open(_escaped(value), "in runtime_env")
+            return self._open(escaped(value), "in runtime_env")
         if isinstance(value, Mapping):
             return {key: self._within(item) for key, item in value.items()}
         return [self._within(item) for item in value] if isinstance(value, list) else value
@@ -103,16 +103,34 @@ class _Saving:
         return first
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """`${NAME}` of the shell over there stays one."""
-    return _NAME.sub("$$", text)
+    return _PLACE.sub("$$", text)
 
 
-def _folder(folder: Any) -> list[str]:
-    if not isinstance(folder, str) or not folder:
-        return []
-    if not folder.startswith(_UPLOADED):
-        return _lines("working_dir", _escaped(folder))
+def parts(runtime_env: Mapping[str, Any]) -> tuple[dict[str, str], str | None, dict[str, Any]]:
+    """Variables, folder and the rest of a runtime_env, without what Ray has added to it, and what says nothing."""
+    known = {key: value for key, value in runtime_env.items() if not key.startswith("_") and value not in (None, {}, [])}
+    env, folder = known.pop("env_vars", None), known.pop("working_dir", None)
+    variables = {str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {}
+    return variables, folder if isinstance(folder, str) and folder else None, known
+
+
+def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """What neither Ray nor a launch has written there."""
+    return {name: value for name, value in metadata.items() if name not in _RAYS and not name.startswith(_OURS)}
+
+
+def held(own: Mapping[str, float]) -> dict[str, Any]:
+    """What a command itself holds, as keys of a preset's job."""
+    known = {key: int(own[name]) if name == "memory" else own[name] for name, key in _OWN.items() if own.get(name)}
+    others = {name: amount for name, amount in own.items() if name not in _OWN and amount}
+    return {**known, **({"entrypoint_resources": others} if others else {})}
+
+
+def _folder(folder: str) -> list[str]:
+    if not folder.startswith(UPLOADED):
+        return _lines("working_dir", escaped(folder))
     return [f"# It ran in a folder that was uploaded as {clean(folder)}; Ray doesn't tell which one that was.", "# working_dir: ."]
 
 
@@ -120,9 +138,9 @@ def _held(own: Mapping[str, float] | None) -> list[str]:
     """What the command itself holds, beside its actors."""
     if own is None:
         return ["# Ray doesn't tell whether the command itself held GPUs or CPUs: entrypoint_num_gpus, entrypoint_num_cpus."]
-    lines = [f"{key}: {own[name]:.10g}" for name, key in _OWN.items() if own.get(name)]
-    others = {name: amount for name, amount in own.items() if name not in _OWN and amount}
-    return [*lines, *(_lines("entrypoint_resources", others) if others else [])]
+    return [
+        line for key, value in held(own).items() for line in ([f"{key}: {value:.10g}"] if isinstance(value, float) else _lines(key, value))
+    ]
 
 
 def _lines(key: str, value: Any) -> list[str]:

@@ -9,20 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
-from cockpit.model import Value
-from cockpit.sources import wire
-from cockpit.sources.ray_http import Dashboard, Hide, NoAnswerError, RefusalError
+from cockpit.model import Actor, Value
+from cockpit.presets.save import SUPERVISOR
+from cockpit.sources import ray_actors, wire
+from cockpit.sources.decode import decode
+from cockpit.sources.ray_http import Dashboard, Hide, NoAnswerError, Params, RefusalError
 from cockpit.sources.source import SourceError
 
 CONTENT, USER, FILE, KEY = "cockpit_content", "cockpit_user", "cockpit_file", "cockpit_key"
 """In a job's metadata: what it was made of, by whom, from which file of which host, and from which plan."""
+AGAIN = "cockpit_again"
+"""In the metadata of a job that was made of another one: the id of the first of them, which no cockpit has launched."""
 SLOWEST = 256 * 1024
 """Bytes a second below which an upload is given up."""
 _WRITE, _LOOK, _LOOKS = 20.0, 8.0, 3
 _PACKAGE = 30.0
+_RUNNING = ("PENDING", "RUNNING")
 _KNOWN_SINCE = {"entrypoint_num_cpus": (2, 2), "entrypoint_num_gpus": (2, 2), "entrypoint_resources": (2, 2), "entrypoint_memory": (2, 8)}
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
@@ -43,13 +49,39 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"Submission({self.submission_id!r})"
 
 
+class Before(msgspec.Struct, frozen=True):
+    """A job as it was submitted, as far as Ray tells. Secrets are in it: it is never drawn, logged or kept."""
+
+    id: str
+    running: bool
+    started: float | None
+    entrypoint: str
+    runtime_env: Mapping[str, Any]
+    metadata: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Before({self.id!r})"
+
+
+class Origin(Value, frozen=True):
+    """What a job was launched from: a preset, or another job."""
+
+    mark: str
+    """Under which its metadata tells so: `PRESET` or `AGAIN`."""
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Listed(Value, frozen=True):
     """One submission that Ray lists, by what its launch has written into it."""
 
     id: str
     status: str
+    origin: Origin
+    """Itself, where it was launched from nothing that is known."""
     started: float | None = None
-    preset: str | None = None
     content: str | None = None
     user: str | None = None
     key: str | None = None
@@ -57,7 +89,12 @@ class Listed(Value, frozen=True):
     @property
     def running(self) -> bool:
         """Whether it is not over."""
-        return self.status in ("PENDING", "RUNNING")
+        return self.status in _RUNNING
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the one that others are made of."""
+        return self.origin == Origin(AGAIN, self.id)
 
 
 class Look(Value, frozen=True):
@@ -87,6 +124,27 @@ class Submissions:
         """What is there now. Raises `SourceError`."""
         entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=_LOOK)
         return Look(tuple(_listed(entries)), self._dashboard.told_at)
+
+    async def before(self, name: str) -> Before | None:
+        """What was submitted under this id; `None`: Ray knows it no more. Raises `SourceError`."""
+        entry = await self._entry(name)
+        if entry is None or entry.submission_id is None:
+            return None
+        env = decode(bytes(entry.runtime_env), Any)
+        return Before(
+            id=entry.submission_id,
+            running=entry.status in _RUNNING,
+            started=_started(entry),
+            entrypoint=entry.entrypoint or "",
+            runtime_env=env if isinstance(env, dict) else {},
+            metadata={key: str(value) for key, value in (entry.metadata or {}).items()},
+        )
+
+    async def supervisor(self, name: str) -> Actor | None:
+        """What runs, or ran, a job's command: it holds what the command was given. `None`: Ray remembers none. Raises `SourceError`."""
+        asked: Params = {"filter_keys": "name", "filter_predicates": "=", "filter_values": f"{SUPERVISOR}{name}", "limit": 10, "detail": 1}
+        told = await self._dashboard.data("/api/v0/actors", wire.Listed[wire.Actor], timeout=_LOOK, params=asked)
+        return next((ray_actors.actor(entry, None, {}) for entry in told.result.result), None)
 
     async def has(self, name: str) -> bool:
         """Whether a package is there already; if so, Ray keeps it for some minutes. Raises `SourceError`."""
@@ -137,13 +195,16 @@ class Submissions:
         return None
 
     async def _find(self, name: str) -> Listed | None:
+        entry = await self._entry(name)
+        return None if entry is None else next(_listed([entry]), None)
+
+    async def _entry(self, name: str) -> wire.Job | None:
         try:
-            entry = await self._dashboard.json(f"/api/jobs/{name}", wire.Job, timeout=_LOOK, endpoint="/api/jobs/{id}")
+            return await self._dashboard.json(f"/api/jobs/{quote(name, safe='')}", wire.Job, timeout=_LOOK, endpoint="/api/jobs/{id}")
         except RefusalError as error:
             if error.status == 404:
                 return None
             raise
-        return next(_listed([entry]), None)
 
 
 def _explained(error: RefusalError, submission: Submission) -> SourceError:
@@ -164,12 +225,21 @@ def _listed(entries: Any) -> Iterator[Listed]:
         yield Listed(
             id=entry.submission_id,
             status=entry.status or "",
-            started=entry.start_time / 1000 if entry.start_time else None,
-            preset=entry.said(wire.PRESET),
+            origin=_origin(entry, entry.submission_id),
+            started=_started(entry),
             content=entry.said(CONTENT),
             user=entry.said(USER),
             key=entry.said(KEY),
         )
+
+
+def _origin(entry: wire.Job, name: str) -> Origin:
+    preset = entry.said(wire.PRESET)
+    return Origin(AGAIN, entry.said(AGAIN) or name) if preset is None else Origin(wire.PRESET, preset)
+
+
+def _started(entry: wire.Job) -> float | None:
+    return entry.start_time / 1000 if entry.start_time else None
 
 
 async def _told(pieces: Iterator[bytes], hear: Callable[[int], None]) -> AsyncIterator[bytes]:

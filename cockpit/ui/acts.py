@@ -170,6 +170,8 @@ def _preset_of(thing: Preset | Job) -> Aim | str:
     """What its file holds now, not what it held when the page was drawn."""
     from cockpit.submission import preset_of_job  # deferred: what packs folders is no part of a start
 
+    if isinstance(thing, Job) and thing.preset is None:
+        return Aim(rows=(thing,))
     try:
         preset = preset_of_job(thing) if isinstance(thing, Job) else read_preset(thing.path)
     except InputError as error:

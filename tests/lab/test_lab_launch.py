@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
 import json
 import signal
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -18,7 +21,7 @@ from cockpit.launch import Launches
 from cockpit.presets import read_preset
 from cockpit.sources.ray_http import Dashboard
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, lay_config
+from tests.lab.eyes import COCKPIT, lay_config, screen
 from tests.lab.hosts import Host, Process
 from tests.sources.job_table import Operator
 
@@ -175,6 +178,55 @@ def test_two_operators_at_once_launch_one_job(cluster: Cluster):
     assert 0 in [code for code, _, _ in ended], ended
     (job,) = of_preset(cluster, "shared")
     assert job["submission_id"].startswith("shared-20")
+
+
+def uploaded(cluster: Cluster) -> str:
+    """A folder as `ray job submit --working-dir` sends it: it asks first, and Ray keeps for 10 minutes what was asked for."""
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as file:
+        file.writestr(
+            "train.py", "import os; print('key', len(os.environ['WANDB_API_KEY']), 'and', os.environ['MODE']); raise SystemExit(3)"
+        )
+    name = f"_ray_pkg_{hashlib.sha256(whole.getvalue()).hexdigest()[:16]}.zip"
+    assert cluster.http.get(f"/api/packages/gcs/{name}").status_code == 404
+    assert cluster.http.put(f"/api/packages/gcs/{name}", content=whole.getvalue()).is_success
+    return f"gcs://{name}"
+
+
+def test_a_job_that_was_submitted_by_hand_and_failed_is_launched_again_with_two_keys(cluster: Cluster):
+    """What it was given goes to the new one, its secret too, which no eye has seen."""
+    env = {"env_vars": {"WANDB_API_KEY": SECRET, "MODE": "${fast}"}, "working_dir": uploaded(cluster)}
+    body = {
+        "entrypoint": f"python train.py --wandb_token {SECRET}",
+        "submission_id": "by-hand",
+        "entrypoint_num_gpus": 1,
+        "runtime_env": env,
+    }
+    assert cluster.http.post("/api/jobs/", json={**body, "metadata": {"team": "rl"}}).is_success
+    eventually(lambda: cluster.job("by-hand") == "FAILED", within=60)
+    lay_config(cluster.lab)
+    seen = []
+    with screen(cluster.head) as shown:
+        shown.press("5")
+        seen.append(shown.until("by-hand", "FAILED"))
+        shown.press("L")
+        seen.append(shown.until("Launch again: 1 job", "--wandb_token •••", "Ray still has that", "L again launches it"))
+        eventually(
+            lambda: "submitted" in shown.text or shown.press("L"), every=0.5
+        )  # what is pressed before it could be read doesn't count
+        seen.append(shown.text)
+        again = eventually(lambda: [job for job in cluster.http.get("/api/jobs/").json() if (job["metadata"] or {}).get("cockpit_again")])
+        shown.press("Escape")
+        seen.append(shown.until(f"key {len(SECRET)} and ${{fast}}"))
+    (job,) = again
+    assert job["submission_id"].startswith("by-hand-20")
+    assert (job["entrypoint"], job["runtime_env"]) == (body["entrypoint"], env)
+    assert job["metadata"]["team"] == "rl"
+    held = cluster.http.get("/api/v0/actors?detail=1").json()["data"]["result"]["result"]
+    (own,) = [actor["required_resources"] for actor in held if actor["name"].endswith(job["submission_id"])]
+    assert own["GPU"] == 1
+    log = cluster.head.folder / "run" / "lab" / "home" / ".local" / "state" / "cockpit" / "acts.jsonl"
+    assert not [text for text in (*seen, log.read_text()) if SECRET in text]
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import httpx
 
 from cockpit.config import Config
 from cockpit.model import Snapshot
+from cockpit.presets.save import SUPERVISOR
 from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.ray_http import Dashboard
 
@@ -29,11 +30,12 @@ ValueError: Job with submission_id {} already exists. Please use a different sub
 
 
 class JobTable:
-    """`jobs` by id, `packages` by name, `asked` in order; a `twist` may answer a request in its place."""
+    """`jobs` by id, `packages` by name, what `supervisors` held by the job's id, `asked` in order; a `twist` may answer a request in its place."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.packages: dict[str, bytes] = {}
+        self.supervisors: dict[str, dict[str, Any]] = {}
         self.asked: list[tuple[str, str]] = []
         self.now = NOW
         self.twist: Callable[[httpx.Request], httpx.Response | None] = lambda _: None
@@ -43,12 +45,14 @@ class JobTable:
         if path == "/api/authentication_mode":
             return httpx.Response(200, json={"authentication_mode": "disabled"})
         self.asked.append((request.method, path))
-        answer = self.twist(request) or self._answer(request.method, path, await request.aread())
+        answer = self.twist(request) or self._answer(request, path, await request.aread())
         answer.headers["Date"] = formatdate(self.now, usegmt=True)
         return answer
 
-    def _answer(self, method: str, path: str, body: bytes) -> httpx.Response:
-        name = path.rpartition("/")[2]
+    def _answer(self, request: httpx.Request, path: str, body: bytes) -> httpx.Response:
+        method, name = request.method, path.rpartition("/")[2]
+        if name == "actors":
+            return self.listed(request.url.params["filter_values"])
         if path.startswith("/api/packages/"):
             if method == "PUT":
                 self.packages[name] = body
@@ -66,6 +70,10 @@ class JobTable:
         told = {"type": "SUBMISSION", "status": "PENDING", "start_time": int(self.now * 1000)}
         self.jobs[name] = {**body, **told}
         return httpx.Response(200, json={"job_id": name, "submission_id": name})
+
+    def listed(self, name: str) -> httpx.Response:
+        told = [{"actor_id": "a1", "name": name, **facts} for job, facts in self.supervisors.items() if name == f"{SUPERVISOR}{job}"]
+        return httpx.Response(200, json={"result": True, "msg": "", "data": {"result": {"result": told, "total": len(told)}}})
 
     def posts(self) -> int:
         return sum(method == "POST" for method, _ in self.asked)

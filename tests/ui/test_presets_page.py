@@ -193,4 +193,15 @@ async def test_a_finished_job_is_launched_again_from_its_preset_as_it_is_now(mak
         await pilot.press("escape", "escape")
         await until(pilot, lambda: "other" in shown(app))
         await pilot.press("/", *"other", "enter", "L")
-        await until(pilot, lambda: any("launched from no preset" in said.message for said in app._notifications))
+        await until(pilot, lambda: len(app.hand.planned) == 2)
+        assert app.hand.planned[1][1].rows[0].id == "other"
+
+
+async def test_a_driver_that_was_never_submitted_can_not_be_launched_again(make, folder):
+    app = make(snapshot(jobs=(job(id="01000000", submission=None, preset=None),)), hand=Hand())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: "01000000" in shown(app))
+        await pilot.press("L")
+        await until(pilot, lambda: any("never submitted to Ray" in said.message for said in app._notifications))
+        assert app.hand.planned == []

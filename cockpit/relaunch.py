@@ -1,0 +1,145 @@
+"""A job that was launched from no preset, made ready to be launched again as Ray tells of it now.
+
+What cockpit shows of a job has its secrets taken out, so Ray is asked for it anew; what it answers goes back to Ray and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from cockpit.document import InputError
+from cockpit.model import Actor, Job
+from cockpit.pack import is_uri
+from cockpit.presets import JobSpec, Preset, launchable
+from cockpit.presets.save import UPLOADED, escaped, held, own_metadata, parts
+from cockpit.sources.ray_submit import AGAIN, Before, Origin, Submissions
+from cockpit.sources.source import SourceError
+from cockpit.submission import Order, sent, template_of
+from cockpit.text import redact, redact_variable, redact_within
+
+LONGEST = 80
+"""Characters of the first job's id in those that are made of it: Ray's limit leaves room for the time."""
+REDACTED = "<redacted>"
+"""What Ray, since 2.59, may answer in place of a variable."""
+
+
+async def order_of_job(submissions: Submissions, job: Job) -> Order:
+    """What submits this job again. Raises `InputError` where Ray doesn't tell enough of it, and `SourceError`."""
+    before = await _before(submissions, job)
+    supervisor, notes = await _supervisor(submissions, before.id)
+    spec = _spec(before, supervisor)
+    _check_told(job.id, spec)
+    uploaded = tuple(uri for uri in (spec.working_dir, *_modules(spec)) if uri and uri.startswith(UPLOADED))
+    await check_uploaded(submissions, uploaded)
+    first = before.metadata.get(AGAIN) or before.id
+    preset = _preset(first, _redacted(spec))
+    return Order(
+        preset=preset,
+        shown=_redacted(spec),
+        job=spec,
+        hidden=launchable(_preset(first, spec), {}).hidden,
+        template=template_of(preset),
+        origin=Origin(AGAIN, first),
+        submission=lambda _: sent(spec, {AGAIN: first}),
+        uploaded=uploaded,
+        notes=(*notes, *(f"its folder is the one that was uploaded for it, {uri}: Ray still has that" for uri in uploaded)),
+    )
+
+
+async def check_uploaded(submissions: Submissions, uploaded: tuple[str, ...]) -> None:
+    """Raises `InputError` where Ray has a package no longer."""
+    for uri in uploaded:
+        if not await submissions.has(uri.removeprefix(UPLOADED)):
+            raise InputError(
+                f"Ray no longer has {uri}, which was uploaded for this job: it keeps that while a job uses it, and some minutes more. "
+                "w saves the job as a preset: set its working_dir to the folder that was meant, and launch the preset"
+            )
+
+
+async def _before(submissions: Submissions, job: Job) -> Before:
+    """The very job that is meant."""
+    if job.submission is None:
+        raise InputError(f"Job {job.id} was never submitted to Ray: its driver was started by hand, and must be again")
+    before = await submissions.before(job.submission)
+    if before is None:
+        raise InputError(f"Ray knows no job {job.id} any more")
+    if before.started != job.started:
+        raise InputError(f"Job {job.id} is not the one that was shown: its id was given again")
+    if not before.entrypoint:
+        raise InputError(f"Ray doesn't tell how job {job.id} was started")
+    return before
+
+
+async def _supervisor(submissions: Submissions, name: str) -> tuple[Actor | None, tuple[str, ...]]:
+    """What has run its command: it alone tells what was held for that. With what must be said of it."""
+    unknown = "Ray no longer tells what was reserved for its command itself (entrypoint_num_gpus and the like): now nothing is"
+    try:
+        actor = await submissions.supervisor(name)
+    except SourceError as error:
+        return None, (f"{unknown} ({error})",)
+    if actor is None:
+        return None, (unknown,)
+    labels = ", ".join(f"{key}={value}" for key, value in actor.labels.items())
+    return actor, (f"it ran on a node with {labels}; now any will do",) if labels else ()
+
+
+def _spec(before: Before, supervisor: Actor | None) -> JobSpec:
+    """As it was submitted; nothing in it is a name to be filled in."""
+    env, folder, rest = parts(before.runtime_env)
+    own = held(supervisor.needs) if supervisor else {}
+    return JobSpec(before.entrypoint, folder, env, rest, metadata=own_metadata(before.metadata), **own)
+
+
+def _check_told(name: str, job: JobSpec) -> None:
+    """Raises `InputError` rather than submit what stands for something else."""
+    if hidden := [variable for variable, value in job.env.items() if value == REDACTED]:
+        raise InputError(
+            f"Ray doesn't tell the value of {', '.join(hidden)}. w saves the job as a preset, which takes it from your environment"
+        )
+    if job.working_dir is not None and not is_uri(job.working_dir):
+        raise InputError(
+            f"Job {name} had the working_dir {job.working_dir}, a folder that Ray can't fetch. "
+            "w saves the job as a preset: launched from that, the folder is uploaded"
+        )
+
+
+def _modules(job: JobSpec) -> Iterator[str]:
+    modules = job.runtime_env.get("py_modules")
+    yield from (each for each in modules if isinstance(each, str)) if isinstance(modules, list) else ()
+
+
+def _redacted(job: JobSpec) -> JobSpec:
+    """Fit to be shown."""
+    return replace(
+        job,
+        entrypoint=redact(job.entrypoint),
+        working_dir=job.working_dir and redact(job.working_dir),
+        env={name: redact_variable(name, value) for name, value in job.env.items()},
+        runtime_env=redact_within(job.runtime_env),
+        metadata={name: redact_variable(name, value) for name, value in job.metadata.items()},
+    )
+
+
+def _preset(name: str, job: JobSpec) -> Preset:
+    """As if somebody had written it down; it lies nowhere."""
+    written = replace(
+        job,
+        entrypoint=escaped(job.entrypoint),
+        working_dir=job.working_dir and escaped(job.working_dir),
+        env=_within(job.env),
+        runtime_env=_within(job.runtime_env),
+        metadata=_within(job.metadata),
+    )
+    return Preset(name[:LONGEST], Path(name[:LONGEST]), job=written)
+
+
+def _within(value: Any) -> Any:
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, Mapping):
+        return {key: _within(item) for key, item in value.items()}
+    return [_within(item) for item in value] if isinstance(value, list) else value
