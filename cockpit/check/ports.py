@@ -23,6 +23,8 @@ WORKERS = ("min_worker_port", 10002), ("max_worker_port", 19999)
 Taken = frozenset[tuple[str, int]]
 """Host and port, as the preset calls the host."""
 SOON = 1.0
+AT_ONCE = 200
+"""Connections; a preset may name a thousand hosts."""
 
 
 def port_lines(start: RayStart, taken: Taken) -> Iterator[Line]:
@@ -56,18 +58,22 @@ def _among_each_other(node: RayNode, ports: Mapping[str, int]) -> Iterator[Line]
 
 
 async def listening(preset: Preset) -> Taken:
-    """Which of the head's ports somebody listens on. Only who knows that no Ray runs there learns from it that they are in the way."""
+    """Which of the hosts' ports somebody listens on, as seen from here: what listens on loopback alone over there is not found.
+
+    Only who knows that no Ray runs there learns from it that they are in the way.
+    """
     if preset.ray is None:
         return frozenset()
-    head = preset.ray.head
-    ports = tuple(ports_of(head, head=True).values())
-    answers = await asyncio.gather(*(_answers(head.address or head.host, port) for port in ports))
-    return frozenset((head.host, port) for port, answered in zip(ports, answers, strict=True) if answered)
+    room = asyncio.Semaphore(AT_ONCE)
+    asked = [(node, port) for node in preset.ray.nodes for port in ports_of(node, head=node is preset.ray.head).values()]
+    answers = await asyncio.gather(*(_answers(node.address or node.host, port, room) for node, port in asked))
+    return frozenset((node.host, port) for (node, port), answered in zip(asked, answers, strict=True) if answered)
 
 
-async def _answers(host: str, port: int) -> bool:
-    with suppress(OSError, asyncio.TimeoutError):
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), SOON)
-        writer.close()
-        return True
+async def _answers(host: str, port: int, room: asyncio.Semaphore) -> bool:
+    async with room:
+        with suppress(OSError, UnicodeError, asyncio.TimeoutError):  # the second: a name that can be no host's
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), SOON)
+            writer.close()
+            return True
     return False

@@ -54,10 +54,13 @@ def test_only_where_no_ray_runs_they_are_in_its_way():
     assert any("8265 (dashboard_port)" in line.text for line in found.lines)
 
 
-async def test_whoever_listens_on_the_heads_ports_is_found():
-    others = {"dashboard_port": 0, "ray_client_server_port": 0, "dashboard_agent_listen_port": 0}
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        made = preset(ray=start(RayNode("head", "127.0.0.1", {"port": port, **others})))
-        assert await listening(made) == {("head", port)}
+async def test_whoever_listens_on_a_port_of_the_head_or_of_a_worker_is_found():
+    none = {"dashboard_agent_listen_port": 0}
+    heads = {"dashboard_port": 0, "ray_client_server_port": 0, **none}
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.2", 0)) as other:
+        port, second = server.getsockname()[1], other.getsockname()[1]
+        head = RayNode("head", "127.0.0.1", {"port": port, **heads})
+        workers = (RayNode("w1", "127.0.0.2", {"node_manager_port": second, **none}), RayNode("w2", "127.0.0.3", {"port": port, **none}))
+        made = preset(ray=start(head, *workers))
+        assert await listening(made) == {("head", port), ("w1", second)}
     assert await listening(made) == frozenset()
