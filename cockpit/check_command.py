@@ -13,7 +13,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from cockpit.config import Config
+from cockpit.config import Config, several
 from cockpit.document import InputError
 from cockpit.presets import JobSpec, Preset, find_preset
 from cockpit.text import clean
@@ -85,9 +85,8 @@ async def _checked(config: Config, preset: Preset, *, as_json: bool) -> int:
     known = {entry.name for entry in config.hosts}
     config = replace(config, hosts=(*config.hosts, *(entry for entry in hosts_of(preset) if entry.name not in known)))
     lookout = await look_once(config, everywhere=config.probe_hosts != "never", patience=PATIENCE)
-    if lookout.asked and lookout.address is None:
-        places = "".join(f"\n  {address.url}  {address.origin}" for address in lookout.asked)
-        return _refuse(f"several live sessions on this host; choose one with --address:{places}")
+    if lookout.undecided:
+        return _refuse(several(lookout.undecided))
     budget = budget_for(preset, os.environ, installed(lookout.poller.snapshot))
     of = check(preset, budget, lookout.poller.snapshot, config.limits, await ports_in_the_way(lookout, preset))
     click.echo(check_json(of) if as_json else check_text(preset.name, of, ascii=config.ascii or not _draws()))

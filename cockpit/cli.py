@@ -18,7 +18,7 @@ import click
 from msgspec.structs import replace
 
 from cockpit import __version__
-from cockpit.config import Config, config_path, config_text, init, load, schema
+from cockpit.config import Config, config_path, config_text, init, load, schema, several
 from cockpit.document import InputError
 from cockpit.sources.spawn import spawn_local
 
@@ -229,7 +229,7 @@ async def _looked(config: Config, *, as_json: bool) -> int:
     from cockpit.status import exit_code, status_json
 
     lookout = await look_once(config)
-    if lookout.asked and lookout.address is None:
+    if lookout.undecided:
         return _ask_which(lookout)
     snapshot = lookout.poller.snapshot
     click.echo(status_json(snapshot, indent=2) if as_json else status_text(snapshot))
@@ -237,9 +237,7 @@ async def _looked(config: Config, *, as_json: bool) -> int:
 
 
 def _ask_which(lookout: Any) -> int:
-    click.echo("cockpit: several live sessions on this host; choose one with --address:", err=True)
-    for address in lookout.asked:
-        click.echo(f"  {address.url}  {address.origin}", err=True)
+    click.echo(f"cockpit: {several(lookout.undecided)}", err=True)
     return BAD_USAGE
 
 
@@ -296,7 +294,7 @@ async def _doctor(config: Config, *, as_json: bool, bundle: str | None) -> int:
     from cockpit.status import exit_code
 
     lookout = await look_once(config, everywhere=config.probe_hosts != "never", patience=20.0)
-    if lookout.asked and lookout.address is None:
+    if lookout.undecided:
         return _ask_which(lookout)
     snapshot = lookout.poller.snapshot
     checked = doctor.examined(snapshot, config.limits)

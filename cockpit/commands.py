@@ -18,7 +18,7 @@ from cockpit.actions.audit import Audit, audit_path, brief, outcome_of
 from cockpit.actions.plan import Plan, Receipt, Target, missed
 from cockpit.actions.table import ACTS, Act, Aim, Flag
 from cockpit.actions.words import counted, plan_lines, receipt_lines
-from cockpit.config import Config
+from cockpit.config import Config, several
 from cockpit.document import InputError
 from cockpit.reach import HostEntry, check_host
 from cockpit.sources.errand import Progress
@@ -165,12 +165,10 @@ async def _acted(act: Act, aim: Aim, config: Config, ending: Ending, *, dry_run:
 
     ending.cancels(asyncio.current_task())
     lookout = await look_once(config)
-    meant = [address for address in lookout.asked if aim.session == address.origin]
-    if meant and lookout.address is None:
+    if meant := [address for address in lookout.undecided if aim.session == address.origin]:
         lookout = await look_once(msgspec.structs.replace(config, address=meant[0].url))
-    if lookout.asked and lookout.address is None and _needs_ray(act, aim):
-        places = "".join(f"\n  {address.url}  {address.origin}" for address in lookout.asked)
-        return fail(f"several live sessions on this host; choose one with --address:{places}", UNREACHABLE, as_json=as_json)
+    if lookout.undecided and _needs_ray(act, aim):
+        return fail(several(lookout.undecided), UNREACHABLE, as_json=as_json)
     door = Door(lookout, Audit(audit_path(), time.time))
     try:
         plan = await door.plan(act, aim)
@@ -202,14 +200,15 @@ async def agreed(
 ) -> tuple[int, Receipt | None]:
     """The exit code, and what was done if anything was. `named`: a session was named, and one that isn't there is no success."""
     unreachable = bool(plan.hosts) and missed(plan) == len(plan.hosts)
+    text = "\n".join(plan_lines(plan, time.time())).rstrip()
     if not as_json:
-        click.echo("\n".join(plan_lines(plan, time.time())).rstrip())
+        click.echo(text)
     if dry_run or plan.empty:
         if as_json:
             _print_json(plan, Receipt(plan.act, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
         well = dry_run or not (_asked_for(plan) or plan.unreached or named)
         return UNREACHABLE if unreachable else DONE if well else NOT_ALL, None
-    if not yes and not confirmed(plan, ending):
+    if not yes and not confirmed(plan, ending, text if as_json else ""):
         return NOT_ALL, None
     try:
         receipt = await door.perform(plan, _say)
@@ -243,11 +242,13 @@ def _say(host: str, progress: Progress) -> None:
         click.echo(clean(f"{host}: {progress.text}"), err=True)
 
 
-def confirmed(plan: Plan, ending: Ending) -> bool:
-    """Whether somebody who sits there agrees; by the word, when live work ends with it."""
+def confirmed(plan: Plan, ending: Ending, text: str) -> bool:
+    """Whether somebody who sits there agrees; by the word, when live work ends with it. `text`: what was not printed of the plan yet."""
     if not sys.stdin.isatty():
         refuse("nothing was done: there is no terminal to ask on, and no --yes", NOT_ALL)
         return False
+    if text:
+        click.echo(text, err=True)  # stdout is for whoever reads JSON
     try:
         with ending.interrupts():
             agreed = _answered(plan)

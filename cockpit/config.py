@@ -212,6 +212,12 @@ def resolve_address(config: Config, env: Mapping[str, str], sessions: Iterable[S
     return tuple(Address(url, session.name) for url, session in live.items()) or (Address(DEFAULT_ADDRESS, "default"),)
 
 
+def several(addresses: Iterable[Address]) -> str:
+    """What whoever must choose one is told."""
+    places = "".join(f"\n  {address.url}  {address.origin}" for address in addresses)
+    return f"several live sessions on this host; choose one with --address:{places}"
+
+
 def _named_url(name: str, text: str) -> str:
     try:
         return dashboard_url(text)

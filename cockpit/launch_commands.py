@@ -15,7 +15,7 @@ from cockpit.actions.audit import Audit, audit_path
 from cockpit.actions.plan import Receipt
 from cockpit.actions.table import Aim, find_act
 from cockpit.commands import BAD_USAGE, DONE, NOT_ALL, UNREACHABLE, ActCommand, Ending, agreed, fail, refuse
-from cockpit.config import Config
+from cockpit.config import Config, several
 from cockpit.document import InputError
 from cockpit.model import Job, Snapshot
 from cockpit.presets import Preset, find_preset, launchable
@@ -79,9 +79,8 @@ async def _launched(config: Config, preset: Preset, ending: Ending, *, follow: b
 
     ending.cancels(asyncio.current_task())
     lookout = await look_once(config)
-    if lookout.asked and lookout.address is None:
-        places = "".join(f"\n  {address.url}  {address.origin}" for address in lookout.asked)
-        return fail(f"several live sessions on this host; choose one with --address:{places}", UNREACHABLE, as_json=how["as_json"])
+    if lookout.undecided:
+        return fail(several(lookout.undecided), UNREACHABLE, as_json=how["as_json"])
     door = Door(lookout, Audit(audit_path(), lookout.clock))
     try:
         plan = await door.plan(find_act("launch"), Aim(rows=(preset,), force=force))

@@ -242,6 +242,11 @@ class Lookout:
         return wanted
 
     @property
+    def undecided(self) -> tuple[Address, ...]:
+        """Several live sessions, as long as nobody has chosen one."""
+        return self.asked if self.address is None else ()
+
+    @property
     def local(self) -> str:
         """What this host is called."""
         return self._hosts.local
