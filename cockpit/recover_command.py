@@ -82,13 +82,14 @@ async def _recovered(config: Config, preset: Preset, about: dict[str, Any], endi
 
 async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool, yes: bool) -> int:
     plan: Plan = await recovery.plan()
+    text = "\n".join(_question(recovery, plan))
     if not as_json:
-        click.echo("\n".join(_question(recovery, plan)))
+        click.echo(text)
     if dry_run:
         if as_json:
             _print_json(recovery, plan)
         return DONE
-    if not yes and not confirmed(plan, ending):
+    if not yes and not confirmed(plan, ending, text if as_json else ""):
         return NOT_ALL
     tell = Teller()
     try:

@@ -193,6 +193,13 @@ def test_on_a_terminal_it_asks_and_does_it_on_yes(home, left_over):
     assert left_over.wait(timeout=5) == -signal.SIGTERM
 
 
+def test_who_asks_for_json_on_a_terminal_sees_the_plan_before_the_question(home, left_over):
+    said, _ = asked(b"n", "kill-orphans", "--pid", str(left_over.pid), "--json")
+    plan, _, _ = said.partition("Do it?")
+    assert f"pid {left_over.pid}" in plan
+    assert "{" not in plan
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_a_no_to_the_question(home, left_over, number):
     said, code = asked(number, "kill-orphans", "--pid", str(left_over.pid))

@@ -79,6 +79,20 @@ class Begun:
     steps = steps_of(job=False, follow=False)
 
 
+async def test_who_asks_for_json_sees_the_plan_before_the_question(monkeypatch, capsys):
+    seen = []
+
+    def answered(*_: object) -> bool:
+        seen.append(capsys.readouterr())
+        return False
+
+    monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda _: True})())
+    monkeypatch.setattr("cockpit.commands._answered", answered)
+    assert await _asked(Begun(), Ending(), as_json=True, dry_run=False, yes=False) == 1
+    assert "Recover ppo: on head; no Ray is to be stopped" in seen[0].err
+    assert seen[0].out == ""
+
+
 async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monkeypatch, capsys):
     def closed(*_: object) -> None:
         raise BrokenPipeError
