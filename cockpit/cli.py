@@ -380,7 +380,7 @@ def _acting_commands() -> list[click.Command]:
     from cockpit.recover_command import recover_command
 
     presets = [make(common, configured) for make in (check_command, launch_command, recover_command)]
-    return [*act_commands(common, configured), *presets, presets_command()]
+    return [*act_commands(common, configured), *presets, presets_command(configured)]
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cockpit.commands import NOT_ALL, refuse
+from cockpit.config import Config
 from cockpit.document import InputError, shown
 from cockpit.presets import Preset, PresetError, copy_preset, doubts, presets, presets_folder
 from cockpit.text import UNKNOWN, clean, count
@@ -17,25 +20,27 @@ from cockpit.text import UNKNOWN, clean, count
 _HEADS = ("NAME", "GPUS", "HOSTS", "ABOUT")
 
 
-def presets_command() -> click.Command:
-    """`cockpit presets`."""
+def presets_command(configured: Callable[[Any], Any]) -> click.Command:
+    """`cockpit presets`. The list needs no config, and is there also where that has a mistake."""
 
     @click.command("presets")
     @click.option("--json", "as_json", is_flag=True, help="For scripts.")
     @click.option("--copy", "name", metavar="NAME", help="Copy a ready-made preset into your folder, to make it yours.")
-    def listing(as_json: bool, name: str | None) -> None:
+    @click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing.")
+    def listing(as_json: bool, name: str | None, readonly: bool | None) -> None:
         """Presets: those in your folder, and ready-made ones. Exit: 0, or 1 when one can't be read or copied."""
-        sys.exit(_copied(name) if name is not None else _listed(presets(), as_json=as_json))
+        sys.exit(_listed(presets(), as_json=as_json) if name is None else configured(_copied)(name=name, readonly=readonly))
 
     return listing
 
 
-def _copied(name: str) -> int:
+def _copied(config: Config, name: str) -> int:
+    if config.readonly:
+        return refuse("presets --copy: cockpit is read-only here", NOT_ALL)
     try:
         path = copy_preset(name)
     except InputError as error:
-        click.echo(f"cockpit: {error}", err=True)
-        return 1
+        return refuse(str(error), NOT_ALL)
     click.echo(f"Written: {shown(path)}")
     return 0
 

@@ -55,6 +55,13 @@ def test_presets_are_told_to_scripts(folder):
     assert KEY not in result.stdout
 
 
+@pytest.mark.parametrize("words", [["--readonly", "presets", "--copy", "verl-ppo"], ["presets", "--copy", "verl-ppo", "--readonly"]])
+def test_read_only_means_that_nothing_is_copied(folder, words):
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stderr) == (1, "cockpit: presets --copy: cockpit is read-only here\n")
+    assert not (folder / "verl-ppo.yaml").exists()
+
+
 def test_a_ready_made_preset_becomes_yours(folder):
     assert run("--copy", "verl-ppo").stdout == "Written: ~/config/cockpit/presets/verl-ppo.yaml\n"
     again = run("--copy", "verl-ppo")
