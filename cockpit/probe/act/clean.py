@@ -1,7 +1,8 @@
 """Removes what dead sessions have left on a host: their folders, links and files that point at nothing any more, files in /dev/shm.
 
 The request adds: `sessions` ([name or path, …], or `null` for every dead one; when some are named, nothing else is cleaned but the links
-that point at them), `older_than` (seconds; sessions alone), `dear` ([path, …]: what is dear and was named one by one, to go too).
+that point at them), `older_than` (seconds; sessions alone), `dear` ([path, …]: what is dear and was named one by one, to go too), `ended`
+([name, …]: whose asker has just ended them, so that nobody waits whether they come alive).
 
 A session is dead when no raylet listens on its socket *and* no process of it runs; when either can't be told it stays. On a file system
 that other hosts share it never can: the session may live there. Both are asked again all the time while it is removed, so that one that

@@ -14,7 +14,7 @@ from ..tree import FOLDER, MovedError, meant, place, shown, where
 from .cleaning import Cleaning, FailedError, RefusedError, sentence
 from .holders import holds, told
 from .life import Vigil, why_alive, why_answers
-from .look import Look, Request, Target, Tell
+from .look import Look, Request, Target
 from .remove import AliveError, Removal, Survey, in_words
 
 SETTLE = 10.0
@@ -45,19 +45,21 @@ def settled_look(cleaning: Cleaning) -> Look:
         if "/" in name:
             cleaning.watcher.hear(os.path.dirname(os.path.abspath(name)))
     look = cleaning.watcher.look(0.0)
-    _settle([folder.path for folder in sought(cleaning.request, look) if not folder.answers], cleaning.tell)
+    _settle(cleaning, [folder.path for folder in sought(cleaning.request, look) if not folder.answers])
     return cleaning.watcher.look(0.0)
 
 
-def _settle(paths: Iterable[str], tell: Tell) -> None:
+def _settle(cleaning: Cleaning, paths: Iterable[str]) -> None:
     young: Dict[str, float] = {}
-    for path in paths:
+    ended = cleaning.request.get("ended") or ()
+    for path in (path for path in paths if os.path.basename(path) not in ended):
         with suppress(OSError):  # it is gone, or not ours to see
             left = SETTLE - (time.time() - os.stat(path).st_mtime)
             if left > 0:
                 young[path] = min(SETTLE, left)
     if young:
-        tell(f"{os.path.basename(max(young, key=young.__getitem__))} has just been changed; waiting whether it comes alive", None, None)
+        latest = os.path.basename(max(young, key=young.__getitem__))
+        cleaning.tell(f"{latest} has just been changed; waiting whether it comes alive", None, None)
         time.sleep(max(young.values()))
 
 
@@ -161,7 +163,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
     with _open(path) as opened:
         if place(opened.status) != (target["device"], target["inode"]):
             raise RefusedError("something else was put in its place since it was planned")
-        _settle([path], cleaning.tell)
+        _settle(cleaning, [path])
         cleaning.tell(f"{opened.name}: looking whether it lives")
         look = cleaning.watcher.look(0.0)
         reason = _refusal(cleaning.request, look, opened)

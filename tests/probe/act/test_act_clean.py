@@ -127,6 +127,18 @@ def test_a_session_that_is_just_being_made_is_waited_for(ground, monkeypatch):
     assert ground.told[0] == f"{NAME} has just been changed; waiting whether it comes alive"
 
 
+def test_a_session_that_we_have_just_ended_ourselves_is_not_waited_for_and_stays_when_it_lives_after_all(ground):
+    path = session(ground.temp)
+    os.utime(path)
+    began = time.monotonic()
+    answer = ground.clean(ended=[NAME])
+    assert (what(answer["done"]), time.monotonic() - began < 5) == ([NAME], True)
+    lives = session(ground.temp)
+    os.utime(lives)
+    with listening(lives / "sockets" / "raylet"):
+        assert reason(ground.plan(ended=[NAME]), NAME) == "it lives: a raylet listens on its socket"
+
+
 # Which are meant
 
 
