@@ -7,15 +7,19 @@ a login), `ray`, `user` and `how` (what an earlier answer has found, while Ray s
 now, if it has one) and `survey` (true: only who is here is asked, as long as another Ray may have the ports).
 
 The one target is a `host`, whose `part` is its role and whose `id` stands for the command. `why` says it with its numbers, `live` that it
-already runs, and `facts` holds `ray`, `user`, `how` (it was found), `ray_version`, `python_version`, `address`, `gcs`, `rays` (of each
-session that lives here its name, its GCS, and whether that is `here` too) and what `fitness` says.
+already runs (of one that failed or was refused: that a part of it does), and `facts` holds `ray`, `user`, `how` (it was found),
+`ray_version`, `python_version`, `address`, `gcs`, `rays` (of each session that lives here its name, its GCS, and whether that is `here`
+too) and what `fitness` says.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, Dict, List, Tuple
+import socket
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, Callable, ContextManager, Dict, List, Tuple
 
 from ..origin import flag
 from ..pointers import is_here, split
@@ -32,9 +36,9 @@ Answer = Dict[str, Any]
 
 def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     """Which Ray would be started, and whether this host is fit for it."""
-    look = watcher.look()
     try:
-        target, _ = _considered(request, look, tell, measured=True)
+        with _turn(request, tell):
+            target, _ = _considered(request, watcher.look(), tell, measured=True)
     except NoWayError as error:
         return {"error": str(error)}
     refused = "reason" in target
@@ -43,12 +47,21 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
 
 def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     """Looks again, and starts it. What already runs as it is meant to counts as done."""
-    (planned,) = request["targets"]
-    look = watcher.look()
     try:
-        target, installation = _considered(request, look, tell, measured=False)
+        with _turn(request, tell) as held:
+            return _done(request, watcher, held, tell)
     except NoWayError as error:
         return {"error": str(error)}
+
+
+def _turn(request: Request, tell: Tell) -> ContextManager[Any]:
+    """A survey waits for nobody: it asks only who is here."""
+    return nullcontext() if request.get("survey") else starting.turn(_gcs(request, _own(request)), tell)
+
+
+def _done(request: Request, watcher: Watcher, held: socket.socket, tell: Tell) -> Answer:
+    (planned,) = request["targets"]
+    target, installation = _considered(request, watcher.look(), tell, measured=False)
     target.pop("notes")
     answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
     changed = None if target["id"] == planned.get("id") else f"it would now be started otherwise: {target['command']}"
@@ -57,26 +70,25 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     elif target["live"]:
         answer["done"].append({**target, "outcome": f"already runs: {target['session']}"})
     else:
-        _start(request, watcher, tell, target, installation, answer)
+        outcome, target = _started(request, watcher, target, partial(starting.run, installation, held=held, tell=tell))
+        answer[outcome].append(target)
     return answer
 
 
-def _start(request: Request, watcher: Watcher, tell: Tell, target: Target, installation: Installation, answer: Answer) -> None:
-    apart = starting.why_apart(target["facts"]["gcs"]) if request["role"] != "head" else None
+def _started(request: Request, watcher: Watcher, target: Target, run: Callable[..., starting.Outcome]) -> Tuple[str, Target]:
+    gcs = target["facts"]["gcs"]
+    apart = starting.why_apart(gcs) if request["role"] != "head" else None
     if apart:
-        answer["failed"].append({**target, "error": apart})
-        return
-    tell(target["command"])
+        return "failed", {**target, "error": apart}
     try:
-        outcome = starting.run(installation, _words(request, target["facts"]["gcs"]), request["role"], tell)
+        outcome = run(_words(request, gcs), request["role"])
     except OSError as error:
-        answer["failed"].append({**target, "error": f"{installation.ray} can't be started: {error}"})
-        return
-    runs = _running(watcher.look(0), target["facts"]["gcs"])
+        return "failed", {**target, "error": f"{target['facts']['ray']} can't be started: {error}"}
+    runs = _running(watcher.look(0), gcs)
+    target = {**target, "live": bool(runs), "session": runs[0] if runs else None}
     if outcome.code == 0 and runs:
-        answer["done"].append({**target, "session": runs[0], "outcome": f"started: {runs[0]}"})
-    else:
-        answer["failed"].append({**target, "error": outcome.sentence})
+        return "done", {**target, "outcome": f"started: {runs[0]}"}
+    return "failed", {**target, "error": outcome.sentence}
 
 
 def _considered(request: Request, look: Look, tell: Tell, *, measured: bool) -> Tuple[Target, Installation]:

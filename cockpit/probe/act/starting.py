@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
 import subprocess
 import time
-from contextlib import suppress
-from typing import List, NamedTuple, Sequence, Tuple
+from contextlib import contextmanager, suppress
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 from ..pointers import split
 from .installation import Installation
 from .look import Tell
-from .ray import bury
+from .ray import NoWayError, bury
 
 LIMIT = 180.0
 """Seconds after which a `ray start` that is still at work is ended: Ray's own patience with a slow raylet is not longer."""
@@ -74,12 +75,42 @@ def _telling(text: str) -> List[str]:
     return [line for line in lines if _TELLING.search(line)][-LAST:] or lines[-LAST:]
 
 
-def run(installation: Installation, words: Sequence[str], name: str, tell: Tell) -> Outcome:
-    """In a session of its own, with nothing of ours open: neither our end nor that of the connection reaches what it starts."""
+@contextmanager
+def turn(gcs: str, tell: Tell) -> Iterator[socket.socket]:
+    """Ours alone to start a part of the Ray of that GCS here. Raises `NoWayError`.
+
+    Whoever was first is waited for, and so is a `ray start` of theirs that goes on without them: it has the same socket open.
+    """
+    with socket.socket(socket.AF_UNIX) as held:
+        began = told = time.monotonic()
+        while not _bound(held, f"\0cockpit/ray-start/{split(gcs)[1]}"):
+            now = time.monotonic()
+            if now - began > LIMIT:
+                raise NoWayError(f"another `ray start` of that cluster has been at work here for {LIMIT:.0f} s")
+            if now - told > TELL_EVERY:
+                told = now
+                tell(f"another `ray start` of that cluster is at work here: waiting for its end, {now - began:.0f} s")
+            time.sleep(0.1)
+        yield held
+
+
+def _bound(held: socket.socket, name: str) -> bool:
+    try:
+        held.bind(name)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True
+
+
+def run(installation: Installation, words: Sequence[str], name: str, held: socket.socket, tell: Tell) -> Outcome:
+    """In a session of its own: neither our end nor that of the connection reaches what it starts. It alone keeps what is `held`."""
     log, file = _log(name)
+    tell(" ".join([installation.ray, *words]))
     try:
         process = subprocess.Popen(
-            [installation.ray, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, close_fds=True,
+            [installation.ray, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, pass_fds=(held.fileno(),),
             cwd=_home(installation), env=dict(installation.environ), start_new_session=True,
             preexec_fn=installation.become,  # noqa: PLW1509 system calls alone
         )  # fmt: skip

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,13 @@ SESSION = f"session_2026-11-21_07-17-58_164160_{os.getpid()}"
 VERSIONS = '["2.60.0", "3.11.7"]'
 RAYLET = """
 echo "$@" >{notes}/argv; env >{notes}/env; pwd >{notes}/cwd
-setsid bash -c 'exec -a /opt/raylet {python} -c "import time; time.sleep(1000)" --raylet_socket_name=/r --session_dir=/tmp/{session} \
+setsid bash -c 'for fd in $(ls /proc/$$/fd); do [ $fd -le 2 ] || eval "exec $fd>&-"; done
+exec -a /opt/raylet {python} -c "import time; time.sleep(1000)" --raylet_socket_name=/r --session_dir=/tmp/{session} \
 --gcs-address={gcs}' &
 echo $! >{notes}/pid
 sleep 0.2
 """
-"""What stands in for `ray start`: it leaves something behind that looks like a raylet."""
+"""What stands in for `ray start`: it leaves something behind that looks like a raylet, and which has nothing of its open."""
 
 
 @pytest.fixture
@@ -126,13 +128,33 @@ def test_it_goes_on_when_whoever_has_asked_is_killed_in_the_middle(notes: Path, 
         probe.stdin.close()
         await_file(notes / "begun")
         os.killpg(probe.pid, signal.SIGKILL)
-    await_file(notes / "pid")
+    done = told(start.do, {**asked, "targets": plan["targets"]})
+    assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"], "whoever comes next waits for it"
     assert Path(f"/proc/{int((notes / 'pid').read_text())}").exists()
+
+
+def test_two_who_start_it_at_once_start_it_once(notes: Path, gcs: str):
+    slow = RAYLET.replace("setsid", "sleep 1; setsid").replace(">{notes}/argv", ">>{notes}/argv")
+    stand_in(notes / "ray", slow.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
+    asked = request(notes, gcs)
+    asked["targets"] = told(start.plan, asked)["targets"]
+    with ThreadPoolExecutor() as pool:
+        done = [*pool.map(lambda _: told(start.do, asked)["done"][0]["outcome"], range(2))]
+    assert sorted(done) == [f"already runs: {SESSION}", f"started: {SESSION}"]
+    assert len((notes / "argv").read_text().splitlines()) == 1
+
+
+def test_what_a_failed_start_has_left_is_known(notes: Path, gcs: str):
+    raylet(notes, gcs)
+    stand_in(notes / "ray", (notes / "ray").read_text() + "exit 1")
+    asked = request(notes, gcs)
+    (failed,) = told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})["failed"]
+    assert (failed["live"], failed["session"]) == (True, SESSION)
 
 
 def await_file(path: Path) -> None:
     until = time.monotonic() + 20
-    while not path.exists() or (path.name == "pid" and not path.read_text()):
+    while not path.exists():
         assert time.monotonic() < until
         time.sleep(0.02)
 
