@@ -7,16 +7,16 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 import msgspec
 
-from cockpit.actions.audit import brief
+from cockpit.actions.audit import brief, outcome_of
 from cockpit.actions.plan import Plan
 from cockpit.actions.words import plan_lines
-from cockpit.commands import BAD_USAGE, DONE, NOT_ALL, UNREACHABLE, ActCommand, Ending, confirmed, refuse
+from cockpit.commands import BAD_USAGE, DONE, NOT_ALL, UNREACHABLE, ActCommand, Ending, confirmed, fail, refuse
 from cockpit.config import Config
 from cockpit.document import InputError
 from cockpit.presets import Preset, find_preset
@@ -61,23 +61,23 @@ def _run(config: Config, name: str, begin: str, skip: tuple[str, ...], *, as_jso
         about = {"begin": begin, "skip": skip, "follow": follow}
         code = asyncio.run(_recovered(config, find_preset(name), about, ending, as_json=as_json, **how))
     except InputError as error:
-        return refuse(str(error), BAD_USAGE)
+        return fail(str(error), BAD_USAGE, as_json=as_json)
     except asyncio.CancelledError:
         code = refuse("nothing was done", NOT_ALL)
     return code if ending.number is None else 128 + ending.number
 
 
-async def _recovered(config: Config, preset: Preset, about: dict[str, Any], ending: Ending, **how: bool) -> int:
+async def _recovered(config: Config, preset: Preset, about: dict[str, Any], ending: Ending, *, as_json: bool, **how: bool) -> int:
     from cockpit.recovery.begin import recovering
 
     ending.cancels(asyncio.current_task())
     try:
         async with recovering(config, preset, os.environ, **about) as recovery:
-            return await _asked(recovery, ending, **how)
+            return await _asked(recovery, ending, as_json=as_json, **how)
     except StepError as error:
-        return refuse(f"nothing was done: {clean(str(error))}", NOT_ALL)
+        return fail(f"nothing was done: {clean(str(error))}", NOT_ALL, as_json=as_json)
     except SourceError as error:
-        return refuse(f"nothing was done: {clean(str(error))}", UNREACHABLE)
+        return fail(f"nothing was done: {clean(str(error))}", UNREACHABLE, as_json=as_json)
 
 
 async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool, yes: bool) -> int:
@@ -97,6 +97,8 @@ async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool,
             if not as_json:
                 tell(step)
     except (asyncio.CancelledError, BrokenPipeError):  # the latter: nobody reads on, as behind `| head`
+        if as_json:
+            _print_json(recovery, plan)
         return _broken_off(recovery)
     if as_json:
         _print_json(recovery, plan)
@@ -128,7 +130,7 @@ def _ended(recovery: Any, *, as_json: bool) -> int:
     if not as_json:
         for line in recovery.left:
             click.echo(clean(f"  {line}"))
-    return refuse(f"stopped at {failed.name}: {clean(failed.error or '')}\n{_go_on(recovery.preset, failed.name)}", NOT_ALL)
+    return refuse(f"stopped at {failed.name}: {clean(failed.error or '')}\n{_go_on(recovery.preset, failed.go_on)}", NOT_ALL)
 
 
 def _go_on(preset: Preset, step: str) -> str:
@@ -166,5 +168,14 @@ def _print_json(recovery: Any, plan: Plan) -> None:
         for step in recovery.steps
     ]
     told = {"plan": [brief(target, plan.act) for target in plan.targets], "losses": plan.losses, "notes": plan.notes}
-    whole = {"preset": recovery.preset.name, **told, "steps": steps, "left": recovery.left}
-    click.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
+    whole = {"preset": recovery.preset.name, **told, **_outcome(recovery.steps), "steps": steps, "left": recovery.left}
+    click.echo(recovery.hide(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()))
+
+
+def _outcome(steps: Sequence[Step]) -> dict[str, list[dict[str, Any]]]:
+    """What became of each target of every step, and of a step that failed for another reason that one."""
+    outcomes = [outcome_of(receipt) for step in steps for receipt in step.receipts]
+    told: dict[str, list[dict[str, Any]]] = {kind: [row for one in outcomes for row in one[kind]] for kind in ("done", "refused", "failed")}
+    failed = [step for step in steps if step.state == "failed" and not (told["failed"] or told["refused"])]
+    told["failed"] += [{"host": "", "act": step.name, "target": "", "why": "", "error": step.error} for step in failed]
+    return told

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from cockpit.actions.plan import Plan
+from cockpit.actions.plan import Plan, Receipt, Target
 from cockpit.cli import main
 from cockpit.commands import Ending
 from cockpit.presets import Preset
-from cockpit.recover_command import Teller, _asked
+from cockpit.recover_command import Teller, _asked, _ended, _print_json
 from cockpit.recovery.step import NAMES, steps_of
 
 PRESET = """
@@ -45,10 +46,11 @@ def test_a_variable_that_is_not_set_is_named_with_its_place(preset: str):
     assert "ppo.yaml:2: ray.env.HF_TOKEN: ${HF_TOKEN} is not set in your environment" in result.stderr
 
 
-def test_a_preset_without_a_cluster_is_bad_usage(preset: str):
+def test_a_preset_without_a_cluster_is_bad_usage_also_for_a_script(preset: str):
     Path(preset).write_text("job: {entrypoint: python train.py}")
-    result = recover(preset)
+    result = recover(preset, "--json")
     assert result.exit_code == 2
+    assert "it has no `ray`" in json.loads(result.stdout)["failed"][0]["error"]
     assert "says nothing of how its cluster is started: it has no `ray`" in result.stderr
 
 
@@ -102,3 +104,34 @@ async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monke
     told = capsys.readouterr().err
     assert "broken off in clean\n  stopped: session_1\n" in told
     assert "cockpit recover ppo.yaml --from clean" in told
+
+
+@pytest.mark.parametrize(
+    ("fails", "failed"),
+    [
+        ({"error": "it can never fit"}, [("", "start", "it can never fit")]),
+        (
+            {"error": "w1: no", "receipts": (Receipt("start", "Start Ray", failed=(Target("host", "w1", error="no"),)),)},
+            [("w1", "start", "no")],
+        ),
+    ],
+)
+async def test_a_script_reads_what_was_done_and_what_has_failed_and_no_secret(fails, failed, capsys):
+    runbook = Begun()
+    runbook.left, runbook.hide = ("Ray runs on head",), lambda text: text.replace("hf_secret", "…")
+    done = Receipt("stop", "Stop Ray", done=(Target("process", "head", pid=7, outcome="it had hf_secret"),))
+    news = {"stop": {"state": "done", "receipts": (done,)}, "start": {"state": "failed", **fails}}
+    runbook.steps = tuple(replace(step, **news.get(step.name, {})) for step in steps_of(job=False, follow=False))
+    _print_json(runbook, await runbook.plan())
+    told = json.loads(capsys.readouterr().out)
+    assert [(one["host"], one["target"], one["outcome"]) for one in told["done"]] == [("head", "pid 7", "it had …")]
+    assert [(one["host"], one["act"], one["error"]) for one in told["failed"]] == failed
+    assert told["refused"] == []
+
+
+@pytest.mark.parametrize(("begin", "told"), [(None, "--from start"), ("stop", "--from stop")])
+def test_it_says_where_to_go_on(begin, told, capsys):
+    runbook = Begun()
+    runbook.failed = replace(runbook.steps[4], state="failed", error="half of it runs", begin=begin)
+    assert _ended(runbook, as_json=False) == 1
+    assert f"  go on with: cockpit recover ppo.yaml {told}\n" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -21,18 +21,15 @@ from cockpit.recovery.hosts import asked, elsewhere, expected_gpus, numbers, sam
 from cockpit.recovery.step import StepError
 from cockpit.sources.errand import Progress
 from cockpit.sources.ray import Ray, find_token
+from cockpit.text import plural
 
 Hear = Callable[[str, Progress], None]
-Show = Callable[[Plan], None]
+Show = Callable[[Plan | Receipt], None]
+"""Told what a step will do as soon as that is known, and what it has done."""
+Lines = tuple[str, ...]
+"""What came of a step, a sentence each."""
 SPARED: Final = ("driver", "child")
 """What a person has started lives on without its Ray, and is in nobody's way."""
-
-
-class Done(NamedTuple):
-    """What came of a step."""
-
-    lines: tuple[str, ...]
-    receipt: Receipt | None = None
 
 
 class Deeds:
@@ -96,6 +93,11 @@ class Deeds:
             *((f"another cluster's Ray lives there too, and is left alone: {', '.join(apart)}",) if apart else ()),
         )
 
+    @property
+    def heard(self) -> bool:
+        """Whether any host of the preset has answered."""
+        return bool(self._known)
+
     def gpus(self) -> float | None:
         """All that these hosts will offer; `None` where it can't be told of one of them."""
         known = [*expected_gpus(self._known.values()).values()]
@@ -103,36 +105,34 @@ class Deeds:
 
     # The steps
 
-    async def stop(self, hear: Hear, show: Show) -> Done:
+    async def stop(self, hear: Hear, show: Show) -> Lines:
         """Exactly what was agreed to."""
-        receipts = []
+        told = []
         for plan in self._stops:
-            show(plan)
-            receipts.append(await self._door.perform(plan, hear))
-            self._weigh(receipts[-1], spared=True)
+            receipt = await self._performed(plan, hear, show)
+            self._weigh(receipt, spared=True)
             self.stopped += sorted({target.session for target in plan.targets if target.session})
-        if not receipts:
-            return Done((f"no Ray of this cluster runs on {', '.join(self.hosts)}",))
-        return Done(tuple(map(summary, receipts)), receipts[-1])
+            told.append(summary(receipt))
+        return tuple(told) or (f"no Ray of this cluster runs on {', '.join(self.hosts)}",)
 
-    async def kill(self, hear: Hear, show: Show) -> Done:
+    async def kill(self, hear: Hear, show: Show) -> Lines:
         """Orphan and stale processes: the act proves that of each."""
         return await self._swept("kill-orphans", Aim(hosts=self.hosts), hear, show)
 
-    async def clean(self, hear: Hear, show: Show) -> Done:
+    async def clean(self, hear: Hear, show: Show) -> Lines:
         """Dead sessions, however young, and what points at them."""
-        return await self._swept("clean", Aim(hosts=self.hosts, older_than=0.0), hear, show)
+        return await self._swept("clean", Aim(hosts=self.hosts, older_than=0.0, ended=tuple(self.stopped)), hear, show)
 
-    async def _swept(self, name: str, aim: Aim, hear: Hear, show: Show) -> Done:
+    async def _swept(self, name: str, aim: Aim, hear: Hear, show: Show) -> Lines:
         plan = await self._door.plan(find_act(name), aim, hear)
         show(plan)
         refused = tuple(f"left: {named(target)}: {target.reason}" for target in plan.refused)
         if plan.empty:
             self._weigh(Receipt(plan.act, plan.title, unreached=plan.unreached, hosts=plan.hosts))
-            return Done(("nothing is left over", *refused))
-        receipt = await self._door.perform(plan, hear)
+            return ("nothing is left over", *refused)
+        receipt = await self._performed(plan, hear, show)
         self._weigh(receipt)
-        return Done((summary(receipt), *refused), receipt)
+        return (summary(receipt), *refused)
 
     def _weigh(self, receipt: Receipt, *, spared: bool = False) -> None:
         """A host that only a dead Ray knew may be gone for good; one of the preset is needed."""
@@ -143,48 +143,48 @@ class Deeds:
         if failed:
             raise StepError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""))
 
-    async def check_hosts(self, hear: Hear, show: Show) -> Done:
+    async def check_hosts(self, hear: Hear, show: Show) -> Lines:
         """Whether each could have its Ray now."""
         plan = await self._starts(hear)
         show(plan)
         if reason := why_not(self._start, self.names, plan):
-            raise StepError(reason)
+            raise StepError(reason, _first(plan.refused))
         self._fit = plan
-        return Done((*numbers(plan.targets), *plan.notes))
+        return (*numbers(plan.targets), *plan.notes)
 
-    async def start(self, hear: Hear, show: Show) -> Done:
+    async def start(self, hear: Hear, show: Show) -> Lines:
         """The head, and when it runs all the others at once."""
         if self._fit is None:
             await self.check_hosts(hear, show)
         plan, self._fit = self._fit or Plan("start", ""), None
-        show(plan)
         head = self.names[self._start.head.host]
-        first = await self._performed(_part(plan, {head}, None), hear)
+        await self._begun(_part(plan, {head}, None), hear, show)
         rest = _part(plan, {*self.names.values()} - {head}, self.started[head])
-        receipt = await self._performed(rest, hear) if rest.targets else first
-        return Done(tuple(f"{host}: {session}" for host, session in self.started.items()), receipt)
+        if rest.targets:
+            await self._begun(rest, hear, show)
+        return tuple(f"{host}: {session}" for host, session in self.started.items())
 
-    async def _performed(self, plan: Plan, hear: Hear) -> Receipt:
-        receipt = await self._door.perform(plan, hear)
+    async def _begun(self, plan: Plan, hear: Hear, show: Show) -> None:
+        receipt = await self._performed(plan, hear, show)
         self.started.update({target.host: target.session for target in receipt.done if target.session})
         reasons = [f"{target.host}: {target.error or target.reason}" for target in (*receipt.failed, *receipt.refused)]
         reasons += [one.error for one in receipt.unreached]
         if reasons:
-            raise StepError("; ".join(reasons))
-        return receipt
+            raise StepError("; ".join(reasons), _first((*receipt.failed, *receipt.refused)))
 
-    async def wait(self, hear: Hear, show: Show) -> Done:  # noqa: ARG002 as its sisters
+    async def wait(self, hear: Hear, show: Show) -> Lines:  # noqa: ARG002 as its sisters
         """Until the GCS lists every node with all its GPUs, and the dashboard tells so."""
         targets, head = self._known, self.names[self._start.head.host]
         session = self.started.get(head) or (targets[head].session if head in targets else None)
         if session is None:
-            raise StepError("no Ray is known to run on the head: nothing is there to be waited for")
+            raise StepError("no Ray is known to run on the head: nothing is there to be waited for, and --from start starts it", "start")
         arrival = Arrival(Ray(self.dashboard, token=self._lookout.token), session, expected_gpus(targets.values()), _addresses(targets))
         began = time.monotonic()
         gpus = await arrival.whole(lambda host, text: hear(host, Progress(text)))
         self._lookout.follow(Address(self.dashboard, session))
         await self._seen(session)
-        return Done((f"{len(targets)} nodes and {gpus:g} GPUs are there after {time.monotonic() - began:.1f} s; {self.dashboard} answers",))
+        nodes, after = plural(len(targets), "node"), time.monotonic() - began
+        return (f"{nodes} and {gpus:g} GPUs are there after {after:.1f} s; {self.dashboard} answers",)
 
     async def _seen(self, session: str, patience: float = 15.0) -> None:
         """Until the snapshot is of this session: what comes next is judged by it."""
@@ -200,6 +200,12 @@ class Deeds:
 
     # What they share
 
+    async def _performed(self, plan: Plan, hear: Hear, show: Show) -> Receipt:
+        show(plan)
+        receipt = await self._door.perform(plan, hear)
+        show(receipt)
+        return receipt
+
     async def _starts(self, hear: Hear, **more: Any) -> Plan:
         """What starting would be on each host, as of now. Workers need to know where the head will be, which only the head can say."""
         requests = asked(self._start, self.names, self._env, self._known, **more)
@@ -209,13 +215,19 @@ class Deeds:
 
     def left(self) -> tuple[str, ...]:
         """In which state things are, for whoever has to go on."""
-        missing = [host for host in self.names.values() if host not in self.started]
-        runs = [f"Ray runs on {', '.join(self.started)} ({next(iter(self.started.values()))})"] if self.started else []
+        runs = self._running()
+        missing = [host for host in self.names.values() if host not in runs]
         return (
             *((f"stopped: {', '.join(dict.fromkeys(self.stopped))}",) if self.stopped else ()),
-            *runs,
-            *((f"not started on {', '.join(missing)}",) if self.started and missing else ()),
+            *((f"Ray runs on {', '.join(runs)} ({', '.join(dict.fromkeys(runs.values()))})",) if runs else ()),
+            *((f"not started on {', '.join(missing)}",) if runs and missing else ()),
         )
+
+    def _running(self) -> dict[str, str]:
+        """By host, the session that runs there as far as is known: what was started, and what was found and not stopped."""
+        mine = {*self.sessions()} - {*self.stopped}
+        rays = [(host, str(ray["session"])) for host, target in self._known.items() for ray in (target.facts or {}).get("rays") or ()]
+        return {**{host: session for host, session in rays if session in mine}, **self.started}
 
 
 def _together(name: str, plans: Iterable[Plan], hosts: tuple[str, ...], notes: tuple[str, ...]) -> Plan:
@@ -240,6 +252,11 @@ def _part(plan: Plan, hosts: set[str], session: str | None) -> Plan:
     return replace(
         plan, targets=tuple(target for target in plan.targets if target.host in hosts), hosts=tuple(requests), requests=requests, notes=()
     )
+
+
+def _first(against: Iterable[Target]) -> str | None:
+    """The step before all others where a part of that Ray is in its own way; `None`: it has to be mended by hand."""
+    return "stop" if any(target.live for target in against) else None
 
 
 def _addresses(targets: Mapping[str, Target]) -> dict[str, str]:

@@ -130,7 +130,7 @@ def _unlike(start: RayStart, names: Mapping[str, str], targets: Mapping[str, Tar
 def numbers(targets: Iterable[Target]) -> Iterator[str]:
     """Each host in a line."""
     for target in targets:
-        yield f"{target.host}: {', '.join(('already runs ' + str(target.session),) if target.live else ())}{'; '.join(target.why[1:])}"
+        yield f"{target.host}: {'; '.join((*([f'already runs {target.session}'] if target.live else []), *target.why[1:]))}"
 
 
 def expected_gpus(targets: Iterable[Target]) -> dict[str, float | None]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from cockpit.actions.plan import Plan, Receipt
@@ -12,17 +13,25 @@ from cockpit.actions.table import Aim, find_act
 from cockpit.check.look import look_and_check
 from cockpit.door import Door
 from cockpit.lookout import Lookout
-from cockpit.model import Job, Snapshot
+from cockpit.model import Actor, Job
 from cockpit.presets import Preset
 from cockpit.recovery.step import StepError
 from cockpit.sources.errand import Progress
 from cockpit.sources.source import SourceError
-from cockpit.text import redact
+from cockpit.text import plural, redact
 
 Hear = Callable[[str, Progress], None]
 SIGN: Final = 900.0
 """Seconds until the first sign of progress; Ray itself gives up a driver that has not started after so many."""
 EVERY: Final = 0.5
+HURRY: Final = 2.0
+"""Seconds after which all is asked again while somebody waits for a sign; of itself a poller asks for actors every five."""
+SETTLE: Final = 2.0
+"""Seconds that a job must live on after its first line, which may be that of a traceback."""
+RAYS: Final = re.compile(
+    r"Running entrypoint for job |\d{4}-\d\d-\d\d [\d:,]+\s+(?:INFO|WARNING) (?:worker|job_manager|packaging)\.py:\d+ -- "
+)
+"""How the lines begin that Ray itself writes into a job's log, before the job has done anything (2.9 to 2.60)."""
 FEW: Final = 3
 """Lines of a check that are told."""
 
@@ -34,6 +43,9 @@ class JobSteps:
         self._lookout, self._door, self._preset = lookout, door, preset
         self.id: str | None = None
         """What Ray calls it, once it is launched."""
+        self._wrote: list[str] = []
+        """The last lines of its own."""
+        self._began_to_write: float | None = None
 
     async def too_large(self, gpus: float | None) -> str | None:
         """Why it could never run on so many GPUs, whatever else is put in order; `None`: it might."""
@@ -52,7 +64,7 @@ class JobSteps:
             raise StepError(f"{self._preset.name} {when}: {told}")
         return tuple(line.text for line in checked.lines if line.level in ("doubt", "unknown")) or ("it fits",)
 
-    async def launch(self, hear: Hear, show: Callable[[Plan], None]) -> Receipt:
+    async def launch(self, hear: Hear, show: Callable[[Plan | Receipt], None]) -> tuple[str, ...]:
         """Once. Raises `StepError` when it was not submitted."""
         act = find_act("launch")
         plan = await self._door.plan(act, Aim(rows=(self._preset,)), hear)
@@ -61,46 +73,65 @@ class JobSteps:
             raise StepError("; ".join(str(target.reason) for target in plan.refused) or "there is nothing to launch")
         if plan.word is not None:
             raise StepError(f"it was launched already, and not a second time: {'; '.join(plan.notes[:FEW])}")
-        receipt = await self._door.perform(plan, hear)
+        show(receipt := await self._door.perform(plan, hear))
         wrong = [str(target.error or target.reason) for target in (*receipt.failed, *receipt.refused)]
         if wrong:
             raise StepError("; ".join(wrong))
         self.id = receipt.done[0].id
-        return receipt
+        return tuple(f"{target.id}: {target.outcome}" for target in receipt.done)
 
     async def follow(self, hear: Hear) -> tuple[str, ...]:
         """Until it runs and has written, or computes. Raises `StepError` when it ends before that, or nothing comes of it."""
         job = self.id or await self._latest()
-        wrote: list[str] = []
-        reading = asyncio.ensure_future(self._written(job, wrote))
-        began = time.monotonic()
+        reading = asyncio.ensure_future(self._written(job))
+        began = asked = time.monotonic()
         try:
             while time.monotonic() - began < SIGN:
                 state = await self._state(job)
                 if state is not None and state.status in ("FAILED", "STOPPED"):
-                    raise StepError(f"job {job} is {state.status}: {state.message or 'Ray says no more'}{_last(wrote)}")
-                told = f"{state.status if state else 'submitted'}: {_work(self._lookout.poller.snapshot)}{_last(wrote)}"
+                    raise StepError(f"job {job} is {state.status}: {self._why(state)}", "launch")
+                told = f"{state.status if state else 'submitted'}{self._at_work(state)}{_last(self._wrote)}"
                 hear("job", Progress(told))
-                if state is not None and (state.status == "SUCCEEDED" or (state.status == "RUNNING" and (wrote or self._computes(state)))):
+                if state is not None and (state.status == "SUCCEEDED" or (state.status == "RUNNING" and self._gets_on(state))):
                     return (f"job {job} is {told}",)
+                if time.monotonic() - asked > HURRY:
+                    asked = time.monotonic()
+                    self._lookout.poller.refresh()
                 await asyncio.sleep(EVERY)
         finally:
             reading.cancel()
-        raise StepError(f"job {job} has shown no sign of progress within {SIGN:.0f} s{_last(wrote)}")
+        raise StepError(f"job {job} has shown no sign of progress within {SIGN:.0f} s{_last(self._wrote)}")
 
-    async def _written(self, job: str, wrote: list[str]) -> None:
+    def _gets_on(self, job: Job) -> bool:
+        wrote = self._began_to_write is not None and time.monotonic() - self._began_to_write > SETTLE
+        return wrote or bool(self._actors(job))
+
+    def _why(self, job: Job) -> str:
+        """Ray's reason without the log that it repeats, and the last of that log."""
+        first, *log = [line.strip() for line in (job.message or "").splitlines() if line.strip()] or ["Ray says no more"]
+        return first.partition(", last available logs")[0] + _last(self._wrote or log)
+
+    async def _written(self, job: str) -> None:
         """Its log, from the beginning; it has none yet when it has just been submitted."""
-        while not await self._read_log(job, wrote):
+        while not await self._read_log(job):
             await self._lookout.poller.change(1.0)
 
-    async def _read_log(self, job: str, wrote: list[str]) -> bool:
+    async def _read_log(self, job: str) -> bool:
         try:
             async for batch in self._lookout.follow_log(job):
-                wrote += [line for line in batch if line.strip()]
-                del wrote[:-FEW]
+                self._hear_lines(line.strip() for line in batch)
         except SourceError:
             return False
         return True
+
+    def _hear_lines(self, lines: Iterable[str]) -> None:
+        """Ray's own are no sign of the job's, nor is the entrypoint that Ray repeats."""
+        entrypoint = self._preset.job.entrypoint.splitlines() if self._preset.job else []
+        repeated = {line.strip() for line in entrypoint}
+        own = [line for line in lines if line and line not in repeated and not RAYS.match(line)]
+        if own and self._began_to_write is None:
+            self._began_to_write = time.monotonic()
+        self._wrote = [*self._wrote, *own][-FEW:]
 
     async def _latest(self) -> str:
         """Of this preset, where an earlier recovery has launched it."""
@@ -116,16 +147,16 @@ class JobSteps:
         except SourceError:
             return None
 
-    def _computes(self, job: Job) -> bool:
-        return any(actor.state == "ALIVE" and job.job and actor.job == job.job for actor in self._lookout.poller.snapshot.actors or ())
+    def _actors(self, job: Job) -> list[Actor]:
+        actors = self._lookout.poller.snapshot.actors or ()
+        return [actor for actor in actors if actor.state == "ALIVE" and not actor.internal and job.job and actor.job == job.job]
+
+    def _at_work(self, job: Job | None) -> str:
+        """Of its actors that live, as far as is known: one that has just begun is heard of later."""
+        alive = self._actors(job) if job is not None else []
+        gpus = sum(actor.needs.get("GPU", 0.0) for actor in alive)
+        return f", {plural(len(alive), 'actor')} with {gpus:g} GPUs" if alive else ""
 
 
-def _work(snapshot: Snapshot) -> str:
-    """How many of its GPUs Ray has given out; all that its actors on the way will get are not among them yet."""
-    used = [node.resources["GPU"].used for node in snapshot.nodes or () if "GPU" in node.resources and node.state == "ALIVE"]
-    known = [amount for amount in used if amount is not None]
-    return f"{sum(known):g} GPUs given out" if known else "how many GPUs are given out is not known yet"
-
-
-def _last(wrote: list[str]) -> str:
+def _last(wrote: Sequence[str]) -> str:
     return f"; it wrote: {redact(wrote[-1])[:200]}" if wrote else ""

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from cockpit.actions.plan import Plan
+from cockpit.actions.plan import Plan, Receipt
 from cockpit.document import InputError
 from cockpit.door import Door
 from cockpit.lookout import Lookout
 from cockpit.presets import Launchable, Preset
-from cockpit.recovery.deeds import Deeds, Done, Hear, Show
+from cockpit.recovery.deeds import Deeds, Hear, Lines, Show
 from cockpit.recovery.job import JobSteps
 from cockpit.recovery.step import NAMES, Step, StepError, steps_of
 from cockpit.sources.errand import Progress
@@ -21,7 +21,7 @@ from cockpit.sources.source import SourceError
 from cockpit.submission import hiding
 from cockpit.text import redact
 
-Deed = Callable[[Hear, Show], Awaitable[Done]]
+Deed = Callable[[Hear, Show], Awaitable[Lines]]
 
 
 class Recovery:
@@ -41,7 +41,8 @@ class Recovery:
     ) -> None:
         """`dashboard` is where the cluster will answer. Raises `StepError` when the preset says nothing of how it is started."""
         self.preset = preset
-        self._hide = hiding(filled.hidden)
+        self.hide = hiding(filled.hidden)
+        """Takes the preset's secrets out of a text."""
         self._deeds = Deeds(lookout, door, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
         self._job = JobSteps(lookout, door, preset)
         steps = steps_of(job=preset.job is not None, follow=follow)
@@ -70,7 +71,7 @@ class Recovery:
         """The one question: what would be stopped, and what ends with it. Raises `StepError` when it can't end well, `SourceError`."""
         reason = await self._deeds.survey(hear)
         if reason and (self._does("hosts") or self._does("start")):
-            raise StepError(reason)
+            raise StepError(reason) if self._deeds.heard else SourceError(reason)
         if self._does("check") and (reason := await self._job.too_large(self._deeds.gpus())):
             raise StepError(reason)
         if not self._does("stop"):
@@ -103,25 +104,25 @@ class Recovery:
             task.cancel()
         done = await task
         took = time.monotonic() - began
-        if isinstance(done, str):
-            yield self._set(name, state="failed", error=done, took=took)
+        if isinstance(done, StepError):
+            yield self._set(name, state="failed", error=str(done), begin=done.begin, took=took)
         else:
-            yield self._set(name, state="done", lines=done.lines, receipt=done.receipt, took=took)
+            yield self._set(name, state="done", lines=done, took=took)
 
-    async def _outcome(self, name: str) -> Done | str:
+    async def _outcome(self, name: str) -> Lines | StepError:
         """What came of it, or why it has failed."""
 
         def hear(host: str, progress: Progress) -> None:
-            self._set(name, hosts={**self[name].hosts, host: self._hide(progress.text)})
+            self._set(name, hosts={**self[name].hosts, host: self.hide(progress.text)})
 
-        def show(plan: Plan) -> None:
-            self._set(name, plan=plan)
+        def show(news: Plan | Receipt) -> None:
+            self._set(name, **({"plan": news} if isinstance(news, Plan) else {"receipts": (*self[name].receipts, news)}))
 
         try:
-            done = await self._deed(name)(hear, show)
+            lines = await self._deed(name)(hear, show)
         except (StepError, SourceError, InputError) as error:
-            return self._hide(redact(str(error)))
-        return done._replace(lines=tuple(map(self._hide, done.lines)))
+            return StepError(self.hide(redact(str(error))), getattr(error, "begin", None))
+        return tuple(map(self.hide, lines))
 
     def _deed(self, name: str) -> Deed:
         deeds = self._deeds
@@ -133,20 +134,16 @@ class Recovery:
             "start": deeds.start,
             "wait": deeds.wait,
             "check": self._check,
-            "launch": self._launch,
+            "launch": self._job.launch,
             "follow": self._follow,
         }
         return found[name]
 
-    async def _check(self, hear: Hear, show: Show) -> Done:  # noqa: ARG002 as the other steps
-        return Done(await self._job.check())
+    async def _check(self, hear: Hear, show: Show) -> Lines:  # noqa: ARG002 as the other steps
+        return await self._job.check()
 
-    async def _launch(self, hear: Hear, show: Show) -> Done:
-        receipt = await self._job.launch(hear, show)
-        return Done(tuple(f"{target.id}: {target.outcome}" for target in receipt.done), receipt)
-
-    async def _follow(self, hear: Hear, show: Show) -> Done:  # noqa: ARG002 as the other steps
-        return Done(await self._job.follow(hear))
+    async def _follow(self, hear: Hear, show: Show) -> Lines:  # noqa: ARG002 as the other steps
+        return await self._job.follow(hear)
 
     def _set(self, name: str, **news: object) -> Step:
         self.steps = tuple(replace(step, **news) if step.name == name else step for step in self.steps)

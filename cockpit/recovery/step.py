@@ -30,6 +30,11 @@ OF_JOB: Final = ("check", "launch", "follow")
 class StepError(Exception):
     """A step has failed; its text is one sentence."""
 
+    def __init__(self, text: str, begin: str | None = None) -> None:
+        """`begin` is the step that mends it, where going on at the same one would fail again."""
+        super().__init__(text)
+        self.begin = begin
+
 
 class Step(Value, frozen=True):
     """One of them, at one moment."""
@@ -45,9 +50,17 @@ class Step(Value, frozen=True):
     """What came of it, a sentence each."""
     error: str | None = None
     """Why it has failed."""
+    begin: str | None = None
+    """An earlier step that mends that."""
     plan: Plan | None = None
-    receipt: Receipt | None = None
+    receipts: tuple[Receipt, ...] = ()
+    """What it has done, also where it failed after all."""
     took: float | None = None
+
+    @property
+    def go_on(self) -> str:
+        """The step at which somebody goes on who has mended what was wrong."""
+        return self.begin or self.name
 
 
 def steps_of(*, job: bool, follow: bool) -> tuple[Step, ...]:

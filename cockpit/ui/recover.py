@@ -120,12 +120,12 @@ class RecoverScreen(PlanScreen):
     def _over(self, recovery: Recovery) -> None:
         told, failed = list(self._told(recovery.steps)), recovery.failed
         if failed is None:
-            self.receipt = next((step.receipt for step in recovery.steps if step.name == "launch"), None)
+            self.receipt = next((receipt for step in recovery.steps if step.name == "launch" for receipt in step.receipts), None)
             self._enter("receipt", f"Recover {self._preset.name}: done", "\n".join(told))
             return
         left = [f"  {line}" for line in recovery.left]
         text = "\n".join([*told, "", *(["What is left"] if left else []), *left])
-        self._begin, self._stopped = failed.name, True
+        self._begin, self._stopped = failed.go_on, True
         self._enter("failed", f"Recover {self._preset.name}: stopped at {failed.title}", text)
         self._offer_to_go_on(failed)
 

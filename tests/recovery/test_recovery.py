@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cockpit.actions.plan import Plan
+from cockpit.actions.plan import Plan, Receipt
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart, launchable
-from cockpit.recovery.deeds import Done, Hear, Show
+from cockpit.recovery.deeds import Hear, Lines, Show
 from cockpit.recovery.recovery import Recovery
 from cockpit.recovery.step import NAMES, Step, StepError
 from cockpit.sources.errand import Progress
@@ -31,15 +31,16 @@ class Scripted(Recovery):
         self._fails = fails or {}
 
     def _deed(self, name: str) -> Any:
-        async def deed(hear: Hear, show: Show) -> Done:
+        async def deed(hear: Hear, show: Show) -> Lines:
             show(Plan(name, name))
+            show(Receipt(name, name))
             hear("head", Progress("half way"))
             await asyncio.sleep(0.01)
             hear("head", Progress(f"it wrote {TOKEN}"))
             self.done.append(name)
             if name in self._fails:
                 raise self._fails[name]
-            return Done((f"{name} with {TOKEN}",))
+            return (f"{name} with {TOKEN}",)
 
         return deed
 
@@ -71,6 +72,14 @@ async def test_it_stops_at_the_first_step_that_fails():
     assert recovery.failed is not None
     assert (recovery.failed.name, recovery.failed.error) == ("hosts", "w1: port 6379 is taken")
     assert states(recovery.steps) == ["done"] * 3 + ["failed"] + ["waiting"] * 5
+
+
+async def test_what_was_done_is_kept_also_where_the_step_fails_and_an_earlier_step_may_mend_it():
+    recovery = Scripted({"start": StepError("w1: only a part of that Ray runs here", "stop"), "wait": StepError("never")})
+    await changes(recovery)
+    assert recovery.failed is not None
+    assert (recovery.failed.go_on, recovery.failed.receipts) == ("stop", (Receipt("start", "start"),))
+    assert recovery["clean"].go_on == "clean"
 
 
 async def test_a_bug_is_not_taken_for_a_failed_step():

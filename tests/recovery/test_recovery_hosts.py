@@ -9,7 +9,7 @@ import pytest
 from cockpit.actions.plan import Plan, Target, Unreached
 from cockpit.presets import RayNode, RayStart
 from cockpit.reach import HostEntry
-from cockpit.recovery.hosts import asked, dashboard_of, elsewhere, expected_gpus, listens_far, same_host, sessions_of, why_not
+from cockpit.recovery.hosts import asked, dashboard_of, elsewhere, expected_gpus, listens_far, numbers, same_host, sessions_of, why_not
 
 START = RayStart(
     RayNode("head", flags={"port": 6400, "num_gpus": 8}), (RayNode("w1", "10.0.0.2", {"num_gpus": 4}),), env={"A": "b"}, python="/py"
@@ -131,3 +131,8 @@ def test_a_dashboard_that_answers_on_the_head_alone_is_known():
 def test_two_names_of_one_host_are_found_before_anything_is_stopped():
     assert same_host(NAMES) is None
     assert "head and 10.0.0.1 are the same host (login-1)" in str(same_host({"head": "login-1", "w1": "w1", "10.0.0.1": "login-1"}))
+
+
+def test_what_runs_already_and_the_hosts_numbers_are_told_apart():
+    one = Target("host", "w1", session="session_1", live=True, why=("ray start", "as root, Ray 2.60.0", "8 GPUs by NVML"))
+    assert list(numbers([one])) == ["w1: already runs session_1; as root, Ray 2.60.0; 8 GPUs by NVML"]

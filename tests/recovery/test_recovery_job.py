@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from cockpit.actions.plan import Plan, Target
+from cockpit.actions.plan import Plan, Target, Unreached
+from cockpit.model import Actor, Job, Snapshot
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart
 from cockpit.reach import HostEntry
 from cockpit.recovery.deeds import Deeds
@@ -64,3 +67,91 @@ async def test_a_head_that_has_said_nothing_is_not_waited_for():
     await runbook.survey(quiet)
     with pytest.raises(StepError, match="no Ray is known to run on the head"):
         await runbook.wait(quiet, quiet)
+
+
+async def test_hosts_of_which_none_answers_are_not_reachable():
+    silent = Plan("start", "Start Ray", unreached=(Unreached("login-1", "login-1: no route"), Unreached("w1", "w1: no route")))
+    runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, silent)
+    assert await runbook.survey(quiet) == "login-1: no route; w1: no route"
+    assert not runbook.heard
+
+
+async def test_a_part_that_is_in_the_way_is_mended_by_stopping_and_all_else_by_hand():
+    half = Target("host", "w1", live=True, reason="only a part of that Ray runs here: raylet, without gcs_server")
+    for refused, begin in ((half, "stop"), (replace(half, live=False), None)):
+        runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray", refused=(refused,)))
+        await runbook.survey(quiet)
+        with pytest.raises(StepError) as failed:
+            await runbook.check_hosts(quiet, quiet)
+        assert failed.value.begin == begin
+
+
+async def test_what_runs_already_is_told_to_whoever_goes_on():
+    session = "session_2026-11-21_01-00-00_000001_1"
+    rays = [{"session": session, "gcs": "10.0.0.1:6379", "here": True}]
+    head = Target("host", "login-1", part="head", facts={"gcs": "10.0.0.1:6379", "rays": rays})
+    runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray", targets=(head,)))
+    await runbook.survey(quiet)
+    assert runbook.left() == (f"Ray runs on login-1 ({session})", "not started on w1")
+    runbook.stopped.append(session)
+    assert runbook.left() == (f"stopped: {session}",)
+
+
+class Look:
+    """Stands where the lookout does: one job, how it goes on, and what it writes."""
+
+    def __init__(self, states: Sequence[Job], lines: Sequence[str], actors: tuple[Actor, ...] = ()) -> None:
+        self._states, self._lines = [*states], lines
+        self.poller: Any = SimpleNamespace(snapshot=Snapshot(actors=actors), refresh=lambda: None)
+
+    async def jobs(self) -> tuple[Job, ...]:
+        return (self._states.pop(0) if len(self._states) > 1 else self._states[0],)
+
+    async def follow_log(self, job: str) -> AsyncIterator[Sequence[str]]:
+        assert job == "ppo-1"
+        yield self._lines
+
+
+RUNS = Job("ppo-1", job="02000000", submission="ppo-1", status="RUNNING", preset="ppo")
+RAYS = (
+    "2026-11-21 21:58:44,526\tINFO job_manager.py:581 -- Runtime env is setting up.",
+    "Running entrypoint for job ppo-1: python train.py",
+    "2026-11-21 21:58:47,238\tINFO worker.py:1841 -- Connecting to existing Ray cluster at address: 10.99.0.1:6379...",
+)
+
+
+async def followed(look: Look) -> str:
+    nobody: Any = SimpleNamespace()
+    lookout: Any = look
+    return "".join(await JobSteps(lookout, nobody, PRESET).follow(quiet))
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("EVERY", 0.01), ("SETTLE", 0.2), ("SIGN", 1.0)):
+        monkeypatch.setattr(f"cockpit.recovery.job.{name}", seconds)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_what_ray_writes_into_a_jobs_log_is_no_sign_of_progress():
+    with pytest.raises(StepError, match=r"has shown no sign of progress within 1 s$"):
+        await followed(Look([RUNS], RAYS))
+    assert await followed(Look([RUNS], [*RAYS, "loading the model"])) == "job ppo-1 is RUNNING; it wrote: loading the model"
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_actors_that_live_are_a_sign_and_rays_own_are_none():
+    trainers = tuple(Actor(str(one), "Trainer", state="ALIVE", job="02000000", needs={"GPU": 8.0}) for one in range(2))
+    assert await followed(Look([RUNS], RAYS, trainers)) == "job ppo-1 is RUNNING, 2 actors with 16 GPUs"
+    with pytest.raises(StepError, match="no sign of progress"):
+        await followed(Look([RUNS], RAYS, (replace(trainers[0], internal=True),)))
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_first_line_that_is_a_tracebacks_is_no_progress_and_the_job_is_to_be_launched_again():
+    message = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n" + "\n".join(RAYS)
+    failed = replace(RUNS, status="FAILED", message=message)
+    with pytest.raises(StepError) as error:
+        await followed(Look([RUNS, RUNS, RUNS, failed], [*RAYS, "Traceback (most recent call last):", "ValueError: no such model"]))
+    assert str(error.value) == "job ppo-1 is FAILED: Job entrypoint command failed with exit code 1; it wrote: ValueError: no such model"
+    assert error.value.begin == "launch"
