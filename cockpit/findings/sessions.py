@@ -9,7 +9,7 @@ from cockpit.findings.facts import Facts
 from cockpit.model import Finding, Host, Pointer, Remedy, Session
 from cockpit.text import plural
 
-LATEST, CURRENT = "session_latest", "ray_current_cluster"
+CURRENT = "ray_current_cluster"
 SKY = "ray_skypilot"
 """The temp dir of the Ray that SkyPilot keeps on each of its hosts for itself: it hands out GPUs to SkyPilot's jobs alone."""
 

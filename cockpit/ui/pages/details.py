@@ -14,7 +14,7 @@ from cockpit.ui import cells
 from cockpit.ui.pages.actors import actor_search
 from cockpit.ui.pages.findings import about_section, finding_sections
 from cockpit.ui.pages.nodes import NodeDetail
-from cockpit.ui.pages.overview import process_search
+from cockpit.ui.pages.overview import HELD, PID, process_search
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.presets import preset_sections
 from cockpit.ui.section import Cell, Column, Section, facts
@@ -159,14 +159,8 @@ def processes_section(key: str, title: str, rows: list[Process] | None, nothing:
     columns: tuple[Column[Process], ...] = (
         Column(title, 9, lambda process, _: cells.kind(process)),
         Column("HOST", 10, lambda process, _: process.host, rank=1),
-        Column("PID", 8, lambda process, _: str(process.pid), sort=lambda process, _: process.pid, right=True),
-        Column(
-            "GPU MEM",
-            7,
-            lambda process, _: size(process.gpu_memory) if process.gpus else "",
-            sort=lambda process, _: process.gpu_memory,
-            right=True,
-        ),
+        PID,
+        HELD,
         Column("GPUS", 6, lambda process, _: cells.indices(process), rank=2),
         Column("RSS", 6, lambda process, _: size(process.rss), sort=lambda process, _: process.rss, right=True, rank=3),
         Column("OWNER", 16, lambda process, view: cells.owner(process, view), rank=4),

@@ -173,6 +173,16 @@ def waits_section(view: View) -> Section[Waiting]:
     )
 
 
+PID: Column[Process] = Column("PID", 8, lambda process, _: str(process.pid), sort=lambda process, _: process.pid, right=True)
+HELD: Column[Process] = Column(
+    "GPU MEM",
+    7,
+    lambda process, _: size(process.gpu_memory) if process.gpus else "",
+    sort=lambda process, _: process.gpu_memory,
+    right=True,
+)
+
+
 def left_section(view: View) -> Section[Process]:
     """What is left over: processes whose Ray is gone, the greatest holder first."""
     left = [process for process in view.snapshot.processes or () if process.left_over]
@@ -180,14 +190,8 @@ def left_section(view: View) -> Section[Process]:
     columns: tuple[Column[Process], ...] = (
         Column("STALE", 7, lambda process, _: cells.kind(process), sort=lambda process, _: process.kind),
         Column("NODE", 10, cells.place, sort=cells.place),
-        Column("PID", 8, lambda process, _: str(process.pid), sort=lambda process, _: process.pid, right=True),
-        Column(
-            "GPU MEM",
-            7,
-            lambda process, _: size(process.gpu_memory) if process.gpus else "",
-            sort=lambda process, _: process.gpu_memory,
-            right=True,
-        ),
+        PID,
+        HELD,
         Column("GPUS", 7, lambda process, _: cells.indices(process), rank=1),
         Column("AGE", 6, lambda process, view: cells.ago(process.started, view), sort=lambda process, _: process.started, right=True),
         Column("COMMAND", 14, lambda process, _: cells.command(process), grow=True),
