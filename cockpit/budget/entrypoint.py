@@ -11,10 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from cockpit.budget.asked import Budget, Group, Line
+from cockpit.budget.easyr1 import easyr1
 from cockpit.budget.openrlhf import openrlhf, simplerl
 from cockpit.budget.ray_submit import Submission, submission
 from cockpit.budget.shell import UNKNOWN, Command, commands
 from cockpit.budget.verl import verl
+from cockpit.budget.verl_recipes import recipe_of
 
 Read = Callable[[str], "str | None"]
 _MODULE = re.compile(r"(?:openrlhf|verl|verl_tool|recipe|examples)(?:\.\w+)+")
@@ -171,7 +173,9 @@ def _doubts(search: _Search) -> list[Line]:
 
 
 def _read(found: _Found, installed: Mapping[str, str]) -> Budget:
-    if found.module.startswith(("verl.", "verl_tool.", "recipe.")):
+    if found.module == "verl.trainer.main":
+        return easyr1(found.argv, found.around.read)
+    if found.module.startswith(("verl.", "verl_tool.", "recipe.")) or recipe_of(found.module):
         env = {name: None if UNKNOWN in value else value for name, value in found.env.items()}
         pin, beside = found.pins.get("verl"), installed.get("verl")
         return verl(found.argv, env, found.module, found.around.read, pinned=pin, installed=beside)
@@ -219,13 +223,14 @@ class _Search:
             self._pins.update(_pinned(job.packages))
             self.script(job.entrypoint, _env(job.env), around.within(job), maybe=maybe)
             return
+        program = _program(argv) if any(_COUNT.fullmatch(word) for word in argv) else None
         for place, word in enumerate(argv):
-            module = _module(word)
+            module = _module(word) or (word if word == program and recipe_of(word) else None)
             if module:
                 self.found.append(_Found(module, argv[place + 1 :], command.env, around, dict(self._pins), maybe))
                 return
-        if any(_COUNT.fullmatch(word) for word in argv):
-            self.strangers[_program(argv)] = None
+        if program:
+            self.strangers[program] = None
         for text in argv[1:]:
             if " " in text and _MENTIONED.search(text):
                 self.script(text, _env(command.env), around.deeper(), maybe=maybe)

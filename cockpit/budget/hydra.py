@@ -91,6 +91,8 @@ class Command(msgspec.Struct, frozen=True):
     """It shows its configuration or a help and ends."""
     refused: str | None = None
     """Why Hydra would not start it."""
+    empty: bool = False
+    """One of its words is empty, which Hydra refuses too."""
 
 
 def read(argv: Sequence[str], groups: frozenset[str] = frozenset()) -> Command:
@@ -101,6 +103,8 @@ def read(argv: Sequence[str], groups: frozenset[str] = frozenset()) -> Command:
         match = _KEY.fullmatch(word)
         if "\0" in word.partition("=")[0]:
             items.append(Override(None, Gap.UNKNOWN))
+        elif not word:
+            continue
         elif match is None or (match[4] is None and match[1] != "~"):
             refused = refused or f"`{word}` is no override: Hydra stops at it"
         elif match[3] or "/" in match[2] or match[2] in groups:
@@ -116,6 +120,7 @@ def read(argv: Sequence[str], groups: frozenset[str] = frozenset()) -> Command:
         "--multirun" in flags or Overrides(tuple(items)).value("hydra.mode") == "MULTIRUN",
         any(flag in flags for flag in _ONLY_PRINT),
         refused,
+        "" in words,
     )
 
 

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-import yaml
 
 from cockpit.budget import hydra
 from cockpit.budget.asked import Budget, Group, Line
-from cockpit.budget.hydra import Gap, Override, Overrides, Value
+from cockpit.budget.hydra import Gap, Overrides
 from cockpit.budget.verl_config import Config
 from cockpit.budget.verl_groups import groups_of
 from cockpit.budget.verl_recipes import Recipe, recipe_of
 from cockpit.budget.verl_releases import RELEASES, release, told, words
 from cockpit.budget.verl_rules import contradictions
+from cockpit.budget.verl_source import Source, source_of
 
 __all__ = ["verl"]
 
-_SHIPPED_NAME = re.compile(r"(?:_generated_)?ppo(?:_megatron|_torchtitan|_veomni)?_trainer")
-_EXAMPLE_NAME = re.compile(r"(?:gsm8k|geo3k|retool|search)_multiturn_[a-z0-9_]*grpo[a-z0-9_]*")
-_SHIPPED_FOLDER = re.compile(r"(?:.*/)?(?:verl/trainer|recipe/\w+|verl/experimental/\w+)/config/?")
-_EXAMPLE_FOLDER = re.compile(r"(?:.*/)?examples/sglang_multiturn/config/?")
-_COUNTLESS = re.compile(r"hydra/.*|\w+@(?:actor_rollout_ref\.(?:actor|ref|model)|critic(?:\.\w+)?|data)")
-"""Config groups under which no count lies, whatever file they take."""
 _GROUPS = frozenset({"model_engine"})
 _SIMPLERL = ("trainer.remove_clip", "trainer.remove_previous_ckpt", "actor_rollout_ref.rollout.micro_rollout_batch_size")
 _ROLLOUT, _ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
@@ -46,17 +39,6 @@ _SETTINGS = (
 )
 
 
-class _Source(msgspec.Struct, frozen=True):
-    """Where a command's configuration comes from."""
-
-    overrides: Overrides
-    shipped: bool
-    megatron: bool
-    sentence: str | None = None
-    tells: bool = True
-    """Its keys tell the release: it is the framework's own."""
-
-
 def verl(
     argv: Sequence[str],
     env: Mapping[str, str | None],
@@ -74,72 +56,35 @@ def verl(
     if recipe is None:
         return Budget("veRL", unread=(f"{module} is a program whose configuration is not known here",))
     if command.only_prints or command.refused:
-        return Budget("veRL", unread=(command.refused or "The command shows its configuration and trains nothing",))
-    source = _source(recipe, command, read)
+        why = command.refused or "The command shows its configuration and trains nothing"
+        return Budget("veRL", unread=(why,), lines=tuple(_refused(command)))
+    source = source_of(recipe, module, command, read)
     sure = _span(pinned or read("verl/version/version"))
-    first, last, clash = (*sure, None) if sure else _releases(recipe, command, source)
+    first, last, clash = _releases(recipe, command, source, sure)
     first, last, other = (first, last, []) if sure else _narrowed(first, last, _span(installed), installed)
-    configs = [Config(source.overrides, env, place, source.megatron, source.shipped, recipe.own) for place in range(first, last + 1)]
+    own = {**recipe.own, **source.own}
+    configs = [Config(source.overrides, env, place, source.megatron, source.shipped, own) for place in range(first, last + 1)]
     made = [groups_of(recipe, config) for config in configs]
     groups = _common(made)
     unread = [*_swept(command), *([source.sentence] if source.sentence and not _whole(groups) else [])]
     unread += [] if _whole(groups) else dict.fromkeys(sentence for config in configs for sentence in config.unread.values())
+    unread += [] if unread else _open(groups, made)
     fork = any(not isinstance(source.overrides.value(key), Gap) for key in _SIMPLERL)
     return Budget(
         "simpleRL-reason" if fork else "veRL",
         "v1" if fork else words(first, last),
         groups,
         tuple(unread),
-        (*_shared(recipe, configs), *_about_releases(made, groups, first), *_clash(clash), *other, *_dead_keys(source.overrides, last)),
+        (
+            *_refused(command),
+            *_shared(recipe, configs),
+            *_about_releases(made, groups, first),
+            *_clash(clash),
+            *other,
+            *_dead_keys(source.overrides, last),
+        ),
         _settings(configs),
     )
-
-
-def _source(recipe: Recipe, command: hydra.Command, read: Callable[[str], str | None]) -> _Source:
-    name, path = (command.config_name or recipe.config).removesuffix(".yaml"), (command.config_path or "config").rstrip("/")
-    megatron = "megatron" in name or ("model_engine", "megatron") in command.groups
-    odd = [group for group, choice in command.groups if not _COUNTLESS.fullmatch(group) and not _known_choice(choice)]
-    if odd:
-        return _Source(command.overrides, shipped=False, megatron=megatron, sentence=f"{odd[0]} takes a file that is not known here")
-    own_name = name == recipe.config or bool(_SHIPPED_NAME.fullmatch(name)) or name.replace("_megatron", "") == recipe.config
-    in_package = posixpath.normpath(path) == "config" or bool(_SHIPPED_FOLDER.fullmatch(path))
-    if own_name and in_package and not command.config_dir:
-        return _Source(command.overrides, shipped=True, megatron=megatron)
-    if _EXAMPLE_NAME.fullmatch(name) and _EXAMPLE_FOLDER.fullmatch(path):
-        return _Source(command.overrides, shipped=True, megatron=megatron)
-    return _own_file(command, posixpath.join(command.config_dir or path, f"{name}.yaml"), read)
-
-
-def _known_choice(choice: str | None) -> bool:
-    """A file of a config group that ships: none of these sets a count."""
-    return choice is not None and bool(
-        re.fullmatch(r"(?:dp|fsdp|megatron|mindspeed|veomni|torchtitan|hf|legacy|automodel)(?:_\w+)?|ppo_\w+", choice)
-    )
-
-
-def _own_file(command: hydra.Command, path: str, read: Callable[[str], str | None]) -> _Source:
-    """Somebody's own configuration: on top of the trainer's, or whole."""
-    text = None if "\0" in path else read(path)
-    try:
-        content = yaml.safe_load(text) if text else None
-    except yaml.YAMLError:
-        content = None
-    shown = path.replace("\0", "…")
-    if not isinstance(content, dict):
-        return _Source(command.overrides, False, "megatron" in path, f"The configuration {shown} can't be read", tells=False)
-    bases = [base for base in content.pop("defaults", []) if base != "_self_"]
-    based = len(bases) == 1 and isinstance(bases[0], str) and bool(_SHIPPED_NAME.fullmatch(bases[0]))
-    items = (Override((), _plain(content)), *command.overrides.items)
-    sentence = None if based else f"The configuration {shown} is put together from files that are not known here"
-    return _Source(Overrides(items), based, "megatron" in str(bases), sentence, tells=False)
-
-
-def _plain(value: object) -> Value | Gap:
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else Gap.UNKNOWN
 
 
 def _span(version: str | None) -> tuple[int, int] | None:
@@ -151,12 +96,18 @@ def _span(version: str | None) -> tuple[int, int] | None:
     return max(before, 0), place
 
 
-def _releases(recipe: Recipe, command: hydra.Command, source: _Source) -> tuple[int, int, tuple[str, str] | None]:
-    """The first and the last release that the command can be for."""
+def _releases(
+    recipe: Recipe, command: hydra.Command, source: Source, sure: tuple[int, int] | None
+) -> tuple[int, int, tuple[str, str] | None]:
+    """The first and the last release that the command can be for. A program does as the last release did that it was written for."""
     keys = command.overrides.keys() | {group for group, _ in command.groups if group in _GROUPS}
+    tells = source.tells and not recipe.own_keys
+    if sure:
+        first, last = min(sure[0], recipe.last), min(sure[1], recipe.last)
+        return (*told(keys, first, last)[:2], None) if tells else (first, last, None)
     if any(key in _SIMPLERL for key in keys):
         return release("0.2"), release("0.2"), None
-    return told(keys, recipe.first, recipe.last) if source.tells and not recipe.own_keys else (recipe.first, recipe.last, None)
+    return told(keys, recipe.first, recipe.last) if tells else (recipe.first, recipe.last, None)
 
 
 def _narrowed(first: int, last: int, there: tuple[int, int] | None, installed: str | None) -> tuple[int, int, list[Line]]:
@@ -214,6 +165,21 @@ def _about_releases(made: Sequence[tuple[Group, ...]], groups: tuple[Group, ...]
     changes = [place for place, total in enumerate(totals) if place == 0 or total != totals[place - 1]]
     parts = [f"{totals[place]:g} {'from ' + RELEASES[first + place] + ' on' if place else 'before'}" for place in reversed(changes)]
     return [Line("fine", f"The command doesn't say for which release it is: it holds {', '.join(parts)} CPUs")]
+
+
+def _open(groups: Sequence[Group], made: Sequence[tuple[Group, ...]]) -> list[str]:
+    """Groups that are no groups with the numbers they have, or that the releases make in several ways."""
+    senseless = {group.name for each in made for group in each if group.bundles is None}
+    names = dict.fromkeys(group.name for group in groups if group.bundles is None)
+    several = "the releases that the command can be for make several groups of it"
+    return [f"{name}: {'its numbers make no group' if name in senseless else several}" for name in names]
+
+
+def _refused(command: hydra.Command) -> list[Line]:
+    """Why Hydra would not start it."""
+    empty = "One of the command's words is empty ('', or a quoted variable without a value): Hydra stops at it"
+    found = [command.refused] if command.refused else [empty] if command.empty else []
+    return [Line("never", text, "take the word out, or give it a value") for text in found]
 
 
 def _clash(keys: tuple[str, str] | None) -> list[Line]:

@@ -10,7 +10,7 @@ from cockpit.budget.verl_config import Config
 from cockpit.budget.verl_recipes import Recipe
 from cockpit.placement import Strategy
 
-__all__ = ["groups_of", "replica", "rollout_world"]
+__all__ = ["groups_of", "node_groups", "replica", "rollout_world"]
 
 NODES = 4096
 """More than any cluster has: a longer list of groups would be a slip of the keyboard."""
@@ -25,6 +25,7 @@ def groups_of(recipe: Recipe, config: Config) -> tuple[Group, ...]:
         "fully async": lambda: _fully_async(config),
         "distillation": lambda: _distillation(config),
         "generation": lambda: _generation(config),
+        "servers": lambda: _generation_servers(config),
         "split": lambda: _split(config),
     }
     groups = tuple(made[recipe.shape]())
@@ -93,6 +94,11 @@ def _generation(config: Config) -> Iterator[Group]:
     yield from _pool(config, "rollout", "trainer", 10 if config.since("0.4.0") else 5)
 
 
+def _generation_servers(config: Config) -> Iterator[Group]:
+    """Engines alone: as many as fit by their tensor parallelism, whatever else makes each of them larger."""
+    yield from _replicas(config, "rollout", "trainer", _ROLLOUT, config.number(f"{_ROLLOUT}.tensor_model_parallel_size"))
+
+
 def _split(config: Config) -> Iterator[Group]:
     """Actor and critic apart: half of each node, or half of the nodes."""
     nodes, each = config.whole("trainer.nnodes"), config.whole("trainer.n_gpus_per_node")
@@ -100,7 +106,7 @@ def _split(config: Config) -> Iterator[Group]:
     if nodes is not None and each is not None:
         nodes, each = (nodes // 2, each) if nodes // 2 or each < 2 else (nodes, each // 2)
     for name in ("actor + rollout + ref", "critic"):
-        yield from _groups(name, nodes, each, _cpus(config), _device(config))
+        yield from node_groups(name, nodes, each, _cpus(config), _device(config))
 
 
 def _roles(config: Config) -> str:
@@ -137,12 +143,13 @@ def _device(config: Config) -> str | None:
 def _pool(config: Config, name: str, base: str, cpus: float | None = None) -> tuple[Group, ...]:
     """One group on each node of a pool."""
     nodes, each = config.whole(f"{base}.nnodes"), config.whole(f"{base}.n_gpus_per_node")
-    return _groups(name, nodes, each, cpus or _cpus(config), _device(config))
+    return node_groups(name, nodes, each, cpus or _cpus(config), _device(config))
 
 
-def _groups(
+def node_groups(
     name: str, nodes: int | None, each: int | None, cpus: float, device: str | None, strategy: Strategy = "STRICT_PACK"
 ) -> tuple[Group, ...]:
+    """A group on each node; one that nobody can count where a number is none."""
     if nodes is None or each is None or device is None or not 0 < nodes <= NODES or each <= 0:
         return (Group(name, None, strategy),)
     return (Group(name, (({device: 1.0, "CPU": float(cpus)}, each),), strategy),) * nodes
@@ -231,18 +238,18 @@ def _servers(config: Config, base: str) -> tuple[Group, ...]:
     return (_actors("rollout servers", 1, number),) if number else ()
 
 
-def _replicas(config: Config, name: str, base: str, engine: str) -> tuple[Group, ...]:
-    """Engines on GPUs of their own: each makes its groups by itself."""
+def _replicas(config: Config, name: str, base: str, engine: str, divisor: int | None = None) -> tuple[Group, ...]:
+    """Engines on GPUs of their own: each makes its groups by itself. `divisor`: of GPUs, how many make an engine more."""
     nodes, each = config.whole(f"{base}.nnodes"), config.whole(f"{base}.n_gpus_per_node")
     if nodes == 0 and config.flag("async_training.use_dynamic_resource_scheduling"):
         return ()
     world, device = rollout_world(config, engine), _device(config)
     if world is None:
         config.unread[engine] = f"how many GPUs an engine of {engine} takes can't be known"
-    if nodes is None or each is None or world is None or device is None or min(nodes, each) <= 0 or nodes * each // world == 0:
+    if nodes is None or each is None or world is None or device is None or min(nodes, each) <= 0:
         return (Group(name, None, "PACK"),)
-    per_engine, per_node = replica(world, each)
-    return _groups(name, per_engine * (nodes * each // world), per_node, 2 if config.since("0.8.0") else 3, device, "PACK")
+    engines, (per_engine, per_node) = nodes * each // (divisor or world), replica(world, each)
+    return node_groups(name, per_engine * engines, per_node, 2 if config.since("0.8.0") else _cpus(config), device, "PACK")
 
 
 def _separate_rollout(config: Config, v1: bool | None) -> tuple[Group, ...]:

@@ -10,9 +10,9 @@ import msgspec
 from cockpit.budget.hydra import Value
 from cockpit.budget.verl_releases import NEWEST, release
 
-__all__ = ["Recipe", "recipe_of"]
+__all__ = ["CONFIGS", "Recipe", "recipe_of"]
 
-Shape = Literal["one pool", "one step off", "fully async", "distillation", "generation", "split"]
+Shape = Literal["one pool", "one step off", "fully async", "distillation", "generation", "servers", "split"]
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -45,6 +45,11 @@ def _one(config: str, since: str, reward_pool: bool = False, cpus: float | None 
     return Recipe("one pool", config, release(since), cpus=cpus, reward_pool=reward_pool)
 
 
+def _apart(config: str, since: str, until: str, queue: bool = False, reward_pool: bool = True, own: Mapping[str, Value] = {}) -> Recipe:
+    """A program beside the framework, written for some releases of it: it makes the trainer's pools as those did."""
+    return Recipe("one pool", config, release(since), release(until), own, reward_pool=reward_pool, queue=queue, own_keys=True, more=True)
+
+
 _RECIPES: Mapping[str, Recipe] = {
     "verl.trainer.main_ppo": Recipe("one pool"),
     "verl.trainer.main_ppo_sync": Recipe("one pool", first=release("0.8.0"), last=release("0.8.0"), queue=True),
@@ -70,10 +75,35 @@ _RECIPES: Mapping[str, Recipe] = {
     "recipe.specRL.main_ppo": _one("specRL_trainer", "0.7.0", reward_pool=True),
     "recipe.r1_ascend.main_ppo": Recipe("one pool", first=release("0.7.0"), last=release("0.7.0")),
     "recipe.transfer_queue.main_ppo": Recipe("one pool", "ppo_trainer", release("0.6.1"), release("0.7.0"), cpus=1, more=True),
+    "recipe.spo.spo_main_ppo": _apart("spo_trainer", "0.7.0", "0.7.0"),
+    "recipe.gvpo.gvpo_main_ppo": _apart("gvpo_trainer", "0.7.0", "0.7.0"),
+    "rep_exp.main_rep_exp": _apart("rep_exp_trainer", "0.7.0", "0.7.0"),
+    "recipe.dance_grpo.dance_grpo_fsdp.main_dance": _apart("dance_ppo_trainer", "0.7.0", "0.7.0"),
+    "recipe.dance_grpo.dance_grpo_mindspeed_mm.main_dance": _apart("dance_ppo_trainer", "0.7.0", "0.7.0"),
+    "recipe.dance_grpo.main_dance": _apart("dance_ppo_trainer", "0.7.0", "0.7.0"),
+    "recipe.fault_recover.main_ppo": _apart("fault_recover_ppo_megatron_trainer", "0.7.0", "0.7.0"),
+    "recipe.dapo.dapo_transfer_queue.main_dapo": _apart("dapo_transfer_queue_trainer", "0.7.0", "0.7.0", queue=True, reward_pool=False),
+    "recipe.atropos.main_atropos": _apart("atropos_trainer", "0.7.0", "0.8.0", reward_pool=False, own={"algorithm.adv_estimator": "grpo"}),
+    "recipe.grpo_mindspeed_mm.main_ppo": _apart("ppo_trainer", "0.7.1", "0.8.0"),
+    "recipe.partial_rollout.main_ppo": _apart("ppo_trainer", "0.8.0", "0.8.0"),
+    "arithmetic_sequence.rl.main_trainer": _apart("ppo_trainer", "0.2", "0.4.0", reward_pool=False),
+    "verl.trainer.main_generation_server": Recipe("servers", first=release("0.6.0"), more=True),
     "recipe.gkd.main_gkd": Recipe("distillation", "on_policy_distill_trainer", release("0.7.0"), own=_DISTILL),
     "main_gkd": Recipe("distillation", "on_policy_distill_trainer", release("0.7.0"), own=_DISTILL),
     "main_ppo_split": Recipe("split", "ppo_trainer_split", last=release("0.7.1")),
 }
+
+CONFIGS: Mapping[str, Mapping[str, Value]] = {
+    "recipe/dapo/config/dapo_trainer.yaml": {},
+    "recipe/dapo/config/dapo_megatron_trainer.yaml": {},
+    "recipe/deepeyes/configs/deepeyes_multiturn_grpo.yaml": {"data.train_batch_size": 256},
+    "recipe/fapo/config/rm_config.yaml": dict.fromkeys(("reward_model.nnodes", "reward_model.n_gpus_per_node"), 0),
+    "recipe/qat/config/dapo_qat_trainer.yaml": {},
+    "recipe/qat/config/dapo_qat_megatron_trainer.yaml": {},
+    "recipe/transfer_queue/config/transfer_queue_ppo_trainer.yaml": {},
+    "recipe/transfer_queue/config/transfer_queue_ppo_megatron_trainer.yaml": {},
+}
+"""Files that recipes bring for any program, all on top of the trainer's: what they set of the keys that matter here."""
 
 
 def recipe_of(module: str) -> Recipe | None:

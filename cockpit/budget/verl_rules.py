@@ -19,11 +19,13 @@ _MICRO, _EACH_MICRO = f"{_ACTOR}.ppo_micro_batch_size", f"{_ACTOR}.ppo_micro_bat
 
 def contradictions(recipe: Recipe, config: Config) -> Iterator[Line]:
     """All that the release would refuse. Nothing is said where a number can't be known."""
-    if recipe.shape in {"generation", "distillation", "split"}:
+    if recipe.shape in {"generation", "servers", "distillation", "split"}:
         return
     nodes, each = config.number("trainer.nnodes"), config.number("trainer.n_gpus_per_node")
     yield from _positive(config, "trainer")
     yield from _pools(recipe, config)
+    if recipe.own_keys and recipe.more:
+        return
     if nodes and each and min(nodes, each) > 0:
         yield from _rollout(recipe, config, nodes, each)
         yield from _batches(recipe, config, nodes * each)
