@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
+import threading
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,6 +21,9 @@ T = TypeVar("T")
 
 LARGEST: Final = 1 << 20
 """Bytes; what a person writes by hand is smaller."""
+
+READING: Final[dict[int, Path]] = {}
+"""What each thread waits for, for whoever waits for the thread."""
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<where>.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
@@ -43,11 +50,30 @@ def shown(path: Path) -> str:
         return str(path)
 
 
+def read(path: Path, most: int) -> bytes:
+    """So many bytes of a regular file. Raises `OSError`, also where it is none: who opens a pipe waits for its writer."""
+    READING[threading.get_ident()] = path
+    try:
+        _check_regular(os.stat(path).st_mode)  # some devices do something when they are opened
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(handle, "rb") as file:
+            _check_regular(os.fstat(handle).st_mode)
+            return file.read(most)
+    finally:
+        del READING[threading.get_ident()]
+
+
+def _check_regular(mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "No regular file, but a pipe or a device")
+
+
 def read_text(path: Path) -> str:
     """A small UTF-8 file, whole; a missing one raises `FileNotFoundError`."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST + 1)
+        raw = read(path, LARGEST + 1)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -29,6 +29,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ParamSpec
 
 from msgspec.structs import replace
@@ -38,6 +39,7 @@ from cockpit.actions.table import Act, Aim
 from cockpit.check import Checked
 from cockpit.check.look import look_and_check
 from cockpit.check.words import verdict
+from cockpit.disk import in_time
 from cockpit.document import InputError
 from cockpit.job_door import RAY, Hear
 from cockpit.lookout import Lookout
@@ -98,7 +100,9 @@ class Launches:
             raise NotMeantError(str(error)) from None
 
     async def _order(self, row: Preset | Job) -> Order:
-        return await order_of_job(self._submissions, row) if isinstance(row, Job) else order_of(row, os.environ)
+        if isinstance(row, Job):
+            return await order_of_job(self._submissions, row)
+        return await in_time(partial(order_of, row, os.environ), row.path)
 
     async def _plan(self, act: Act, order: Order, hear: Hear, *, force: bool) -> Plan:
         checked = await look_and_check(self._lookout, order.preset)
@@ -109,7 +113,8 @@ class Launches:
         look = await self._submissions.look()
         package = await packed(order.job, seldom(lambda done, of: hear(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of))))
         others = _others(order.origin, look)
-        ready = _ready(order, package, others, force=force)
+        submission = await in_time(partial(order.submission, package), order.preset.path)
+        ready = _ready(order, submission, package, others, force=force)
         self._keep(ready)
         told = (*(_told(other, look) for other in others), *fit, *_changed(ready, look), *_folder(order, package), *order.notes)
         return Plan(
@@ -205,13 +210,13 @@ class Launches:
         self._ready = ready
 
 
-def _ready(order: Order, package: Package | None, others: Iterable[Listed], *, force: bool) -> Ready:
+def _ready(order: Order, submission: Submission, package: Package | None, others: Iterable[Listed], *, force: bool) -> Ready:
     return Ready(
         key=secrets.token_hex(8),
         origin=order.origin,
         template=order.template,
         content=content_of(order.shown, package),
-        submission=order.submission(package),
+        submission=submission,
         hide=hiding(order.hidden),
         package=package,
         uploaded=order.uploaded,

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from pathspec import GitIgnoreSpec
 
-from cockpit.document import InputError
+from cockpit.document import InputError, read
 from cockpit.text import clean, plural, size
 
 LIMIT = 100 * 2**20
@@ -267,7 +267,7 @@ class _Walk:
             if not os.path.isfile(file):
                 continue
             try:
-                spec = GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8", errors="surrogateescape").splitlines())
+                spec = GitIgnoreSpec.from_lines(read(file, LIMIT).decode("utf-8", "surrogateescape").splitlines())
             except (OSError, ValueError) as error:
                 raise InputError(f"{file} can't be read: {error}") from None
             known[kind] = (*known.get(kind, ()), (name, spec))

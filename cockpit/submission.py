@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cockpit.document import Document, InputError
+from cockpit.document import Document, InputError, read_text
 from cockpit.model import Job
 from cockpit.pack import Hear, Package, find_contents, is_uri, pack, pack_archive
 from cockpit.presets import JobSpec, Preset, doubts, find_preset, launchable, read_preset, safe
@@ -116,8 +116,10 @@ def _portable(preset: Preset, name: str, value: Any) -> Any:
 
 def _read(preset: Preset, key: str, name: str) -> str:
     try:
-        return beside(preset, name).read_text(encoding="utf-8")
-    except (OSError, UnicodeError, RuntimeError) as error:  # the last: nobody's home
+        return read_text(beside(preset, name))
+    except InputError as error:
+        raise InputError(f"{preset.path}: job.{key}: {error}") from None
+    except (OSError, ValueError, RuntimeError) as error:  # a null byte; nobody's home
         raise InputError(f"{preset.path}: job.{key}: {name} can't be read: {getattr(error, 'strerror', None) or error}") from None
 
 

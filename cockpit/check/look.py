@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,7 +17,8 @@ from cockpit.check import check, own_needs
 from cockpit.check.checked import Checked
 from cockpit.check.installed import installed
 from cockpit.check.ports import Taken, listening
-from cockpit.document import InputError
+from cockpit.disk import in_time
+from cockpit.document import InputError, read
 from cockpit.lookout import Lookout
 from cockpit.presets import JobSpec, Preset
 from cockpit.presets.folder import placed
@@ -33,7 +35,7 @@ _PLACE = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 async def look_and_check(lookout: Lookout, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
     """As of now: whoever watches already waits for nobody who has answered."""
     await lookout.known(PATIENCE)
-    budget = budget_for(preset, env, installed(lookout.poller.snapshot))
+    budget = await in_time(partial(budget_for, preset, env, installed(lookout.poller.snapshot)), preset.path)
     return check(preset, budget, lookout.poller.snapshot, lookout.config.limits, await ports_in_the_way(lookout, preset))
 
 
@@ -112,8 +114,7 @@ class Files:
         """`None`: there is none, or it is no script, or the job would find another one over there."""
         path = self._path(name)
         try:
-            with open(path, "rb") if path else open(os.devnull, "rb") as file:
-                data = file.read(LARGEST + 1)
+            data = b"" if path is None else read(path, LARGEST + 1)
         except OSError:
             return None
         if path is None or len(data) > LARGEST or b"\0" in data:

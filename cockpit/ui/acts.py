@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cockpit.actions.plan import Receipt, Target
 from cockpit.actions.table import ACTS, Act, Aim, act_for, find_act, taken
+from cockpit.disk import in_time
 from cockpit.document import InputError
 from cockpit.lookout import Lookout
 from cockpit.model import Finding, Job, Node, Process, Session, Snapshot
 from cockpit.presets import Preset, read_preset
 from cockpit.shelf import Entry
+from cockpit.sources.source import SourceError
 from cockpit.ui.found import things
 from cockpit.ui.pages.details import Detail, about
 from cockpit.ui.pages.nodes import NodeDetail
@@ -46,6 +48,9 @@ class Screens(Protocol):
     @property
     def lookout(self) -> Lookout:
         """What is ended with the program."""
+
+    def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool) -> object:
+        """Beside the screen; a later one of the same group ends it."""
 
     def push_screen(self, screen: PlanScreen, callback: Callable[[Receipt | None], None]) -> object:
         """Lay a dialog over the page."""
@@ -96,7 +101,24 @@ class Acts:
             self._app.say(aim)
             return
         rows = {row.key: about(row) for row in self._app.table.chosen}
+        if act.verb in ("launch", "recover"):
+            self._app.run_worker(self._begin_read(act, aim.rows[0], rows), group="begin", exclusive=True)
+        else:
+            self._open(act, aim, rows)
+
+    def _open(self, act: Act, aim: Aim, rows: dict[str, Any]) -> None:
         self._app.push_screen(self._dialog(act, aim), partial(self._after, act, rows))
+
+    async def _begin_read(self, act: Act, thing: Preset | Job, rows: dict[str, Any]) -> None:
+        """With what its file holds now, not what it held when the page was drawn."""
+        try:
+            aim = await in_time(partial(_preset_of, thing), thing.path if isinstance(thing, Preset) else f"the preset of {thing.id}")
+        except SourceError as error:
+            aim = str(error)
+        if isinstance(aim, str):
+            self._app.say(aim)
+        else:
+            self._open(act, aim, rows)
 
     def _dialog(self, act: Act, aim: Aim) -> PlanScreen:
         if act.via == "runbook" and self._runbook is not None:
@@ -135,10 +157,8 @@ class Acts:
             return Aim(rows=tuple(things))
         if act.takes is not None and len(things) > 1:
             return f"{act.title}: one at a time, and these are {len(things)}"
-        if act.verb in ("launch", "recover"):
-            return _preset_of(things[0])
         if act.takes is not None:
-            return Aim(rows=tuple(things), id=things[0].id)
+            return Aim(rows=tuple(things), id=getattr(things[0], "id", None))
         sessions = tuple(thing for thing in things if isinstance(thing, Session)) if act.verb in ("stop", "clean") else ()
         return self._of_sessions(act, sessions) if sessions else Aim(hosts=self._hosts(things))
 
@@ -167,7 +187,6 @@ class Acts:
 
 
 def _preset_of(thing: Preset | Job) -> Aim | str:
-    """What its file holds now, not what it held when the page was drawn."""
     from cockpit.submission import preset_of_job  # deferred: what packs folders is no part of a start
 
     if isinstance(thing, Job) and thing.preset is None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 import sys
 
@@ -167,6 +168,18 @@ async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, fol
         assert len(app.hand.performed) == 1
         await pilot.press("escape")
         await until(pilot, lambda: "Log of small-2" in shown(app))
+
+
+async def test_a_preset_that_has_become_a_pipe_is_a_sentence_and_no_screen_that_hangs(make, folder):
+    lay(folder)
+    app = make(snapshot(), hand=Hand(launch()))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await opened(pilot, app)
+        (folder / "small.yaml").unlink()
+        os.mkfifo(folder / "small.yaml")
+        await pilot.press("/", *"small", "enter", "L")
+        await until(pilot, lambda: any("small.yaml: no regular file" in said.message for said in app._notifications))
+        assert app.hand.planned == []
 
 
 async def test_where_the_preset_runs_already_its_name_must_be_typed(make, folder):
