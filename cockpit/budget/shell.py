@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from cockpit.budget.shell_expand import Scope, Value
-from cockpit.budget.shell_run import Command, LeftError, Run, StopError
+from cockpit.budget.shell_batch import given_by
+from cockpit.budget.shell_flow import Command, LeftError, StopError
+from cockpit.budget.shell_run import Run
+from cockpit.budget.shell_scope import Scope, Value
 from cockpit.budget.shell_sums import UNKNOWN
 
 __all__ = ["UNKNOWN", "Command", "Script", "commands"]
@@ -33,11 +35,13 @@ def commands(
 ) -> Script:
     """Every simple command that a shell would run, in order.
 
-    `env`: what is exported to it, `None` where nobody knows the value; `args`, `name`: `$1` and on, `$0`.
+    `env`: what is exported to it, `None` where nobody knows the value; what Slurm would set by its `#SBATCH` lines comes below it.
+    `args`, `name`: `$1` and on, `$0`.
     """
     run = Run(read)
     variables: dict[str, Value] = {key: UNKNOWN if value is None else value for key, value in env.items()}
-    scope = Scope(variables, set(env), tuple(args), name, run.output)
+    slurm = given_by(text, {})
+    scope = Scope({**slurm, **variables}, {*slurm, *env}, tuple(args), name, run.output)
     try:
         run.script(text, scope)
     except LeftError:

@@ -2,145 +2,51 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Literal, NoReturn
-
-import msgspec
+from typing import Any
 
 from cockpit.budget import shell_tree as tree
-from cockpit.budget.shell_expand import Scope, Value, count, fields, text
-from cockpit.budget.shell_output import PRINTERS, printed
+from cockpit.budget.shell_expand import count, fields, pattern, text
+from cockpit.budget.shell_flow import Command, Flow, StopError, nothing
+from cockpit.budget.shell_patterns import matches, quoted
 from cockpit.budget.shell_programs import run_program
+from cockpit.budget.shell_scope import Scope, Value
 from cockpit.budget.shell_sums import UNKNOWN
 from cockpit.budget.shell_syntax import DECLARATIONS, parse
-from cockpit.budget.shell_tests import holds
-from cockpit.budget.shell_words import ShellError, plain
+from cockpit.budget.shell_tests import Operand, holds
+from cockpit.budget.shell_words import ShellError, Word, heredoc_text, plain
 
 STEPS = 20_000
-DEEPEST = 25
 TURNS = 500
 _ASKING = {"[", "[[", "test", "grep", "which", "command", "type", "pgrep", "diff", "cmp", "timeout"}
 """Programs whose failure is an answer; others are taken to succeed where something follows with `&&`."""
-Leaving = Literal["exit", "return", "break", "continue"]
 
 
-class Command(msgspec.Struct, frozen=True):
-    """One command that would run."""
-
-    argv: tuple[str, ...]
-    """`UNKNOWN` within a word: a piece that can't be known; `UNKNOWN` alone: one word, or any number of them."""
-    env: Mapping[str, str]
-    """What is exported to it."""
-    maybe: bool = False
-    """Only under a condition that can't be known."""
-
-
-class LeftError(Exception):
-    """`exit`, `return`, `break` and `continue`."""
-
-    def __init__(self, kind: Leaving) -> None:
-        self.kind = kind
-
-
-class StopError(Exception):
-    """A script that goes on for ever."""
-
-
-class Run:
-    """One walk; what it finds stays in `found` and `unread`."""
+class Run(Flow):
+    """One walk."""
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
-        self.read = read
-        self.found: list[Command] = []
-        self.unread: dict[str, None] = {}
+        super().__init__(read)
         self.functions: dict[str, tree.Node] = {}
-        self.folder: str | None = ""
         self._locals: list[dict[str, Value | None]] = []
-        self._left: list[Scope] = []
-        self._maybe = 0
         self._steps = 0
-        self._depth = 0
 
-    def script(self, said: str, scope: Scope) -> None:
+    def script(self, said: str, scope: Scope) -> bool | None:
         """Walks through a text in this scope; where it is no shell, that is said."""
         try:
             parsed = parse(said)
         except ShellError as error:
             self.unread[f"The script is no shell that can be read here: {error}"] = None
-        else:
-            self._deeper(lambda: self.framed(lambda: self.sequence(parsed, scope), scope, "return"))
-
-    def _deeper(self, body: Callable[[], object]) -> None:
-        self._depth += 1
-        if self._depth > DEEPEST:
-            raise StopError
-        body()
-        self._depth -= 1
+            return None
+        return self.deeper(lambda: self.framed(lambda: self.sequence(parsed, scope), scope, "return").status)
 
     def emit(self, argv: list[str], scope: Scope) -> None:
-        """Notes a command."""
+        """Notes a command; what it prints nobody knows."""
         env = {name: value for name in sorted(scope.exported) if isinstance(value := scope.variables.get(name), str)}
-        self.found.append(Command(tuple(argv), env, bool(self._maybe)))
-
-    def leave(self, kind: Leaving) -> NoReturn:
-        """`exit` and its like."""
-        raise LeftError(kind)
-
-    def framed(self, body: Callable[[], object], scope: Scope, *kinds: Leaving) -> set[Leaving]:
-        """Runs what may be left in these ways; says how it was. Where only some branch left it, both states count."""
-        kept, self._left = self._left, []
-        ways: set[Leaving] = set()
-        try:
-            body()
-        except LeftError as left:
-            if left.kind not in kinds:
-                raise
-            ways.add(left.kind)
-        finally:
-            states, self._left = self._left, kept
-        if states:
-            scope.merge([scope.copy(), *states])
-        return ways
-
-    def apart(self, body: Callable[[Scope], object], scope: Scope) -> None:
-        """In a shell of its own: its variables, its folder and its end are its own."""
-        inner, folder = scope.copy(), self.folder
-        self.framed(lambda: body(inner), inner, "exit", "return", "break", "continue")
-        self.folder = folder
-
-    def either(self, choices: list[Callable[[Scope], object]], scope: Scope) -> None:
-        """One of these runs, and nobody knows which."""
-        ends: list[Scope] = []
-        kinds: list[Leaving] = []
-        folders = {self.folder}
-        self._maybe += 1
-        for choice in choices:
-            inner = scope.copy()
-            try:
-                choice(inner)
-                ends.append(inner)
-            except LeftError as left:
-                kinds.append(left.kind)
-                self._left += [inner] if left.kind != "exit" else []
-            folders.add(self.folder)
-        self._maybe -= 1
-        self.folder = folders.pop() if len(folders) == 1 else None
-        if not ends:
-            raise LeftError(next((kind for kind in kinds if kind != "exit"), "exit"))
-        scope.merge(ends)
-
-    def blurred(self, body: Callable[[Scope], object], scope: Scope) -> None:
-        """Runs so many times that nobody knows: what it changes isn't known, neither within nor after."""
-        kept, unread = len(self.found), dict(self.unread)
-        trial = scope.copy()
-        self.either([_nothing, body], trial)
-        del self.found[kept:]
-        self.unread = unread
-        scope.merge([scope.copy(), trial])
-        self.either([_nothing, body], scope)
+        self.found.append(Command(tuple(argv), env, bool(self.streams.unsure)))
+        self.streams.write(None)
 
     def output(self, said: str, scope: Scope) -> str:
         """What a command substitution prints; commands within it are noted."""
@@ -149,21 +55,8 @@ class Run:
         except ShellError as error:
             self.unread[f"A command substitution can't be read: {error}"] = None
             return UNKNOWN
-        told = self._printed(inner, scope)
-        if told is None:
-            self._deeper(lambda: self.apart(partial(self.sequence, inner), scope))
+        told, _ = self.streams.captured(lambda: self.deeper(lambda: self.apart(partial(self.sequence, inner), scope)))
         return UNKNOWN if told is None else told.rstrip("\n")
-
-    def _printed(self, said: tree.Sequence, scope: Scope) -> str | None:
-        """`None` where this is more than programs that work on their words."""
-        node = said.items[0][0] if len(said.items) == 1 else None
-        given: str | None = None
-        for part in node.parts if isinstance(node, tree.Pipeline) else (node,):
-            if not isinstance(part, tree.Simple) or part.assigns or not part.words or plain(part.words[0]) not in PRINTERS:
-                return None
-            given = text(part.given.body, scope) if part.given else given
-            given = printed([item for word in part.words for item in fields(word, scope)], given)
-        return given
 
     def node(self, node: tree.Node, scope: Scope) -> bool | None:
         """Whether it succeeds; `None`: nobody knows."""
@@ -182,7 +75,7 @@ class Run:
                 status = self._apart_if(sign == "&", item, scope)
             elif status is None or doubt:
                 doubt = True
-                self.either([_nothing, partial(self.node, item)], scope)
+                self.either([nothing, partial(self.node, item)], scope)
                 status = None
             before = sign
             if status is None and sign == "&&" and not doubt:
@@ -196,13 +89,49 @@ class Run:
         return True
 
     def pipeline(self, node: tree.Pipeline, scope: Scope) -> bool | None:
-        """Each part in a shell of its own, unless it is only denied."""
+        """Each part in a shell of its own, unless it is only denied; each reads what the one before it prints."""
         if node.denied and len(node.parts) == 1:
             status = self.node(node.parts[0], scope)
             return None if status is None else not status
-        for part in node.parts:
-            self.apart(partial(self.node, part), scope)
-        return None
+        given = self.streams.given
+        for part in node.parts[:-1]:
+            with self.streams.fed(given):
+                given, _ = self.streams.captured(partial(self.apart, partial(self.node, part), scope))
+        if len(node.parts) == 1:
+            return self.apart(partial(self.node, node.parts[0]), scope)
+        with self.streams.fed(given):
+            status = self.apart(partial(self.node, node.parts[-1]), scope)
+        return None if status is None else status is not node.denied
+
+    def redirected(self, node: tree.Redirected, scope: Scope) -> bool | None:
+        """A command between files."""
+        given, target, more = self.streams.given, None, False
+        for redirect in node.redirects:
+            if redirect.sign.startswith("<") and redirect.stream in {"", "0"}:
+                given = self._source(redirect, scope)
+            elif redirect.sign.startswith((">", "&>")) and redirect.stream in {"", "1"}:
+                target, more = self._target(redirect, scope), redirect.sign.endswith(">>")
+        with self.streams.fed(given) if given is not self.streams.given else nullcontext():
+            return self.node(node.node, scope) if target is None else self._stored(node.node, scope, target, more=more)
+
+    def _source(self, redirect: tree.Redirect, scope: Scope) -> str | None:
+        if redirect.heredoc is not None:
+            return text(redirect.heredoc.body, scope)
+        if redirect.word and redirect.word[0].kind == "process":
+            said = self.output(redirect.word[0].text, scope)
+            return None if said == UNKNOWN else said + "\n" * bool(said)
+        said = text(redirect.word, scope)
+        return said + "\n" if redirect.sign == "<<<" else self.streams.read(said) if redirect.sign == "<" else None
+
+    def _target(self, redirect: tree.Redirect, scope: Scope) -> str:
+        """Where it prints to; another stream, as in `>&2`, is nothing that is read."""
+        said = text(redirect.word, scope)
+        return "/dev/null" if redirect.sign == ">&" and (said.isdigit() or said == "-") else said
+
+    def _stored(self, node: tree.Node, scope: Scope, target: str, *, more: bool) -> bool | None:
+        said, status = self.streams.captured(lambda: self.node(node, scope))
+        self.streams.store(target, said, more=more)
+        return status
 
     def conditional(self, node: tree.If, scope: Scope) -> bool | None:
         """`if`: all branches from the first whose condition can't be known."""
@@ -218,40 +147,52 @@ class Run:
 
     def each(self, node: tree.For, scope: Scope) -> bool | None:
         """`for`, turn by turn."""
-        items = list(scope.arguments) if node.words is None else [item for word in node.words for item in fields(word, scope)]
+        items = list(scope.arguments) if node.words is None else [item for word in node.words for item in _files(word, scope)]
         if any(UNKNOWN in item for item in items):
-            scope.variables[node.name] = UNKNOWN
+            scope.assign(node.name, None, UNKNOWN, more=False)
             self.blurred(partial(self.sequence, node.body), scope)
             return None
         for item in items[:TURNS]:
-            scope.variables[node.name] = item
-            if "break" in self.framed(lambda: self.sequence(node.body, scope), scope, "break", "continue"):
+            scope.assign(node.name, None, item, more=False)
+            if self.framed(lambda: self.sequence(node.body, scope), scope, "break", "continue").left == "break":
                 break
         return True
 
     def loop(self, node: tree.While, scope: Scope) -> bool | None:
         """`while`, as long as its condition is known."""
         for _ in range(TURNS):
-            status = self.sequence(node.condition, scope)
+            status = self.node(node.condition, scope)
             if status is None:
-                self.blurred(partial(self.sequence, node.body), scope)
+                self.blurred(partial(self._turn, node), scope)
                 return None
-            if status is node.until or "break" in self.framed(lambda: self.sequence(node.body, scope), scope, "break", "continue"):
+            if status is node.until:
                 return True
+            if self.framed(lambda: self.sequence(node.body, scope), scope, "break", "continue").left == "break":
+                return True
+            self._step(node, scope)
         raise StopError
+
+    def _turn(self, node: tree.While, scope: Scope) -> bool | None:
+        self.sequence(node.body, scope)
+        self._step(node, scope)
+        return None
+
+    def _step(self, node: tree.While, scope: Scope) -> None:
+        if node.step is not None:
+            self.node(node.step, scope)
 
     def case(self, node: tree.Case, scope: Scope) -> bool | None:
         """`case`: the branch that matches, or all that might."""
         with scope.asking():
             value = text(node.word, scope)
         for number, (patterns, body) in enumerate(node.branches):
-            told = [text(pattern, scope) for pattern in patterns]
-            if UNKNOWN in value + "".join(told) and "*" not in told:
+            told = [said == "*" or matches(value, said) for said in (pattern(each, scope) for each in patterns)]
+            if any(told):
+                return self.sequence(body, scope)
+            if None in told:
                 rest = tree.Case(node.word, node.branches[number + 1 :])
                 self.either([partial(self.sequence, body), partial(self.case, rest)], scope)
                 return None
-            if any(fnmatch.fnmatchcase(value, pattern) for pattern in told):
-                return self.sequence(body, scope)
         return True
 
     def define(self, node: tree.Function, _: Scope) -> bool | None:
@@ -264,74 +205,87 @@ class Run:
         result = count(node.text, scope)
         return None if result == UNKNOWN else result != "0"
 
-    def unfollowed(self, node: tree.Unfollowed, scope: Scope) -> bool | None:
-        """Its turns aren't counted."""
-        self.blurred(partial(self.sequence, node.body), scope)
-        return None
-
     def simple(self, node: tree.Simple, scope: Scope) -> bool | None:
         """One command: its assignments, then its words."""
         if node.words and plain(node.words[0]) == "[[":
             with scope.asking():
-                return holds([(text(word, scope), all(part.quoted for part in word)) for word in node.words[1:-1]], patterns=True)
-        with scope.asking() if node.words and plain(node.words[0]) in {"[", "test"} else nullcontext():
-            argv = [item for word in node.words for item in fields(word, scope)]
+                return holds([self._operand(word, scope) for word in node.words[1:-1]], partial(self.fact, scope))
+        first = plain(node.words[0]) if node.words else None
+        with scope.asking() if first in {"[", "test"} else nullcontext():
+            argv = [item for word in node.words for item in (_files if first in {"set", "echo", "printf"} else fields)(word, scope)]
         if not argv:
             self._assign(node, scope)
             return True
-        given = text(node.given.body, scope) if node.given else None
         if argv[0] in DECLARATIONS:
             return self._declare(argv, node, scope)
         with scope.kept({assign.name for assign in node.assigns}):
             self._assign(node, scope, exported=True)
-            return self.call(argv, scope, given)
+            return self.call(argv, scope)
 
-    def call(self, argv: list[str], scope: Scope, given: str | None = None) -> bool | None:
+    def _operand(self, word: Word, scope: Scope) -> Operand:
+        said = text(word, scope)
+        return said, quoted(said) if any(part.kind in {"command", "sum"} for part in word) else pattern(word, scope)
+
+    def fact(self, scope: Scope, sign: str, value: str) -> bool | None:
+        """What a test asks of the world: that a file is there can be known, that it isn't can't."""
+        if sign == "-v" and value.isidentifier():
+            unset = scope.unset(value)
+            return None if unset is None else not unset
+        return True if sign in {"-f", "-e", "-r"} and self.streams.read(value) is not None else None
+
+    def call(self, argv: list[str], scope: Scope) -> bool | None:
         """A function, what the shell itself does, or a program."""
         body = self.functions.get(argv[0])
-        return run_program(self, argv, scope, given) if body is None else self._function(body, argv[1:], scope)
+        return run_program(self, argv, scope) if body is None else self._function(body, argv[1:], scope)
 
     def _function(self, body: tree.Node, arguments: list[str], scope: Scope) -> bool | None:
         kept, scope.arguments = scope.arguments, tuple(arguments)
         self._locals.append({})
-        self._deeper(lambda: self.framed(lambda: self.node(body, scope), scope, "return"))
-        scope.arguments = kept
-        scope.restore(self._locals.pop())
-        return None
+        try:
+            return self.deeper(lambda: self.framed(lambda: self.node(body, scope), scope, "return").status)
+        finally:
+            scope.arguments = kept
+            scope.restore(self._locals.pop())
 
     def _assign(self, node: tree.Simple, scope: Scope, *, exported: bool = False) -> None:
         for name, place, more, word, items in node.assigns:
-            value: Value = text(word, scope) if items is None else tuple(item for each in items for item in fields(each, scope))
-            scope.assign(name, place, value, more=more)
+            value: Value = text(word, scope) if items is None else tuple(item for each in items for item in _files(each, scope))
+            scope.assign(name, None if place is None else text(heredoc_text(place.strip("'\"")), scope), value, more=more)
             scope.exported |= {name} if exported else set()
 
     def _declare(self, argv: list[str], node: tree.Simple, scope: Scope) -> bool | None:
         flags = {sign for word in argv[1:] if word.startswith("-") for sign in word[1:]}
         names = [word for word in argv[1:] if not word.startswith("-")]
-        if argv[0] != "export" and self._locals:
-            for name in (*names, *(assign.name for assign in node.assigns)):
+        every = [*names, *(assign.name for assign in node.assigns)]
+        if argv[0] != "export" and self._locals and "g" not in flags:
+            for name in every:
                 self._locals[-1].setdefault(name, scope.variables.get(name))
+                scope.unset_one(name)
+        scope.integers |= set(every) if "i" in flags else set()
+        scope.variables |= {name: {} for name in every} if "A" in flags else {}
         self._assign(node, scope, exported=argv[0] == "export" or "x" in flags)
-        for name in names:
-            if "A" in flags or UNKNOWN in name:
-                scope.variables[name] = UNKNOWN
-            scope.exported |= {name} if argv[0] == "export" else set()
+        scope.variables |= dict.fromkeys(every, UNKNOWN) if flags & set("lnu") else {}
+        scope.exported |= set(names) if argv[0] == "export" and "n" not in flags else set()
         return True
 
 
-def _nothing(_: Scope) -> None:
-    """The branch that isn't there."""
+def _files(word: Word, scope: Scope) -> list[str]:
+    """The words of a list; what would be looked up among files isn't known."""
+    if any(part.kind == "text" and not part.quoted and set(part.text) & {"*", "?"} for part in word):
+        return [UNKNOWN]
+    return fields(word, scope)
 
 
 def _asks(node: tree.Node) -> bool:
-    while isinstance(node, tree.Pipeline):
-        node = node.parts[-1]
+    while isinstance(node, (tree.Pipeline, tree.Redirected)):
+        node = node.parts[-1] if isinstance(node, tree.Pipeline) else node.node
     first = plain(node.words[0]) if isinstance(node, tree.Simple) and node.words else None
     return isinstance(node, (tree.Sum, tree.Sequence)) or first in _ASKING
 
 
 _WALKS: dict[type, Callable[[Run, Any, Scope], bool | None]] = {
     tree.Simple: Run.simple,
+    tree.Redirected: Run.redirected,
     tree.Sequence: Run.sequence,
     tree.Pipeline: Run.pipeline,
     tree.If: Run.conditional,
@@ -340,5 +294,4 @@ _WALKS: dict[type, Callable[[Run, Any, Scope], bool | None]] = {
     tree.Case: Run.case,
     tree.Function: Run.define,
     tree.Sum: Run.sum,
-    tree.Unfollowed: Run.unfollowed,
 }

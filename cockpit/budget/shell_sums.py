@@ -37,8 +37,12 @@ def reckon(expression: str, value: Callable[[str], str]) -> str:
     """The result, or `UNKNOWN`: also of what changes variables, and of signs whose order differs from Python's."""
     if not expression.strip():
         return "0"
-    python = expression.replace("&&", " and ").replace("||", " or ")
-    if UNKNOWN in python or len(python) > 500 or re.search(r"[&|^~?;\"'\[\]\n]|!(?!=)|//|<<|>>|\+\+|--|\b0\d", python):
+    chosen = re.fullmatch(r"([^?()]*)\?([^?:()]*):([^?:()]*)", expression)
+    if chosen:
+        condition = reckon(chosen[1], value)
+        return UNKNOWN if condition == UNKNOWN else reckon(chosen[3 if condition == "0" else 2], value)
+    python = expression.replace("&&", " and ").replace("||", " or ").replace("\n", " ").replace("\t", " ")
+    if UNKNOWN in python or len(python) > 500 or re.search(r"[&|^~?:#;\"'\[\]]|!(?!=)|//|<<|>>|\+\+|--|\b0\d|\d_", python):
         return UNKNOWN
     try:
         return str(_reckon(ast.parse(python.strip(), mode="eval").body, value, 0))
@@ -60,6 +64,8 @@ def _kinds(node: ast.expr, value: Callable[[str], str], depth: int) -> int:
         return _number(value(node.id), value, depth)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         inner = _reckon(node.operand, value, depth + 1)
+        if isinstance(node.operand, ast.BinOp) and isinstance(node.operand.op, ast.Pow):
+            raise _UnreadError
         return -inner if isinstance(node.op, ast.USub) else inner
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_reckon(node.left, value, depth + 1), _reckon(node.right, value, depth + 1))

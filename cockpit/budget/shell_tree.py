@@ -29,13 +29,28 @@ class Heredoc:
     body: Word = ()
 
 
+class Redirect(NamedTuple):
+    """`< file`, `2> file`, `>&2`, `<<EOF`: what a command reads from or writes to."""
+
+    stream: str
+    """The number before the sign; mostly none."""
+    sign: str
+    word: Word
+    heredoc: Heredoc | None
+
+
 class Simple(NamedTuple):
-    """One command; `given` is what a heredoc or `<<<` hands it on its standard input."""
+    """One command."""
 
     assigns: tuple[Assign, ...]
     words: tuple[Word, ...]
-    given: Heredoc | None
-    line: int
+
+
+class Redirected(NamedTuple):
+    """A command that reads from or writes to something else than what is around it."""
+
+    node: Node
+    redirects: tuple[Redirect, ...]
 
 
 class Sequence(NamedTuple):
@@ -66,11 +81,12 @@ class For(NamedTuple):
 
 
 class While(NamedTuple):
-    """`while` and `until`."""
+    """`while` and `until`; `for ((…))` has a step that follows each turn."""
 
     until: bool
-    condition: Sequence
+    condition: Node
     body: Sequence
+    step: Node | None = None
 
 
 class Case(NamedTuple):
@@ -93,10 +109,4 @@ class Sum(NamedTuple):
     text: str
 
 
-class Unfollowed(NamedTuple):
-    """A compound whose turns are not counted: `for ((…))`, `select`."""
-
-    body: Sequence
-
-
-Node = Simple | Sequence | Pipeline | If | For | While | Case | Function | Sum | Unfollowed
+Node = Simple | Redirected | Sequence | Pipeline | If | For | While | Case | Function | Sum

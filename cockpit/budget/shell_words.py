@@ -16,7 +16,7 @@ class ShellError(Exception):
 class Part(NamedTuple):
     """A piece of a word. What is within `$…` is read when it is expanded."""
 
-    kind: Literal["text", "variable", "command", "sum"]
+    kind: Literal["text", "variable", "command", "process", "sum"]
     text: str
     quoted: bool
 

@@ -1,0 +1,129 @@
+"""Ways out of commands, shells within shells, and branches of which nobody can foresee which runs: all of them are walked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, NoReturn
+
+import msgspec
+
+from cockpit.budget.shell_scope import Scope
+from cockpit.budget.shell_streams import Streams
+
+DEEPEST = 25
+Leaving = Literal["exit", "return", "break", "continue"]
+Branch = Callable[[Scope], "bool | None"]
+
+
+class Command(msgspec.Struct, frozen=True):
+    """One command that would run."""
+
+    argv: tuple[str, ...]
+    """`UNKNOWN` within a word: a piece that can't be known; `UNKNOWN` alone: one word, or any number of them."""
+    env: Mapping[str, str]
+    """What is exported to it."""
+    maybe: bool = False
+    """Only under a condition that can't be known."""
+
+
+class LeftError(Exception):
+    """`exit`, `return`, `break` and `continue`, and whether it is a success."""
+
+    def __init__(self, kind: Leaving, status: bool | None) -> None:
+        self.kind = kind
+        self.status = status
+
+
+class StopError(Exception):
+    """A script that goes on for ever."""
+
+
+class End(NamedTuple):
+    """How something ended."""
+
+    left: Leaving | None
+    status: bool | None
+
+
+class Flow:
+    """Where a walk is; what it finds stays in `found` and `unread`."""
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        self.streams = Streams(read)
+        self.found: list[Command] = []
+        self.unread: dict[str, None] = {}
+        self._left: list[Scope] = []
+        self._depth = 0
+
+    def leave(self, kind: Leaving, status: bool | None = True) -> NoReturn:
+        """`exit` and its like."""
+        raise LeftError(kind, status)
+
+    def deeper(self, body: Callable[[], bool | None]) -> bool | None:
+        """What calls itself must end."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise StopError
+        try:
+            return body()
+        finally:
+            self._depth -= 1
+
+    def framed(self, body: Callable[[], bool | None], scope: Scope, *kinds: Leaving) -> End:
+        """Runs what may be left in these ways. Where only some branch left it, both states count."""
+        kept, self._left = self._left, []
+        end = End(None, None)
+        try:
+            end = End(None, body())
+        except LeftError as left:
+            if left.kind not in kinds:
+                raise
+            end = End(left.kind, left.status)
+        finally:
+            states, self._left = self._left, kept
+        if states:
+            scope.merge([scope.copy(), *states])
+        return end._replace(status=None) if states else end
+
+    def apart(self, body: Branch, scope: Scope) -> bool | None:
+        """In a shell of its own: its variables, its folder and its end are its own."""
+        inner, folder = scope.copy(), self.streams.folder
+        end = self.framed(lambda: body(inner), inner, "exit", "return", "break", "continue")
+        self.streams.folder = folder
+        return end.status
+
+    def either(self, choices: list[Branch], scope: Scope) -> None:
+        """One of these runs, and nobody knows which."""
+        ends: list[Scope] = []
+        kinds: list[Leaving] = []
+        start, places = self.streams.place, {self.streams.place}
+        self.streams.unsure += 1
+        for choice in choices:
+            inner, self.streams.place = scope.copy(), start
+            try:
+                choice(inner)
+                ends.append(inner)
+            except LeftError as left:
+                kinds.append(left.kind)
+                self._left += [inner] if left.kind != "exit" else []
+            places.add(self.streams.place)
+        self.streams.unsure -= 1
+        self.streams.settle(places)
+        if not ends:
+            raise LeftError(next((kind for kind in kinds if kind != "exit"), "exit"), None)
+        scope.merge(ends)
+
+    def blurred(self, body: Branch, scope: Scope) -> None:
+        """Runs so many times that nobody knows: what it changes isn't known, neither within nor after."""
+        kept, unread, self.streams.given = len(self.found), dict(self.unread), None
+        trial = scope.copy()
+        self.either([nothing, body], trial)
+        del self.found[kept:]
+        self.unread = unread
+        scope.merge([scope.copy(), trial])
+        self.either([nothing, body], scope)
+
+
+def nothing(_: Scope) -> bool | None:
+    """The branch that isn't there."""
+    return None

@@ -1,0 +1,98 @@
+"""What commands read and print while a script is walked through: pipes, heredocs, and files that the script itself writes."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from cockpit.budget.shell_scope import LONGEST
+from cockpit.budget.shell_sums import UNKNOWN
+
+
+@dataclass
+class _Sink:
+    """What is printed here, as long as all of it is known."""
+
+    unsure: int
+    texts: list[str] = field(default_factory=list)
+    whole: bool = True
+
+    def said(self) -> str | None:
+        return "".join(self.texts)[:LONGEST] if self.whole else None
+
+
+class Streams:
+    """Standard input and output, and files; `None` is what nobody can know."""
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        self.given: str | None = None
+        """What is left to be read on standard input."""
+        self.unsure = 0
+        """How many conditions that can't be known stand around this place."""
+        self.folder: str | None = ""
+        self.written: dict[str, str | None] = {}
+        self._read = read
+        self._sinks: list[_Sink] = []
+
+    @property
+    def place(self) -> tuple[str | None, str | None]:
+        """The folder, and what is left to be read."""
+        return self.folder, self.given
+
+    @place.setter
+    def place(self, place: tuple[str | None, str | None]) -> None:
+        self.folder, self.given = place
+
+    def settle(self, places: set[tuple[str | None, str | None]]) -> None:
+        """After branches of which nobody knows which ran: what is the same after all of them."""
+        folders, given = ({place[at] for place in places} for at in (0, 1))
+        self.place = (folders.pop() if len(folders) == 1 else None, given.pop() if len(given) == 1 else None)
+
+    def write(self, said: str | None) -> None:
+        """Prints a text; `None`: one that isn't known."""
+        if not self._sinks:
+            return
+        sink = self._sinks[-1]
+        sink.whole &= said is not None and sink.unsure == self.unsure
+        sink.texts.append(said or "")
+
+    def captured(self, body: Callable[[], bool | None]) -> tuple[str | None, bool | None]:
+        """What is printed meanwhile, `None` where not all of it is known; and how it ended."""
+        self._sinks.append(_Sink(self.unsure))
+        try:
+            status = body()
+        finally:
+            sink = self._sinks.pop()
+        return sink.said(), status
+
+    @contextmanager
+    def fed(self, given: str | None) -> Iterator[None]:
+        """With another standard input."""
+        before, self.given = self.given, given
+        try:
+            yield
+        finally:
+            self.given = before
+
+    def path(self, said: str) -> str | None:
+        """Where a path leads from the folder that the script is in."""
+        if UNKNOWN in said or not said or (self.folder is None and not said.startswith("/")):
+            return None
+        return posixpath.normpath(posixpath.join(self.folder or "", said))
+
+    def read(self, said: str) -> str | None:
+        """A file's text, as it is by now."""
+        path = self.path(said)
+        if path is None:
+            return None
+        return self.written[path] if path in self.written else self._read(path)
+
+    def store(self, said: str, text: str | None, *, more: bool = False) -> None:
+        """Writes a file."""
+        path = self.path(said)
+        if path is None or path.startswith("/dev/"):
+            return
+        before = self.read(said) if more else ""
+        self.written[path] = None if text is None or before is None or self.unsure else before + text
