@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from cockpit.reach import last_words
 from cockpit.sources.spawn import bury
@@ -159,6 +160,17 @@ class Child:
     def _stop_writing(self) -> None:
         if self.process.stdin is not None and not self.process.stdin.closed:
             self._loop.remove_writer(_fd(self.process.stdin))
+
+
+def spoken(line: bytes) -> dict[str, Any] | None:
+    """What a probe says; `None`: a banner, a message of the day, whatever else a host prints."""
+    if not line.startswith(b"{"):
+        return None
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
 
 
 def _fd(pipe: IO[bytes] | None) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 from cockpit.config import Config
 from cockpit.document import InputError
 from cockpit.reach import THROUGH_RAY, HostEntry, reach_command
-from cockpit.sources.child import Child
+from cockpit.sources.child import Child, spoken
 from cockpit.sources.masters import Masters
 from cockpit.sources.payload import program
 from cockpit.sources.ray_reach import Ferry, Passage, Place
@@ -242,7 +242,7 @@ class Errand:
         """Progress, the answer, or what a login shell prints."""
         self._heard = time.monotonic()
         for line in lines:
-            said = _object(line)
+            said = spoken(line)
             if said is None:
                 self._garbage = line[:300].decode("utf-8", "replace") or self._garbage
                 continue
@@ -258,14 +258,3 @@ class Errand:
 
 def _number(said: Any) -> int | None:
     return said if isinstance(said, int) else None
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    """`None`: not the probe's words."""
-    if not line.startswith(b"{"):
-        return None
-    try:
-        said = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return said if isinstance(said, dict) else None

@@ -7,10 +7,9 @@ import base64
 import json
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, NamedTuple
 
-from cockpit.sources.child import Child
+from cockpit.sources.child import Child, spoken
 from cockpit.sources.source import SourceError
 from cockpit.sources.spawn import local_command, spawn
 from cockpit.text import clean, redact
@@ -33,7 +32,8 @@ class Passage:
     def __init__(self, hear: Hear, wake: Callable[[], None], ferry: Ferry, number: int) -> None:
         self.started = time.monotonic()
         self.garbage = ""
-        self._hear, self._wake, self._ferry, self._number = hear, wake, ferry, number
+        self.number = number
+        self._hear, self._wake, self._ferry = hear, wake, ferry
         self._code: int | None = None
         self._errors = ""
 
@@ -51,7 +51,7 @@ class Passage:
     def end(self) -> None:
         """End it there, if it still runs, and listen no more."""
         if self._code is None:
-            self._ferry.cancel(self._number)
+            self._ferry.cancel(self.number)
 
     def learn(self, said: dict[str, object]) -> None:
         """Called by the ferry."""
@@ -121,14 +121,13 @@ class Ferry:
         return self._child
 
     def _hear(self, lines: list[bytes]) -> None:
-        for line in lines:
-            with suppress(ValueError, TypeError):
-                said = json.loads(line)
-                passage = self._passages.get(said["id"])
-                if passage is not None:
-                    passage.learn(said)
-                if "code" in said:
-                    self._passages.pop(said["id"], None)
+        for said in filter(None, map(spoken, lines)):
+            number = said.get("id")
+            passage = self._passages.get(number) if isinstance(number, int) else None
+            if passage is not None:
+                passage.learn(said)
+            if passage is not None and "code" in said:
+                self._passages.pop(passage.number, None)
         self._rest()
 
     def _rest(self) -> None:
