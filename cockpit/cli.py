@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Coroutine
 from functools import partial, wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -21,6 +21,12 @@ from cockpit import __version__
 from cockpit.config import Config, config_path, config_text, init, load, schema, several
 from cockpit.document import InputError
 from cockpit.sources.spawn import spawn_local
+
+if TYPE_CHECKING:
+    from cockpit.door import Door
+    from cockpit.lookout import Lookout
+    from cockpit.model import Snapshot
+    from cockpit.ui.app import Cockpit
 
 BAD_USAGE = 3
 """Of commands that look; acts have codes of their own."""
@@ -163,7 +169,7 @@ def show(config: Config, *, ends: bool = False) -> int:
     return app.return_code or 0
 
 
-def _door(lookout: Any) -> Any:
+def _door(lookout: Lookout) -> Door:
     """The way to change something: the one place at which `--readonly` leaves it out."""
     from cockpit.actions.audit import Audit, audit_path
     from cockpit.door import Door
@@ -186,7 +192,7 @@ def _favour_keys() -> None:
     sys.setswitchinterval(0.001)
 
 
-def _hang_up(app: Any, *_: object) -> None:
+def _hang_up(app: Cockpit, *_: object) -> None:
     """The terminal is gone: nothing is left to draw on."""
     app.lookout.close()
     os._exit(129)
@@ -236,7 +242,7 @@ async def _looked(config: Config, *, as_json: bool) -> int:
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 
-def _ask_which(lookout: Any) -> int:
+def _ask_which(lookout: Lookout) -> int:
     click.echo(f"cockpit: {several(lookout.undecided)}", err=True)
     return BAD_USAGE
 
@@ -247,7 +253,7 @@ async def _watched(config: Config, *, as_json: bool) -> int:
 
     lookout = Lookout(config, lambda _: None)
     running = asyncio.ensure_future(lookout.run())
-    told: Any = None
+    told: Snapshot | None = None
     try:
         await asyncio.sleep(config.interval if as_json else 0)
         await lookout.known(0 if as_json else 8.0)
@@ -266,7 +272,7 @@ async def _watched(config: Config, *, as_json: bool) -> int:
     return 0
 
 
-def _tell(before: Any, snapshot: Any) -> None:
+def _tell(before: Snapshot | None, snapshot: Snapshot) -> None:
     """All of it at first; then what has changed."""
     from cockpit.report import changes, status_text
 

@@ -7,9 +7,9 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -21,9 +21,12 @@ from cockpit.actions.words import counted, plan_lines, receipt_lines
 from cockpit.config import Config, several
 from cockpit.document import InputError
 from cockpit.reach import HostEntry, check_host
-from cockpit.sources.errand import Progress
 from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
+
+if TYPE_CHECKING:
+    from cockpit.door import Door
+    from cockpit.sources.errand import Progress
 
 DONE, NOT_ALL, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -196,7 +199,7 @@ def _needs_ray(act: Act, aim: Aim) -> bool:
 
 
 async def agreed(
-    door: Any, plan: Plan, ending: Ending, *, dry_run: bool, yes: bool, as_json: bool, named: bool = False
+    door: Door, plan: Plan, ending: Ending, *, dry_run: bool, yes: bool, as_json: bool, named: bool = False
 ) -> tuple[int, Receipt | None]:
     """The exit code, and what was done if anything was. `named`: a session was named, and one that isn't there is no success."""
     unreachable = bool(plan.hosts) and missed(plan) == len(plan.hosts)
@@ -324,7 +327,7 @@ async def _log(config: Config, job: str, *, follow: bool, lines: int) -> int:
     return DONE
 
 
-async def _next(batches: Any, patience: float | None) -> Any:
+async def _next(batches: AsyncIterator[Sequence[str]], patience: float | None) -> Sequence[str] | None:
     """`None`: it is over, or nothing came for so long."""
     task = asyncio.ensure_future(anext(batches, None))
     await asyncio.wait([task], timeout=patience)

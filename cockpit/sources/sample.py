@@ -46,6 +46,9 @@ class Hello(msgspec.Struct):
     python: str | None = None
 
 
+# The model's values but for their host: what a host is called is for whoever asks it to say, and no probe can speak for another one.
+
+
 class _Process(msgspec.Struct):
     pid: int
     started: float | None = None
