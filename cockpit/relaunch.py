@@ -23,6 +23,8 @@ from cockpit.text import redact, redact_variable, redact_within
 
 LONGEST = 80
 """Characters of the first job's id in those that are made of it: Ray's limit leaves room for the time."""
+HEAD = "ray.io/node-id"
+"""By this label Ray puts a command that reserves nothing onto the head, then as now."""
 REDACTED = "<redacted>"
 """What Ray, since 2.59, may answer in place of a variable."""
 
@@ -83,7 +85,7 @@ async def _supervisor(submissions: Submissions, name: str) -> tuple[Actor | None
         return None, (f"{unknown} ({error})",)
     if actor is None:
         return None, (unknown,)
-    labels = ", ".join(f"{key}={value}" for key, value in actor.labels.items())
+    labels = ", ".join(f"{key}={value}" for key, value in actor.labels.items() if key != HEAD)
     return actor, (f"it ran on a node with {labels}; now any will do",) if labels else ()
 
 

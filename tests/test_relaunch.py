@@ -93,6 +93,13 @@ async def test_its_command_is_given_what_it_had(table):
     assert not [note for note in made.notes if "reserved" in note]
 
 
+async def test_where_it_had_to_run_is_told_unless_ray_itself_had_put_it_there(table):
+    table.supervisors["by-hand"] = {"state": "DEAD", "label_selector": {"ray.io/node-id": "d2d48f36"}}
+    assert not [note for note in (await plan(operator(table))).notes if "ran on a node" in note]
+    table.supervisors["by-hand"]["label_selector"] = {"gpu": "h100"}
+    assert "it ran on a node with gpu=h100; now any will do" in (await plan(operator(table))).notes
+
+
 @pytest.mark.parametrize("twist", [None, httpx.Response(500, text="no state API")])
 async def test_where_ray_has_forgotten_what_its_command_had_the_plan_says_so(table, twist):
     table.twist = lambda request: twist if request.url.path == "/api/v0/actors" else None
