@@ -54,6 +54,8 @@ class Deeds:
         self.stopped: list[str] = []
         self.started: dict[str, str] = {}
         """By host, the session that runs there."""
+        self._halves: dict[str, str] = {}
+        """By host, the session of which only a part runs there."""
 
     # Before anything is asked of a person
 
@@ -147,6 +149,7 @@ class Deeds:
         """Whether each could have its Ray now."""
         plan = await self._starts(hear)
         show(plan)
+        self._halve(plan.refused)
         if reason := why_not(self._start, self.names, plan):
             raise StepError(reason, _first(plan.refused))
         self._fit = plan
@@ -167,6 +170,7 @@ class Deeds:
     async def _begun(self, plan: Plan, hear: Hear, show: Show) -> None:
         receipt = await self._performed(plan, hear, show)
         self.started.update({target.host: target.session for target in receipt.done if target.session})
+        self._halve((*receipt.failed, *receipt.refused))
         reasons = [f"{target.host}: {target.error or target.reason}" for target in (*receipt.failed, *receipt.refused)]
         reasons += [one.error for one in receipt.unreached]
         if reasons:
@@ -215,13 +219,18 @@ class Deeds:
 
     def left(self) -> tuple[str, ...]:
         """In which state things are, for whoever has to go on."""
-        runs = self._running()
-        missing = [host for host in self.names.values() if host not in runs]
+        halves = self._halves
+        runs = {host: session for host, session in self._running().items() if host not in halves}
+        missing = [host for host in self.names.values() if host not in (*runs, *halves)]
         return (
             *((f"stopped: {', '.join(dict.fromkeys(self.stopped))}",) if self.stopped else ()),
-            *((f"Ray runs on {', '.join(runs)} ({', '.join(dict.fromkeys(runs.values()))})",) if runs else ()),
-            *((f"not started on {', '.join(missing)}",) if runs and missing else ()),
+            *((f"Ray runs on {_where(runs)}",) if runs else ()),
+            *((f"only a part of Ray runs on {_where(halves)}",) if halves else ()),
+            *((f"not started on {', '.join(missing)}",) if (runs or halves) and missing else ()),
         )
+
+    def _halve(self, against: Iterable[Target]) -> None:
+        self._halves = {target.host: str(target.session) for target in against if target.live}
 
     def _running(self) -> dict[str, str]:
         """By host, the session that runs there as far as is known: what was started, and what was found and not stopped."""
@@ -252,6 +261,10 @@ def _part(plan: Plan, hosts: set[str], session: str | None) -> Plan:
     return replace(
         plan, targets=tuple(target for target in plan.targets if target.host in hosts), hosts=tuple(requests), requests=requests, notes=()
     )
+
+
+def _where(runs: Mapping[str, str]) -> str:
+    return f"{', '.join(runs)} ({', '.join(dict.fromkeys(runs.values()))})"
 
 
 def _first(against: Iterable[Target]) -> str | None:

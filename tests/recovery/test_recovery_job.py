@@ -77,13 +77,14 @@ async def test_hosts_of_which_none_answers_are_not_reachable():
 
 
 async def test_a_part_that_is_in_the_way_is_mended_by_stopping_and_all_else_by_hand():
-    half = Target("host", "w1", live=True, reason="only a part of that Ray runs here: raylet, without gcs_server")
+    half = Target("host", "w1", live=True, session="session_1", reason="only a part of that Ray runs here: raylet, without gcs_server")
     for refused, begin in ((half, "stop"), (replace(half, live=False), None)):
         runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray", refused=(refused,)))
         await runbook.survey(quiet)
         with pytest.raises(StepError) as failed:
             await runbook.check_hosts(quiet, quiet)
         assert failed.value.begin == begin
+        assert runbook.left() == (("only a part of Ray runs on w1 (session_1)", "not started on login-1") if begin else ())
 
 
 async def test_what_runs_already_is_told_to_whoever_goes_on():
