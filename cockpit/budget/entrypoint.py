@@ -28,6 +28,8 @@ _TRAINING = re.compile(
 _COUNT = re.compile(r"\+{0,2}trainer\.(?:nnodes|n_gpus_per_node)=.*|--(?:actor|vllm|rollout)[-._]num[-_][\w-]+(?:=.*)?", re.DOTALL)
 """A training command's own words, whatever its program is called."""
 _MENTIONED = re.compile(r"train_ppo_ray|main_ppo")
+_COPIES = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes|np)(?:=(.*))?")
+"""How many processes a launcher starts, each of which would make groups of its own."""
 _PIN = re.compile(r"['\"]?(openrlhf|verl)(?:\[[\w,]*\])?==([\w.]+)['\"]?")
 _DEEPEST = 3
 _ASSUMED = 8
@@ -226,6 +228,9 @@ class _Search:
         program = _program(argv) if any(_COUNT.fullmatch(word) for word in argv) else None
         for place, word in enumerate(argv):
             module = _module(word) or (word if word == program and recipe_of(word) else None)
+            if module and _copies(argv[:place]):
+                self.unread[f"{argv[0]} starts {module} more than once"] = None
+                return
             if module:
                 self.found.append(_Found(module, argv[place + 1 :], command.env, around, dict(self._pins), maybe))
                 return
@@ -234,6 +239,16 @@ class _Search:
         for text in argv[1:]:
             if " " in text and _MENTIONED.search(text):
                 self.script(text, _env(command.env), around.deeper(), maybe=maybe)
+
+
+def _copies(before: Sequence[str]) -> bool:
+    """Whether a launcher's flags start a program more than once."""
+    said = [
+        found[1] if found[1] is not None else after
+        for word, after in itertools.pairwise((*before, ""))
+        if (found := _COPIES.fullmatch(word))
+    ]
+    return any(value != "1" for value in said)
 
 
 def _env(env: Mapping[str, str]) -> dict[str, str | None]:

@@ -188,6 +188,19 @@ def _leave(kind: Leaving) -> Callable[[Call], bool | None]:
     return lambda call: call.run.leave(kind, {"0": True, UNKNOWN: None}.get(call.words[0], False) if call.words else None)
 
 
+def _leave_loops(kind: Leaving) -> Callable[[Call], bool | None]:
+    return lambda call: call.run.leave(kind, True, int(call.words[0]) if call.words and re.fullmatch(r"[1-9]", call.words[0]) else 1)
+
+
+def _copy(call: Call) -> bool | None:
+    """`cp` and `mv` of one file; of more, what lies there isn't known."""
+    if len(call.words) == 2:
+        call.run.streams.store(call.words[1], call.run.streams.read(call.words[0]))
+    elif call.words:
+        call.run.streams.store(call.words[-1], None)
+    return None
+
+
 BUILTINS: dict[str, Callable[[Call], bool | None]] = {
     **dict.fromkeys(_QUIET, lambda _: True),
     **dict.fromkeys(("cd", "pushd"), _cd),
@@ -204,6 +217,7 @@ BUILTINS: dict[str, Callable[[Call], bool | None]] = {
     "eval": _eval,
     "exit": _leave("exit"),
     "return": _leave("return"),
-    "break": _leave("break"),
-    "continue": _leave("continue"),
+    "break": _leave_loops("break"),
+    "continue": _leave_loops("continue"),
+    **dict.fromkeys(("cp", "mv"), _copy),
 }

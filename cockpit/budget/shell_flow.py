@@ -29,9 +29,11 @@ class Command(msgspec.Struct, frozen=True):
 class LeftError(Exception):
     """`exit`, `return`, `break` and `continue`, and whether it is a success."""
 
-    def __init__(self, kind: Leaving, status: bool | None) -> None:
+    def __init__(self, kind: Leaving, status: bool | None, loops: int = 1) -> None:
         self.kind = kind
         self.status = status
+        self.loops = loops
+        """How many loops `break` and `continue` leave."""
 
 
 class StopError(Exception):
@@ -55,9 +57,9 @@ class Flow:
         self._left: list[Scope] = []
         self._depth = 0
 
-    def leave(self, kind: Leaving, status: bool | None = True) -> NoReturn:
+    def leave(self, kind: Leaving, status: bool | None = True, loops: int = 1) -> NoReturn:
         """`exit` and its like."""
-        raise LeftError(kind, status)
+        raise LeftError(kind, status, loops)
 
     def deeper(self, body: Callable[[], bool | None]) -> bool | None:
         """What calls itself must end."""
@@ -78,6 +80,8 @@ class Flow:
         except LeftError as left:
             if left.kind not in kinds:
                 raise
+            if left.loops > 1 and "exit" not in kinds:
+                raise LeftError(left.kind, left.status, left.loops - 1) from None
             end = End(left.kind, left.status)
         finally:
             states, self._left = self._left, kept
@@ -95,7 +99,7 @@ class Flow:
     def either(self, choices: list[Branch], scope: Scope) -> None:
         """One of these runs, and nobody knows which."""
         ends: list[Scope] = []
-        kinds: list[Leaving] = []
+        leaving: list[LeftError] = []
         start, places = self.streams.place, {self.streams.place}
         self.streams.unsure += 1
         for choice in choices:
@@ -104,13 +108,14 @@ class Flow:
                 choice(inner)
                 ends.append(inner)
             except LeftError as left:
-                kinds.append(left.kind)
+                leaving.append(left)
                 self._left += [inner] if left.kind != "exit" else []
             places.add(self.streams.place)
         self.streams.unsure -= 1
         self.streams.settle(places)
         if not ends:
-            raise LeftError(next((kind for kind in kinds if kind != "exit"), "exit"), None)
+            way = next((left for left in leaving if left.kind != "exit"), leaving[0])
+            raise LeftError(way.kind, None, way.loops)
         scope.merge(ends)
 
     def blurred(self, body: Branch, scope: Scope) -> None:

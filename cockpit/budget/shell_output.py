@@ -94,8 +94,9 @@ def _grep(words: list[str], given: str | None, read: Read) -> str | None:
     return f"{len(lines)}\n" if "c" in flags else "".join(f"{line}\n" for line in lines)
 
 
-def _head(words: list[str], given: str | None, _: Read) -> str | None:
-    found = re.fullmatch(r"-(?:n ?)?(\d{1,5})", " ".join(words)) if words else None
+def _head(words: list[str], given: str | None, read: Read) -> str | None:
+    found = re.fullmatch(r"-(?:n ?)?(\d{1,5})(?: ([^ -]\S*))?", " ".join(words))
+    given = read(found[2]) if found and found[2] else given
     return None if given is None or not found else "".join(given.splitlines(keepends=True)[: int(found[1])])
 
 

@@ -20,7 +20,7 @@ _SHELLS = {"bash", "sh", "zsh", "dash"}
 _PROGRAMS = re.compile(r"(?:.*/)?(?:bash|sh|zsh|dash|ray|torchrun|deepspeed|accelerate|python[\d.]*)")
 _ELSEWHERE = {"docker", "podman", "kubectl", "ssh", "pdsh"}
 """What they start knows nothing of the variables here."""
-_LAUNCHERS = {"srun", "mpirun", "mpiexec", "apptainer", "singularity", "numactl", "taskset"} | _ELSEWHERE
+_LAUNCHERS = {"srun", "apptainer", "singularity", "numactl", "taskset"} | _ELSEWHERE
 """They start one of `_PROGRAMS`, or a text for a shell, somewhere behind their own many flags."""
 _PREFIXES = {
     "nohup": "", "exec": "a", "env": "uC", "sudo": "ugh", "setsid": "", "nice": "n", "ionice": "cn", "stdbuf": "ioe", "timeout": "ks",
@@ -79,6 +79,7 @@ def _printed(run: Run, name: str, argv: list[str], scope: Scope) -> bool | None:
 
 def _prefixed(run: Run, name: str, words: list[str], scope: Scope) -> bool | None:
     inner = scope.copy()
+    inner.exported = set() if name == "sudo" and not any(re.match(r"-\w*E|--preserve-env", word) for word in words) else inner.exported
     while words and (words[0].startswith("-") or (name in {"env", "sudo"} and _VARIABLE.fullmatch(words[0]))):
         variable = _VARIABLE.fullmatch(words[0])
         if variable:
@@ -86,6 +87,9 @@ def _prefixed(run: Run, name: str, words: list[str], scope: Scope) -> bool | Non
             inner.exported.add(variable[1])
         elif len(words[0]) == 2 and words[0][1] in _PREFIXES[name]:
             words = words[1:]
+            inner.exported -= {words[0]} if name == "env" and words else set()
+        elif name == "env" and words[0] in {"-i", "-", "--ignore-environment"}:
+            inner.exported = set()
         elif name == "command" and words[0] in {"-v", "-V"}:
             run.streams.write(None)
             return None
@@ -99,11 +103,18 @@ def _prefixed(run: Run, name: str, words: list[str], scope: Scope) -> bool | Non
 
 def _with_words_given(run: Run, words: list[str], scope: Scope) -> bool | None:
     """`xargs`: what is read becomes more words."""
-    plain = next((at for at, word in enumerate(words) if word not in {"-r", "-t"}), len(words))
     given = run.streams.given
-    known = given is not None and not re.search(r"[\"'\\\0]", given) and not (words[plain:] or [""])[0].startswith("-")
-    command = words[plain:] if known else words[next((at for at, word in enumerate(words) if _PROGRAMS.fullmatch(word)), 0) :]
-    return run.call([*command, *((given or "").split() if known else [UNKNOWN])], scope) if command else None
+    given = None if given is None or re.search(r"[\"'\\\0]", given) else given
+    found = re.fullmatch(r"(?:-[rt] )*(?:-I ?(\S+) )?(?=[^-])(.*)", " ".join(words), re.DOTALL)
+    at = next((at for at, word in enumerate(words) if _PROGRAMS.fullmatch(word)), 0)
+    command = words[-found[2].count(" ") - 1 :] if found and not any(" " in word for word in words) else words[at:]
+    if given is None or not found or not command:
+        return run.call([*command, UNKNOWN], scope) if command else None
+    if not found[1]:
+        return run.call([*command, *given.split()], scope)
+    for line in given.splitlines():
+        run.call([word.replace(found[1], line.strip()) for word in command], scope)
+    return None
 
 
 def _launched(run: Run, argv: list[str], scope: Scope) -> bool | None:

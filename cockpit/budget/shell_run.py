@@ -55,6 +55,9 @@ class Run(Flow):
         except ShellError as error:
             self.unread[f"A command substitution can't be read: {error}"] = None
             return UNKNOWN
+        if len(inner.items) == 1 and isinstance(inner.items[0][0], tree.Redirected) and inner.items[0][0].node == tree.Simple((), ()):
+            told = self._source(inner.items[0][0].redirects[0], scope)
+            return UNKNOWN if told is None else told.rstrip("\n")
         told, _ = self.streams.captured(lambda: self.deeper(lambda: self.apart(partial(self.sequence, inner), scope)))
         return UNKNOWN if told is None else told.rstrip("\n")
 

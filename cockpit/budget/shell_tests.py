@@ -13,6 +13,8 @@ Operand = tuple[str, str]
 Fact = Callable[[str, str], "bool | None"]
 """What `-f file` and its like ask, with the sign and the word."""
 
+_REGEX = re.compile(r"\^?(?:(?:[\w,:/ -]|\[\^?(?:\w-\w|[\w.])+\])[+*?]?)+\$?")
+"""Which mean the same here as in the shell."""
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda one, other: one == other,
     "-ne": lambda one, other: one != other,
@@ -65,6 +67,8 @@ def _three(words: list[Operand], _: Fact) -> bool | None:
     if sign in _NUMBERS:
         both = re.fullmatch(r"(-?\d{1,18})", one.strip() or "0"), re.fullmatch(r"(-?\d{1,18})", other.strip() or "0")
         return _NUMBERS[sign](int(both[0][0]), int(both[1][0])) if both[0] and both[1] else None
+    if sign == "=~":
+        return bool(re.search(pattern, one)) if _REGEX.fullmatch(pattern) else None
     if sign not in {"=", "==", "!="}:
         return None
     same = matches(one, pattern)
