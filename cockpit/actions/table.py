@@ -95,7 +95,7 @@ def _start(aim: Aim, host: str) -> dict[str, Any]:
 
 
 def _ray(verb: str) -> Callable[[Aim, str], dict[str, Any]]:
-    return lambda aim, _: {"act": "ray", "verb": verb, "id": aim.id, "session": aim.session}
+    return lambda aim, _: {"act": "ray", "verb": verb, "ids": [row.id for row in aim.rows] or [aim.id], "session": aim.session}
 
 
 _REQUESTS: Mapping[str, Callable[[Aim, str], dict[str, Any]]] = {

@@ -56,15 +56,18 @@ def _cleaned(snapshot: Snapshot, plan: Plan) -> Weight:  # noqa: ARG001 as its s
 
 
 def _actor(snapshot: Snapshot, plan: Plan) -> Weight:
-    (target, *_) = plan.targets
-    ends = losses.lost_with_actor(snapshot, target.id or "")
-    return ends, target.name or target.class_ or (target.id or "")[:8]
+    ends = tuple(dict.fromkeys(line for target in plan.targets for line in losses.lost_with_actor(snapshot, target.id or "")))
+    (target, *others) = plan.targets
+    return ends, f"{len(plan.targets)} actors" if others else target.name or target.class_ or (target.id or "")[:8]
 
 
 def _group(snapshot: Snapshot, plan: Plan) -> Weight:
-    (target, *_) = plan.targets
-    ends = losses.lost_with_group(snapshot, target.id or "")
-    return ends, (target.name or (target.id or "")[:8]) if ends and not target.leaked else None
+    ends = {target: losses.lost_with_group(snapshot, target.id or "") for target in plan.targets}
+    used = [target for target, lines in ends.items() if lines and not target.leaked]
+    all_ends = tuple(dict.fromkeys(line for lines in ends.values() for line in lines))
+    if not used or len(plan.targets) > 1:
+        return all_ends, f"{len(plan.targets)} groups" if used else None
+    return all_ends, used[0].name or (used[0].id or "")[:8]
 
 
 def _job(snapshot: Snapshot, plan: Plan) -> Weight:

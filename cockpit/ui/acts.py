@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 GONE = "what this was found about is no longer there"
 
 
+MOST = 100
+"""Actors or placement groups at once: what asks Ray about them has seconds for all of them."""
+
+
 class Screens(Protocol):
     """The part of the program that acts need."""
 
@@ -155,8 +159,10 @@ class Acts:
     def _aim(self, act: Act, things: Sequence[Any]) -> Aim | str:
         if act.takes is Process:
             return Aim(rows=tuple(things))
+        if act.via == "ray" and len(things) <= MOST:
+            return Aim(rows=tuple(things), id=things[0].id)
         if act.takes is not None and len(things) > 1:
-            return f"{act.title}: one at a time, and these are {len(things)}"
+            return f"{act.title}: {f'at most {MOST}' if act.via == 'ray' else 'one'} at a time, and these are {len(things)}"
         if act.takes is not None:
             return Aim(rows=tuple(things), id=getattr(things[0], "id", None))
         sessions = tuple(thing for thing in things if isinstance(thing, Session)) if act.verb in ("stop", "clean") else ()

@@ -8,7 +8,7 @@ from screen import shown, until
 from world import node, process, snapshot
 
 from cockpit.actions.plan import Receipt, Target
-from cockpit.actions.table import ACTS
+from cockpit.actions.table import ACTS, find_act, request
 from cockpit.ui.dialogs import TextPage
 from cockpit.ui.keys import ACT_BINDINGS, BINDINGS
 from cockpit.ui.plan import PlanScreen
@@ -197,6 +197,17 @@ async def test_a_job_an_actor_and_a_group_are_aimed_at_by_their_ids(make):
         await to(pilot, lambda thing: getattr(thing, "state", "") == "ALIVE")
         found, aim = await aimed(pilot, "K")
         assert (found, aim.id) == ("kill-actor", f"{1:032x}")
+
+
+async def test_several_actors_are_ended_with_one_plan(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("3")
+        await to(pilot, lambda thing: getattr(thing, "state", "") == "ALIVE" and not getattr(thing, "internal", True))
+        await pilot.press("space", "space")
+        found, aim = await aimed(pilot, "K")
+        assert found == "kill-actor"
+        assert request(find_act(found), aim, "node1")["ids"] == [f"{1:032x}", f"{2:032x}"]
 
 
 async def test_jobs_are_acted_on_one_at_a_time(make):

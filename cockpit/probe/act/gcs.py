@@ -1,4 +1,4 @@
-"""What runs in the cluster's own Python: asks its GCS what an actor or a placement group is now, and ends it.
+"""What runs in the cluster's own Python: asks its GCS what actors or placement groups are now, and ends them.
 
 It speaks to the GCS as Ray's dashboard does, with the stubs of the Ray that is installed there. So it is no driver, and no job of its own
 appears in the cluster. Its text goes into `python -` with a call of `main` at its end. Seen on Ray 2.9.3, 2.44.1 and 2.60.0.
@@ -30,6 +30,7 @@ class Gcs:
         self._messages = importlib.import_module("ray.core.generated.gcs_service_pb2")
         self._stubs = importlib.import_module("ray.core.generated.gcs_service_pb2_grpc")
         self._channel = _dial(address)
+        self._over: dict[str, bool | None] = {}
 
     def ask(self, service: str, method: str, **fields: Any) -> Any:
         """What it answers; fields that this version of Ray doesn't know are left out."""
@@ -44,7 +45,12 @@ class Gcs:
         return value.decode("utf-8", "replace")
 
     def job_over(self, job: str) -> bool | None:
-        """Whether that job has ended; `None` when the GCS doesn't know it."""
+        """Whether that job has ended; `None` when the GCS doesn't know it. Asked once: targets share a job, and it may know thousands."""
+        if job not in self._over:
+            self._over[job] = self._job_over(job)
+        return self._over[job]
+
+    def _job_over(self, job: str) -> bool | None:
         asked = {"job_or_submission_id": job, "skip_submission_job_info_field": True, "skip_is_running_tasks_field": True}
         jobs = {entry.job_id.hex(): entry.is_dead for entry in self.ask("JobInfo", "GetAllJobInfo", **asked).job_info_list}
         return jobs.get(job)
@@ -150,15 +156,19 @@ def plan(gcs: Gcs, targets: list[Facts]) -> Facts:
 def do(gcs: Gcs, targets: list[Facts]) -> Facts:
     """Ends those that are still what they were."""
     answer: Facts = {"done": [], "refused": [], "failed": [], "notes": []}
+    told: list[Facts] = []
     for target in targets:
         now = LOOKS[target["what"]](gcs, target["id"])
         why_not = refusal(target["what"], now) or _changed(target, now)
         if why_not:
             answer["refused"].append({**target, "reason": why_not})
+            continue
+        status = DEEDS[target["what"]](gcs, target["id"]).status
+        if status.code:
+            answer["failed"].append({**target, **now, "error": f"Ray refused: {status.message or status.code}"})
         else:
-            error, outcome = _end(gcs, target)
-            known = {**target, **now}
-            answer["failed" if error else "done"].append({**known, "error": error} if error else {**known, "outcome": outcome})
+            told.append({**target, **now})
+    _await_end(gcs, told, answer)
     return answer
 
 
@@ -167,20 +177,23 @@ def _changed(planned: Facts, now: Facts) -> str | None:
     return f"its {other[0]} is not the one that was planned" if other else None
 
 
-def _end(gcs: Gcs, target: Facts) -> tuple[str | None, str]:
-    """An error, or how it went."""
+def _await_end(gcs: Gcs, told: list[Facts], answer: Facts) -> None:
+    """How it went with those that Ray was told to end."""
     began = time.monotonic()
-    status = DEEDS[target["what"]](gcs, target["id"]).status
-    if status.code:
-        return f"Ray refused: {status.message or status.code}", ""
-    while True:
-        now = LOOKS[target["what"]](gcs, target["id"])
-        took = time.monotonic() - began
-        if now is None or now["state"] in ENDED:
-            return None, f"Ray says {now['state'] if now else 'that it is gone'} after {took:.1f} s"
-        if took > OVER:
-            return f"Ray still says {now['state']} {took:.0f} s after it was told to end it", ""
-        time.sleep(0.1)
+    while told:
+        waiting = []
+        for target in told:
+            now = LOOKS[target["what"]](gcs, target["id"])
+            took = time.monotonic() - began
+            if now is None or now["state"] in ENDED:
+                said = now["state"] if now else "that it is gone"
+                answer["done"].append({**target, "outcome": f"Ray says {said} after {took:.1f} s"})
+            elif took > OVER:
+                answer["failed"].append({**target, "error": f"Ray still says {now['state']} {took:.0f} s after it was told to end it"})
+            else:
+                waiting.append(target)
+        told = waiting
+        time.sleep(0.1 if told else 0)
 
 
 def main(question: Mapping[str, Any]) -> None:

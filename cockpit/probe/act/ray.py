@@ -1,6 +1,6 @@
-"""Ends an actor, or removes a placement group, by the cluster's own Python and Ray.
+"""Ends actors, or removes placement groups, by the cluster's own Python and Ray.
 
-The request adds: `verb` ("kill_actor" | "remove_placement_group"), `id` (Ray's, in hex) and `session` (the name of the session; `null`:
+The request adds: `verb` ("kill_actor" | "remove_placement_group"), `ids` (Ray's, in hex) and `session` (the name of the session; `null`:
 the only one that lives on this host). A target is `what` it is, its `id`, and `name`, `class`, `namespace`, `state`, `job`, `detached`,
 `node`, `pid`, `leaked` (it is there although its job is over; `null`: Ray doesn't say), `why` and `session`.
 
@@ -63,11 +63,13 @@ class Gate(NamedTuple):
 
 
 def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
-    """What that actor or placement group is now, and whether it is leaked."""
+    """What those actors or placement groups are now, and whether they are leaked."""
     what, length = IDS.get(str(request.get("verb")), ("", 0))
-    if not what or not _is_id(request.get("id"), length):
+    names = request.get("ids") or [None]
+    if not what or not all(_is_id(name, length) for name in names):
         return {"error": f"An id of {what.replace('_', ' ')} has {length} hex digits." if what else "This probe doesn't know that verb."}
-    return _ask("plan", request.get("session"), [{"what": what, "id": request["id"].lower()}], watcher, tell)
+    targets = [{"what": what, "id": name} for name in dict.fromkeys(name.lower() for name in names)]
+    return _ask("plan", request.get("session"), targets, watcher, tell)
 
 
 def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:

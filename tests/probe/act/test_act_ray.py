@@ -74,7 +74,7 @@ def raylet(python: Path) -> Raylet:
 
 
 def ask(**more: Any) -> dict[str, Any]:
-    request = {"act": "ray", "verb": "kill_actor", "id": ACTOR, "session": SESSION, "stage": "plan", **more}
+    request = {"act": "ray", "verb": "kill_actor", "ids": [more.pop("id", ACTOR)], "session": SESSION, "stage": "plan", **more}
     return (ray.do if request["stage"] == "do" else ray.plan)(request, Watcher(request), lambda *_: None)
 
 
@@ -102,7 +102,7 @@ def test_what_is_sent_is_a_program_that_ends_with_its_call(raylet: Raylet, seen:
 
 
 def test_the_payload_brings_the_program_along(raylet: Raylet, seen: Path):
-    request = json.dumps({"act": "ray", "stage": "plan", "verb": "kill_actor", "id": ACTOR, "session": SESSION})
+    request = json.dumps({"act": "ray", "stage": "plan", "verb": "kill_actor", "ids": [ACTOR], "session": SESSION})
     text = payload.program(["--no-lifeline", "act", request], acting=True)
     with raylet():
         said = subprocess.run([sys.executable, "-"], input=text, capture_output=True, check=True, cwd="/").stdout
@@ -114,7 +114,7 @@ def test_the_payload_brings_the_program_along(raylet: Raylet, seen: Path):
     "more",
     [
         {"id": ACTOR[:-1]}, {"id": ACTOR + "0"}, {"id": GROUP}, {"id": "g" * 32}, {"id": None}, {"id": f"{ACTOR[:-1]}\n"},
-        {"verb": "remove_placement_group"}, {"verb": "kill"},
+        {"verb": "remove_placement_group"}, {"verb": "kill"}, {"ids": [ACTOR, GROUP]}, {"ids": []},
         {"stage": "do", "targets": [{**TARGET, "id": GROUP}]}, {"stage": "do", "targets": [{**TARGET, "what": "job"}]},
         {"stage": "do", "targets": [{**TARGET, "session": None}]}, {"stage": "do", "targets": []},
         {"stage": "do", "targets": [TARGET, {**TARGET, "session": OTHER}]},
