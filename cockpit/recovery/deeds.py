@@ -17,7 +17,7 @@ from cockpit.lookout import Lookout
 from cockpit.presets import Preset, RayStart
 from cockpit.reach import HostEntry
 from cockpit.recovery.arrival import Arrival
-from cockpit.recovery.hosts import asked, elsewhere, expected_gpus, numbers, same_host, sessions_of, why_not
+from cockpit.recovery.hosts import asked, elsewhere, expected_gpus, numbers, of_host, same_host, sessions_of, why_not
 from cockpit.recovery.step import StepError
 from cockpit.sources.errand import Progress
 from cockpit.sources.ray import Ray, find_token
@@ -171,7 +171,7 @@ class Deeds:
         receipt = await self._performed(plan, hear, show)
         self.started.update({target.host: target.session for target in receipt.done if target.session})
         self._halve((*receipt.failed, *receipt.refused))
-        reasons = [f"{target.host}: {target.error or target.reason}" for target in (*receipt.failed, *receipt.refused)]
+        reasons = [of_host(target.host, target.error or target.reason) for target in (*receipt.failed, *receipt.refused)]
         reasons += [one.error for one in receipt.unreached]
         if reasons:
             raise StepError("; ".join(reasons), _first((*receipt.failed, *receipt.refused)))
@@ -212,7 +212,7 @@ class Deeds:
 
     async def _starts(self, hear: Hear, **more: Any) -> Plan:
         """What starting would be on each host, as of now. Workers need to know where the head will be, which only the head can say."""
-        requests = asked(self._start, self.names, self._env, self._known, **more)
+        requests = asked(self._start, self.names, self._env, self._known, job=self._preset.job is not None, **more)
         plan = await self._door.plan(find_act("start"), Aim(hosts=tuple(requests), requests=requests), hear)
         self._known.update({target.host: target for target in (*plan.targets, *plan.refused)})
         return plan

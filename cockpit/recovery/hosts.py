@@ -107,12 +107,17 @@ def dashboard_of(start: RayStart, host: str, *, near: bool) -> str:
 def why_not(start: RayStart, names: Mapping[str, str], plan: Plan) -> str | None:
     """Why Ray can't be started on all of them, in one sentence; `None`: it can."""
     silent = {one.host: one.error for one in plan.unreached}
-    reasons = [silent[host] if silent[host].startswith(host) else f"{host}: {silent[host]}" for host in names.values() if host in silent]
-    reasons += [f"{target.host}: {target.reason}" for target in plan.refused]
+    reasons = [of_host(host, silent[host]) for host in names.values() if host in silent]
+    reasons += [of_host(target.host, target.reason) for target in plan.refused]
     said = {target.host for target in (*plan.targets, *plan.refused)}
     twice = [host for host in names.values() if host not in said and host not in silent]
     reasons += [f"{host} is the same host as another one of the preset" for host in twice]
     return "; ".join(reasons or _unlike(start, names, {target.host: target for target in plan.targets})) or None
+
+
+def of_host(host: str, text: str | None) -> str:
+    """A host's words, with its name before them once."""
+    return text if text and text.startswith(f"{host}: ") else f"{host}: {text}"
 
 
 def _unlike(start: RayStart, names: Mapping[str, str], targets: Mapping[str, Target]) -> list[str]:

@@ -16,6 +16,8 @@ from .look import Look
 
 PORTS = {"--port": 6379, "--dashboard-port": 8265, "--ray-client-server-port": 10001}
 """What a head takes when nothing is said."""
+AGENT = {"--dashboard-agent-listen-port": 52365}
+"""What each node takes; without it Ray runs, and no job can be submitted to that node."""
 FULL = 0.95
 """Part of a disk from which on Ray writes no more objects there (RAY_local_fs_capacity_threshold)."""
 FILES = 65536
@@ -33,9 +35,12 @@ class Fitness(NamedTuple):
     facts: Mapping[str, Any]
 
 
-def judge(look: Look, words: Sequence[str], environ: Mapping[str, str], *, head: bool, alone: bool) -> Fitness:
-    """As of now, for `ray start` with these words in this environment; not `alone`: what another Ray has is not held against it yet."""
-    ports = _ports(look, words, head=head) if alone else Fitness((), (), {})
+def judge(look: Look, words: Sequence[str], environ: Mapping[str, str], *, head: bool, alone: bool, job: bool = False) -> Fitness:
+    """As of now, for `ray start` with these words in this environment; not `alone`: what another Ray has is not held against it yet.
+
+    `job`: one is to be submitted to the head.
+    """
+    ports = _ports(look, words, head=head, job=job) if alone else Fitness((), (), {})
     verdicts = (_gpus(look, words, environ), ports, _shared(words), _disk(words, environ), _files(), _logind())
     return Fitness(
         tuple(text for verdict in verdicts for text in verdict.against),
@@ -86,11 +91,12 @@ def _held(look: Look) -> Dict[str, Any]:
     return {"gpu_memory_held": known, "gpu_holders": len(others)}
 
 
-def _ports(look: Look, words: Sequence[str], *, head: bool) -> Fitness:
+def _ports(look: Look, words: Sequence[str], *, head: bool, job: bool) -> Fitness:
     """A port that was asked for must be free; of those that Ray would choose by itself some move on."""
     asked = {word.partition("=")[0] for word in words if word.startswith("--") and word.partition("=")[0].endswith("port")}
     wanted = {name: _number(flag(words, name)) for name in asked if "worker-port" not in name}
-    usual = {name: port for name, port in PORTS.items() if head and name not in wanted}
+    usual = {name: port for name, port in {**(PORTS if head else {}), **AGENT}.items() if name not in wanted}
+    needed = {*asked, "--port", *(AGENT if head and job else ())}
     taken = listening()
     against: List[str] = []
     doubts: List[str] = []
@@ -98,7 +104,8 @@ def _ports(look: Look, words: Sequence[str], *, head: bool) -> Fitness:
         if not port or port not in taken:
             continue
         text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_holder(look, taken[port])}"
-        (against if name in asked or name == "--port" else doubts).append(text)
+        loss = ": no job could be submitted to this node" if name in AGENT else ""
+        (against if name in needed else doubts).append(text + loss)
     return Fitness(tuple(against), tuple(doubts), {})
 
 

@@ -4,7 +4,8 @@ The request adds `role` ("head" | "worker"), `words` (what `ray start` is given 
 preset's; secrets are in it, so that it is never answered), `python` (of the preset; `null`: that of the Ray that runs or ran here, or of
 a login), `ray`, `user` and `how` (what an earlier answer has found, while Ray still ran), `likely` (where the head has its `ray`), `gcs`
 (of a worker: where the head's GCS is, as `host:port`), `name` (under which the others find this host), `session` (that the head has by
-now, if it has one) and `survey` (true: only who is here is asked, as long as another Ray may have the ports).
+now, if it has one), `job` (true: one is to be submitted to the head) and `survey` (true: only who is here is asked, as long as another
+Ray may have the ports).
 
 The one target is a `host`, whose `part` is its role and whose `id` stands for the command. `why` says it with its numbers, `live` that it
 already runs (of one that failed or was refused: that a part of it does), and `facts` holds `ray`, `user`, `how` (it was found),
@@ -97,7 +98,9 @@ def _considered(request: Request, look: Look, tell: Tell, *, measured: bool) -> 
     installation = install(request, look)
     address = _own(request)
     gcs, survey = _gcs(request, address), bool(request.get("survey"))
-    fitness = judge(look, request["words"], installation.environ, head=request["role"] == "head", alone=not survey)
+    fitness = judge(
+        look, request["words"], installation.environ, head=request["role"] == "head", alone=not survey, job=bool(request.get("job"))
+    )
     facts = {
         "ray": installation.ray,
         "user": installation.user,

@@ -201,6 +201,18 @@ def test_a_port_that_is_taken_is_said_with_who_has_it(notes: Path, gcs: str):
     assert told(start.plan, request(notes, None, f"--port={port}", role="head", survey=True))["refused"] == []
 
 
+def test_without_its_agents_port_a_head_runs_and_gets_no_job(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
+    stand_in(notes / "ray", "exit 1")
+    monkeypatch.setattr("cockpit.probe.act.fitness.AGENT", {"--dashboard-agent-listen-port": int(gcs.rpartition(":")[2])})
+    head = request(notes, None, f"--port={free_port()}", role="head")
+    reason = told(start.plan, {**head, "job": True})["refused"][0]["reason"]
+    assert "(dashboard_agent_listen_port) is taken by" in reason
+    assert reason.endswith(": no job could be submitted to this node")
+    without = told(start.plan, head)
+    assert (len(without["targets"]), any("dashboard_agent_listen_port" in note for note in without["notes"])) == (1, True)
+    assert told(start.plan, request(notes, gcs, job=True))["refused"] == []
+
+
 def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 1")
     answer = told(start.plan, request(notes, gcs, "--num-gpus=8", env={"CUDA_VISIBLE_DEVICES": "0,1"}))
