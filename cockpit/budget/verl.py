@@ -100,7 +100,8 @@ def _releases(
     recipe: Recipe, command: hydra.Command, source: Source, sure: tuple[int, int] | None
 ) -> tuple[int, int, tuple[str, str] | None]:
     """The first and the last release that the command can be for. A program does as the last release did that it was written for."""
-    keys = command.overrides.keys() | {group for group, _ in command.groups if group in _GROUPS}
+    keys = {key for key in command.overrides.keys() if not key.startswith(source.brings)}  # noqa: SIM118 - no mapping
+    keys |= {group for group, _ in command.groups if group in _GROUPS}
     tells = source.tells and not recipe.own_keys
     if sure:
         first, last = min(sure[0], recipe.last), min(sure[1], recipe.last)

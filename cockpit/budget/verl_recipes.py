@@ -10,7 +10,7 @@ import msgspec
 from cockpit.budget.hydra import Value
 from cockpit.budget.verl_releases import NEWEST, release
 
-__all__ = ["CONFIGS", "Recipe", "recipe_of"]
+__all__ = ["CONFIGS", "Recipe", "Shipped", "recipe_of"]
 
 Shape = Literal["one pool", "one step off", "fully async", "distillation", "generation", "servers", "split"]
 
@@ -93,17 +93,29 @@ _RECIPES: Mapping[str, Recipe] = {
     "main_ppo_split": Recipe("split", "ppo_trainer_split", last=release("0.7.1")),
 }
 
-CONFIGS: Mapping[str, Mapping[str, Value]] = {
-    "recipe/dapo/config/dapo_trainer.yaml": {},
-    "recipe/dapo/config/dapo_megatron_trainer.yaml": {},
-    "recipe/deepeyes/configs/deepeyes_multiturn_grpo.yaml": {"data.train_batch_size": 256},
-    "recipe/fapo/config/rm_config.yaml": dict.fromkeys(("reward_model.nnodes", "reward_model.n_gpus_per_node"), 0),
-    "recipe/qat/config/dapo_qat_trainer.yaml": {},
-    "recipe/qat/config/dapo_qat_megatron_trainer.yaml": {},
-    "recipe/transfer_queue/config/transfer_queue_ppo_trainer.yaml": {},
-    "recipe/transfer_queue/config/transfer_queue_ppo_megatron_trainer.yaml": {},
+
+class Shipped(msgspec.Struct, frozen=True):
+    """A file that a recipe brings for any program, on top of the trainer's."""
+
+    own: Mapping[str, Value] = {}
+    """What it sets of the keys that matter here."""
+    brings: tuple[str, ...] = ()
+    """Sections that it makes itself: their keys tell no release."""
+
+
+CONFIGS: Mapping[str, Shipped] = {
+    "recipe/dapo/config/dapo_trainer.yaml": Shipped(),
+    "recipe/dapo/config/dapo_megatron_trainer.yaml": Shipped(),
+    "recipe/deepeyes/configs/deepeyes_multiturn_grpo.yaml": Shipped({"data.train_batch_size": 256}),
+    "recipe/fapo/config/rm_config.yaml": Shipped(
+        dict.fromkeys(("reward_model.nnodes", "reward_model.n_gpus_per_node"), 0), ("reward_model.rollout", "reward_model.model")
+    ),
+    "recipe/qat/config/dapo_qat_trainer.yaml": Shipped(),
+    "recipe/qat/config/dapo_qat_megatron_trainer.yaml": Shipped(),
+    "recipe/transfer_queue/config/transfer_queue_ppo_trainer.yaml": Shipped(),
+    "recipe/transfer_queue/config/transfer_queue_ppo_megatron_trainer.yaml": Shipped(),
 }
-"""Files that recipes bring for any program, all on top of the trainer's: what they set of the keys that matter here."""
+"""By the end of its path."""
 
 
 def recipe_of(module: str) -> Recipe | None:

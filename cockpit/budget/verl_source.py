@@ -35,6 +35,8 @@ class Source(msgspec.Struct, frozen=True):
     """Its keys tell the release: it is the framework's own."""
     own: Mapping[str, Value] = {}
     """What a recipe's configuration sets on top."""
+    brings: tuple[str, ...] = ()
+    """Sections that it makes itself: their keys tell no release."""
 
 
 def source_of(recipe: Recipe, module: str, command: hydra.Command, read: Callable[[str], str | None]) -> Source:
@@ -64,9 +66,9 @@ def _own_file(command: hydra.Command, path: str, read: Callable[[str], str | Non
     """Somebody's own configuration: on top of the trainer's, or whole. A recipe's is known by the end of its path."""
     match = _RECIPE_FILE.fullmatch(path)
     found = content(path, read) or (content(match[1], read) if match else None)
-    if found is None and match and match[1] in CONFIGS:
-        own = CONFIGS[match[1]]
-        return Source(command.overrides, shipped=True, megatron="megatron" in path, own=own, tells=not own)
+    known = CONFIGS.get(match[1]) if match else None
+    if found is None and known:
+        return Source(command.overrides, True, "megatron" in path, own=known.own, brings=known.brings)
     shown = path.replace("\0", "…")
     if found is None:
         return Source(command.overrides, False, "megatron" in path, f"The configuration {shown} can't be read", tells=False)
@@ -75,7 +77,8 @@ def _own_file(command: hydra.Command, path: str, read: Callable[[str], str | Non
     based = len(bases) == 1 and isinstance(bases[0], str) and bool(_SHIPPED_NAME.fullmatch(bases[0]))
     items = (Override((), plain(found)), *command.overrides.items)
     sentence = None if based else f"The configuration {shown} is put together from files that are not known here"
-    return Source(Overrides(items), based, "megatron" in str(bases), sentence, tells=False)
+    brings = known.brings if known else ()
+    return Source(Overrides(items), based, "megatron" in str(bases), sentence, tells=known is not None, brings=brings)
 
 
 def content(path: str, read: Callable[[str], str | None]) -> dict[str, object] | None:
