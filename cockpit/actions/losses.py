@@ -119,14 +119,13 @@ def _groups(snapshot: Snapshot, job: str | None = None, detached: bool | None = 
 
 def _lost(snapshot: Snapshot, actors: Iterable[Actor], groups: Iterable[PlacementGroup]) -> tuple[str, ...]:
     """A sentence for each job."""
-    shares: dict[str | None, Share] = {}
+    shares: dict[str | None, tuple[list[Actor], list[PlacementGroup]]] = {}
     for actor in actors:
-        before = shares.get(actor.job, Share())
-        shares[actor.job] = before._replace(actors=(*before.actors, actor))
+        shares.setdefault(actor.job, ([], []))[0].append(actor)
     for group in groups:
-        before = shares.get(group.job, Share())
-        shares[group.job] = before._replace(groups=(*before.groups, group))
-    return (*(_sentence(snapshot, job, share) for job, share in shares.items()), *_doubts(snapshot))
+        shares.setdefault(group.job, ([], []))[1].append(group)
+    told = (_sentence(snapshot, job, Share(tuple(alive), tuple(there))) for job, (alive, there) in shares.items())
+    return (*told, *_doubts(snapshot))
 
 
 def _sentence(snapshot: Snapshot, job: str | None, share: Share) -> str:
