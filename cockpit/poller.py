@@ -18,7 +18,7 @@ from cockpit.model import Cause, Cluster, Fault, Host, Snapshot
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray_http import aside
 from cockpit.sources.source import Source, SourceError, within
-from cockpit.text import redact
+from cockpit.text import bug
 
 BEAT = 2.0
 """Seconds after which a snapshot is published though nothing was heard: ages must grow on a screen whose sources all hang."""
@@ -104,7 +104,7 @@ class Poller:
         """What was known last, as it grows old, and that it does."""
         now, before = self.clock(), tuple(fault for fault in self.snapshot.faults if fault is not self._tripped)
         since = self._tripped.since if self._tripped else now
-        self._tripped = Fault("cockpit", f"{_bug(error)}; nothing new is shown until it is over", since)
+        self._tripped = Fault("cockpit", f"{bug(error)}; nothing new is shown until it is over", since)
         return replace(self.snapshot, taken=now, faults=(*before, self._tripped))
 
     @property
@@ -139,7 +139,7 @@ class Poller:
             self._tasks.remove(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._wakes.get(source.name) is wake:
-            self.doubt(source.name, _bug(error))
+            self.doubt(source.name, bug(error))
             self.answered.add(source.name)
             asyncio.get_running_loop().call_later(LONGEST, self._again, source, wake)
 
@@ -238,10 +238,6 @@ class Poller:
             self._set(replace(self.parts, as_of=as_of, **{part: facts}), news=facts != getattr(self.parts, part))
         else:
             self._set(replace(self.parts, as_of=as_of), news=False)
-
-
-def _bug(error: BaseException) -> str:
-    return f"cockpit has a bug: {type(error).__name__}: {redact(str(error))[:200]}"
 
 
 async def _rest(event: asyncio.Event, seconds: float) -> None:

@@ -148,6 +148,11 @@ def redact_within(value: Any, name: str = "") -> Any:
     return [redact_within(item) for item in value] if isinstance(value, list) else value
 
 
+def bug(error: BaseException) -> str:
+    """What is said of a mistake of cockpit's own, wherever the cluster brought it out."""
+    return f"cockpit has a bug: {type(error).__name__}: {redact(str(error))[:200]}"
+
+
 _UNITS = ("B", "K", "M", "G", "T", "P")
 
 

@@ -11,7 +11,7 @@ from cockpit.findings.facts import STALE, Count, Facts
 from cockpit.limits import DAY, Limits
 from cockpit.memory import Memory
 from cockpit.model import LEVELS, Fault, Finding, Snapshot
-from cockpit.text import age, redact
+from cockpit.text import age, bug
 
 Detector = Callable[[Facts], Iterable[Finding]]
 """Pure: what it finds follows from the facts alone. It says nothing about what is unknown."""
@@ -71,9 +71,8 @@ class Judge:
             return list(detect(facts))
         except Exception as error:  # noqa: BLE001 whatever a cluster says: the others still count
             source = f"findings.{detect.__name__}"
-            text = f"cockpit has a bug: {type(error).__name__}: {redact(str(error))[:200]}"
-            since = next((bug.since for bug in self._bugs if bug.source == source), facts.now)
-            bugs.append(Fault(source, text, since))
+            since = next((known.since for known in self._bugs if known.source == source), facts.now)
+            bugs.append(Fault(source, bug(error), since))
             return []
 
     def _begun(self, finding: Finding, now: float) -> float:

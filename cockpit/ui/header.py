@@ -26,12 +26,12 @@ Group = tuple[Piece, ...]
 
 def summary(view: View, width: int) -> list[Group]:
     """The one line that says how the cluster is, in as many words as there is room for."""
-    groups = [say(view, True) for say in GROUPS]
-    for place in MOST_TELLING:
-        longer = [GROUPS[place](view, False) if number == place else group for number, group in enumerate(groups)]
-        if sum(sum(cell_len(text) for text, _ in group) + 2 for group in longer if group) <= width:
+    groups = {say: say(view, True) for say in GROUPS}
+    for say in MOST_TELLING:
+        longer = {**groups, say: say(view, False)}
+        if sum(sum(cell_len(text) for text, _ in group) + 2 for group in longer.values() if group) <= width:
             groups = longer
-    return [group for group in groups if group]
+    return [group for group in groups.values() if group]
 
 
 def _ray(view: View, terse: bool) -> Group:
@@ -116,7 +116,7 @@ def _counts(view: View) -> Iterator[Piece]:
 
 
 GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _findings, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
-MOST_TELLING = (1, 5, 3, 4, 7, 6, 0)
+MOST_TELLING = (_findings, _actors, _gpus, _gpu_memory, _age, _jobs, _ray)
 """Which of them get their words first."""
 
 

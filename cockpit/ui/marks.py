@@ -14,8 +14,8 @@ Piece = tuple[str, Tone]
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _LEVELS = ".:-=+*#"
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-NONE, MID, HIGH = 0.02, 0.5, 0.85
-"""Below NONE a GPU counts as empty: a driver holds some memory of every one. From MID and HIGH on it is warmer."""
+EMPTY, MID, HIGH = 0.02, 0.5, 0.85
+"""Below EMPTY a GPU counts as empty: a driver holds some memory of every one. From MID and HIGH on it is warmer."""
 
 
 def known(value: float | None) -> float | None:
@@ -53,7 +53,7 @@ def warmth(fraction: float | None) -> Tone:
     """How full something is that may well be full."""
     if fraction is None:
         return "dim"
-    return "faint" if fraction < NONE else "low" if fraction < MID else "mid" if fraction < HIGH else "high"
+    return "faint" if fraction < EMPTY else "low" if fraction < MID else "mid" if fraction < HIGH else "high"
 
 
 @lru_cache(4096)

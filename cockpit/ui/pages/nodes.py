@@ -12,15 +12,12 @@ from cockpit.model import Gpu, Hold, MemoryUser, Node, Process, Session
 from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, percent, plural, ratio, size
 from cockpit.ui import cells
-from cockpit.ui.marks import bar
+from cockpit.ui.marks import EMPTY, bar
 from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.overview import nodes_section
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section, facts
 from cockpit.ui.view import View
-
-EMPTY = 0.02
-"""A driver holds some memory of every GPU: below this it counts as free."""
 
 
 @dataclass(frozen=True)
