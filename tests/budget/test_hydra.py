@@ -99,6 +99,12 @@ def test_what_hydra_would_not_start_is_refused(words: list[str]):
     assert read(words).refused is not None
 
 
+def test_an_empty_word_is_none_that_hydra_would_start_with():
+    assert read(["x.y=1", ""]).empty
+    assert read([" "]).refused is not None
+    assert not read(["x.y=1"]).empty
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.text(alphabet="ab.=+~@/-[]{}:,'\"$\\\0 12", max_size=20), max_size=6))
 def test_no_words_break_it(words: list[str]):

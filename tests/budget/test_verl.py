@@ -205,6 +205,82 @@ def test_somebodys_own_configuration_is_read_where_it_can_be():
     assert asked("--config-path=/conf --config-name=list", read=broken.get).amount("GPU") is None
 
 
+def test_a_path_that_is_not_absolute_is_looked_up_beside_the_program():
+    mine = "trainer: {nnodes: 3, n_gpus_per_node: 4}\ndefaults: [ppo_trainer, _self_]\n"
+    assert asked("--config-path=conf --config-name=mine", read={"verl/trainer/conf/mine.yaml": mine}.get).amount("GPU") == 12
+    assert asked("--config-path=conf --config-name=mine", read={"conf/mine.yaml": mine}.get).amount("GPU") is None
+    assert asked("--config-dir=conf --config-name=mine", read={"conf/mine.yaml": mine}.get).amount("GPU") == 12
+    assert asked("--config-dir=conf", read={"conf/ppo_trainer.yaml": mine}.get).amount("GPU") == 8
+    assert asked("--config-path=conf --config-name=mine", read={"verl/trainer/conf/mine.yaml": "defaults:\nx: 1"}.get).amount("GPU") is None
+
+
+QAT, FAPO = (
+    "--config-path=\0/recipe/qat/config --config-name=dapo_qat_trainer",
+    "--config-path=/x/recipe/fapo/config --config-name=rm_config",
+)
+
+
+def test_a_configuration_that_a_recipe_ships_is_known_by_the_end_of_its_path():
+    nodes = "trainer.nnodes=2 trainer.n_gpus_per_node=4"
+    assert asked(f"{QAT} {nodes}").amount("GPU") == 8
+    assert asked(f"{QAT.replace('dapo_qat', 'other')} {nodes}").amount("GPU") is None
+    reward = "reward_model.enable=True reward_model.enable_resource_pool=True reward_model.n_gpus_per_node=8"
+    assert asked(f"{FAPO} {nodes} {reward} reward_model.nnodes=1 +reward_model.rollout.n=1").amount("GPU") == 16
+    assert asked(f"{FAPO} {nodes} {reward}").amount("GPU") is None
+
+
+def test_a_configuration_that_a_recipe_ships_is_read_where_it_is_there():
+    files = {"recipe/qat/config/dapo_qat_trainer.yaml": "defaults: [ppo_trainer, _self_]\ntrainer: {nnodes: 3}"}
+    assert asked(QAT, read=files.get).amount("GPU") == 24
+
+
+def test_engines_alone_are_as_many_as_their_tensor_parallelism_leaves_room_for():
+    engines = "trainer.n_gpus_per_node=8 actor_rollout_ref.rollout.tensor_model_parallel_size=4"
+    budget = asked(engines, "verl.trainer.main_generation_server", read={"verl/version/version": "0.9.0"}.get)
+    assert groups(budget) == [("rollout", (({"GPU": 1.0, "CPU": 2.0}, 4),), "PACK")] * 2
+    assert (budget.amount("GPU"), budget.amount("CPU")) == (8, None)
+    larger = asked(f"{engines} actor_rollout_ref.rollout.data_parallel_size=2", "verl.trainer.main_generation_server")
+    assert larger.amount("GPU") == 16
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "recipe.spo.spo_main_ppo",
+        "recipe.gvpo.gvpo_main_ppo",
+        "rep_exp.main_rep_exp",
+        "recipe.atropos.main_atropos",
+        "recipe.partial_rollout.main_ppo",
+        "recipe.dapo.dapo_transfer_queue.main_dapo",
+        "tests/e2e/arithmetic_sequence/rl/main_trainer.py",
+    ],
+)
+@pytest.mark.parametrize("version", [None, "0.9.0"])
+def test_programs_of_recipes_have_one_pool_and_their_cpus_are_open(module: str, version: str | None):
+    budget = asked("trainer.nnodes=2 trainer.n_gpus_per_node=4", module, read=lambda _: version)
+    assert (budget.amount("GPU"), budget.amount("CPU")) == (8, None)
+
+
+def test_a_checkout_between_two_releases_is_told_by_the_keys():
+    words = f"{GRPO} distillation.enabled=True distillation.nnodes=1 distillation.n_gpus_per_node=2"
+    budget = asked(words, read={"verl/version/version": "0.8.0.dev"}.get)
+    assert (budget.dialect, budget.amount("GPU")) == ("0.8.0", 18)
+
+
+def test_groups_that_releases_make_in_several_ways_are_said_to_be():
+    budget = asked(f"{GRPO} +distillation.enabled=True +distillation.nnodes=1 +distillation.n_gpus_per_node=2")
+    assert budget.amount("GPU") is None
+    assert "teacher: the releases that the command can be for make several groups of it" in budget.unread
+
+
+def test_an_empty_word_stops_hydra_and_hides_no_count():
+    budget = asked(f"{GRPO} ''")
+    assert budget.amount("GPU") == 16
+    assert "is empty" in said(budget, "never")[0]
+    assert asked(f"{GRPO} ' '").groups is None
+    assert said(asked(f"{GRPO} ' '"), "never")
+
+
 @pytest.mark.parametrize("words", ["trainer.nnodes", "--cfg job", "--help", "--nodes=2", "trainer.nnodes=2 --config-name=ppo_trainer a=1"])
 def test_a_command_that_trains_nothing_asks_for_nothing(words: str):
     budget = asked(words)
