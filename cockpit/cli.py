@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import os
@@ -32,7 +31,8 @@ BAD_USAGE = 3
 """Of commands that look; acts have codes of their own."""
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# What is imported late is what not every command needs: Textual costs a third of a second, httpx a tenth.
+# What is imported late is what not every command needs, and what can wait until the first probe has been started: Textual costs a third of
+# a second, httpx a tenth, asyncio half of that.
 
 
 def common(command: Command) -> Command:
@@ -213,6 +213,8 @@ def _status(config: Config, *, as_json: bool, again: bool = False) -> int:
 
 
 def _interruptible(look: Coroutine[Any, Any, int]) -> int:
+    import asyncio
+
     try:
         return asyncio.run(look)
     except KeyboardInterrupt:
@@ -248,6 +250,8 @@ def _ask_which(lookout: Lookout) -> int:
 
 
 async def _watched(config: Config, *, as_json: bool) -> int:
+    import asyncio
+
     from cockpit.lookout import Lookout
     from cockpit.status import status_json
 

@@ -52,7 +52,7 @@ with contextlib.suppress(SystemExit), open(os.devnull, 'w') as nowhere, contextl
 def test_a_start_waits_for_no_import_that_only_acts_need():
     """The screen's first probe begins once this is imported: on two cores it works while the rest is."""
     loaded = imported_by("import cockpit.cli")
-    assert not {"httpx", "textual", "rich", "cockpit.presets", "cockpit.actions.table", "cockpit.lookout"} & loaded
+    assert not {"asyncio", "httpx", "textual", "rich", "cockpit.presets", "cockpit.actions.table", "cockpit.lookout"} & loaded
 
 
 def test_nothing_imports_ray():
