@@ -10,19 +10,18 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from cockpit.config import Address, Config, resolve_address
 from cockpit.document import InputError
 from cockpit.findings import DETECTORS, Judge
 from cockpit.model import LEFT_OVER, Actor, Host, Job, Node, Process, Snapshot
 from cockpit.poller import Poller
-from cockpit.reach import HostEntry, Roster
+from cockpit.reach import HostEntry, Roster, named_apart
 from cockpit.sources.hosts import Hosts, has_told
 from cockpit.sources.masters import Masters
 from cockpit.sources.ray import LOG_LINES, Ray, find_token
 from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.ray_reach import Place
+from cockpit.sources.sample import Environ, Stacks, answered
 from cockpit.sources.source import SourceError, within
 from cockpit.text import redact_variable
 
@@ -265,7 +264,7 @@ class Lookout:
         for entry in entries:
             if not self._is_near(entry, near):
                 reached.setdefault(entry.target, entry)
-        return _named_apart(reached.values())
+        return named_apart(reached.values())
 
     def places(self) -> dict[str, Place]:
         """Where hosts are in the Ray that is followed, if it lives on this host too: then there is another way to them."""
@@ -352,25 +351,18 @@ class Lookout:
         if process.ticks is None:
             raise SourceError(f"no probe has looked at process {process.pid}, so it can't be told from one that took its pid")
         answer = await self._hosts.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
-        return sorted(f"{name}={redact_variable(name, value)}" for name, value in answer.get("environ", {}).items())
+        found = answered(answer, Environ, process.host).environ
+        return sorted(f"{name}={redact_variable(name, value)}" for name, value in found.items())
 
-    async def stack(self, process: Process) -> dict[str, Any]:
+    async def stack(self, process: Process) -> Stacks:
         """The Python stacks of a process, as its host's probe answers. Raises `SourceError`.
 
         Of one that only Ray has told of, its pid must do: Ray counts pids as the probe over there does, or the answer's command shows it.
         """
         home = next((node for node in self.poller.snapshot.nodes or () if node.id and node.id == process.node), None)
         words = ("stack", str(process.pid), str(process.ticks or 0))
-        return await self._hosts.ask(process.host, words, self._roster.entry(home) if home else None)
-
-
-def _named_apart(entries: Iterable[HostEntry]) -> dict[str, HostEntry]:
-    """By name; of two with the same one the second is called by its address."""
-    found: dict[str, HostEntry] = {}
-    for entry in entries:
-        apart = entry if entry.name not in found else msgspec.structs.replace(entry, name=entry.target)
-        found[apart.name] = apart
-    return found
+        answer = await self._hosts.ask(process.host, words, self._roster.entry(home) if home else None)
+        return answered(answer, Stacks, process.host)
 
 
 def _suspect(process: Process) -> bool:

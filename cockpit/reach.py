@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from cockpit.document import Document, InputError, read_text, shown
 from cockpit.model import Node, Value
@@ -57,6 +58,15 @@ class Roster:
         called = (self._names.get(name) for name in (node.host, node.name, node.ip))
         found = [place for place in (*called, self._targets.get(node.ip)) if place is not None]
         return self._entries[min(found)] if found else HostEntry(node.title, address=node.ip)
+
+
+def named_apart(entries: Iterable[HostEntry]) -> dict[str, HostEntry]:
+    """By name; of two with the same one the second is called by its address."""
+    found: dict[str, HostEntry] = {}
+    for entry in entries:
+        apart = entry if entry.name not in found else replace(entry, name=entry.target)
+        found[apart.name] = apart
+    return found
 
 
 def host_entries(listed: Iterable[str | HostEntry], document: Document, where: str) -> tuple[HostEntry, ...]:

@@ -369,6 +369,18 @@ async def test_an_environment_comes_sorted_and_without_its_secrets(look, monkeyp
     assert await lookout.environment(process(7)) == ["DB_PASS=•••", "HOME=/root", "MAX_TOKENS=1024", "WANDB_API_KEY=•••"]
 
 
+@pytest.mark.parametrize("said", [{}, {"environ": [], "threads": 7}, {"environ": {"A": 1}, "threads": [{"frames": [{"name": "step"}]}]}])
+async def test_an_answer_that_is_none_is_a_sentence_and_no_end_of_the_screen(look, monkeypatch, said):
+    async def answer(*_):
+        return said
+
+    lookout = look()
+    monkeypatch.setattr(lookout._hosts, "ask", answer)
+    for ask in (lookout.environment, lookout.stack):
+        with pytest.raises(SourceError, match="what the probe of node1 says can't be read"):
+            await ask(process(7))
+
+
 async def test_a_process_that_no_probe_has_seen_has_no_environment(look):
     with pytest.raises(SourceError, match="can't be told from one that took its pid"):
         await look().environment(process(7, ticks=None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -126,6 +126,32 @@ class Sample(msgspec.Struct):
     faults: tuple[_Fault, ...] = ()
 
 
+class Environ(msgspec.Struct):
+    """The answer to `environ`, secrets included."""
+
+    environ: Mapping[str, str]
+
+
+class Call(msgspec.Struct):
+    """A frame of a stack."""
+
+    name: str
+    file: str
+    line: int
+
+
+class Thread(msgspec.Struct):
+    """The innermost call first."""
+
+    frames: tuple[Call, ...]
+
+
+class Stacks(msgspec.Struct):
+    """The answer to `stack`."""
+
+    threads: tuple[Thread, ...]
+
+
 _hello = msgspec.json.Decoder(Hello)
 _sample = msgspec.json.Decoder(Sample)
 
@@ -154,6 +180,14 @@ def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
             return decoder.decode(kinder.encode("utf-8", "replace"))
         except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
             raise SourceError(str(error)) from error
+
+
+def answered(answer: Mapping[str, Any], shape: type[T], host: str) -> T:
+    """What a probe was asked for. Raises `SourceError`: over there anything may have answered."""
+    try:
+        return msgspec.convert(answer, shape)
+    except msgspec.ValidationError as error:
+        raise SourceError(f"what the probe of {host} says can't be read: {error}") from error
 
 
 def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, skew: float, *, local: bool) -> Host:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from cockpit.model import Actor, Finding, Job, Process
+from cockpit.sources.sample import Stacks
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 from cockpit.ui.found import things
@@ -63,13 +64,12 @@ class Stack:
         return frozenset(thread for thread in self.threads if any(not frame.plumbing for frame in thread))
 
 
-def stack(title: str, answer: Mapping[str, Any]) -> Stack:
+def stack(title: str, answer: Stacks) -> Stack:
     """Of what a probe has answered."""
-    threads = (tuple(Frame(frame["name"], frame["file"], frame["line"]) for frame in thread["frames"]) for thread in answer["threads"])
-    return Stack(title, tuple(threads))
+    return Stack(title, tuple(tuple(Frame(call.name, call.file, call.line) for call in thread.frames) for thread in answer.threads))
 
 
-async def looked(ask: Callable[[Process], Awaitable[Mapping[str, Any]]], processes: Iterable[Process], view: View) -> list[Stack]:
+async def looked(ask: Callable[[Process], Awaitable[Stacks]], processes: Iterable[Process], view: View) -> list[Stack]:
     """Of all these processes at once; one whose host can't tell has its reason."""
 
     async def one(process: Process) -> Stack:

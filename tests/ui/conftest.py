@@ -10,6 +10,7 @@ from cockpit.actions.plan import Plan, Receipt, Target
 from cockpit.config import Config
 from cockpit.model import Hold
 from cockpit.sources.errand import Progress
+from cockpit.sources.sample import Call, Stacks, Thread
 from cockpit.sources.source import SourceError
 from cockpit.ui.app import Cockpit
 
@@ -57,8 +58,7 @@ class Still:
     async def stack(self, process):
         if process.kind == "stale":
             raise SourceError(f"py-spy may not look into process {process.pid}")
-        frame = {"name": "all_reduce" if process.kind == "worker" else "load", "file": "ppo.py", "line": 7}
-        return {"threads": [{"name": "MainThread", "frames": [frame]}]}
+        return Stacks((Thread((Call("all_reduce" if process.kind == "worker" else "load", "ppo.py", 7),)),))
 
     async def follow_log(self, job):
         for batch in self.log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from world import GIB, actor, process, snapshot
 
 from cockpit.model import Finding, Hold, Job
+from cockpit.sources.sample import Call, Stacks, Thread
 from cockpit.sources.source import SourceError
 from cockpit.ui.stacks import Frame, Stack, looked, processes_of, stack, told
 from cockpit.ui.view import Index, View
@@ -45,9 +46,11 @@ def test_one_that_nobody_could_look_into_is_named_with_the_reason():
     assert told([Stack("pid 1", error="py-spy is not on this host")], 80) == "pid 1: py-spy is not on this host"
 
 
+STEP = Stacks((Thread((Call("step", "ppo.py", 40),)),))
+
+
 def test_a_probes_answer_is_a_stack():
-    answer = {"threads": [{"name": "MainThread", "frames": [{"name": "step", "file": "ppo.py", "line": 40}]}]}
-    assert stack("pid 1", answer).threads == ((Frame("step", "ppo.py", 40),),)
+    assert stack("pid 1", STEP).threads == ((Frame("step", "ppo.py", 40),),)
 
 
 def seen(**facts):
@@ -74,7 +77,7 @@ async def test_all_are_asked_at_once_and_one_that_fails_hides_no_other():
     async def ask(each):
         if each is SAVER:
             raise SourceError("w1: connection refused")
-        return {"threads": [{"name": "MainThread", "frames": [{"name": "step", "file": "ppo.py", "line": 40}]}]}
+        return STEP
 
     good, bad = await looked(ask, [RANK, SAVER], seen(processes=(RANK, SAVER), actors=(actor(1),)))
     assert good.title == "node1 1001 (PolicyModelActor GPU 0)"
