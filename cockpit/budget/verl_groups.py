@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from cockpit.budget.asked import Group
 from cockpit.budget.hydra import Gap
@@ -19,13 +19,14 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 
 def groups_of(recipe: Recipe, config: Config) -> tuple[Group, ...]:
     """The groups of one release, the actors that hold CPUs beside them among these."""
-    made = {
+    made: dict[str, Callable[[], Iterable[Group]]] = {
         "one pool": lambda: _one_pool(recipe, config),
         "one step off": lambda: _one_step_off(config),
         "fully async": lambda: _fully_async(config),
         "distillation": lambda: _distillation(config),
         "generation": lambda: _generation(config),
         "servers": lambda: _generation_servers(config),
+        "sft": lambda: _pool(config, "model", "trainer", 10),
         "split": lambda: _split(config),
     }
     groups = tuple(made[recipe.shape]())

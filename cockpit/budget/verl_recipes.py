@@ -12,7 +12,7 @@ from cockpit.budget.verl_releases import NEWEST, release
 
 __all__ = ["CONFIGS", "Recipe", "Shipped", "recipe_of"]
 
-Shape = Literal["one pool", "one step off", "fully async", "distillation", "generation", "servers", "split"]
+Shape = Literal["one pool", "one step off", "fully async", "distillation", "generation", "servers", "sft", "split"]
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -88,6 +88,9 @@ _RECIPES: Mapping[str, Recipe] = {
     "recipe.partial_rollout.main_ppo": _apart("ppo_trainer", "0.8.0", "0.8.0"),
     "arithmetic_sequence.rl.main_trainer": _apart("ppo_trainer", "0.2", "0.4.0", reward_pool=False),
     "verl.trainer.main_generation_server": Recipe("servers", first=release("0.6.0"), more=True),
+    "verl.trainer.sft_trainer_ray": Recipe(
+        "sft", "sft_trainer_engine", release("0.7.0"), own={"trainer.nnodes": 1, "trainer.n_gpus_per_node": 1}, own_keys=True
+    ),
     "recipe.gkd.main_gkd": Recipe("distillation", "on_policy_distill_trainer", release("0.7.0"), own=_DISTILL),
     "main_gkd": Recipe("distillation", "on_policy_distill_trainer", release("0.7.0"), own=_DISTILL),
     "main_ppo_split": Recipe("split", "ppo_trainer_split", last=release("0.7.1")),

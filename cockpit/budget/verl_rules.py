@@ -19,7 +19,7 @@ _MICRO, _EACH_MICRO = f"{_ACTOR}.ppo_micro_batch_size", f"{_ACTOR}.ppo_micro_bat
 
 def contradictions(recipe: Recipe, config: Config) -> Iterator[Line]:
     """All that the release would refuse. Nothing is said where a number can't be known."""
-    if recipe.shape in {"generation", "servers", "distillation", "split"}:
+    if recipe.shape in {"generation", "servers", "sft", "distillation", "split"}:
         return
     nodes, each = config.number("trainer.nnodes"), config.number("trainer.n_gpus_per_node")
     yield from _positive(config, "trainer")

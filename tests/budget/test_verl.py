@@ -243,6 +243,12 @@ def test_engines_alone_are_as_many_as_their_tensor_parallelism_leaves_room_for()
     assert larger.amount("GPU") == 16
 
 
+def test_supervised_training_on_ray_has_one_pool_and_no_runner():
+    budget = asked("trainer.n_gpus_per_node=8", "verl.trainer.sft_trainer_ray")
+    assert groups(budget) == [("model", (({"GPU": 1.0, "CPU": 10.0}, 8),), "STRICT_PACK")]
+    assert asked("", "verl.trainer.sft_trainer_ray").amount("GPU") == 1
+
+
 @pytest.mark.parametrize(
     "module",
     [
