@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from cockpit.actions.losses import left_by_job
 from cockpit.actions.plan import Plan, Receipt, Target
 from cockpit.actions.table import Act, Aim, find_act
+from cockpit.actions.words import RAY
 from cockpit.lookout import Lookout
 from cockpit.model import Job
 from cockpit.sources.errand import Progress
 from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import age
 
-RAY = "ray"
-"""What stands for a host: the dashboard does it."""
 Hear = Callable[[str, Progress], None]
 
 

@@ -36,12 +36,13 @@ from msgspec.structs import replace
 
 from cockpit.actions.plan import Plan, Receipt, Target
 from cockpit.actions.table import Act, Aim
+from cockpit.actions.words import RAY
 from cockpit.check import Checked
 from cockpit.check.look import look_and_check
 from cockpit.check.words import verdict
 from cockpit.disk import in_time
 from cockpit.document import InputError
-from cockpit.job_door import RAY, Hear
+from cockpit.job_door import Hear
 from cockpit.lookout import Lookout
 from cockpit.model import Job
 from cockpit.pack import Package
@@ -106,7 +107,7 @@ class Launches:
 
     async def _plan(self, act: Act, order: Order, hear: Hear, *, force: bool) -> Plan:
         checked = await look_and_check(self._lookout, order.preset)
-        fit = tuple(_doubts(order.preset, checked))
+        fit = tuple(_doubts(order, checked))
         if checked.verdict == "never" and not force:
             refused = Target("job", RAY, _command(order), name=order.preset.name, reason=f"{fit[0]} ({_all_the_same(order)})")
             return Plan(act.id, act.title, refused=(refused,), notes=fit[1:], hosts=(RAY,))
@@ -140,7 +141,7 @@ class Launches:
 
     def _planned(self, plan: Plan) -> Ready:
         if self._ready is None or plan.requests[RAY].get("key") != self._ready.key:
-            raise NotMeantError("another plan of a launch was made since")
+            raise NotMeantError("a later plan has taken the place of this one: nothing was submitted; plan it again")
         return self._ready
 
     async def _done(self, ready: Ready, target: Target, hear: Hear) -> tuple[Target, tuple[str, ...]]:
@@ -187,7 +188,7 @@ class Launches:
     async def _late(self, ready: Ready, job: Listed) -> tuple[str, ...]:
         look = await self._submissions.look()
         twins = [other for other in _others(ready.origin, look) if other.id not in {job.id, *ready.seen}]
-        return tuple(f"Ray was slow, and meanwhile {_told(twin, look)}: one of the two is too many" for twin in twins)
+        return tuple(f"Ray was slow, and meanwhile {_told(twin, look)}: one of the two is too many; J stops it" for twin in twins)
 
     async def _uploaded(self, package: Package, hear: Hear) -> str:
         if await self._submissions.has(package.name):
@@ -258,14 +259,19 @@ def _all_the_same(order: Order) -> str:
     return force if order.origin.mark == PRESET else f"w saves the job as a preset; {force}"
 
 
-def _doubts(preset: Preset, checked: Checked) -> Iterator[str]:
+def _doubts(order: Order, checked: Checked) -> Iterator[str]:
     """Whether it fits, and every line that speaks against it, with what would help."""
     worst = checked.reason
-    told = verdict(preset.name, checked)
-    yield f"{told} → {worst.change}" if worst and worst.change else told
+    told = verdict(order.preset.name, checked)
+    yield f"{told} → {_mended(order, worst.change)}" if worst and worst.change else told
     for line in checked.lines:
         if line.level != "fine" and line is not worst:
-            yield f"{line.text} → {line.change}" if line.change else line.text
+            yield f"{line.text} → {_mended(order, line.change)}" if line.change else line.text
+
+
+def _mended(order: Order, change: str) -> str:
+    """What would help; a job that was made of another one has no preset yet."""
+    return change if order.origin.mark == PRESET else change.replace("in the preset", "in a preset (w saves the job as one)")
 
 
 def _others(origin: Origin, look: Look) -> list[Listed]:

@@ -94,6 +94,8 @@ async def _launched(config: Config, preset: Preset, ending: Ending, *, follow: b
     finally:
         door.close()
     name = _submitted(receipt)
+    if name and not follow and not how["as_json"]:
+        click.echo(f"cockpit: its log: cockpit logs -f {name}", err=True)
     return await _followed(config, lookout, name, preset) if follow and name else code
 
 

@@ -48,7 +48,7 @@ async def order_of_job(submissions: Submissions, job: Job) -> Order:
         origin=Origin(AGAIN, first),
         submission=lambda _: sent(spec, {AGAIN: first}),
         uploaded=uploaded,
-        notes=(*notes, *(f"its folder is the one that was uploaded for it, {uri}: Ray still has that" for uri in uploaded)),
+        notes=(*notes, *(f"it gets the folder that was uploaded for it then, {uri}, which Ray still has" for uri in uploaded)),
     )
 
 
@@ -57,8 +57,8 @@ async def check_uploaded(submissions: Submissions, uploaded: tuple[str, ...]) ->
     for uri in uploaded:
         if not await submissions.has(uri.removeprefix(UPLOADED)):
             raise InputError(
-                f"Ray no longer has {uri}, which was uploaded for this job: it keeps that while a job uses it, and some minutes more. "
-                "w saves the job as a preset: set its working_dir to the folder that was meant, and launch the preset"
+                f"Ray no longer has the folder that was uploaded for this job ({uri}): it keeps one only while a job uses it, and some "
+                "minutes more. w saves the job as a preset: set its working_dir there, and launch the preset"
             )
 
 
@@ -78,7 +78,9 @@ async def _before(submissions: Submissions, job: Job) -> Before:
 
 async def _supervisor(submissions: Submissions, name: str) -> tuple[Actor | None, tuple[str, ...]]:
     """What has run its command: it alone tells what was held for that. With what must be said of it."""
-    unknown = "Ray no longer tells what was reserved for its command itself (entrypoint_num_gpus and the like): now nothing is"
+    unknown = (
+        "Ray no longer tells what was reserved for its command itself (entrypoint_num_gpus and the like): this time nothing is reserved"
+    )
     try:
         actor = await submissions.supervisor(name)
     except SourceError as error:

@@ -254,7 +254,7 @@ async def test_a_plan_that_another_has_replaced_is_not_carried_out(table, preset
     one = operator(table)
     old = await plan(one, preset)
     await plan(one, preset)
-    assert "another plan" in ((await one.perform(old)).refused[0].reason or "")
+    assert "a later plan" in ((await one.perform(old)).refused[0].reason or "")
     assert table.jobs == {}
 
 

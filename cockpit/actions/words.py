@@ -22,6 +22,8 @@ NOUNS = {
 }
 
 
+RAY = "ray"
+"""What stands for a host where Ray's job API is asked."""
 LONGEST = 240
 """Characters of a command."""
 
@@ -39,12 +41,13 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
 
 def headline(plan: Plan) -> str:
     """`Kill: 3 processes on 2 hosts, 79G of GPU memory`."""
-    where = _reached(plan) if missed(plan) else plural(len({target.host for target in plan.targets}) or len(plan.hosts), "host")
+    hosts = len({target.host for target in plan.targets}) or len(plan.hosts)
+    where = _reached(plan) if missed(plan) or plan.hosts == (RAY,) else f" on {plural(hosts, 'host')}"
     held = [target.gpu_memory for target in plan.targets if target.gpu_memory is not None]
     sizes = [target.size for target in plan.targets if target.size is not None]
     extra = [f"{size(sum(held))} of GPU memory"] if held else []
     extra += [size(sum(sizes))] if sizes else []
-    return f"{plan.title}: " + ", ".join([f"{counted(plan.targets)} on {where}", *extra])
+    return f"{plan.title}: " + ", ".join([f"{counted(plan.targets)}{where}", *extra])
 
 
 def counted(targets: Sequence[Target]) -> str:
@@ -120,12 +123,15 @@ def summary(receipt: Receipt) -> str:
     of = "" if len(receipt.done) == len(everything) else f" of {len(everything)}"
     what = counted(receipt.done) if receipt.done else "nothing was done" if not everything else "nothing"
     but = f" ({'; '.join(_unreached(receipt.unreached[:3]))})" if receipt.unreached else ""
-    return f"{receipt.title}: " + ", ".join([f"{what}{of} on {_reached(receipt)}{but}", *_freed(receipt.freed), f"{receipt.took:.1f} s"])
+    return f"{receipt.title}: " + ", ".join([f"{what}{of}{_reached(receipt)}{but}", *_freed(receipt.freed), f"{receipt.took:.1f} s"])
 
 
 def _reached(whole: Plan | Receipt) -> str:
+    """Which part of the hosts; nothing where Ray itself was asked."""
     asked, silent = len(whole.hosts), missed(whole)
-    return f"{asked - silent} of {plural(asked, 'host')}" if silent else plural(asked, "host")
+    if whole.hosts == (RAY,):
+        return ""
+    return f" on {asked - silent} of {plural(asked, 'host')}" if silent else f" on {plural(asked, 'host')}"
 
 
 def _freed(freed: Freed) -> Iterator[str]:

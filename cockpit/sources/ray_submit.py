@@ -28,6 +28,7 @@ SLOWEST = 256 * 1024
 """Bytes a second below which an upload is given up."""
 _WRITE, _LOOK, _LOOKS = 20.0, 8.0, 3
 _PACKAGE = 30.0
+_LOOK_FIRST = "look for it among the jobs before you launch again"
 _RUNNING = ("PENDING", "RUNNING")
 _KNOWN_SINCE = {"entrypoint_num_cpus": (2, 2), "entrypoint_num_gpus": (2, 2), "entrypoint_resources": (2, 2), "entrypoint_memory": (2, 8)}
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
@@ -180,7 +181,9 @@ class Submissions:
                 return job, job.key == submission.metadata.get(KEY)
             break
         if isinstance(trouble, NoAnswerError):
-            raise NoAnswerError(f"{trouble}; whether Ray has taken the job {submission.submission_id} all the same is not known")
+            raise NoAnswerError(
+                f"{trouble}; whether Ray has taken the job {submission.submission_id} all the same is not known: {_LOOK_FIRST}"
+            )
         raise trouble or SourceError(f"Ray has taken the job {submission.submission_id}, and does not list it")
 
     async def _posted(self, submission: Submission, hide: Hide) -> SourceError | None:

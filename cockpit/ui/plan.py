@@ -164,11 +164,7 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         """Show another stage; the focus is on the button that changes nothing."""
         self.stage, self._read = stage, False
         self._say("#title", title)
-        self._hint = _HINTS[stage]
-        if stage == "plan" and self._word:
-            self._hint = f"Type {self._word} to go on (Tab, or click), Esc cancels"
-        elif self._again:
-            self._hint = f"{self._act.first_key} again launches it, Esc cancels"
+        self._hint = self._hint_of(stage)
         lines = self.query_one(PlanLines)
         lines.show(text)
         lines.scroll_home(animate=False)
@@ -182,6 +178,18 @@ class PlanScreen(ModalScreen["Receipt | None"]):
         self.set_focus(leave if leave.display else None)
         self._weigh()
         self.call_after_refresh(self._painted)
+
+    def _hint_of(self, stage: Stage) -> str:
+        """What may be done now."""
+        if stage == "plan" and self._word:
+            return f"Type {self._word} to go on (Tab, or click), Esc cancels"
+        if self._again:
+            return f"{self._act.first_key} again launches it, Esc cancels"
+        if stage == "nothing" and self.plan and self.plan.refused:
+            return "All of it was refused"
+        if stage == "receipt" and self._act.verb == "launch" and self.receipt and self.receipt.done:
+            return "Esc shows its log"
+        return _HINTS[stage]
 
     def fit(self) -> None:
         """As high as its lines need."""

@@ -210,7 +210,7 @@ def test_a_job_that_was_submitted_by_hand_and_failed_is_launched_again_with_two_
         shown.press("5")
         seen.append(shown.until("by-hand", "FAILED"))
         shown.press("L")
-        seen.append(shown.until("Launch again: 1 job", "--wandb_token •••", "Ray still has that", "L again launches it"))
+        seen.append(shown.until("Launch again: 1 job", "--wandb_token •••", "which Ray still has", "L again launches it"))
         eventually(
             lambda: "submitted" in shown.text or shown.press("L"), every=0.5
         )  # what is pressed before it could be read doesn't count

@@ -214,7 +214,7 @@ async def test_an_empty_plan_can_only_be_closed_and_says_what_was_refused(make):
     app = make(hand=Hand(plan))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, "nothing")
-        for fact in ("There is nothing to do", "it belongs to root", "w7: timed out", "Close"):
+        for fact in ("All of it was refused", "it belongs to root", "w7: timed out", "Close"):
             assert fact in shown(app)
         assert not screen.query_one("#agree").display
         await pilot.press("tab", "enter")
