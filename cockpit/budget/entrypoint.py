@@ -15,6 +15,7 @@ from cockpit.budget.easyr1 import easyr1
 from cockpit.budget.openrlhf import openrlhf, simplerl
 from cockpit.budget.ray_submit import Submission, submission
 from cockpit.budget.shell import UNKNOWN, Command, commands
+from cockpit.budget.shell_streams import from_start
 from cockpit.budget.verl import verl
 from cockpit.budget.verl_recipes import recipe_of
 
@@ -180,7 +181,7 @@ def _read(found: _Found, installed: Mapping[str, str]) -> Budget:
     if found.module.startswith(("verl.", "verl_tool.", "recipe.")) or recipe_of(found.module):
         env = {name: None if UNKNOWN in value else value for name, value in found.env.items()}
         pin, beside = found.pins.get("verl"), installed.get("verl")
-        return verl(found.argv, env, found.module, found.around.read, pinned=pin, installed=beside)
+        return verl(found.argv, env, found.module, lambda path: found.around.read(from_start(path)), pinned=pin, installed=beside)
     if found.module == "openrlhf.cli.train_ppo_ray_box":
         return simplerl(found.argv, found.env)
     if found.module in {"openrlhf.cli.train_ppo_ray", "examples.train_ppo_ray"}:

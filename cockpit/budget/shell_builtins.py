@@ -43,9 +43,11 @@ def _source(call: Call) -> bool | None:
         return None
     kept = call.scope.arguments
     call.scope.arguments = tuple(call.words[1:]) or kept
-    call.run.script(said, call.scope)
+    with call.scope.kept({"BASH_SOURCE"}):
+        call.scope.variables["BASH_SOURCE"] = (call.words[0],)
+        status = call.run.script(said, call.scope)
     call.scope.arguments = kept
-    return None
+    return status
 
 
 def _cd(call: Call) -> bool | None:
@@ -53,6 +55,12 @@ def _cd(call: Call) -> bool | None:
     streams = call.run.streams
     known = UNKNOWN not in path and path != "-" and (streams.folder is not None or path.startswith("/"))
     streams.folder = posixpath.join(streams.folder or "", path) if known else None
+    return True
+
+
+def _pwd(call: Call) -> bool | None:
+    streams = call.run.streams
+    streams.write(None if streams.folder is None else streams.folder + "\n")
     return True
 
 
@@ -208,6 +216,7 @@ BUILTINS: dict[str, Callable[[Call], bool | None]] = {
     **dict.fromkeys(("[", "test"), _test),
     **dict.fromkeys(("mapfile", "readarray"), _mapfile),
     "getopts": _getopts,
+    "pwd": _pwd,
     "false": lambda _: False,
     "set": _set,
     "shift": _shift,

@@ -9,6 +9,7 @@ import msgspec
 
 from cockpit.budget.shell_scope import Scope
 from cockpit.budget.shell_streams import Streams
+from cockpit.budget.shell_tree import Node
 
 DEEPEST = 25
 Leaving = Literal["exit", "return", "break", "continue"]
@@ -54,6 +55,7 @@ class Flow:
         self.streams = Streams(read)
         self.found: list[Command] = []
         self.unread: dict[str, None] = {}
+        self.functions: dict[str, Node] = {}
         self._left: list[Scope] = []
         self._depth = 0
 
@@ -90,10 +92,10 @@ class Flow:
         return end._replace(status=None) if states else end
 
     def apart(self, body: Branch, scope: Scope) -> bool | None:
-        """In a shell of its own: its variables, its folder and its end are its own."""
-        inner, folder = scope.copy(), self.streams.folder
+        """In a shell of its own: its variables, its functions, its folder and its end are its own."""
+        inner, folder, functions = scope.copy(), self.streams.folder, dict(self.functions)
         end = self.framed(lambda: body(inner), inner, "exit", "return", "break", "continue")
-        self.streams.folder = folder
+        self.streams.folder, self.functions = folder, functions
         return end.status
 
     def either(self, choices: list[Branch], scope: Scope) -> None:

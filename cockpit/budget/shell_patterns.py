@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Callable
 
-from cockpit.budget.shell_sums import UNKNOWN
+from cockpit.budget.shell_sums import SOMEWHERE, UNKNOWN
 
 _OTHER = re.compile(r"\[\[:|[@?*+!]\(")
 """Classes of signs, and patterns of patterns: they aren't followed."""
@@ -23,7 +23,7 @@ def _unquoted(pattern: str) -> str:
 
 def matches(value: str, pattern: str) -> bool | None:
     """Whether a pattern matches all of a value; `None`: it isn't followed."""
-    if UNKNOWN in value + pattern or _OTHER.search(pattern):
+    if {UNKNOWN, SOMEWHERE} & {*value, *pattern} or _OTHER.search(pattern):
         return None
     return fnmatch.fnmatchcase(value, pattern.replace("[^", "[!"))
 

@@ -51,7 +51,7 @@ def run_program(run: Run, argv: list[str], scope: Scope) -> bool | None:
 
 
 def _other(run: Run, argv: list[str], scope: Scope) -> bool | None:
-    if "/" in argv[0] and argv[0].endswith(".sh"):
+    if "/" in argv[0] and (argv[0].endswith(".sh") or re.match(r"#!.*sh\b", run.streams.read(argv[0]) or "")):
         return _shell(run, ["bash", *argv], scope)
     if argv[0] == "sed" and any(word.startswith("-i") for word in argv):
         for word in argv[1:]:
@@ -173,6 +173,7 @@ def _shell(run: Run, argv: list[str], scope: Scope) -> bool | None:
         return None
     name = (words[1] if len(words) > 1 else UNKNOWN) if text_follows else words[0] if words and not reads else UNKNOWN
     exported = {key: value for key, value in scope.variables.items() if key in scope.exported}
+    exported["BASH_SOURCE"] = (name,)
     arguments = tuple(words[2:] if text_follows else words if reads else words[1:])
     inner = Scope(exported, set(scope.exported), arguments, name, scope.output, scope.assumed)
     with run.streams.fed(None) if reads else run.streams.fed(run.streams.given):

@@ -29,7 +29,6 @@ class Run(Flow):
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
         super().__init__(read)
-        self.functions: dict[str, tree.Node] = {}
         self._locals: list[dict[str, Value | None]] = []
         self._steps = 0
 
@@ -205,7 +204,7 @@ class Run(Flow):
 
     def sum(self, node: tree.Sum, scope: Scope) -> bool | None:
         """`((…))`."""
-        result = count(node.text, scope)
+        result = count(text(heredoc_text(node.text), scope), scope)
         return None if result == UNKNOWN else result != "0"
 
     def simple(self, node: tree.Simple, scope: Scope) -> bool | None:
@@ -259,6 +258,8 @@ class Run(Flow):
     def _declare(self, argv: list[str], node: tree.Simple, scope: Scope) -> bool | None:
         flags = {sign for word in argv[1:] if word.startswith("-") for sign in word[1:]}
         names = [word for word in argv[1:] if not word.startswith("-")]
+        said = dict(name.split("=", 1) for name in names if "=" in name)
+        names = [name.split("=", 1)[0] for name in names]
         every = [*names, *(assign.name for assign in node.assigns)]
         if argv[0] != "export" and self._locals and "g" not in flags:
             for name in every:
@@ -267,6 +268,8 @@ class Run(Flow):
         scope.integers |= set(every) if "i" in flags else set()
         scope.variables |= {name: {} for name in every} if "A" in flags else {}
         self._assign(node, scope, exported=argv[0] == "export" or "x" in flags)
+        for name, value in said.items():
+            scope.assign(name, None, value, more=False)
         scope.variables |= dict.fromkeys(every, UNKNOWN) if flags & set("lnu") else {}
         scope.exported |= set(names) if argv[0] == "export" and "n" not in flags else set()
         return True

@@ -122,6 +122,8 @@ class Scope:
         known = {"0": self.name, "#": UNKNOWN if UNKNOWN in self.arguments else str(len(self.arguments))}
         if not name.isidentifier():
             return known.get(name, UNKNOWN)
+        if name == "PWD" and name not in self.variables:
+            return self.output("pwd", self)
         return self.variables.get(name, "" if name in self.gone else None)
 
     def one_value(self, name: str) -> str:

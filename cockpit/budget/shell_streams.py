@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cockpit.budget.shell_scope import LONGEST
-from cockpit.budget.shell_sums import UNKNOWN
+from cockpit.budget.shell_sums import SOMEWHERE, UNKNOWN
+
+_START = f"/{SOMEWHERE}"
+"""The folder in which a script begins."""
 
 
 @dataclass
@@ -31,7 +34,7 @@ class Streams:
         """What is left to be read on standard input."""
         self.unsure = 0
         """How many conditions that can't be known stand around this place."""
-        self.folder: str | None = ""
+        self.folder: str | None = _START
         self.written: dict[str, str | None] = {}
         self._read = read
         self._sinks: list[_Sink] = []
@@ -77,10 +80,11 @@ class Streams:
             self.given = before
 
     def path(self, said: str) -> str | None:
-        """Where a path leads from the folder that the script is in."""
+        """Where a path leads from the folder that the script is in: as seen from where it began, or absolute."""
         if UNKNOWN in said or not said or (self.folder is None and not said.startswith("/")):
             return None
-        return posixpath.normpath(posixpath.join(self.folder or "", said))
+        path = posixpath.join(self.folder or "", said)
+        return from_start(path) if path.startswith(_START) else posixpath.normpath(path)
 
     def read(self, said: str) -> str | None:
         """A file's text, as it is by now."""
@@ -96,3 +100,8 @@ class Streams:
             return
         before = self.read(said) if more else ""
         self.written[path] = None if text is None or before is None or self.unsure else before + text
+
+
+def from_start(path: str) -> str:
+    """A path as seen from the folder in which all begins, where it leads there; else as it is."""
+    return posixpath.normpath(path[len(_START) :].lstrip("/") or ".") if path == _START or path.startswith(f"{_START}/") else path

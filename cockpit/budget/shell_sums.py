@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 UNKNOWN = "\0"
 """Stands where a value can't be known."""
+SOMEWHERE = "…"
+"""Stands for the path of the folder in which all begins."""
 
 _LARGEST = 2**63
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -37,8 +39,8 @@ def reckon(expression: str, value: Callable[[str], str]) -> str:
     """The result, or `UNKNOWN`: also of what changes variables, and of signs whose order differs from Python's."""
     if not expression.strip():
         return "0"
-    chosen = re.fullmatch(r"([^?()]*)\?([^?:()]*):([^?:()]*)", expression)
-    if chosen:
+    chosen = re.fullmatch(r"([^?]*)\?([^?:]*):([^?:]*)", expression)
+    if chosen and all(part.count("(") == part.count(")") for part in chosen.groups()):
         condition = reckon(chosen[1], value)
         return UNKNOWN if condition == UNKNOWN else reckon(chosen[3 if condition == "0" else 2], value)
     python = expression.replace("&&", " and ").replace("||", " or ").replace("\n", " ").replace("\t", " ")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from cockpit.budget.shell_patterns import matches
-from cockpit.budget.shell_sums import UNKNOWN
+from cockpit.budget.shell_sums import SOMEWHERE, UNKNOWN
 
 Operand = tuple[str, str]
 """A word, and the pattern that it is behind `==`."""
@@ -62,7 +62,7 @@ def _two(words: list[Operand], fact: Fact) -> bool | None:
 
 def _three(words: list[Operand], _: Fact) -> bool | None:
     (one, _own), (sign, _sign), (other, pattern) = words
-    if UNKNOWN in one + other:
+    if {UNKNOWN, SOMEWHERE} & {*one, *other}:
         return None
     if sign in _NUMBERS:
         both = re.fullmatch(r"(-?\d{1,18})", one.strip() or "0"), re.fullmatch(r"(-?\d{1,18})", other.strip() or "0")
