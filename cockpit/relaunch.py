@@ -18,7 +18,7 @@ from cockpit.presets import JobSpec, Preset, launchable
 from cockpit.presets.save import UPLOADED, escaped, held, own_metadata, parts
 from cockpit.sources.ray_submit import AGAIN, Before, Origin, Submissions
 from cockpit.sources.source import SourceError
-from cockpit.submission import Order, sent, template_of
+from cockpit.submission import Order, fit, sent, template_of
 from cockpit.text import redact, redact_variable, redact_within
 
 LONGEST = 80
@@ -138,7 +138,8 @@ def _preset(name: str, job: JobSpec) -> Preset:
         runtime_env=_within(job.runtime_env),
         metadata=_within(job.metadata),
     )
-    return Preset(name[:LONGEST], Path(name[:LONGEST]), job=written)
+    name = fit(name[:LONGEST]) or "job"  # anybody may have written it, and somebody may have to type it
+    return Preset(name, Path(name), job=written)
 
 
 def _within(value: Any) -> Any:

@@ -165,11 +165,15 @@ def content_of(shown: JobSpec, package: Package | None) -> str:
 
 def template_of(preset: Preset) -> str:
     """Of the job's id, with `{time}` in it if there is one; `preset` is filled in. Raises `InputError`."""
-    name = _UNFIT.sub("-", preset.name).strip("-.") or "preset"
-    template = ((preset.job.submission_id if preset.job else None) or TEMPLATE).replace("{name}", name)
+    template = ((preset.job.submission_id if preset.job else None) or TEMPLATE).replace("{name}", fit(preset.name) or "preset")
     if not SUBMISSION.fullmatch(template.replace("{time}", "20261121-1828-22")):
         raise InputError(f"{preset.path}: job.submission_id: {template} can't be an id: at most 100 letters, digits and . _ -")
     return template
+
+
+def fit(name: str) -> str:
+    """What of a name can be part of an id."""
+    return _UNFIT.sub("-", name).strip("-.")
 
 
 def name_for(template: str, moment: float, taken: Collection[str]) -> str:

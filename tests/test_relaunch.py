@@ -190,3 +190,9 @@ async def test_an_id_that_is_too_long_or_odd_leaves_room_for_the_time(table):
     table.jobs[name] = {**table.jobs["by-hand"], "submission_id": name}
     receipt = await launched(table, known(table, name))
     assert receipt.done[0].id == f"x-{'y' * 77}-20261121-1848"
+
+
+async def test_no_mark_that_somebody_has_written_makes_a_word_that_nobody_can_type(table):
+    lay(table, metadata={"cockpit_again": " \u202e"})
+    await launched(table)
+    assert (await plan(operator(table))).word == "job"

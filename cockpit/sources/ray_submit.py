@@ -54,7 +54,6 @@ class Before(msgspec.Struct, frozen=True):
     """A job as it was submitted, as far as Ray tells. Secrets are in it: it is never drawn, logged or kept."""
 
     id: str
-    running: bool
     started: float | None
     entrypoint: str
     runtime_env: Mapping[str, Any]
@@ -134,7 +133,6 @@ class Submissions:
         env = decode(bytes(entry.runtime_env), Any)
         return Before(
             id=entry.submission_id,
-            running=entry.status in _RUNNING,
             started=_started(entry),
             entrypoint=entry.entrypoint or "",
             runtime_env=env if isinstance(env, dict) else {},
