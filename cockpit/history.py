@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from cockpit.limits import OLD
 from cockpit.memory import Memory
 from cockpit.model import Node, Snapshot
 
@@ -14,8 +15,6 @@ STEPS = 180
 """15 minutes."""
 AT_ONCE = 250
 """Nodes that are taken in with one snapshot: of a larger cluster all have news at once, seldom, and a key must not wait for them."""
-FRESH = 20.0
-"""A node not heard of for longer leaves a gap."""
 _GAP = 255
 _WHOLE = ("host", "gpu", "memory")
 """What is kept of a node as a whole; then the same of each of its GPUs, without the first."""
@@ -68,7 +67,7 @@ class History:
         self.memory.record(snapshot)
         left = AT_ONCE
         for node in snapshot.nodes or ():
-            if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > FRESH:
+            if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > OLD:
                 continue
             self._seen[node.key] = node.seen
             self._past_of(node).put(self._now, _values(node))

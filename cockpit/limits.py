@@ -8,6 +8,10 @@ import msgspec
 from msgspec import Meta
 
 DAY = 86400
+OLD = 20.0
+"""Seconds after which what was heard of a node or host is old: Ray's agents speak every 5 s, and need a while to collect."""
+LARGE = 100
+"""Nodes from which on a look at all of a cluster takes so long that a key would be missed."""
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -9,14 +9,13 @@ from itertools import zip_longest
 from math import isfinite, nan
 from typing import NamedTuple
 
+from cockpit.limits import OLD
 from cockpit.model import Host, HostMemory, Node, Process, Snapshot
 
 STEP = 5.0
 """Seconds a step covers: Ray's own agents look no oftener."""
 STEPS = 180
 """15 minutes."""
-FRESH = 20.0
-"""What was not heard of for longer leaves a gap."""
 WINDOW = 24
 """Steps from which a growth is told: two minutes, a phase of training or the loading of a model."""
 LEAST = 6
@@ -143,14 +142,14 @@ class Memory:
     def holdings(self, host: str) -> list[Holding] | None:
         """Who holds memory of a host, the greatest first; `None` where nobody has looked lately."""
         step, held = self._held.get(host, (0, []))
-        if not held or self._now - step > FRESH / STEP:
+        if not held or self._now - step > OLD / STEP:
             return None
         return [Holding(owner, used, processes, self._pasts[host][owner.key].trend(self._now)) for owner, used, processes in held]
 
     def _put(self, node: Node, taken: float) -> None:
         used = sane(node.memory.used)
         known = self._nodes.get(node.key)
-        if used is None or node.seen is None or taken - node.seen > FRESH or (known and known[0] == node.seen):
+        if used is None or node.seen is None or taken - node.seen > OLD or (known and known[0] == node.seen):
             return
         past = known[1] if known else _Past(self._now)
         past.put(self._now, used)
@@ -158,7 +157,7 @@ class Memory:
 
     def _due(self, host: Host, taken: float) -> bool:
         """Once a step: every process of it is looked at."""
-        fresh = host.taken is not None and taken - host.taken <= FRESH
+        fresh = host.taken is not None and taken - host.taken <= OLD
         return fresh and host.processes is not None and self._held.get(host.name, (None, ()))[0] != self._now
 
     def _own(self, host: Host, processes: list[Process]) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from cockpit.findings import DETECTORS, Judge, Limits
 from cockpit.join import Join, Parts
+from cockpit.limits import LARGE
 from cockpit.model import Cause, Cluster, Fault, Host, Snapshot
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray_http import aside
@@ -24,8 +25,6 @@ BEAT = 2.0
 """Seconds after which a snapshot is published though nothing was heard: ages must grow on a screen whose sources all hang."""
 PAUSE, LONG_PAUSE = 0.8, 2.0
 """Seconds between two snapshots at the least: answers that come together are drawn together; of a large cluster, whose news is older."""
-MANY = 100
-"""Nodes from which one snapshot takes so long that a key would be missed."""
 EAGER = 0.05
 """The same while the first answers come in: whoever starts us wants to see the first of them at once."""
 LONGEST = 30.0
@@ -109,7 +108,7 @@ class Poller:
 
     @property
     def _big(self) -> bool:
-        return self.parts.nodes is not None and len(self.parts.nodes.nodes) > MANY
+        return self.parts.nodes is not None and len(self.parts.nodes.nodes) > LARGE
 
     @property
     def _settled(self) -> bool:

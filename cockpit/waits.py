@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from cockpit.limits import LARGE
 from cockpit.model import Actor, PlacementGroup
 from cockpit.reasons import Facts, Reason, explained, waited, waits
 from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
@@ -16,8 +17,8 @@ from cockpit.sources.ray import ActorFacts, GroupFacts, JobFacts, NodeFacts, Sta
 replace = msgspec.structs.replace
 T = TypeVar("T", Actor, PlacementGroup)
 
-MANY, REST = 100, 15.0
-"""Nodes from which reasons are found again only after so many seconds: it takes a tenth of one, and Ray itself is asked no oftener."""
+REST = 15.0
+"""Seconds after which reasons are found again in a large cluster: it takes a tenth of one, and Ray itself is asked no oftener."""
 NO_NODES = NodeFacts(nodes=(), workers=(), holders=())
 NO_REASONS: Mapping[str, Reason] = {}
 
@@ -67,7 +68,7 @@ class Waits:
         """Whether reasons should be found again."""
         if asked.nodes is None or not self._any(asked):
             return False
-        many = len(asked.nodes.nodes) > MANY
+        many = len(asked.nodes.nodes) > LARGE
         return not many or asked.heard != self._heard or self._clock() - self._found >= REST
 
     def explain(self, asked: Asked) -> None:

@@ -4,7 +4,8 @@ import pytest
 from world import GIB, NOW, gpu, node
 
 from cockpit import history as history_module
-from cockpit.history import FRESH, STEP, STEPS, History
+from cockpit.history import STEP, STEPS, History
+from cockpit.limits import OLD
 from cockpit.model import HostMemory, Snapshot
 
 
@@ -91,9 +92,9 @@ def test_facts_that_did_not_change_are_not_recorded_again(past):
 
 
 def test_facts_that_were_old_when_they_came_are_not_of_now(past):
-    past.hear(50, seen=past.now + STEP - FRESH - 1)
+    past.hear(50, seen=past.now + STEP - OLD - 1)
     assert past.tail() == [None] * 5
-    past.hear(60, seen=past.now + STEP - FRESH + 1)
+    past.hear(60, seen=past.now + STEP - OLD + 1)
     assert past.tail() == [None] * 4 + [60]
 
 

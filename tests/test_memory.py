@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 from world import GIB, NOW, node, process, snapshot
 
-from cockpit.memory import FRESH, STEP, STEPS, Memory, kill_line, reaches
+from cockpit.limits import OLD
+from cockpit.memory import STEP, STEPS, Memory, kill_line, reaches
 from cockpit.model import Amount, HostMemory, MemoryUser
 
 KEY = node(1).key
@@ -83,7 +84,7 @@ def test_facts_that_were_old_or_did_not_change_are_not_recorded(past):
     seen = past.now
     past.hear(GIB, seen=seen)
     past.hear(2 * GIB, seen=seen)
-    past.hear(3 * GIB, seen=past.now + STEP - FRESH - 1)
+    past.hear(3 * GIB, seen=past.now + STEP - OLD - 1)
     assert past.tail(3) == [GIB, None, None]
 
 
@@ -181,7 +182,7 @@ def test_who_grows_is_told(past):
 
 def test_who_holds_it_is_not_known_once_nobody_looks(past):
     past.hear(GIB, process(1, rss=GIB))
-    past.silence(FRESH + 2 * STEP)
+    past.silence(OLD + 2 * STEP)
     assert past.memory.holdings("node1") is None
 
 

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from cockpit.limits import Limits
+from cockpit.limits import OLD, Limits
 from cockpit.memory import Memory
 from cockpit.model import Actor, Host, Job, Node, PlacementGroup, Process, Snapshot
 
-STALE = 20.0
-"""Seconds after which a host's facts are old: what follows from them says so."""
 STEPS = 20
 """In so many steps counts are remembered: those of 10,000 actors that all restart again and again are a megabyte each time."""
 
@@ -119,7 +117,7 @@ class Facts:
     @cached_property
     def fresh(self) -> tuple[Host, ...]:
         """Hosts that are looked at, and what was seen there is of now."""
-        return tuple(host for host in self.snapshot.hosts.values() if host.taken is not None and self.now - host.taken <= STALE)
+        return tuple(host for host in self.snapshot.hosts.values() if host.taken is not None and self.now - host.taken <= OLD)
 
     @cached_property
     def processes(self) -> Mapping[str, list[Process]]:
@@ -151,7 +149,7 @@ class Facts:
         """When this probed host's facts were true; `None` where that is now, or never was."""
         known = self.snapshot.hosts.get(host)
         taken = known.taken if known else None
-        return taken if taken is not None and self.now - taken > STALE else None
+        return taken if taken is not None and self.now - taken > OLD else None
 
     def title(self, node: Node) -> str:
         """A node as people call it, and told from another one of that name."""
@@ -168,4 +166,4 @@ class Facts:
 
     def oldest(self, nodes: Iterable[Node]) -> float | None:
         """When the oldest of these nodes' physical facts were true; `None` where that is now, or never was."""
-        return min((node.seen for node in nodes if node.seen is not None and self.now - node.seen > STALE), default=None)
+        return min((node.seen for node in nodes if node.seen is not None and self.now - node.seen > OLD), default=None)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from cockpit.findings.facts import STALE, Count, Facts
-from cockpit.limits import DAY, Limits
+from cockpit.findings.facts import Count, Facts
+from cockpit.limits import DAY, LARGE, OLD, Limits
 from cockpit.memory import Memory
 from cockpit.model import LEVELS, Fault, Finding, Snapshot
 from cockpit.text import age, bug
@@ -17,11 +17,8 @@ Detector = Callable[[Facts], Iterable[Finding]]
 """Pure: what it finds follows from the facts alone. It says nothing about what is unknown."""
 
 replace = msgspec.structs.replace
-
-
-MANY = 100
 REST, LONG_REST = 1.9, 4.0
-"""Seconds after which a cluster is judged again, and one of so many nodes: probes look every 2 s, Ray itself every 5 s."""
+"""Seconds after which a cluster is judged again, and a large one: probes look every 2 s, Ray itself every 5 s."""
 
 
 class Judge:
@@ -45,7 +42,7 @@ class Judge:
 
     def due(self, snapshot: Snapshot) -> bool:
         """Whether what was found last is too old; a clock that was set back counts as that."""
-        rest = LONG_REST if len(snapshot.nodes or ()) > MANY else REST
+        rest = LONG_REST if len(snapshot.nodes or ()) > LARGE else REST
         return self._looked is None or not 0 <= snapshot.taken - self._looked < rest
 
     def told(self, snapshot: Snapshot) -> Snapshot:
@@ -83,4 +80,4 @@ class Judge:
 def _dated(finding: Finding, now: float) -> str:
     """Its sentence, which says so when it is made of old facts."""
     old = 0.0 if finding.seen is None else now - finding.seen
-    return f"{finding.text}, as of {age(old)} ago" if STALE < old < math.inf else finding.text
+    return f"{finding.text}, as of {age(old)} ago" if OLD < old < math.inf else finding.text

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
-from cockpit.findings.facts import STALE, Facts
+from cockpit.findings.facts import Facts
 from cockpit.findings.watts import most_watts
+from cockpit.limits import OLD
 from cockpit.model import LEFT_OVER, Finding, Gpu, Job, Level, Node, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
@@ -188,7 +189,7 @@ def _silent(facts: Facts, job: Job) -> float | None:
         max(0.0, facts.now - wrote)
         for host in facts.snapshot.hosts.values()
         for wrote in [host.wrote.get(job.submission or "")]
-        if wrote is not None and 0 < wrote <= facts.now + STALE and host.taken is not None and facts.now - host.taken <= STALE
+        if wrote is not None and 0 < wrote <= facts.now + OLD and host.taken is not None and facts.now - host.taken <= OLD
     ]
     return min(told, default=None)
 

@@ -6,14 +6,13 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
+from cockpit.limits import OLD
 from cockpit.model import Actor, Gpu, Job, Level, Node, Process
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
 from cockpit.ui.marks import Piece, Tone, bar, heat, spark
 from cockpit.ui.section import Cell
 from cockpit.ui.view import View
 
-STALE_AFTER = 20.0
-"""Seconds after which a node's facts are old: Ray's agents speak every 5, and need a while to collect."""
 MOST_CELLS = 16
 _PATH = re.compile(r"^/(?:[^/]*/)*")
 
@@ -35,7 +34,7 @@ _GLYPHS: dict[Tone, tuple[str, str]] = {"ok": ("●", "+"), "warn": ("◌", "~")
 
 def old(node: Node, view: View) -> bool:
     """Whether what is shown of the node is not of now."""
-    return node.state == "DEAD" or (node.seen is not None and view.now - node.seen > STALE_AFTER)
+    return node.state == "DEAD" or (node.seen is not None and view.now - node.seen > OLD)
 
 
 def node_name(node: Node, view: View) -> Cell:

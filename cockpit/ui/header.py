@@ -12,6 +12,7 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from cockpit.limits import OLD
 from cockpit.model import LEVELS, Fault, Snapshot
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
 from cockpit.ui import cells
@@ -96,7 +97,7 @@ def _jobs(view: View, terse: bool) -> Group:
 
 def _age(view: View, terse: bool) -> Group:
     heard = view.snapshot.as_of.get("ray.nodes") or max((host.taken or 0 for host in view.snapshot.hosts.values()), default=0) or None
-    old = heard is None or view.now - heard > cells.STALE_AFTER
+    old = heard is None or view.now - heard > OLD
     return ((f"{age(None if heard is None else view.now - heard)}{'' if terse else ' ago'}", "stale" if old else "dim"),)
 
 
