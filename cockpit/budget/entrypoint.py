@@ -32,6 +32,8 @@ _MENTIONED = re.compile(r"train_ppo_ray|main_ppo")
 _COPIES = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes|np)(?:=(.*))?")
 """How many processes a launcher starts, each of which would make groups of its own."""
 _PIN = re.compile(r"['\"]?(openrlhf|verl)(?:\[[\w,]*\])?==([\w.]+)['\"]?")
+_TAG = re.compile(r"(?:.*[ @'\"])?git\+\S+/(OpenRLHF|verl)(?:\.git)?@v?([0-9][\w.]*)(?:#.*)?['\"]?", re.IGNORECASE)
+"""A release, as pip is told: by its number, or by its tag in git."""
 _DEEPEST = 3
 _ASSUMED = 8
 """So many variables are looked at one by one."""
@@ -263,7 +265,8 @@ def _program(argv: Sequence[str]) -> str:
 
 
 def _pinned(words: Sequence[str]) -> dict[str, str]:
-    return {match[1]: match[2] for word in words if (match := _PIN.fullmatch(word))}
+    found = [match for word in words if (match := _PIN.fullmatch(word) or _TAG.fullmatch(word))]
+    return {match[1].lower(): match[2] for match in found}
 
 
 def _module(word: str) -> str | None:
