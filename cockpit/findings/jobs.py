@@ -10,11 +10,9 @@ from cockpit.findings.causes import known
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import HOPELESS, moment, short
 from cockpit.limits import Limits
-from cockpit.model import Actor, Finding, Job, Level, Remedy
+from cockpit.model import SUPERVISOR, Actor, Finding, Job, Level, Remedy
 from cockpit.text import clean
 
-SUPERVISOR = "_ray_internal_job_actor_"
-"""What Ray calls the actor that starts a job's entrypoint, before the job's id."""
 SETUP = "look at runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the head's Ray session"
 LESS = "submit it again with less for its entrypoint (`--entrypoint-num-cpus`, `--entrypoint-num-gpus`, …), or add a node that can hold it"
 ROOM = "wait for what holds what its entrypoint asks for, or end that"

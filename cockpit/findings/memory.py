@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.jobs import SUPERVISOR
 from cockpit.memory import DEFAULT_THRESHOLD, MOST, Holding, KillLine, Owner, Trend, kill_line, reaches, sane
-from cockpit.model import Finding, Job, Node, OomKill, Remedy
+from cockpit.model import SUPERVISOR, Finding, Job, Node, OomKill, Remedy
 from cockpit.text import age, clean, plural, size
 
 NEAR = "host-memory-near-kill"

@@ -28,6 +28,7 @@ from cockpit.model.host import (
 )
 from cockpit.model.ray import (
     PENDING_STATES,
+    SUPERVISOR,
     Actor,
     Bundle,
     Cluster,
@@ -48,6 +49,7 @@ __all__ = [
     "LEFT_OVER",
     "LEVELS",
     "PENDING_STATES",
+    "SUPERVISOR",
     "Actor",
     "Amount",
     "Bundle",

@@ -12,6 +12,8 @@ from cockpit.model.value import Value
 
 NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]
 PENDING_STATES = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
+SUPERVISOR = "_ray_internal_job_actor_"
+"""How Ray calls the actor that runs a job's entrypoint, before the job's id."""
 
 
 Wait = Literal["never", "held", "fragmented", "short", "label", "deadlock", "itself", "group", "removed", "starting", "room"]

@@ -8,8 +8,8 @@ import pytest
 from findings import looked, only
 from world import NOW, actor, snapshot
 
-from cockpit.findings.jobs import SUPERVISOR, failed_jobs, pending_jobs, telling
-from cockpit.model import Fault, Job
+from cockpit.findings.jobs import failed_jobs, pending_jobs, telling
+from cockpit.model import SUPERVISOR, Fault, Job
 from cockpit.sources import ray_actors, wire
 from cockpit.sources.decode import decode
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.findings.jobs import SUPERVISOR
 from cockpit.memory import STEP, STEPS, Holding, KillLine, Trend, kill_line, reaches, sane
-from cockpit.model import Node
+from cockpit.model import SUPERVISOR, Node
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, bar, chart, spark

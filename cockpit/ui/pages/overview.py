@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cockpit.memory import DEFAULT_THRESHOLD
 from cockpit.model import Actor, Job, Node, PlacementGroup, Process
 from cockpit.text import UNKNOWN, count, plural, ratio, size
 from cockpit.ui import cells
@@ -98,7 +99,7 @@ def _object_store(node: Node, _: View) -> float | None:
 
 
 def _memory(node: Node, _: View) -> Any:
-    kill = ratio(node.memory.kill_at, node.memory.total) or 0.95
+    kill = ratio(node.memory.kill_at, node.memory.total) or DEFAULT_THRESHOLD
     return cells.share(node.memory.used, node.memory.total, kill - 0.1, kill)
 
 
