@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from cockpit.model import Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.sources import wire
 from cockpit.sources.ray_names import Names, grouped, sound, uses, whole
@@ -194,19 +196,8 @@ class Nodes:
 def _with_figures(node: Node, figures: wire.Summary, memory: _Memory) -> Node:
     """The node with what its agent measures; those of a dead node are of no host any more."""
     mem = figures.mem or ()
-    return Node(
-        id=node.id,
-        host=node.host,
-        ip=node.ip,
-        name=node.name,
-        head=node.head,
-        state=node.state,
-        message=node.message,
-        seen=node.seen,
-        resources=node.resources,
-        labels=node.labels,
-        reported=node.reported,
-        started=node.started,
+    return replace(
+        node,
         cpu=sound(figures.cpu),
         cpus=whole(figures.cpus[0]) if figures.cpus else None,
         memory=HostMemory(used=whole(mem[3]), total=whole(mem[0])) if len(mem) > 3 else HostMemory(),
