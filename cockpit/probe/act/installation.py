@@ -68,10 +68,21 @@ def install(request: Request, look: Look) -> Installation:
     ray, user, why = _named(request) or _running(look) or _recorded(look) or _of_login() or _likely(request)
     if not os.access(ray, os.X_OK):
         raise NoWayError(f"there is no {ray} that could be run")
+    if not os.access(interpreter := _interpreter(ray), os.X_OK):
+        raise NoWayError(f"{ray} can't be run here: its {interpreter} is not there, or not for {user_name(os.geteuid())}")
     mine = user_name(os.geteuid())
     if user not in (mine, str(os.geteuid())) and (os.geteuid() != 0 or _entry(user) is None):
         raise NoWayError(f"Ray ran as {user} here, and {mine} can't start it as that user")
     return Installation(ray, user, environment(request, ray, user), why)
+
+
+def _interpreter(ray: str) -> str:
+    """What the first line of a script names; itself, where it is none."""
+    with suppress(OSError), open(ray, "rb") as file:
+        first = file.readline(4096)
+        if first.startswith(b"#!") and first[2:].strip():
+            return os.fsdecode(first[2:].split()[0])
+    return ray
 
 
 def _named(request: Request) -> Tuple[str, str, str] | None:

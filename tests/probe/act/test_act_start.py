@@ -223,6 +223,13 @@ def test_a_python_without_ray_is_an_error(notes: Path, gcs: str):
     assert told(start.plan, request(notes, gcs))["error"] == f"there is no {notes}/ray that could be run"
 
 
+def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_started(notes: Path, gcs: str):
+    stand_in(notes / "ray", "exit 1")
+    (notes / "ray").write_text(f"#!{notes}/moved/python\nimport ray\n")
+    error = told(start.plan, request(notes, gcs))["error"]
+    assert error.startswith(f"{notes}/ray can't be run here: its {notes}/moved/python is not there, or not for ")
+
+
 def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(installation, "_running", lambda _: None)
     monkeypatch.setattr(installation, "_recorded", lambda _: None)
