@@ -144,7 +144,10 @@ def parameter(inside: str, scope: Scope) -> Value:
     sign, name, index, rest = found.groups()
     if sign == "!":
         return _named_by(name, index, rest, scope)
-    value = _indexed(scope.value(name), name, index, scope)
+    whole = scope.value(name)
+    value = _indexed(whole, name, index, scope)
+    if sign == "#" and isinstance(whole, Mapping) and index in {"@", "*"}:
+        return str(len(whole))
     if sign == "#":
         return UNKNOWN if value is None or UNKNOWN in value or rest else str(len(value))
     if not rest:

@@ -13,7 +13,7 @@ Operand = tuple[str, str]
 Fact = Callable[[str, str], "bool | None"]
 """What `-f file` and its like ask, with the sign and the word."""
 
-_REGEX = re.compile(r"\^?(?:(?:[\w,:/ -]|\[\^?(?:\w-\w|[\w.])+\])[+*?]?)+\$?")
+_REGEX = re.compile(r"\^?(?:(?:[\w,:/ -]|\[\^?(?:\w-\w|[\w.,:/])+\])[+*?]?)+\$?")
 """Which mean the same here as in the shell."""
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda one, other: one == other,

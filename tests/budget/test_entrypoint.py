@@ -52,6 +52,45 @@ def test_a_script_is_read_with_its_variables():
     assert budget_of("bash run.sh").unread == ("run.sh can't be read, so what it runs isn't known",)
 
 
+NODES = f"{PYTHON} --actor.num_nodes $NODES --ref.num_nodes $NODES"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"#!/bin/bash\n#SBATCH --nodes=2\nsrun --overlap -N1 {NODES.replace('$NODES', '$SLURM_NNODES')}",
+        f"launch() {{ local NODES=$1; shift; {NODES} \"$@\"; }}\nlaunch 2 --train.seed 1",
+        f"declare -A SIZES=([7b]=1 [70b]=2)\nMODEL=70b; NODES=${{SIZES[$MODEL]}}\n{NODES}",
+        f"while getopts 'n:d' flag; do case $flag in n) NODES=$OPTARG;; esac; done\n{NODES}",
+        f"run() {{ echo \"+ $*\"; \"$@\"; }}\nNODES=2; run {NODES}",
+        f"HOSTS=h0,h1; NODES=$(tr ',' '\\n' <<< $HOSTS | wc -l)\n{NODES}",
+        f"HOSTS=()\nfor ((i = 0; i < 2; i++)); do HOSTS+=(h$i); done\nNODES=${{#HOSTS[@]}}; {NODES}",
+        f"NODES=2\ncat > /tmp/train.sh <<EOF\nset -e\n{NODES}\nEOF\nchmod +x /tmp/train.sh\nsrun -N1 bash /tmp/train.sh",
+        f"NODES=2\nread -r -d '' CMD <<EOF\n{NODES}\nEOF\nssh head \"tmux new -d 'cd /w && $CMD'\"",
+        f"export NODES=2; echo | sudo -E env LOG=1 bash -c '{NODES}' |& tee log",
+    ],
+)  # fmt: skip
+def test_nodes_are_counted_however_a_script_comes_to_them(script: str):
+    budget = budget_of("bash run.sh -d -n 2" if "getopts" in script else script, read={"run.sh": script}.get)
+    assert (budget.framework, gpus(budget), budget.unread) == ("OpenRLHF", 8, ())
+
+
+@pytest.mark.parametrize("copies", ["torchrun --nproc_per_node=8", "accelerate launch --num_processes 4", "mpirun -np $N"])
+def test_a_command_that_a_launcher_starts_more_than_once_has_no_number(copies: str):
+    budget = budget_of(f"{copies} -m {MODULE} {FLAGS}")
+    assert (gpus(budget), budget.unread) == (None, (f"{copies.split(maxsplit=1)[0]} starts {MODULE} more than once",))
+    assert gpus(budget_of(f"torchrun --nproc_per_node 1 -m {MODULE} {FLAGS}")) == 4
+
+
+@pytest.mark.parametrize(
+    "tag", ["git+https://github.com/OpenRLHF/OpenRLHF.git@v0.5.5", "'openrlhf @ git+https://github.com/OpenRLHF/OpenRLHF@v0.5.5'"]
+)
+def test_a_tag_in_git_tells_the_release(tag: str):
+    budget = budget_of(f"pip install {tag}\npython -m {MODULE} --pretrain m --reward_pretrain r --vllm_num_engines 2")
+    assert budget.groups is not None
+    assert [group.strategy for group in budget.groups[:2]] == ["STRICT_SPREAD", "STRICT_SPREAD"]
+
+
 def test_a_default_that_decides_is_said_and_another_is_not():
     budget = budget_of(f"W=${{WANDB:-none}}; {PYTHON} --actor.num_nodes ${{NODES:-2}} --ref.num_nodes ${{NODES:-2}}")
     assert gpus(budget) == 8

@@ -2,43 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import pytest
+from budget.bash import BASH, by_bash, only, read_here
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.budget.shell import UNKNOWN, commands
-
-BASH = shutil.which("bash")
-SHOW = 'show() { printf "%s\\0" "$#" "$@" >&3; }\n'
-
-
-def by_bash(script: str, *args: str) -> list[list[str]]:
-    """What a real bash calls `show` with."""
-    whole = f"exec 3>&1 >/dev/null 2>&1\n{SHOW}{script}"
-    said = subprocess.run([BASH or "bash", "-c", whole, "x", *args], capture_output=True, check=False, env={}, timeout=20).stdout
-    words = said.decode(errors="replace").split("\0")[:-1]
-    calls = []
-    while words:
-        number = int(words[0])
-        calls.append(words[1 : number + 1])
-        words = words[number + 1 :]
-    return calls
-
-
-def read_here(script: str, *args: str, **env: str | None) -> list[list[str]]:
-    found = commands(script, env=env, read=lambda _: None, args=args)
-    assert not found.unread
-    return [list(command.argv[1:]) for command in found.commands if command.argv[0] == "show"]
-
-
-def only(script: str, *args: str, **env: str | None) -> tuple[str, ...]:
-    found = commands(script, env=env, read=lambda _: None, args=args)
-    (command,) = (command for command in found.commands if command.argv[0] in {"run", "python"})
-    return command.argv
-
 
 KNOWN = {
     "plain words": "show a b  c",
