@@ -27,6 +27,8 @@ _PREFIXES = {
     "command": "", "builtin": "", "time": "fo", "unbuffer": "",
 }  # fmt: skip
 """They start what follows; these of their flags have a value."""
+_ASCEND = ["-c", "import torch_npu"]
+"""How scripts ask Python whether they are on Ascend's accelerators: what is counted here are GPUs."""
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
@@ -35,6 +37,8 @@ def run_program(run: Run, argv: list[str], scope: Scope) -> bool | None:
     name = argv[0].rpartition("/")[2]
     if name in BUILTINS:
         return BUILTINS[name](Call(run, argv[1:], scope))
+    if name.startswith("python") and argv[1:] == _ASCEND:
+        return False
     if name in PRINTERS:
         return _printed(run, name, argv, scope)
     if name in _SHELLS:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cockpit.budget import budget_of
 from cockpit.budget.asked import Budget, Group
 from cockpit.budget.verl import verl
 
@@ -265,6 +266,19 @@ def test_supervised_training_on_ray_has_one_pool_and_no_runner():
 def test_programs_of_recipes_have_one_pool_and_their_cpus_are_open(module: str, version: str | None):
     budget = asked("trainer.nnodes=2 trainer.n_gpus_per_node=4", module, read=lambda _: version)
     assert (budget.amount("GPU"), budget.amount("CPU")) == (8, None)
+
+
+def test_a_script_that_asks_for_an_ascend_driver_is_read_as_on_gpus():
+    script = """
+    DEVICE=${DEVICE:-$(python3 -c 'import torch_npu' 2>/dev/null && echo npu || echo gpu)}
+    PER_NODE=8
+    case "${DEVICE}" in npu) PER_NODE=16 ;; esac
+    MORE=()
+    if [ "${DEVICE}" = npu ]; then MORE=(trainer.device=npu); fi
+    python3 -m verl.trainer.main_ppo trainer.n_gpus_per_node=${PER_NODE} trainer.nnodes=2 "${MORE[@]}"
+    """
+    assert budget_of(script).amount("GPU") == 16
+    assert budget_of(script, env={"DEVICE": "npu"}).amount("NPU") == 32
 
 
 def test_a_checkout_between_two_releases_is_told_by_the_keys():
