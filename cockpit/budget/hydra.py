@@ -149,6 +149,8 @@ def _sorted_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str], str |
         elif flag == "--cfg" and not has_value and waiting:
             waiting.pop(0)
         flags[flag] = value
+        if not value and flag in {"--config-name", "--config-path"}:
+            refused = refused or f"{flag} has no value: Hydra stops at it"
     return flags, words, refused
 
 

@@ -94,7 +94,18 @@ def test_groups_are_told_from_keys():
     assert groups == (("actor@actor_rollout_ref.actor", "megatron_actor"), ("hydra/launcher", "joblib"), ("model_engine", "dp"))
 
 
-@pytest.mark.parametrize("words", [["trainer.nnodes"], ["=2"], ["--nnodes=2"], ["a b=2"], ["x.y=1", "--config-name=b", "x.z=1"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["trainer.nnodes"],
+        ["--config-name", ""],
+        ["--config-path="],
+        ["=2"],
+        ["--nnodes=2"],
+        ["a b=2"],
+        ["x.y=1", "--config-name=b", "x.z=1"],
+    ],
+)
 def test_what_hydra_would_not_start_is_refused(words: list[str]):
     assert read(words).refused is not None
 
