@@ -17,12 +17,12 @@ SOON = 5.0
 """Seconds. A sleeping disk takes about as long to wake up; one across a dead network never answers."""
 
 
-async def in_time(work: Callable[[], T], about: object) -> T:
+async def in_time(work: Callable[[], T], about: object, patience: float | None = None) -> T:
     """What comes of the work. Raises `SourceError` with the file that it waits for, or else what it is `about`.
 
     A thread that never comes back ends with the program: nobody joins it, as the event loop would do with one of its own.
     """
-    loop = asyncio.get_running_loop()
+    loop, limit = asyncio.get_running_loop(), SOON if patience is None else patience
     done: asyncio.Future[T] = loop.create_future()
 
     def set_(answer: Callable[[Any], None], value: object) -> None:
@@ -44,10 +44,10 @@ async def in_time(work: Callable[[], T], about: object) -> T:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        await asyncio.wait([done], timeout=SOON)
+        await asyncio.wait([done], timeout=limit)
         if done.done():
             return done.result()
         waits = READING.get(thread.ident or 0, about)
-        raise SourceError(f"{waits} could not be read within {SOON:g} s: its disk, or the network before it, does not answer")
+        raise SourceError(f"{waits} could not be read within {limit:g} s: its disk, or the network before it, does not answer")
     finally:
         done.cancel()

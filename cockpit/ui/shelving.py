@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from textual import work
 from textual.app import SuspendNotSupported
 
+from cockpit.disk import in_time
 from cockpit.document import InputError, shown
 from cockpit.model import Job
-from cockpit.presets import copy_preset, read_preset, write_preset
+from cockpit.presets import copy_preset, presets_folder, read_preset, write_preset
 from cockpit.presets.folder import READY_MADE
 from cockpit.presets.save import preset_of
 from cockpit.shelf import Entry, shelf
+from cockpit.sources.source import SourceError
 from cockpit.ui.acts import chosen
 from cockpit.ui.naming import Naming
 from cockpit.ui.pages.details import Detail
@@ -50,8 +52,11 @@ class Shelving(Reading):
 
     @work(group="shelf", exclusive=True)
     async def _read_shelf(self) -> None:
-        """In a thread: a home folder may lie on a disk that hangs."""
-        self.shelf = await asyncio.to_thread(shelf, self.shown, dict(os.environ), self.config.limits)
+        """Beside the screen: a home folder may lie on a disk that hangs."""
+        try:
+            self.shelf = await in_time(partial(shelf, self.shown, dict(os.environ), self.config.limits), presets_folder(), READ_AGAIN)
+        except SourceError as error:
+            self.say(str(error), "warning")
         self.draw()
 
     def chosen_of(self, kind: type[Any]) -> Sequence[Any]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import threading
 
 import pytest
 from conftest import Hand
@@ -53,6 +54,18 @@ async def test_presets_are_listed_with_what_they_ask_for_and_how_it_went_last(ma
         await until(pilot, lambda: "no such key" in shown(app))
         await pilot.press("escape")
         await until(pilot, lambda: "verl-grpo" in shown(app))
+
+
+async def test_a_folder_whose_disk_does_not_answer_is_named_and_the_screen_lives(make, folder, monkeypatch):
+    alive = threading.Event()
+    monkeypatch.setattr("cockpit.ui.shelving.shelf", lambda *_: alive.wait(20))
+    monkeypatch.setattr("cockpit.ui.shelving.READ_AGAIN", 0.3)
+    app = make(snapshot())
+    async with app.run_test(size=(160, 50)) as pilot:
+        await pilot.press("7")
+        await until(pilot, lambda: any(f"{folder} could not be read within 0.3 s" in said.message for said in app._notifications))
+        assert "being read" in shown(app)
+        alive.set()
 
 
 async def test_a_preset_is_shown_in_full_but_for_its_secrets(make, folder):
