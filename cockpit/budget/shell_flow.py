@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal, NamedTuple, NoReturn
 
 import msgspec
@@ -46,6 +47,8 @@ class End(NamedTuple):
 
     left: Leaving | None
     status: bool | None
+    broken: tuple[Scope, ...] = ()
+    """States in which some branch may have left the loop around it."""
 
 
 class Flow:
@@ -56,7 +59,7 @@ class Flow:
         self.found: list[Command] = []
         self.unread: dict[str, None] = {}
         self.functions: dict[str, Node] = {}
-        self._left: list[Scope] = []
+        self._left: list[tuple[Leaving, Scope]] = []
         self._depth = 0
 
     def leave(self, kind: Leaving, status: bool | None = True, loops: int = 1) -> NoReturn:
@@ -74,7 +77,7 @@ class Flow:
             self._depth -= 1
 
     def framed(self, body: Callable[[], bool | None], scope: Scope, *kinds: Leaving) -> End:
-        """Runs what may be left in these ways. Where only some branch left it, both states count."""
+        """Runs what may be left in these ways. Where only some branch left it, both states count; a loop's end does so after all turns."""
         kept, self._left = self._left, []
         end = End(None, None)
         try:
@@ -86,10 +89,13 @@ class Flow:
                 raise LeftError(left.kind, left.status, left.loops - 1) from None
             end = End(left.kind, left.status)
         finally:
-            states, self._left = self._left, kept
+            here = [(kind, state) for kind, state in self._left if kind in kinds]
+            self._left = [*kept, *(each for each in self._left if each[0] not in kinds)]
+        broken = tuple(state for kind, state in here if kind == "break" and "exit" not in kinds)
+        states = [state for kind, state in here if kind != "break" or "exit" in kinds]
         if states:
             scope.merge([scope.copy(), *states])
-        return end._replace(status=None) if states else end
+        return End(end.left, None if states else end.status, broken)
 
     def apart(self, body: Branch, scope: Scope) -> bool | None:
         """In a shell of its own: its variables, its functions, its folder and its end are its own."""
@@ -111,7 +117,7 @@ class Flow:
                 ends.append(inner)
             except LeftError as left:
                 leaving.append(left)
-                self._left += [inner] if left.kind != "exit" else []
+                self._left += [(left.kind, inner)] if left.kind != "exit" else []
             places.add(self.streams.place)
         self.streams.unsure -= 1
         self.streams.settle(places)
@@ -124,11 +130,16 @@ class Flow:
         """Runs so many times that nobody knows: what it changes isn't known, neither within nor after."""
         kept, unread, self.streams.given = len(self.found), dict(self.unread), None
         trial = scope.copy()
-        self.either([nothing, body], trial)
+        self.either([nothing, partial(self._turn, body)], trial)
         del self.found[kept:]
         self.unread = unread
         scope.merge([scope.copy(), trial])
-        self.either([nothing, body], scope)
+        self.either([nothing, partial(self._turn, body)], scope)
+
+    def _turn(self, body: Branch, scope: Scope) -> bool | None:
+        end = self.framed(lambda: body(scope), scope, "break", "continue")
+        scope.merge([scope.copy(), *end.broken])
+        return None
 
 
 def nothing(_: Scope) -> bool | None:

@@ -154,10 +154,15 @@ class Run(Flow):
             scope.assign(node.name, None, UNKNOWN, more=False)
             self.blurred(partial(self.sequence, node.body), scope)
             return None
+        broken: list[Scope] = []
         for item in items[:TURNS]:
             scope.assign(node.name, None, item, more=False)
-            if self.framed(lambda: self.sequence(node.body, scope), scope, "break", "continue").left == "break":
+            with self.streams.doubted(bool(broken)):
+                end = self.framed(lambda: self.sequence(node.body, scope), scope, "break", "continue")
+            broken += end.broken
+            if end.left == "break":
                 break
+        scope.merge([scope.copy(), *broken])
         return True
 
     def loop(self, node: tree.While, scope: Scope) -> bool | None:
@@ -165,16 +170,22 @@ class Run(Flow):
         for _ in range(TURNS):
             status = self.node(node.condition, scope)
             if status is None:
-                self.blurred(partial(self._turn, node), scope)
+                self.blurred(partial(self._once, node), scope)
                 return None
             if status is node.until:
                 return True
-            if self.framed(lambda: self.sequence(node.body, scope), scope, "break", "continue").left == "break":
+            end = self.framed(lambda: self.sequence(node.body, scope), scope, "break", "continue")
+            if end.left != "break":
+                self._step(node, scope)
+            if end.broken:
+                self.blurred(partial(self._once, node), scope)
+                scope.merge([scope.copy(), *end.broken])
+                return None
+            if end.left == "break":
                 return True
-            self._step(node, scope)
         raise StopError
 
-    def _turn(self, node: tree.While, scope: Scope) -> bool | None:
+    def _once(self, node: tree.While, scope: Scope) -> bool | None:
         self.sequence(node.body, scope)
         self._step(node, scope)
         return None

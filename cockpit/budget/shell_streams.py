@@ -79,6 +79,13 @@ class Streams:
         finally:
             self.given = before
 
+    @contextmanager
+    def doubted(self, doubt: bool) -> Iterator[None]:
+        """Under a condition that can't be known, if there is one."""
+        self.unsure += doubt
+        yield
+        self.unsure -= doubt
+
     def path(self, said: str) -> str | None:
         """Where a path leads from the folder that the script is in: as seen from where it began, or absolute."""
         if UNKNOWN in said or not said or (self.folder is None and not said.startswith("/")):

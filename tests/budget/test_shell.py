@@ -196,6 +196,13 @@ def test_after_a_loop_of_unknown_length_what_it_changes_is_unknown():
     assert [command.argv for command in found.commands[1:]] == [("run", UNKNOWN, UNKNOWN), ("run", UNKNOWN, "1")]
 
 
+def test_a_loop_that_may_have_been_left_early_leaves_what_any_of_its_turns_left():
+    assert only("for i in 1 2 3; do N=$i; [ -d x$i ] && break; done; run $N") == ("run", UNKNOWN)
+    assert only("for i in 1 2 3; do N=4; [ -d x$i ] && break; done; run $N") == ("run", "4")
+    assert only("while true; do if [ -e up ]; then break; fi; sleep 1; done; run a") == ("run", "a")
+    assert only("n=0; until ray status; do n=$((n+1)); [ $n -gt 9 ] && exit 1; done; run a") == ("run", "a")
+
+
 def test_a_program_before_and_is_taken_to_succeed_and_a_question_is_not():
     found = commands("pip install x && run a; grep -q y z && run b; cd d && run c", env={}, read=lambda _: None)
     runs = [(command.argv[1], command.maybe) for command in found.commands if command.argv[0] == "run"]
