@@ -18,6 +18,7 @@ import pytest
 from cockpit.actions.plan import Receipt
 from cockpit.actions.table import Aim, find_act
 from cockpit.launch import Launches
+from cockpit.model import Job
 from cockpit.presets import read_preset
 from cockpit.sources.ray_http import Dashboard
 from tests.lab.cluster import Cluster, eventually
@@ -249,3 +250,16 @@ async def test_in_the_very_same_moment_ray_takes_one(cluster: Cluster, monkeypat
     (job,) = of_preset(cluster, name)
     assert {receipt.done[0].id for receipt in receipts if receipt.done} == {job["submission_id"]}
     assert [receipt.failed for receipt in receipts] == [(), ()]
+
+
+async def test_in_the_very_same_moment_two_operators_launch_a_failed_job_again_once(cluster: Cluster):
+    assert cluster.http.post("/api/jobs/", json={"entrypoint": "exit 3", "submission_id": "failed-by-hand"}).is_success
+    eventually(lambda: cluster.job("failed-by-hand") == "FAILED", within=60)
+    told = cluster.http.get("/api/jobs/failed-by-hand").json()
+    job = Job("failed-by-hand", submission="failed-by-hand", status="FAILED", started=told["start_time"] / 1000)
+    async with operator(cluster) as one, operator(cluster) as other:
+        plans = [(each, await each.plan(find_act("launch-again"), Aim(rows=(job,)))) for each in (one, other)]
+        receipts: list[Receipt] = await asyncio.gather(*(each.perform(plan) for each, plan in (*plans, plans[0])))
+    jobs = [entry for entry in cluster.http.get("/api/jobs/").json() if (entry["metadata"] or {}).get("cockpit_again") == "failed-by-hand"]
+    assert [entry["submission_id"] for entry in jobs] == [*{receipt.done[0].id for receipt in receipts if receipt.done}]
+    assert [receipt.failed for receipt in receipts] == [(), (), ()]
