@@ -24,7 +24,7 @@ Hear = Callable[[str, Progress], None]
 SIGN: Final = 900.0
 """Seconds until the first sign of progress; Ray itself gives up a driver that has not started after so many."""
 EVERY: Final = 0.5
-HURRY: Final = 2.0
+HURRY: Final = 1.0
 """Seconds after which all is asked again while somebody waits for a sign; of itself a poller asks for actors every five."""
 SETTLE: Final = 2.0
 """Seconds that a job must live on after its first line, which may be that of a traceback."""

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,10 @@ class Pair:
         (self.head.tmp / f"{name}.yaml").write_text(json.dumps(given))
         return f"/tmp/{name}.yaml"
 
-    def recover(self, words: str) -> tuple[int, dict[str, Any], str]:
+    def recover(self, words: str, host: Host | None = None) -> tuple[int, dict[str, Any], str]:
         """The command's exit code, its JSON, and what it said beside."""
         line = f"TRAIN_API_KEY={SECRET} {COCKPIT} recover {words} --yes --json 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said"
-        printed = self.head.ssh(line, timeout=280)
+        printed = (host or self.head).ssh(line, timeout=280)
         raw, _, rest = printed.rpartition("}\n\n")
         code, _, said = (rest if raw else printed.lstrip("\n")).partition("\n")
         return int(code), json.loads(raw + "}") if raw else {}, said
@@ -197,8 +198,8 @@ def test_a_dry_run_tells_every_step_and_touches_nothing(pair: Pair):
 @pytest.mark.incident
 def test_a_worker_that_can_not_be_reached_is_said_before_anything_is_touched(pair: Pair):
     engine = orphan(pair.head, 3)
-    code, _, said = pair.recover(pair.preset("far", ray={**PRESET["ray"], "workers": [{"host": "w1"}, {"host": "w9"}]}))
-    assert code == 1
+    code, answer, said = pair.recover(pair.preset("far", ray={**PRESET["ray"], "workers": [{"host": "w1"}, {"host": "w9"}]}))
+    assert (code, answer["done"], len(answer["failed"])) == (1, [], 1)
     assert said.startswith("cockpit: nothing was done: w9: ")
     assert "w1" not in said
     assert engine.outer.is_running()
@@ -267,6 +268,53 @@ def test_what_can_never_be_placed_is_not_launched_and_the_cluster_stays(pair: Pa
     assert "stopped at check: wide can never fit: " in said
     assert pair.cluster.http.get("/api/jobs/").json() == []
     assert [len(host.matching("raylet/raylet")) for host in pair.lab.hosts.values()] == [1, 1]
+
+
+@pytest.mark.incident
+def test_two_operators_at_once_get_one_cluster_and_one_job(pair: Pair):
+    preset = pair.preset("both")
+    (pair.worker.tmp / "both.yaml").write_text((pair.head.tmp / "both.yaml").read_text())
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.map(lambda host: pair.recover(preset, host), pair.lab.hosts.values())
+    assert sorted((first[0], second[0])) == [0, 1], (first, second)
+    (late,) = (said for code, _, said in (first, second) if code == 1)
+    assert "stopped at launch: " in late or "stopped at check: " in late
+    assert [len(host.matching("raylet/raylet")) for host in pair.lab.hosts.values()] == [1, 1]
+    assert len(pair.cluster.http.get("/api/jobs/").json()) == 1
+    eventually(pair.at_work, within=60)
+
+
+@pytest.mark.incident
+def test_broken_off_while_the_head_starts_it_goes_on_with_that_head(pair: Pair):
+    preset = pair.preset("broken", job=None)
+    line = f"TRAIN_API_KEY={SECRET} exec {COCKPIT} recover {preset} --yes >/tmp/told 2>&1"
+    runbook = pair.head.spawn("bash", "-c", line)
+    (gcs,) = eventually(lambda: pair.head.matching("gcs/gcs_server"), within=60, every=0.1)
+    runbook.outer.terminate()
+    eventually(lambda: not runbook.outer.is_running() or runbook.outer.status() == "zombie")
+    told = (pair.head.tmp / "told").read_text()
+    assert "broken off in start\n" in told
+    assert "a `ray start` that had begun goes on alone" in told
+    code, answer, said = pair.recover(f"{preset} --from start")
+    assert (code, said) == (0, ""), answer
+    assert gcs.outer.is_running()
+    assert "2 nodes and 16 GPUs are there" in answer["steps"][-1]["lines"][0]
+
+
+@pytest.mark.incident
+def test_a_ray_of_somebody_else_is_left_alone_and_what_it_takes_from_a_job_is_said(pair: Pair):
+    ports = "--port=7777 --dashboard-port=8777 --ray-client-server-port=9777"
+    options = "--num-cpus=1 --num-gpus=0 --object-store-memory=100000000 --disable-usage-stats --temp-dir=/tmp/other"
+    pair.cluster.command(pair.head, f"ray start --head {ports} {options}")
+    theirs = {process.outer for process in pair.head.matching("ray")}
+    code, answer, said = pair.recover(pair.preset("beside"))
+    assert (code, steps(answer)["hosts"], steps(answer)["start"]) == (1, "failed", "waiting")
+    assert "port 52365 (dashboard_agent_listen_port) is taken by agent" in said
+    assert any("another cluster's Ray lives there too, and is left alone: session_" in note for note in answer["notes"])
+    preset = pair.preset("beside", ray={**PRESET["ray"], "head": {**PRESET["ray"]["head"], "dashboard_agent_listen_port": 52366}})
+    code, answer, said = pair.recover(f"{preset} --from hosts")
+    assert (code, steps(answer)["follow"]) == (0, "done"), said
+    assert all(process.is_running() for process in theirs)
 
 
 @pytest.mark.incident
