@@ -22,6 +22,8 @@ T = TypeVar("T")
 LARGEST: Final = 1 << 20
 """Bytes; what a person writes by hand is smaller."""
 
+HANDED: Final = ("/dev/fd/", "/dev/stdin")
+"""What the shell hands over with `<(...)`, or a pipe: its writer is there."""
 READING: Final[dict[int, Path]] = {}
 """What each thread waits for, for whoever waits for the thread."""
 
@@ -52,6 +54,9 @@ def shown(path: Path) -> str:
 
 def read(path: Path, most: int) -> bytes:
     """So many bytes of a regular file. Raises `OSError`, also where it is none: who opens a pipe waits for its writer."""
+    if str(path).startswith(HANDED):
+        with path.open("rb") as pipe:
+            return pipe.read(most)
     READING[threading.get_ident()] = path
     try:
         _check_regular(os.stat(path).st_mode)  # some devices do something when they are opened

@@ -37,6 +37,16 @@ def test_a_pipe_and_a_device_are_never_read(tmp_path, make):
         read_text(tmp_path / "ppo.yaml")
 
 
+def test_what_the_shell_hands_over_is_read_whole():
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"hosts: [w1]\n")
+    os.close(write_end)
+    try:
+        assert read_text(Path(f"/dev/fd/{read_end}")) == "hosts: [w1]\n"
+    finally:
+        os.close(read_end)
+
+
 async def test_what_comes_of_it_in_time_comes_back(tmp_path):
     (tmp_path / "a").write_text("x")
     assert await in_time(partial(read_text, tmp_path / "a"), "a") == "x"

@@ -70,15 +70,17 @@ def stack(title: str, answer: Stacks) -> Stack:
 
 
 async def looked(ask: Callable[[Process], Awaitable[Stacks]], processes: Iterable[Process], view: View) -> list[Stack]:
-    """Of all these processes at once; one whose host can't tell has its reason."""
+    """Of all these processes, so that the odd one of many ranks is among them; one whose host can't tell has its reason."""
+    room = asyncio.Semaphore(MOST)
 
     async def one(process: Process) -> Stack:
         try:
-            return stack(_title(process, view), await ask(process))
+            async with room:
+                return stack(_title(process, view), await ask(process))
         except SourceError as error:
             return Stack(_title(process, view), error=str(error))
 
-    return list(await asyncio.gather(*map(one, list(processes)[:MOST])))
+    return list(await asyncio.gather(*map(one, processes)))
 
 
 def processes_of(rows: Iterable[Any], view: View) -> list[Process]:

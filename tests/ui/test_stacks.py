@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from world import GIB, actor, process, snapshot
 
 from cockpit.model import Finding, Hold, Job
 from cockpit.sources.sample import Call, Stacks, Thread
 from cockpit.sources.source import SourceError
-from cockpit.ui.stacks import Frame, Stack, looked, processes_of, stack, told
+from cockpit.ui.stacks import MOST, Frame, Stack, looked, processes_of, stack, told
 from cockpit.ui.view import Index, View
 
 REDUCE = (Frame("all_reduce", "torch/distributed/distributed_c10d.py", 2000), Frame("step", "ppo.py", 40))
@@ -71,6 +73,22 @@ def test_a_job_stands_for_its_ranks_and_an_actor_for_its_worker():
     hung = Finding("job-hung", "critical", "job ppo-7b", "…", about=("job:ppo-7b", "node:1"))
     assert processes_of([hung], view) == [RANK]
     assert processes_of([actor(6, state="PENDING_CREATION", pid=None, node=None), Job("new")], view) == []
+
+
+async def test_every_rank_of_a_large_job_is_asked_so_many_at_a_time():
+    ranks = [process(number, job="02000000", gpus=(Hold(0, GIB),)) for number in range(300)]
+    asked, most = 0, 0
+
+    async def ask(_):
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        await asyncio.sleep(0)
+        asked -= 1
+        return STEP
+
+    assert len(await looked(ask, ranks, seen(processes=ranks))) == 300
+    assert most == MOST
 
 
 async def test_all_are_asked_at_once_and_one_that_fails_hides_no_other():
