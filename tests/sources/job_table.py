@@ -30,7 +30,7 @@ ValueError: Job with submission_id {} already exists. Please use a different sub
 
 
 class JobTable:
-    """`jobs` by id, `packages` by name, what `supervisors` held by the job's id, `asked` in order; a `twist` may answer a request in its place."""
+    """`jobs` by id, `packages` by name, what `supervisors` held by the job's id, `asked` in order; a `twist` may answer in its place."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
