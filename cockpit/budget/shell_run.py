@@ -9,7 +9,7 @@ from typing import Any
 
 from cockpit.budget import shell_tree as tree
 from cockpit.budget.shell_expand import count, fields, pattern, text
-from cockpit.budget.shell_flow import Command, Flow, StopError, nothing
+from cockpit.budget.shell_flow import Command, Flow, LeftError, StopError, nothing
 from cockpit.budget.shell_patterns import matches, quoted
 from cockpit.budget.shell_programs import run_program
 from cockpit.budget.shell_scope import Scope, Value
@@ -166,7 +166,8 @@ class Run(Flow):
         return True
 
     def loop(self, node: tree.While, scope: Scope) -> bool | None:
-        """`while`, as long as its condition is known."""
+        """`while`, as long as its condition is known; what would go on for ever ends the shell that it is in."""
+        before = None
         for _ in range(TURNS):
             status = self.node(node.condition, scope)
             if status is None:
@@ -183,7 +184,13 @@ class Run(Flow):
                 return None
             if end.left == "break":
                 return True
-        raise StopError
+            now = (dict(scope.variables), scope.arguments, self.streams.given, dict(self.streams.written))
+            if now == before:
+                break
+            before = now
+        self.unread["The script goes on for too long to be followed"] = None
+        self.streams.write(None)
+        raise LeftError("exit", None)
 
     def _once(self, node: tree.While, scope: Scope) -> bool | None:
         self.sequence(node.body, scope)

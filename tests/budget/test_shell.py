@@ -203,6 +203,14 @@ def test_a_loop_that_may_have_been_left_early_leaves_what_any_of_its_turns_left(
     assert only("n=0; until ray status; do n=$((n+1)); [ $n -gt 9 ] && exit 1; done; run a") == ("run", "a")
 
 
+def test_what_goes_on_for_ever_in_the_background_holds_nothing_up():
+    found = commands(
+        "watch() { while true; do sleep 9; [ -f end ] && exit; done; }; watch & run a; while :; do :; done; run b", env={}, read=FILES.get
+    )
+    assert [command.argv for command in found.commands] == [("run", "a")]
+    assert found.unread == ("The script goes on for too long to be followed",)
+
+
 def test_a_program_before_and_is_taken_to_succeed_and_a_question_is_not():
     found = commands("pip install x && run a; grep -q y z && run b; cd d && run c", env={}, read=lambda _: None)
     runs = [(command.argv[1], command.maybe) for command in found.commands if command.argv[0] == "run"]
