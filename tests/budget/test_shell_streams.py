@@ -80,7 +80,7 @@ _COMMANDS = st.one_of(
     st.builds("unset {}".format, _NAMES),
     st.builds("L=({} {})".format, _WORDS, _WORDS),
     st.builds("echo {} >> w".format, _WORDS),
-    st.builds("cat > w <<EOF\n$A {}\nEOF".format, _WORDS),
+    st.builds("cat <<EOF > w\n$A {}\nEOF".format, _WORDS),
     st.builds("read -r {} B <<< {}".format, _NAMES, _WORDS),
     st.just('IFS=, read -ra L <<< "$A"'),
     st.just("mapfile -t L < w"),
