@@ -10,8 +10,8 @@ import yaml
 
 from cockpit.budget.asked import Budget, Group, Line
 from cockpit.budget.hydra import Gap, Override, Overrides, Value
-from cockpit.budget.verl_groups import node_groups
-from cockpit.budget.verl_source import content, plain
+from cockpit.budget.verl.groups import node_groups
+from cockpit.budget.verl.source import content, plain
 
 __all__ = ["easyr1"]
 

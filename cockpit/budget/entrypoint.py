@@ -15,9 +15,9 @@ from cockpit.budget.easyr1 import easyr1
 from cockpit.budget.openrlhf import openrlhf, simplerl
 from cockpit.budget.ray_submit import Submission, submission
 from cockpit.budget.shell import UNKNOWN, Command, commands
-from cockpit.budget.shell_streams import from_start
+from cockpit.budget.shell.streams import from_start
 from cockpit.budget.verl import verl
-from cockpit.budget.verl_recipes import recipe_of
+from cockpit.budget.verl.recipes import recipe_of
 
 Read = Callable[[str], "str | None"]
 _MODULE = re.compile(r"(?:openrlhf|verl|verl_tool|recipe|examples)(?:\.\w+)+")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cockpit.budget import Budget
 from cockpit.budget.openrlhf import openrlhf, simplerl
-from cockpit.budget.openrlhf_args import flags
-from cockpit.budget.openrlhf_flags import NAMES, RELEASES
+from cockpit.budget.openrlhf.args import flags
+from cockpit.budget.openrlhf.flags import NAMES, RELEASES
 from cockpit.budget.shell import UNKNOWN
 
 ONE = {"GPU": 1.0, "CPU": 1.0}

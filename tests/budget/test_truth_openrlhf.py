@@ -14,8 +14,8 @@ import pytest
 
 from cockpit.budget import Budget
 from cockpit.budget.openrlhf import openrlhf
-from cockpit.budget.openrlhf_args import flags, number, parsed
-from cockpit.budget.openrlhf_flags import NAMES, RELEASES
+from cockpit.budget.openrlhf.args import flags, number, parsed
+from cockpit.budget.openrlhf.flags import NAMES, RELEASES
 from cockpit.budget.shell import commands as commands_of
 from cockpit.presets.preset import read_preset
 

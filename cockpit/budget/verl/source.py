@@ -11,7 +11,7 @@ import yaml
 
 from cockpit.budget import hydra
 from cockpit.budget.hydra import Gap, Override, Overrides, Value
-from cockpit.budget.verl_recipes import CONFIGS, Recipe
+from cockpit.budget.verl.recipes import CONFIGS, Recipe
 
 __all__ = ["Source", "content", "plain", "source_of"]
 

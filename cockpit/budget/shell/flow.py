@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple, NoReturn
 
 import msgspec
 
-from cockpit.budget.shell_scope import Scope
-from cockpit.budget.shell_streams import Streams
-from cockpit.budget.shell_tree import Node
+from cockpit.budget.shell.scope import Scope
+from cockpit.budget.shell.streams import Streams
+from cockpit.budget.shell.tree import Node
 
 DEEPEST = 25
 Leaving = Literal["exit", "return", "break", "continue"]

@@ -7,16 +7,16 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from cockpit.budget import shell_tree as tree
-from cockpit.budget.shell_expand import count, fields, pattern, text
-from cockpit.budget.shell_flow import Command, Flow, LeftError, StopError, nothing
-from cockpit.budget.shell_patterns import matches, quoted
-from cockpit.budget.shell_programs import run_program
-from cockpit.budget.shell_scope import Scope, Value
-from cockpit.budget.shell_sums import UNKNOWN
-from cockpit.budget.shell_syntax import DECLARATIONS, parse
-from cockpit.budget.shell_tests import Operand, holds
-from cockpit.budget.shell_words import ShellError, Word, heredoc_text, plain
+from cockpit.budget.shell import tree
+from cockpit.budget.shell.conditions import Operand, holds
+from cockpit.budget.shell.expand import count, fields, pattern, text
+from cockpit.budget.shell.flow import Command, Flow, LeftError, StopError, nothing
+from cockpit.budget.shell.patterns import matches, quoted
+from cockpit.budget.shell.programs import run_program
+from cockpit.budget.shell.scope import Scope, Value
+from cockpit.budget.shell.sums import UNKNOWN
+from cockpit.budget.shell.syntax import DECLARATIONS, parse
+from cockpit.budget.shell.words import ShellError, Word, heredoc_text, plain
 
 STEPS = 20_000
 TURNS = 500

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from cockpit.budget.shell_scope import LONGEST
-from cockpit.budget.shell_sums import SOMEWHERE, UNKNOWN
+from cockpit.budget.shell.scope import LONGEST
+from cockpit.budget.shell.sums import SOMEWHERE, UNKNOWN
 
 _START = f"/{SOMEWHERE}"
 """The folder in which a script begins."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from cockpit.budget.shell_reader import Reader
-from cockpit.budget.shell_tree import Assign, Case, For, Function, If, Node, Pipeline, Redirect, Redirected, Sequence, Simple, Sum, While
-from cockpit.budget.shell_words import ENDS, Part, Word, balanced, plain, read_word
+from cockpit.budget.shell.reader import Reader
+from cockpit.budget.shell.tree import Assign, Case, For, Function, If, Node, Pipeline, Redirect, Redirected, Sequence, Simple, Sum, While
+from cockpit.budget.shell.words import ENDS, Part, Word, balanced, plain, read_word
 
 DEEPEST = 40
 DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from cockpit.budget.shell_sums import UNKNOWN, reckon
+from cockpit.budget.shell.sums import UNKNOWN, reckon
 
 LONGEST = 200_000
 Table = Mapping[str, str]

@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Callable
 
-from cockpit.budget.shell_sums import SOMEWHERE, UNKNOWN
+from cockpit.budget.shell.sums import SOMEWHERE, UNKNOWN
 
 _OTHER = re.compile(r"\[\[:|[@?*+!]\(")
 """Classes of signs, and patterns of patterns: they aren't followed."""

@@ -7,15 +7,15 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from cockpit.budget.shell_expand import count
-from cockpit.budget.shell_patterns import parted, quoted
-from cockpit.budget.shell_scope import Scope
-from cockpit.budget.shell_sums import UNKNOWN
-from cockpit.budget.shell_tests import holds
+from cockpit.budget.shell.conditions import holds
+from cockpit.budget.shell.expand import count
+from cockpit.budget.shell.patterns import parted, quoted
+from cockpit.budget.shell.scope import Scope
+from cockpit.budget.shell.sums import UNKNOWN
 
 if TYPE_CHECKING:
-    from cockpit.budget.shell_flow import Leaving
-    from cockpit.budget.shell_run import Run
+    from cockpit.budget.shell.flow import Leaving
+    from cockpit.budget.shell.run import Run
 
 _QUIET = (":", "true", "trap", "wait", "umask", "ulimit", "shopt", "alias", "sleep", "mkdir", "popd", "hash", "chmod", "touch")
 """They change nothing that counts here."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from cockpit.budget.asked import Group
 from cockpit.budget.hydra import Gap
-from cockpit.budget.verl_config import Config
-from cockpit.budget.verl_recipes import Recipe
+from cockpit.budget.verl.config import Config
+from cockpit.budget.verl.recipes import Recipe
 from cockpit.placement import Strategy
 
 __all__ = ["groups_of", "node_groups", "replica", "rollout_world"]

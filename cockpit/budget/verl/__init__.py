@@ -11,12 +11,12 @@ import msgspec
 from cockpit.budget import hydra
 from cockpit.budget.asked import Budget, Group, Line
 from cockpit.budget.hydra import Gap, Overrides
-from cockpit.budget.verl_config import Config
-from cockpit.budget.verl_groups import groups_of
-from cockpit.budget.verl_recipes import Recipe, recipe_of
-from cockpit.budget.verl_releases import RELEASES, release, told, words
-from cockpit.budget.verl_rules import contradictions
-from cockpit.budget.verl_source import Source, source_of
+from cockpit.budget.verl.config import Config
+from cockpit.budget.verl.groups import groups_of
+from cockpit.budget.verl.recipes import Recipe, recipe_of
+from cockpit.budget.verl.releases import RELEASES, release, told, words
+from cockpit.budget.verl.rules import contradictions
+from cockpit.budget.verl.source import Source, source_of
 
 __all__ = ["verl"]
 

@@ -7,14 +7,14 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cockpit.budget.shell_batch import given_by, submitted
-from cockpit.budget.shell_builtins import BUILTINS, Call, shown
-from cockpit.budget.shell_output import PRINTERS, formatted, printed
-from cockpit.budget.shell_scope import Scope
-from cockpit.budget.shell_sums import UNKNOWN
+from cockpit.budget.shell.batch import given_by, submitted
+from cockpit.budget.shell.builtins import BUILTINS, Call, shown
+from cockpit.budget.shell.output import PRINTERS, formatted, printed
+from cockpit.budget.shell.scope import Scope
+from cockpit.budget.shell.sums import UNKNOWN
 
 if TYPE_CHECKING:
-    from cockpit.budget.shell_run import Run
+    from cockpit.budget.shell.run import Run
 
 _SHELLS = {"bash", "sh", "zsh", "dash"}
 _PROGRAMS = re.compile(r"(?:.*/)?(?:bash|sh|zsh|dash|ray|torchrun|deepspeed|accelerate|python[\d.]*)")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from cockpit.budget.shell_patterns import matches
-from cockpit.budget.shell_sums import SOMEWHERE, UNKNOWN
+from cockpit.budget.shell.patterns import matches
+from cockpit.budget.shell.sums import SOMEWHERE, UNKNOWN
 
 Operand = tuple[str, str]
 """A word, and the pattern that it is behind `==`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from cockpit.budget.shell_tree import Assign, Heredoc, Redirect
-from cockpit.budget.shell_words import BLANK, ENDS, Part, ShellError, Word, balanced, heredoc_text, read_word
+from cockpit.budget.shell.tree import Assign, Heredoc, Redirect
+from cockpit.budget.shell.words import BLANK, ENDS, Part, ShellError, Word, balanced, heredoc_text, read_word
 
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
 _REDIRECT = re.compile(r"(\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\()|&>>?)")

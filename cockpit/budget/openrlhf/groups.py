@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from cockpit.budget.asked import Group
-from cockpit.budget.openrlhf_args import Asked, UnreadError
+from cockpit.budget.openrlhf.args import Asked, UnreadError
 
 Bundles = tuple[tuple[Mapping[str, float], int], ...]
 _SEES_ALL = "RAY_EXPERIMENTAL_NOSET_"

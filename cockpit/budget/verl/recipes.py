@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from cockpit.budget.hydra import Value
-from cockpit.budget.verl_releases import NEWEST, release
+from cockpit.budget.verl.releases import NEWEST, release
 
 __all__ = ["CONFIGS", "Recipe", "Shipped", "recipe_of"]
 

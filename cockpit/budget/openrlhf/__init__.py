@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from cockpit.budget.asked import Budget, Group, Line
-from cockpit.budget.openrlhf_args import Asked, RefusedError, UnreadError, all_flags, number, parsed, releases
-from cockpit.budget.openrlhf_flags import NAMES, RELEASES
-from cockpit.budget.openrlhf_groups import Placement
-from cockpit.budget.openrlhf_rules import contradictions
+from cockpit.budget.openrlhf.args import Asked, RefusedError, UnreadError, all_flags, number, parsed, releases
+from cockpit.budget.openrlhf.flags import NAMES, RELEASES
+from cockpit.budget.openrlhf.groups import Placement
+from cockpit.budget.openrlhf.rules import contradictions
 from cockpit.budget.shell import UNKNOWN
 
 _FORKED = "0.5.1"

@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from cockpit.budget.openrlhf_flags import NAMES, RELEASES, TABLE
+from cockpit.budget.openrlhf.flags import NAMES, RELEASES, TABLE
 from cockpit.budget.shell import UNKNOWN
 
 _ROW = re.compile(r"(\w+?)(?::([\w.]+))?(?:\*(\d|\*|\+))?(?:\{(.*)\})?(?:=(.*))?")

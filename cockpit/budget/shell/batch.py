@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from cockpit.budget.shell_sums import UNKNOWN
+from cockpit.budget.shell.sums import UNKNOWN
 
 _LONG = {"N": "nodes", "n": "ntasks", "c": "cpus-per-task", "G": "gpus"}
 _VALUED = "AabcCdDeEFGhiJkLmMnNopqtwx"

@@ -9,7 +9,7 @@ import msgspec
 
 from cockpit.budget.hydra import Gap, Overrides, Value
 from cockpit.budget.hydra_value import parse
-from cockpit.budget.verl_releases import default, release
+from cockpit.budget.verl.releases import default, release
 
 __all__ = ["Config"]
 

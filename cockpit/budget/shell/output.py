@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable
 
-from cockpit.budget.shell_sums import UNKNOWN, reckon
+from cockpit.budget.shell.sums import UNKNOWN, reckon
 
 Read = Callable[[str], "str | None"]
 

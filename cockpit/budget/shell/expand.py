@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from cockpit.budget.shell_patterns import changed, parted, quoted
-from cockpit.budget.shell_scope import LONGEST, Scope, Value
-from cockpit.budget.shell_sums import UNKNOWN
-from cockpit.budget.shell_words import Part, Word, heredoc_text, read_word
+from cockpit.budget.shell.patterns import changed, parted, quoted
+from cockpit.budget.shell.scope import LONGEST, Scope, Value
+from cockpit.budget.shell.sums import UNKNOWN
+from cockpit.budget.shell.words import Part, Word, heredoc_text, read_word
 
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?(.*)", re.DOTALL | re.ASCII)
 _CHANGE = re.compile(

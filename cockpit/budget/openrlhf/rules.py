@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from cockpit.budget.asked import Line
-from cockpit.budget.openrlhf_args import Asked, UnreadError
-from cockpit.budget.openrlhf_groups import engine_gpus, has_critic, has_engines, has_ref, has_reward, world
+from cockpit.budget.openrlhf.args import Asked, UnreadError
+from cockpit.budget.openrlhf.groups import engine_gpus, has_critic, has_engines, has_ref, has_reward, world
 from cockpit.budget.shell import UNKNOWN
 
 _MANY = {"rloo": "0.5.3", "reinforce_baseline": "0.6.0", "group_norm": "0.6.0", "dr_grpo": "0.11.0"}

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from cockpit.budget.asked import Line
 from cockpit.budget.hydra import Gap
-from cockpit.budget.verl_config import Config
-from cockpit.budget.verl_groups import replica, rollout_world
-from cockpit.budget.verl_recipes import Recipe
+from cockpit.budget.verl.config import Config
+from cockpit.budget.verl.groups import replica, rollout_world
+from cockpit.budget.verl.recipes import Recipe
 
 __all__ = ["contradictions"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from cockpit.budget.shell_batch import given_by
-from cockpit.budget.shell_flow import Command, LeftError, StopError
-from cockpit.budget.shell_run import Run
-from cockpit.budget.shell_scope import Scope, Value
-from cockpit.budget.shell_sums import UNKNOWN
+from cockpit.budget.shell.batch import given_by
+from cockpit.budget.shell.flow import Command, LeftError, StopError
+from cockpit.budget.shell.run import Run
+from cockpit.budget.shell.scope import Scope, Value
+from cockpit.budget.shell.sums import UNKNOWN
 
 __all__ = ["UNKNOWN", "Command", "Script", "commands"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cockpit.budget.shell_words import Word
+from cockpit.budget.shell.words import Word
 
 
 class Assign(NamedTuple):
