@@ -8,27 +8,24 @@ import os
 import signal
 import sys
 import time
-import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec.structs import replace
 
-from cockpit import __version__
-from cockpit.config import Config, config_path, config_text, init, load, schema, several
+from cockpit import __version__, look_commands
+from cockpit.config import Config, config_path, config_text, init, load, schema
 from cockpit.document import InputError
+from cockpit.look_commands import BAD_USAGE
 from cockpit.sources.spawn import spawn_local
 
 if TYPE_CHECKING:
     from cockpit.door import Door
     from cockpit.lookout import Lookout
-    from cockpit.model import Snapshot
     from cockpit.ui.app import Cockpit
 
-BAD_USAGE = 3
-"""Of commands that look; acts have codes of their own."""
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 # What is imported late is what not every command needs, and what can wait until the first probe has been started: Textual costs a third of
@@ -136,7 +133,7 @@ def screen(config: Config) -> None:
     """The screen."""
     if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
         click.echo("cockpit: no terminal here, so this is `cockpit status`\n", err=True)
-        sys.exit(_status(config, as_json=False))
+        sys.exit(look_commands.status(config, as_json=False))
     code = show(config, ends=True)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
     sys.stdout.flush()
@@ -205,83 +202,7 @@ def _hang_up(app: Cockpit, *_: object) -> None:
 @configured
 def status(config: Config, as_json: bool, again: bool) -> None:
     """One look, as text or JSON. Exit: 0 fine, 1 warnings, 2 critical, 3 unknown."""
-    sys.exit(_status(config, as_json=as_json, again=again))
-
-
-def _status(config: Config, *, as_json: bool, again: bool = False) -> int:
-    return _interruptible(_watched(config, as_json=as_json) if again else _looked(config, as_json=as_json))
-
-
-def _interruptible(look: Coroutine[Any, Any, int]) -> int:
-    import asyncio
-
-    try:
-        return asyncio.run(look)
-    except KeyboardInterrupt:
-        _leave_connections()
-        return 130
-    except BrokenPipeError:
-        _leave_connections()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def _leave_connections() -> None:
-    """One that is given up before its first step stays a coroutine that nobody awaits (anyio), and Python would tell so at its end."""
-    warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
-
-
-async def _looked(config: Config, *, as_json: bool) -> int:
-    from cockpit.lookout import look_once
-    from cockpit.report import status_text
-    from cockpit.status import exit_code, status_json
-
-    lookout = await look_once(config)
-    if lookout.undecided:
-        return _ask_which(lookout)
-    snapshot = lookout.poller.snapshot
-    click.echo(status_json(snapshot, indent=2) if as_json else status_text(snapshot))
-    return exit_code(snapshot, [host.name for host in config.hosts])
-
-
-def _ask_which(lookout: Lookout) -> int:
-    click.echo(f"cockpit: {several(lookout.undecided)}", err=True)
-    return BAD_USAGE
-
-
-async def _watched(config: Config, *, as_json: bool) -> int:
-    import asyncio
-
-    from cockpit.lookout import Lookout
-    from cockpit.status import status_json
-
-    lookout = Lookout(config, lambda _: None)
-    running = asyncio.ensure_future(lookout.run())
-    told: Snapshot | None = None
-    try:
-        await asyncio.sleep(config.interval if as_json else 0)
-        await lookout.known(0 if as_json else 8.0)
-        while not running.done():
-            snapshot = lookout.poller.snapshot
-            if as_json:
-                click.echo(status_json(snapshot))
-            else:
-                _tell(told, snapshot)
-            told = snapshot
-            sys.stdout.flush()
-            await asyncio.sleep(config.interval)
-    finally:
-        lookout.close()
-        running.cancel()
-    return 0
-
-
-def _tell(before: Snapshot | None, snapshot: Snapshot) -> None:
-    """All of it at first; then what has changed."""
-    from cockpit.report import changes, status_text
-
-    for text in [status_text(snapshot) + "\n"] if before is None else changes(before, snapshot):
-        click.echo(text)
+    sys.exit(look_commands.status(config, as_json=as_json, again=again))
 
 
 @main.command()
@@ -293,29 +214,11 @@ def _tell(before: Snapshot | None, snapshot: Snapshot) -> None:
 @configured
 def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
     """Look at every host once: what is wrong, what is fine, and what could not be looked at. Exit as of `status`."""
-    sys.exit(_interruptible(_doctor(config, as_json=as_json, bundle=bundle)))
-
-
-async def _doctor(config: Config, *, as_json: bool, bundle: str | None) -> int:
-    from pathlib import Path
-
-    from cockpit import doctor
-    from cockpit.lookout import look_once
-    from cockpit.status import exit_code
-
-    lookout = await look_once(config, everywhere=config.probe_hosts != "never", patience=20.0)
-    if lookout.undecided:
-        return _ask_which(lookout)
-    snapshot = lookout.poller.snapshot
-    checked = doctor.examined(snapshot, config.limits)
-    click.echo(doctor.doctor_json(snapshot, checked) if as_json else doctor.doctor_text(snapshot, checked))
-    if bundle is not None:
-        try:
-            doctor.write_bundle(Path(bundle), snapshot, checked, config)
-        except OSError as error:
-            _refuse(f"{bundle}: {(error.strerror or str(error)).lower()}")
-        click.echo(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
-    return exit_code(snapshot, [host.name for host in config.hosts])
+    try:
+        code = look_commands.doctor(config, as_json=as_json, bundle=bundle)
+    except InputError as error:
+        _refuse(str(error))
+    sys.exit(code)
 
 
 @main.command()

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,11 +17,13 @@ from cockpit.actions.table import Aim, find_act
 from cockpit.commands import BAD_USAGE, DONE, NOT_ALL, UNREACHABLE, ActCommand, Ending, agreed, fail, refuse
 from cockpit.config import Config, several
 from cockpit.document import InputError
-from cockpit.model import Job, Snapshot
+from cockpit.model import SUPERVISOR, Job, Snapshot
 from cockpit.presets import Preset, find_preset, launchable
-from cockpit.presets.save import SUPERVISOR
 from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
+
+if TYPE_CHECKING:
+    from cockpit.lookout import Lookout
 
 PATIENCE = 4.0
 """Seconds for which a job may be pending before it is said why it is."""
@@ -103,7 +105,7 @@ def _submitted(receipt: Receipt | None) -> str | None:
     return next((target.id for target in receipt.done), None) if receipt else None
 
 
-async def _followed(config: Config, lookout: Any, name: str, preset: Preset) -> int:
+async def _followed(config: Config, lookout: Lookout, name: str, preset: Preset) -> int:
     """The log to stdout, what is said about it to stderr."""
     from cockpit.submission import hiding
 
@@ -126,7 +128,7 @@ async def _followed(config: Config, lookout: Any, name: str, preset: Preset) -> 
             await waiting
 
 
-async def _over(lookout: Any, name: str) -> Job | None:
+async def _over(lookout: Lookout, name: str) -> Job | None:
     """Its log is over a moment before it is."""
     for _ in range(LOOKS):
         job: Job | None = next((job for job in await lookout.jobs() if job.id == name), None)
@@ -156,7 +158,7 @@ def story(message: str) -> list[str]:
     return [*lines[:begins], *lines[inside + 1 :]][:LONGEST]
 
 
-async def _say_why(config: Config, lookout: Any, name: str, hide: Callable[[str], str]) -> None:
+async def _say_why(config: Config, lookout: Lookout, name: str, hide: Callable[[str], str]) -> None:
     """A job that waits is no silent one."""
     told = None
     await asyncio.sleep(PATIENCE)

@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -24,6 +24,9 @@ from cockpit.presets.folder import is_shared
 from cockpit.recovery.step import NAMES, Step, StepError
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
+
+if TYPE_CHECKING:
+    from cockpit.recovery.recovery import Recovery
 
 HELP = f"""Put the cluster of a preset back on its feet, and launch its job: {", ".join(NAMES)}.
 
@@ -80,7 +83,7 @@ async def _recovered(config: Config, preset: Preset, about: dict[str, Any], endi
         return fail(f"nothing was done: {clean(str(error))}", UNREACHABLE, as_json=as_json)
 
 
-async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool, yes: bool) -> int:
+async def _asked(recovery: Recovery, ending: Ending, *, as_json: bool, dry_run: bool, yes: bool) -> int:
     plan: Plan = await recovery.plan()
     text = "\n".join(_question(recovery, plan))
     if not as_json:
@@ -105,7 +108,7 @@ async def _asked(recovery: Any, ending: Ending, *, as_json: bool, dry_run: bool,
     return _ended(recovery, as_json=as_json)
 
 
-def _broken_off(recovery: Any) -> int:
+def _broken_off(recovery: Recovery) -> int:
     """Acts end on hosts when nobody listens any more; a `ray start` that has begun goes on alone."""
     under_way = next((step.name for step in recovery.steps if step.state == "running"), NAMES[0])
     told = [*recovery.left, *(["a `ray start` that had begun goes on alone"] if under_way == "start" else [])]
@@ -113,7 +116,7 @@ def _broken_off(recovery: Any) -> int:
     return refuse(f"broken off in {under_way}{left}\n{_go_on(recovery.preset, under_way)}", NOT_ALL)
 
 
-def _question(recovery: Any, plan: Plan) -> list[str]:
+def _question(recovery: Recovery, plan: Plan) -> list[str]:
     short = (f"{plan.title}: on {', '.join(plan.hosts)}; no Ray is to be stopped", *plan.notes, "")
     lines = plan_lines(plan, time.time()) if not plan.empty else [clean(line) for line in short]
     return [*lines, "Steps", *(f"  {step.name:<13} {_will(step)}" for step in recovery.steps)]
@@ -123,7 +126,7 @@ def _will(step: Step) -> str:
     return "left out" if step.state == "skipped" else step.will
 
 
-def _ended(recovery: Any, *, as_json: bool) -> int:
+def _ended(recovery: Recovery, *, as_json: bool) -> int:
     failed: Step | None = recovery.failed
     if failed is None:
         return DONE
@@ -162,7 +165,7 @@ class Teller:
         sys.stdout.flush()
 
 
-def _print_json(recovery: Any, plan: Plan) -> None:
+def _print_json(recovery: Recovery, plan: Plan) -> None:
     steps = [
         {"name": step.name, "state": step.state, "error": step.error, "lines": step.lines, "hosts": step.hosts, "took": step.took}
         for step in recovery.steps

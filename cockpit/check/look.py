@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -21,6 +20,7 @@ from cockpit.disk import in_time
 from cockpit.document import InputError, read
 from cockpit.lookout import Lookout
 from cockpit.presets import JobSpec, Preset
+from cockpit.presets.fill import NAME, names
 from cockpit.presets.folder import placed
 from cockpit.reach import HostEntry
 from cockpit.text import HIDDEN, clean, plural, redact_variable
@@ -29,7 +29,6 @@ LARGEST = 1 << 20
 """Bytes of a script; what is larger is none."""
 PATIENCE = 20.0
 _LONG = "x" * 40
-_PLACE = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 async def look_and_check(lookout: Lookout, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
@@ -71,8 +70,8 @@ def filled(job: JobSpec, env: Mapping[str, str]) -> tuple[str, dict[str, str | N
 
     A secret is filled in as dots: it is never a count, and what quotes the command may be shown.
     """
-    seen = {name: _seen(name, env) for text in (job.entrypoint, *job.env.values()) for name in _names(text)}
-    known: dict[str, str | None] = {name: None for name in _names(job.entrypoint) if seen[name] is None}
+    seen = {name: _seen(name, env) for text in (job.entrypoint, *job.env.values()) for name in names(text)}
+    known: dict[str, str | None] = {name: None for name in names(job.entrypoint) if seen[name] is None}
     known.update((name, _value(name, text, seen)) for name, text in job.env.items())
     return _fill(job.entrypoint, seen), known
 
@@ -82,16 +81,12 @@ def _seen(name: str, env: Mapping[str, str]) -> str | None:
 
 
 def _value(name: str, text: str, seen: Mapping[str, str | None]) -> str | None:
-    return None if any(seen[each] is None for each in _names(text)) else redact_variable(name, _fill(text, seen))
-
-
-def _names(text: str) -> list[str]:
-    return [match[1] for match in _PLACE.finditer(text) if match[1]]
+    return None if any(seen[each] is None for each in names(text)) else redact_variable(name, _fill(text, seen))
 
 
 def _fill(text: str, seen: Mapping[str, str | None]) -> str:
     """What is not set stays as it stands: for a shell that is a variable too."""
-    return _PLACE.sub(lambda match: "$" if match[1] is None else match[0] if (value := seen.get(match[1])) is None else value, text)
+    return NAME.sub(lambda match: "$" if match[1] is None else match[0] if (value := seen.get(match[1])) is None else value, text)
 
 
 def _folder(preset: Preset, written: str) -> Path | None:

@@ -14,7 +14,8 @@ from cockpit.presets.folder import placed
 from cockpit.presets.preset import JobSpec, Preset, RayNode, RayStart
 from cockpit.text import HIDDEN, redact_variable, secrets
 
-_NAME = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+NAME: Final = re.compile(r"\$\$(?=\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""`$${`, which is `${` for a shell over there; or a name that is filled in."""
 _ANY: Final = "any"
 """A value that by itself is no secret."""
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -63,7 +64,7 @@ def doubts(preset: Preset) -> tuple[str, ...]:
 
 def names(text: str) -> list[str]:
     """The variables that a text takes from the environment."""
-    return [match[1] for match in _NAME.finditer(text) if match[1]]
+    return [match[1] for match in NAME.finditer(text) if match[1]]
 
 
 class _Filling:
@@ -135,7 +136,7 @@ class _Filling:
                 self.hidden.add(self._env[name])
             return self._env.get(name, "")
 
-        filled = _NAME.sub(fill, text)
+        filled = NAME.sub(fill, text)
         self.hidden |= {filled[start:end] for start, end in secrets(filled)}
         return filled
 
@@ -197,7 +198,7 @@ def _safe_any(value: Any) -> Any:
 
 
 def _safe_value(name: str, value: str) -> str:
-    if names(value) and not _NAME.sub("", value).strip():
+    if names(value) and not NAME.sub("", value).strip():
         return value
     return redact_variable(name, _safe_text(value))
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from cockpit.document import InputError
-from cockpit.model import Actor, Job
+from cockpit.model import SUPERVISOR, Actor, Job
 from cockpit.text import HIDDEN, clean
 
 _OWN: Final = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
@@ -22,8 +22,6 @@ _ODD_BREAKS = re.compile("[\x85\u2028\u2029]")
 _WIDE: Final = 100
 _RAYS: Final = ("job_submission_id", "job_name")
 """What Ray itself writes into a job's metadata."""
-SUPERVISOR: Final = "_ray_internal_job_actor_"
-"""How Ray calls the actor that runs a job's entrypoint, before its id."""
 _OURS: Final = "cockpit_"
 """How marks of a launch begin."""
 

@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from cockpit.model import Actor, Value
-from cockpit.presets.save import SUPERVISOR
+from cockpit.model import SUPERVISOR, Actor, Value
 from cockpit.sources import ray_actors, wire
 from cockpit.sources.decode import decode
 from cockpit.sources.ray_http import Dashboard, Hide, NoAnswerError, Params, RefusalError

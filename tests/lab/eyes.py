@@ -212,6 +212,11 @@ class Screen:
         except AssertionError as error:
             raise AssertionError(f"{error}; the screen says:\n{self.text}") from error
 
+    def settled(self) -> None:
+        """Wait until it has started: drawn, and no longer at work all the time."""
+        self.until("Overview")
+        eventually(lambda: self.program.outer.cpu_percent(0.5) < 50, within=20)
+
     def quit(self) -> float:
         """Press `q`; the seconds until nothing of cockpit runs any more."""
         family = self.family()

@@ -69,7 +69,7 @@ def quits(shown: Screen, when: str) -> None:
     for _ in range(2):
         if took >= LONGEST_QUIT:
             with screen(shown.host) as again:
-                again.until("Overview")
+                again.settled()
                 took = again.quit()
     print(f"figure: q when {when}: {took:.2f} s")
     assert took < LONGEST_QUIT

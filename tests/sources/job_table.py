@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 
 from cockpit.config import Config
-from cockpit.model import Snapshot
-from cockpit.presets.save import SUPERVISOR
+from cockpit.model import SUPERVISOR, Snapshot
 from cockpit.sources.ray_acts import JobActs
 from cockpit.sources.ray_http import Dashboard
 

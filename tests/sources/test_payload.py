@@ -66,6 +66,9 @@ def first_lines(child: subprocess.Popen[bytes]) -> tuple[dict[str, object], dict
 def test_the_probe_speaks_on_every_python_it_promises(version):
     with running(needed(version), ["--interval", "0.5", "--no-lifeline"]) as child:
         hello, sample = first_lines(child)
+        assert child.stdout
+        while sample["memory"]["total"] is None:  # unknown until it was read
+            sample = json.loads(child.stdout.readline())
     assert str(hello["python"]).startswith(version + ".")
     assert sample["cpus"] == os.cpu_count()
     assert sample["memory"]["total"] > 0

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from sources.job_table import JobTable, dashboard
 
-from cockpit.sources.ray_submit import KEY, Submission, Submissions
+from cockpit.sources.ray_submit import AGAIN, KEY, Origin, Submission, Submissions
 from cockpit.sources.source import SourceError
 
 SECRET = "not-for-anybodys-eyes"
@@ -131,7 +131,10 @@ async def test_a_look_tells_the_time_over_there_and_who_launched_what(table, sub
     look = await submissions.look()
     assert look.moment == table.now
     assert look.names == {"ppo-1", "odd"}
-    assert [(job.key, job.preset, job.started) for job in look.jobs] == [("k1", None, table.now), (None, None, None)]
+    assert [(job.key, job.origin, job.started) for job in look.jobs] == [
+        ("k1", Origin(AGAIN, "ppo-1"), table.now),
+        (None, Origin(AGAIN, "odd"), None),
+    ]
 
 
 def test_a_submission_shows_nothing_of_what_is_in_it():
