@@ -39,16 +39,13 @@ class Recovery:
         skip: Sequence[str] = (),
         follow: bool = True,
     ) -> None:
-        """`dashboard` is where the cluster will answer. Raises `StepError` when the preset says nothing of how it is started."""
+        """`dashboard` is where the cluster will answer. Raises `StepError` where `begin` and `skip` leave nothing to be done."""
         self.preset = preset
         self.hide = hiding(filled.hidden)
         """Takes the preset's secrets out of a text."""
         self._deeds = Deeds(lookout, door, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
         self._job = JobSteps(lookout, door, preset)
-        steps = steps_of(job=preset.job is not None, follow=follow)
-        names = [step.name for step in steps]
-        left_out = {*skip, *(names[: names.index(begin)] if begin in names else ())}
-        self.steps = tuple(replace(step, state="skipped" if step.name in left_out else "waiting") for step in steps)
+        self.steps = _chosen(steps_of(job=preset.job is not None, follow=follow), begin, skip)
         self._changed = asyncio.Event()
 
     def __getitem__(self, name: str) -> Step:
@@ -149,3 +146,11 @@ class Recovery:
         self.steps = tuple(replace(step, **news) if step.name == name else step for step in self.steps)
         self._changed.set()
         return self[name]
+
+
+def _chosen(steps: Sequence[Step], begin: str, skip: Sequence[str]) -> tuple[Step, ...]:
+    """None before `begin`, also where this runbook doesn't have that step itself: those before it stop a cluster."""
+    left_out = {*skip, *NAMES[: NAMES.index(begin)]}
+    if left_out.issuperset(step.name for step in steps):
+        raise StepError(f"from {begin} on, without what is left out, this runbook has no step")
+    return tuple(replace(step, state="skipped" if step.name in left_out else "waiting") for step in steps)

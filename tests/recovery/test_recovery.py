@@ -9,12 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.actions.plan import Plan, Receipt
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart, launchable
 from cockpit.recovery.deeds import Hear, Lines, Show
 from cockpit.recovery.recovery import Recovery
-from cockpit.recovery.step import NAMES, Step, StepError
+from cockpit.recovery.step import NAMES, Step, StepError, steps_of
 from cockpit.sources.errand import Progress
 
 TOKEN = "hf_" + "0a" * 17
@@ -63,6 +64,25 @@ async def test_every_step_is_done_in_its_order():
     assert (stop[0].state, stop[-1].state) == ("running", "done")
     assert "half way" in [step.hosts.get("head") for step in stop]
     assert stop[-1].plan == Plan("stop", "stop")
+
+
+@pytest.mark.parametrize("begin", NAMES)
+@pytest.mark.parametrize("preset", [PRESET, replace(PRESET, job=None)], ids=["job", "no job"])
+@pytest.mark.parametrize("follow", [True, False])
+async def test_nothing_before_the_step_to_go_on_at_is_ever_done(begin, preset, follow):
+    left = [step.name for step in steps_of(job=preset.job is not None, follow=follow) if NAMES.index(step.name) >= NAMES.index(begin)]
+    if not left:
+        with pytest.raises(StepError, match=f"from {begin} on, without what is left out, this runbook has no step"):
+            Scripted(preset=preset, begin=begin, follow=follow)
+        return
+    recovery = Scripted(preset=preset, begin=begin, follow=follow)
+    await changes(recovery)
+    assert recovery.done == left
+
+
+def test_where_no_step_is_left_it_is_said():
+    with pytest.raises(StepError, match="no step"):
+        Scripted(skip=NAMES)
 
 
 async def test_it_stops_at_the_first_step_that_fails():
