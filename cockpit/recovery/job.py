@@ -13,7 +13,7 @@ from cockpit.actions.table import Aim, find_act
 from cockpit.check.look import look_and_check
 from cockpit.door import Door
 from cockpit.lookout import Lookout
-from cockpit.model import Actor, Job
+from cockpit.model import Actor, Job, Snapshot
 from cockpit.presets import Preset
 from cockpit.recovery.step import StepError
 from cockpit.sources.errand import Progress
@@ -24,6 +24,8 @@ Hear = Callable[[str, Progress], None]
 SIGN: Final = 900.0
 """Seconds until the first sign of progress; Ray itself gives up a driver that has not started after so many."""
 EVERY: Final = 0.5
+TOLD: Final = 20.0
+"""Seconds that a check waits at the most for what Ray has handed out."""
 HURRY: Final = 1.0
 """Seconds after which all is asked again while somebody waits for a sign; of itself a poller asks for actors every five."""
 SETTLE: Final = 2.0
@@ -56,6 +58,7 @@ class JobSteps:
 
     async def check(self) -> tuple[str, ...]:
         """What is to be said of it. Raises `StepError` when it doesn't fit now."""
+        await self._told_what_is_free()
         checked = await look_and_check(self._lookout, self._preset)
         if checked.verdict in ("never", "later"):
             worst = [line for line in checked.lines if line.level == checked.verdict]
@@ -63,6 +66,13 @@ class JobSteps:
             told = "; ".join(line.text + (f" ({line.change})" if line.change else "") for line in worst[:FEW])
             raise StepError(f"{self._preset.name} {when}: {told}")
         return tuple(line.text for line in checked.lines if line.level in ("doubt", "unknown")) or ("it fits",)
+
+    async def _told_what_is_free(self) -> None:
+        """Wait for it: a Ray that has just started tells first what there is, and some seconds later what of it is handed out."""
+        deadline = time.monotonic() + TOLD
+        while not _knows_what_is_free(self._lookout.poller.snapshot) and time.monotonic() < deadline:
+            self._lookout.refresh()
+            await asyncio.sleep(EVERY)
 
     async def launch(self, hear: Hear, show: Callable[[Plan | Receipt], None]) -> tuple[str, ...]:
         """Once. Raises `StepError` when it was not submitted."""
@@ -160,3 +170,8 @@ class JobSteps:
 
 def _last(wrote: Sequence[str]) -> str:
     return f"; it wrote: {redact(wrote[-1])[:200]}" if wrote else ""
+
+
+def _knows_what_is_free(snapshot: Snapshot) -> bool:
+    alive = [node for node in snapshot.nodes or () if node.state == "ALIVE"]
+    return bool(alive) and all(has.used is not None for node in alive for has in node.resources.values())

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from world import node, snapshot
 
 from cockpit.actions.plan import Plan, Target, Unreached
-from cockpit.model import Actor, Job, Snapshot
-from cockpit.presets import JobSpec, Preset, RayNode, RayStart
+from cockpit.limits import Limits
+from cockpit.model import Actor, Job, Quantity, Snapshot
+from cockpit.presets import JobSpec, Needs, Preset, RayNode, RayStart
 from cockpit.reach import HostEntry
 from cockpit.recovery.deeds import Deeds
 from cockpit.recovery.job import JobSteps
@@ -156,3 +158,34 @@ async def test_a_first_line_that_is_a_tracebacks_is_no_progress_and_the_job_is_t
         await followed(Look([RUNS, RUNS, RUNS, failed], [*RAYS, "Traceback (most recent call last):", "ValueError: no such model"]))
     assert str(error.value) == "job ppo-1 is FAILED: Job entrypoint command failed with exit code 1; it wrote: ValueError: no such model"
     assert error.value.begin == "launch"
+
+
+class Started:
+    """A Ray that has just started: what it has handed out it tells when it is asked for the third time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.config = SimpleNamespace(limits=Limits())
+        self.poller = SimpleNamespace(snapshot=self._seen(None))
+
+    def _seen(self, used: float | None) -> Snapshot:
+        there = node(1, resources={"GPU": Quantity(used, 8), "CPU": Quantity(used, 16)})
+        calm: dict[str, Any] = {"placement_groups": (), "actors": (), "jobs": (), "demand": (), "processes": (), "faults": ()}
+        return snapshot(nodes=(there,), **calm)
+
+    def refresh(self) -> None:
+        self.asked += 1
+        self.poller.snapshot = self._seen(4 if self.asked > 2 else None)
+
+    async def known(self, _: float) -> None:
+        """At once."""
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_check_waits_until_a_ray_that_has_just_started_tells_what_is_free():
+    lookout: Any = Started()
+    nobody: Any = SimpleNamespace()
+    wide = replace(PRESET, needs=Needs(bundles=(({"GPU": 8.0}, 1),)))
+    with pytest.raises(StepError, match="ppo doesn't fit now"):
+        await JobSteps(lookout, nobody, wide).check()
+    assert lookout.asked == 3
