@@ -218,8 +218,11 @@ class Screen:
         eventually(lambda: self.program.outer.cpu_percent(0.5) < 50, within=20)
 
     def quit(self) -> float:
-        """Press `q`; the seconds until nothing of cockpit runs any more."""
+        """Press `q`; the seconds until nothing of cockpit runs any more. Its neighbours, other tests, stand back meanwhile."""
         family = self.family()
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.nice(-15)
         began = time.monotonic()
         self.press("q")
         try:

@@ -158,5 +158,5 @@ def test_an_old_ray_starts_too(old_cluster: Cluster):
     assert old_cluster.http.get("/api/version").json()["ray_version"].startswith("2.")
     assert len(old_cluster.nodes()[0]["gpus"]) == 8
     old_cluster.submit("evaluation", "python prepare_data.py")
-    eventually(lambda: old_cluster.job("evaluation") == "SUCCEEDED")
+    eventually(lambda: old_cluster.job("evaluation") == "SUCCEEDED", within=90)
     assert time.monotonic() - began < 60
