@@ -108,8 +108,10 @@ class Launches:
     async def _plan(self, act: Act, order: Order, hear: Hear, *, force: bool) -> Plan:
         checked = await look_and_check(self._lookout, order.preset)
         fit = tuple(_doubts(order, checked))
-        if checked.verdict == "never" and not force:
-            refused = Target("job", RAY, _command(order), name=order.preset.name, reason=f"{fit[0]} ({_all_the_same(order)})")
+        never = checked.verdict == "never" and not force
+        if never and order.origin.mark == PRESET:
+            reason = f"{fit[0]} (cockpit launch --force submits it all the same)"
+            refused = Target("job", RAY, _command(order), name=order.preset.name, reason=reason)
             return Plan(act.id, act.title, refused=(refused,), notes=fit[1:], hosts=(RAY,))
         look = await self._submissions.look()
         package = await packed(order.job, seldom(lambda done, of: hear(RAY, Progress(f"{done} of {plural(of, 'file')} packed", done, of))))
@@ -124,7 +126,8 @@ class Launches:
             targets=(_target(ready, _command(order), look),),
             notes=told,
             hosts=(RAY,),
-            word=order.preset.name if others and not force else None,
+            # What can never fit has run once, if it was made of a job: whoever types its name knows better.
+            word=order.preset.name if never or (others and not force) else None,
             requests={RAY: {"key": ready.key}},
         )
 
@@ -251,12 +254,6 @@ def _check_same(ready: Ready, job: Listed) -> None:
 def _command(order: Order) -> tuple[str, ...]:
     """On one line, as everybody may see it."""
     return (" ".join(order.shown.entrypoint.split()),)
-
-
-def _all_the_same(order: Order) -> str:
-    """How what can never fit is launched."""
-    force = "cockpit launch --force submits it all the same"
-    return force if order.origin.mark == PRESET else f"w saves the job as a preset; {force}"
 
 
 def _doubts(order: Order, checked: Checked) -> Iterator[str]:

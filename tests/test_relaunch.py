@@ -9,14 +9,16 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from msgspec.structs import replace
 from sources.job_table import NOW, JobTable, Operator, dashboard
+from world import node, snapshot
 
 from cockpit.actions.audit import brief
 from cockpit.actions.plan import Plan, Receipt
 from cockpit.actions.table import Aim, find_act
 from cockpit.actions.words import plan_lines, receipt_lines
 from cockpit.launch import Launches
-from cockpit.model import Job
+from cockpit.model import Cluster, Job
 from cockpit.sources.source import NotMeantError
 
 SECRET = "not-for-anybodys-eyes-1b2c"
@@ -129,6 +131,15 @@ async def test_a_job_that_was_made_of_another_is_made_of_the_first_again(table):
 async def test_one_that_has_failed_at_once_needs_no_more_than_any_other(table):
     lay(table, start_time=int((NOW - 2) * 1000))
     assert (await plan(operator(table), known(table, "by-hand"))).word is None
+
+
+async def test_what_has_run_and_seems_never_to_fit_asks_for_its_name(table):
+    lay(table, entrypoint="python -m openrlhf.cli.train_ppo_ray --actor.num_gpus_per_node 64")
+    here = replace(snapshot(), cluster=Cluster(reachable=True), nodes=(node(1),))
+    one = Launches(Operator(dashboard(table), here))  # type: ignore[arg-type]
+    made = await plan(one)
+    assert (made.word, [target.id for target in made.targets]) == ("by-hand", ["by-hand-20261121-1848"])
+    assert "by-hand can never fit here" in made.notes[0]
 
 
 async def test_one_that_still_runs_is_told_and_its_name_asked_for(table):
