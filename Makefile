@@ -2,18 +2,21 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format format-check lint types floors spelling test-lab incidents truth proof healthy bench screenshots clean
+.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated bench screenshots clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+
+# Where this is set, each worker of the tests compiles all modules anew: a tenth of the time of `make unit`.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The newest Python on PATH that the pins are made for and that can make an environment; another: `make PYTHON=python3.14 test`.
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3.10 python3; do \
 	$$python -c 'import sys, venv, ensurepip; assert sys.version_info >= (3, 10)' >/dev/null 2>&1 && echo $$python && break; done)
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.10 or later with venv on PATH (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -25,8 +28,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## a real Ray cluster with simulated GPUs and some trouble, and the screen on it
 	@$(BIN)/cockpit demo
 
-test: $(READY) ## every test but the incidents; those that need root, an old Ray or a GPU say why they skip
-	@$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not incident and not truth"
+unit: $(READY) ## the tests to run after every change, a minute on two cores: no process, no root, no Ray
+	@$(BIN)/python -m pytest -rs -n logical --maxprocesses 8 --dist worksteal --lane unit
+
+test: unit ## the unit tests, then all others but the incidents; those that need root, an old Ray or a GPU say why they skip
+	@$(BIN)/python -m pytest -rs -n 2 --dist loadgroup --lane real
 
 incidents: $(READY) ## more incidents on real clusters, ten minutes: found with the right numbers, and ended by their remedies (root)
 	@$(BIN)/python -m pytest -rs -m incident
@@ -34,7 +40,7 @@ incidents: $(READY) ## more incidents on real clusters, ten minutes: found with 
 truth: $(READY) ## budgets compared with the frameworks' own parsers and group builders, in environments of their own (a package index)
 	@$(BIN)/python -m pytest -rs -m truth
 
-check: $(READY) format-check lint types floors spelling test ## all that CI checks
+check: $(READY) format-check lint types layers spelling test ## all that CI checks
 
 format: $(READY) ## write the code the way `check` wants it
 	@$(BIN)/ruff format .
@@ -49,7 +55,7 @@ lint: $(READY) ## ruff
 types: $(READY) ## mypy --strict
 	@$(BIN)/mypy
 
-floors: $(READY) ## a module imports only from the floors below it
+layers: $(READY) ## a module imports only from the layers below it
 	@$(BIN)/lint-imports
 
 spelling: $(READY) ## codespell
@@ -58,11 +64,17 @@ spelling: $(READY) ## codespell
 test-lab: $(READY) ## the tests on virtual hosts alone (root)
 	@$(BIN)/python -m pytest -rs -m lab
 
-proof: $(READY) ## a thousand random forests of real processes: every orphan ended, nothing else signalled (root)
-	@COCKPIT_ROUNDS=1000 $(BIN)/python -m pytest -rs -s --timeout 1800 tests/probe/act/test_act_forests.py
+proof: $(READY) ## 10,000 random forests of real processes, 200 of them beside a real Ray: every orphan ended, nothing else signalled (root)
+	@COCKPIT_ROUNDS=9800 COCKPIT_REAL_ROUNDS=200 $(BIN)/python -m pytest -rs -s tests/probe/acts/test_forests.py
 
 healthy: $(READY) ## ten minutes of a healthy run on two hosts: nothing above info is found (root)
 	@$(BIN)/python -m tests.lab.healthy --minutes 10
+
+soak: $(READY) ## whether the screen grows: an hour beside a Ray in which jobs come and go (root); MINUTES=60
+	@$(BIN)/python -m tests.lab.soak --minutes $(or $(MINUTES),60)
+
+soak-simulated: $(READY) ## the same for a simulated day on a synthetic cluster: a quarter of an hour
+	@$(BIN)/python -m tests.lab.soak --simulated
 
 bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, and on a cluster of 1,000 nodes
 	@$(BIN)/python -m bench.run

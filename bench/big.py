@@ -26,6 +26,7 @@ LINES = (
     (f"{TITLE}: CPU, of a core", 25.0, "%"),
     (f"{TITLE}: key to paint, p99", 60.0, "ms"),
     (f"{TITLE}: memory, peak", 300.0, "MB"),
+    (f"{TITLE}: from q to the end of the screen", 500.0, "ms"),
     ("most requests in flight at one endpoint", 1.0, ""),
     ("endpoints asked faster than Ray refreshes them", 0.0, ""),
     ("requests that are dear to Ray (all actors, tasks, summaries)", 0.0, ""),
@@ -35,7 +36,7 @@ LINES = (
 @contextmanager
 def dashboard(*options: str) -> Iterator[str]:
     """The address of one that runs for as long as it is needed."""
-    command = [sys.executable, "-m", "bench.dashboard", *options]
+    command = [sys.executable, "-m", "tests.fakes.dashboard", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip().removeprefix("address=")
@@ -60,6 +61,7 @@ def measure(env: Mapping[str, str], seconds: float) -> list[Row]:
             cost = screen.cost(terminal, seconds)
             terminal.press("2jjj")  # the page of all nodes, with the cursor between two of them
             latencies = screen.key_latencies(terminal, r"gpu-\d{4}", seconds)
+            ended = terminal.end_by("q")
         except NothingDrawnError as error:
             return unmeasured(LINES, str(error))
         finally:
@@ -71,6 +73,7 @@ def measure(env: Mapping[str, str], seconds: float) -> list[Row]:
         (100 * cost.cpu, f"first nodes after {first:.1f} s"),
         (1000 * screen.p99(latencies), keys),
         (cost.screen, f"its probe {cost.probe:.0f} MB"),
+        (1000 * ended, ""),
         *_manners(asked),
     ]
     return [Row(what, limit, value, unit, note) for (what, limit, unit), (value, note) in zip(LINES, values, strict=True)]

@@ -1,24 +1,30 @@
-"""All detectors on one snapshot of 1,000 nodes, every host of it looked at by a probe too."""
+"""What is found out from one snapshot of 1,000 nodes: by all detectors, every host looked at by a probe too; whether a large job fits."""
 
 from __future__ import annotations
 
 import asyncio
 import statistics
 import time
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from bench import big
 from bench.row import Row, unmeasured
-from cockpit.findings import CHECKS, DETECTORS, Judge, Limits
-from cockpit.join import Join, Parts
+from cockpit.budget import Budget, Group
+from cockpit.check import check
+from cockpit.findings import CHECKS, DETECTORS, FindingTracker, Limits
 from cockpit.model import Host, Snapshot
-from cockpit.sources.ray import Ray
+from cockpit.monitor.join import Join, Parts
+from cockpit.presets import JobSpec, Preset
+from cockpit.sources.ray.client import RayClient
 from cockpit.sources.source import SourceError
 
 LOOKS = 30
 EVERY = 5.0
 LINES = ((f"{big.TITLE}: all {len(DETECTORS)} detectors on one snapshot, median CPU", 50.0, "ms"),)
+GROUPS = 300
+CHECK = f"{big.TITLE}: whether a job of {GROUPS} groups fits, CPU"
 _PARTS = {"ray.nodes": "nodes", "ray.status": "status", "ray.actors": "actors", "ray.placement_groups": "groups", "ray.jobs": "jobs"}
 
 
@@ -29,8 +35,8 @@ def measure() -> list[Row]:
         with big.dashboard(*options) as address:
             snapshot = asyncio.run(_known(address))
     except SourceError as error:
-        return unmeasured(LINES, str(error))
-    rows = []
+        return unmeasured((*LINES, (CHECK, 250.0, "ms")), str(error))
+    rows = [_checked(snapshot)]
     for note, seen in (("Ray alone", snapshot), ("every host probed", _probed(snapshot))):
         times, found = _looks(seen)
         words = f"{note}: worst {1000 * max(times):.0f} ms, {found} findings, {len(CHECKS)} checks, {LOOKS} looks"
@@ -39,7 +45,7 @@ def measure() -> list[Row]:
 
 
 async def _known(address: str) -> Snapshot:
-    ray = Ray(address)
+    ray = RayClient(address)
     try:
         cluster = await ray.identify()
         read = {_PARTS[source.name]: await source.read() for source in ray.sources if source.name in _PARTS}
@@ -62,14 +68,22 @@ def _probed(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, hosts=hosts, nodes=nodes)
 
 
+def _checked(snapshot: Snapshot) -> Row:
+    pools = tuple(Group(f"pool{number}", (({"GPU": 1.0, "CPU": 3.0}, 8),), "STRICT_PACK") for number in range(GROUPS))
+    preset = Preset("large", Path("large.yaml"), job=JobSpec("python train.py"))
+    started = time.thread_time()
+    verdict = check(preset, Budget("veRL", groups=pools), snapshot).verdict
+    return Row(CHECK, 250.0, 1000 * (time.thread_time() - started), "ms", f"it fits: {verdict}")
+
+
 def _looks(snapshot: Snapshot) -> tuple[list[float], int]:
-    judge, times = Judge(Limits(), DETECTORS), []
+    judge, times = FindingTracker(Limits(), DETECTORS), []
     for step in range(LOOKS):
         now = snapshot.taken + EVERY * step
         nodes = tuple(replace(node, seen=now) for node in snapshot.nodes or ())
         hosts = {name: replace(host, taken=now) for name, host in snapshot.hosts.items()}
         fresh = replace(snapshot, taken=now, nodes=nodes, hosts=hosts, as_of=dict.fromkeys(snapshot.as_of, now))
         started = time.thread_time()
-        judge.look(fresh)
+        judge.run_detectors(fresh)
         times.append(time.thread_time() - started)
-    return times, len(judge.told(fresh).findings)
+    return times, len(judge.with_findings(fresh).findings)

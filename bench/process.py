@@ -1,41 +1,33 @@
-"""What a process and everything it started has used: CPU seconds and memory, read from /proc."""
+"""What a process and everything it started has used: CPU seconds and memory."""
 
 from __future__ import annotations
 
-import os
+from contextlib import suppress
 from pathlib import Path
 
-TICK = os.sysconf("SC_CLK_TCK")
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the name, which may hold anything; `None` when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
+import psutil
 
 
 def descendants(pid: int) -> list[int]:
     """The process and everything below it."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (stat := _stat(int(entry.name))) is not None:
-            parents.setdefault(int(stat[1]), []).append(int(entry.name))
-    found = [pid]
-    for one in found:
-        found.extend(parents.get(one, ()))
-    return found
+    with suppress(psutil.NoSuchProcess):
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    return [pid]
 
 
 def cpu_seconds(pid: int, *, alone: bool = False) -> float:
     """User and system time of the tree, or of the one alone; of children that have ended too, once they were waited for."""
-    stats = [stat for one in ([pid] if alone else descendants(pid)) if (stat := _stat(one)) is not None]
-    return sum(int(field) for stat in stats for field in stat[11:15]) / TICK
+    return sum(_cpu_seconds(one) for one in ([pid] if alone else descendants(pid)))
+
+
+def _cpu_seconds(pid: int) -> float:
+    with suppress(psutil.NoSuchProcess):
+        return float(sum(psutil.Process(pid).cpu_times()[:4]))  # user, system, and both of its children
+    return 0.0
 
 
 def peak(pid: int) -> float:
-    """MiB: the most it ever had in memory."""
+    """MiB: the most it ever had in memory, which psutil doesn't tell."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

@@ -10,10 +10,10 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import big, judged, real, sample, screen
+from bench import big, judged, log, real, sample, screen
 from bench.row import table
 
-PARTS = ("real", "probe", "big", "judged")
+PARTS = ("real", "probe", "big", "judged", "log")
 
 
 def machine() -> str:
@@ -43,6 +43,8 @@ def main() -> int:
             rows += big.measure(env, options.seconds)
         if "judged" in chosen:
             rows += judged.measure()
+        if "log" in chosen:
+            rows += log.measure()
     print(table(rows))
     return int(any(row.verdict == "OVER" for row in rows))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from bench import process
 from bench.row import Row, unmeasured
-from cockpit.config import Config
+from cockpit.config.settings import Config
 from cockpit.demo import nvml
-from cockpit.sources.spawn import local_command, watching
+from cockpit.sources.probes.spawn import local_command, watch_words
 
 GPUS, PROCESSES, HOLDERS = 8, 500, 16
 SAMPLES = 15
@@ -53,7 +53,7 @@ def _gpus(state: Path, holders: list[int]) -> Path:
 
 
 def _cost(environment: dict[str, str]) -> tuple[float, str]:
-    command = local_command(watching(Config().interval))
+    command = local_command(watch_words(Config().interval))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"PATH": "/usr/bin:/bin", **environment}) as probe:
         assert probe.stdout is not None
         for _ in range(3):

@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from cockpit.config import Config
+from cockpit.config.settings import Config
 from cockpit.demo import demo_cluster
-from cockpit.lookout import Lookout
+from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.app import Cockpit
 from cockpit.ui.keys import PAGES
 
@@ -32,7 +32,7 @@ PICTURES: tuple[tuple[str, tuple[int, int], str | None, tuple[str, ...]], ...] =
 async def take(address: str) -> None:
     """One cockpit for all pictures, so that all of them have a past."""
     config = Config(address=address)
-    app = Cockpit(config, lambda publish: Lookout(config, publish))
+    app = Cockpit(config, lambda publish: ClusterMonitor(config, publish))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause(MEMORY)
         for name, size, theme, keys in PICTURES:

@@ -89,6 +89,11 @@ class Terminal:
                 break
         raise NothingDrawnError(f"{self.argv[0]} did not draw {text!r}; the last it drew: {words[-300:]!r}")
 
+    def forget(self) -> None:
+        """Let go of what has been drawn so far; how many pieces it was is still known."""
+        with self._new:
+            self._pieces = [(moment, b"") for moment, _ in self._pieces]
+
     def quiet(self, seconds: float, timeout: float) -> bool:
         """Wait until nothing was drawn for so long; whether that came in time."""
         end = time.monotonic() + timeout
@@ -96,6 +101,13 @@ class Terminal:
             if not self.drawn(self.pieces, seconds):
                 return True
         return False
+
+    def end_by(self, keys: str, patience: float = 10.0) -> float:
+        """Seconds until the program has ended by these keys."""
+        pressed = self.press(keys)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        return time.monotonic() - pressed
 
     def close(self) -> None:
         """End it and all it started."""

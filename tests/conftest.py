@@ -1,11 +1,132 @@
-"""How the tests share two cores: real clusters that act first, in two rows; then those that look, beside all the rest."""
+"""The lanes of the tests, and how those with real processes and clusters share two cores."""
 
 from __future__ import annotations
 
+import gc
+import signal
+import sys
+import time
+from fnmatch import fnmatch
+from pathlib import Path
+
 import pytest
+from hypothesis import HealthCheck, settings
+
+BEGAN = time.monotonic()
+TESTS = Path(__file__).parent
+
+settings.register_profile("busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # how long an example takes says how busy the machine is
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs this in the background of a script has it ignored, and so its children
+
+# Lanes
+
+LANES = {"unit": "unit", "real": "not unit and not incident and not truth"}
+"""What `--lane` selects: `make test` runs one after the other, `make unit` the first alone."""
+NOT_UNIT = ("process", "slow", "lab", "incident", "truth", "old_ray", "gpu")
+"""A test with none of these marks is marked `unit`."""
+PROCESS = (
+    "acts/launch/test_package.py::test_patterns_are_read_as_git_reads_them",
+    "acts/test_audit.py::test_the_log_is_complete_and_json_after_a_kill*",
+    "acts/test_audit.py::test_two_cockpits_never_mix_their_lines",
+    "budget/scripts/test_scripts.py::*bash*",
+    "budget/scripts/test_streams.py",
+    "cli/test_acts.py",
+    "cli/test_entry.py",
+    "cli/test_launch.py",
+    "cli/test_main.py",
+    "demo/*",
+    "monitor/test_monitor.py",
+    "probe/test_*.py",
+    "probe/acts/*",
+    "probe/look/test_processes.py",
+    "probe/look/test_raylets.py",
+    "probe/look/test_sessions.py",
+    "probe/look/test_stacks.py",
+    "sources/probes/test_payload.py",
+    "sources/probes/test_pool.py",
+    "sources/probes/test_requests.py",
+    "sources/probes/test_ssh.py",
+    "test_attacks_words.py",
+    "test_output.py",
+    "test_soak.py",
+    "ui/test_alarm.py::*tmux*",
+    "ui/test_presets_page.py::*edit*",
+)
+"""Modules and tests that start processes, as patterns of `path::name`; a test may also bear the mark `process` itself."""
+SLOW = (
+    "probe/look/test_many.py",
+    "test_secrets.py::*takes_longer_than_its_length*",
+    "ui/test_footer.py::test_changing_pages_leaves_nothing_behind",
+    "ui/test_plan_dialog.py::test_hostile_text*",
+)
+"""The same for tests that take seconds of a core each."""
+STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+
+_started: list[str] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--lane", choices=LANES, help="which tests: unit (no process, no root, no Ray), or real (all others but incidents and truth)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if lane := config.getoption("lane"):
+        config.option.markexpr = LANES[lane]
+    sys.addaudithook(lambda event, _: _started.append(event) if event in STARTS else None)
+
+
+def is_listed(item: pytest.Item, patterns: tuple[str, ...]) -> bool:
+    name = f"{item.path.relative_to(TESTS).as_posix()}::{item.name}"
+    return any(fnmatch(name, pattern if "::" in pattern else f"{pattern}::*") for pattern in patterns)
+
+
+def needs_root(item: pytest.Item) -> bool:
+    return any(str(mark.kwargs.get("reason")).startswith("needs root") for mark in item.iter_markers("skipif"))
+
+
+def mark_lane(item: pytest.Item) -> None:
+    if needs_root(item) or is_listed(item, PROCESS):
+        item.add_marker("process")
+    if is_listed(item, SLOW):
+        item.add_marker("slow")
+    if not any(map(item.get_closest_marker, NOT_UNIT)):
+        item.add_marker("unit")
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures, which may start processes
+def pytest_runtest_setup() -> None:
+    _started.clear()
+
+
+@pytest.hookimpl(trylast=True)  # after fixtures have ended
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Holds the table above: what starts a process is no unit test."""
+    if _started and item.get_closest_marker("unit"):
+        pytest.fail(f"a unit test starts processes ({_started[0]}): mark it `process`, or list it in PROCESS (tests/conftest.py)")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if lane := config.getoption("lane"):
+        number = sum(len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "failed", "error", "skipped"))
+        terminalreporter.write_line(f"lane {lane}: {number} tests, {time.monotonic() - BEGAN:.0f} s")
+
+
+# Real clusters share two cores
 
 ROWS = {
-    "acts": ("test_act.py", "test_clean.py", "test_lab_launch.py", "test_lab_ray_acts.py", "test_recover.py"),
+    "acts": (
+        "test_act.py",
+        "test_attacks.py",
+        "test_attacks_words.py",
+        "test_clean.py",
+        "test_launch.py",
+        "test_ray_acts.py",
+        "test_recover.py",
+    ),
     "places": (
         "test_placement.py",
         "test_endings.py",
@@ -13,28 +134,46 @@ ROWS = {
         "test_incidents_ray.py",
         "test_incidents_waits.py",
         "test_reach.py",
+        "test_several_rays.py",
         "test_stop.py",
         "test_cluster.py",
         "test_nvml.py",
         "test_processes.py",
     ),
-    "looks": ("test_lab.py", "test_screen.py", "test_see.py", "test_trouble.py"),
+    "looks": ("test_endurance.py", "test_lab.py", "test_screen.py", "test_see.py", "test_trouble.py"),
 }
-"""The last are also about how soon something is seen: no other cluster starts meanwhile."""
+"""Those that act come first, in two rows. The last are also about how soon something is seen: no other cluster starts meanwhile."""
 LOOK_ALIKES = "processes"
 """Probes see all processes of a machine: raylets that one test makes up would be another one's."""
 
 
-def _row(item: pytest.Item) -> str | None:
+def row_of(item: pytest.Item) -> str | None:
+    """Tests of a row run one after the other; `None`: beside everything."""
     if "lab" in item.path.parts or "demo" in item.path.parts[-2:]:
         return next(name for name, files in ROWS.items() if item.path.name in files)
-    return LOOK_ALIKES if "probe" in item.path.parts or item.path.name == "test_commands.py" else None
+    if item.get_closest_marker("unit"):
+        return None
+    return LOOK_ALIKES if "probe" in item.path.parts or item.path.parts[-2:] == ("cli", "test_acts.py") else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+@pytest.hookimpl(tryfirst=True)  # before -m selects, and xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = [*ROWS, LOOK_ALIKES, None]
-    items.sort(key=lambda item: order.index(_row(item)))
     for item in items:
-        if row := _row(item):
+        mark_lane(item)
+    rows = {item: row_of(item) for item in items}
+    order = [*ROWS, LOOK_ALIKES, None]
+    items.sort(key=lambda item: order.index(rows[item]))
+    for item, row in rows.items():
+        if row:
             item.add_marker(pytest.mark.xdist_group(row))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are no garbage: going through them at each collection made the screen's tests half as slow again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """An id of a megabyte would go with every report from one process to the other."""
+    return f"{val[:60]}…" if isinstance(val, str) and len(val) > 200 else None

@@ -35,26 +35,29 @@ def python_files(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
+@pytest.mark.process
 def test_a_status_in_json_pays_for_no_screen():
     loaded = imported_by("""
 import contextlib, os
 os.environ['RAY_API_SERVER_ADDRESS'] = 'http://127.0.0.1:9'
-from cockpit.cli import main
+from cockpit.cli.main import main
 with contextlib.suppress(SystemExit), open(os.devnull, 'w') as nowhere, contextlib.redirect_stdout(nowhere):
     main(['status', '--json'])
 """)
-    assert "cockpit.report" in loaded, "the status was not made"
+    assert "cockpit.report.text" in loaded, "the status was not made"
     heavy = {name for name in loaded if name.split(".")[0] in ("textual", "rich")}
     # httpx loads a command line of its own, with rich, where rich is installed.
     assert not heavy or ("httpx._main" in loaded and not any(name.startswith("textual") for name in heavy))
 
 
+@pytest.mark.process
 def test_a_start_waits_for_no_import_that_only_acts_need():
     """The screen's first probe begins once this is imported: on two cores it works while the rest is."""
-    loaded = imported_by("import cockpit.cli")
-    assert not {"asyncio", "httpx", "textual", "rich", "cockpit.presets", "cockpit.actions.table", "cockpit.lookout"} & loaded
+    loaded = imported_by("import cockpit.cli.main")
+    assert not {"asyncio", "httpx", "textual", "rich", "cockpit.presets", "cockpit.acts.table", "cockpit.monitor.monitor"} & loaded
 
 
+@pytest.mark.process
 def test_nothing_imports_ray():
     """Scripts that the demo hands to the cluster's own Python are no part of the program."""
     libraries = [path for path in python_files("cockpit") if path.name != "__main__.py" and "scripts" not in path.parts]
@@ -70,7 +73,8 @@ def test_only_what_runs_inside_the_demo_cluster_names_ray():
     assert naming <= {ROOT / "cockpit/demo/scripts"}
 
 
-def test_every_module_imports_only_from_the_floors_below_it():
+@pytest.mark.process
+def test_every_module_imports_only_from_the_layers_below_it():
     lint = Path(sys.executable).with_name("lint-imports")
     result = subprocess.run([lint, "--no-cache"], capture_output=True, text=True, check=False, cwd=ROOT)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -83,9 +87,26 @@ def test_no_file_is_longer_than_four_hundred_lines():
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
+def test_no_test_module_imports_another():
+    """What tests share lies in a module of its own beside them, so that each file of tests can be moved and run alone."""
+    imports = re.compile(r"\b(?:from|import) tests(?:\.\w+)*(?:\.| import )test_\w+")
+    others = [path for path in python_files("tests") + python_files("bench") if path != Path(__file__)]
+    importing = {str(path.relative_to(ROOT)) for path in others if imports.search(path.read_text())}
+    assert importing <= {"tests/ui/test_plan_dialog.py"}
+
+
+@pytest.mark.process
 def test_no_committed_file_knows_where_it_was_written():
     machine = re.compile(rb"(?<![\w.$~-])/(?:work|root)/")
     assert [str(path.relative_to(ROOT)) for path in committed() if path != Path(__file__) and machine.search(path.read_bytes())] == []
+
+
+def test_every_file_that_contributing_names_is_there():
+    """NAME and CONCERN stand for what a reader chooses; the form of acts is on its way."""
+    named = set(re.findall(r"`((?:cockpit|tests)/[\w./*]+|\w+\.(?:md|toml))[`/]", (ROOT / "CONTRIBUTING.md").read_text()))
+    there = {name for name in named if "NAME" in name or "CONCERN" in name or any(ROOT.glob(name.rstrip("/")))}
+    assert len(named) > 20
+    assert named - there <= {"cockpit/acts/act.py", "cockpit/acts/clean.py", "cockpit/acts/in_ray.py", "cockpit/acts/on_hosts.py"}
 
 
 def test_there_is_one_version():

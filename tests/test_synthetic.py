@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bench import records, shapes
-from bench.dashboard import Dashboard
-from bench.shapes import Shape
-from cockpit.sources.ray import Ray
+from cockpit.sources.ray.client import RayClient
+from tests.fakes import records, shapes
+from tests.fakes.dashboard import Dashboard
+from tests.fakes.shapes import Shape
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -99,7 +99,7 @@ async def dashboard() -> AsyncIterator[tuple[Dashboard, str]]:
 
 
 async def test_cockpit_reads_it_as_a_ray(dashboard: tuple[Dashboard, str]):
-    ray = Ray(dashboard[1])
+    ray = RayClient(dashboard[1])
     identity, nodes, actors = await ray.identify(), await ray.read_nodes(), await ray.read_actors()
     await ray.close()
     assert identity.ray_version == "2.60.0"
@@ -108,7 +108,7 @@ async def test_cockpit_reads_it_as_a_ray(dashboard: tuple[Dashboard, str]):
 
 
 async def test_it_counts_how_it_is_asked(dashboard: tuple[Dashboard, str]):
-    ray = Ray(dashboard[1])
+    ray = RayClient(dashboard[1])
     await ray.read_nodes()
     await ray.read_nodes()
     await ray.close()

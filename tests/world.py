@@ -106,6 +106,15 @@ def process(pid: int, text: str = "", **more: Any) -> Process:
     return Process(**facts)
 
 
+OTHER_RAY = "session_2026-11-22_08-06-42_896130_410"
+
+
+def theirs(pid: int, **more: Any) -> Process:
+    """A worker of another Ray on the first host, which has numbered its job as ours is numbered."""
+    facts = {"ours": False, "session": OTHER_RAY, "other_job": "02000000", "node": f"{9:056x}", "why": ("another Ray",), **more}
+    return process(pid, **facts)
+
+
 def finding(text: str = "", **more: Any) -> Finding:
     facts = {
         "code": "gpu-lost",
@@ -134,7 +143,7 @@ def snapshot(text: str = "", **more: Any) -> Snapshot:
         "held",
     )
     processes = (
-        process(1001, text, actor=f"{1:032x}", job="02000000", gpus=(Hold(0, 60 * GIB),)),
+        process(1001, text, actor=f"{1:032x}", job="02000000", session=f"session_2026-11-21{text}", gpus=(Hold(0, 60 * GIB),)),
         process(1100, text, parent=1001, kind="child", gpus=(Hold(1, 50 * GIB),), actor=f"{1:032x}", job="02000000"),
         process(1200, text, kind="orphan", gpus=(Hold(2, 40 * GIB), Hold(3, 40 * GIB)), why=(f"its raylet is dead{text}",)),
         process(1300, text, kind="stale"),
@@ -143,22 +152,22 @@ def snapshot(text: str = "", **more: Any) -> Snapshot:
     )
     sessions = (
         Session(
-            "node1",
-            "session_2026-11-21_01-17-58_164160_11638",
-            f"/tmp/ray/session_2026-11-21_01-17-58_164160_11638{text}",
-            True,
-            "train",
-            GIB,
+            host="node1",
+            name="session_2026-11-21_01-17-58_164160_11638",
+            path=f"/tmp/ray/session_2026-11-21_01-17-58_164160_11638{text}",
+            live=True,
+            owner="train",
+            size=GIB,
             latest=True,
         ),
         Session(
-            "node1",
-            "session_2026-11-20_01-17-58_164160_10000",
-            f"/tmp/ray/session_2026-11-20_01-17-58_164160_10000{text}",
-            False,
-            "train",
-            90 * GIB,
-            (f"checkpoint-100{text}/model.safetensors",),
+            host="node1",
+            name="session_2026-11-20_01-17-58_164160_10000",
+            path=f"/tmp/ray/session_2026-11-20_01-17-58_164160_10000{text}",
+            live=False,
+            owner="train",
+            size=90 * GIB,
+            keeps=(f"checkpoint-100{text}/model.safetensors",),
         ),
     )
     facts: dict[str, Any] = {

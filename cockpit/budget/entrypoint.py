@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from cockpit.budget.asked import Budget, Group, Line
-from cockpit.budget.easyr1 import easyr1
-from cockpit.budget.openrlhf import openrlhf, simplerl
-from cockpit.budget.ray_submit import Submission, submission
-from cockpit.budget.shell import UNKNOWN, Command, commands
-from cockpit.budget.shell.streams import from_start
-from cockpit.budget.verl import verl
-from cockpit.budget.verl.recipes import recipe_of
+from cockpit.budget.demand import Budget, Group, Line
+from cockpit.budget.frameworks.easyr1 import easyr1
+from cockpit.budget.frameworks.openrlhf import openrlhf, simplerl
+from cockpit.budget.frameworks.verl import verl
+from cockpit.budget.frameworks.verl.recipes import recipe_of
+from cockpit.budget.ray_submit import SubmitCommand, submission
+from cockpit.budget.scripts import UNKNOWN, ScriptCommand, commands
+from cockpit.budget.scripts.streams import from_start
 
 Read = Callable[[str], "str | None"]
 _MODULE = re.compile(r"(?:openrlhf|verl|verl_tool|recipe|examples)(?:\.\w+)+")
@@ -34,9 +34,13 @@ _COPIES = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes|np)(?:=(.*))?
 _PIN = re.compile(r"['\"]?(openrlhf|verl)(?:\[[\w,]*\])?==([\w.]+)['\"]?")
 _TAG = re.compile(r"(?:.*[ @'\"])?git\+\S+/(OpenRLHF|verl)(?:\.git)?@v?([0-9][\w.]*)(?:#.*)?['\"]?", re.IGNORECASE)
 """A release, as pip is told: by its number, or by its tag in git."""
-_DEEPEST = 3
+_MAX_DEPTH = 3
 _ASSUMED = 8
 """So many variables are looked at one by one."""
+_ELSEWHERE = {"ssh", "pdsh", "docker", "podman", "kubectl"}
+"""What they start knows nothing of the variables here, but those that they hand over."""
+_NOT_READ = {"sbatch", "xargs", "parallel"}
+"""They start a script or add words that are not read here."""
 _ONLY_SHOW = {"echo", "printf", "cat", "grep", "sed", "awk", "ls", "tee", "cp", "mv", "rm", "git", "tail", "head", "vim", "kill", "pkill"}
 
 
@@ -48,7 +52,7 @@ class _Around(NamedTuple):
     """What its job asks for itself."""
     depth: int = 0
 
-    def within(self, job: Submission) -> _Around:
+    def within(self, job: SubmitCommand) -> _Around:
         """In a job that is submitted here: paths are those of its working_dir."""
 
         def read(path: str) -> str | None:
@@ -103,13 +107,13 @@ def budget_of(
     text = entrypoint.replace(UNKNOWN, "")
     given = _Given(read, job, _pinned(packages), installed)
 
-    def once(open_: Sequence[str]) -> tuple[Budget, tuple[str, ...]]:
+    def budget_with(open_: Sequence[str]) -> tuple[Budget, tuple[str, ...]]:
         return _budget(text, {**env, **dict.fromkeys(open_)}, given)
 
-    budget, assumed = once(())
-    needed = () if _trains(budget) else _needed(once, assumed)
-    budget, assumed = once(needed) if needed else (budget, assumed)
-    decisive = [name for name in assumed[:_ASSUMED] if once((*needed, name))[0].groups != budget.groups]
+    budget, assumed = budget_with(())
+    needed = () if _trains(budget) else _required_variables(budget_with, assumed)
+    budget, assumed = budget_with(needed) if needed else (budget, assumed)
+    decisive = [name for name in assumed[:_ASSUMED] if budget_with((*needed, name))[0].groups != budget.groups]
     lines = [(name, f"{name} is taken as set, because without it the script trains nothing") for name in needed]
     lines += [(name, f"{name} is taken as not set, because nothing here sets it") for name in decisive]
     return msgspec.structs.replace(
@@ -121,17 +125,19 @@ def _trains(budget: Budget) -> bool:
     return budget.framework not in {None, "Ray"}
 
 
-def _needed(once: Callable[[Sequence[str]], tuple[Budget, tuple[str, ...]]], assumed: tuple[str, ...]) -> tuple[str, ...]:
+def _required_variables(
+    budget_with: Callable[[Sequence[str]], tuple[Budget, tuple[str, ...]]], assumed: tuple[str, ...]
+) -> tuple[str, ...]:
     """The variables that nothing sets and without which a script ends before it trains."""
     names: tuple[str, ...] = ()
     while assumed and len(names) + len(assumed) <= _ASSUMED:
         names += assumed
-        assumed = once(names)[1]
-    if not names or not _trains(once(names)[0]):
+        assumed = budget_with(names)[1]
+    if not names or not _trains(budget_with(names)[0]):
         return ()
     for name in names:
         others = tuple(each for each in names if each != name)
-        names = others if _trains(once(others)[0]) else names
+        names = others if _trains(budget_with(others)[0]) else names
     return names
 
 
@@ -139,14 +145,14 @@ def _budget(text: str, env: Mapping[str, str | None], given: _Given) -> tuple[Bu
     search = _Search(given.pins)
     search.script(text, env, _Around(given.read))
     own = _of_job(given.job)
-    budgets = [_read(each, given.installed) for each in search.found]
+    budgets = [_budget_of_command(each, given.installed) for each in search.found]
     if not budgets:
-        return _plain(search, own), tuple(search.assumed)
+        return _budget_without_training(search, own), tuple(search.assumed)
     if any(budget.groups != budgets[0].groups for budget in budgets[1:]):
-        return _several(search.found, budgets), tuple(search.assumed)
+        return _budget_of_many(search.found, budgets), tuple(search.assumed)
     budget, first = budgets[0], search.found[0].around
     groups = None if budget.groups is None else (*own, *([first.group] if first.group else []), *budget.groups)
-    lines = (*budget.lines, *_doubts(search))
+    lines = (*budget.lines, *_doubt_lines(search))
     return msgspec.structs.replace(budget, groups=groups, lines=lines), tuple(search.assumed)
 
 
@@ -155,35 +161,34 @@ def _of_job(job: Mapping[str, float] | None) -> tuple[Group, ...]:
     return (Group("entrypoint", ((shape, 1),), None),) if shape else ()
 
 
-def _plain(search: _Search, own: tuple[Group, ...]) -> Budget:
+def _budget_without_training(search: _Search, own: tuple[Group, ...]) -> Budget:
     """No training command that is known: what the job says itself is all there is."""
     if search.strangers:
         return Budget(None, unread=tuple(f"{name} is a program that is not known here" for name in search.strangers))
     if own:
-        return Budget("Ray", groups=own, lines=tuple(_doubts(search)))
+        return Budget("Ray", groups=own, lines=tuple(_doubt_lines(search)))
     if len(search.jobs) == 1 and search.jobs[0]:
-        return Budget("Ray", groups=(search.jobs[0],), lines=tuple(_doubts(search)))
+        return Budget("Ray", groups=(search.jobs[0],), lines=tuple(_doubt_lines(search)))
     return Budget(None, unread=tuple(search.unread) or ("No training command that is known here was found",))
 
 
-def _several(found: Sequence[_Found], budgets: Sequence[Budget]) -> Budget:
+def _budget_of_many(found: Sequence[_Found], budgets: Sequence[Budget]) -> Budget:
     names = ", ".join(dict.fromkeys(each.module for each in found))
     return Budget(budgets[0].framework, unread=(f"{len(found)} training commands, and they ask for different amounts: {names}",))
 
 
-def _doubts(search: _Search) -> list[Line]:
+def _doubt_lines(search: _Search) -> list[Line]:
     sure = not search.found or any(not each.maybe for each in search.found)
     maybe = [] if sure else [Line("doubt", "The training command runs only under a condition that can't be known here")]
     return [*(Line("doubt", sentence) for sentence in search.unread), *maybe]
 
 
-def _read(found: _Found, installed: Mapping[str, str]) -> Budget:
+def _budget_of_command(found: _Found, installed: Mapping[str, str]) -> Budget:
     if found.module == "verl.trainer.main":
         return easyr1(found.argv, found.around.read)
     if found.module.startswith(("verl.", "verl_tool.", "recipe.")) or recipe_of(found.module):
-        env = {name: None if UNKNOWN in value else value for name, value in found.env.items()}
         pin, beside = found.pins.get("verl"), installed.get("verl")
-        return verl(found.argv, env, found.module, lambda path: found.around.read(from_start(path)), pinned=pin, installed=beside)
+        return verl(found.argv, found.module, lambda path: found.around.read(from_start(path)), pinned=pin, installed=beside)
     if found.module == "openrlhf.cli.train_ppo_ray_box":
         return simplerl(found.argv, found.env)
     if found.module in {"openrlhf.cli.train_ppo_ray", "examples.train_ppo_ray"}:
@@ -217,10 +222,14 @@ class _Search:
         for command in script.commands:
             self._command(command, around, maybe=maybe or command.maybe)
 
-    def _command(self, command: Command, around: _Around, *, maybe: bool) -> None:
+    def _command(self, command: ScriptCommand, around: _Around, *, maybe: bool) -> None:
         argv = command.argv
         self._pins.update(_pinned(argv))
-        if not argv or argv[0].rpartition("/")[2] in _ONLY_SHOW or around.depth > _DEEPEST:
+        if not argv or argv[0].rpartition("/")[2] in _ONLY_SHOW or around.depth > _MAX_DEPTH:
+            return
+        name = argv[0].rpartition("/")[2]
+        if name in _NOT_READ and (name == "sbatch" or any(_module(word) or _MENTIONED.search(word) for word in argv)):
+            self.unread[f"What {name} starts is not read"] = None
             return
         job = submission(argv)
         if job:
@@ -239,9 +248,16 @@ class _Search:
                 return
         if program:
             self.strangers[program] = None
+        env = _handed_over(command) if name in _ELSEWHERE else _env(command.env)
         for text in argv[1:]:
             if " " in text and _MENTIONED.search(text):
-                self.script(text, _env(command.env), around.deeper(), maybe=maybe)
+                self.script(text, env, around.deeper(), maybe=maybe)
+
+
+def _handed_over(command: ScriptCommand) -> dict[str, str | None]:
+    """The variables that another host or container may be given, with no value known."""
+    named = [found[1] for word in command.argv if (found := re.match(r"(?:--env=)?([A-Za-z_]\w*)(?:=|$)", word))]
+    return dict.fromkeys([*command.env, *named])
 
 
 def _copies(before: Sequence[str]) -> bool:

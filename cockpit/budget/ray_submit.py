@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cockpit.budget.asked import Group
-from cockpit.budget.shell import UNKNOWN
+from cockpit.budget.demand import Group
+from cockpit.budget.scripts import UNKNOWN
 
 _VALUED = {
     "--address", "--job-id", "--submission-id", "--runtime-env", "--runtime-env-json", "--working-dir", "--metadata-json", "--verify",
@@ -18,7 +18,7 @@ _VALUED = {
 _AMOUNTS = {"--entrypoint-num-gpus": "GPU", "--entrypoint-num-cpus": "CPU", "--entrypoint-memory": "memory"}
 
 
-class Submission(NamedTuple):
+class SubmitCommand(NamedTuple):
     """A job that a command hands to Ray."""
 
     entrypoint: str
@@ -29,7 +29,7 @@ class Submission(NamedTuple):
     packages: tuple[str, ...]
 
 
-def submission(argv: Sequence[str]) -> Submission | None:
+def submission(argv: Sequence[str]) -> SubmitCommand | None:
     """The job of `ray job submit …`; `None`: another command."""
     place = next((at + 3 for at in range(min(3, len(argv))) if _is_submit(argv[at : at + 3])), None)
     if place is None:
@@ -37,7 +37,7 @@ def submission(argv: Sequence[str]) -> Submission | None:
     options, words, whole = _options(argv[place:])
     runtime_env = _object(options.get("--runtime-env-json", "{}"))
     folder = options.get("--working-dir") or runtime_env.get("working_dir")
-    return Submission(
+    return SubmitCommand(
         subprocess.list2cmdline(words),
         _around(options) if whole else Group("entrypoint", None, None),
         {str(name): str(value) for name, value in _mapping(runtime_env.get("env_vars")).items()},

@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line
-from cockpit.check.checked import Checked, Verdict, check_json, check_schema, checked, exit_code
 from cockpit.check.gpus import gpu_memory
 from cockpit.check.groups import Placed, names, placed
 from cockpit.check.hosts import host_lines
+from cockpit.check.nodes import Site, site_of
 from cockpit.check.ports import Taken, port_lines
 from cockpit.check.queue import NOBODY, queue_of
 from cockpit.check.ray import ray_lines
-from cockpit.check.site import Site, site_of
+from cockpit.check.result import Checked, Verdict, check_json, check_schema, checked, exit_code
 from cockpit.check.start import start_lines
-from cockpit.limits import Limits
+from cockpit.config.thresholds import Limits
 from cockpit.model import Snapshot
 from cockpit.presets import JobSpec, Needs, Preset
-from cockpit.text import count, redact
+from cockpit.secrets import redact
+from cockpit.text import count
 
 __all__ = ["Checked", "Verdict", "check", "check_json", "check_schema", "exit_code", "own_needs"]
 
@@ -79,15 +80,15 @@ def _needed(needs: Needs) -> tuple[Group, ...]:
 
 def _unread(budget: Budget) -> Iterator[Line]:
     if budget.groups is None:
-        why = "; ".join(budget.unread) or "the command is none that is known here"
+        why = "; ".join(budget.unread) or "unknown command"
         yield Line(
-            "unknown", f"what the job asks for can't be read: {why}", "say it in the preset: needs.gpus, needs.cpus or needs.bundles"
+            "unknown", f"can't read from the command what the job needs: {why}", "set needs.gpus, needs.cpus or needs.bundles in the preset"
         )
     else:
         yield from (Line("doubt", f"not read: {sentence}") for sentence in budget.unread)
     if budget.framework == "Ray" and all(group.name == "entrypoint" for group in budget.groups or ()):
-        text = "only the command itself is counted: what it asks for once it runs can't be read"
-        yield Line("doubt", text, "say it in the preset: needs.gpus, needs.cpus or needs.bundles")
+        text = "only the command itself is counted; what it asks Ray for at run time is unknown"
+        yield Line("doubt", text, "set needs.gpus, needs.cpus or needs.bundles in the preset")
 
 
 def _otherwise(budget: Budget, needs: Needs) -> Iterator[Line]:
@@ -95,4 +96,4 @@ def _otherwise(budget: Budget, needs: Needs) -> Iterator[Line]:
     for key, resource, said in (("needs.gpus", "GPU", needs.gpus), ("needs.cpus", "CPU", needs.cpus)):
         asked = budget.amount(resource)
         if budget.framework != "Ray" and said is not None and asked is not None and said != asked:
-            yield Line("doubt", f"{key} says {count(said)}, the command asks for {count(asked)} {resource}", f"{key}: {count(asked)}")
+            yield Line("doubt", f"{key} is {count(said)}, but the command asks for {count(asked)} {resource}", f"{key}: {count(asked)}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
+from shlex import quote
 from typing import NamedTuple
 
 from cockpit.budget import Budget, Level, Line
 from cockpit.check.groups import Placed
-from cockpit.check.site import Site
-from cockpit.findings.gpu_memory import RAYS
-from cockpit.limits import Limits
+from cockpit.check.nodes import Site
+from cockpit.config.thresholds import Limits
+from cockpit.findings.gpu_memory import is_at_work
 from cockpit.model import Gpu, Process, Snapshot
 from cockpit.placement import SCALE
 from cockpit.presets import Needs
@@ -76,12 +77,12 @@ def gpu_memory(placed: Placed, site: Site, snapshot: Snapshot, budget: Budget, n
         level: Level = "later" if any(line.level == "later" for line in rest) else "doubt"
         yield Line(level, f"the same on {plural(len(rest), 'more node')}")
     if blind := [cards.title for cards in seen if not cards.known]:
-        text = f"how much GPU memory is free is not known on {_names(blind)}: neither a probe nor Ray's agent tells"
+        text = f"free GPU memory is unknown on {_names(blind)}: neither a probe nor Ray's agent reports it"
         yield Line("doubt" if needs.gpu_memory_free is None else "unknown", text)
     elif homes and not worst:
-        free = [left for cards in seen for gpu in cards.candidates if (left := _left(gpu)) is not None]
+        free = [left for cards in seen for gpu in cards.candidates if (left := _free_bytes(gpu)) is not None]
         told_why = "; ".join(want.why for want in wants)
-        yield Line("fine", f"GPU memory: at least {size(min(free, default=None))} is free on each GPU that it may get; {told_why}")
+        yield Line("fine", f"GPU memory: at least {size(min(free, default=None))} free on each GPU that the job may get; {told_why}")
 
 
 def _wants(budget: Budget, needs: Needs, limits: Limits) -> Iterator[Want]:
@@ -95,7 +96,7 @@ def _wants(budget: Budget, needs: Needs, limits: Limits) -> Iterator[Want]:
         engines = tuple(group.name for group in budget.groups or () if any(word in group.name.lower() for word in ENGINES))
         yield Want(f"{key} {value} takes {share:.0%} of each", share=share, groups=engines or None)
     elif needs.gpu_memory_free is None:
-        yield Want(f"more than {limits.gpu_free:.0%} in use would be told", share=1 - limits.gpu_free, strict=False)
+        yield Want(f"a GPU counts as free with at most {limits.gpu_free:.0%} in use", share=1 - limits.gpu_free, strict=False)
 
 
 def _number(text: str) -> float | None:
@@ -118,7 +119,7 @@ def _never(site: Site, need: int | None, wanted: float) -> Line | None:
         return None
     most = max(gpu.memory_total or 0 for gpu in gpus)
     asked = f"needs.gpu_memory_free asks for {size(need)} on each of {wanted:.0f} GPUs"
-    text = f"{asked}; {len(large)} are that large, the largest has {size(most)}"
+    text = f"{asked}, but {len(large)} are that large; the largest has {size(most)}"
     return Line("never", text, f"needs.gpu_memory_free: {size(most)} or less")
 
 
@@ -145,10 +146,10 @@ def _holders(site: Site, snapshot: Snapshot) -> dict[str, dict[int, list[Process
 
 
 def _rays(holders: Sequence[Process]) -> bool:
-    return any(process.kind in RAYS for process in holders)
+    return any(map(is_at_work, holders))
 
 
-def _left(gpu: Gpu) -> int | None:
+def _free_bytes(gpu: Gpu) -> int | None:
     return None if gpu.memory_used is None or gpu.memory_total is None else max(0, gpu.memory_total - gpu.memory_used)
 
 
@@ -165,29 +166,30 @@ def _held(cards: Cards, want: Want, needed: int) -> Line | None:
         return None
     there = len(cards.candidates)
     sure = needed - (there - len(short)) if cards.counted else 0
-    which = f"{len(short)} of the {plural(there, 'GPU')} that nobody of Ray's uses on {cards.title}"
+    which = f"{len(short)} of the {plural(there, 'GPU')} that Ray doesn't use on {cards.title}"
     told = "; ".join(_told(each) for each in short[:HOLDERS]) + (f"; and {len(short) - HOLDERS} more" if len(short) > HOLDERS else "")
-    chance = f"it would surely get {sure} of them" if sure > 0 else "it may get one of them"
+    chance = f"the job would get at least {sure} of them" if sure > 0 else "the job may get one of them"
     text = f"{which} {'has' if len(short) == 1 else 'have'} too little free memory ({want.why}), {chance}: {told}"
     return Line("later" if sure > 0 and want.strict else "doubt", text, _change(short, cards.title))
 
 
 def _lacks(gpu: Gpu, want: Want) -> bool:
-    left, need = _left(gpu), want.of(gpu)
+    left, need = _free_bytes(gpu), want.of(gpu)
     return bool(gpu.fault) or (left is not None and need is not None and left < need)
 
 
 def _told(each: Short) -> str:
     if each.gpu.fault:
         return f"GPU {each.gpu.label} can't be reached by NVML ({clean(each.gpu.fault)[:60]})"
-    whose = ", ".join(_whose(process, each.gpu.index) for process in each.holders[:HOLDERS]) or "no process that can be seen holds it"
-    return f"GPU {each.gpu.label} has {size(_left(each.gpu))} free of {size(each.gpu.memory_total)} ({whose})"
+    whose = ", ".join(_whose(process, each.gpu.index) for process in each.holders[:HOLDERS]) or "held by no visible process"
+    return f"GPU {each.gpu.label} has {size(_free_bytes(each.gpu))} free of {size(each.gpu.memory_total)} ({whose})"
 
 
 def _whose(process: Process, index: int) -> str:
     held = next((hold.memory for hold in process.gpus if hold.index == index), None)
     user = f" of {clean(process.user)}" if process.user and not process.left_over else ""
-    return f"pid {process.pid}, {process.kind}{user}, {size(held)}"
+    kind = f"{process.kind} of another Ray" if process.ours is False else process.kind
+    return f"pid {process.pid}, {kind}{user}, {size(held)}"
 
 
 def _change(short: Sequence[Short], host: str) -> str | None:
@@ -195,11 +197,11 @@ def _change(short: Sequence[Short], host: str) -> str | None:
     left = [process for process in everybody if process.left_over]
     if left:
         freed = sum(process.gpu_memory or 0 for process in left)
-        return f"`cockpit kill-orphans {host}` frees {size(freed)}"
+        return f"`cockpit kill-orphans {quote(clean(host))}` frees {size(freed)}"
     others = sorted({clean(process.user) for process in everybody if process.user})
     if others:
-        return f"ask {', '.join(others)} to end what holds it, or start Ray without those GPUs (CUDA_VISIBLE_DEVICES)"
-    return f"find out who holds it (`fuser -v /dev/nvidia*` on {host}), or start Ray without those GPUs (CUDA_VISIBLE_DEVICES)"
+        return f"ask {', '.join(others)} to stop what holds it, or start Ray without those GPUs (CUDA_VISIBLE_DEVICES)"
+    return f"find what holds it (`fuser -v /dev/nvidia*` on {host}), or start Ray without those GPUs (CUDA_VISIBLE_DEVICES)"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 
 from cockpit.budget import Budget, Group, Line
 from cockpit.check.flags import knobs
+from cockpit.check.nodes import Site
 from cockpit.check.queue import Queue, take_place
-from cockpit.check.site import Site
-from cockpit.placement import SCALE, Ask, Ground, Place, Shape, Taken, Verdict, World, amount, ask, sentence, shape
+from cockpit.placement import SCALE, Ask, FreeCapacity, LivingNodes, NodeShare, Place, PlacementVerdict, Shape, amount, ask, sentence, shape
 from cockpit.text import UNKNOWN, count
 
 JOB = "this job"
@@ -20,7 +20,7 @@ SHOWN = 3
 """Nodes that a line names."""
 
 
-class Run(NamedTuple):
+class GroupRun(NamedTuple):
     """Groups of one kind that are made one after the other."""
 
     group: Group
@@ -68,37 +68,37 @@ def placed(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) ->
     unread = next((group for group in groups if group.bundles is None), None)
     runs = [run for run in _runs(groups) if run.ask.names]
     if site.why is not None:
-        return Placed((Line("unknown", f"nothing can be said of its place: {site.why}"),))
-    whole = World(site.places)
+        return Placed((Line("unknown", f"placement is unknown: {site.why}"),))
+    whole = LivingNodes(site.places)
     if impossible := tuple(_impossible(runs, site, whole, budget)):
         return Placed(impossible)
     wanted = {name for run in runs for name in run.ask.names}
     if not all(name in place.used or not place.total.get(name) for place in site.places for name in wanted):
-        return Placed((Line("unknown", "what is free can't be told: what Ray has handed out is not known now"),))
+        return Placed((Line("unknown", "free resources are unknown: Ray doesn't report now what is in use"),))
     if unread is not None:
         runs = [run for run in _runs(groups[: groups.index(unread)]) if run.ask.names]
     found = _in_turn(runs, site, queue, budget)
     if unread is None:
         return found
-    blind = Line("unknown", f"{unread.name}: what it asks for can't be read; what comes after it was not judged")
+    blind = Line("unknown", f"{unread.name}: can't read what it asks for; groups after it were not checked")
     return found._replace(lines=(*found.lines, blind))
 
 
-def _runs(groups: Iterable[Group]) -> Iterator[Run]:
+def _runs(groups: Iterable[Group]) -> Iterator[GroupRun]:
     for (_, shapes, strategy), same in groupby(groups, key=lambda group: (group.name, _shapes(group), group.strategy)):
         group = next(same)
         counted = Counter[Shape]()
         for each, number in shapes:
             counted[each] += number
         if counted:
-            yield Run(group, 1 + sum(1 for _ in same), ask(counted, strategy or "PACK"))
+            yield GroupRun(group, 1 + sum(1 for _ in same), ask(counted, strategy or "PACK"))
 
 
 def _shapes(group: Group) -> tuple[tuple[Shape, int], ...]:
     return tuple((shape(needs), number) for needs, number in group.bundles or () if number > 0)
 
 
-def _impossible(runs: Sequence[Run], site: Site, whole: World, budget: Budget) -> Iterator[Line]:
+def _impossible(runs: Sequence[GroupRun], site: Site, whole: LivingNodes, budget: Budget) -> Iterator[Line]:
     """What no empty nodes would have room for: each by itself, else all of them, which are held together."""
     alone = [run for run in runs if whole.room(run.ask, "ever") == "no"]
     surely = [run for run in alone if run.sure is run.ask or (run.sure.names and whole.room(run.sure, "ever") == "no")]
@@ -109,7 +109,7 @@ def _impossible(runs: Sequence[Run], site: Site, whole: World, budget: Budget) -
     yield from (_unsure(run, run.title, whole) for run in alone if run not in surely)
 
 
-def _unsure(run: Run, title: str, world: World) -> Line:
+def _unsure(run: GroupRun, title: str, world: LivingNodes) -> Line:
     """Only an older release would have room."""
     verdict = world.judge(run.ask)
     told = verdict and sentence(world, run.ask, verdict)
@@ -117,16 +117,16 @@ def _unsure(run: Run, title: str, world: World) -> Line:
     return Line("unknown", f"{title}: {told or 'with the newest release there is no room'}; {release}, and less would fit")
 
 
-def _refused(who: str, whole: World, wanted: Ask, site: Site, flags: str | None) -> Line:
-    verdict = whole.judge(wanted) or Verdict("never")
+def _refused(who: str, whole: LivingNodes, wanted: Ask, site: Site, flags: str | None) -> Line:
+    verdict = whole.judge(wanted) or PlacementVerdict("never")
     told = f"{who}: {sentence(whole, wanted, verdict)}"
     change = _change(wanted, verdict.names, whole, "ever", site, flags)
     if site.more:
-        return Line("later", f"{told}: not on the nodes there are now; {site.more}", change)
+        return Line("later", f"{told}: not on the current nodes; {site.more}", change)
     return Line("never", told, change)
 
 
-def _together(runs: Iterable[Run]) -> Ask:
+def _together(runs: Iterable[GroupRun]) -> Ask:
     """All bundles at once; what goes to one node is one bundle. That no two of some may share a node is left out."""
     counted: Counter[Shape] = Counter()
     for run in runs:
@@ -138,31 +138,31 @@ def _together(runs: Iterable[Run]) -> Ask:
     return ask(counted, "PACK")
 
 
-def _in_turn(runs: Sequence[Run], site: Site, queue: Queue, budget: Budget) -> Placed:
-    ground = Ground(site.places, [*(run.ask for run in runs), *(ahead.ask for ahead in queue.first)])
+def _in_turn(runs: Sequence[GroupRun], site: Site, queue: Queue, budget: Budget) -> Placed:
+    ground = FreeCapacity(site.places, [*(run.ask for run in runs), *(ahead.ask for ahead in queue.first)])
     take_place(ground, queue)
     homes: dict[str, dict[str, Counter[str]]] = {}
     lines: list[Line] = []
     for run in runs:
         before = {place.id: place for place in ground.places()}
-        taken: list[Taken] = []
+        taken: list[NodeShare] = []
         for done in range(run.number):
             gives = ground.take(run.ask, JOB, run.group.name)
             if gives is None:
                 rest = len(runs) - runs.index(run) - 1
                 lines.append(_waits(run, done, ground, site, budget, rest))
-                return Placed((*lines, *_others(runs, queue, "others wait for the same already")), homes)
+                return Placed((*lines, *_others(runs, queue, "others already wait for the same")), homes)
             taken += gives
         for one in taken:
             homes.setdefault(one.place.id, {}).setdefault(run.group.name, Counter()).update(one.amounts)
         lines.append(Line("fine", f"{run.title}: {bundles(run.group)}: {_where(run.ask, taken, before)}"))
-    return Placed((*lines, *_others(runs, queue, "it would overtake what waits already, and take what that waits for")), homes)
+    return Placed((*lines, *_others(runs, queue, "it would start before others that already wait for the same")), homes)
 
 
 def bundles(group: Group) -> str:
     """`8 x 1 GPU + 1 CPU`; `–` for an amount that depends on a release."""
     if group.bundles is None:
-        return "not known"
+        return "unknown"
     return ", ".join(f"{number} x {_needs(needs, group.unsure)}" for needs, number in group.bundles)
 
 
@@ -171,7 +171,7 @@ def _needs(needs: Mapping[str, float], unsure: Collection[str]) -> str:
     return " + ".join(parts) or "nothing"
 
 
-def _where(wanted: Ask, taken: Iterable[Taken], before: Mapping[str, Place]) -> str:
+def _where(wanted: Ask, taken: Iterable[NodeShare], before: Mapping[str, Place]) -> str:
     """On which nodes, and what is free there; many nodes are counted."""
     name = wanted.names[0]
     share: Counter[str] = Counter()
@@ -191,15 +191,15 @@ def _free(place: Place, name: str) -> str:
     return f"{amount(name, max(0, total - place.used.get(name, 0)), bare=True)} of {amount(name, total, bare=True)}"
 
 
-def _waits(run: Run, done: int, ground: Ground, site: Site, budget: Budget, rest: int) -> Line:
-    world = World(ground.places())
+def _waits(run: GroupRun, done: int, ground: FreeCapacity, site: Site, budget: Budget, rest: int) -> Line:
+    world = LivingNodes(ground.places())
     which = f"{run.group.name} (group {done + 1} of {run.number})" if run.number > 1 else run.group.name
     if run.group.unsure and world.room(run.sure, "now") == "yes":
         return _unsure(run, which, world)
     verdict = world.judge(run.ask)
     told = verdict and sentence(world, run.ask, verdict)
     if verdict is None or told is None:
-        return Line("unknown", f"{run.title}: whether there is room for it would take too long to tell")
+        return Line("unknown", f"{run.title}: too many possible placements to check")
     after = f"; {count(rest)} more wait for it" if rest else ""
     change = _change(run.ask, verdict.names, world, "now", site, knobs(budget, run.group.name))
     return Line("later", f"{which}: {told}{_empty(site)}{after}", change)
@@ -208,10 +208,10 @@ def _waits(run: Run, done: int, ground: Ground, site: Site, budget: Budget, rest
 def _empty(site: Site) -> str:
     if any(any(place.used.values()) for place in site.places):
         return ""
-    return ", though nobody else is on these nodes: group by group Ray finds no room for all"
+    return ", although these nodes are empty: Ray places group by group and finds no room for all"
 
 
-def _others(runs: Sequence[Run], queue: Queue, words: str) -> Iterator[Line]:
+def _others(runs: Sequence[GroupRun], queue: Queue, words: str) -> Iterator[Line]:
     """What waits for the same."""
     mine = {name for run in runs for name in run.ask.names}
     passed = [ahead for ahead in queue.passed if mine & set(ahead.ask.names)]
@@ -225,15 +225,15 @@ def _sum(wanted: Ask) -> str:
     return " + ".join(amount(name, wanted.sum(name)) for name in wanted.names[:2])
 
 
-def _change(wanted: Ask, short: Sequence[str], world: World, when: When, site: Site, flags: str | None) -> str | None:
+def _change(wanted: Ask, short: Sequence[str], world: LivingNodes, when: When, site: Site, flags: str | None) -> str | None:
     """Fewer of what is short; more CPUs, which Ray only counts."""
     name = short[0] if short else None
     if name == "CPU":
         need = wanted.sum("CPU")
-        least = f"on each node at least {amount('CPU', need, bare=True)}"
-        where = least if wanted.together else f"in all at least {_sum_of(wanted, world)}"
+        least = f"at least {amount('CPU', need, bare=True)} on each node"
+        where = least if wanted.together else f"at least {_sum_of(wanted, world)} in total"
         key = "ray.head.num_cpus and ray.workers[].num_cpus in the preset" if site.planned else "`ray start --num-cpus`"
-        return f"start Ray with more CPUs, {where}: {key}; it only counts them"
+        return f"start Ray with more CPUs, {where}: {key}; Ray only counts CPUs"
     if name != "GPU" or not flags:
         return None
     fits = world.fitting(wanted, when)
@@ -241,6 +241,6 @@ def _change(wanted: Ask, short: Sequence[str], world: World, when: When, site: S
     return f"ask for {most}: {flags}"
 
 
-def _sum_of(wanted: Ask, world: World) -> str:
+def _sum_of(wanted: Ask, world: LivingNodes) -> str:
     held = sum(place.used.get("CPU", 0) for place in world.places)
     return amount("CPU", wanted.sum("CPU") + held, bare=True)

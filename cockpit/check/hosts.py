@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cockpit.budget import Budget, Line
-from cockpit.check.checked import some
 from cockpit.check.groups import Placed
-from cockpit.check.site import Site
-from cockpit.limits import Limits
-from cockpit.memory import kill_line, sane
+from cockpit.check.nodes import Site
+from cockpit.check.result import some
+from cockpit.config.thresholds import Limits
+from cockpit.findings.memory_trend import kill_line, plausible_bytes
 from cockpit.model import Node
 from cockpit.presets import Preset
 from cockpit.text import plural, size
@@ -53,7 +53,7 @@ def _memory(
         return
     near = [room for room in rooms if room.free is not None and room.most and room.free < (1 - limits.memory_near) * room.most]
     if near:
-        yield Line("doubt", f"host memory is nearly at the line at which Ray kills workers: {_each(near)}", "end what holds it")
+        yield Line("doubt", f"host memory is close to Ray's kill line: {_each(near)}", "stop what holds it")
     elif offload := next((key for key, value in budget.settings.items() if key.endswith(OFFLOADS) and value.lower() not in OFF), None):
         yield from _offload(offload, rooms, placed, site)
 
@@ -61,7 +61,7 @@ def _memory(
 def _below(name: str, node: Node | None, threshold: str | None) -> Room:
     """`threshold`: that of a Ray that doesn't run yet."""
     line = kill_line(node.memory) if node else None
-    used = sane(node.memory.used) if node else None
+    used = plausible_bytes(node.memory.used) if node else None
     if node is None or line is None or used is None:
         return Room(name, None, None)
     share = _share(threshold) if line.assumed else None
@@ -88,7 +88,7 @@ def _offload(key: str, rooms: Sequence[Room], placed: Placed, site: Site) -> Ite
         if room is not None and room.free is not None and room.free < most:
             tight.append(f"{place.name} has {size(room.free)} below Ray's kill line, its GPUs for this job {size(most)}")
     if tight:
-        yield Line("doubt", f"{key} moves to host memory what leaves the GPUs: {some(tight)}", f"without {key}, or fewer GPUs a node")
+        yield Line("doubt", f"{key} moves GPU memory to host memory: {some(tight)}", f"without {key}, or fewer GPUs a node")
 
 
 def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[Line]:
@@ -99,7 +99,7 @@ def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[L
         yield _needed(SHM, "needs.shm_free", need, rooms, bigger)
         return
     if small := [room for room in rooms if room.most is not None and 0 < room.most < DOCKER]:
-        yield Line("doubt", f"{SHM} is so small that NCCL and data loaders fail: {_each(small)}", bigger)
+        yield Line("doubt", f"{SHM} is too small for NCCL and data loaders: {_each(small)}", bigger)
 
 
 def _disk(nodes: Sequence[tuple[str, Node | None]], preset: Preset, limits: Limits) -> Iterator[Line]:
@@ -112,7 +112,7 @@ def _disk(nodes: Sequence[tuple[str, Node | None]], preset: Preset, limits: Limi
         return
     least = 1 - limits.disk_filling / limits.disk_full
     if full := [room for room in rooms if room.free is not None and room.most and room.free < least * room.most]:
-        text = f"the disk under Ray's temp dir is nearly at {limits.disk_full:.0%}, where Ray stops spilling: {_each(full)}"
+        text = f"the disk under Ray's temp dir is close to {limits.disk_full:.0%}, where Ray stops spilling: {_each(full)}"
         yield Line("doubt", text, "`cockpit clean` removes dead sessions")
 
 
@@ -124,8 +124,8 @@ def _of_disk(name: str, node: Node | None, limits: Limits) -> Room:
 
 
 def _space(name: str, used: float | None, total: float | None, mark: float = 1.0) -> Room:
-    has = sane(total)
-    taken = sane(used)
+    has = plausible_bytes(total)
+    taken = plausible_bytes(used)
     most = mark * has if has else None
     return Room(name, None if most is None or taken is None else max(0.0, most - taken), most)
 
@@ -134,13 +134,13 @@ def _needed(what: str, key: str, need: int, rooms: Sequence[Room], help_: str) -
     """Against what the preset asks for: never, where no host could have it."""
     asked = f"{key} asks for {size(need)}"
     if rooms and all(room.most is not None and room.most < need for room in rooms):
-        return Line("never", f"{what}: {asked}, and no host has so much: {_each(rooms)}", f"{key}: less, or {help_}")
+        return Line("never", f"{what}: {asked}, but no host has that much: {_each(rooms)}", f"{key}: less, or {help_}")
     if short := [room for room in rooms if room.free is not None and room.free < need]:
         return Line("later", f"{what}: {asked}; {_each(short)}", help_)
     if blind := [room.name for room in rooms if room.free is None]:
-        return Line("unknown", f"{what}: {asked}; how much is free is not known on {some(blind)}")
+        return Line("unknown", f"{what}: {asked}; free amount unknown on {some(blind)}")
     least = min((room.free for room in rooms if room.free is not None), default=None)
-    return Line("fine", f"{what}: {asked}; at least {size(least)} is free on {plural(len(rooms), 'host')}")
+    return Line("fine", f"{what}: {asked}; at least {size(least)} free on {plural(len(rooms), 'host')}")
 
 
 def _each(rooms: Sequence[Room]) -> str:

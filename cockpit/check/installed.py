@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cockpit.budget import Line
-from cockpit.check.checked import some
-from cockpit.check.site import Site
+from cockpit.check.nodes import Site
+from cockpit.check.result import some
 from cockpit.model import Snapshot
 
 PACKAGES: Mapping[str, str] = {"OpenRLHF": "openrlhf", "veRL": "verl"}
@@ -40,4 +40,8 @@ def installed_lines(site: Site, framework: str | None) -> Iterator[Line]:
         yield Line("fine", f"{framework} {next(iter(found))} is installed beside Ray")
     else:
         told = ", ".join(f"{release} on {some(names)}" for release, names in found.items())
-        yield Line("doubt", f"{framework} beside Ray is {told}", "one release everywhere, unless the job brings its own")
+        yield Line(
+            "doubt",
+            f"different releases of {framework} are installed beside Ray: {told}",
+            "install one release everywhere, unless the job brings its own",
+        )

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from cockpit.budget import Line
 from cockpit.presets import Preset, RayNode, RayStart
+from cockpit.sources.source import within
 
 OF_HEAD: Mapping[str, int] = {"port": 6379, "dashboard_port": 8265, "ray_client_server_port": 10001}
 OF_ALL: Mapping[str, int] = {
@@ -22,9 +23,9 @@ OF_ALL: Mapping[str, int] = {
 WORKERS = ("min_worker_port", 10002), ("max_worker_port", 19999)
 Taken = frozenset[tuple[str, int]]
 """Host and port, as the preset calls the host."""
-SOON = 1.0
-AT_ONCE = 200
-"""Connections; a preset may name a thousand hosts."""
+CONNECT_TIMEOUT_S = 1.0
+MAX_CONNECTIONS = 200
+"""At a time; a preset may name a thousand hosts."""
 
 
 def port_lines(start: RayStart, taken: Taken) -> Iterator[Line]:
@@ -34,8 +35,10 @@ def port_lines(start: RayStart, taken: Taken) -> Iterator[Line]:
         yield from _among_each_other(node, ports)
         for flag, port in ports.items():
             if (node.host, port) in taken:
-                text = f"port {port} ({flag}) of {node.host} is taken by something that listens there"
-                yield Line("later", text, f"`ss -ltnp 'sport = :{port}'` on {node.host} tells by what; end it, or {flag}: another")
+                text = f"port {port} ({flag}) on {node.host} is already in use"
+                yield Line(
+                    "later", text, f"`ss -ltnp 'sport = :{port}'` on {node.host} shows by what; stop that, or set {flag} to another port"
+                )
 
 
 def ports_of(node: RayNode, *, head: bool) -> dict[str, int]:
@@ -51,9 +54,9 @@ def _among_each_other(node: RayNode, ports: Mapping[str, int]) -> Iterator[Line]
     listed = node.flags.get("worker_port_list")
     for flag, port in ports.items():
         if (other := first.setdefault(port, flag)) != flag:
-            yield Line("never", f"{node.host}: {other} and {flag} are both {port}: Ray refuses to start", f"{flag}: another port")
+            yield Line("never", f"{node.host}: {other} and {flag} are both {port}; Ray refuses to start", f"{flag}: another port")
         if listed is None and isinstance(low, int) and isinstance(high, int) and 0 < low <= port <= high:
-            text = f"{node.host}: {flag} {port} lies among the ports of workers ({low} to {high}): Ray refuses to start"
+            text = f"{node.host}: {flag} {port} is in the worker port range ({low} to {high}); Ray refuses to start"
             yield Line("never", text, f"{flag}: another port, or {low_flag} and {high_flag}")
 
 
@@ -64,7 +67,7 @@ async def listening(preset: Preset) -> Taken:
     """
     if preset.ray is None:
         return frozenset()
-    room = asyncio.Semaphore(AT_ONCE)
+    room = asyncio.Semaphore(MAX_CONNECTIONS)
     asked = [(node, port) for node in preset.ray.nodes for port in ports_of(node, head=node is preset.ray.head).values()]
     answers = await asyncio.gather(*(_answers(node.address or node.host, port, room) for node, port in asked))
     return frozenset((node.host, port) for (node, port), answered in zip(asked, answers, strict=True) if answered)
@@ -73,7 +76,7 @@ async def listening(preset: Preset) -> Taken:
 async def _answers(host: str, port: int, room: asyncio.Semaphore) -> bool:
     async with room:
         with suppress(OSError, UnicodeError, asyncio.TimeoutError):  # the second: a name that can be no host's
-            _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), SOON)
+            _, writer = await within(CONNECT_TIMEOUT_S, asyncio.open_connection(host, port))
             writer.close()
             return True
     return False

@@ -7,8 +7,8 @@ from math import inf
 from typing import NamedTuple
 
 from cockpit.model import Actor, PlacementGroup, Snapshot
-from cockpit.placement import Ask, Ground, Strategy, ask, shape
-from cockpit.reasons import STRATEGIES, waits
+from cockpit.monitor.pending_reasons import STRATEGIES, is_waiting
+from cockpit.placement import Ask, FreeCapacity, Strategy, ask, shape
 
 WHO = "what waits ahead of it"
 PASSED = ("held", "fragmented", "short", "label", "deadlock", "itself")
@@ -50,10 +50,10 @@ def _groups(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahea
         if group.state in ("PENDING", "RESCHEDULING"):
             unplaced = [shape(bundle.needs, bundle.labels) for bundle in group.bundles if bundle.node not in alive]
             if unplaced:
-                yield group.since, group.wait, Ahead(_named(group), ask(unplaced, _strategy(group)), 1, whole=True)
+                yield group.since, group.wait, Ahead(_describe_group(group), ask(unplaced, _strategy(group)), 1, whole=True)
 
 
-def _named(group: PlacementGroup) -> str:
+def _describe_group(group: PlacementGroup) -> str:
     return f"group {group.name or group.id[:8]}"
 
 
@@ -64,7 +64,7 @@ def _strategy(group: PlacementGroup) -> Strategy:
 def _actors(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahead]]:
     alike: dict[tuple[object, ...], list[Actor]] = {}
     for actor in snapshot.actors or ():
-        if waits(actor) and not actor.internal and actor.placement_group is None:
+        if is_waiting(actor) and not actor.internal and actor.placement_group is None:
             alike.setdefault((actor.class_, actor.wait, *sorted(actor.needs.items()), *sorted(actor.labels.items())), []).append(actor)
     for actors in alike.values():
         one = actors[0]
@@ -73,7 +73,7 @@ def _actors(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahea
         yield since, one.wait, Ahead(f"actor {one.class_}", wanted, len(actors), whole=False)
 
 
-def take_place(ground: Ground, queue: Queue) -> None:
+def take_place(ground: FreeCapacity, queue: Queue) -> None:
     """Let what waits ahead have what Ray would give it."""
     for ahead in queue.first:
         if not ahead.ask.names:

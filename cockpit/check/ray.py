@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cockpit.budget import Line
-from cockpit.check.checked import some
 from cockpit.check.groups import Placed
 from cockpit.check.installed import installed_lines
-from cockpit.check.site import Site
-from cockpit.limits import Limits
+from cockpit.check.nodes import Site
+from cockpit.check.result import some
+from cockpit.config.thresholds import Limits
 from cockpit.model import Finding, Snapshot
 from cockpit.presets import Needs
 from cockpit.presets.amounts import version_matches
 from cockpit.text import plural
 
-MOST = 4
-FEW_FILES = 4096
+MAX_FINDINGS = 4
+LOW_FILES_LIMIT = 4096
 """Below this Ray's drivers warn (ray/_private/worker.py)."""
 EVERYWHERE = frozenset(["node-dead", "nodes-dead", "gcs-silent", "ray-ended", "monitor-silent", "ray-versions", "python-versions"])
 """What is wrong for every job, wherever it runs."""
@@ -61,13 +61,13 @@ def _version(what: str, key: str, wanted: str | None, found: Mapping[str, list[s
     if wanted is None:
         return
     if not found:
-        yield Line("unknown", f"{key} asks for {wanted}; which {what} runs is not known")
+        yield Line("unknown", f"{key} asks for {wanted}; the version of {what} is unknown")
         return
     wrong = {version: places for version, places in found.items() if not version_matches(wanted, version)}
     if wrong:
         told = ", ".join(f"{version} on {some(places)}" for version, places in wrong.items())
         change = f"start Ray from an environment with {what} {wanted}, or change {key}"
-        yield Line("never", f"{key} asks for {wanted}; {what} is {told}", change)
+        yield Line("never", f"{key} asks for {wanted}, but {what} is {told}", change)
     else:
         yield Line("fine", f"{what} is {' and '.join(found)}; {key} asks for {wanted}")
 
@@ -75,19 +75,19 @@ def _version(what: str, key: str, wanted: str | None, found: Mapping[str, list[s
 def _open_files(site: Site, needs: Needs, limits: Limits) -> Iterator[Line]:
     """Workers are given what their raylet has."""
     known = {name: raylet.files_limit for name, raylet in site.raylets() if raylet.files_limit is not None}
-    least = needs.open_files or FEW_FILES
+    least = needs.open_files or LOW_FILES_LIMIT
     few = {name: limit for name, limit in known.items() if limit < least}
     change = f"`ulimit -n {max(least, limits.open_files_least)}` before `ray start`"
     told = f"{some([f'{limit} on {name}' for name, limit in few.items()])}"
     if needs.open_files is None:
         if few:
-            yield Line("doubt", f"Ray and its workers may open few files: {told}; Ray itself warns below {least}", change)
+            yield Line("doubt", f"low open-file limit for Ray and its workers: {told}; Ray warns below {least}", change)
     elif few:
-        yield Line("never", f"needs.open_files asks for {least}; the limit is {told}, until Ray is started anew", change)
+        yield Line("never", f"needs.open_files asks for {least}, but the limit is {told} until Ray is restarted", change)
     elif not known:
-        yield Line("unknown", f"needs.open_files asks for {least}; how many files Ray may open is not known")
+        yield Line("unknown", f"needs.open_files asks for {least}; Ray's open-file limit is unknown")
     else:
-        yield Line("fine", f"open files: needs.open_files asks for {least}; Ray may open at least {min(known.values())}")
+        yield Line("fine", f"open files: needs.open_files asks for {least}; Ray's limit is at least {min(known.values())}")
 
 
 def _findings(placed: Placed, site: Site, snapshot: Snapshot) -> Iterator[Line]:
@@ -95,10 +95,10 @@ def _findings(placed: Placed, site: Site, snapshot: Snapshot) -> Iterator[Line]:
     keys = {node.key for place, node in site.nodes.items() if place in placed.homes or not placed.homes}
     everywhere = EVERYWHERE if site.nodes and not site.planned else frozenset()
     hurting = [finding for finding in snapshot.findings if _hurts(finding, everywhere, keys)]
-    for finding in hurting[:MOST]:
+    for finding in hurting[:MAX_FINDINGS]:
         yield Line("doubt", f"{finding.level} now: {finding.text}", finding.remedy.text if finding.remedy else None)
-    if len(hurting) > MOST:
-        yield Line("doubt", f"and {plural(len(hurting) - MOST, 'more finding')}", "see them with `cockpit doctor`")
+    if len(hurting) > MAX_FINDINGS:
+        yield Line("doubt", f"{plural(len(hurting) - MAX_FINDINGS, 'more finding')}", "run `cockpit doctor`")
 
 
 def _hurts(finding: Finding, everywhere: frozenset[str], keys: set[str]) -> bool:

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.budget import Line
-from cockpit.check.site import DEVICES, Site, listed
+from cockpit.check.nodes import DEVICES, Site, listed
 from cockpit.model import Snapshot
 from cockpit.presets import Preset, RayNode
-from cockpit.text import count, plural, redact
+from cockpit.secrets import redact
+from cockpit.text import count, plural
 
 
 def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line]:
     """What `recover` would stumble over, and what a job would find other than it was meant."""
     if preset.job is not None and DEVICES in preset.job.env:
-        yield Line("doubt", f"job.env sets {DEVICES}, which Ray sets for each worker by itself", f"leave {DEVICES} out of job.env")
+        yield Line("doubt", f"job.env sets {DEVICES}, but Ray sets it for each worker itself", f"remove {DEVICES} from job.env")
     if preset.ray is None:
         return
     if site.planned:
         gpus = sum(place.total.get("GPU", 0) for place in site.places) / 10_000
         told = f", {count(gpus)} GPU" if site.places else ""
-        text = f"no Ray runs: judged for the {plural(len(preset.ray.nodes), 'node')}{told} that the preset starts"
+        text = f"no Ray runs: checked against the {plural(len(preset.ray.nodes), 'node')}{told} that the preset starts"
         yield Line("later", text, f"`cockpit recover {preset.name}`")
     elif site.more:
-        yield Line("doubt", f"more nodes may come: {site.more}", None if snapshot.growing else f"`cockpit recover {preset.name}`")
+        yield Line("doubt", f"more nodes may join: {site.more}", None if snapshot.growing else f"`cockpit recover {preset.name}`")
     for start in preset.ray.nodes:
         yield from _devices(start, preset.ray.env.get(DEVICES))
         if site.planned:
@@ -36,20 +37,20 @@ def _devices(start: RayNode, devices: str | None) -> Iterator[Line]:
     if not isinstance(gpus, int) or devices is None or "$" in devices:
         return
     seen = len(listed(devices))
-    which = f"ray.env sets {DEVICES}={redact(devices)} ({plural(seen, 'GPU')}), and {start.host} is to have num_gpus: {gpus}"
+    which = f"ray.env sets {DEVICES}={redact(devices)} ({plural(seen, 'GPU')}), but {start.host} has num_gpus: {gpus}"
     if gpus > seen:
-        yield Line("never", f"{which}: Ray refuses to start", f"num_gpus: {seen}, or name {gpus} GPUs in {DEVICES}")
+        yield Line("never", f"{which}; Ray refuses to start", f"set num_gpus: {seen}, or list {gpus} GPUs in {DEVICES}")
     elif gpus < seen:
-        yield Line("doubt", f"{which}: {seen - gpus} of them stay unused", f"num_gpus: {seen}")
+        yield Line("doubt", f"{which}; {seen - gpus} of them stay unused", f"set num_gpus: {seen}")
 
 
 def _host(start: RayNode, site: Site, snapshot: Snapshot) -> Iterator[Line]:
     host = site.hosts.get(start.host)
     if host is None:
         names = {start.host, start.address}
-        why = next((fault.text for fault in snapshot.faults if fault.source == "probe" and fault.host in names), "nobody looks there")
-        yield Line("doubt", f"what {start.host} has is not known: {why}")
+        why = next((fault.text for fault in snapshot.faults if fault.source == "probe" and fault.host in names), "it is not probed")
+        yield Line("doubt", f"resources of {start.host} are unknown: {why}")
         return
     gpus = start.flags.get("num_gpus")
     if isinstance(gpus, int) and host.gpus is not None and gpus > len(host.gpus):
-        yield Line("doubt", f"{start.host} is to have num_gpus: {gpus}, NVML sees {len(host.gpus)} there", f"num_gpus: {len(host.gpus)}")
+        yield Line("doubt", f"{start.host} has num_gpus: {gpus}, but NVML sees {len(host.gpus)}", f"set num_gpus: {len(host.gpus)}")

@@ -7,24 +7,27 @@ import sys
 import time
 from contextlib import suppress
 
+from cockpit import output
 from cockpit.demo.cluster import DemoError, demo_cluster, ending_on_signals
 
 
 def main(arguments: list[str]) -> int:
     """Print `address=…`, one `export` line for each variable, and `settled` once everything is as it is meant to be."""
     if arguments != ["--hold"]:
-        print(f"usage: {__doc__}", file=sys.stderr)
+        output.say(f"usage: {__doc__}", err=True)
         return 2
     began = time.monotonic()
     try:
         with suppress(KeyboardInterrupt), ending_on_signals(), demo_cluster() as demo:
             lines = [f"address={demo.address}", *(f"export {name}={shlex.quote(value)}" for name, value in demo.env.items())]
-            print("\n".join([*lines, f"# {demo.notice}"] if demo.notice else lines), flush=True)
+            output.say("\n".join([*lines, f"# {demo.notice}"] if demo.notice else lines))
+            output.flush()
             settled = demo.settle()
-            print(f"{'settled' if settled else 'not settled'} after {time.monotonic() - began:.0f} s", flush=True)
+            output.say(f"{'settled' if settled else 'not settled'} after {time.monotonic() - began:.0f} s")
+            output.flush()
             sys.stdin.readline()
     except DemoError as error:
-        print(f"cockpit demo: {error}", file=sys.stderr)
+        output.note(f"demo: {error}")
         return 3
     return 0
 

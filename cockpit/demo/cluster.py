@@ -23,11 +23,12 @@ from typing import NoReturn
 import httpx
 import platformdirs
 
+from cockpit import output
 from cockpit.demo import nvml, processes
 
 SCRIPTS = Path(__file__).with_name("scripts")
 NODES = ("head", "w1")
-PATIENCE = 60.0
+START_TIMEOUT_S = 60.0
 """Seconds for the nodes to start, and again for the dashboard to take jobs."""
 JOBS = {
     "prepare-data": "python prepare_data.py --dataset openai/gsm8k",
@@ -66,13 +67,13 @@ class DemoCluster:
 
     def submit(self, name: str, entrypoint: str) -> None:
         """Submit a job; waits for the dashboard to be ready for one."""
-        deadline = time.monotonic() + PATIENCE
-        while not self._took(name, entrypoint):
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._is_submitted(name, entrypoint):
             if time.monotonic() > deadline:
-                raise DemoError(f"Ray's dashboard did not take the job {name} in {PATIENCE:.0f} s")
+                raise DemoError(f"Ray's dashboard did not take the job {name} in {START_TIMEOUT_S:.0f} s")
             time.sleep(0.5)
 
-    def _took(self, name: str, entrypoint: str) -> bool:
+    def _is_submitted(self, name: str, entrypoint: str) -> bool:
         """Not at once: the dashboard's modules and the agents come one by one. An answer that came too late may have been a yes."""
         with suppress(httpx.HTTPError):
             if self._http("POST", "/api/jobs/", json={"entrypoint": entrypoint, "submission_id": name}).is_success:
@@ -85,18 +86,18 @@ class DemoCluster:
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
             with suppress(httpx.HTTPError, KeyError, ValueError):  # a busy dashboard answers late, or with an error in plain text
-                if self._settled():
+                if self._has_settled():
                     return True
             time.sleep(1)
         return False
 
-    def _settled(self) -> bool:
+    def _has_settled(self) -> bool:
         jobs = {job["submission_id"]: job["status"] for job in self._http("GET", "/api/jobs/").json()}
-        groups = [group["state"] for group in self._listed("placement_groups")]
-        waiting = sorted(actor["name"] for actor in self._listed("actors") if actor["state"] not in ("ALIVE", "RESTARTING", "DEAD"))
+        groups = [group["state"] for group in self._list("placement_groups")]
+        waiting = sorted(actor["name"] for actor in self._list("actors") if actor["state"] not in ("ALIVE", "RESTARTING", "DEAD"))
         return jobs["eval-gsm8k"] == "FAILED" and groups.count("PENDING") == len(WAITING_GROUPS) and waiting == WAITING_ACTORS
 
-    def _listed(self, what: str) -> list[dict[str, str]]:
+    def _list(self, what: str) -> list[dict[str, str]]:
         answer = self._http("GET", f"/api/v0/{what}?detail=1&limit=1000").json()
         listed: list[dict[str, str]] = answer["data"]["result"]["result"]
         return listed
@@ -115,7 +116,7 @@ def demo_cluster() -> Iterator[DemoCluster]:
     python = ray_python()
     folder = Path(tempfile.mkdtemp(prefix="cockpit-demo-", dir=_short_temp()))
     try:
-        yield from _started(python, folder)
+        yield from _start(python, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -128,11 +129,11 @@ def run_demo(open_screen: Callable[[str, dict[str, str]], object]) -> int:
     before = dict(os.environ)
     try:
         with ending_on_signals(), demo_cluster() as demo:
-            print(demo.notice or f"demo cluster: {demo.address}", file=sys.stderr)  # noqa: T201
+            output.say(demo.notice or f"demo cluster: {demo.address}", err=True)
             os.environ.update(demo.env)
             open_screen(demo.address, dict(os.environ))
     except DemoError as error:
-        print(f"cockpit demo: {error}", file=sys.stderr)  # noqa: T201
+        output.note(f"demo: {error}")
         return 3
     finally:
         os.environ.clear()
@@ -172,10 +173,10 @@ def ray_python() -> str:
     raise DemoError("there is no Ray here to start a demo cluster with; install it: pip install 'ray-cockpit[ray]'")
 
 
-def _started(python: str, folder: Path) -> Iterator[DemoCluster]:
+def _start(python: str, folder: Path) -> Iterator[DemoCluster]:
     gpus, notice = _simulated_gpus(folder)
     port, *metrics = _free_ports(3)
-    _lay_out(folder)
+    _copy_scripts(folder)
     with (folder / "nodes.log").open("w") as log:
         command = [python, "nodes.py", str(folder), str(port), *(str(folder / f"{node}.nvml") for node in NODES)]
         env = _node_environment(folder, python, metrics) | gpus
@@ -184,12 +185,12 @@ def _started(python: str, folder: Path) -> Iterator[DemoCluster]:
         )
     with keeper:
         try:
-            yield _furnished(keeper, folder, f"http://127.0.0.1:{port}", gpus, notice)
+            yield _submit_jobs(keeper, folder, f"http://127.0.0.1:{port}", gpus, notice)
         finally:
-            processes.end(str(folder))
+            processes.end_marked(str(folder))
 
 
-def _furnished(keeper: subprocess.Popen[bytes], folder: Path, address: str, gpus: dict[str, str], notice: str | None) -> DemoCluster:
+def _submit_jobs(keeper: subprocess.Popen[bytes], folder: Path, address: str, gpus: dict[str, str], notice: str | None) -> DemoCluster:
     """The demo with all its jobs, once the nodes are up."""
     session = Path(_first_line(keeper, folder)["session"])
     demo = DemoCluster(address, {**gpus, "RAY_API_SERVER_ADDRESS": address}, folder, session, notice)
@@ -209,7 +210,7 @@ def _simulated_gpus(folder: Path) -> tuple[dict[str, str], str | None]:
     return nvml.environment(library, folder / "head.nvml"), None
 
 
-def _lay_out(folder: Path) -> None:
+def _copy_scripts(folder: Path) -> None:
     """The folder that the jobs run in."""
     shutil.copytree(SCRIPTS, folder / "work", ignore=shutil.ignore_patterns("__pycache__"))
     for module in (nvml, processes):
@@ -237,11 +238,11 @@ def _node_environment(folder: Path, python: str, metrics_ports: list[int]) -> di
 def _first_line(keeper: subprocess.Popen[bytes], folder: Path) -> dict[str, str]:
     """What the keeper says once both nodes are up."""
     assert keeper.stdout is not None  # noqa: S101
-    ready, _, _ = select.select([keeper.stdout], [], [], PATIENCE)
+    ready, _, _ = select.select([keeper.stdout], [], [], START_TIMEOUT_S)
     line = keeper.stdout.readline() if ready else b""
     if not line:
         said = (folder / "nodes.log").read_text(errors="replace").strip().splitlines()
-        raise DemoError(f"Ray did not start in {PATIENCE:.0f} s{': ' + said[-1] if said else ''}")
+        raise DemoError(f"Ray did not start in {START_TIMEOUT_S:.0f} s{': ' + said[-1] if said else ''}")
     facts: dict[str, str] = json.loads(line)
     return facts
 

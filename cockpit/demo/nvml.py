@@ -90,13 +90,13 @@ def hold(state: Path, pid: int, devices: Iterable[int | str], memory: int, busy:
 
     It keeps them `busy` percent of the time, and takes `grow` bytes a second more. All of it is free again when the process is dead.
     """
-    start = started(pid)
+    start = start_ticks(pid)
     if start is None:
         return
     names = [str(device) for device in devices]
     mine = tuple(f"proc {name} {pid} " for name in names)
     held = [f"proc {name} {pid} {memory} {busy} start {start} grow {grow}" for name in names]
-    edit(state, lambda before: [*(line for line in before if not line.startswith(mine) and not _dead(line)), *held])
+    edit(state, lambda before: [*(line for line in before if not line.startswith(mine) and not _is_of_dead(line)), *held])
 
 
 def release(state: Path, pid: int) -> None:
@@ -104,7 +104,7 @@ def release(state: Path, pid: int) -> None:
     edit(state, lambda before: [line for line in before if line.split()[:1] != ["proc"] or line.split()[2] != str(pid)])
 
 
-def started(pid: int) -> int | None:
+def start_ticks(pid: int) -> int | None:
     """The start of a process in clock ticks since boot (field 22 of its stat), or `None` when there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -113,6 +113,6 @@ def started(pid: int) -> int | None:
     return int(stat.rpartition(")")[2].split()[19])
 
 
-def _dead(line: str) -> bool:
+def _is_of_dead(line: str) -> bool:
     words = line.split()
-    return words[:1] == ["proc"] and "start" in words and started(int(words[2])) != int(words[words.index("start") + 1])
+    return words[:1] == ["proc"] and "start" in words and start_ticks(int(words[2])) != int(words[words.index("start") + 1])

@@ -1,78 +1,60 @@
 """Which processes carry our mark in their environment, and how to end exactly these.
 
-Every descendant inherits the mark, also one that has started a session of its own and outlived its parents. Standard library only and
-Python 3.8: whatever keeps the demo's nodes runs it too, in the cluster's own Python.
+Every descendant inherits the mark, also one that has started a session of its own and outlived its parents. Python 3.8, and nothing but
+psutil: whatever keeps the demo's nodes runs it too, in the cluster's own Python, with the psutil that Ray brings along.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
-from pathlib import Path
+
+import psutil
 
 MARK = "COCKPIT_DEMO"
 """The environment variable; its value is the folder of the demo."""
 
 
-def marked(value: str) -> list[tuple[int, int]]:
-    """Pid and start (clock ticks since boot) of every process with this mark, except the one that asks."""
-    wanted = f"{MARK}={value}".encode()
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (folder / "environ").read_bytes().split(b"\0")
-            stat = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # gone meanwhile, or somebody else's
-            continue
-        if wanted in environment and stat[0] not in "ZX" and int(folder.name) != os.getpid():
-            found.append((int(folder.name), int(stat[19])))
-    return found
+def find_marked(value: str) -> list[psutil.Process]:
+    """Every living process with this mark, except the one that asks."""
+    return [process for process in psutil.process_iter() if process.pid != os.getpid() and _has_mark(process, value)]
 
 
-def below(roots: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Pid and start of all descendants: a title that a process gives itself (Ray's agents do) may lie over the mark."""
-    found = dict(roots)
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone meanwhile
-            stat = (folder / "stat").read_text().rpartition(")")[2].split()
-            parents[int(folder.name)] = (int(stat[1]), int(stat[19]))
-    grown = True
-    while grown:
-        more = {pid: start for pid, (parent, start) in parents.items() if parent in found and pid not in found and pid != os.getpid()}
-        grown = bool(more)
-        found.update(more)
-    return [(pid, start) for pid, start in found.items() if (pid, start) not in roots]
+def find_descendants(roots: list[psutil.Process]) -> list[psutil.Process]:
+    """What is below these: a title that a process gives itself (Ray's agents do) may lie over the mark."""
+    found = set(roots)
+    for root in roots:
+        with contextlib.suppress(psutil.Error):  # gone meanwhile
+            found.update(root.children(recursive=True))
+    return [process for process in found.difference(roots) if process.pid != os.getpid()]
 
 
-def end(value: str, within: float = 10.0) -> list[int]:
+def end_marked(value: str, within: float = 10.0) -> list[int]:
     """End every process with this mark, and what is below one; returns the pids that are still there after `within` seconds.
 
     Looks again until there is none, because one that was seen may have started another.
     """
     deadline = time.monotonic() + within
-    family = below(marked(value))
-    left = marked(value) + family
+    left = find_marked(value)
+    family = find_descendants(left)
+    left += family
     while left and time.monotonic() < deadline:
-        for pid, start in left:
-            _kill(pid, start)
+        for process in left:
+            with contextlib.suppress(psutil.Error):  # gone meanwhile; another that has got its pid is let be
+                process.kill()
         time.sleep(0.05)
-        left = marked(value) + [one for one in family if _alive(*one)]
-    return [pid for pid, _ in left]
+        left = find_marked(value) + [process for process in family if _is_alive(process)]
+    return [process.pid for process in left]
 
 
-def _alive(pid: int, start: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return False
-    return stat[0] not in "ZX" and int(stat[19]) == start
+def _has_mark(process: psutil.Process, value: str) -> bool:
+    with contextlib.suppress(psutil.Error):  # gone meanwhile, or somebody else's
+        return process.environ().get(MARK) == value and _is_alive(process)
+    return False
 
 
-def _kill(pid: int, start: int) -> None:
-    with contextlib.suppress(OSError):  # gone meanwhile
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        if int(stat.rpartition(")")[2].split()[19]) == start:
-            os.kill(pid, signal.SIGKILL)
+def _is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return False

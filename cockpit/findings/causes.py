@@ -1,16 +1,17 @@
-"""What jobs of LLM training fail of, by the words of their logs, and what helps."""
+"""Known causes of failed LLM training jobs: patterns in their logs, and what to do."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
+
+from cockpit.recent import Recent
 
 
 class Cause(NamedTuple):
-    """A way to fail that has a name."""
+    """A pattern in a log, and what to do when it matches."""
 
-    says: str
+    pattern: str
     """A regular expression."""
     remedy: str
     act: str | None = None
@@ -19,40 +20,42 @@ class Cause(NamedTuple):
 # What caused the others comes first: a rank that runs out of memory is one that the others wait for, until their watchdog ends them.
 CAUSES: tuple[Cause, ...] = (
     Cause(r"uncorrectable ECC error|GPU has fallen off the bus|CUDA error: unspecified launch failure.*Xid",
-        "the GPU is ill: `dmesg | grep -i xid` and `nvidia-smi -q -d ECC` on its node say how; take the node out of Ray's hands "
-        "(`ray drain-node`) before the job is started again"),
+        "the GPU failed: see `dmesg | grep -i xid` and `nvidia-smi -q -d ECC` on its node, and drain that node (`ray drain-node`)"),
     Cause(r"Free memory on device .{0,80}on startup is less than desired GPU memory utilization",
-        "something else holds memory of that GPU, often what an earlier run left: end it, else ask for less (gpu_memory_utilization)",
+        "another process uses memory of that GPU, often an orphan of an earlier run: end it, or ask for less (gpu_memory_utilization)",
         "kill-orphans"),
     Cause(r"CUDA out of memory|CUDA error: out of memory|No available memory for the cache blocks",
-        "its own parts need more GPU memory than there is: smaller micro batches or sequences, offload, more GPUs for each model, "
-        "or less for vLLM's cache (gpu_memory_utilization)"),
+        "the job needs more memory than the GPU has: use smaller micro batches or sequences, offload, more GPUs per model, "
+        "or a smaller vLLM cache (gpu_memory_utilization)"),
     Cause(r"Total available GPUs \S{1,20} is less than total desired GPUs|placement group bundle index \d+ is invalid",
-        "it asks for other GPUs than it has reserved or than there are: nodes x GPUs of each model must fit those of the cluster, and "
-        "models that share a group must be of its size"),
+        "the job asks for more GPUs than the cluster has, or for other bundles than it reserved: nodes x GPUs of each model must fit "
+        "the cluster, and models that share a placement group must have its size"),
     Cause(r"Version mismatch: The cluster was started with",
-        "start it with the Python and the Ray of the cluster: the third number of Python's version counts too"),
+        "use the same versions of Ray and Python as the cluster (for Python all three numbers)"),
     Cause(r"RuntimeEnvSetupError|Failed to set up runtime environment|runtime_env setup failed",
-        "its environment could not be made: runtime_env_setup-*.log in the logs folder of the head's Ray session says at which step"),
+        "its runtime environment could not be set up: runtime_env_setup-*.log in the logs of the Ray session on the head shows the step"),
     Cause(r"No space left on device|OutOfDiskError|Local disk is full",
-        "a disk is full: remove what dead sessions left, or let checkpoints and caches go elsewhere", "clean"),
+        "a disk is full: remove the files of dead sessions, or move checkpoints and caches to another disk", "clean"),
     Cause(r"Too many open files",
-        "`ulimit -n 65535` before `ray start` on that node, then start Ray anew there"),
+        "the limit of open files is too low: on that node run `ulimit -n 65535`, then restart Ray"),
     Cause(r"Unable to register worker with raylet|Failed to register worker to Raylet",
-        "more worker processes were started at once than the node can start: give Ray the CPUs that it really has "
-        "(`ray start --num-cpus`; veRL: ray_init.num_cpus), and see its open files and its load"),
+        "more worker processes were started at once than the node can start: give Ray the real number of CPUs "
+        "(`ray start --num-cpus`; veRL: ray_init.num_cpus), and check the node's open files and load"),
     Cause(r"Watchdog caught collective operation timeout|NCCL WARN .{0,60}Timeout|DistBackendError: NCCL error",
-        "one rank did not come: look for the first error among all ranks' logs (an end, out of memory); without one, the network between "
-        "nodes (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_DEBUG=INFO); while it hangs the stacks of its ranks show the odd one"),
+        "one rank did not reach the collective: find the first error in the logs of all ranks (a crash, out of memory); if there is none, "
+        "check the network between nodes (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_DEBUG=INFO); while it hangs, compare the ranks' "
+        "stacks"),
 )  # fmt: skip
 
 
-@lru_cache(256)
-def known(message: str | None) -> tuple[str, Cause] | None:
+def _find_cause(message: str | None) -> tuple[str, Cause] | None:
     """The line of a message that names its cause, and that."""
     for cause in CAUSES:
-        if found := re.search(cause.says, message or ""):
+        if found := re.search(cause.pattern, message or ""):
             text = found.string
             end = text.find("\n", found.end())
             return text[text.rfind("\n", 0, found.start()) + 1 : end if end >= 0 else None], cause
     return None
+
+
+find_cause = Recent(_find_cause, 256)

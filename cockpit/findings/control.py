@@ -1,4 +1,4 @@
-"""Ray's own parts on its head: the GCS, the dashboard, the autoscaler's monitor; and whether they let cockpit in."""
+"""Ray's processes on the head: a GCS, dashboard or autoscaler monitor that does not answer; and tokens that are missing or rejected."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cockpit.findings.facts import Facts
 from cockpit.model import Cause, Fault, Finding, Host, Job, Process, Remedy, Session
 from cockpit.text import age, plural
 
-DASHBOARD = ("/dashboard/dashboard.py",)
-MONITOR = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py")
-HERE = ("127.0.0.1", "localhost", "::1")
+DASHBOARD_SCRIPTS = ("/dashboard/dashboard.py",)
+MONITOR_SCRIPTS = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py")
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
-class Part(NamedTuple):
+class RayPart(NamedTuple):
     """What the process table of a host that is looked at says of one of Ray's parts."""
 
     host: str
@@ -33,33 +33,33 @@ class Part(NamedTuple):
         """For the middle of a sentence."""
         if self.pid is None:
             return f"its process on {self.host} has ended"
-        return f"its process on {self.host} (pid {self.pid}) " + ("is stopped by a signal" if self.stopped else "is there")
+        return f"its process on {self.host} (pid {self.pid}) " + ("is stopped by a signal" if self.stopped else "exists")
 
     @property
     def line(self) -> str:
         """Evidence."""
-        return f"ps on {self.host}: " + ("no such process" if self.pid is None else f"{self.pid} is in state {self.state or 'unknown'}")
+        return f"ps on {self.host}: " + ("no such process" if self.pid is None else f"pid {self.pid} is in state {self.state or 'unknown'}")
 
 
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
     """The GCS does not answer, or its own host shows why it can't."""
-    fault, part = _fault(facts, "ray.gcs", "gcs"), _gcs(facts)
-    if fault and not _bad(part) and _hiccup(facts):
+    fault, part = _fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
+    if fault and not _is_down(part) and _is_hiccup(facts):
         fault = None
-    if not (fault or _bad(part)) or facts.lasts("gcs-silent", "GCS") < facts.limits.gcs_silent:
+    if not (fault or _is_down(part)) or facts.seconds_lasting("gcs-silent", "GCS") < facts.limits.gcs_silent:
         return
-    why = f": {part.words}" if part and (_bad(part) or fault) else ""
+    why = f": {part.words}" if part and (_is_down(part) or fault) else ""
     gone = part is not None and part.pid is None
-    what = "after a minute without it Ray ends on all nodes" if gone else "nothing new starts, and what Ray says is old"
+    what = "Ray ends on all nodes after a minute without a GCS" if gone else "nothing new can start, and Ray's data is old"
     yield Finding(
         code="gcs-silent",
         level="critical",
         subject="GCS",
         text=f"Ray's GCS does not answer{why}; {what}",
-        evidence=tuple(filter(None, (_asked(facts, fault, "/api/gcs_healthz"), part.line if part else ""))),
+        evidence=tuple(filter(None, (_request_line(facts, fault, "/api/gcs_healthz"), part.line if part else ""))),
         since=fault.since if fault else None,
-        remedy=_cure(
-            part, "logs/gcs_server.out on the head, and the head's load and memory", "save what can be saved, then start Ray anew"
+        remedy=_remedy(
+            part, "logs/gcs_server.out on the head, and check the head's load and memory", "save what you can, then restart Ray"
         ),
     )
 
@@ -67,23 +67,27 @@ def silent_gcs(facts: Facts) -> Iterator[Finding]:
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     """The dashboard does not answer, though the Ray that it belongs to lives on a host that is looked at."""
     fault = _fault(facts, "ray.identity", "silent")
-    if fault is None or facts.snapshot.cluster.reachable is not False or _bad(_gcs(facts)):
+    if fault is None or facts.snapshot.cluster.reachable is not False or _is_down(_find_gcs(facts)):
         return
-    homes = [host for host in facts.fresh if _lives(facts, host)]
-    if not homes or facts.lasts("dashboard-silent", "dashboard") < facts.limits.dashboard_silent or (facts.once and _young(facts, homes)):
+    homes = [host for host in facts.fresh_hosts if _is_ray_alive_on(facts, host)]
+    if (
+        not homes
+        or facts.seconds_lasting("dashboard-silent", "dashboard") < facts.limits.dashboard_silent
+        or (facts.is_single_look and _is_young(facts, homes))
+    ):
         return
     home = next((host for host in homes if _is_head(facts, host)), None)
-    part = _part(facts, home, DASHBOARD) if home else None
+    part = _find_part(facts, home, DASHBOARD_SCRIPTS) if home else None
     why = f": {part.words}" if part else ""
     yield Finding(
         code="dashboard-silent",
         level="critical",
         subject="dashboard",
-        text=f"Ray lives on {(home or homes[0]).name}, but its dashboard{_at(facts)} does not answer{why}; "
-        "jobs go on, and none can be submitted",
+        text=f"Ray runs on {(home or homes[0]).name}, but its dashboard{_address_words(facts)} does not answer{why}; "
+        "running jobs continue, new ones can't be submitted",
         evidence=tuple(filter(None, (fault.text, part.line if part else ""))),
         since=fault.since,
-        remedy=_cure(part, "logs/dashboard.log on the head", "run its command line again as Ray's user (Ray doesn't start it again)"),
+        remedy=_remedy(part, "logs/dashboard.log on the head", "run its command line again as Ray's user (Ray does not restart it)"),
     )
 
 
@@ -94,11 +98,11 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         fault is None
         or facts.snapshot.cluster.reachable is not False
         or session is None
-        or any(_lives(facts, host) for host in facts.fresh)
+        or any(_is_ray_alive_on(facts, host) for host in facts.fresh_hosts)
     ):
         return
-    dead = [host for host in facts.fresh if _is_head(facts, host) and _ended_on(host, session)]
-    if not dead or facts.lasts("ray-ended", session) < facts.limits.gcs_silent:
+    dead = [host for host in facts.fresh_hosts if _is_head(facts, host) and _has_ended_on(host, session)]
+    if not dead or facts.seconds_lasting("ray-ended", session) < facts.limits.gcs_silent:
         return
     running = [job for job in facts.snapshot.jobs or () if job.running]
     stopped = any(known.stopped for host in dead for known in host.sessions or () if known.name == session)
@@ -106,46 +110,50 @@ def ended_ray(facts: Facts) -> Iterator[Finding]:
         code="ray-ended",
         level="info" if not running else "warning" if stopped else "critical",
         subject=session,
-        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0].name}{_ended_jobs(running, stopped=stopped)}",
+        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0].name}{_ended_jobs_words(running, stopped=stopped)}",
         evidence=(fault.text, f"ps on {dead[0].name}: no raylet of {session} runs there"),
         since=fault.since,
         remedy=Remedy(
-            "see what logs/gcs_server.out and logs/raylet.out of that session say last; end what is left over, then start Ray again"
+            "read the end of logs/gcs_server.out and logs/raylet.out of that session; end orphan processes, then start Ray again"
         ),
         about=tuple(job.key for job in running),
-        seen=facts.heard("ray.jobs") if running else None,
+        seen=facts.last_heard_before_fault("ray.jobs") if running else None,
     )
 
 
-def _ended_jobs(running: Sequence[Job], *, stopped: bool) -> str:
+def _ended_jobs_words(running: Sequence[Job], *, stopped: bool) -> str:
     """Jobs were listed up to ten seconds before: whoever stops a Ray may have waited for its jobs first."""
     names = ", ".join(job.id for job in running[:5])
     if not running:
         return ""
     jobs = plural(len(running), "job")
-    return f"; shortly before {jobs} still ran: {names}" if stopped else f", and with it {jobs} that ran: {names}"
+    return (
+        f"; shortly before, {jobs} {'was' if len(running) == 1 else 'were'} running: {names}"
+        if stopped
+        else f", and {jobs} ended with it: {names}"
+    )
 
 
 def silent_monitor(facts: Facts) -> Iterator[Finding]:
-    """The autoscaler's monitor writes no more: nobody knows what is handed out and what waits."""
+    """The autoscaler's monitor has stopped reporting: used and pending resources are unknown from then on."""
     fault = _fault(facts, "ray.status", "monitor")
-    if fault is None or facts.fault("ray.gcs") or facts.snapshot.cluster.reachable is False or _bad(_gcs(facts)):
+    if fault is None or facts.has_fault("ray.gcs") or facts.snapshot.cluster.reachable is False or _is_down(_find_gcs(facts)):
         return
-    silent = facts.lasts("monitor-silent", "monitor")
+    silent = facts.seconds_lasting("monitor-silent", "monitor")
     if silent < facts.limits.monitor_silent:
         return
-    home = next((host for host in facts.fresh if _is_head(facts, host)), None)
-    part = _part(facts, home, MONITOR) if home else None
+    home = next((host for host in facts.fresh_hosts if _is_head(facts, host)), None)
+    part = _find_part(facts, home, MONITOR_SCRIPTS) if home else None
     why = f": {part.words}" if part else ""
     yield Finding(
         code="monitor-silent",
         level="warning",
         subject="monitor",
-        text=f"the autoscaler's monitor has written nothing for more than {age(silent)}{why}; "
-        "used and pending resources are as old, and no node is added",
-        evidence=tuple(filter(None, (_asked(facts, fault, "/api/cluster_status"), part.line if part else ""))),
+        text=f"the autoscaler's monitor has reported nothing for more than {age(silent)}{why}; "
+        "used and pending resources are that old, and no node is added",
+        evidence=tuple(filter(None, (_request_line(facts, fault, "/api/cluster_status"), part.line if part else ""))),
         since=fault.since,
-        remedy=_cure(part, "logs/monitor.log on the head", "run its command line again as Ray's user (Ray doesn't start it again)"),
+        remedy=_remedy(part, "logs/monitor.log on the head", "run its command line again as Ray's user (Ray does not restart it)"),
     )
 
 
@@ -157,29 +165,29 @@ def refused(facts: Facts) -> Iterator[Finding]:
     fault = next((fault for fault in told if fault.source == "ray.identity"), told[0])
     place = facts.snapshot.cluster.address or "the dashboard"
     none = fault.cause == "no token"
-    lacks = "asks for a token, and cockpit on this host has none: this side lacks the cluster's token"
-    other = "refuses the token that cockpit found on this host: it is another cluster's, or the head's was made anew"
+    lacks = "requires a token, and cockpit found none on this host"
+    other = "rejects the token that cockpit found on this host: it belongs to another cluster, or the head has a new one"
     yield Finding(
         code="token-missing" if none else "token-refused",
         level="warning",
         subject=place,
         text=f"{place} {lacks if none else other}",
-        evidence=(fault.text, f"{place}/api/authentication_mode says `token` to everybody"),
+        evidence=(fault.text, f"{place}/api/authentication_mode answers `token`"),
         since=min(one.since for one in told),
         remedy=Remedy(
-            "bring the head's token here: what `ray get-auth-token` prints there, as Ray's user, into ~/.ray/auth_token here (mode 600), "
-            f"or into RAY_AUTH_TOKEN{'' if none else ', which goes before that file'}; drivers and nodes need it too"
+            "copy the head's token: run `ray get-auth-token` there as Ray's user, put its output into ~/.ray/auth_token here (mode 600), "
+            f"or into RAY_AUTH_TOKEN{'' if none else ', which overrides that file'}; drivers and nodes need it too"
         ),
     )
 
 
-def _hiccup(facts: Facts) -> bool:
+def _is_hiccup(facts: Facts) -> bool:
     """Whether a single look has had other answers of the GCS meanwhile: a busy one misses the tenth of a second that Ray gives it."""
     asked = ("ray.actors", "ray.placement_groups")
-    return facts.once and all(source in facts.snapshot.as_of and not facts.fault(source) for source in asked)
+    return facts.is_single_look and all(source in facts.snapshot.as_of and not facts.has_fault(source) for source in asked)
 
 
-def _young(facts: Facts, homes: Iterable[Host]) -> bool:
+def _is_young(facts: Facts, homes: Iterable[Host]) -> bool:
     """Whether the Ray there has just been started: its dashboard listens later."""
     begun = (one.started for host in homes for one in host.sessions or () if one.live and one.started is not None)
     return any(0 <= facts.now - moment < facts.limits.dashboard_silent for moment in begun)
@@ -189,68 +197,73 @@ def _fault(facts: Facts, source: str, cause: Cause) -> Fault | None:
     return next((fault for fault in facts.snapshot.faults if fault.source == source and fault.cause == cause), None)
 
 
-def _at(facts: Facts) -> str:
+def _address_words(facts: Facts) -> str:
     return f" at {facts.snapshot.cluster.address}" if facts.snapshot.cluster.address else ""
 
 
-def _asked(facts: Facts, fault: Fault | None, path: str) -> str:
+def _request_line(facts: Facts, fault: Fault | None, path: str) -> str:
     return f"GET {facts.snapshot.cluster.address or ''}{path}: {fault.text}" if fault else ""
 
 
-def _cure(part: Part | None, look: str, gone: str) -> Remedy:
+def _remedy(part: RayPart | None, look: str, gone: str) -> Remedy:
     if part is None or (part.pid is not None and not part.stopped):
-        return Remedy(f"see {look}")
-    return Remedy(f"see who stopped it; `kill -CONT {part.pid}` on {part.host} lets it go on" if part.stopped else f"see {look}; {gone}")
+        return Remedy(f"read {look}")
+    return Remedy(f"find out who stopped it; `kill -CONT {part.pid}` on {part.host} resumes it" if part.stopped else f"read {look}; {gone}")
 
 
-def _bad(part: Part | None) -> bool:
+def _is_down(part: RayPart | None) -> bool:
     return part is not None and (part.stopped or part.pid is None)
 
 
-def _gcs(facts: Facts) -> Part | None:
+def _find_gcs(facts: Facts) -> RayPart | None:
     """Of our cluster, where its head is looked at; gone only where the head's raylet is still there."""
-    for host in facts.fresh:
+    for host in facts.fresh_hosts:
         if not host.rays or not _is_head(facts, host):
             continue
-        mine = [ray for ray in host.rays if _ours(facts, ray.session) and ray.state not in ("Z", "X")]
+        mine = [ray for ray in host.rays if _is_ours(facts, ray.session) and ray.state not in ("Z", "X")]
         servers = [ray for ray in mine if ray.role == "gcs_server"]
         if servers:
-            return Part(host.name, servers[0].pid, servers[0].state)
+            return RayPart(host.name, servers[0].pid, servers[0].state)
         if any(ray.node in facts.nodes and facts.nodes[ray.node].head for ray in mine if ray.node):
-            return Part(host.name)
+            return RayPart(host.name)
     return None
 
 
-def _part(facts: Facts, host: Host, words: tuple[str, ...]) -> Part | None:
+def _find_part(facts: Facts, host: Host, words: tuple[str, ...]) -> RayPart | None:
     """By the words of its command line; `None` where the process table wasn't read."""
     if host.processes is None:
         return None
     for process in facts.processes.get(host.name, ()):
-        if process.kind == "ray" and _ours(facts, process.session) and _named(process, words) and process.state not in ("Z", "X"):
-            return Part(host.name, process.pid, process.state)
-    return Part(host.name)
+        if (
+            process.kind == "ray"
+            and _is_ours(facts, process.session)
+            and _is_running_script(process, words)
+            and process.state not in ("Z", "X")
+        ):
+            return RayPart(host.name, process.pid, process.state)
+    return RayPart(host.name)
 
 
-def _named(process: Process, words: tuple[str, ...]) -> bool:
+def _is_running_script(process: Process, words: tuple[str, ...]) -> bool:
     return any(word in (process.command or "") for word in words)
 
 
-def _ours(facts: Facts, session: str | None) -> bool:
+def _is_ours(facts: Facts, session: str | None) -> bool:
     """Of the cluster that is watched, as far as that can be told: several may live on a host."""
     return session is None or facts.snapshot.cluster.session in (None, session)
 
 
-def _lives(facts: Facts, host: Host) -> bool:
+def _is_ray_alive_on(facts: Facts, host: Host) -> bool:
     """Whether the Ray of the address lives there: by its session, else as the head that the address names."""
     live = {session.name for session in host.sessions or () if session.live} | {ray.session or "" for ray in host.rays or ()}
     if facts.snapshot.cluster.session:
         return facts.snapshot.cluster.session in live
-    others = {session.name for session in host.sessions or () if _served_elsewhere(facts, session)}
+    others = {session.name for session in host.sessions or () if _has_another_port(facts, session)}
     return bool(live - others) and _is_head(facts, host)
 
 
-def _served_elsewhere(facts: Facts, session: Session) -> bool:
-    """Whether its dashboard listens at another port than the one that is asked: then somebody has mistyped."""
+def _has_another_port(facts: Facts, session: Session) -> bool:
+    """Whether its dashboard listens on another port than the one in the address, which is then a typing mistake."""
     try:
         asked, there = urlsplit(facts.snapshot.cluster.address or "").port, urlsplit(session.dashboard or "").port
     except ValueError:
@@ -258,7 +271,7 @@ def _served_elsewhere(facts: Facts, session: Session) -> bool:
     return None not in (asked, there) and asked != there
 
 
-def _ended_on(host: Host, session: str) -> bool:
+def _has_ended_on(host: Host, session: str) -> bool:
     return any(known.name == session and known.live is False for known in host.sessions or ())
 
 
@@ -270,4 +283,4 @@ def _is_head(facts: Facts, host: Host) -> bool:
         where = urlsplit(facts.snapshot.cluster.address or "").hostname
     except ValueError:
         return False
-    return (where in HERE and host.local) or (where is not None and where in (host.name, *host.addresses))
+    return (where in LOOPBACK_NAMES and host.local) or (where is not None and where in (host.name, *host.addresses))

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from cockpit.limits import OLD, Limits
-from cockpit.memory import Memory
+from cockpit.config.thresholds import OLD, Limits
+from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Host, Job, Node, PlacementGroup, Process, Snapshot
 
-STEPS = 20
+STEPS_PER_WINDOW = 20
 """In so many steps counts are remembered: those of 10,000 actors that all restart again and again are a megabyte each time."""
 
 
@@ -32,7 +32,7 @@ class Facts:
         held: Mapping[tuple[str, str], float] | None = None,
         found: frozenset[str] = frozenset(),
         counted: Mapping[str, tuple[Count, ...]] | None = None,
-        memory: Memory | None = None,
+        memory: MemoryHistory | None = None,
         assumed: float = 0.0,
     ) -> None:
         self.snapshot, self.limits, self.now = snapshot, limits, snapshot.taken
@@ -40,40 +40,42 @@ class Facts:
         """Since when each condition that was asked for this time holds."""
         self.counted: dict[str, tuple[Count, ...]] = dict(counted or {})
         """What the counts that were ever asked for have been of late."""
-        self.memory = memory or Memory()
+        self.memory = memory or MemoryHistory()
         """The recent past of host memory."""
         self._held, self._assumed = held or {}, assumed
         self._found = found
 
-    def lasts(self, what: str, subject: str) -> float:
+    def seconds_lasting(self, what: str, subject: str) -> float:
         """Seconds for which detectors have asked this at every look. A detector asks only while its condition holds."""
         since = self.holding[what, subject] = self._held.get((what, subject), self.now)
         return max(self._assumed, self.now - since)
 
-    def steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
+    def seconds_steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
         """Seconds for which it has held, gaps shorter than `gap` counted in; `None` when it doesn't."""
-        if not holds and ((what, subject) not in self._held or self.lasts(f"no {what}", subject) >= gap):
+        if not holds and ((what, subject) not in self._held or self.seconds_lasting(f"no {what}", subject) >= gap):
             return None
-        return self.lasts(what, subject)
+        return self.seconds_lasting(what, subject)
 
     @property
-    def once(self) -> bool:
+    def is_single_look(self) -> bool:
         """Whether nobody will look again: how long something has been so is then unknown, not short."""
         return self._assumed > 0
 
-    def just_ended(self, seconds: float) -> bool:
+    def has_job_just_ended(self, seconds: float) -> bool:
         """Whether nobody will look again, and a job has ended so lately that its processes may still be letting go."""
-        return self.once and any(job.ended is not None and 0 <= self.now - job.ended < seconds for job in self.snapshot.jobs or ())
+        return self.is_single_look and any(
+            job.ended is not None and 0 <= self.now - job.ended < seconds for job in self.snapshot.jobs or ()
+        )
 
-    def found(self, code: str, subject: str) -> bool:
+    def was_found(self, code: str, subject: str) -> bool:
         """Whether this was found last time: then its lower mark counts."""
         return f"finding:{code}:{subject}" in self._found
 
-    def over(self, value: float | None, on: float, off: float, code: str, subject: str) -> bool:
+    def is_over_mark(self, value: float | None, on: float, off: float, code: str, subject: str) -> bool:
         """Whether it is above its mark: `on` to begin, `off` to go on. Unknown is not above."""
-        return value is not None and value >= (off if self.found(code, subject) else on)
+        return value is not None and value >= (off if self.was_found(code, subject) else on)
 
-    def grown(self, what: str, counts: Mapping[str, float], seconds: float) -> Mapping[str, float]:
+    def growth_by_name(self, what: str, counts: Mapping[str, float], seconds: float) -> Mapping[str, float]:
         """By how much each of these counts has grown in the last so many seconds, as far as that was watched, or in a step more.
 
         A count that is not there is 0: give all there are, or don't ask.
@@ -82,7 +84,7 @@ class Facts:
         if past and past[-1].counts == counts:
             past[-1] = past[-1]._replace(until=self.now)
         else:
-            if len(past) > 2 and past[-1].until - past[-3].until < seconds / STEPS:
+            if len(past) > 2 and past[-1].until - past[-3].until < seconds / STEPS_PER_WINDOW:
                 past[-2:] = [past[-2]._replace(until=past[-1].until)]
             past.append(Count(self.now, counts))
         self.counted[what] = tuple(past)
@@ -95,7 +97,7 @@ class Facts:
         return {node.id: node for node in self.snapshot.nodes or () if node.id}
 
     @cached_property
-    def alive(self) -> tuple[Node, ...]:
+    def living_nodes(self) -> tuple[Node, ...]:
         """Nodes that Ray says are alive."""
         return tuple(node for node in self.snapshot.nodes or () if node.state == "ALIVE")
 
@@ -115,7 +117,7 @@ class Facts:
         return {node: host for host in self.snapshot.hosts.values() for node in host.nodes}
 
     @cached_property
-    def fresh(self) -> tuple[Host, ...]:
+    def fresh_hosts(self) -> tuple[Host, ...]:
         """Hosts that are looked at, and what was seen there is of now."""
         return tuple(host for host in self.snapshot.hosts.values() if host.taken is not None and self.now - host.taken <= OLD)
 
@@ -141,11 +143,11 @@ class Facts:
         known = self.jobs.get(job or "")
         return known.id if known else job or ""
 
-    def fault(self, source: str) -> bool:
+    def has_fault(self, source: str) -> bool:
         """Whether a source can't be believed now: nothing new follows from what it said."""
         return any(fault.source == source for fault in self.snapshot.faults)
 
-    def old(self, host: str) -> float | None:
+    def stale_since(self, host: str) -> float | None:
         """When this probed host's facts were true; `None` where that is now, or never was."""
         known = self.snapshot.hosts.get(host)
         taken = known.taken if known else None
@@ -157,13 +159,13 @@ class Facts:
 
     @cached_property
     def _titles(self) -> Counter[str]:
-        return Counter(node.title for node in self.alive)
+        return Counter(node.title for node in self.living_nodes)
 
-    def heard(self, *sources: str) -> float | None:
+    def last_heard_before_fault(self, *sources: str) -> float | None:
         """When the last of these sources that can't be believed now was heard; `None` where all can be."""
         failed = {fault.source for fault in self.snapshot.faults}
         return min((self.snapshot.as_of[source] for source in sources if source in failed and source in self.snapshot.as_of), default=None)
 
-    def oldest(self, nodes: Iterable[Node]) -> float | None:
+    def oldest_stale(self, nodes: Iterable[Node]) -> float | None:
         """When the oldest of these nodes' physical facts were true; `None` where that is now, or never was."""
         return min((node.seen for node in nodes if node.seen is not None and self.now - node.seen > OLD), default=None)

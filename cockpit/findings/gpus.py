@@ -12,9 +12,9 @@ from cockpit.text import age, clean, count, plural
 
 NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
 """What CUDA_VISIBLE_DEVICES says for "none"."""
-GAP = 60.0
+SLOWED_GAP_S = 60.0
 """Seconds for which a GPU that is slowed down now and then may run freely without being done with it."""
-MOST = 10_000
+MAX_GPUS_PER_HOST = 10_000
 """More GPUs than that no host has, whatever it says."""
 
 
@@ -38,44 +38,45 @@ class Trouble(NamedTuple):
     """The same within its gap, while it doesn't show."""
 
 
-def _wears(gpu: Gpu) -> bool:
+def _should_drain(gpu: Gpu) -> bool:
     return bool(gpu.recovery) and str(gpu.recovery).startswith("drain")
 
 
-def _wanted(gpu: Gpu) -> str:
-    return f"NVML asks for: {clean(gpu.recovery or '')[:60]}; `nvidia-smi -q` shows it as GPU Recovery Action"
+def _recovery_line(gpu: Gpu) -> str:
+    return f"NVML requests: {clean(gpu.recovery or '')[:60]} (`nvidia-smi -q`: GPU Recovery Action)"
 
 
-def _slow(gpu: Gpu) -> str:
-    heat = f" at {gpu.temperature:.0f} degrees" if gpu.temperature is not None and 1 <= gpu.temperature < 200 else ""
-    return f"held down by: {clean(', '.join(filter(None, gpu.slowed or ())))[:60]}{heat}; `nvidia-smi -q -d PERFORMANCE` shows it"
+def _slowed_line(gpu: Gpu) -> str:
+    heat = f" at {gpu.temperature:.0f} degrees C" if gpu.temperature is not None and 1 <= gpu.temperature < 200 else ""
+    return f"slowed by: {clean(', '.join(filter(None, gpu.slowed or ())))[:60]}{heat}; `nvidia-smi -q -d PERFORMANCE` shows it"
 
 
-_DRAIN = "take the node out of Ray's hands (`ray drain-node`), let its jobs end or stop them"
+_DRAIN = "drain the node (`ray drain-node`), let its jobs finish or stop them"
 _RESET = f"{_DRAIN}, then reset the GPU (`nvidia-smi -r -i INDEX`)"
 _TROUBLES: tuple[Trouble, ...] = (
     Trouble("gpu-lost", "critical", lambda gpu: bool(gpu.fault),
-        "can't be reached by NVML any more", "can't be reached by NVML any more",
-        lambda gpu: f"NVML: {clean(gpu.fault or '')[:200]}; `dmesg | grep -i xid` tells why",
-        f"{_RESET}; if it doesn't come back, reboot the host; if it is lost again, have it replaced", "gpu_lost_age"),
-    Trouble("gpu-recovery", "critical", lambda gpu: bool(gpu.recovery) and not _wears(gpu),
-        "has failed, and NVML asks for its recovery", "have failed, and NVML asks for their recovery", _wanted,
-        f"{_DRAIN}, then do what NVML asks for; reset is `nvidia-smi -r -i INDEX`"),
-    Trouble("gpu-drain", "warning", _wears,
-        "still works, but NVML wants no new work on it", "still work, but NVML wants no new work on them", _wanted,
-        f"{_DRAIN}, then do what NVML asks for; reset is `nvidia-smi -r -i INDEX`"),
+        "is lost: NVML can't reach it any more", "are lost: NVML can't reach them any more",
+        lambda gpu: f"NVML: {clean(gpu.fault or '')[:200]}; `dmesg | grep -i xid` shows why",
+        f"{_RESET}; if it doesn't come back, reboot the host; if it is lost again, replace it", "gpu_lost_age"),
+    Trouble("gpu-recovery", "critical", lambda gpu: bool(gpu.recovery) and not _should_drain(gpu),
+        "has failed: NVML requests a recovery", "have failed: NVML requests a recovery", _recovery_line,
+        f"{_DRAIN}, then do what NVML requests (to reset: `nvidia-smi -r -i INDEX`)"),
+    Trouble("gpu-drain", "warning", _should_drain,
+        "still works, but NVML asks for no new work on it", "still work, but NVML asks for no new work on them", _recovery_line,
+        f"{_DRAIN}, then do what NVML requests (to reset: `nvidia-smi -r -i INDEX`)"),
     Trouble("gpu-ecc", "warning", lambda gpu: (gpu.ecc or 0) > 0,
-        "has lost data to memory errors since its driver was loaded", "have lost data to memory errors since their driver was loaded",
+        "has lost data through memory errors (ECC) since its driver was loaded",
+        "have lost data through memory errors (ECC) since their driver was loaded",
         lambda gpu: f"{plural(gpu.ecc or 0, 'uncorrected ECC error')}; `nvidia-smi -q -d ECC` lists them",
-        "what ran on it then has failed and can be started again; if there are more of them: "
-        f"{_RESET} and test it (`dcgmi diag -r 3`); what fails the test is to be replaced"),
+        "start again what ran on it then: it has failed; if more errors follow: "
+        f"{_RESET} and test it (`dcgmi diag -r 3`); replace it if the test fails"),
     Trouble("gpu-remap", "warning", lambda gpu: gpu.remap is True and not gpu.recovery,
-        "has bad rows of memory that only a reset replaces", "have bad rows of memory that only a reset replaces",
+        "has bad memory rows and needs a reset to replace them", "have bad memory rows and need a reset to replace them",
         lambda gpu: "a row remap is pending; `nvidia-smi -q -d ROW_REMAPPER` shows it", _RESET),  # noqa: ARG005 all say the same
     Trouble("gpu-slowed", "warning", lambda gpu: any(gpu.slowed or ()),
-        "runs slower than it could", "run slower than they could", _slow,
-        "thermal: look at fans and air flow; power brake: at power supplies; hardware: at both; a job is as slow as its slowest GPU",
-        "gpu_slow_age", GAP, "ran slower than it could"),
+        "is slowed down", "are slowed down", _slowed_line,
+        "thermal: check fans and air flow; power brake: check power supplies; hardware: check both; a job is as slow as its slowest GPU",
+        "gpu_slow_age", SLOWED_GAP_S, "was slowed down"),
 )  # fmt: skip
 
 
@@ -87,152 +88,152 @@ def gpu_trouble(facts: Facts) -> Iterator[Finding]:
             if not ill and not trouble.gap:
                 continue
             found = [gpu for gpu in ill if trouble.shows(gpu)]
-            lasted = facts.steady(bool(found), trouble.code, name, trouble.gap)
+            lasted = facts.seconds_steady(bool(found), trouble.code, name, trouble.gap)
             if lasted is not None and lasted >= (getattr(facts.limits, trouble.limit) if trouble.limit else 0.0):
-                yield _troubled(facts, host, trouble, found)
+                yield _trouble_finding(facts, host, trouble, found)
 
 
-def _troubled(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[Gpu]) -> Finding:
-    which = f"GPU{'s' if len(ill) > 1 else ''} {_listed(ill)}" if ill else "A GPU"
+def _trouble_finding(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[Gpu]) -> Finding:
+    which = f"GPU{'s' if len(ill) > 1 else ''} {_gpu_labels(ill)}" if ill else "A GPU"
     words = (trouble.many if len(ill) > 1 else trouble.one) if ill else f"{trouble.past} within the last {age(trouble.gap)}"
     return Finding(
         code=trouble.code,
-        level="info" if trouble.gap and facts.once else trouble.level,  # what comes and goes may be gone after a moment
+        level="info" if trouble.gap and facts.is_single_look else trouble.level,  # what comes and goes may be gone after a moment
         subject=host.name,
         text=f"{which} of {host.name} {words}",
         evidence=tuple(f"GPU {gpu.label}: {trouble.line(gpu)}" for gpu in ill),
         remedy=Remedy(trouble.remedy),
         about=tuple(node.key for node in map(facts.nodes.get, host.nodes) if node) or (f"node:{host.name}",),
-        seen=facts.old(host.name),
+        seen=facts.stale_since(host.name),
     )
 
 
-def _listed(gpus: Sequence[Gpu]) -> str:
+def _gpu_labels(gpus: Sequence[Gpu]) -> str:
     return ", ".join(gpu.label for gpu in gpus)
 
 
 def gpu_counts(facts: Facts) -> Iterator[Finding]:
     """Nodes whose Ray hands out another number of GPUs than there are, or than its raylet may see."""
-    near = Counter(node.ip or node.host for node in facts.alive)
-    sighted = any(node.gpus for node in facts.alive)
+    near = Counter(node.ip or node.host for node in facts.living_nodes)
+    sighted = any(node.gpus for node in facts.living_nodes)
     shared: dict[str, list[Node]] = {}
-    for node in facts.alive:
+    for node in facts.living_nodes:
         if near[node.ip or node.host] > 1:
             shared.setdefault(node.ip or node.host, []).append(node)
-        elif node.resources and (node.gpus is not None or (sighted and _blind(node))):
-            yield from _counted(facts, node, _handed_out(node), len(node.gpus or ()))
+        elif node.resources and (node.gpus is not None or (sighted and _is_agent_blind(node))):
+            yield from _count_findings(facts, node, _gpus_in_ray(node), len(node.gpus or ()))
     for nodes in shared.values():
-        yield from _shared(facts, nodes)
+        yield from _shared_host_findings(facts, nodes)
 
 
-def _blind(node: Node) -> bool:
+def _is_agent_blind(node: Node) -> bool:
     """Whether its agent sees no GPU, as where NVML can't reach the first: it stops there. Where none sees any, Ray can't look at all."""
-    return not node.probed and node.reported is not None and bool(_handed_out(node))
+    return not node.probed and node.reported is not None and bool(_gpus_in_ray(node))
 
 
-def _handed_out(node: Node) -> float | None:
+def _gpus_in_ray(node: Node) -> float | None:
     """GPUs by Ray's count; `None` where that is no number to believe."""
     known = node.resources.get("GPU")
     total = known.total if known else 0.0
-    return total if total is not None and 0 <= total <= MOST else None
+    return total if total is not None and 0 <= total <= MAX_GPUS_PER_HOST else None
 
 
-def _counted(facts: Facts, node: Node, promised: float | None, there: int) -> Iterator[Finding]:
+def _count_findings(facts: Facts, node: Node, promised: float | None, there: int) -> Iterator[Finding]:
     """A raylet that is alone on its host."""
     if promised is None or (promised == there and not node.probed):
         return
-    listed = _visible(facts, node)
+    listed = _visible_devices(facts, node)
     usable = there if listed is None else min(there, len(listed))
     if promised > usable:
-        yield from _lasting(facts, _too_many(facts, node, promised, there, listed))
-    elif promised < usable and not _parts(node) and (promised or not node.head):
-        yield from _lasting(facts, _too_few(facts, node, promised, usable))
-    if strange := _strangers(node, listed):
-        yield from _lasting(facts, _unknown_devices(facts, node, strange))
+        yield from _if_lasting(facts, _too_many_finding(facts, node, promised, there, listed))
+    elif promised < usable and not _has_mig_devices(node) and (promised or not node.head):
+        yield from _if_lasting(facts, _too_few_finding(facts, node, promised, usable))
+    if strange := _missing_devices(node, listed):
+        yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange))
 
 
-def _lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
-    if facts.lasts(finding.code, finding.subject) >= facts.limits.gpu_count_age:
+def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
+    if facts.seconds_lasting(finding.code, finding.subject) >= facts.limits.gpu_count_age:
         yield finding
 
 
-def _too_many(facts: Facts, node: Node, promised: float, there: int, listed: Sequence[str] | None) -> Finding:
+def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, listed: Sequence[str] | None) -> Finding:
     title = facts.title(node)
-    seen = f"its raylet may see {len(listed)} of them" if listed is not None and len(listed) < there else f"NVML sees {there}"
+    seen = f"its raylet can use only {len(listed)}" if listed is not None and len(listed) < there else f"NVML sees {there}"
     if not node.probed:
-        seen = f"its agent sees {there or 'none'} (it lists no more behind one that NVML can't reach)"
+        seen = f"its agent sees {there or 'none'} (it stops at the first one that NVML can't reach)"
     return Finding(
         code="gpu-count",
         level="warning",
         subject=title,
-        text=f"Ray hands out {_gpus(promised)} on {title}, but {seen}: what is placed there can fail for want of a GPU",
-        evidence=_evidence(node, promised, listed),
+        text=f"Ray offers {_gpus_words(promised)} on {title}, but {seen}: work placed there can fail for lack of a GPU",
+        evidence=_count_evidence(node, promised, listed),
         remedy=Remedy(
-            "if a GPU has gone, look for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); else stop Ray there and "
-            "start it without --num-gpus or RAY_OVERRIDE_RESOURCES, with the right CUDA_VISIBLE_DEVICES"
+            "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, restart Ray "
+            "there without --num-gpus and RAY_OVERRIDE_RESOURCES, with the right CUDA_VISIBLE_DEVICES"
         ),
         about=(node.key,),
-        seen=facts.oldest((node,)),
+        seen=facts.oldest_stale((node,)),
     )
 
 
-def _too_few(facts: Facts, node: Node, promised: float, usable: int) -> Finding:
-    title, waiting = facts.title(node), [each for each in facts.waiting_for_gpus if long(facts, each)]
-    wait = f", while {waits(waiting)} for GPUs" if waiting else ""
+def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int) -> Finding:
+    title, waiting = facts.title(node), [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
+    wait = f", while {waiting_words(waiting)} for GPUs" if waiting else ""
     return Finding(
         code="gpu-unused",
         level="warning" if waiting else "info",
         subject=title,
-        text=f"Ray hands out {_gpus(promised)} on {title} of the {usable} that it could{wait}",
-        evidence=_evidence(node, promised, _visible(facts, node)),
-        remedy=Remedy(f"if the others can be used: stop Ray on the node and start it with --num-gpus={usable}"),
+        text=f"Ray offers only {_gpus_words(promised)} of the {usable} usable on {title}{wait}",
+        evidence=_count_evidence(node, promised, _visible_devices(facts, node)),
+        remedy=Remedy(f"if Ray may use the others: restart Ray on the node with --num-gpus={usable}"),
         about=(node.key, *(each.key for each in waiting[:8])),
-        seen=facts.oldest((node,)),
+        seen=facts.oldest_stale((node,)),
     )  # fmt: skip
 
 
-def long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
-    """Whatever starts waits for a while, also where somebody has kept GPUs back on purpose."""
-    if facts.once and isinstance(waiting, Actor) and waiting.at_least:
+def has_waited_long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
+    """Whether it has waited longer than anything needs to start."""
+    if facts.is_single_look and isinstance(waiting, Actor) and waiting.at_least:
         return True
     return waiting.since is not None and facts.now - waiting.since >= facts.limits.waiting_long
 
 
-def _unknown_devices(facts: Facts, node: Node, strange: Sequence[str]) -> Finding:
+def _unknown_devices_finding(facts: Facts, node: Node, strange: Sequence[str]) -> Finding:
     title = facts.title(node)
     return Finding(
         code="gpu-visible",
         level="warning",
         subject=title,
-        text=f"The raylet of {title} was given GPUs that aren't there: CUDA_VISIBLE_DEVICES names {clean(', '.join(strange))[:80]}",
-        evidence=_evidence(node, _handed_out(node) or 0, _visible(facts, node)),
-        remedy=Remedy("stop Ray on the node and start it with a CUDA_VISIBLE_DEVICES out of what `nvidia-smi -L` lists"),
+        text=f"The raylet of {title} was given GPUs that do not exist: CUDA_VISIBLE_DEVICES names {clean(', '.join(strange))[:80]}",
+        evidence=_count_evidence(node, _gpus_in_ray(node) or 0, _visible_devices(facts, node)),
+        remedy=Remedy("restart Ray on the node with a CUDA_VISIBLE_DEVICES that `nvidia-smi -L` lists"),
         about=(node.key,),
-        seen=facts.oldest((node,)),
+        seen=facts.oldest_stale((node,)),
     )
 
 
-def waits(waiting: Sequence[object]) -> str:
-    """As a part of a sentence: `3 actors or groups wait`."""
-    return plural(len(waiting), "actor or group waits", "actors or groups wait")
+def waiting_words(waiting: Sequence[object]) -> str:
+    """As a part of a sentence: `3 actors or placement groups wait`."""
+    return plural(len(waiting), "actor or placement group waits", "actors or placement groups wait")
 
 
-def _evidence(node: Node, promised: float, listed: Sequence[str] | None) -> tuple[str, ...]:
+def _count_evidence(node: Node, promised: float, listed: Sequence[str] | None) -> tuple[str, ...]:
     raylet = () if listed is None else (f"CUDA_VISIBLE_DEVICES={clean(','.join(listed))[:120]} in /proc/PID/environ of its raylet",)
     where = "`nvidia-smi -L`" if node.probed else "Ray's agent there (/nodes?view=summary)"
-    return f"Ray: {_gpus(promised)} (`ray status -v`)", f"{where}: {_gpus(len(node.gpus or ()))}", *raylet
+    return f"Ray: {_gpus_words(promised)} (`ray status -v`)", f"{where}: {_gpus_words(len(node.gpus or ()))}", *raylet
 
 
-def _gpus(number: float) -> str:
+def _gpus_words(number: float) -> str:
     return f"{count(number)} GPU{'' if number == 1 else 's'}"
 
 
-def _parts(node: Node) -> bool:
+def _has_mig_devices(node: Node) -> bool:
     """Whether some are MIG devices: Ray counts their GPUs or them, as it is told."""
     return any(gpu.index >= 1000 for gpu in node.gpus or ())
 
 
-def _visible(facts: Facts, node: Node) -> list[str] | None:
+def _visible_devices(facts: Facts, node: Node) -> list[str] | None:
     """The devices that its raylet may see; `None` where that is not said."""
     host = facts.hosts.get(node.id or "")
     raylets = [ray for ray in (host.rays if host else None) or () if ray.role == "raylet" and ray.node == node.id]
@@ -242,9 +243,9 @@ def _visible(facts: Facts, node: Node) -> list[str] | None:
     return [] if text.strip().lower() in NO_DEVICES else [device.strip() for device in text.split(",") if device.strip()]
 
 
-def _strangers(node: Node, listed: Sequence[str] | None) -> list[str]:
+def _missing_devices(node: Node, listed: Sequence[str] | None) -> list[str]:
     """Devices that were named and aren't there."""
-    if not listed or not node.gpus or _parts(node) or not node.probed:
+    if not listed or not node.gpus or _has_mig_devices(node) or not node.probed:
         return []
     known = [gpu.uuid for gpu in node.gpus]
     last = max(gpu.index for gpu in node.gpus)
@@ -256,7 +257,7 @@ def _strangers(node: Node, listed: Sequence[str] | None) -> list[str]:
     ]
 
 
-def _shared(facts: Facts, nodes: Sequence[Node]) -> Iterator[Finding]:
+def _shared_host_findings(facts: Facts, nodes: Sequence[Node]) -> Iterator[Finding]:
     """Several raylets on one host may have devices of their own; together they can't hand out more than there are."""
     groups: list[tuple[set[str], list[Node]]] = []
     for node in nodes:
@@ -271,27 +272,27 @@ def _shared(facts: Facts, nodes: Sequence[Node]) -> Iterator[Finding]:
             groups.append((devices, [node]))
     for devices, members in groups:
         if len(members) == 1:
-            yield from _counted(facts, members[0], _handed_out(members[0]), len(devices))
+            yield from _count_findings(facts, members[0], _gpus_in_ray(members[0]), len(devices))
         else:
-            yield from _together(facts, members, len(devices))
+            yield from _too_many_together(facts, members, len(devices))
 
 
-def _together(facts: Facts, nodes: Sequence[Node], there: int) -> Iterator[Finding]:
-    promised = [_handed_out(node) for node in nodes]
+def _too_many_together(facts: Facts, nodes: Sequence[Node], there: int) -> Iterator[Finding]:
+    promised = [_gpus_in_ray(node) for node in nodes]
     known = [each for each in promised if each is not None]
     if len(known) < len(nodes) or sum(known) <= there:
         return
     title = nodes[0].host or nodes[0].title
-    yield from _lasting(
+    yield from _if_lasting(
         facts,
         Finding(
             code="gpu-count",
             level="warning",
             subject=title,
-            text=f"{len(nodes)} raylets on {title} hand out {_gpus(sum(known))}, and there are {there}: two jobs can get the same one",
-            evidence=tuple(f"Ray node {(node.id or '')[:8]}: {_gpus(each)}" for node, each in zip(nodes, known, strict=True)),
+            text=f"{len(nodes)} raylets on {title} offer {_gpus_words(sum(known))}, but it has {there}: two jobs can get the same GPU",
+            evidence=tuple(f"Ray node {(node.id or '')[:8]}: {_gpus_words(each)}" for node, each in zip(nodes, known, strict=True)),
             remedy=Remedy("stop one of them, or start each with its own CUDA_VISIBLE_DEVICES"),
             about=tuple(node.key for node in nodes),
-            seen=facts.oldest(nodes),
+            seen=facts.oldest_stale(nodes),
         ),
     )

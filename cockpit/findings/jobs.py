@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 
-from cockpit.findings.causes import known
+from cockpit.config.thresholds import Limits
+from cockpit.findings.causes import find_cause
 from cockpit.findings.facts import Facts
-from cockpit.findings.waiting import HOPELESS, moment, short
-from cockpit.limits import Limits
+from cockpit.findings.waiting import HOPELESS, plausible_time, shell_word, short_name
 from cockpit.model import SUPERVISOR, Actor, Finding, Job, Level, Remedy
+from cockpit.recent import Recent
 from cockpit.text import clean
 
-SETUP = "look at runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the head's Ray session"
-LESS = "submit it again with less for its entrypoint (`--entrypoint-num-cpus`, `--entrypoint-num-gpus`, …), or add a node that can hold it"
-ROOM = "wait for what holds what its entrypoint asks for, or end that"
-UNTIL = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
+SETUP_REMEDY = "read runtime_env_setup-*.log and dashboard_agent.log in the logs folder of the Ray session on the head"
+LESS_REMEDY = (
+    "submit it again with less for its entrypoint (`--entrypoint-num-cpus`, `--entrypoint-num-gpus`, …), or add a node that is large enough"
+)
+ROOM_REMEDY = "wait until the resources for its entrypoint are free, or end what holds them"
+UNTIL_WORDS = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
 SAID, LINES = 300, 5
 """Of a message: so long a line, so many lines."""
-SKEW = 300.0
+CLOCK_SKEW_S = 300.0
 """Seconds by which the clock of Ray's head may be ahead."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)")
 _WORKER = re.compile(r"^\([\w.:]{1,80}(?: pid=\d+)?(?:, ip=[\w.:]+)?\)\s*")
@@ -32,54 +35,55 @@ _NOISE = re.compile(r"^(?:Job entrypoint command failed|Running entrypoint for j
 def pending_jobs(facts: Facts) -> Iterator[Finding]:
     """Submitted jobs whose supervisor Ray has not started."""
     waiting = [job for job in facts.snapshot.jobs or () if job.status == "PENDING"]
-    supervisors = _supervisors(facts.snapshot.actors or ()) if waiting else {}
-    seen = facts.heard("ray.jobs")
+    supervisors = _supervisors_by_submission(facts.snapshot.actors or ()) if waiting else {}
+    seen = facts.last_heard_before_fault("ray.jobs")
     for job in waiting:
         supervisor = supervisors.get(job.submission or "")
         if level := _pending_level(job, supervisor, seen or facts.now, facts.limits):
-            yield _pending(job, supervisor, level, facts)
+            yield _pending_finding(job, supervisor, level, facts)
 
 
-def _supervisors(actors: Iterable[Actor]) -> Mapping[str, Actor]:
+def _supervisors_by_submission(actors: Iterable[Actor]) -> Mapping[str, Actor]:
     return {actor.name.removeprefix(SUPERVISOR): actor for actor in actors if actor.internal and actor.name.startswith(SUPERVISOR)}
 
 
 def _pending_level(job: Job, supervisor: Actor | None, now: float, limits: Limits) -> Level | None:
-    waited = now - (moment(job.started, now) or now)
+    waited = now - (plausible_time(job.started, now) or now)
     if supervisor is not None and supervisor.wait in HOPELESS and waited >= limits.waiting_hopeless:
         return "critical"
     return "warning" if waited >= limits.job_start else "info" if waited >= limits.waiting_told else None
 
 
-def _pending(job: Job, supervisor: Actor | None, level: Level, facts: Facts) -> Finding:
+def _pending_finding(job: Job, supervisor: Actor | None, level: Level, facts: Facts) -> Finding:
     said = (job.message or "").removeprefix("Job has not started yet.").strip()
-    why = supervisor.why if supervisor and supervisor.why else _line(said) or "Ray gives no reason"
+    why = supervisor.why if supervisor and supervisor.why else _short_line(said) or "Ray gives no reason"
     return Finding(
         code="job-pending",
         level=level,
-        subject=f"job {short(job.id)}",
-        text=f"job {short(job.id)} has not started: {why}",
+        subject=f"job {short_name(job.id)}",
+        text=f"job {short_name(job.id)} has not started: {why}",
         evidence=(
-            f"`ray job status {short(job.id)}` says PENDING" + (f": {_line(job.message)}" if job.message else ""),
-            *([f"its supervisor is {short(supervisor.state)}"] if supervisor else []),
-            *(["Ray lists no supervisor of it"] if supervisor is None and facts.snapshot.actors_complete else []),
+            f"`ray job status {shell_word(job.id)}` says PENDING" + (f": {_short_line(job.message)}" if job.message else ""),
+            *([f"its supervisor is {short_name(supervisor.state)}"] if supervisor else []),
+            *(["Ray lists no supervisor for it"] if supervisor is None and facts.snapshot.actors_complete else []),
         ),
-        since=moment(job.started, facts.now),
-        remedy=Remedy(f"{_start(supervisor)}; {UNTIL}, or once somebody ends its supervisor: {_end(job)}"),
+        since=plausible_time(job.started, facts.now),
+        remedy=Remedy(f"{_start_remedy(supervisor)}; {UNTIL_WORDS}, or when you end its supervisor: {_end_command(job)}"),
         about=(job.key, *([supervisor.key] if supervisor else [])),
-        seen=facts.heard("ray.jobs"),
+        seen=facts.last_heard_before_fault("ray.jobs"),
     )
 
 
-def _start(supervisor: Actor | None) -> str:
+def _start_remedy(supervisor: Actor | None) -> str:
     """What makes it start."""
     wait = supervisor.wait if supervisor else None
-    return LESS if wait in HOPELESS else ROOM if wait in ("held", "fragmented", "short", "label") else SETUP
+    return LESS_REMEDY if wait in HOPELESS else ROOM_REMEDY if wait in ("held", "fragmented", "short", "label") else SETUP_REMEDY
 
 
-def _end(job: Job) -> str:
+def _end_command(job: Job) -> str:
     """In Python, since no command does it."""
-    return f'ray.kill(ray.get_actor("{SUPERVISOR}{short(job.id)}", "SUPERVISOR_ACTOR_RAY_NAMESPACE"))'
+    name = json.dumps(SUPERVISOR + short_name(job.id), ensure_ascii=False)
+    return f'ray.kill(ray.get_actor({name}, "SUPERVISOR_ACTOR_RAY_NAMESPACE"))'
 
 
 def failed_jobs(facts: Facts) -> Iterator[Finding]:
@@ -90,58 +94,60 @@ def failed_jobs(facts: Facts) -> Iterator[Finding]:
         what = job.entrypoint or job.id
         if job.status in ("RUNNING", "SUCCEEDED"):
             again[what] = max(again.get(what, 0.0), job.started or 0.0)
-        elif job.status == "FAILED" and job.ended is not None and -SKEW <= facts.now - job.ended <= facts.limits.job_failed:
+        elif job.status == "FAILED" and job.ended is not None and -CLOCK_SKEW_S <= facts.now - job.ended <= facts.limits.job_failed:
             last[what] = max(last.get(what, job), job, key=lambda each: each.ended or 0.0)
     for what, job in last.items():
         if again.get(what, 0.0) <= (job.started or 0.0):
-            yield _failed(job, facts)
+            yield _failed_finding(job, facts)
 
 
-def _failed(job: Job, facts: Facts) -> Finding:
-    lines, cause = telling(job.message), known(job.message)
-    if cause and (line := _line(_unprefixed(_ESCAPES.sub("", cause[0])))) not in " ".join(lines[-1:]):
+def _failed_finding(job: Job, facts: Facts) -> Finding:
+    lines, cause = error_lines(job.message), find_cause(job.message)
+    if cause and (line := _short_line(_without_prefix(_ESCAPES.sub("", cause[0])))) not in " ".join(lines[-1:]):
         lines = (*lines, line)
     code = f"exit code {job.exit_code}" if job.exit_code is not None and job.exit_code >= 0 else None
     signal = f"ended by signal {-job.exit_code}" if job.exit_code is not None and job.exit_code < 0 else None
-    how = ", ".join(filter(None, (job.error_type and short(job.error_type), code, signal)))
+    how = ", ".join(filter(None, (job.error_type and short_name(job.error_type), code, signal)))
     return Finding(
         code="job-failed",
         level="warning",
-        subject=f"job {short(job.id)}",
-        text=f"job {short(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray doesn't say how"),
-        evidence=(*lines, f"`ray job logs {short(job.id)}` shows all of its log"),
-        since=moment(job.ended, facts.now),
+        subject=f"job {short_name(job.id)}",
+        text=f"job {short_name(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray does not say why"),
+        evidence=(*lines, f"`ray job logs {shell_word(job.id)}` shows the whole log"),
+        since=plausible_time(job.ended, facts.now),
         remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act)
         if cause
-        else Remedy("mend what its log says and start it again: that ends this finding"),
+        else Remedy("fix the error in its log and start it again: that clears this finding"),
         about=(job.key,),
-        seen=facts.heard("ray.jobs"),
+        seen=facts.last_heard_before_fault("ray.jobs"),
     )
 
 
-@lru_cache(256)
-def telling(message: str | None) -> tuple[str, ...]:
+def _find_error_lines(message: str | None) -> tuple[str, ...]:
     """The lines of a failed job's message that matter, the one that matters most last: what was raised, else how it ended."""
-    lines = list(_whole([_ESCAPES.sub("", line).rstrip() for line in (message or "").splitlines()]))
+    lines = list(_joined_lines([_ESCAPES.sub("", line).rstrip() for line in (message or "").splitlines()]))
     bare = [line for line in lines if _RAISED.match(line)]
-    raised = bare or [line for line in map(_unprefixed, lines) if _RAISED.match(line)]
+    raised = bare or [line for line in map(_without_prefix, lines) if _RAISED.match(line)]
     if not raised and _OOM in (message or ""):
-        return ("Ray's memory monitor ended a worker of it, because the node was low on memory",)
+        return ("Ray's memory monitor killed one of its workers because the node was low on memory",)
     said = raised or [line for line in lines if line and not line[0].isspace() and not _NOISE.match(line)] or list(filter(None, lines))
-    return tuple(dict.fromkeys(_line(line) for line in said[-LINES:]))
+    return tuple(dict.fromkeys(_short_line(line) for line in said[-LINES:]))
 
 
-def _whole(lines: list[str]) -> Iterator[str]:
+error_lines = Recent(_find_error_lines, 256)
+
+
+def _joined_lines(lines: list[str]) -> Iterator[str]:
     """What is raised may say only in the next lines what it is: the versions that don't match, say."""
     for number, line in enumerate(lines):
-        more = lines[number + 1 : number + 1 + LINES] if line.endswith(":") and _RAISED.match(_unprefixed(line)) else []
+        more = lines[number + 1 : number + 1 + LINES] if line.endswith(":") and _RAISED.match(_without_prefix(line)) else []
         yield " ".join([line, *map(str.strip, more)])
 
 
-def _unprefixed(line: str) -> str:
+def _without_prefix(line: str) -> str:
     """What a worker wrote, without Ray's `(Critic pid=12)` before it."""
     return _WORKER.sub("", line)
 
 
-def _line(text: str | None) -> str:
+def _short_line(text: str | None) -> str:
     return clean(" ".join((text or "")[: 4 * SAID].split()))[:SAID]

@@ -10,15 +10,15 @@ from cockpit.findings.facts import Facts
 from cockpit.model import LEVELS, Finding, Host, Level, Node, Process, RayProcess, Remedy
 from cockpit.text import age, count, plural
 
-MANY = 20
+MAX_SINGLE_FINDINGS = 20
 """Nodes from which on they are told as one: a switch or a power supply has failed, not each of them by itself."""
-RESTART = 30.0
+RESTART_S = 30.0
 """Seconds before a node's death in which another one of its address may have begun: Ray notices after 16 s that a raylet was killed."""
-MARKED = 10.0
+MARKED_DEAD_S = 10.0
 """Seconds for which a raylet outlives being marked dead: it ends itself when it hears of it."""
-SKEWED = 10.0
+SKEWED_CLOCK_S = 10.0
 """Seconds in which an agent whose host's clock is behind reports once more, and so is known to live."""
-AGENTS = ("ray::DashboardAgent", "/dashboard/agent.py")
+AGENT_COMMANDS = ("ray::DashboardAgent", "/dashboard/agent.py")
 
 
 def dead_nodes(facts: Facts) -> Iterator[Finding]:
@@ -27,86 +27,87 @@ def dead_nodes(facts: Facts) -> Iterator[Finding]:
     if not dead:
         return
     there: dict[str, list[Node]] = {}
-    for node in (*facts.alive, *dead):
+    for node in (*facts.living_nodes, *dead):
         there.setdefault(node.ip, []).append(node)
-    gone = [node for node in dead if not (node.ip and any(_follows(one, node) for one in there[node.ip] if one is not node))]
-    lately = [node for node in gone if _past(facts, node) < facts.limits.death_news]
-    if len(lately) > MANY:
-        yield _many_dead(facts, lately)
+    gone = [node for node in dead if not (node.ip and any(_has_replaced(one, node) for one in there[node.ip] if one is not node))]
+    lately = [node for node in gone if _seconds_dead(facts, node) < facts.limits.death_news]
+    if len(lately) > MAX_SINGLE_FINDINGS:
+        yield _many_dead_finding(facts, lately)
     else:
-        names = Counter(node.title for node in (*facts.alive, *lately))
+        names = Counter(node.title for node in (*facts.living_nodes, *lately))
         yield from (
-            _dead(facts, node, facts.title(node) if names[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})") for node in lately
+            _dead_finding(facts, node, facts.title(node) if names[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})")
+            for node in lately
         )
-    if before := [node for node in gone if _past(facts, node) >= facts.limits.death_news]:
-        yield _long_dead(facts, before)
+    if before := [node for node in gone if _seconds_dead(facts, node) >= facts.limits.death_news]:
+        yield _long_dead_finding(facts, before)
 
 
-def _follows(later: Node, dead: Node) -> bool:
+def _has_replaced(later: Node, dead: Node) -> bool:
     """Whether it has taken the place of the dead one; several raylets may have lived on a host side by side."""
     if later.started is None or dead.started is None:
         return later.state == "ALIVE"
-    return later.started > dead.started and (dead.ended is None or later.started > dead.ended - RESTART)
+    return later.started > dead.started and (dead.ended is None or later.started > dead.ended - RESTART_S)
 
 
-def _died(facts: Facts, node: Node) -> float | None:
+def _death_time(facts: Facts, node: Node) -> float | None:
     """Unless the head's clock is far from ours."""
     return min(node.ended, facts.now) if node.ended is not None and 0 < node.ended <= facts.now + 60 else None
 
 
-def _past(facts: Facts, node: Node) -> float:
+def _seconds_dead(facts: Facts, node: Node) -> float:
     """Seconds since its death, or since it was first seen dead."""
-    watched = facts.lasts("node-dead", node.id or node.host)
-    died = _died(facts, node)
+    watched = facts.seconds_lasting("node-dead", node.id or node.host)
+    died = _death_time(facts, node)
     return watched if died is None else facts.now - died
 
 
-def _dead(facts: Facts, node: Node, name: str) -> Finding:
-    raylet, died = _raylet(facts, node), _died(facts, node)
+def _dead_finding(facts: Facts, node: Node, name: str) -> Finding:
+    raylet, died = _raylet(facts, node), _death_time(facts, node)
     when = f" {age(facts.now - died)} ago" if died is not None else ""
     if raylet is not None:
         stopped = ", stopped by a signal" if raylet.state == "T" else ""
-        text = f"Ray marked {name} dead{when} ({_reason(node)}), though its raylet (pid {raylet.pid}{stopped}) still runs there"
+        text = f"Ray marked {name} dead{when} ({_reason(node)}), but its raylet (pid {raylet.pid}{stopped}) still runs there"
     else:
         text = f"{name} died{when} ({_reason(node)})"
     return Finding(
         code="node-dead",
         level=_level(node),
         subject=name,
-        text=text + _loss(facts, [node]),
+        text=text + _loss_words(facts, [node]),
         evidence=tuple(_evidence(facts, node)),
         since=died,
         remedy=_remedy(facts, node, raylet),
-        about=(node.key, *(process.key for process in _row(facts, node, raylet))),
-        seen=facts.heard("ray.nodes"),
+        about=(node.key, *(process.key for process in _raylet_processes(facts, node, raylet))),
+        seen=facts.last_heard_before_fault("ray.nodes"),
     )
 
 
-def _many_dead(facts: Facts, dead: list[Node]) -> Finding:
+def _many_dead_finding(facts: Facts, dead: list[Node]) -> Finding:
     return Finding(
         code="nodes-dead",
         level=min(map(_level, dead), key=LEVELS.index),
         subject="cluster",
-        text=f"{len(dead)} nodes died ({_reasons(dead)}){_loss(facts, dead)}",
-        evidence=_lines(map(_record, dead)),
-        since=min((died for node in dead if (died := _died(facts, node)) is not None), default=None),
-        remedy=Remedy("see what they have in common (a switch, a power supply, a scheduler), then start Ray on them again"),
+        text=f"{len(dead)} nodes died ({_reasons(dead)}){_loss_words(facts, dead)}",
+        evidence=_lines(map(_record_line, dead)),
+        since=min((died for node in dead if (died := _death_time(facts, node)) is not None), default=None),
+        remedy=Remedy("find what they have in common (a switch, a power supply, a scheduler), then start Ray on them again"),
         about=tuple(node.key for node in dead),
-        seen=facts.heard("ray.nodes"),
+        seen=facts.last_heard_before_fault("ray.nodes"),
     )
 
 
-def _long_dead(facts: Facts, dead: list[Node]) -> Finding:
+def _long_dead_finding(facts: Facts, dead: list[Node]) -> Finding:
     return Finding(
         code="nodes-dead-for-long",
         level="info",
         subject="cluster",
         text=f"{plural(len(dead), 'node')} died more than {age(facts.limits.death_news)} ago and {_is(len(dead))} not back: "
         f"{_names(facts, dead)}",
-        evidence=_lines(map(_record, dead)),
-        remedy=Remedy("nothing, if nobody waits for them: Ray lists dead nodes until it is started anew"),
+        evidence=_lines(map(_record_line, dead)),
+        remedy=Remedy("nothing to do if you don't need them: Ray lists dead nodes until it is restarted"),
         about=tuple(node.key for node in dead),
-        seen=facts.heard("ray.nodes"),
+        seen=facts.last_heard_before_fault("ray.nodes"),
     )
 
 
@@ -122,7 +123,7 @@ def _level(node: Node) -> Level:
 
 def _reason(node: Node) -> str:
     words = " ".join((node.message or "").split())[:200]
-    return words.removeprefix("Unexpected termination: ").removeprefix("Expected termination: ").rstrip(".") or "Ray doesn't say why"
+    return words.removeprefix("Unexpected termination: ").removeprefix("Expected termination: ").rstrip(".") or "Ray does not say why"
 
 
 def _reasons(dead: Iterable[Node]) -> str:
@@ -130,18 +131,18 @@ def _reasons(dead: Iterable[Node]) -> str:
     return "; ".join(f"{reason}: {times}" for reason, times in found)
 
 
-def _loss(facts: Facts, dead: list[Node]) -> str:
+def _loss_words(facts: Facts, dead: list[Node]) -> str:
     """What went with them. Which actors a node had is known only of those that lived while cockpit looked."""
     gpus = sum(total for node in dead if (has := node.resources.get("GPU")) and 0 < (total := has.total or 0) < inf)
     lost = [actor for node in dead for actor in node.had]
     parts = [f"{count(gpus)} GPU{'' if gpus == 1 else 's'}"] if gpus else []
     parts += [plural(len(lost), "actor")] if lost else []
-    back = sum(1 for actor in lost if _comes_back(facts, actor)) if lost else 0
-    again = f"; {back} of these {_is(back)} started again" if back else ""
-    return f"; with {'it' if len(dead) == 1 else 'them'} went {' and '.join(parts)}{again}" if parts else ""
+    back = sum(1 for actor in lost if _is_restarted(facts, actor)) if lost else 0
+    again = f"; Ray restarts {back} of these actors" if back else ""
+    return f"; lost with {'it' if len(dead) == 1 else 'them'}: {' and '.join(parts)}{again}" if parts else ""
 
 
-def _comes_back(facts: Facts, actor: str) -> bool:
+def _is_restarted(facts: Facts, actor: str) -> bool:
     known = facts.actors.get(actor)
     if known is None or known.state != "ALIVE":
         return known is not None
@@ -152,7 +153,7 @@ def _comes_back(facts: Facts, actor: str) -> bool:
 def _host(facts: Facts, node: Node) -> Host | None:
     """Where it was, if that is looked at: by its raylet, else by its address."""
     at = facts.hosts.get(node.id or "")
-    return next((host for host in facts.fresh if host is at or (at is None and node.ip and node.ip in host.addresses)), None)
+    return next((host for host in facts.fresh_hosts if host is at or (at is None and node.ip and node.ip in host.addresses)), None)
 
 
 def _raylet(facts: Facts, node: Node) -> RayProcess | None:
@@ -160,17 +161,17 @@ def _raylet(facts: Facts, node: Node) -> RayProcess | None:
     host = _host(facts, node)
     for ray in (host.rays if host else None) or ():
         if ray.role == "raylet" and ray.node == node.id and ray.node and ray.state not in ("Z", "X"):
-            return ray if facts.lasts("node-marked", ray.node) >= MARKED else None
+            return ray if facts.seconds_lasting("node-marked", ray.node) >= MARKED_DEAD_S else None
     return None
 
 
-def _row(facts: Facts, node: Node, raylet: RayProcess | None) -> list[Process]:
+def _raylet_processes(facts: Facts, node: Node, raylet: RayProcess | None) -> list[Process]:
     host = _host(facts, node) if raylet else None
     return [one for one in facts.processes.get(host.name, ()) if raylet and one.pid == raylet.pid] if host else []
 
 
 def _evidence(facts: Facts, node: Node) -> Iterator[str]:
-    yield _record(node)
+    yield _record_line(node)
     host = _host(facts, node)
     if host is not None and host.rays is not None:
         here = [ray for ray in host.rays if ray.role == "raylet" and ray.node == node.id]
@@ -181,58 +182,67 @@ def _evidence(facts: Facts, node: Node) -> Iterator[str]:
     yield from (f"{fault.host}: {fault.text}" for fault in facts.snapshot.faults if fault.source == "probe" and fault.host in names)
 
 
-def _record(node: Node) -> str:
+def _record_line(node: Node) -> str:
     return f"ray list nodes: {(node.id or '')[:12]} {node.title} {node.ip} DEAD: {node.message or 'no reason given'}"
 
 
 def _remedy(facts: Facts, node: Node, raylet: RayProcess | None) -> Remedy:
     again = "start Ray there again (`ray start --address=…`)"
     if raylet is not None:
-        ended = bool(_row(facts, node, raylet))
-        return Remedy(f"end that raylet, which never comes back to the cluster, and {again}", "kill" if ended else None)
+        ended = bool(_raylet_processes(facts, node, raylet))
+        return Remedy(f"end that raylet, which can't rejoin the cluster, and {again}", "kill" if ended else None)
     if "agent" in (node.message or ""):
-        return Remedy(f"logs/dashboard_agent.log of its session on {node.title} says why the agent ended; then {again}")
-    return Remedy(f"see whether the host is up and what logs/raylet.out of its session says last, then {again}")
+        return Remedy(f"read in logs/dashboard_agent.log of its session on {node.title} why the agent ended, then {again}")
+    return Remedy(f"check that the host is up, read the end of logs/raylet.out of its session, then {again}")
 
 
 def silent_agents(facts: Facts) -> Iterator[Finding]:
     """Living nodes whose figures stand still while the dashboard answers."""
     asked = facts.snapshot.as_of.get("ray.nodes")
-    if asked is None or facts.snapshot.cluster.reachable is False or facts.fault("ray.nodes") or facts.fault("ray.gcs"):
+    if asked is None or facts.snapshot.cluster.reachable is False or facts.has_fault("ray.nodes") or facts.has_fault("ray.gcs"):
         return
     least = facts.limits.agent_silent / 2
-    behind = [(node, asked - node.reported) for node in facts.alive if node.reported is not None and least <= asked - node.reported < inf]
+    behind = [
+        (node, asked - node.reported) for node in facts.living_nodes if node.reported is not None and least <= asked - node.reported < inf
+    ]
     if not behind:
         return
-    known = sum(node.reported is not None for node in facts.alive)
-    late = [(node, silent) for node, silent in behind if _silent(facts, node, silent)]
-    if len(late) > MANY or 1 < len(late) == known:
-        yield _many_silent(facts, [node for node, _ in late], min(silent for _, silent in late), known)
+    known = sum(node.reported is not None for node in facts.living_nodes)
+    late = [(node, silent) for node, silent in behind if _is_silent(facts, node, silent)]
+    if len(late) > MAX_SINGLE_FINDINGS or 1 < len(late) == known:
+        yield _many_silent_finding(facts, [node for node, _ in late], min(silent for _, silent in late), known)
     else:
-        yield from (_silent_agent(facts, node, silent) for node, silent in late)
+        yield from (_silent_finding(facts, node, silent) for node, silent in late)
 
 
-def _silent(facts: Facts, node: Node, silent: float) -> bool:
+def _is_silent(facts: Facts, node: Node, silent: float) -> bool:
     """It goes on until the agent reports again, whatever it is told as."""
-    held = facts.lasts("agent-silent", node.id or node.host)
-    return held >= SKEWED and silent >= facts.limits.agent_silent
+    held = facts.seconds_lasting("agent-silent", node.id or node.host)
+    return held >= SKEWED_CLOCK_S and silent >= facts.limits.agent_silent
 
 
-def _silent_agent(facts: Facts, node: Node, silent: float) -> Finding:
+def _silent_finding(facts: Facts, node: Node, silent: float) -> Finding:
     name, agent = facts.title(node), _agent(facts, node)
-    stopped = f": its process {agent.pid} is stopped by a signal" if agent and agent.state == "T" else ""
-    seen = [f"ps on {agent.host}: {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"] if agent else []
-    doubt = ", or the clock there is as far behind" if facts.once and not stopped else ""
-    cure = f"`kill -CONT {agent.pid}` on {agent.host}" if stopped and agent else "see logs/dashboard_agent.log there, and the host's load"
+    stopped = f": its process (pid {agent.pid}) is stopped by a signal" if agent and agent.state == "T" else ""
+    seen = (
+        [f"ps on {agent.host}: pid {agent.pid} is in state {agent.state or 'unknown'}: {agent.command or agent.name or ''}"]
+        if agent
+        else []
+    )
+    doubt = ", or the clock there is that far behind" if facts.is_single_look and not stopped else ""
+    cure = (
+        f"`kill -CONT {agent.pid}` on {agent.host}"
+        if stopped and agent
+        else "read logs/dashboard_agent.log there, and check the host's load"
+    )
     return Finding(
         code="agent-silent",
         level="info" if doubt else "warning",
         subject=name,
-        text=f"Ray's agent on {name} has reported nothing for {age(silent)}{stopped}{doubt}; "
-        "what Ray says of its GPUs and memory is as old",
-        evidence=(f"/nodes?view=summary: `now` of {name} has not changed for {age(silent)}, though Ray calls it ALIVE", *seen),
+        text=f"Ray's agent on {name} has not reported for {age(silent)}{stopped}{doubt}; Ray's figures of its GPUs and memory are that old",
+        evidence=(f"/nodes?view=summary: `now` of {name} has not changed for {age(silent)}, but Ray lists it as ALIVE", *seen),
         since=node.reported,
-        remedy=Remedy(f"{cure}; don't end the agent: its raylet would end with it, and all that runs there"),
+        remedy=Remedy(f"{cure}; don't end the agent: its raylet and all work on the node would end with it"),
         about=(node.key, *((agent.key,) if agent else ())),
     )
 
@@ -240,20 +250,21 @@ def _silent_agent(facts: Facts, node: Node, silent: float) -> Finding:
 def _agent(facts: Facts, node: Node) -> Process | None:
     host = _host(facts, node)
     mine = facts.processes.get(host.name, ()) if host else ()
-    found = [one for one in mine if one.node in (None, node.id) and any(words in (one.command or "") for words in AGENTS)]
+    ours = [one for one in mine if one.ours is not False and one.node in (None, node.id)]
+    found = [one for one in ours if any(words in (one.command or "") for words in AGENT_COMMANDS)]
     return next((one for one in found if one.state == "T"), found[0] if found else None)
 
 
-def _many_silent(facts: Facts, late: list[Node], silent: float, known: int) -> Finding:
+def _many_silent_finding(facts: Facts, late: list[Node], silent: float, known: int) -> Finding:
     return Finding(
         code="agents-silent",
         level="warning",
         subject="cluster",
-        text=f"the agents of {len(late)} of {known} nodes have reported nothing for {age(silent)}, though the dashboard answers; "
-        "what Ray says of their GPUs and memory is as old",
+        text=f"the agents of {len(late)} of {known} nodes have not reported for {age(silent)}, but the dashboard answers; "
+        "Ray's figures of their GPUs and memory are that old",
         evidence=_lines(f"/nodes?view=summary: `now` of {facts.title(node)} has not changed" for node in late),
         remedy=Remedy(
-            "see logs/dashboard.log on the head: that module of the dashboard, or the network between it and the nodes, is stuck"
+            "read logs/dashboard.log on the head: the dashboard's node module, or the network between the head and the nodes, does not work"
         ),
         about=tuple(node.key for node in late),
     )
@@ -266,7 +277,7 @@ def _names(facts: Facts, nodes: list[Node]) -> str:
 
 def _lines(lines: Iterable[str]) -> tuple[str, ...]:
     every = list(lines)
-    return (*every[:MANY], *([f"… and {len(every) - MANY} more"] if len(every) > MANY else []))
+    return (*every[:MAX_SINGLE_FINDINGS], *([f"… and {len(every) - MAX_SINGLE_FINDINGS} more"] if len(every) > MAX_SINGLE_FINDINGS else []))
 
 
 def _is(number: int) -> str:

@@ -1,4 +1,4 @@
-"""GPU memory that is held by what Ray has left behind."""
+"""GPU memory held by orphan and stale processes."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ def orphaned_memory(facts: Facts) -> Iterator[Finding]:
         if process.kind in LEFT_OVER and process.gpus:
             orphaned.setdefault(process.host, []).append(process)
     for host, left in orphaned.items():
-        lasted = facts.lasts("gpu-memory-orphaned", host)
-        if lasted >= facts.limits.orphan_age and not facts.just_ended(facts.limits.orphan_age):
+        lasted = facts.seconds_lasting("gpu-memory-orphaned", host)
+        if lasted >= facts.limits.orphan_age and not facts.has_job_just_ended(facts.limits.orphan_age):
             yield _finding(facts, host, sorted(left, key=lambda process: -(process.gpu_memory or 0)), lasted)
 
 
 def _finding(facts: Facts, host: str, left: list[Process], lasted: float) -> Finding:
-    known = [amount for process in left for hold in process.gpus if (amount := _sound(hold.memory)) is not None]
+    known = [amount for process in left for hold in process.gpus if (amount := _plausible(hold.memory)) is not None]
     gpus = sorted({hold.index for process in left for hold in process.gpus})
     held = f"{size(sum(known))} of GPU memory" if known else "GPU memory"
     return Finding(
         code="gpu-memory-orphaned",
         level="critical" if len(gpus) > 1 else "warning",
         subject=host,
-        text=f"{held} on {plural(len(gpus), 'GPU')} of {host} ({', '.join(map(_label, gpus))}) is held "
-        f"by {plural(len(left), 'process', 'processes')} that no live Ray owns, for at least {age(lasted)}",
-        evidence=tuple(map(_line, left)),
+        text=f"{plural(len(left), 'orphan process holds', 'orphan processes hold')} {held} on {plural(len(gpus), 'GPU')} of {host} "
+        f"({', '.join(map(_gpu_label, gpus))}): {'its' if len(left) == 1 else 'their'} job or Ray has ended",
+        evidence=(*map(_process_line, left), f"the memory has been held for at least {age(lasted)}"),
         since=facts.now - lasted,
-        remedy=Remedy("end them: nothing that lives needs them", "kill-orphans"),
+        remedy=Remedy("end them: no live process needs them", "kill-orphans"),
         about=tuple(process.key for process in left),
-        seen=facts.old(host),
+        seen=facts.stale_since(host),
     )
 
 
-def _line(process: Process) -> str:
-    where = ", ".join(f"GPU {_label(hold.index)}: {size(_sound(hold.memory))}" for hold in process.gpus)
+def _process_line(process: Process) -> str:
+    where = ", ".join(f"GPU {_gpu_label(hold.index)}: {size(_plausible(hold.memory))}" for hold in process.gpus)
     name = clean(process.name or process.command or "")
     return f"pid {process.pid} ({process.kind}) {name} holds {where}: {clean('; '.join(process.why))}"
 
 
-def _label(index: int) -> str:
+def _gpu_label(index: int) -> str:
     return Gpu(index).label
 
 
-def _sound(memory: int | None) -> int | None:
+def _plausible(memory: int | None) -> int | None:
     return memory if memory is None or memory >= 0 else None

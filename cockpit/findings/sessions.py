@@ -1,4 +1,4 @@
-"""Ray's sessions on a host: several that live, pointers to a dead one, a temp dir that belongs to somebody else."""
+"""Ray's sessions on a host: several that live, pointers to a dead one, a temp dir that belongs to another user."""
 
 from __future__ import annotations
 
@@ -9,101 +9,110 @@ from cockpit.findings.facts import Facts
 from cockpit.model import Finding, Host, Pointer, Remedy, Session
 from cockpit.text import plural
 
-CURRENT = "ray_current_cluster"
-SKY = "ray_skypilot"
+POINTER_NAME = "ray_current_cluster"
+SKYPILOT_FOLDER = "ray_skypilot"
 """The temp dir of the Ray that SkyPilot keeps on each of its hosts for itself: it hands out GPUs to SkyPilot's jobs alone."""
 
 
 def several_sessions(facts: Facts) -> Iterator[Finding]:
     """Several Rays on a host: each hands out all that is there, and tools find one of them."""
-    for host in facts.fresh:
+    for host in facts.fresh_hosts:
         if host.sessions is None or len(host.sessions) < 2:
             continue
-        alone = _alone(host)
+        alone = _sessions_of_lone_gcs(host)
         live = [session for session in host.sessions if session.live and session.name not in alone]
-        if len({session.name for session in live}) < 2 or facts.lasts("sessions-several", host.name) < facts.limits.sessions_age:
+        if len({session.name for session in live}) < 2 or facts.seconds_lasting("sessions-several", host.name) < facts.limits.sessions_age:
             continue
-        sky = {session.name for session in live if f"/{SKY}/" in session.path}
+        sky = {session.name for session in live if f"/{SKYPILOT_FOLDER}/" in session.path}
         shared = len(host.gpus or ()) if len({session.name for session in live} - sky) > 1 else 0
         same = "GPU" if shared == 1 else plural(shared, "GPU")
-        gpus = f", and each of them may hand out the same {same}" if shared else ""
+        gpus = f", and each may offer the same {same}" if shared else ""
         yield Finding(
             code="sessions-several",
             level="warning" if shared else "info",
             subject=host.name,
-            text=f"{len(live)} Ray sessions live on {host.name}{gpus}: {', '.join(f'{session.name}{_of(session)}' for session in live)}",
-            evidence=tuple(_life(host, session) for session in live),
-            remedy=Remedy("stop the one that nobody needs (one session alone: `ray stop` would end all of them)", "stop")
+            text=f"{len(live)} Ray sessions run on {host.name}{gpus}: {', '.join(_session_name(facts, session) for session in live)}",
+            evidence=tuple(_session_line(host, session) for session in live),
+            remedy=Remedy("stop the session that is not needed, and only that one (`ray stop` would end all of them)", "stop")
             if not sky
-            else Remedy("leave SkyPilot its own; never `ray stop`, which would end all of them"),
+            else Remedy("keep SkyPilot's session; never use `ray stop`, which would end all of them"),
             about=tuple(session.key for session in live),
         )
 
 
 def lone_gcs(facts: Facts) -> Iterator[Finding]:
     """A GCS whose raylet never came, or is gone: what a `ray start` that failed may leave behind, and the next one stumbles over."""
-    for host in facts.fresh:
-        for name in sorted(_alone(host) - {facts.snapshot.cluster.session}) if host.rays else ():
+    for host in facts.fresh_hosts:
+        for name in sorted(_sessions_of_lone_gcs(host) - {facts.snapshot.cluster.session}) if host.rays else ():
             session = next((one for one in host.sessions or () if one.name == name), None)
             young = session is not None and session.started is not None and facts.now - session.started < facts.limits.pointer_age
-            if facts.lasts("gcs-alone", f"{host.name} {name}") >= facts.limits.pointer_age and not (facts.once and young):
-                yield _lone(host, name, session)
+            if facts.seconds_lasting("gcs-alone", f"{host.name} {name}") >= facts.limits.pointer_age and not (
+                facts.is_single_look and young
+            ):
+                yield _lone_finding(host, name, session)
 
 
-def _lone(host: Host, name: str, session: Session | None) -> Finding:
+def _lone_finding(host: Host, name: str, session: Session | None) -> Finding:
     pids = [ray.pid for ray in host.rays or () if ray.session == name and ray.role == "gcs_server"]
     return Finding(
         code="gcs-alone",
         level="warning",
         subject=f"{host.name} {name}",
-        text=f"a GCS (pid {pids[0]}) of {name}{_of(session) if session else ''} runs on {host.name} without a raylet, "
-        "as a `ray start` that failed may leave it: the next one on its port fails too",
+        text=f"a GCS (pid {pids[0]}) of {name}{_owner_words(session) if session else ''} runs on {host.name} without a raylet, "
+        "maybe left by a failed `ray start`: the next `ray start` on its port fails too",
         evidence=(f"ps on {host.name}: gcs_server {pids[0]}, and no raylet of that session (--gcs_server_port says which port)",),
         remedy=Remedy("stop that session (`ray stop` would stop every Ray on the host)", "stop"),
         about=(session.key,) if session else (),
     )
 
 
-def _alone(host: Host) -> set[str]:
+def _sessions_of_lone_gcs(host: Host) -> set[str]:
     """Sessions of which the GCS alone lives: a `ray start` that fails leaves it behind, and it hands out nothing."""
     raylets = {ray.session for ray in host.rays or () if ray.role == "raylet"}
     return {ray.session for ray in host.rays or () if ray.session and ray.role == "gcs_server"} - raylets
 
 
-def _life(host: Host, session: Session) -> str:
+def _session_line(host: Host, session: Session) -> str:
     here = [f"{'raylet' if ray.role == 'raylet' else 'GCS'} {ray.pid}" for ray in host.rays or () if ray.session == session.name]
-    return f"{session.path}{_of(session)}: " + (f"{', '.join(here)} (`ps -ef`)" if here else "its raylet listens on sockets/raylet")
+    return f"{session.path}{_owner_words(session)}: " + (
+        f"{', '.join(here)} (`ps -ef`)" if here else "its raylet listens on sockets/raylet"
+    )
 
 
-def _of(session: Session) -> str:
+def _session_name(facts: Facts, session: Session) -> str:
+    this = " (this cluster)" if session.name == facts.snapshot.cluster.session else ""
+    return f"{session.name}{_owner_words(session)}{this}"
+
+
+def _owner_words(session: Session) -> str:
     return f" of {session.owner}" if session.owner else ""
 
 
 def dead_pointers(facts: Facts) -> Iterator[Finding]:
     """Where Ray's tools look first leads to a Ray that is dead."""
-    for host in facts.fresh:
+    for host in facts.fresh_hosts:
         folders: dict[str, list[Pointer]] = {}
         for pointer in host.pointers or ():
-            if pointer.alive is False and not (os.path.basename(pointer.path) == CURRENT and facts.found("gcs-silent", "GCS")):
+            if pointer.alive is False and not (os.path.basename(pointer.path) == POINTER_NAME and facts.was_found("gcs-silent", "GCS")):
                 folders.setdefault(os.path.dirname(pointer.path), []).append(pointer)
         for folder, dead in folders.items():
-            if facts.lasts("pointer-dead", f"{host.name} {folder}") >= facts.limits.pointer_age:
-                yield _dead(host, folder, dead)
+            if facts.seconds_lasting("pointer-dead", f"{host.name} {folder}") >= facts.limits.pointer_age:
+                yield _pointer_finding(host, folder, dead)
 
 
-def _dead(host: Host, folder: str, dead: list[Pointer]) -> Finding:
+def _pointer_finding(host: Host, folder: str, dead: list[Pointer]) -> Finding:
     """After a `ray stop` `session_latest` alone is left behind, and does no harm until another Ray lives there."""
     lives = next((session for session in host.sessions or () if session.live and os.path.dirname(session.path) == folder), None)
-    harm = lives is not None or any(os.path.basename(pointer.path) == CURRENT for pointer in dead)
-    while_lives = f", while {lives.name} lives there" if lives else ""
+    harm = lives is not None or any(os.path.basename(pointer.path) == POINTER_NAME for pointer in dead)
+    while_lives = f", while {lives.name} runs there" if lives else ""
     return Finding(
         code="pointer-dead",
         level="warning" if harm else "info",
         subject=f"{host.name} {folder}",
-        text=f"on {host.name} {' and '.join(map(_leads, dead))}{while_lives}",
-        evidence=tuple(map(_line, dead)),
+        text=f"on {host.name} {' and '.join(map(_pointer_words, dead))}{while_lives}",
+        evidence=tuple(map(_pointer_line, dead)),
         remedy=Remedy(
-            "remove it (`ray stop` would too, and would stop every Ray there)" if harm else "remove what that session left", "clean"
+            "remove it (`ray stop` would too, and would stop every Ray there)" if harm else "remove the files of that session", "clean"
         ),
         about=tuple(session.key for session in host.sessions or () if any(session.name in pointer.target for pointer in dead))
         or tuple(f"node:{node}" for node in host.nodes)
@@ -111,30 +120,32 @@ def _dead(host: Host, folder: str, dead: list[Pointer]) -> Finding:
     )
 
 
-def _leads(pointer: Pointer) -> str:
-    if os.path.basename(pointer.path) == CURRENT:
-        return f"{pointer.path} names {pointer.target or 'nothing'}, where no Ray lives, so that `ray.init()` and `ray status` fail"
+def _pointer_words(pointer: Pointer) -> str:
+    if os.path.basename(pointer.path) == POINTER_NAME:
+        return f"{pointer.path} names {pointer.target or 'nothing'}, where no Ray runs: `ray.init()` and `ray status` fail"
     return f"{pointer.path} points at the dead {os.path.basename(pointer.target) or 'nothing'}"
 
 
-def _line(pointer: Pointer) -> str:
-    tool = "cat" if os.path.basename(pointer.path) == CURRENT else "readlink"
+def _pointer_line(pointer: Pointer) -> str:
+    tool = "cat" if os.path.basename(pointer.path) == POINTER_NAME else "readlink"
     return f"{tool} {pointer.path}: {pointer.target}"
 
 
 def foreign_temps(facts: Facts) -> Iterator[Finding]:
     """A temp dir where Ray would start by itself, and this user can't."""
-    for host in facts.fresh:
+    for host in facts.fresh_hosts:
         for temp in host.temps or ():
             if temp.writable is not False or os.path.basename(temp.path) != "ray":
                 continue
             lives = any(session.live for session in host.sessions or ())  # who began it there or elsewhere could
-            owner = f"belongs to {temp.owner}" if temp.owner else "is not this user's"
+            owner = f"belongs to {temp.owner}" if temp.owner else "does not belong to this user"
             yield Finding(
                 code="temp-dir-foreign",
                 level="info" if lives else "warning",
                 subject=f"{host.name} {temp.path}",
-                text=f"{temp.path} on {host.name} {owner}, and this user can't write to it: a Ray that is started here by this user fails",
+                text=f"{temp.path} on {host.name} {owner}, and this user can't write to it: `ray start` by this user fails there",
                 evidence=(f"ls -ld {temp.path} on {host.name}: owner {temp.owner or 'unknown'}",),
-                remedy=Remedy("`ray start --temp-dir=/tmp/ray-$USER` (or RAY_TMPDIR); short, for sockets' paths end at 107 bytes"),
+                remedy=Remedy(
+                    "use `ray start --temp-dir=/tmp/ray-$USER` (or RAY_TMPDIR); keep it short: a socket's path may have 107 bytes"
+                ),
             )

@@ -1,4 +1,4 @@
-"""What should be alike on all hosts and is not, and what each raylet may open."""
+"""Versions of Ray, Python and drivers that differ between hosts, and limits of open files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cockpit.findings.facts import Facts
 from cockpit.model import Finding, Host, Level, RayProcess, Remedy
 from cockpit.text import plural
 
-MOST = 8
+MAX_HOSTS_NAMED = 8
 """Hosts that are named."""
-CALM = 0.1
+CLEAR_STEP_SHARE = 0.1
 Versions = dict[str, dict[str, None]]
 """By version the names of hosts, in their order."""
-ALMOST, NO_MORE = 0.95, 0.9
+FULL_SHARE, FULL_CLEAR_SHARE = 0.95, 0.9
 """Shares of open files from which on it is critical, and below which no more."""
 
 
@@ -28,19 +28,19 @@ def differing_versions(facts: Facts) -> Iterator[Finding]:
     pythons: Versions = {}
     drivers: Versions = {}
     for host, ray in raylets:
-        if _ours(facts, ray):
+        if _is_ours(facts, ray):
             _add(rays, ray.ray, host)
             _add(pythons, ray.python, host)
             _add(drivers, host.driver, host)
     same = facts.snapshot.cluster.ray_version
     if same and rays:
         rays.setdefault(same, {})
-    yield from _differ(facts, "ray-versions", "Ray", "warning", rays, same)
-    yield from _differ(facts, "python-versions", "Python", "warning", pythons, None)
-    yield from _differ(facts, "driver-versions", "the NVIDIA driver", "info", drivers, None)
+    yield from _difference(facts, "ray-versions", "Ray", "warning", rays, same)
+    yield from _difference(facts, "python-versions", "Python", "warning", pythons, None)
+    yield from _difference(facts, "driver-versions", "the NVIDIA driver", "info", drivers, None)
 
 
-def _ours(facts: Facts, ray: RayProcess) -> bool:
+def _is_ours(facts: Facts, ray: RayProcess) -> bool:
     session = facts.snapshot.cluster.session
     return ray.node in facts.nodes if ray.node and facts.nodes else session is None or ray.session in (None, session)
 
@@ -50,89 +50,96 @@ def _add(versions: Versions, version: str | None, host: Host) -> None:
         versions.setdefault(version, {})[host.name] = None
 
 
-def _differ(facts: Facts, code: str, what: str, level: Level, found: Versions, same: str | None) -> Iterator[Finding]:
+def _difference(facts: Facts, code: str, what: str, level: Level, found: Versions, same: str | None) -> Iterator[Finding]:
     if len(found) < 2:
         return
     usual = same if same in found else max(found, key=lambda version: (len(found[version]), version))
     odd = {version: names for version, names in found.items() if version != usual}
     others = (
-        f"the cluster's is {usual}" if usual == same else f"{plural(len(found[usual]), 'other host')} {_have(len(found[usual]))} {usual}"
+        f"the cluster has {usual}"
+        if usual == same
+        else f"{plural(len(found[usual]), 'other host')} {_has_or_have(len(found[usual]))} {usual}"
     )
     yield Finding(
         code=code,
         level=level,
         subject="cluster",
-        text=f"{what} is {' and '.join(f'{version} on {_names(names)}' for version, names in sorted(odd.items()))}; {others}",
+        text=f"{what} is {' and '.join(f'{version} on {_names(names)}' for version, names in sorted(odd.items()))}, but {others}",
         evidence=tuple(f"{version}: {_names(names) or 'the dashboard'}" for version, names in sorted(found.items())),
-        remedy=Remedy(_CURES[code]),
+        remedy=Remedy(_REMEDIES[code]),
         about=tuple(
             node.key
-            for node in facts.alive
+            for node in facts.living_nodes
             if (host := facts.hosts.get(node.id or "")) and any(host.name in names for names in odd.values())
         ),
-        seen=min((old for names in odd.values() for name in names if (old := facts.old(name)) is not None), default=None),
+        seen=min((old for names in odd.values() for name in names if (old := facts.stale_since(name)) is not None), default=None),
     )
 
 
-_CURES = {
-    "ray-versions": "one environment everywhere: Ray refuses drivers of another version, and its parts may not understand each other",
-    "python-versions": "one environment everywhere, the third number of Python's version too: what one pickles another may not read",
-    "driver-versions": "the same driver everywhere, before NCCL or a new CUDA meets the oldest of them",
+_REMEDIES = {
+    "ray-versions": "install the same Ray everywhere: Ray refuses drivers of another version, and mixed versions may not work together",
+    "python-versions": "install the same Python everywhere, all three numbers of its version: another version may not read its pickles",
+    "driver-versions": "install the same driver everywhere: NCCL or a new CUDA may fail with the oldest one",
 }
 
 
 def _names(names: Collection[str]) -> str:
-    return ", ".join(islice(names, MOST)) + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
+    return ", ".join(islice(names, MAX_HOSTS_NAMED)) + (f" and {len(names) - MAX_HOSTS_NAMED} more" if len(names) > MAX_HOSTS_NAMED else "")
 
 
-def _have(number: int) -> str:
+def _has_or_have(number: int) -> str:
     return "has" if number == 1 else "have"
 
 
 def open_files(facts: Facts) -> Iterator[Finding]:
-    """Raylets and GCS that are near the most they may open, or may open too few."""
+    """Raylets and GCS of this cluster that are near the most they may open, or may open too few."""
     few: list[tuple[Host, RayProcess, int]] = []
     for host in facts.snapshot.hosts.values():
         for ray in host.rays or ():
-            if ray.files_limit is None or ray.files_limit <= 0:
+            if ray.files_limit is None or ray.files_limit <= 0 or not _is_ours(facts, ray):
                 continue
-            if ray.files is not None and (facts.limits.open_files - CALM) * ray.files_limit <= ray.files <= ray.files_limit:
-                yield from _near(facts, host, ray, ray.files, ray.files_limit)
+            if ray.files is not None and (facts.limits.open_files - CLEAR_STEP_SHARE) * ray.files_limit <= ray.files <= ray.files_limit:
+                yield from _near_findings(facts, host, ray, ray.files, ray.files_limit)
             if ray.files_limit < facts.limits.open_files_least:
                 few.append((host, ray, ray.files_limit))
     if few:
-        yield _few(facts, few)
+        yield _limit_finding(facts, few)
 
 
-def _near(facts: Facts, host: Host, ray: RayProcess, files: int, limit: int) -> Iterator[Finding]:
-    subject, on = f"{_part(ray)} {ray.pid} on {host.name}", facts.limits.open_files
-    full = facts.over(files / limit, ALMOST, NO_MORE, "open-files-full", subject)
-    if not full and not facts.over(files / limit, on, on - CALM, "open-files", subject):
+def _near_findings(facts: Facts, host: Host, ray: RayProcess, files: int, limit: int) -> Iterator[Finding]:
+    subject, on = f"{_part_name(ray)} {ray.pid} on {host.name}", facts.limits.open_files
+    full = facts.is_over_mark(files / limit, FULL_SHARE, FULL_CLEAR_SHARE, "open-files-full", subject)
+    if not full and not facts.is_over_mark(files / limit, on, on - CLEAR_STEP_SHARE, "open-files", subject):
         return
     yield Finding(
         code="open-files-full" if full else "open-files",
         level="critical" if full else "warning",
         subject=subject,
-        text=f"{subject} has {files} of {limit} files open: at the limit no worker can register with it any more",
+        text=f"{subject} has {files} of {limit} files open: at the limit no more workers can register",
         evidence=(f"ls /proc/{ray.pid}/fd | wc -l: {files}", f"/proc/{ray.pid}/limits: Max open files {limit}"),
-        remedy=Remedy(f"now: `prlimit --pid {ray.pid} --nofile={max(limit * 2, 65535)}`; for good: `ulimit -n 65535` before `ray start`"),
-        seen=facts.old(host.name),
+        remedy=Remedy(
+            f"now: `prlimit --pid {ray.pid} --nofile={max(limit * 2, 65535)}`; permanently: `ulimit -n 65535` before `ray start`"
+        ),
+        seen=facts.stale_since(host.name),
     )
 
 
-def _few(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Finding:
+def _limit_finding(facts: Facts, few: list[tuple[Host, RayProcess, int]]) -> Finding:
     names = list(dict.fromkeys(host.name for host, _, _ in few))
     return Finding(
         code="open-files-limit",
         level="info",
         subject="cluster",
         text=f"Ray may open only {min(limit for _, _, limit in few)} files on {_names(names)}; "
-        f"{facts.limits.open_files_least} is what its documentation asks for",
-        evidence=tuple(f"/proc/{ray.pid}/limits on {host.name} ({_part(ray)}): Max open files {limit}" for host, ray, limit in few[:MOST]),
+        f"{facts.limits.open_files_least} is what Ray's documentation asks for",
+        evidence=tuple(
+            f"/proc/{ray.pid}/limits on {host.name} ({_part_name(ray)}): Max open files {limit}"
+            for host, ray, limit in few[:MAX_HOSTS_NAMED]
+        ),
         remedy=Remedy("`ulimit -n 65535` before `ray start`"),
-        seen=min((old for name in names if (old := facts.old(name)) is not None), default=None),
+        seen=min((old for name in names if (old := facts.stale_since(name)) is not None), default=None),
     )
 
 
-def _part(ray: RayProcess) -> str:
+def _part_name(ray: RayProcess) -> str:
     return "GCS" if ray.role == "gcs_server" else "raylet"

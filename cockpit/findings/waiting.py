@@ -1,43 +1,44 @@
-"""What waits for a place, and what can never get one: by class and job, so that a thousand actors are one finding."""
+"""Pending actors and placement groups, one finding per class and job, and deadlocks between jobs."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
+from cockpit.config.thresholds import Limits
 from cockpit.findings.facts import Facts
-from cockpit.limits import Limits
 from cockpit.model import LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
 from cockpit.placement import amount, fixed
-from cockpit.placement.ask import rank
+from cockpit.placement.request import rank
 from cockpit.text import clean, plural
 
 Waiting = Actor | PlacementGroup
-SHOWN = 5
+MAX_REASONS = 5
 """Reasons that the evidence tells."""
-STATES = ("PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING")
-SPEAKERS = ("ray.identity", "ray.gcs")
+WAITING_STATES = ("PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING")
+REQUIRED_SOURCES = ("ray.identity", "ray.gcs")
 """Without them nothing that Ray says is new."""
 HOPELESS = ("never", "removed", "deadlock")
 """No patience helps."""
-SETUP = "runtime_env_setup-*.log and worker-*.err in the logs folder of Ray's session on its node"
+SETUP_LOGS = "runtime_env_setup-*.log and worker-*.err in the logs folder of the Ray session on its node"
 REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
-    "never": ("no node can ever hold it: ask for less or add a node that can; until then its job waits in vain", "stop-job"),
+    "never": ("ask for less, or add nodes that are large enough; otherwise its job waits forever", "stop-job"),
     "itself": ("ask for less at once, share GPUs between its parts (`--colocate…`), or add a node", "stop-job"),
-    "held": ("wait for what holds it, or end that", None),
-    "fragmented": ("end what holds a part of a node, or ask for smaller bundles or another strategy", None),
-    "short": ("ask for less of it for each GPU, or start Ray with more (`ray start --num-cpus`)", None),
-    "label": ("free a node that has the label, give it to another (`ray start --labels`), or ask without it", None),
-    "removed": ("its group does not come back: kill the actor", "kill-actor"),
-    "starting": (f"look at {SETUP}", None),
-    "room": (f"look whether it is bound to a node; else at {SETUP}", None),
+    "held": ("wait until the resources are free, or end what holds them", None),
+    "fragmented": ("end work that uses only a part of a node, or ask for smaller bundles or another strategy", None),
+    "short": ("ask for less of it per GPU, or start Ray with more (`ray start --num-cpus`)", None),
+    "label": ("free a node that has the label, give the label to another node (`ray start --labels`), or ask without it", None),
+    "removed": ("kill the actor: its placement group does not come back", "kill-actor"),
+    "starting": (f"read {SETUP_LOGS}", None),
+    "room": (f"check whether it is bound to a node; if not, read {SETUP_LOGS}", None),
 }
 
 
-class Kind(NamedTuple):
+class WaitKind(NamedTuple):
     """What waits in the same way is judged as one."""
 
     why: str | None
@@ -45,7 +46,7 @@ class Kind(NamedTuple):
     state: str
 
 
-Kinds = dict[Kind, list[Waiting]]
+Kinds = dict[WaitKind, list[Waiting]]
 
 
 class Fold(NamedTuple):
@@ -71,15 +72,17 @@ def waiting_groups(facts: Facts) -> Iterator[Finding]:
     by_job: dict[str | None, Kinds] = {}
     for group in facts.snapshot.placement_groups or ():
         if group.pending and group.wait != "deadlock":
-            by_job.setdefault(group.job, {}).setdefault(Kind(group.why, group.wait, group.state), []).append(group)
+            by_job.setdefault(group.job, {}).setdefault(WaitKind(group.why, group.wait, group.state), []).append(group)
             users[group.id] = []
     for actor in (facts.snapshot.actors or ()) if users else ():
-        if actor.placement_group in users and actor.state in STATES:
+        if actor.placement_group in users and actor.state in WAITING_STATES:
             users[actor.placement_group].append(actor)
     for job, kinds in by_job.items():
         groups = [group for kind in kinds.values() for group in kind]
         actors = [actor for group in groups for actor in users[group.id]]
-        yield from _found(facts, Fold("placement-group-pending", owner(facts, job), _groups(facts, groups, job), job, kinds, actors))
+        yield from _worst_finding(
+            facts, Fold("placement-group-pending", job_words(facts, job), _groups_words(facts, groups, job), job, kinds, actors)
+        )
 
 
 def waiting_actors(facts: Facts) -> Iterator[Finding]:
@@ -87,30 +90,37 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
     groups = {group.id for group in facts.snapshot.placement_groups or () if group.pending}
     alike: dict[tuple[str, str | None, str | None, Wait | None, str], list[Waiting]] = {}
     for actor in facts.snapshot.actors or ():
-        if actor.state in STATES and actor.wait not in ("group", "deadlock") and not actor.internal and actor.placement_group not in groups:
+        if (
+            actor.state in WAITING_STATES
+            and actor.wait not in ("group", "deadlock")
+            and not actor.internal
+            and actor.placement_group not in groups
+        ):
             alike.setdefault((actor.class_, actor.job, actor.why, actor.wait, actor.state), []).append(actor)
     by_class: dict[tuple[str, str | None], Kinds] = {}
     for (class_, job, why, wait, state), waiting in alike.items():
-        by_class.setdefault((class_, job), {})[Kind(why, wait, state)] = waiting
+        by_class.setdefault((class_, job), {})[WaitKind(why, wait, state)] = waiting
     for (class_, job), kinds in by_class.items():
-        subject, number = actors_of(facts, class_, job), sum(map(len, kinds.values()))
+        subject, number = actors_words(facts, class_, job), sum(map(len, kinds.values()))
         who = f"{number} actors" if number > 1 else "actor"
-        yield from _found(facts, Fold("actor-pending", subject, f"{who} {subject}", job, kinds))
+        yield from _worst_finding(facts, Fold("actor-pending", subject, f"{who} {subject}", job, kinds))
 
 
-def _found(facts: Facts, fold: Fold) -> Iterator[Finding]:
+def _worst_finding(facts: Facts, fold: Fold) -> Iterator[Finding]:
     """One finding for all of them; the worst kind is told, of equal ones that of the most, of these one that has a reason."""
-    seen = facts.heard("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups", *SPEAKERS)
+    seen = facts.last_heard_before_fault("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups", *REQUIRED_SOURCES)
     now, limits = seen or facts.now, facts.limits
-    given_up = _given_up(facts, fold)
-    levels = {kind: level_of(kind, waiting, now, limits, once=facts.once, given_up=given_up) for kind, waiting in fold.kinds.items()}
+    given_up = _is_given_up(facts, fold)
+    levels = {
+        kind: level_of(kind, waiting, now, limits, once=facts.is_single_look, given_up=given_up) for kind, waiting in fold.kinds.items()
+    }
     told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind.why is None, kind, level) for kind, level in levels.items() if level]
     if told:
         *_, kind, level = min(told, key=itemgetter(0, 1, 2))
         yield _finding(facts, fold, kind, level, seen)
 
 
-def _finding(facts: Facts, fold: Fold, kind: Kind, level: Level, seen: float | None) -> Finding:
+def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float | None) -> Finding:
     waiting, alike = fold.all, len(fold.kinds[kind])
     part = f"{alike} of them" if alike < len(waiting) else ""
     job = facts.jobs.get(fold.job or "")
@@ -120,33 +130,33 @@ def _finding(facts: Facts, fold: Fold, kind: Kind, level: Level, seen: float | N
         code=fold.code,
         level=level,
         subject=fold.subject,
-        text=f"{fold.who} {'wait' if len(waiting) > 1 else 'waits'}{_because(kind.why, part)}",
-        evidence=(*_reasons(fold), *_after(fold), _seen_by(fold, waiting)),
-        since=_first(waiting, seen or facts.now),
+        text=f"{fold.who} {'wait' if len(waiting) > 1 else 'waits'}{_reason_words(kind.why, part)}",
+        evidence=(*_other_reasons(fold, kind), *_waiting_actor_lines(fold), _list_command(fold, waiting)),
+        since=_first_waiting(waiting, seen or facts.now),
         remedy=remedy,
         about=(*[each.key for each in waiting], *[actor.key for actor in fold.after], *stopped),
         seen=seen,
     )
 
 
-def _because(why: str | None, part: str) -> str:
+def _reason_words(why: str | None, part: str) -> str:
     """How the sentence ends; `part` says for how many, where not for all."""
     if not why:
         return f", and Ray gives no reason{' for ' if part else ''}{part}"
     return f"{', ' if part else ''}{part}: {why}"
 
 
-def _given_up(facts: Facts, fold: Fold) -> bool:
+def _is_given_up(facts: Facts, fold: Fold) -> bool:
     """Whether no node has joined of late that could be followed by the one that is waited for; once it was so, that is no hope any more."""
     if all(kind.wait != "never" for kind in fold.kinds):
         return True
-    begun = (node.started for node in facts.alive if node.started is not None)
+    begun = (node.started for node in facts.living_nodes if node.started is not None)
     quiet = not any(0 <= facts.now - started < facts.limits.waiting_hopeless for started in begun)
-    return facts.steady(quiet, f"no node joins for {fold.code}", fold.subject, inf) is not None
+    return facts.seconds_steady(quiet, f"no node joins for {fold.code}", fold.subject, inf) is not None
 
 
 def level_of(
-    kind: Kind, waiting: Iterable[Waiting], now: float, limits: Limits, *, once: bool = False, given_up: bool = True
+    kind: WaitKind, waiting: Iterable[Waiting], now: float, limits: Limits, *, once: bool = False, given_up: bool = True
 ) -> Level | None:
     """How bad it is that these wait still; `None` while it is too early to tell. What waited before anybody looked is told at once.
 
@@ -154,7 +164,7 @@ def level_of(
     hold is hopeless only once nodes are `given_up`: no more of them join.
     """
     before = any(isinstance(each, Actor) and each.at_least for each in waiting)
-    waited = now - (_first(waiting, now) or now)
+    waited = now - (_first_waiting(waiting, now) or now)
     if kind.wait in HOPELESS and (given_up or kind.wait != "never") and (before or waited >= limits.waiting_hopeless):
         return "critical"
     slow = kind.wait == "starting" or kind.why is None or kind.state == "DEPENDENCIES_UNREADY"
@@ -163,45 +173,46 @@ def level_of(
     return "info" if before or waited >= limits.waiting_told else None
 
 
-def _first(waiting: Iterable[Waiting], now: float) -> float | None:
+def _first_waiting(waiting: Iterable[Waiting], now: float) -> float | None:
     """When the first of them began to wait, as far as that makes sense."""
     return min([each.since for each in waiting if each.since is not None and 0 < each.since <= now], default=None)
 
 
-def moment(told: float | None, now: float) -> float | None:
+def plausible_time(told: float | None, now: float) -> float | None:
     """A time that makes sense; unknown where it doesn't."""
     return told if told is not None and 0 < told <= now else None
 
 
 def _remedy(wait: Wait | None, job: Job | None) -> Remedy | None:
     text, act = REMEDIES.get(wait, (None, None)) if wait else (None, None)
-    return Remedy(text, act if act != "stop-job" or stoppable(job) else None) if text else None
+    return Remedy(text, act if act != "stop-job" or is_stoppable(job) else None) if text else None
 
 
-def stoppable(job: Job | None) -> bool:
+def is_stoppable(job: Job | None) -> bool:
     """Whether Ray's job API can stop it: not a driver that connected by itself."""
     return job is not None and job.running and job.submission is not None
 
 
-def _reasons(fold: Fold) -> Iterator[str]:
+def _other_reasons(fold: Fold, told: WaitKind) -> Iterator[str]:
+    """Of those that wait for another reason than the sentence tells."""
     counted: Counter[str] = Counter()
     for kind, waiting in fold.kinds.items():
-        counted[kind.why or "no reason is known"] += len(waiting)
-    for why, number in counted.most_common(SHOWN):
-        yield f"{number} x {why}" if counted.total() > 1 else why
+        if kind.why != told.why:
+            counted[kind.why or "reason not known"] += len(waiting)
+    yield from (f"{number} x {why}" for why, number in counted.most_common(MAX_REASONS))
 
 
-def _after(fold: Fold) -> Iterator[str]:
+def _waiting_actor_lines(fold: Fold) -> Iterator[str]:
     classes = Counter([actor.class_ for actor in fold.after])
     if classes:
-        named = ", ".join(f"{number} x {short(class_)}" for class_, number in classes.most_common(SHOWN))
+        named = ", ".join(f"{number} x {short_name(class_)}" for class_, number in classes.most_common(MAX_REASONS))
         yield f"{plural(classes.total(), 'actor waits', 'actors wait')} for it: {named}"
 
 
-def _seen_by(fold: Fold, waiting: Sequence[Waiting]) -> str:
+def _list_command(fold: Fold, waiting: Sequence[Waiting]) -> str:
     kind = "actors" if fold.code == "actor-pending" else "placement-groups"
     ids = ", ".join(each.id[:12] for each in waiting[:3])
-    return f"`ray list {kind} --filter state={short(waiting[0].state)}` lists {ids}{' …' if len(waiting) > 3 else ''}"
+    return f"`ray list {kind} --filter state={shell_word(waiting[0].state)}` lists {ids}{' …' if len(waiting) > 3 else ''}"
 
 
 def deadlocks(facts: Facts) -> Iterator[Finding]:
@@ -213,33 +224,41 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
     for actor in facts.snapshot.actors or ():
         if actor.wait == "deadlock" and actor.job:
             by_job.setdefault(actor.job, []).append(actor)
-    seen = facts.heard("ray.actors", "ray.placement_groups", *SPEAKERS)
-    since = max((_first(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
-    lasted = min((_stuck(facts, mine, seen or facts.now) for mine in by_job.values()), default=0.0)
+    seen = facts.last_heard_before_fault("ray.actors", "ray.placement_groups", *REQUIRED_SOURCES)
+    since = max((_first_waiting(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
+    lasted = min((_seconds_stuck(facts, mine, seen or facts.now) for mine in by_job.values()), default=0.0)
     if by_job and lasted >= facts.limits.waiting_told:
         yield _deadlock(facts, by_job, "critical" if lasted >= facts.limits.waiting_hopeless else "info", since, seen)
 
 
-def _stuck(facts: Facts, waiting: Iterable[Waiting], now: float) -> float:
-    """Seconds; of what waited already when somebody came for a single look, long enough."""
-    if facts.once and any(isinstance(each, Actor) and each.at_least for each in waiting):
+def _seconds_stuck(facts: Facts, waiting: Iterable[Waiting], now: float) -> float:
+    """Seconds they have waited; in a single look, what waited before counts as long enough."""
+    if facts.is_single_look and any(isinstance(each, Actor) and each.at_least for each in waiting):
         return facts.limits.waiting_hopeless
-    return now - (_first(waiting, facts.now) or facts.now)
+    return now - (_first_waiting(waiting, facts.now) or facts.now)
 
 
 def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, since: float, seen: float | None) -> Finding:
     known = [facts.jobs[job] for job in by_job if job in facts.jobs]
-    last = max(filter(stoppable, known), key=lambda job: job.started or 0, default=None)
-    names = [short(facts.job_title(job)) for job in sorted(by_job)]
-    who = f"{listed(names)} wait for each other" if len(names) > 1 else f"{names[0]} and another job wait for each other"
+    last = max(filter(is_stoppable, known), key=lambda job: job.started or 0, default=None)
+    names = [short_name(facts.job_title(job)) for job in sorted(by_job)]
+    who = (
+        f"deadlock: {joined_names(names)} wait for each other"
+        if len(names) > 1
+        else f"deadlock: {names[0]} and another job wait for each other"
+    )
     whys = dict.fromkeys(each.why for mine in by_job.values() for each in mine if each.why)
-    stop = f"stop job {short(last.id)}, which began last; the others go on" if last else "end the driver of one of them; the others go on"
+    stop = (
+        f"stop job {short_name(last.id)}, which started last: then the others continue"
+        if last
+        else "end the driver of one of them: then the others continue"
+    )
     return Finding(
         code="deadlock",
         level=level,
-        subject=f"{'jobs' if len(names) > 1 else 'job'} {listed(names)}",
-        text="; ".join([f"{who}, and none goes on until one lets go", *_standings(facts, by_job)]),
-        evidence=(*list(whys)[:SHOWN], "`ray status -v` shows what is used and what is waited for"),
+        subject=f"{'jobs' if len(names) > 1 else 'job'} {joined_names(names)}",
+        text="; ".join([f"{who}, and none continues until one releases its resources", *_standing_lines(facts, by_job)]),
+        evidence=(*list(whys)[:MAX_REASONS], "`ray status -v` shows used and pending resources"),
         since=since,
         remedy=Remedy(stop, "stop-job" if last else None),
         about=(*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else [])),
@@ -247,62 +266,67 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
     )
 
 
-def _standings(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> Iterator[str]:
+def _standing_lines(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> Iterator[str]:
     """What each job holds and waits for, of what more than one has to do with."""
-    lacks = {job: sum((_lacked(each) for each in mine), Counter[str]()) for job, mine in by_job.items()}
-    holds = _held(facts, by_job)
+    lacks = {job: sum((_lacking(each) for each in mine), Counter[str]()) for job, mine in by_job.items()}
+    holds = _held_by_job(facts, by_job)
     names = sorted({name for mine in lacks.values() for name in mine} & {name for mine in holds.values() for name in mine}, key=rank)[:2]
-    for job in sorted(by_job)[:SHOWN]:
+    for job in sorted(by_job)[:MAX_REASONS]:
         has, wants = (", ".join(amount(name, mine[job][name]) for name in names) for mine in (holds, lacks))
         if names:
-            yield f"{short(facts.job_title(job))} holds {has} and waits for {wants}"
+            yield f"{short_name(facts.job_title(job))} holds {has} and waits for {wants}"
 
 
-def _lacked(each: Waiting) -> Counter[str]:
+def _lacking(each: Waiting) -> Counter[str]:
     parts = [each.needs] if isinstance(each, Actor) else [bundle.needs for bundle in each.bundles if bundle.node is None]
-    return sum(map(_exact, parts), Counter[str]())
+    return sum(map(_fixed_amounts, parts), Counter[str]())
 
 
-def _held(facts: Facts, jobs: Iterable[str]) -> Mapping[str, Counter[str]]:
+def _held_by_job(facts: Facts, jobs: Iterable[str]) -> Mapping[str, Counter[str]]:
     held = {job: Counter[str]() for job in jobs}
     for actor in facts.snapshot.actors or ():
         if actor.job in held and actor.state == "ALIVE" and not actor.placement_group:
-            held[actor.job].update(_exact(actor.needs))
+            held[actor.job].update(_fixed_amounts(actor.needs))
     for group in facts.snapshot.placement_groups or ():
         if group.job in held and group.state in ("CREATED", "RESCHEDULING"):
             for bundle in group.bundles:
-                held[group.job].update(_exact(bundle.needs) if bundle.node else {})
+                held[group.job].update(_fixed_amounts(bundle.needs) if bundle.node else {})
     return held
 
 
-def _exact(needs: Mapping[str, float]) -> Counter[str]:
+def _fixed_amounts(needs: Mapping[str, float]) -> Counter[str]:
     return Counter({name: fixed(number) for name, number in needs.items() if 0 < number < 1e15})
 
 
-def _groups(facts: Facts, groups: Sequence[Waiting], job: str | None) -> str:
-    names = [short(group.name) or group.id[:8] for group in groups[:SHOWN]]
+def _groups_words(facts: Facts, groups: Sequence[Waiting], job: str | None) -> str:
+    names = [short_name(group.name) or group.id[:8] for group in groups[:MAX_REASONS]]
     if len(groups) == 1:
-        return f"placement group {names[0]} of {owner(facts, job)}"
-    return f"{len(groups)} placement groups of {owner(facts, job)} ({listed(names, len(groups))})"
+        return f"placement group {names[0]} of {job_words(facts, job)}"
+    return f"{len(groups)} placement groups of {job_words(facts, job)} ({joined_names(names, len(groups))})"
 
 
-def owner(facts: Facts, job: str | None) -> str:
+def job_words(facts: Facts, job: str | None) -> str:
     """A job in a sentence."""
-    return f"job {short(facts.job_title(job))}" if job else "no known job"
+    return f"job {short_name(facts.job_title(job))}" if job else "an unknown job"
 
 
-def actors_of(facts: Facts, class_: str, job: str | None) -> str:
+def actors_words(facts: Facts, class_: str, job: str | None) -> str:
     """All actors of one class and job, as people call them."""
-    return f"{short(class_)} of {owner(facts, job)}".strip()
+    return f"{short_name(class_)} of {job_words(facts, job)}".strip()
 
 
-def listed(names: Sequence[str], total: int = 0) -> str:
+def joined_names(names: Sequence[str], total: int = 0) -> str:
     """The first of them, and how many more."""
     if (more := max(total, len(names)) - 3) > 0:
         return f"{', '.join(names[:3])} and {more} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def short(foreign: str) -> str:
+def short_name(foreign: str) -> str:
     """A foreign name, fit for a sentence."""
-    return clean(foreign)[:60]
+    return clean(foreign[:60])
+
+
+def shell_word(foreign: str) -> str:
+    """A foreign name quoted for a shell: it may be `x; reboot`."""
+    return shlex.quote(short_name(foreign))

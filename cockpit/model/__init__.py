@@ -25,8 +25,10 @@ from cockpit.model.host import (
     RayProcess,
     Session,
     TempDir,
+    describe_owner,
 )
 from cockpit.model.ray import (
+    GROUP_WAITS,
     PENDING_STATES,
     SUPERVISOR,
     Actor,
@@ -46,6 +48,7 @@ from cockpit.model.snapshot import Snapshot
 from cockpit.model.value import Value
 
 __all__ = [
+    "GROUP_WAITS",
     "LEFT_OVER",
     "LEVELS",
     "PENDING_STATES",
@@ -84,4 +87,5 @@ __all__ = [
     "Value",
     "Wait",
     "Worker",
+    "describe_owner",
 ]

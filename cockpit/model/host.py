@@ -12,7 +12,7 @@ LEFT_OVER: tuple[Kind, ...] = ("orphan", "stale")
 Cause = Literal["silent", "gcs", "monitor", "no token", "wrong token"]
 """Why a source can't be believed, where that is known: nothing answers · the GCS doesn't · the autoscaler's monitor writes no more · a
 token is asked for, and none was found · the one that was found is refused."""
-Past = tuple[tuple[int | str | None, ...] | None, int | None]
+Past = tuple[int | str | None, ...]
 """Evidence of a probe for another one, which alone understands it."""
 
 
@@ -80,13 +80,14 @@ class Hold(Value, frozen=True):
     memory: int | None = None
 
 
-class Process(Value, frozen=True):
+class Process(Value, frozen=True, kw_only=True):
     """A process that matters here: it holds GPU memory, or is Ray's, or comes from Ray.
 
     `(pid, ticks)` on a host is its identity; a pid alone may be reused.
     """
 
-    host: str
+    host: str = ""
+    """Said by whoever asks the host, never by its probe; empty only until then."""
     pid: int
     started: float | None = None
     ticks: int | None = None
@@ -102,14 +103,23 @@ class Process(Value, frozen=True):
     kind: Kind = "unknown"
     why: tuple[str, ...] = ()
     job: str | None = None
+    """Ray's job id or a submission id, of the followed cluster; in a probe's own words it may be another Ray's, until they are joined."""
     actor: str | None = None
+    """Of the followed cluster."""
     session: str | None = None
+    """The name of the Ray session that it is of, whichever that is."""
+    ours: bool | None = None
+    """Whether it is of the followed cluster; `None`: it is nothing of Ray's, or of which Ray can't be told."""
+    other_job: str | None = None
+    """The job that it names, where that is not known to be one of the followed cluster: each Ray counts its jobs anew."""
     node: str | None = None
     """Ray's id of the node it runs on, where that is known."""
     ns_pid: int | None = None
     """Its pid as it knows it itself, inside its container; `None` when that is the same, or unknown."""
     undecided: str | None = None
-    """`job`: its worker is dead and its raylet lives, so that Ray must say whether its job still runs."""
+    """`job`: whether it is left over hangs on whether its job still runs, which only Ray can say."""
+    asks: tuple[str, ...] = ()
+    """Undecided: the names of the sessions any of which its job may belong to; all of them must be asked."""
     past: Past | None = None
     """What the probe has seen of it earlier and nobody can see now; an acting probe is given it."""
 
@@ -128,6 +138,19 @@ class Process(Value, frozen=True):
     def left_over(self) -> bool:
         """Whether its Ray is gone and it is still there."""
         return self.kind in LEFT_OVER
+
+    @property
+    def other_owner(self) -> str | None:
+        """Whose it is, in words, where that is another Ray, or can't be told; `None`: the followed cluster's, or nobody's."""
+        if self.ours is False or self.other_job:
+            return describe_owner(self.other_job, self.session, another=self.ours is False)
+        return None
+
+
+def describe_owner(job: str | None, session: str | None, *, another: bool) -> str:
+    """`job 02000000 of another Ray, session_…`; without `another` it is not known to be another one than the followed."""
+    ray = ", ".join(filter(None, ("another Ray", session))) if another else session or "a Ray that can not be told"
+    return f"job {job} of {ray}" if job else ray
 
 
 class MemoryUser(Value, frozen=True):
@@ -186,12 +209,13 @@ class OomKill(Value, frozen=True):
     """A process that was ended because memory ran low."""
 
     by: Literal["ray", "kernel"]
-    moment: float | None
+    moment: float | None = None
     pid: int | None = None
     name: str | None = None
     """A task or actor as Ray names it, or a command."""
     actor: str | None = None
     job: str | None = None
+    """Of the followed cluster, as in a `Process`."""
     node: str | None = None
     """Ray's id of its node."""
     host: str | None = None
@@ -200,6 +224,10 @@ class OomKill(Value, frozen=True):
     """The line that says so, as it was written."""
     rays: bool | None = None
     """Of the kernel's: whether the probe there had seen it to be Ray's; `None` where it had not looked yet, or no pid is told."""
+    session: str | None = None
+    """The name of the Ray session whose log tells of it; `None` where the API or the kernel does."""
+    ours: bool | None = None
+    """Whether the Ray that tells of it is the followed one; `None`: that can't be told."""
 
     @property
     def key(self) -> str:
@@ -207,10 +235,11 @@ class OomKill(Value, frozen=True):
         return f"oom:{self.node or self.host}:{self.pid}"
 
 
-class Session(Value, frozen=True):
+class Session(Value, frozen=True, kw_only=True):
     """A Ray session's folder on a host."""
 
-    host: str
+    host: str = ""
+    """As of a `Process`."""
     name: str
     path: str
     live: bool | None = None
@@ -225,6 +254,8 @@ class Session(Value, frozen=True):
     started: float | None = None
     stopped: bool | None = None
     """Dead: its raylet was told to end, as `ray stop` does it; known of the latest only."""
+    trusted: bool = False
+    """Its owner is root, or whoever cockpit looks at that host as: nobody else's is followed without being asked for."""
 
     @property
     def key(self) -> str:
@@ -240,6 +271,8 @@ class Fault(Value, frozen=True):
     since: float
     host: str | None = None
     cause: Cause | None = None
+    sources: tuple[str, ...] = ()
+    """All that its cause takes down, itself first, where several sources tell of one cause."""
 
     @property
     def key(self) -> str:
@@ -273,7 +306,7 @@ class Host(Value, frozen=True):
     """The version of the NVIDIA driver."""
     oom_kills: tuple[OomKill, ...] | None = None
     """Those of the last hour, as the logs of its live sessions and its kernel tell."""
-    wrote: Mapping[str, float] = {}
-    """By submission id, when the log of a job's driver that lies here was written to last."""
+    wrote: Mapping[str, Mapping[str, float]] = {}
+    """By the name of a session and by submission id, when the log of a job's driver that lies here was written to last."""
     faults: tuple[Fault, ...] = ()
     local: bool = False

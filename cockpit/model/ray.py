@@ -14,6 +14,8 @@ NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]
 PENDING_STATES = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
 SUPERVISOR = "_ray_internal_job_actor_"
 """How Ray calls the actor that runs a job's entrypoint, before the job's id."""
+GROUP_WAITS = "its placement group waits: "
+"""How the reason of an actor begins that is bound to a group without a place; the group's own follows."""
 
 
 Wait = Literal["never", "held", "fragmented", "short", "label", "deadlock", "itself", "group", "removed", "starting", "room"]

@@ -1,32 +1,33 @@
 """Whether what is asked for can be placed on the nodes there are, as Ray places it; and if not, why not. Pure and exact."""
 
-from cockpit.placement.ask import SCALE, Ask, Hold, Place, Shape, Strategy, ask, fixed, matches, shape
 from cockpit.placement.deadlock import Deadlock, deadlock
 from cockpit.placement.fit import Room, room
-from cockpit.placement.ground import Ground, Taken
-from cockpit.placement.words import amount, sentence
-from cockpit.placement.world import Kind, Verdict, World, has
+from cockpit.placement.free_capacity import FreeCapacity, NodeShare
+from cockpit.placement.nodes import Kind, LivingNodes, PlacementVerdict, has
+from cockpit.placement.request import SCALE, Ask, NodeHold, Place, Shape, Strategy, ask, fixed, matches, shape
+from cockpit.placement.text import amount, needs_words, sentence
 
 __all__ = [
     "SCALE",
     "Ask",
     "Deadlock",
-    "Ground",
-    "Hold",
+    "FreeCapacity",
     "Kind",
+    "LivingNodes",
+    "NodeHold",
+    "NodeShare",
     "Place",
+    "PlacementVerdict",
     "Room",
     "Shape",
     "Strategy",
-    "Taken",
-    "Verdict",
-    "World",
     "amount",
     "ask",
     "deadlock",
     "fixed",
     "has",
     "matches",
+    "needs_words",
     "room",
     "sentence",
     "shape",

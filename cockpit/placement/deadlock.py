@@ -1,4 +1,4 @@
-"""Jobs that each hold a part and wait for the rest: none of them can go on until one lets go."""
+"""Jobs that each hold a part and wait for the rest: none can continue until one releases its resources."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from cockpit.placement.ask import Ask, Shape, ask
-from cockpit.placement.world import World
+from cockpit.placement.nodes import LivingNodes
+from cockpit.placement.request import Ask, Shape, ask
 
 
 class Deadlock(NamedTuple):
@@ -17,21 +17,21 @@ class Deadlock(NamedTuple):
     themselves: frozenset[str] = frozenset()
 
 
-def deadlock(world: World, asks: Mapping[str, Mapping[Ask, int]]) -> Deadlock:
+def deadlock(world: LivingNodes, asks: Mapping[str, Mapping[Ask, int]]) -> Deadlock:
     """Of the jobs that wait, with what each asks for how often: those that nothing but letting go can help.
 
     Whatever a job holds that waits for nothing is taken for free: it will end some day.
     """
     world = world.merged({each for mine in asks.values() for each in mine})
-    waiting = {job: _joined(world, mine) for job, mine in asks.items()}
-    themselves = frozenset(job for job in waiting if _stuck(world, {job: waiting[job]}))
+    waiting = {job: _asks_to_continue(world, mine) for job, mine in asks.items()}
+    themselves = frozenset(job for job in waiting if _stuck_jobs(world, {job: waiting[job]}))
     others = {job: mine for job, mine in waiting.items() if job not in themselves}
-    stuck = _stuck(world, others)
-    members = frozenset(job for job in stuck if _stuck(world, {other: others[other] for other in stuck - {job}}) != stuck - {job})
+    stuck = _stuck_jobs(world, others)
+    members = frozenset(job for job in stuck if _stuck_jobs(world, {other: others[other] for other in stuck - {job}}) != stuck - {job})
     return Deadlock(members if len(members) > 1 else frozenset(), themselves)
 
 
-def _joined(world: World, asks: Mapping[Ask, int]) -> tuple[Ask, ...]:
+def _asks_to_continue(world: LivingNodes, asks: Mapping[Ask, int]) -> tuple[Ask, ...]:
     """Each alone, and all together where empty nodes would hold them all: what a job needs to go on."""
     bundles: Counter[Shape] = Counter()
     for each, times in asks.items():
@@ -40,7 +40,7 @@ def _joined(world: World, asks: Mapping[Ask, int]) -> tuple[Ask, ...]:
     return (*asks, *([everything] if world.room(everything, "ever") != "no" else []))
 
 
-def _stuck(world: World, waiting: Mapping[str, Sequence[Ask]]) -> frozenset[str]:
+def _stuck_jobs(world: LivingNodes, waiting: Mapping[str, Sequence[Ask]]) -> frozenset[str]:
     """Those that are left when every job that can go on has done so and let go."""
     left = frozenset(waiting)
     while left:

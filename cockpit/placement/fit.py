@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from typing import Literal, NamedTuple
 
-from cockpit.placement.ask import Strategy
+from cockpit.placement.request import Strategy
 
 Vector = tuple[int, ...]
 Bundles = Sequence[tuple[Vector, int]]
 Room = Literal["yes", "missed", "no", "unknown"]
 """`missed`: there is room, but Ray's way of looking doesn't find it. `unknown`: it would take too long to tell."""
-STEPS = 20_000
+MAX_SEARCH_STEPS = 20_000
 """Steps of a search, some hundredths of a second, after which nothing is claimed."""
-WIDEST = 300
-MANY_SHAPES = 8
-PLENTY = 1 << 40
+MAX_REACHED_STATES = 300
+MAX_SHAPES = 8
+UNLIMITED = 1 << 40
 
 
 class Slot(NamedTuple):
@@ -43,8 +43,8 @@ def room(stock: Stock, bundles: Bundles, strategy: Strategy) -> Room:
     """Whether there is room for all bundles."""
     try:
         if strategy == "STRICT_PACK":
-            return "yes" if _whole(stock, bundles) else "no"
-        possible = _on_own(stock, bundles) if strategy == "STRICT_SPREAD" else _enough(stock, bundles)
+            return "yes" if _place_whole(stock, bundles) else "no"
+        possible = _can_spread(stock, bundles) if strategy == "STRICT_SPREAD" else _can_hold_each(stock, bundles)
         if not possible or (len(bundles) == 1):
             return "yes" if possible else "no"
         if greedy(stock, bundles, strategy):
@@ -58,20 +58,20 @@ def capacity(slot: Slot, number: int, need: Vector) -> int:
     """How many bundles of a shape, the `number`th, a node takes."""
     if not slot.admits >> number & 1:
         return 0
-    return min((have // want for have, want in zip(slot.has, need, strict=True) if want), default=PLENTY)
+    return min((have // want for have, want in zip(slot.has, need, strict=True) if want), default=UNLIMITED)
 
 
-def _sum(bundles: Bundles) -> Vector:
+def _total_need(bundles: Bundles) -> Vector:
     return tuple(sum(need[place] * count for need, count in bundles) for place in range(len(bundles[0][0])))
 
 
-def _within(need: Vector, has: Vector) -> bool:
+def _fits_in(need: Vector, has: Vector) -> bool:
     return all(want <= have for want, have in zip(need, has, strict=True))
 
 
-def _on_own(stock: Stock, bundles: Bundles) -> bool:
+def _can_spread(stock: Stock, bundles: Bundles) -> bool:
     """Hall's theorem: each set of bundles must have as many nodes that take one of them."""
-    if len(bundles) > MANY_SHAPES:
+    if len(bundles) > MAX_SHAPES:
         raise TooLongError
     takers: Counter[int] = Counter()
     for slot, nodes in stock.items():
@@ -85,7 +85,7 @@ def _on_own(stock: Stock, bundles: Bundles) -> bool:
     )
 
 
-def _enough(stock: Stock, bundles: Bundles) -> bool:
+def _can_hold_each(stock: Stock, bundles: Bundles) -> bool:
     """Whether each shape alone would fit, and there is enough in all: without it no search is needed; for one shape it is the answer."""
     for number, (need, count) in enumerate(bundles):
         if sum(nodes * min(count, capacity(slot, number, need)) for slot, nodes in stock.items()) < count:
@@ -107,25 +107,25 @@ class Move(NamedTuple):
 
 def greedy(stock: Stock, bundles: Bundles, strategy: Strategy) -> bool:
     """Whether Ray's way of looking finds room."""
-    return moves(stock, bundles, strategy) is not None
+    return greedy_moves(stock, bundles, strategy) is not None
 
 
-def moves(stock: Stock, bundles: Bundles, strategy: Strategy) -> list[Move] | None:
+def greedy_moves(stock: Stock, bundles: Bundles, strategy: Strategy) -> list[Move] | None:
     """What Ray puts where, in its order; `None` where it finds no room."""
     if strategy == "STRICT_PACK":
-        return _whole(stock, bundles)
+        return _place_whole(stock, bundles)
     ordered = sorted(enumerate(bundles), key=lambda item: item[1][0], reverse=True)
-    if len(stock) * (len(bundles) if strategy == "PACK" else sum(count for _, count in bundles)) > 10 * STEPS:
+    if len(stock) * (len(bundles) if strategy == "PACK" else sum(count for _, count in bundles)) > 10 * MAX_SEARCH_STEPS:
         raise TooLongError
     fresh = Counter(dict(stock))
     return _pack(fresh, ordered) if strategy == "PACK" else _spread(fresh, ordered, again=strategy == "SPREAD")
 
 
-def _whole(stock: Stock, bundles: Bundles) -> list[Move] | None:
+def _place_whole(stock: Stock, bundles: Bundles) -> list[Move] | None:
     """All of it on the emptiest node that takes it."""
     everything = (1 << len(bundles)) - 1
     admitting = Counter({slot: nodes for slot, nodes in stock.items() if slot.admits & everything == everything})
-    slot = _best(admitting, 0, _sum(bundles))
+    slot = _emptiest_node(admitting, 0, _total_need(bundles))
     return None if slot is None else [Move(slot, 1, tuple(count for _, count in bundles))]
 
 
@@ -135,13 +135,13 @@ def _pack(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]]) -
     made: list[Move] = []
     for number, (need, _) in ordered:
         while left[number]:
-            slot = _best(fresh, number, need)
+            slot = _emptiest_node(fresh, number, need)
             if slot is None:
                 return None
             taken, rest = {}, slot
             for other, (size, _) in ordered:
                 taken[other] = min(left[other], capacity(rest, other, size))
-                rest = _less(rest, size, taken[other])
+                rest = _take_from(rest, size, taken[other])
             times = min(fresh[slot], *(left[other] // number for other, number in taken.items() if number))  # equal nodes fill alike
             fresh[slot] -= times
             left = {other: count - times * taken[other] for other, count in left.items()}
@@ -155,22 +155,22 @@ def _spread(fresh: Counter[Slot], ordered: list[tuple[int, tuple[Vector, int]]],
     made: list[Move] = []
     for number, (need, count) in ordered:
         for _ in range(count):
-            slot = _best(fresh, number, need)
+            slot = _emptiest_node(fresh, number, need)
             where = fresh if slot else used
-            slot = slot or (_best(used, number, need) if again else None)
+            slot = slot or (_emptiest_node(used, number, need) if again else None)
             if slot is None:
                 return None
             where[slot] -= 1
-            used[_less(slot, need, 1)] += 1
+            used[_take_from(slot, need, 1)] += 1
             made.append(Move(slot, 1, tuple(int(other == number) for other in range(len(ordered))), where is used))
     return made
 
 
-def _less(slot: Slot, need: Vector, times: int) -> Slot:
+def _take_from(slot: Slot, need: Vector, times: int) -> Slot:
     return Slot(tuple(have - times * want for have, want in zip(slot.has, need, strict=True)), slot.admits) if times else slot
 
 
-def _best(stock: Counter[Slot], number: int, need: Vector) -> Slot | None:
+def _emptiest_node(stock: Counter[Slot], number: int, need: Vector) -> Slot | None:
     """The node with most left over, by Ray's `LeastResourceScorer`."""
     able = [slot for slot, nodes in stock.items() if nodes and capacity(slot, number, need)]
     return max(able, key=lambda slot: sum((have - want) / have for have, want in zip(slot.has, need, strict=True) if want), default=None)
@@ -187,11 +187,11 @@ def _search(stock: Stock, bundles: Bundles) -> bool:
             for more in _fillings(slot, bundles, tuple(want - have for want, have in zip(goal, taken, strict=True)), 0):
                 further.add(tuple(map(sum, zip(taken, more, strict=True))))
                 steps += 1
-                if steps > STEPS:
+                if steps > MAX_SEARCH_STEPS:
                     raise TooLongError
         if goal in further:
             return True
-        if len(further) > WIDEST:
+        if len(further) > MAX_REACHED_STATES:
             raise TooLongError
         reached = _undominated(further)
     return False
@@ -205,13 +205,13 @@ def _fillings(slot: Slot, bundles: Bundles, left: Vector, number: int) -> Iterat
         yield (most,)
         return
     for count in range(most, -1, -1):
-        for others in _fillings(_less(slot, need, count), bundles, left, number + 1):
+        for others in _fillings(_take_from(slot, need, count), bundles, left, number + 1):
             yield (count, *others)
 
 
 def _undominated(reached: set[Vector]) -> set[Vector]:
     kept: list[Vector] = []
     for one in sorted(reached, key=sum, reverse=True):
-        if not any(_within(one, other) for other in kept):
+        if not any(_fits_in(one, other) for other in kept):
             kept.append(one)
     return set(kept)

@@ -1,10 +1,10 @@
 """Presets: jobs and the clusters they run on, written down in YAML, with secrets that stay in the environment."""
 
 from cockpit.presets.amounts import byte_count, version_matches
-from cockpit.presets.file import preset_schema
-from cockpit.presets.fill import Launchable, doubts, launchable, safe
 from cockpit.presets.folder import PresetError, copy_preset, find_preset, presets, presets_folder, write_preset
 from cockpit.presets.preset import JobSpec, Needs, Preset, RayNode, RayStart, read_preset
+from cockpit.presets.schema import preset_schema
+from cockpit.presets.variables import Launchable, doubts, launchable, safe
 
 __all__ = [
     "JobSpec",

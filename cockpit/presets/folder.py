@@ -13,8 +13,9 @@ from typing import Final
 
 import platformdirs
 
-from cockpit.document import InputError, read_text, shown
+from cockpit.config.document import InputError, read_text, shown
 from cockpit.presets.preset import Preset, read_preset
+from cockpit.trust import why_not_ours
 
 READY_MADE: Final = Path(__file__).with_name("shipped")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -45,13 +46,13 @@ def is_path(text: str) -> bool:
     return "/" in text or text.endswith(_ENDINGS)
 
 
-def placed(path: Path, written: str) -> Path:
+def resolve_beside(path: Path, written: str) -> Path:
     """A folder that the preset of this path names: beside it, or, of a preset of no particular folder, from here. Raises `InputError`."""
     try:
         base = Path.cwd() if is_shared(path) else path.absolute().parent
         return (base / Path(written).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # our own folder is gone; nobody's home, links in a circle; a null byte
-        raise InputError(f"leads nowhere: {getattr(error, 'strerror', None) or error}") from error
+        raise InputError(f"can't be resolved: {getattr(error, 'strerror', None) or error}") from error
 
 
 def presets() -> list[Preset | PresetError]:
@@ -68,42 +69,49 @@ def find_preset(name_or_path: str) -> Preset:
         return read_preset(_expanded(name_or_path))
     paths = {path.stem: path for path in (*_files(READY_MADE), *_files(presets_folder()))}
     if name_or_path in paths:
-        return read_preset(paths[name_or_path])
+        return _read_named(paths[name_or_path])
     beside = Path(f"{name_or_path}.yaml")
     if os.path.isfile(beside):
         raise InputError(f"no preset is named {name_or_path}; the file here is ./{beside}")
     near = get_close_matches(name_or_path, paths, 1)
-    raise InputError(f"no preset is named {name_or_path}; {f'perhaps {near[0]}' if near else f'they lie in {shown(presets_folder())}'}")
+    raise InputError(f"no preset is named {name_or_path}; {f'perhaps {near[0]}' if near else f'presets are in {shown(presets_folder())}'}")
+
+
+def _read_named(path: Path) -> Preset:
+    """One that nobody has named by its file: another user's is not taken for ours. Raises `InputError`."""
+    if path.parent != READY_MADE and (reason := why_not_ours(path)) is not None:
+        raise InputError(f"{shown(path)}: {reason}; give its path if you mean this file")
+    return read_preset(path)
 
 
 def _expanded(written: str) -> Path:
     try:
         return Path(written).expanduser()
     except RuntimeError as error:
-        raise InputError(f"{written}: there is no such home folder") from error
+        raise InputError(f"{written}: no such home folder") from error
 
 
 def copy_preset(name: str) -> Path:
     """A ready-made preset, as it stands with its comments, into the user's folder. Raises `InputError`."""
     source = READY_MADE / f"{name}.yaml"
     if not _NAME.fullmatch(name) or not source.is_file():
-        raise InputError(f"no ready-made preset is named {name}; there are {', '.join(path.stem for path in _files(READY_MADE))}")
+        raise InputError(f"no ready-made preset is named {name}; ready-made: {', '.join(path.stem for path in _files(READY_MADE))}")
     return write_preset(read_text(source), name)
 
 
 def write_preset(text: str, name: str) -> Path:
     """A new file in the user's folder, whole or not at all, for its owner alone; one that is there is left alone. Raises `InputError`."""
     if not _NAME.fullmatch(name):
-        raise InputError(f"{name!r} can't be the name of a preset: letters, digits and . _ - are")
+        raise InputError(f"{name!r} can't be the name of a preset; use letters, digits and . _ -")
     path = presets_folder() / f"{name}.yaml"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{shown(path)}: its folder can't be made: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{shown(path)}: can't create its folder: {(error.strerror or str(error)).lower()}") from error
     try:
         _write(path, text)
     except FileExistsError as error:
-        raise InputError(f"{shown(path)}: there is one already; it was left alone") from error
+        raise InputError(f"{shown(path)}: already exists; not overwritten") from error
     except OSError as error:
         raise InputError(f"{shown(path)}: {(error.strerror or str(error)).lower()}") from error
     return path
@@ -129,6 +137,6 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _read(path: Path) -> Preset | PresetError:
     try:
-        return read_preset(path)
+        return _read_named(path)
     except InputError as error:
         return PresetError(path, error)

@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from cockpit.document import Document, InputError, shown
+from cockpit.config.document import Document, InputError, shown
+from cockpit.config.reach import HostEntry, check_host
 from cockpit.model import Value
 from cockpit.placement import Strategy
 from cockpit.presets.amounts import byte_count, is_number, version_matches
-from cockpit.presets.file import WORDS, JobFile, NeedsFile, PresetFile, RayFile
 from cockpit.presets.ray_flags import HEADS_ALONE, FlagValue, flag_arguments, flag_name, flag_value, flag_words
-from cockpit.reach import HostEntry, check_host
-from cockpit.text import redact
+from cockpit.presets.schema import WORDS, JobFile, NeedsFile, PresetFile, RayFile
+from cockpit.secrets import redact
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ _RUNTIME_ENV: Final = (
     "py_modules", "py_executable", "pip", "uv", "conda", "excludes", "container", "image_uri", "nsight", "rocprof-sys", "mpi", "config",
     "java_jars", "worker_process_setup_hook", "eager_install",
 )  # fmt: skip
-_ELSEWHERE: Final = {"env_vars": "goes into job.env", "working_dir": "goes into job.working_dir"}
+_ELSEWHERE: Final = {"env_vars": "put it in job.env", "working_dir": "put it in job.working_dir"}
 _WITH_PORT = re.compile(r"[^:]*:\d+")
 _LITERAL = re.compile(r"(?<!\$)\$\{(?![A-Za-z_][A-Za-z0-9_]*\})[^}]*\}?")
 _PLACE = re.compile(r"\$?\{([^{}]*)\}")
@@ -139,7 +139,7 @@ class _Reading:
             raise self._document.mistake("", "expected keys with values, such as `job: {entrypoint: …}`")
         file = self._document.convert(PresetFile, WORDS)
         if file.ray is None and file.job is None:
-            raise self._document.mistake("", "holds neither `job` nor `ray`: there is nothing to launch or start")
+            raise self._document.mistake("", "contains neither `job` nor `ray`: nothing to launch or start")
         return Preset(
             name=path.name.removesuffix(".yaml").removesuffix(".yml"),
             path=path,
@@ -155,7 +155,7 @@ class _Reading:
         seen = {head.host: "the head"}
         for index, node in enumerate(workers):
             if node.host in seen:
-                raise self._document.mistake(f"ray.workers[{index}]", f"{node.host} is {seen[node.host]} already")
+                raise self._document.mistake(f"ray.workers[{index}]", f"{node.host} is already {seen[node.host]}")
             seen[node.host] = "a worker"
         if file.python is not None:
             self._at("ray.python", partial(check_host, HostEntry("any", python=file.python)))
@@ -170,7 +170,7 @@ class _Reading:
             if value is not None and not isinstance(value, str):
                 raise self._document.unexpected(f"{where}.{name}", "the name or address of a host")
         if address is not None and _WITH_PORT.fullmatch(address):
-            raise self._document.mistake(f"{where}.address", "here the host answers; Ray's port is the head's `port`, and workers find it")
+            raise self._document.mistake(f"{where}.address", "give the host's address without a port; Ray's port is the head's `port`")
         self._at(where, partial(check_host, HostEntry(host, address or "")))
         return RayNode(host, address, self._flags(where, fields, refused=HEADS_ALONE if head else ()))
 
@@ -182,7 +182,7 @@ class _Reading:
             if name in flags:
                 raise self._document.mistake(place, "given twice, with _ and with -")
             if name in refused:
-                raise self._document.mistake(place, "only the head's to say")
+                raise self._document.mistake(place, "only allowed for the head")
             if (sound := flag_value(name, value)) is None:
                 raise self._document.unexpected(place, flag_words(name))
             flags[name] = sound
@@ -210,17 +210,17 @@ class _Reading:
     def _submission_id(self, template: str) -> None:
         for match in _PLACE.finditer(template):
             if not match[0].startswith("$") and match[1] not in _PLACES:
-                raise self._document.mistake("job.submission_id", f"{match[0]} can't be filled in; there are {{time}} and {{name}}")
+                raise self._document.mistake("job.submission_id", f"unknown placeholder {match[0]}; known ones: {{time}} {{name}}")
         if not SUBMISSION.fullmatch(_PLACE.sub("x", template)):
             raise self._document.mistake(
-                "job.submission_id", "expected at most 100 letters, digits and . _ -: Ray makes an address and the name of a file of it"
+                "job.submission_id", "expected at most 100 letters, digits and . _ -, because Ray uses it in a URL and a file name"
             )
 
     def _runtime_env(self, given: Mapping[str, Any]) -> None:
         try:
             json.dumps(given, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise self._document.mistake("job.runtime_env", "holds what is neither text nor a number, such as a date") from error
+            raise self._document.mistake("job.runtime_env", "contains a value that is neither text nor a number, such as a date") from error
         for key in given:
             place = f"job.runtime_env.{key}"
             if key in _ELSEWHERE:
@@ -250,19 +250,19 @@ class _Reading:
             raise self._document.unexpected(f"{where}.count", "a whole number from 1")
         shape = self._amounts(where, {name: amount for name, amount in given.items() if name != "count"})
         if not any(shape.values()):
-            raise self._document.mistake(where, "a bundle asks for something, such as GPU: 1")
+            raise self._document.mistake(where, "a bundle must ask for something, such as GPU: 1")
         return shape, count
 
     def _variables(self, where: str, given: Mapping[str, Any]) -> dict[str, str]:
         for name in given:
             if not _VARIABLE.fullmatch(str(name)):
-                raise self._document.mistake(where, f"{str(name)!r} can't be the name of a variable")
+                raise self._document.mistake(where, f"{str(name)!r} is not a valid variable name")
         texts = self._texts(where, given)
         for name, text in texts.items():
             if "\0" in text:
-                raise self._document.mistake(f"{where}.{name}", "no variable can hold a null byte")
+                raise self._document.mistake(f"{where}.{name}", "a variable can't contain a null byte")
             if odd := _LITERAL.search(text):
-                way_out = f"only ${{NAME}} can; ${odd[0]} is left as it is"
+                way_out = f"only ${{NAME}} can; write ${odd[0]} to pass it on unchanged"
                 raise self._document.mistake(f"{where}.{name}", f"{redact(odd[0])} can't be filled in, {way_out}")
         return texts
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
 
-from cockpit.document import InputError
+from cockpit.config.document import InputError
 from cockpit.presets.amounts import byte_count, is_number
 
 Kind = Literal["port", "count", "number", "bytes", "text", "switch", "true or false", "map"]
 FlagValue = str | int | float | bool
 
 
-class Flag(NamedTuple):
+class RayFlag(NamedTuple):
     """What `ray start` takes after one of its flags."""
 
     kind: Kind
@@ -27,56 +27,56 @@ _PORTS: Final = (
     "dashboard_agent_listen_port", "dashboard_agent_grpc_port", "runtime_env_agent_port", "metrics_export_port",
     "gcs_server_port", "dashboard_grpc_port",
 )  # fmt: skip
-FLAGS: Final[Mapping[str, Flag]] = {
-    **{name: Flag("port") for name in _PORTS},
-    "port": Flag("port", "Where the head's GCS listens: 6379."),
-    "dashboard_port": Flag("port", "Where the dashboard answers: 8265."),
-    "num_cpus": Flag("count", "CPUs that Ray gives out; without it all that the host has."),
-    "num_gpus": Flag("count", "GPUs that Ray gives out; as many as CUDA_VISIBLE_DEVICES names, where that is set."),
-    "memory": Flag("bytes", "Host memory that Ray gives out: 500GB, 1.5TiB."),
-    "object_store_memory": Flag("bytes", "The object store, in /dev/shm: 50GB."),
-    "system_reserved_memory": Flag("bytes", "Kept for Ray's own processes; needs enable_resource_isolation."),
-    "system_reserved_cpu": Flag("number", "Kept for Ray's own processes; needs enable_resource_isolation."),
-    "resources": Flag("map", "Resources of your own: {fast_disk: 1}."),
-    "labels": Flag("map", "Labels of the node: {zone: a}."),
-    "system_config": Flag("map", "Ray's internal settings; head alone."),
-    "node_ip_address": Flag("text", "The address under which the others of the cluster find this host."),
-    "node_name": Flag("text"),
-    "worker_port_list": Flag("text"),
-    "include_dashboard": Flag("true or false"),
-    "dashboard_host": Flag("text", "The address on which the dashboard listens; 0.0.0.0 lets everybody in."),
-    "plasma_directory": Flag("text", "Where the object store lies, if not in /dev/shm."),
-    "object_spilling_directory": Flag("text", "Where objects go that memory has no room for; from Ray 2.45 on."),
-    "temp_dir": Flag("text", "In place of /tmp/ray."),
-    "labels_file": Flag("text"),
-    "cgroup_path": Flag("text"),
-    "autoscaling_config": Flag("text"),
-    "storage": Flag("text"),
-    "tracing_startup_hook": Flag("text"),
-    "proxy_server_url": Flag("text"),
-    "redis_username": Flag("text"),
-    "redis_password": Flag("text"),
-    "redis_shard_ports": Flag("text"),
-    "plasma_store_socket_name": Flag("text"),
-    "raylet_socket_name": Flag("text"),
-    "log_style": Flag("text"),
-    "no_redirect_output": Flag("switch"),
-    "enable_object_reconstruction": Flag("switch"),
-    "no_monitor": Flag("switch"),
-    "ray_debugger_external": Flag("switch"),
-    "disable_usage_stats": Flag("switch"),
-    "enable_resource_isolation": Flag("switch"),
-    "include_log_monitor": Flag("true or false"),
+FLAGS: Final[Mapping[str, RayFlag]] = {
+    **{name: RayFlag("port") for name in _PORTS},
+    "port": RayFlag("port", "Port of the head's GCS; default 6379."),
+    "dashboard_port": RayFlag("port", "Port of the dashboard; default 8265."),
+    "num_cpus": RayFlag("count", "CPUs that Ray offers; default: all of the host."),
+    "num_gpus": RayFlag("count", "GPUs that Ray offers; no more than CUDA_VISIBLE_DEVICES lists, where that is set."),
+    "memory": RayFlag("bytes", "Host memory that Ray offers, such as 500GB or 1.5TiB."),
+    "object_store_memory": RayFlag("bytes", "Size of the object store in /dev/shm, such as 50GB."),
+    "system_reserved_memory": RayFlag("bytes", "Reserved for Ray's own processes; needs enable_resource_isolation."),
+    "system_reserved_cpu": RayFlag("number", "Reserved for Ray's own processes; needs enable_resource_isolation."),
+    "resources": RayFlag("map", "Custom resources, such as {fast_disk: 1}."),
+    "labels": RayFlag("map", "Labels of the node, such as {zone: a}."),
+    "system_config": RayFlag("map", "Ray's internal settings; head only."),
+    "node_ip_address": RayFlag("text", "The address at which the other nodes reach this host."),
+    "node_name": RayFlag("text"),
+    "worker_port_list": RayFlag("text"),
+    "include_dashboard": RayFlag("true or false"),
+    "dashboard_host": RayFlag("text", "The address on which the dashboard listens; 0.0.0.0 opens it to the network."),
+    "plasma_directory": RayFlag("text", "Directory of the object store; default /dev/shm."),
+    "object_spilling_directory": RayFlag("text", "Directory for spilled objects; Ray 2.45 and later."),
+    "temp_dir": RayFlag("text", "Temp dir; default /tmp/ray."),
+    "labels_file": RayFlag("text"),
+    "cgroup_path": RayFlag("text"),
+    "autoscaling_config": RayFlag("text"),
+    "storage": RayFlag("text"),
+    "tracing_startup_hook": RayFlag("text"),
+    "proxy_server_url": RayFlag("text"),
+    "redis_username": RayFlag("text"),
+    "redis_password": RayFlag("text"),
+    "redis_shard_ports": RayFlag("text"),
+    "plasma_store_socket_name": RayFlag("text"),
+    "raylet_socket_name": RayFlag("text"),
+    "log_style": RayFlag("text"),
+    "no_redirect_output": RayFlag("switch"),
+    "enable_object_reconstruction": RayFlag("switch"),
+    "no_monitor": RayFlag("switch"),
+    "ray_debugger_external": RayFlag("switch"),
+    "disable_usage_stats": RayFlag("switch"),
+    "enable_resource_isolation": RayFlag("switch"),
+    "include_log_monitor": RayFlag("true or false"),
 }
 OWN: Final[Mapping[str, str]] = {
-    "head": "which host is the head says its place under `ray`",
-    "block": "Ray goes on without the command that started it",
-    "verbose": "what `ray start` says is shown when it fails",
-    "v": "what `ray start` says is shown when it fails",
-    "log_color": "what `ray start` says is read, not looked at",
-    "user": "who to be over there stands under `hosts` in cockpit's config",
-    "python": "the Python whose Ray is started is the same everywhere: ray.python",
-    "env": "variables are the same everywhere: ray.env",
+    "head": "the host under `ray.head` is the head",
+    "block": "Ray keeps running after `ray start` returns",
+    "verbose": "cockpit shows the output of `ray start` when it fails",
+    "v": "cockpit shows the output of `ray start` when it fails",
+    "log_color": "cockpit parses the output of `ray start`",
+    "user": "set it under `hosts` in cockpit's config",
+    "python": "it is the same on all hosts: set ray.python",
+    "env": "variables are the same on all hosts: set ray.env",
 }
 """What cockpit decides by itself, or what stands elsewhere, and why."""
 HEADS_ALONE: Final = ("port", "redis_shard_ports", "system_config", "dashboard_port", "dashboard_host", "include_dashboard")
@@ -103,7 +103,7 @@ def flag_name(written: str) -> str:
     """The one name of a flag that may be spelled with _ or -, or as on a command line. Raises `InputError`."""
     name = written.removeprefix("--").replace("-", "_")
     if name in OWN:
-        raise InputError(f"not a preset's to say: {OWN[name]}")
+        raise InputError(f"can't be set here: {OWN[name]}")
     if name not in FLAGS:
         near = get_close_matches(name, FLAGS, 1)
         raise InputError("`ray start` of 2.9 to 2.60 has no such flag" + (f"; perhaps {near[0]}" if near else ""))

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import yaml
 
-from cockpit.document import InputError
+from cockpit.config.document import InputError
 from cockpit.model import SUPERVISOR, Actor, Job
-from cockpit.text import HIDDEN, clean
+from cockpit.secrets import HIDDEN
+from cockpit.text import clean
 
 _OWN: Final = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
 UPLOADED: Final = "gcs://"
@@ -32,7 +33,7 @@ def preset_of(job: Job, actors: Iterable[Actor] = ()) -> str:
     Raises `InputError` where Ray doesn't tell how the job was started.
     """
     if not job.entrypoint:
-        raise InputError(f"Ray doesn't tell how {clean(job.id)} was started")
+        raise InputError(f"Ray doesn't report the entrypoint of {clean(job.id)}")
     supervisor = next((actor for actor in actors if actor.internal and actor.name == f"{SUPERVISOR}{job.submission}"), None)
     return _Saving(job).text(None if supervisor is None else supervisor.needs)
 
@@ -52,40 +53,40 @@ class _Saving:
 
     def _head(self) -> list[str]:
         name = clean(self._job.submission or self._job.id)
-        lines = [f"about: {_scalar(f'as {name} was launched')}"]
+        lines = [f"about: {_scalar(f'saved from job {name}')}"]
         if self._set:
-            lines += ["# Secrets were left out. Set in your environment before you launch it:"]
+            lines += ["# Secrets are not saved. Set these variables in your environment before launching:"]
             lines += [f"#   {variable}: {clean(meaning)}" for variable, meaning in self._set.items()]
         return lines
 
     def _entrypoint(self) -> list[str]:
-        return _lines("entrypoint", self._open(escaped(self._job.entrypoint or ""), "in the entrypoint"))
+        return _lines("entrypoint", self._open(escape_placeholders(self._job.entrypoint or ""), "in the entrypoint"))
 
     def _environment(self) -> list[str]:
-        env, folder, rest = parts(self._job.runtime_env or {})
+        env, folder, rest = split_runtime_env(self._job.runtime_env or {})
         lines = [] if folder is None else _folder(folder)
         if env:
             lines += _lines("env", {name: self._variable(name, value) for name, value in env.items()})
         uploaded = [key for key, value in rest.items() if key == "py_modules" and UPLOADED in str(value)]
-        lines += [f"# {key} was uploaded to Ray, which doesn't tell of which folders" for key in uploaded]
+        lines += [f"# {key} was uploaded to Ray; Ray doesn't report from which folders" for key in uploaded]
         if rest := {key: value for key, value in rest.items() if key not in uploaded}:
             lines += _lines("runtime_env", self._within(rest))
         return lines
 
     def _metadata(self) -> list[str]:
         told = {name: value for name, value in (self._job.metadata or {}).items() if HIDDEN not in value}
-        kept = own_metadata(told)
-        return _lines("metadata", {name: escaped(value) for name, value in kept.items()}) if kept else []
+        kept = user_metadata(told)
+        return _lines("metadata", {name: escape_placeholders(value) for name, value in kept.items()}) if kept else []
 
     def _variable(self, name: str, value: str) -> str:
         if value == HIDDEN and _VARIABLE.fullmatch(name):
             self._set[name] = "a variable of the job"
             return f"${{{name}}}"
-        return self._open(escaped(value), f"in {name}")
+        return self._open(escape_placeholders(value), f"in {name}")
 
     def _within(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._open(escaped(value), "in runtime_env")
+            return self._open(escape_placeholders(value), "in runtime_env")
         if isinstance(value, Mapping):
             return {key: self._within(item) for key, item in value.items()}
         return [self._within(item) for item in value] if isinstance(value, list) else value
@@ -101,12 +102,12 @@ class _Saving:
         return first
 
 
-def escaped(text: str) -> str:
+def escape_placeholders(text: str) -> str:
     """`${NAME}` of the shell over there stays one."""
     return _PLACE.sub("$$", text)
 
 
-def parts(runtime_env: Mapping[str, Any]) -> tuple[dict[str, str], str | None, dict[str, Any]]:
+def split_runtime_env(runtime_env: Mapping[str, Any]) -> tuple[dict[str, str], str | None, dict[str, Any]]:
     """Variables, folder and the rest of a runtime_env, without what Ray has added to it, and what says nothing."""
     known = {key: value for key, value in runtime_env.items() if not key.startswith("_") and value not in (None, {}, [])}
     env, folder = known.pop("env_vars", None), known.pop("working_dir", None)
@@ -114,12 +115,12 @@ def parts(runtime_env: Mapping[str, Any]) -> tuple[dict[str, str], str | None, d
     return variables, folder if isinstance(folder, str) and folder else None, known
 
 
-def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+def user_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """What neither Ray nor a launch has written there."""
     return {name: value for name, value in metadata.items() if name not in _RAYS and not name.startswith(_OURS)}
 
 
-def held(own: Mapping[str, float]) -> dict[str, Any]:
+def entrypoint_fields(own: Mapping[str, float]) -> dict[str, Any]:
     """What a command itself holds, as keys of a preset's job."""
     known = {key: int(own[name]) if name == "memory" else own[name] for name, key in _OWN.items() if own.get(name)}
     others = {name: amount for name, amount in own.items() if name not in _OWN and amount}
@@ -128,17 +129,16 @@ def held(own: Mapping[str, float]) -> dict[str, Any]:
 
 def _folder(folder: str) -> list[str]:
     if not folder.startswith(UPLOADED):
-        return _lines("working_dir", escaped(folder))
-    return [f"# It ran in a folder that was uploaded as {clean(folder)}; Ray doesn't tell which one that was.", "# working_dir: ."]
+        return _lines("working_dir", escape_placeholders(folder))
+    return [f"# Its working_dir was uploaded as {clean(folder)}; Ray doesn't report from which folder.", "# working_dir: ."]
 
 
 def _held(own: Mapping[str, float] | None) -> list[str]:
     """What the command itself holds, beside its actors."""
     if own is None:
-        return ["# Ray doesn't tell whether the command itself held GPUs or CPUs: entrypoint_num_gpus, entrypoint_num_cpus."]
-    return [
-        line for key, value in held(own).items() for line in ([f"{key}: {value:.10g}"] if isinstance(value, float) else _lines(key, value))
-    ]
+        return ["# Ray doesn't report what the command itself reserved: entrypoint_num_gpus, entrypoint_num_cpus."]
+    fields = entrypoint_fields(own).items()
+    return [line for key, value in fields for line in ([f"{key}: {value:.10g}"] if isinstance(value, float) else _lines(key, value))]
 
 
 def _lines(key: str, value: Any) -> list[str]:

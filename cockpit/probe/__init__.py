@@ -20,16 +20,17 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
      "driver": "version of the NVIDIA driver",
      "processes": [{"pid", "ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss",
                     "gpus": [{"index", "memory"}], "kind", "why": ["…"], "job", "session", "node", "undecided",
-                    "past": null | [[worker, ticks, raylet, ticks, session, job, until] | null, parent | null]}],
+                    "asks": ["name of a session"], "past": null | [worker, ticks, raylet, ticks, session, job, until, uid]}],
      "memory_users": [{"pid", "rss", "user", "command"}],
-     "sessions": null | [{"name", "path", "live", "owner", "size", "keeps": ["…"], "dashboard", "latest", "started"}],
+     "sessions": null | [{"name", "path", "live", "owner", "size", "keeps": ["…"], "dashboard", "latest", "started",
+                   "trusted"}],
      "nodes": ["ray node id of each live raylet here"],
      "rays": null | [{"role", "pid", "session", "node", "state", "ray", "python", "visible", "files", "files_limit",
                       "frameworks": null | {"openrlhf": "0.8.5"}}],
      "temps": null | [{"path", "owner", "writable"}],
      "pointers": null | [{"path", "target", "alive"}],
-     "oom_kills": null | [{"by", "moment", "pid", "name", "actor", "job", "node", "held", "text"}],
-     "wrote": {"submission id": 1795223831.2},
+     "oom_kills": null | [{"by", "moment", "pid", "name", "actor", "job", "session", "node", "held", "text"}],
+     "written": {"session": {"submission id": 1795223831.2}},
      "faults": [{"source": "nvml", "text": "NVML has not answered for 12 s", "since": 1795223821.0}]}
 
 Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown: anything may be while its source has not answered yet.
@@ -39,15 +40,17 @@ a number until the host's user database has answered; `kill_at` is `null` when t
 
 `slowed` and `recovery` speak of a whole GPU, each MIG device of it says the same; `recovery` is `null` also when nothing is to be done. A
 pointer's `target` is empty where there is something else than Ray makes, and its `alive` is `null` where its Ray may live on another host,
-or may just be starting. `oom_kills` are those of the last hour, `null` where neither a raylet's log nor the kernel could be asked; `wrote`
-are the latest 200 logs of submitted jobs. What is said of `rays`, `temps`, `pointers` and logs may be 10 s old.
+or may just be starting. `oom_kills` are those of the last hour, `null` where neither a raylet's log nor the kernel could be asked;
+`written` are the latest 200 logs of submitted jobs of each session that lives. What is said of `rays`, `temps`, `pointers` and logs may
+be 10 s old.
 
 A process whose `undecided` is `"job"` is `unknown` only because this host can't tell whether its `job` (Ray's job id or a submission id)
-still runs: while it does it is a `child`, once it has ended an `orphan`. Whoever has asked Ray may say so in its place; `why` ends with
-that question. Whatever a descendant of such a process is follows from the same job. Commands are raw: secrets are still in them.
+still runs in any of the sessions that `asks` names: while it does it is a `child`, once all have said that it doesn't an `orphan`. Whoever
+has asked Ray may say so in its place; `why` ends with that question. Whatever a descendant of such a process is follows from the same
+job. Commands are raw: secrets are still in them.
 
 `past` is what only a probe that has watched can know of a process: the worker that it was seen below, or in whose process group it is, and
-when that worker was last seen alive; the parent that an engine's process had at first. `act` takes it back as evidence.
+when that worker was last seen alive. `act` takes it back as evidence. `trusted` is a session of root's, or of the probe's own user.
 
 The sources of faults are `nvml`, `processes`, `memory`, `shm`, `disks`, `sessions`, `rays`, `temps`, `logs`. A source that hangs keeps its
 last facts.

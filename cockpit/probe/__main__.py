@@ -14,10 +14,10 @@ import threading
 import time
 from typing import Any, NoReturn, Sequence
 
-from .host import addresses
-from .proc import Users, boot_time, legible, lives, read_environ
-from .sample import Sampler
-from .stack import stack
+from .look.host import addresses
+from .look.processes import Users, boot_time, legible, lives, read_environ
+from .look.sample import Sampler
+from .look.stacks import stack
 
 HELLO = 1
 PATIENCE = 0.15
@@ -67,14 +67,14 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _embark(session: str) -> NoReturn:
-    from .act.berth import embark
+    from .acts.ray_tunnel.berth import embark
 
     embark(session)
 
 
 def _act(request: str) -> None:
     """Imported late: a probe that only looks is sent without it."""
-    from .act.perform import perform
+    from .acts.perform import perform
 
     perform(request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
 

@@ -6,30 +6,25 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cockpit.actions.plan import Receipt, Target
-from cockpit.actions.table import ACTS, Act, Aim, act_for, find_act, taken
-from cockpit.disk import in_time
-from cockpit.document import InputError
-from cockpit.lookout import Lookout
-from cockpit.model import Finding, Job, Node, Process, Session, Snapshot
-from cockpit.presets import Preset, read_preset
-from cockpit.shelf import Entry
+from cockpit.acts.act import Act, Aim, DiskRead, Operation, Runbook
+from cockpit.acts.plan import Receipt, Target
+from cockpit.acts.table import ACTS, act_for, find_operation, taken
+from cockpit.check.preset_list import PresetEntry
+from cockpit.model import Finding, Node, Process, Session, Snapshot
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.sources.disk import in_time
 from cockpit.sources.source import SourceError
-from cockpit.ui.found import things
-from cockpit.ui.pages.details import Detail, about
-from cockpit.ui.pages.nodes import NodeDetail
+from cockpit.ui.findings import things
+from cockpit.ui.pages.details import DetailPage, about
+from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.plan import Doer, PlanScreen
+from cockpit.ui.plan_dialog import ActDialog, Doer, PlanScreen
 from cockpit.ui.table import Table
 
 if TYPE_CHECKING:
-    from cockpit.ui.recover import Maker
+    from cockpit.ui.recover_dialog import RunbookFactory
 
 GONE = "what this was found about is no longer there"
-
-
-MOST = 100
-"""Actors or placement groups at once: what asks Ray about them has seconds for all of them."""
 
 
 class Screens(Protocol):
@@ -46,17 +41,17 @@ class Screens(Protocol):
         """What is open."""
 
     @property
-    def shown(self) -> Snapshot:
+    def drawn_snapshot(self) -> Snapshot:
         """What everything on the screen is drawn from."""
 
     @property
-    def lookout(self) -> Lookout:
+    def lookout(self) -> ClusterMonitor:
         """What is ended with the program."""
 
     def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool) -> object:
         """Beside the screen; a later one of the same group ends it."""
 
-    def push_screen(self, screen: PlanScreen, callback: Callable[[Receipt | None], None]) -> object:
+    def push_screen(self, screen: ActDialog, callback: Callable[[Receipt | None], None]) -> object:
         """Lay a dialog over the page."""
 
     def say(self, text: str) -> None:
@@ -69,18 +64,18 @@ class Screens(Protocol):
 class Acts:
     """Built only where something may be changed: without it no act has a key, a name or a way to be done."""
 
-    def __init__(self, app: Screens, door: Doer, runbook: Maker | None, *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, app: Screens, door: Doer, runbook: RunbookFactory | None, *, ascii: bool = False) -> None:  # noqa: A002
         self._app, self._door, self._runbook, self._ascii = app, door, runbook, ascii
 
     def means(self, act: str) -> bool:
         """Whether its key means this act for what is chosen now: that which mends a chosen finding before any other."""
         things = self._things()
-        key = find_act(act).first_key
+        key = find_operation(act).first_key
         mends = next((act for act in _mending(things) if key in act.keys.split(",")), None)
         if mends is not None:
             return mends.id == act
         found = act_for(key, _rows(things))
-        return not isinstance(found, str) and found[0].id == act and (found[0].via != "runbook" or self._runbook is not None)
+        return not isinstance(found, str) and found[0].id == act and self._can_open(found[0])
 
     def meant(self) -> frozenset[str]:
         """The acts that mean something now."""
@@ -92,7 +87,10 @@ class Acts:
         if isinstance(found, str):
             self._app.say(found)
 
-    def begin(self, act: Act) -> None:
+    def _can_open(self, act: Act | Runbook) -> bool:
+        return self._runbook is not None or not isinstance(act, Runbook)
+
+    def begin(self, act: Act | Runbook) -> None:
         """Open the plan of this act on what is chosen."""
         things = self._things()
         findings = [thing for thing in things if isinstance(thing, Finding) and act in _mending([thing])]
@@ -105,18 +103,20 @@ class Acts:
             self._app.say(aim)
             return
         rows = {row.key: about(row) for row in self._app.table.chosen}
-        if act.verb in ("launch", "recover"):
-            self._app.run_worker(self._begin_read(act, aim.rows[0], rows), group="begin", exclusive=True)
+        reading = act.reading(aim.rows[0]) if aim.rows else None
+        if reading is not None:
+            self._app.run_worker(self._begin_read(act, reading, rows), group="begin", exclusive=True)
         else:
             self._open(act, aim, rows)
 
-    def _open(self, act: Act, aim: Aim, rows: dict[str, Any]) -> None:
-        self._app.push_screen(self._dialog(act, aim), partial(self._after, act, rows))
+    def _open(self, act: Act | Runbook, aim: Aim, rows: dict[str, Any]) -> None:
+        dialog = self._dialog(act, aim)
+        if dialog is not None:
+            self._app.push_screen(dialog, partial(self._after, act, rows))
 
-    async def _begin_read(self, act: Act, thing: Preset | Job, rows: dict[str, Any]) -> None:
-        """With what its file holds now, not what it held when the page was drawn."""
+    async def _begin_read(self, act: Act | Runbook, reading: DiskRead, rows: dict[str, Any]) -> None:
         try:
-            aim = await in_time(partial(_preset_of, thing), thing.path if isinstance(thing, Preset) else f"the preset of {thing.id}")
+            aim = await in_time(reading.read, reading.what)
         except SourceError as error:
             aim = str(error)
         if isinstance(aim, str):
@@ -124,26 +124,29 @@ class Acts:
         else:
             self._open(act, aim, rows)
 
-    def _dialog(self, act: Act, aim: Aim) -> PlanScreen:
-        if act.via == "runbook" and self._runbook is not None:
-            from cockpit.ui.recover import RecoverScreen  # deferred: a runbook imports all that acts
+    def _dialog(self, act: Act | Runbook, aim: Aim) -> ActDialog | None:
+        """`None`: it is a runbook, and nobody here makes one."""
+        if not isinstance(act, Runbook):
+            return PlanScreen(self._door, act, aim, self._app.clock, ascii=self._ascii)
+        if self._runbook is None:
+            return None
+        from cockpit.ui.recover_dialog import RecoverScreen  # deferred: a runbook imports all that acts
 
-            return RecoverScreen(self._runbook, self._app.lookout.ending, self._door, act, aim.rows[0], self._app.clock, ascii=self._ascii)
-        return PlanScreen(self._door, act, aim, self._app.clock, ascii=self._ascii)
+        return RecoverScreen(self._runbook, self._app.lookout.ending, act, aim.rows[0], self._app.clock, ascii=self._ascii)
 
     def _things(self) -> Sequence[Any]:
         return chosen(self._app.page, self._app.table)
 
-    def _aim_found(self, act: Act, findings: Sequence[Finding], rows: Sequence[Any]) -> Aim | str:
+    def _aim_found(self, act: Operation, findings: Sequence[Finding], rows: Sequence[Any]) -> Aim | str:
         """At what these findings are about, as it is now; where that is gone, at nothing rather than at everything."""
-        found = {thing.key: thing for finding in findings for thing in things(finding, self._app.shown)}
+        found = {thing.key: thing for finding in findings for thing in things(finding, self._app.drawn_snapshot)}
         rows = [*{**found, **{row.key: row for row in rows}}.values()]
         if act.takes is not None:
             mine = [row for row in rows if isinstance(row, act.takes)]
             mine = [row for row in mine if act.why_not(row) is None] or mine
             able = taken(act, mine) if mine else f"{act.title}: {GONE}"
             return able if isinstance(able, str) else self._aim(act, able)
-        if any(isinstance(row, Session) for row in rows) and act.verb in ("stop", "clean"):
+        if _also_taken(act, rows):
             return self._aim(act, rows)
         hosts = self._homes(rows)
         everywhere = not any(finding.about for finding in findings)
@@ -151,75 +154,54 @@ class Acts:
 
     def _homes(self, rows: Iterable[Any]) -> tuple[str, ...]:
         """The hosts that these things are on."""
-        nodes = {node.id: node for node in self._app.shown.nodes or () if node.id}
+        nodes = {node.id: node for node in self._app.drawn_snapshot.nodes or () if node.id}
         homes = (row if isinstance(row, Process | Session) else nodes.get(getattr(row, "node", None) or "", row) for row in rows)
         named = (home.ip or home.title if isinstance(home, Node) else getattr(home, "host", None) for home in homes)
         return tuple(dict.fromkeys(name for name in named if name))
 
-    def _aim(self, act: Act, things: Sequence[Any]) -> Aim | str:
-        if act.takes is Process:
-            return Aim(rows=tuple(things))
-        if act.via == "ray" and len(things) <= MOST:
-            return Aim(rows=tuple(things), id=things[0].id)
-        if act.takes is not None and len(things) > 1:
-            return f"{act.title}: {f'at most {MOST}' if act.via == 'ray' else 'one'} at a time, and these are {len(things)}"
-        if act.takes is not None:
-            return Aim(rows=tuple(things), id=getattr(things[0], "id", None))
-        sessions = tuple(thing for thing in things if isinstance(thing, Session)) if act.verb in ("stop", "clean") else ()
-        return self._of_sessions(act, sessions) if sessions else Aim(hosts=self._hosts(things))
-
-    def _of_sessions(self, act: Act, sessions: Sequence[Session]) -> Aim | str:
-        names = tuple(dict.fromkeys(session.name for session in sessions))
-        if act.verb == "clean":
-            return Aim(rows=tuple(sessions), hosts=tuple(dict.fromkeys(session.host for session in sessions)))
-        return Aim(session=names[0]) if len(names) == 1 else f"{act.title}: one at a time, and these are {len(names)}"
+    def _aim(self, act: Operation, things: Sequence[Any]) -> Aim | str:
+        mine = things if act.takes is not None else _also_taken(act, things)
+        return act.aim_at(mine) if mine else Aim(hosts=self._hosts(things))
 
     def _hosts(self, things: Sequence[Any]) -> tuple[str, ...]:
         """Those of tagged nodes, that of the node whose page is open, else all. The cursor alone names none: it always lies somewhere."""
         tagged = self._app.table.tagged
         nodes = [thing for thing in things if isinstance(thing, Node) and thing.key in tagged]
-        if not nodes and isinstance(self._app.page, NodeDetail):
+        if not nodes and isinstance(self._app.page, NodePage):
             nodes = [self._app.page.node]
         return tuple(dict.fromkeys(node.ip or node.title for node in nodes))
 
-    def _after(self, act: Act, rows: dict[str, Any], receipt: Receipt | None) -> None:
+    def _after(self, act: Operation, rows: dict[str, Any], receipt: Receipt | None) -> None:
         """What is gone has no tag any more; of a job that was launched the log is what somebody wants to see."""
         done = receipt.done if receipt else ()
-        if act.via == "runbook":
+        if isinstance(act, Runbook):
             self._app.lookout.refresh()
-        if act.verb in ("launch", "recover") and done and done[0].id:
+        if act.starts_job and done and done[0].id:
             self._app.follow_log(done[0].id)
         self._app.table.untag({key for key, thing in rows.items() if any(_same(target, thing) for target in done)})
 
 
-def _preset_of(thing: Preset | Job) -> Aim | str:
-    from cockpit.submission import preset_of_job  # deferred: what packs folders is no part of a start
-
-    if isinstance(thing, Job) and thing.preset is None:
-        return Aim(rows=(thing,))
-    try:
-        preset = preset_of_job(thing) if isinstance(thing, Job) else read_preset(thing.path)
-    except InputError as error:
-        return str(error)
-    return preset if isinstance(preset, str) else Aim(rows=(preset,))
+def _also_taken(act: Operation, things: Sequence[Any]) -> list[Any]:
+    """Of these what the act is aimed at where it is chosen."""
+    return [thing for thing in things if act.also_takes is not None and isinstance(thing, act.also_takes)]
 
 
 def chosen(page: Page, table: Table) -> Sequence[Any]:
     """What the chosen rows stand for, each once; among the facts of one thing, that thing."""
     found = {thing.key: thing for row in table.chosen if (thing := about(row)) is not None}
-    return [*found.values()] or ([page.thing] if isinstance(page, Detail) else [])
+    return [*found.values()] or ([page.thing] if isinstance(page, DetailPage) else [])
 
 
 def _rows(things: Sequence[Any]) -> Sequence[Any]:
     """What an act can be aimed at: of a file its preset, if it holds one."""
-    rows = [thing.preset if isinstance(thing, Entry) else thing for thing in things]
+    rows = [thing.preset if isinstance(thing, PresetEntry) else thing for thing in things]
     return [row for row in rows if row is not None and not isinstance(row, Finding)]
 
 
-def _mending(things: Iterable[Any]) -> list[Act]:
+def _mending(things: Iterable[Any]) -> list[Act | Runbook]:
     """The acts that mend the findings among these."""
     remedies = (thing.remedy for thing in things if isinstance(thing, Finding))
-    return [find_act(remedy.act) for remedy in remedies if remedy and remedy.act]
+    return [find_operation(remedy.act) for remedy in remedies if remedy and remedy.act]
 
 
 def _same(target: Target, thing: Any) -> bool:

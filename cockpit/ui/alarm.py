@@ -1,4 +1,4 @@
-"""Whom nobody looks at: a bell and a notification of the terminal when something critical begins."""
+"""Terminal bell and desktop notification when a critical finding begins."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from collections.abc import Set as AbstractSet
 from cockpit.model import Finding, Snapshot
 from cockpit.text import clean
 
-SETTLING = 30.0
-"""What is found so soon after the first look was there before: detectors wait some seconds before they say a thing."""
-APART = 10.0
-"""Between two alarms: a rack that dies does so node by node."""
-MOST = 200
-"""Cells of a notification: desktops show no more."""
+SETTLING_S = 30.0
+"""Seconds after the first snapshot in which no alarm is raised: these findings were there before, detectors need some seconds."""
+MIN_ALARM_INTERVAL_S = 10.0
+"""Seconds between two alarms: the nodes of a rack die one after the other."""
+MAX_NOTIFICATION_CELLS = 200
+"""Length of a notification in terminal cells; desktops show no more."""
 
 
 class Alarm:
-    """Remembers what has been told."""
+    """Remembers which findings have been announced, and when."""
 
     def __init__(self) -> None:
-        self._told: AbstractSet[str] = frozenset()
-        self._began: float | None = None
-        self._rang = -math.inf
+        self._announced_keys: AbstractSet[str] = frozenset()
+        self._first_taken: float | None = None
+        self._last_alarm = -math.inf
 
-    def new(self, snapshot: Snapshot, hidden: AbstractSet[str]) -> Sequence[Finding]:
-        """Critical findings that nobody has been told of, all at once; what comes too soon after others is told later."""
+    def take_new(self, snapshot: Snapshot, hidden: AbstractSet[str]) -> Sequence[Finding]:
+        """Critical findings not announced yet; none within `MIN_ALARM_INTERVAL_S` of the last alarm, they come with a later call."""
         now = snapshot.taken
-        self._began = self._began or now or None
+        self._first_taken = self._first_taken or now or None
         critical = {finding.key: finding for finding in snapshot.findings if finding.level == "critical"}
-        fresh = [finding for key, finding in critical.items() if key not in self._told | hidden]
-        settling = self._began is None or now - self._began < SETTLING
-        if fresh and not settling and now - self._rang < APART:
-            self._told &= critical.keys()
+        fresh = [finding for key, finding in critical.items() if key not in self._announced_keys | hidden]
+        settling = self._first_taken is None or now - self._first_taken < SETTLING_S
+        if fresh and not settling and now - self._last_alarm < MIN_ALARM_INTERVAL_S:
+            self._announced_keys &= critical.keys()
             return ()
-        self._told = frozenset(critical)  # what has ended may begin anew
+        self._announced_keys = frozenset(critical)  # what has ended may begin anew
         if settling or not fresh:
             return ()
-        self._rang = now
+        self._last_alarm = now
         return fresh
 
 
-def ring(findings: Sequence[Finding], env: Mapping[str, str], *, ascii: bool = False) -> str:  # noqa: A002
-    """What makes a terminal ring and notify: BEL and OSC 9.
+def alarm_sequence(findings: Sequence[Finding], env: Mapping[str, str], *, ascii: bool = False) -> str:  # noqa: A002
+    """The bytes that make a terminal ring and notify: BEL and OSC 9.
 
-    tmux swallows an OSC 9; what is wrapped it hands on where `allow-passthrough` is on, and swallows as well where it isn't.
+    tmux drops a plain OSC 9; a wrapped one it passes on where `allow-passthrough` is on.
     """
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     text = clean(findings[0].text)
-    text = f"cockpit: {text if len(text) <= MOST else text[: MOST - 1] + '…'}{more}"
+    text = f"cockpit: {text if len(text) <= MAX_NOTIFICATION_CELLS else text[: MAX_NOTIFICATION_CELLS - 1] + '…'}{more}"
     notice = f"\x1b]9;{text.encode('ascii', 'replace').decode() if ascii else text}\x07"
     inside = "TMUX" in env or env.get("TERM", "").startswith("tmux")  # the latter where ssh was typed into a pane
     return "\x07" + (f"\x1bPtmux;{notice.replace(chr(27), chr(27) * 2)}\x1b\\" if inside else notice)

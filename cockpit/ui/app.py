@@ -1,4 +1,4 @@
-"""The program: it shows the newest snapshot as the page that is open, and gives each key its meaning."""
+"""The program: it draws the open page from the newest snapshot and says what each key does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,50 +17,55 @@ from textual.binding import BindingsMap, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Label
+from textual.widgets import Input, Label
 
-from cockpit.actions.table import ACTS, find_act
-from cockpit.config import Address, Config
-from cockpit.history import AT_ONCE, History
-from cockpit.lookout import Lookout
+from cockpit.acts.table import ACTS, find_operation
+from cockpit.clock import CLOCK
+from cockpit.config.settings import Address, Config
 from cockpit.model import Finding, Process, Snapshot
+from cockpit.monitor.history import NODES_PER_SNAPSHOT, History
+from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.acts import Acts
-from cockpit.ui.alarm import Alarm, ring
-from cockpit.ui.bug import bug
-from cockpit.ui.dialogs import Chooser, TextPage
+from cockpit.ui.alarm import Alarm, alarm_sequence
+from cockpit.ui.bug import bug_sentence
+from cockpit.ui.dialogs import AddressDialog, TextScreen
+from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter
-from cockpit.ui.header import Header, trail
-from cockpit.ui.help import help_text
-from cockpit.ui.keys import ACT_BINDINGS, BINDINGS, NEEDS, PAGES, offered
-from cockpit.ui.logs import LogPage
+from cockpit.ui.footer import Footer
+from cockpit.ui.garbage import GarbageCollector
+from cockpit.ui.header import Header, page_line
+from cockpit.ui.help import HELP_INDENT, help_text
+from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered
+from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.marks import Tone
-from cockpit.ui.pages.actors import Actors
-from cockpit.ui.pages.details import Detail, about, detail_of
-from cockpit.ui.pages.faults import Faults
+from cockpit.ui.pages.actors import ActorsPage
+from cockpit.ui.pages.details import DetailPage, about, detail_of
+from cockpit.ui.pages.faults import FaultsPage
 from cockpit.ui.pages.memory import memory_of
-from cockpit.ui.pages.nodes import NodeDetail
-from cockpit.ui.pages.overview import Overview
+from cockpit.ui.pages.nodes import NodePage
+from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.pages.processes import Processes
+from cockpit.ui.pages.processes import ProcessesPage
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
-from cockpit.ui.plan import Doer
-from cockpit.ui.shelving import Shelving
+from cockpit.ui.plan_dialog import Doer
+from cockpit.ui.preset_files import PresetApp
 from cockpit.ui.table import Table
-from cockpit.ui.theme import DEFAULT_THEME, hang_up, variable_defaults, wear
+from cockpit.ui.theme import DEFAULT_THEME, apply_theme, register_themes, variable_defaults
 from cockpit.ui.view import Index, View
 
 if TYPE_CHECKING:
-    from cockpit.ui.recover import Maker
+    from cockpit.ui.recover_dialog import RunbookFactory
 
-ASKED_AGAIN = 20.0
-LATER = 0.3
-"""Seconds after which a large cluster's snapshot is put into the past, when it has been drawn: a key must not wait for both."""
-LEAST = (60, 15)
-"""Below this there is no room for a row that means anything."""
+NODE_PROCESSES_INTERVAL_S = 20.0
+"""Seconds after which the processes of an open node without a probe are asked for again."""
+HISTORY_DELAY_S = 0.3
+"""Seconds between drawing a large cluster's snapshot and recording it in the history: a key must not wait for both."""
+MIN_SCREEN_SIZE = (60, 15)
+"""Columns and lines; a smaller terminal has no room for a useful row."""
 
 
-class Cockpit(Shelving):
-    """One screen. All pages are drawn by one table; what is open is a stack of them."""
+class Cockpit(PresetApp):
+    """The application. One table draws all pages; `pages` is the stack of open ones."""
 
     TITLE = "cockpit"
     CSS = """
@@ -69,7 +73,6 @@ class Cockpit(Shelving):
     #small { display: none; width: 100%; height: 100%; content-align: center middle; }
     Screen.small Header, Screen.small Footer, Screen.small Vertical { display: none; }
     Screen.small #small { display: block; }
-    Footer { background: $panel; }
     Toast { max-width: 100%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
@@ -77,32 +80,33 @@ class Cockpit(Shelving):
     def __init__(
         self,
         config: Config,
-        lookout: Callable[[Callable[[Snapshot], None]], Lookout],
+        lookout: Callable[[Callable[[Snapshot], None]], ClusterMonitor],
         *,
-        door: Callable[[Lookout], Doer] | None = None,
-        runbook: Maker | None = None,
-        clock: Callable[[], float] = time.time,
+        door: Callable[[ClusterMonitor], Doer] | None = None,
+        runbook: RunbookFactory | None = None,
+        clock: Callable[[], float] = CLOCK,
     ) -> None:
-        """Without a door there is no act: no key, no name, nothing that could be done."""
-        super().__init__()
+        """Without a `door` there are no acts: no keys, no palette entries."""
+        super().__init__(driver_class=TerminalDriver)
         self.config, self.clock = config, clock
-        self.history = History()
         self.snapshot = Snapshot()
-        self.shown = Snapshot()
+        self.drawn_snapshot = Snapshot()
         self.frozen_at: float | None = None
-        self.pages: list[Page] = [Overview()]
+        self.pages: list[Page] = [OverviewPage()]
         self.lookout = lookout(self.take)
-        self.lookout.choose = self.choose
+        self.history = History(self.lookout.memory)
+        self.lookout.choice.choose = self.choose
         self.acts = None if door is None else Acts(self, door(self.lookout), runbook, ascii=config.ascii)
         if self.acts:
             self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS), self._bindings])
-        self._index = Index(self.shown)
+        self._index = Index(self.drawn_snapshot)
         self.hidden: set[str] = set()
-        """Keys of the findings that somebody has hidden, until they end."""
+        """Keys of the findings that the user has hidden, until they end."""
         self.process_ends = False
-        """Right after the screen, so that no thread need be waited for."""
+        """Whether the process exits right after the screen, so that no thread is waited for."""
         self._alarm = Alarm()
-        self._meant: object = None
+        self._garbage = GarbageCollector()
+        self._key_meanings: object = None
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colours, for themes that don't have them."""
@@ -115,15 +119,15 @@ class Cockpit(Shelving):
         with Vertical():
             yield table
         yield Filter(table)
-        yield Footer(show_command_palette=False, compact=True)
-        yield Label(Content(f"cockpit needs {LEAST[0]}x{LEAST[1]}"), id="small")
+        yield Footer()
+        yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start polling."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
-        self._warn([wear(self, self.config.theme or DEFAULT_THEME)])
+        self._warn([apply_theme(self, self.config.theme or DEFAULT_THEME)])
         self.table.focus()
-        self.set_timer(0.5, lambda: self._warn(hang_up(self)))  # when the first frame has been drawn
+        self.set_timer(0.5, lambda: self._warn(register_themes(self)))  # when the first frame has been drawn
         self.run_worker(self.lookout.run(), name="lookout", exit_on_error=True)
         self.set_interval(2.0, self._tick)
 
@@ -131,20 +135,20 @@ class Cockpit(Shelving):
 
     @property
     def page(self) -> Page:
-        """What is open."""
+        """The open page."""
         return self.pages[-1]
 
     def take(self, snapshot: Snapshot) -> None:
-        """A new snapshot: remembered always, drawn unless paused."""
+        """Record a new snapshot, and draw it unless the display is paused."""
         self.snapshot = snapshot
-        if len(snapshot.nodes or ()) > AT_ONCE:
-            self.set_timer(LATER, partial(self.history.record, snapshot))
+        if len(snapshot.nodes or ()) > NODES_PER_SNAPSHOT:
+            self.set_timer(HISTORY_DELAY_S, partial(self.history.record, snapshot))
         else:
             self.history.record(snapshot)
         self.hidden &= {finding.key for finding in snapshot.findings}
-        new = self._alarm.new(snapshot, self.hidden)
+        new = self._alarm.take_new(snapshot, self.hidden)
         if new and self._driver and not self.config.quiet:
-            self._driver.write(ring(new, os.environ, ascii=self.config.ascii))
+            self._driver.write(alarm_sequence(new, os.environ, ascii=self.config.ascii))
         if self.frozen_at is None and self.is_running:
             self.call_later(self.draw)
 
@@ -152,31 +156,40 @@ class Cockpit(Shelving):
         """Show the open page as of the newest snapshot, or of the one at which the screen was paused."""
         if not self.screen_stack:
             return
-        if self.frozen_at is None and self.shown is not self.snapshot:
-            self.shown, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden)
+        if self.frozen_at is None and self.drawn_snapshot is not self.snapshot:
+            self.drawn_snapshot, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden)
         view = self.view
         with self.batch_update():
-            self.screen_stack[0].query_one(Header).show(view, trail(self.pages, self.size.width, self._notes(), ascii=self.config.ascii))
+            where = page_line(self.pages, self.size.width, self._notes(), ascii=self.config.ascii)
+            self.screen_stack[0].query_one(Header).show(view, where)
             self.table.show(self.page.sections(view), view, fresh=fresh)
         self.on_table_moved()
 
     @property
     def view(self) -> View:
-        """What pages are drawn from now."""
-        now = self.frozen_at or self.clock()
-        size, ascii = self.size, self.config.ascii  # noqa: A001 what the flag is called
-        return View(self.shown, self._index, self.history, now, size.width, ascii, size.height, bool(self.acts), self.shelf)
+        """Everything that pages are drawn from."""
+        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii  # noqa: A001 what the flag is called
+        return View(
+            self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height, bool(self.acts), self.preset_entries
+        )
 
     def _tick(self) -> None:
-        """Ages grow on the screen though nothing is heard; what was asked for once is asked for again while it is shown."""
-        if self.frozen_at is None and self.clock() - self.shown.taken > 3:
+        """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
+        if self.frozen_at is None and self.clock() - self.drawn_snapshot.taken > 3:
             self.draw()
-        if isinstance(self.page, NodeDetail) and self.clock() - (self.page.asked_at or self.clock()) > ASKED_AGAIN:
-            self._ask_of(self.page)
-        self.keep_shelf()
+        if isinstance(self.page, NodePage) and self.clock() - (self.page.asked_at or self.clock()) > NODE_PROCESSES_INTERVAL_S:
+            self._ask_processes(self.page)
+        self.refresh_presets()
+        self._garbage.tick()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Every key and click passes here."""
+        if isinstance(event, events.InputEvent):
+            self._garbage.note_key()
+        await super().on_event(event)
 
     def _notes(self) -> Iterator[tuple[str, Tone]]:
-        """What is unusual about what is shown."""
+        """What differs from the normal display: paused, tree, read-only, filter."""
         if self.frozen_at is not None:
             yield "PAUSED", "warn"
         if self.page.tree:
@@ -189,14 +202,14 @@ class Cockpit(Shelving):
     # Where we are
 
     def action_page(self, number: int) -> None:
-        """Open one of the pages."""
+        """Open a page by its number, from 0."""
         self._open([PAGES[number]()])
 
     def _open(self, pages: list[Page]) -> None:
         self.pages = pages
         self.table.needle = ""
         self.refresh_bindings()
-        self.keep_shelf()
+        self.refresh_presets()
         self.draw(fresh=True)
 
     def on_table_opened(self, message: Table.Opened) -> None:
@@ -204,60 +217,60 @@ class Cockpit(Shelving):
         page = detail_of(message.row)
         if page is not None:
             self._open([*self.pages, page])
-            if isinstance(page, NodeDetail):
-                self._ask_of(page)
+            if isinstance(page, NodePage):
+                self._ask_processes(page)
 
     @work(group="node", exclusive=True)
-    async def _ask_of(self, page: NodeDetail) -> None:
+    async def _ask_processes(self, page: NodePage) -> None:
         await page.ask(self.lookout.node_processes, self.clock())
         self.draw()
 
     async def action_back(self) -> None:
-        """Clear the filter, else leave the detail; never the program."""
+        """Clear the filter, or go back one page; never quits."""
         if self.table.needle:
-            self.table.sift("")
+            self.table.filter_rows("")
             self.draw()
         elif len(self.pages) > 1:
             self._open(self.pages[:-1])
 
     def action_filter(self) -> None:
-        """Type what rows must have."""
-        if isinstance(self.screen, LogPage):
+        """Show only rows that contain a text; !text: rows without it."""
+        if isinstance(self.screen, LogScreen):
             self.screen.open_filter()
         else:
             self.query_one(Filter).open()
 
     def action_keep_filter(self) -> None:
-        """Enter in a filter: go back to the rows."""
-        if isinstance(self.screen, LogPage):
+        """In the filter: keep it and go back to the rows."""
+        if isinstance(self.screen, LogScreen):
             self.screen.leave_filter()
         else:
             self.query_one(Filter).close()
             self.draw()
 
     def on_table_moved(self) -> None:
-        """Other keys mean something under the cursor."""
+        """Another row is under the cursor: other keys may apply."""
         if not self.screen_stack:  # it is ending
             return
-        means = tuple(bool(self.chosen_of(kind)) for kind in NEEDS.values())
-        before, self._meant = self._meant, (self.acts and self.acts.meant(), means)
-        if before != self._meant:
+        means = tuple(bool(self.chosen_of(kind)) for kind in ACTION_TARGETS.values())
+        before, self._key_meanings = self._key_meanings, (self.acts and self.acts.meant(), means)
+        if before != self._key_meanings:
             self.refresh_bindings()
 
     def action_hide(self) -> None:
-        """Hide a finding until it ends; one that is hidden is shown again."""
+        """Hide a finding until it ends; on a hidden one: show it again."""
         keys = {finding.key for finding in self.chosen_of(Finding)}
         self.hidden ^= keys
         self.table.untag({row.key for row in self.table.chosen})
-        self._index = Index(self.shown, self._index, self.hidden)
-        if isinstance(self.page, Detail) and self.page.thing.key in keys:
+        self._index = Index(self.drawn_snapshot, self._index, self.hidden)
+        if isinstance(self.page, DetailPage) and self.page.thing.key in keys:
             self._open(self.pages[:-1])
         self.draw()
 
     def action_act(self, act: str) -> None:
         """Show the plan of an act."""
         if self.acts:
-            self.acts.begin(find_act(act))
+            self.acts.begin(find_operation(act))
 
     def action_explain(self, key: str) -> None:
         """Say why an act's key means nothing here."""
@@ -265,60 +278,60 @@ class Cockpit(Shelving):
             self.acts.explain(key)
 
     def action_tree(self) -> None:
-        """List or tree."""
+        """Show as a tree, or as a list again."""
         if self.page.can_tree:
             self.page.tree = not self.page.tree
             self.draw()
         else:
-            self.say("Actors and Processes can be shown as a tree")
+            self.say("Only the pages Actors and Processes have a tree")
 
     def action_memory(self) -> None:
-        """The host memory of the node under the cursor, or of the one that is open."""
+        """Host memory of the node under the cursor, or of the open one."""
         if page := memory_of(self.page, self.table.selected):
             self._open([*self.pages, page])
         else:
-            self.say("Memory is a node's: put the cursor on one")
+            self.say("Memory needs a node: put the cursor on one")
 
     def action_user(self) -> None:
-        """Only the processes of the user of this row; again: of everybody."""
+        """Only the processes of this row's user; again: of all users."""
         row = about(self.table.selected)
         if self.page.user is not None:
             self.page.user = None
-        elif isinstance(self.page, Processes) and isinstance(row, Process) and row.user:
+        elif isinstance(self.page, ProcessesPage) and isinstance(row, Process) and row.user:
             self.page.user = row.user
         self.draw()
 
     def action_pause(self) -> None:
-        """Stop the picture, not the looking."""
+        """Pause the display; cockpit keeps polling."""
         self.frozen_at = self.clock() if self.frozen_at is None else None
         self.draw()
 
     def action_refresh(self) -> None:
-        """Ask everything again now."""
+        """Poll every source now."""
         self.lookout.refresh()
-        self.keep_shelf(now=self.shelf is not None)
-        self.say("Asked again")
+        self.refresh_presets(now=self.preset_entries is not None)
+        self.say("Polling every source now")
 
     def action_interval(self, step: int) -> None:
-        """Look oftener or less often at this host."""
-        self.say(f"Looking at this host every {self.lookout.pace(step):g} s; Ray itself looks every 5 s")
+        """Poll this host faster or slower."""
+        self.say(f"This host is polled every {self.lookout.pace(step):g} s; Ray updates its own data every 5 s")
 
     def action_help(self) -> None:
-        """Every key there is."""
-        self.push_screen(TextPage("Help", help_text((self, self.table), ACTS if self.acts else ())))
+        """All keys, and what the signs mean."""
+        self.push_screen(TextScreen("Help", help_text((self, self.table), ACTS if self.acts else ()), hang=HELP_INDENT))
 
     def action_faults(self) -> None:
-        """All that can't be believed."""
-        self._open([*self.pages[:1], Faults()])
+        """Failing or stale sources."""
+        self._open([*self.pages[:1], FaultsPage()])
 
     # More about things
 
     @work(group="dead", exclusive=True)
     async def action_dead(self) -> None:
-        """Dead actors with their cause, asked for only now: there may be a hundred thousand."""
+        """Dead actors and why they died; loaded on demand."""
         page = self.page
-        if not isinstance(page, Actors):
-            self.say("Dead actors are on the Actors page")
+        if not isinstance(page, ActorsPage):
+            self.say("Dead actors are listed on the page Actors (3)")
             return
         page.wants_dead = not page.wants_dead
         self.draw()
@@ -328,8 +341,8 @@ class Cockpit(Shelving):
 
     @work
     async def choose(self, addresses: tuple[Address, ...]) -> None:
-        """Several live sessions: only a person knows which."""
-        chosen = await self.push_screen_wait(Chooser(addresses))
+        """Ask which of several live sessions to follow."""
+        chosen = await self.push_screen_wait(AddressDialog(addresses))
         if chosen is not None:
             self.lookout.follow(chosen)
 
@@ -341,7 +354,7 @@ class Cockpit(Shelving):
                 self.say(mistake, "warning")
 
     def action_command_palette(self) -> None:
-        """Everything by its name."""
+        """Pages, acts and keys by name."""
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
 
@@ -353,33 +366,33 @@ class Cockpit(Shelving):
         yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit", "Screenshot"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that mean nothing here and now are not offered."""
-        over = "page" if len(self.screen_stack) == 1 else "log" if isinstance(self.screen, LogPage) else "text"
+        """Whether a key applies here and now."""
+        over = "page" if len(self.screen_stack) == 1 else "log" if isinstance(self.screen, LogScreen) else "text"
         typing = isinstance(self.focused, Input)
         filtering = typing and (over == "log" or getattr(self.focused, "id", None) == "filter")
-        if not offered(action, self.page, over, typing=typing, filtering=filtering, readonly=self.config.readonly):
+        if not is_offered(action, self.page, over, typing=typing, filtering=filtering, readonly=self.config.readonly):
             return False
-        if action in NEEDS and over == "page":
-            return bool(self.chosen_of(NEEDS[action]))
+        if action in ACTION_TARGETS and over == "page":
+            return bool(self.chosen_of(ACTION_TARGETS[action]))
         return action != "act" or (self.acts is not None and self.acts.means(str(parameters[0])))
 
     def on_resize(self, event: events.Resize) -> None:
-        """Room has changed."""
-        self.screen_stack[0].set_class(event.size.width < LEAST[0] or event.size.height < LEAST[1], "small")
+        """The terminal has another size."""
+        self.screen_stack[0].set_class(event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1], "small")
         self.draw()
 
     def _fatal_error(self) -> None:
         """A bug, in one sentence: Textual's own picture of it would show every value on the way, a token among them."""
         self.lookout.close()
-        self._exit_renderables.append(Text(bug(sys.exc_info()[1])))
+        self._exit_renderables.append(Text(bug_sentence(sys.exc_info()[1])))
         self._close_messages_no_wait()
 
     async def action_quit(self) -> None:
-        """End at once: nothing that hangs may hold it up."""
+        """Quit at once, even if a source hangs."""
         self._end()
 
     def _end(self, code: int = 0) -> None:
-        """And give the terminal back."""
+        """Stop polling and restore the terminal."""
         self.lookout.close()
         if self.process_ends and self._driver is not None:
             # Textual would wait two tenths of a second for the thread that reads keys.

@@ -1,4 +1,4 @@
-"""Where a section lies on the screen, and words cut to the room that they have there."""
+"""Layout of a section on the screen: its lines, and cells cut or padded to their columns."""
 
 from __future__ import annotations
 
@@ -25,31 +25,47 @@ class Block:
     hidden: int
 
 
-def after(words: str, length: int) -> str:
-    """What follows, without the rest of a word that was cut."""
+def text_after(words: str, length: int) -> str:
+    """The text from position `length` on; the rest of a word cut there is blanked."""
     rest = words[length:]
     cut = rest.split(" ", 1)[0] if words[length - 1 : length].strip() else ""
     return " " * len(cut) + rest[len(cut) :]
 
 
-def fit(text: str, width: int, *, right: bool = False) -> str:
+MAX_CELL_CHARS = 2_000
+"""Characters of a cell that are drawn at most: to measure a name of a million takes a second."""
+
+
+def truncate_cell(cell: Cell) -> Cell:
+    """The cell, cut to `MAX_CELL_CHARS`."""
+    if isinstance(cell, str):
+        return cell if len(cell) <= MAX_CELL_CHARS else cell[:MAX_CELL_CHARS] + "…"
+    return cell if sum(len(text) for text, _ in cell) <= MAX_CELL_CHARS else tuple((text[:MAX_CELL_CHARS], name) for text, name in cell)
+
+
+def text_width(text: str) -> int:
+    """Columns that a clean text takes. ASCII is not measured by Rich, whose cache would fill up with ages."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def fit_text(text: str, width: int, *, right: bool = False) -> str:
     """The text in exactly so many columns; an ellipsis says that some of it is missing."""
-    length = cell_len(text)
+    length = text_width(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
     return " " * (width - length) + text if right else text + " " * (width - length)
 
 
-@lru_cache(8192)
-def laid(cell: Cell, width: int, right: bool) -> tuple[tuple[str, str], ...]:
+@lru_cache(1024)
+def lay_out_cell(cell: Cell, width: int, right: bool) -> tuple[tuple[str, str], ...]:
     """A cell's words with the names of their styles, in exactly so many columns and one more; most cells have been seen before."""
     if isinstance(cell, str):
-        return ((fit(clean(cell), width, right=right) + " ", ""),)
+        return ((fit_text(clean(cell), width, right=right) + " ", ""),)
     pieces, left = [], width
     for raw, name in cell:
         text = clean(raw)
-        length = cell_len(text)
-        pieces.append((text if length <= left else fit(text, left), str(name)))
+        length = text_width(text)
+        pieces.append((text if length <= left else fit_text(text, left), str(name)))
         left -= min(length, left)
     pad = (" " * (left + (0 if right else 1)), "")
     return (pad, *pieces, (" ", "")) if right else (*pieces, pad)

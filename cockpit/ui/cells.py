@@ -1,4 +1,4 @@
-"""How the facts of the model look in a cell: the same on every page."""
+"""Cells for the facts of the model, the same on every page."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from cockpit.limits import OLD
-from cockpit.model import Actor, Gpu, Job, Level, Node, Process
+from cockpit.clock import CLOCK
+from cockpit.config.thresholds import OLD
+from cockpit.model import GROUP_WAITS, Actor, Gpu, Job, Level, Node, PlacementGroup, Process
+from cockpit.placement import needs_words
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
 from cockpit.ui.marks import Piece, Tone, bar, heat, spark
 from cockpit.ui.section import Cell
 from cockpit.ui.view import View
 
-MOST_CELLS = 16
+MAX_GPU_CELLS = 16
+OTHER_RAY = "other Ray"
 _PATH = re.compile(r"^/(?:[^/]*/)*")
 
 _ALIVE: dict[str, tuple[str, str, Tone]] = {"ALIVE": ("●", "+", "ok"), "DEAD": ("✖", "x", "bad"), "UNKNOWN": ("○", "?", "warn")}
@@ -32,8 +35,8 @@ _LEVELS: dict[Level, tuple[str, str, Tone]] = {
 _GLYPHS: dict[Tone, tuple[str, str]] = {"ok": ("●", "+"), "warn": ("◌", "~"), "bad": ("✖", "x"), "dim": ("·", ".")}
 
 
-def old(node: Node, view: View) -> bool:
-    """Whether what is shown of the node is not of now."""
+def is_old(node: Node, view: View) -> bool:
+    """Whether the node is dead or its facts are older than `OLD` seconds."""
     return node.state == "DEAD" or (node.seen is not None and view.now - node.seen > OLD)
 
 
@@ -44,10 +47,10 @@ def node_name(node: Node, view: View) -> Cell:
 
 
 def node_state(node: Node) -> str:
-    """Ray's word for it; a host without a raylet has none."""
+    """Ray's state of the node; for a host without a raylet, whether it was probed."""
     if node.id is not None:
         return node.state
-    return "not looked at" if node.seen is None else "no Ray"
+    return "not probed" if node.seen is None else "no Ray"
 
 
 def state(word: str, view: View) -> Cell:
@@ -69,9 +72,14 @@ def level(level: Level, view: View) -> Cell:
     return ((f"{mark} {level}", tone),)
 
 
+def is_of_other_ray(process: Process) -> bool:
+    """Whether it works for another Ray than the one that is followed."""
+    return process.ours is False and process.kind in ("ray", "worker", "driver", "child")
+
+
 def kind(process: Process) -> Cell:
-    """What a process is to Ray."""
-    return ((process.kind, _KINDS.get(process.kind, "")),)
+    """What a process is to the Ray that is followed."""
+    return ((OTHER_RAY, "dim"),) if is_of_other_ray(process) else ((process.kind, _KINDS.get(process.kind, "")),)
 
 
 def gpu_cells(gpus: Sequence[Gpu] | None, view: View, *, memory: bool) -> Cell:
@@ -80,8 +88,8 @@ def gpu_cells(gpus: Sequence[Gpu] | None, view: View, *, memory: bool) -> Cell:
         return UNKNOWN
     if not gpus:
         return (("none", "dim"),)
-    cells = tuple(gpu_cell(gpu, view, memory=memory) for gpu in gpus[:MOST_CELLS])
-    return cells if len(gpus) <= MOST_CELLS else (*cells[:-1], ("+", "dim"))
+    cells = tuple(gpu_cell(gpu, view, memory=memory) for gpu in gpus[:MAX_GPU_CELLS])
+    return cells if len(gpus) <= MAX_GPU_CELLS else (*cells[:-1], ("+", "dim"))
 
 
 def gpu_cell(gpu: Gpu, view: View, *, memory: bool) -> Piece:
@@ -93,19 +101,19 @@ def gpu_cell(gpu: Gpu, view: View, *, memory: bool) -> Piece:
 
 
 def mean_utilization(gpus: Sequence[Gpu] | None) -> float | None:
-    """Over the GPUs that say."""
+    """Percent, over the GPUs that report it; `None` where none does."""
     known = [gpu.utilization for gpu in gpus or () if gpu.utilization is not None]
     return sum(known) / len(known) if known else None
 
 
 def gpu_fill(gpus: Sequence[Gpu] | None) -> float | None:
-    """0-1, over the GPUs that say."""
+    """0-1, over the GPUs that report their memory; `None` where none does."""
     known = [(gpu.memory_used, gpu.memory_total) for gpu in gpus or () if gpu.memory_used is not None and gpu.memory_total]
     return ratio(sum(used for used, _ in known), sum(total for _, total in known))
 
 
-def reserved(node: Node, resource: str = "GPU") -> Cell:
-    """What Ray has handed out, of what it was told there is."""
+def reservation(node: Node, resource: str = "GPU") -> Cell:
+    """`7/8`: what Ray has reserved of a resource, and the total."""
     quantity = node.resources.get(resource)
     if quantity is None or node.state == "DEAD":
         return UNKNOWN
@@ -113,7 +121,7 @@ def reserved(node: Node, resource: str = "GPU") -> Cell:
 
 
 def host_memory(node: Node, width: int, view: View) -> Cell:
-    """A bar with the line at which Ray begins to kill."""
+    """A bar with the kill line in it."""
     mark = ratio(node.memory.kill_at, node.memory.total)
     return bar(ratio(node.memory.used, node.memory.total), width, mark=mark, ascii=view.ascii)
 
@@ -132,7 +140,7 @@ def used_of(used: float | None, total: float | None) -> str:
     return f"{size(used)}/{size(total)}"
 
 
-def fullest(node: Node) -> tuple[int | None, int | None]:
+def fullest_disk(node: Node) -> tuple[int | None, int | None]:
     """The fullest of the file systems that Ray writes to."""
     known = [disk for disk in node.disks if disk.used is not None and disk.total]
     disk = max(known, key=lambda disk: (disk.used or 0) / (disk.total or 1), default=None)
@@ -147,33 +155,40 @@ def ago(moment: float | None, view: View) -> str:
 def moment(when: float | None, view: View) -> str:
     """A date and time of this host's clock, and how long ago that was."""
     try:
-        shown = None if when is None else datetime.fromtimestamp(when).astimezone()
+        local_time = None if when is None else datetime.fromtimestamp(when - CLOCK.shift()).astimezone()
     except (ValueError, OverflowError, OSError):  # a clock that is far off
-        shown = None
-    return UNKNOWN if shown is None else f"{shown:%Y-%m-%d %H:%M:%S}  ({ago(when, view)} ago)"
+        local_time = None
+    return UNKNOWN if local_time is None else f"{local_time:%Y-%m-%d %H:%M:%S}  ({ago(when, view)} ago)"
 
 
-def waited(since: float | None, view: View, *, at_least: bool = False) -> str:
+def waiting_time(since: float | None, view: View, *, at_least: bool = False) -> str:
     """How long something has waited; `>` when it may be longer."""
     return ("" if since is None or not at_least else ">") + ago(since, view)
 
 
-def recent(node: Node, what: str, index: int | None, width: int, view: View) -> Cell:
+def recent_spark(node: Node, what: str, index: int | None, width: int, view: View) -> Cell:
     """The last minutes of a series."""
     return spark(view.history.tail(node.key, what, index, width), width, ascii=view.ascii)
 
 
-def indices(process: Process) -> str:
+def gpu_indices(process: Process) -> str:
     """The GPUs that it holds: `0,1,4`."""
     return ",".join(str(hold.index) if hold.index < 1000 else f"{hold.index // 1000}.{hold.index % 1000}" for hold in process.gpus)
 
 
 def owner(process: Process, view: View) -> str:
-    """Whom it belongs to, in the words of its users: its actor's class, else its job."""
+    """Its actor's name or class, else its job; for another Ray, the job id and the time at which that Ray started."""
     actor = view.index.actors.get(process.actor or "")
     if actor is not None:
         return actor.name or actor.class_
-    return view.job_title(process.job)
+    if process.other_owner is None:
+        return view.job_title(process.job)
+    return f"{f'job {process.other_job} of ' if process.other_job else ''}{_session_start(process.session)}"
+
+
+def _session_start(session: str | None) -> str:
+    """`session_2026-11-22_08-06-42_896130_410` began at `08-06-42`: short, and there is hardly another one of the same second."""
+    return "unknown Ray" if session is None else session[19:27] or session
 
 
 def place(process: Process, view: View) -> str:
@@ -183,10 +198,10 @@ def place(process: Process, view: View) -> str:
 
 def command(process: Process) -> str:
     """What runs; its title when the command line is not known."""
-    return shortened(process.command) if process.command else process.name or UNKNOWN
+    return shorten_command(process.command) if process.command else process.name or UNKNOWN
 
 
-def shortened(line: str) -> str:
+def shorten_command(line: str) -> str:
     """A command line without the folders of its program and of its script: what tells it apart comes early."""
     words = line.split(" ")
     return " ".join(_PATH.sub("", word) if place == 0 or word.endswith(".py") else word for place, word in enumerate(words))
@@ -194,12 +209,18 @@ def shortened(line: str) -> str:
 
 def actor_needs(actor: Actor) -> str:
     """What it asked for."""
-    return (
-        ", ".join(f"{count(amount)} {name}" for name, amount in sorted(actor.needs.items(), key=lambda item: item[0] != "GPU")) or UNKNOWN
-    )
+    return needs_words(actor.needs) or UNKNOWN
 
 
-def lasted(job: Job, view: View) -> str:
+def why(thing: Actor | PlacementGroup, view: View) -> str:
+    """Why it waits; a long reason that another row already shows is replaced by `see` and the name of that row."""
+    reason = thing.why or ""
+    begin = GROUP_WAITS if reason.startswith(GROUP_WAITS) else ""
+    key, name = view.index.first_reasons.get(reason.removeprefix(begin), (thing.key, ""))
+    return reason if key == thing.key else f"{begin}see {name}"
+
+
+def run_time(job: Job, view: View) -> str:
     """How long it has run, or ran."""
     if job.started is None:
         return UNKNOWN

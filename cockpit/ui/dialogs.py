@@ -1,4 +1,4 @@
-"""What lies over the page for a moment: a text to read, a choice to make."""
+"""Screens over the page: a text to read, a choice of addresses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Label, OptionList
 
-from cockpit.config import Address
+from cockpit.config.settings import Address
 from cockpit.text import clean
 
 
-class Lines(ScrollView, can_focus=True):
+class FoldedText(ScrollView, can_focus=True):
     """A text, line by line, drawn exactly; long lines are folded."""
 
-    DEFAULT_CSS = "Lines { height: 1fr; scrollbar-gutter: stable; }"  # a scroll bar that comes must not hide what is below it
+    DEFAULT_CSS = "FoldedText { height: 1fr; scrollbar-gutter: stable; }"  # a scroll bar that comes must not hide what is below it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_up", "Up", show=False),
         Binding("down,j", "scroll_down", "Down", show=False),
@@ -55,7 +55,7 @@ class Lines(ScrollView, can_focus=True):
         """Fold again."""
         width = max(10, self.scrollable_content_region.width)
         lines = [(line, self.tone(line)) for line in map(clean, self.text.splitlines())]
-        self._lines = [(piece, tone) for line, tone in lines for piece in folded(line, width, self.hang)]
+        self._lines = [(piece, tone) for line, tone in lines for piece in fold_line(line, width, self.hang)]
         self.virtual_size = Size(width, len(self._lines))
         self.refresh()
 
@@ -71,7 +71,7 @@ class Lines(ScrollView, can_focus=True):
         return Strip([Segment(text, style)]).adjust_cell_length(self.size.width, self.rich_style)
 
 
-def folded(line: str, width: int, hang: int = 0) -> list[str]:
+def fold_line(line: str, width: int, hang: int = 0) -> list[str]:
     """The line in pieces at most so many cells wide. With `hang` they end after a word, and those after the first begin further in."""
     pieces: list[str] = []
     margin, rest = "", line
@@ -86,39 +86,42 @@ def folded(line: str, width: int, hang: int = 0) -> list[str]:
     return pieces
 
 
-class TextPage(ModalScreen[None]):
+class TextScreen(ModalScreen[None]):
     """A text over the whole screen; Esc or q goes back."""
 
     CSS = """
-    TextPage { background: $background; }
-    TextPage Label { width: 100%; background: $panel; text-style: bold; padding: 0 1; }
+    TextScreen { background: $background; }
+    TextScreen Label { width: 100%; background: $panel; text-style: bold; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,y,e", "dismiss", "Back", key_display="Esc"),
         Binding("c", "copy", "Copy"),
     ]
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: str, *, hang: int = 0) -> None:
+        """`hang`: cells by which the rest of a folded line is moved in; 0 folds it anywhere, to the left edge."""
         super().__init__()
-        self._title, self.text = title, text
+        self._title, self.text, self._hang = title, text, hang
 
     def compose(self) -> ComposeResult:
         """A title and the lines."""
-        yield Label(Content(clean(f"{self._title}   (Esc goes back, c copies)")))
-        yield Lines(self.text)
+        yield Label(Content(clean(f"{self._title}   (Esc: back, c: copy)")))
+        lines = FoldedText(self.text)
+        lines.hang = self._hang
+        yield lines
 
     def action_copy(self) -> None:
         """All of it, to the terminal's clipboard."""
         self.app.copy_to_clipboard("\n".join(map(clean, self.text.splitlines())))
 
 
-class Chooser(ModalScreen["Address | None"]):
-    """Several Rays live on this host, and a person must say which one."""
+class AddressDialog(ModalScreen["Address | None"]):
+    """Asks which of several Ray sessions on this host to follow."""
 
     CSS = """
-    Chooser { align: center middle; }
-    Chooser Vertical { width: 80%; max-width: 100; height: auto; background: $panel; border: round $primary; padding: 0 1; }
-    Chooser OptionList { height: auto; max-height: 12; }
+    AddressDialog { align: center middle; }
+    AddressDialog Vertical { width: 80%; max-width: 100; height: auto; background: $panel; border: round $primary; padding: 0 1; }
+    AddressDialog OptionList { height: auto; max-height: 12; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
 
@@ -129,7 +132,7 @@ class Chooser(ModalScreen["Address | None"]):
     def compose(self) -> ComposeResult:
         """A question and its answers."""
         with Vertical():
-            yield Label(Content("Several Ray sessions live on this host. Which one?"))
+            yield Label(Content("Several Ray sessions run on this host. Which one do you want to see?"))
             yield OptionList(*(Content(clean(f"{address.url}  {address.origin}")) for address in self.addresses), markup=False)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

@@ -1,4 +1,4 @@
-"""The field in which is typed what rows must have."""
+"""The filter field: rows must contain what is typed into it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cockpit.ui.table import Table
 
 
 class Filter(Input):
-    """Sifts the table as it is typed into; it is there only while somebody types."""
+    """Filters the table while it is typed into; hidden otherwise."""
 
     DEFAULT_CSS = """
     Filter, Filter:focus {
@@ -21,11 +21,11 @@ class Filter(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear", "Clear", show=False)]
 
     def __init__(self, table: Table) -> None:
-        super().__init__(id="filter", placeholder="filter; ! first: without it; Esc clears", compact=True, select_on_focus=False)
+        super().__init__(id="filter", placeholder="filter text; !text: rows without it; Esc clears", compact=True, select_on_focus=False)
         self._table = table
 
     def open(self) -> None:
-        """Go on with the filter that holds."""
+        """Show the field with the current filter."""
         self.display = True
         self.value = ("!" if self._table.inverted else "") + self._table.needle
         self.screen.set_focus(self)  # now, not after the next refresh: what is typed ahead belongs to it
@@ -38,7 +38,7 @@ class Filter(Input):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter as it is typed."""
         event.stop()
-        self._table.sift(event.value.removeprefix("!"), inverted=event.value.startswith("!"))
+        self._table.filter_rows(event.value.removeprefix("!"), inverted=event.value.startswith("!"))
 
     async def action_clear(self) -> None:
         """All rows again."""

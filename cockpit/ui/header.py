@@ -1,4 +1,4 @@
-"""The lines above every page: the cluster at a glance, where we are, and what can't be believed."""
+"""The lines above every page: a summary of the cluster, the open page, and failing or stale sources."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.limits import OLD
+from cockpit.config.thresholds import OLD
 from cockpit.model import LEVELS, Fault, Snapshot
+from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.keys import PAGES
@@ -21,15 +22,15 @@ from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.pages.page import Page
 from cockpit.ui.view import View
 
-MOST_FAULTS = 3
+MAX_FAULT_LINES = 3
 Group = tuple[Piece, ...]
 
 
 def summary(view: View, width: int) -> list[Group]:
-    """The one line that says how the cluster is, in as many words as there is room for."""
-    groups = {say: say(view, True) for say in GROUPS}
-    for say in MOST_TELLING:
-        longer = {**groups, say: say(view, False)}
+    """The summary of the cluster in one line; groups are in their long form as far as `width` allows."""
+    groups = {make: make(view, True) for make in GROUPS}
+    for make in GROUPS_BY_PRIORITY:
+        longer = {**groups, make: make(view, False)}
         if sum(sum(cell_len(text) for text, _ in group) + 2 for group in longer.values() if group) <= width:
             groups = longer
     return [group for group in groups.values() if group]
@@ -69,10 +70,10 @@ def _gpus(view: View, terse: bool) -> Group:
 def _gpu_memory(view: View, terse: bool) -> Group:
     known = view.index.gpu_memory
     if known is None:
-        return (("mem ", "dim"), (UNKNOWN, ""))
+        return (("GPU mem ", "dim"), (UNKNOWN, ""))
     fill = 100 * (ratio(*known) or 0)
     used, total = known
-    return (("mem " if terse else "GPU memory ", "dim"), (percent(fill), ""), ("" if terse else f" {size(used)}/{size(total)}", "dim"))
+    return (("GPU mem " if terse else "GPU memory ", "dim"), (percent(fill), ""), ("" if terse else f" {size(used)}/{size(total)}", "dim"))
 
 
 def _actors(view: View, terse: bool) -> Group:
@@ -82,10 +83,11 @@ def _actors(view: View, terse: bool) -> Group:
     pending = counts.get("PENDING_CREATION", 0) + counts.get("DEPENDENCIES_UNREADY", 0)
     restarting = counts.get("RESTARTING", 0)
     words = ("", "p", "r") if terse else (" scheduled", " pending", " restarting")
-    return (
-        ("actors ", "dim"), (f"{counts.get('ALIVE', 0)}{words[0]}", ""), ("/", "dim"),
-        (f"{pending}{words[1]}", "warn" if pending else "dim"), ("/", "dim"), (f"{restarting}{words[2]}", "warn" if restarting else "dim"),
-    )  # fmt: skip
+    pieces: list[Piece] = [("actors ", "dim"), (f"{counts.get('ALIVE', 0)}{words[0]}", "")]
+    for number, word in ((pending, words[1]), (restarting, words[2])):
+        if number or not terse:
+            pieces += [("/", "dim"), (f"{number}{word}", "warn" if number else "dim")]
+    return tuple(pieces)
 
 
 def _jobs(view: View, terse: bool) -> Group:
@@ -103,52 +105,50 @@ def _age(view: View, terse: bool) -> Group:
 
 def _findings(view: View, terse: bool) -> Group:
     """How many of each level; where there is no room it is said on the next line."""
-    counts = () if terse else tuple(_counts(view))
+    counts = () if terse else tuple(_finding_counts(view))
     return (("findings", "dim"), *counts) if counts else ()
 
 
-def _counts(view: View) -> Iterator[Piece]:
+def _finding_counts(view: View) -> Iterator[Piece]:
     for level in LEVELS:
-        if number := view.index.found.counts.get(level):
+        if number := view.index.findings.counts.get(level):
             mark, tone = cells.level_mark(level, ascii=view.ascii)
             yield f" {mark}{number}", tone
-    if hidden := len(view.index.found.hidden):
+    if hidden := len(view.index.findings.hidden):
         yield f" {hidden} hidden", "dim"
 
 
 GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _findings, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
-MOST_TELLING = (_findings, _actors, _gpus, _gpu_memory, _age, _jobs, _ray)
-"""Which of them get their words first."""
+GROUPS_BY_PRIORITY = (_findings, _actors, _gpus, _gpu_memory, _age, _jobs, _ray)
+"""The groups in the order in which they get their long form."""
 
 
-def worst(snapshot: Snapshot) -> list[tuple[str, float]]:
-    """What can't be believed, a sentence each. A dashboard that doesn't answer is one fault, not seven."""
-    faults = snapshot.faults
-    if any(fault.source == "ray.identity" for fault in faults):
-        faults = tuple(fault for fault in faults if fault.source == "ray.identity" or not fault.source.startswith("ray."))
-    said = list({_sentence(fault): fault.since for fault in reversed(faults)}.items())[::-1]  # the same cause once, since its first
+def fault_lines(snapshot: Snapshot) -> list[tuple[str, float]]:
+    """A sentence for each cause of failing sources and for each dead node, with the time since when (0: not known)."""
+    lines = [(_sentence(fault), fault.since) for fault in by_cause(snapshot.faults)]
     dead = [node for node in snapshot.nodes or () if node.state == "DEAD"]
     living = {node.ip for node in snapshot.nodes or () if node.state == "ALIVE"}
-    return said + [(f"{node.title} is dead: {node.message or 'Ray gave no reason'}", 0.0) for node in dead if node.ip not in living]
+    return lines + [(f"{node.title} is dead: {node.message or 'Ray gave no reason'}", 0.0) for node in dead if node.ip not in living]
 
 
 def _sentence(fault: Fault) -> str:
-    return f"{fault.host}: {fault.text}" if fault.host and fault.host not in fault.text else fault.text
+    place = f"{fault.host}: " if fault.host and fault.host not in fault.text else ""
+    return f"{place}{fault.text}{also_down(fault)}"
 
 
-def trail(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone]], *, ascii: bool) -> tuple[Piece, ...]:  # noqa: A002
-    """The line of pages: which is open, what has been opened from there, and what is unusual about it."""
+def page_line(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone]], *, ascii: bool) -> tuple[Piece, ...]:  # noqa: A002
+    """The line of pages: which is open, the details opened from it, and notes such as PAUSED."""
     pieces: list[Piece] = []
     for number, page in enumerate(PAGES, 1):
         here = isinstance(pages[0], page)
         title = f" {page.title}" if here or width >= 100 or len(pages) == 1 else ""
         pieces.append((f" {number}{title}" + " " * (here or width >= 100), "here" if here else "dim"))  # type: ignore[arg-type]
-    pieces += [(f" {'>' if ascii else '›'} {page.heading}", "bold") for page in pages[1:]]
+    pieces += [(f" {'>' if ascii else '›'} {page.heading[:width]}", "bold") for page in pages[1:]]
     return (*pieces, *((f"  {text}", tone) for text, tone in notes))
 
 
 class Header(Widget):
-    """Drawn line by line: it changes with every snapshot, and must cost nothing."""
+    """Drawn line by line, because it changes with every snapshot."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"header--{name}" for name in ("dim", "ok", "warn", "bad", "bold", "reserved", "stale", "here", "accent")
@@ -171,23 +171,23 @@ class Header(Widget):
     def __init__(self) -> None:
         super().__init__()
         self.view = View()
-        self._where: tuple[Piece, ...] = ()
+        self._page_line: tuple[Piece, ...] = ()
         self._lines: list[tuple[Piece, ...]] = [(), ()]
         self._faults: list[tuple[str, float]] = []
 
     def show(self, view: View, where: tuple[Piece, ...]) -> None:
         """The newest of everything; `where` is the line of pages."""
         before = len(self._lines)
-        self.view, self._where, self._faults = view, where, worst(view.snapshot)
+        self.view, self._page_line, self._faults = view, where, fault_lines(view.snapshot)
         self._compose_lines()
         self.refresh(layout=before != len(self._lines))
 
     def _compose_lines(self) -> None:
         groups = summary(self.view, self.size.width)
-        told = _findings(self.view, False) in groups
+        counts_fit = _findings(self.view, False) in groups
         glance = tuple(piece for group in groups for piece in ((" ", ""), *group, (" ", "")))
-        where = self._where if told else (*self._where, *_counts(self.view))
-        self._lines = [glance, where, *self._said()]
+        where = self._page_line if counts_fit else (*self._page_line, *_finding_counts(self.view))
+        self._lines = [glance, where, *self._fault_pieces()]
 
     def on_resize(self) -> None:
         """More room, more words."""
@@ -202,17 +202,17 @@ class Header(Widget):
         """One line of it."""
         return self._strip(self._lines[y]) if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
 
-    def _said(self) -> Iterator[tuple[Piece, ...]]:
+    def _fault_pieces(self) -> Iterator[tuple[Piece, ...]]:
         mark = "x" if self.view.ascii else "✖"
-        shown = self._faults if len(self._faults) <= MOST_FAULTS else self._faults[: MOST_FAULTS - 1]
-        for text, since in shown:
+        listed = self._faults if len(self._faults) <= MAX_FAULT_LINES else self._faults[: MAX_FAULT_LINES - 1]
+        for text, since in listed:
             yield (
                 (f" {mark} ", "bad"),
                 (f"{age(self.view.now - since)} " if since else "", "dim"),
                 (text, "bad"),
             )  # a pane may cut the end
-        if len(shown) < len(self._faults):
-            yield ((f" {mark} and {plural(len(self._faults) - len(shown), 'more fault')}: see them with F", "bad"),)
+        if len(listed) < len(self._faults):
+            yield ((f" {mark} {plural(len(self._faults) - len(listed), 'more fault')}: press F", "bad"),)
 
     def _strip(self, pieces: Iterable[Piece]) -> Strip:
         base = self.rich_style

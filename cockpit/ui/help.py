@@ -7,55 +7,77 @@ from collections.abc import Iterable, Iterator
 from textual.binding import Binding
 from textual.dom import DOMNode
 
-from cockpit.actions.table import Act
+from cockpit.acts.act import Operation
 
-_KEYS = {
+KEY_NAMES = {
     "question_mark": "?", "slash": "/", "colon": ":", "plus": "+", "minus": "-", "less_than_sign": "<", "greater_than_sign": ">",
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "enter": "Enter", "tab": "Tab", "shift+tab": "Shift+Tab",
-    "f9": "F9",
+    "f1": "F1", "f5": "F5", "f9": "F9", "up": "Up", "down": "Down", "home": "Home", "end": "End",
 }  # fmt: skip
+HELP_INDENT = 31
+"""Cells before what a key does: 16 for its name, 13 for its label, and the blanks after them."""
 LEGEND = """
-Every number is a fact or a – (not known). What is drawn grey is old; its age is in the AGE column.
-● alive  ✖ dead  ○ no Ray there  * head (after a node's name)  * tagged (at the left edge)
-GPU MEM and UTIL have one cell a GPU: the higher, the fuller or busier; ✖ is a GPU that is lost.
-RESV is what Ray has handed out; MEM% is what is really used: they are different things.
-│ in HOST MEM is the line above which Ray kills workers.
+–        not known
+grey     a row of old facts; of a node the column SEEN says how old
+●        alive       ✖  dead       ○  no Ray on this host
+*        after a name: head node; at the left edge: tagged
+GPU MEM  one cell for each GPU: the higher the fuller; ✖ is a lost GPU
+UTIL     one cell for each GPU: the higher the busier
+RESV     GPUs that Ray has reserved
+MEM%     GPU memory really in use: it can differ from RESV
+HOST     host memory in use; │ is the kill line: above it Ray kills workers
+OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
+FOR      how long; > means at least
+actors   20/2p/1r: 20 alive, 2 pending, 1 restarting
 
 Findings
-◆ critical: work is lost, or will be soon  ▲ warning: worth a look  i: worth knowing
-At the left edge of a row: something was found about it; Enter tells what. KEY is the act that mends it, on the finding and nowhere else.
-x hides a finding until it ends, and shows a hidden one again. A new critical one rings and notifies, unless --quiet.
+◆ critical   work is lost, or will be soon
+▲ warning    needs attention
+i info       good to know
+At the left edge of a row: there is a finding about it; Enter shows it.
+KEY: this key starts the act that fixes it, with the cursor on the finding.
+x hides a finding until it ends; x on a hidden finding shows it again.
+A new critical finding rings the bell and notifies, unless --quiet.
 
 Kinds of processes
-ray      raylet, GCS, dashboard, agents of a live session
-worker   a worker of a live session           driver  a job's own process
-child    a living descendant of one of these, also in a session of its own
-stale    a Ray process whose session is dead
-orphan   comes from Ray, and what owned it is dead
-foreign  everything else that is alive        unknown  can't be seen, or its evidence contradicts itself
+ray      raylet, GCS, dashboard or agent of a live session
+worker   worker of a live session
+driver   main process of a job
+child    live process below a worker or driver, even after setsid
+stale    Ray process or worker of a dead session
+orphan   left over from Ray: the process that owned it is dead
+foreign  any other live process
+unknown  can't be seen, or the evidence contradicts itself
+The list ORPHANS on the page Overview holds orphan and stale processes.
 
-A filter looks at the whole row; ! in front of it keeps the rows without it. Click a heading to sort, a row twice to open it.
+Filter: searches the whole row; !text keeps the rows without text.
+Mouse: click a heading to sort, double-click a row to open it.
 """
 
 
-def help_text(nodes: Iterable[DOMNode], acts: Iterable[Act]) -> str:
+def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation]) -> str:
     """All keys of these, the acts, and what the signs mean."""
     return "\n".join([*(line for node in nodes for line in _lines(node)), *_acts(acts)]) + "\n" + LEGEND
 
 
-def _acts(acts: Iterable[Act]) -> Iterator[str]:
+def _acts(acts: Iterable[Operation]) -> Iterator[str]:
     lines = [_line(act.keys, act.title, act.help) for act in acts]
     if lines:
-        yield from ("", "Acts: each first shows its plan, and does nothing before you agree", *lines)
+        yield from ("", "Acts: each shows its plan first and changes nothing before you confirm", *lines)
 
 
 def _lines(node: DOMNode) -> Iterator[str]:
     for binding in type(node).BINDINGS:
         if isinstance(binding, Binding):
             act = getattr(node, f"action_{binding.action.partition('(')[0]}", None)
-            said = (act.__doc__ or "").splitlines()[0] if act and "(" not in binding.action else ""
-            yield _line(binding.key, binding.description, said)
+            description = (act.__doc__ or "").splitlines()[0] if act and "(" not in binding.action else ""
+            yield _line(binding.key, binding.description, description)
 
 
-def _line(keys: str, name: str, said: str) -> str:
-    return f"{' '.join(_KEYS.get(key, key) for key in keys.split(',')):<16} {name:<13} {said}".rstrip()
+def _line(keys: str, name: str, description: str) -> str:
+    return f"{' '.join(map(key_name, keys.split(','))):<16} {name:<13} {description}".rstrip()
+
+
+def key_name(key: str) -> str:
+    """What is printed on the key, for Textual's name of it."""
+    return KEY_NAMES.get(key, key)

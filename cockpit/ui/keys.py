@@ -1,4 +1,4 @@
-"""What each key means, and where it means nothing."""
+"""What each key does, and where it applies."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any
 
 from textual.binding import Binding, BindingType
 
-from cockpit.actions.table import ACTS
+from cockpit.acts.table import ACTS
+from cockpit.check.preset_list import PresetEntry
 from cockpit.model import Finding, Job
-from cockpit.shelf import Entry
-from cockpit.ui.pages.actors import Actors
-from cockpit.ui.pages.findings import Findings
-from cockpit.ui.pages.jobs import Jobs
-from cockpit.ui.pages.nodes import Nodes
-from cockpit.ui.pages.overview import Overview
+from cockpit.ui.pages.actors import ActorsPage
+from cockpit.ui.pages.findings import FindingsPage
+from cockpit.ui.pages.jobs import JobsPage
+from cockpit.ui.pages.nodes import NodesPage
+from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.pages.presets import Presets
-from cockpit.ui.pages.processes import Processes
+from cockpit.ui.pages.presets import PresetsPage
+from cockpit.ui.pages.processes import ProcessesPage
 
-ON_PAGES = frozenset(
+PAGE_ACTIONS = frozenset(
     [
         "tree", "memory", "dead", "hide", "edit", "save", "log", "environment", "stack", "user", "raw", "copy", "export",
         "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
-"""What makes no sense over a text or a log."""
-NEEDS: Mapping[str, type[Any]] = {"hide": Finding, "edit": Entry, "save": Job}
-"""What must be chosen for a key to mean something."""
-IN_PALETTE = frozenset(["help", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
+"""Actions that apply to pages only, not to a text or a log."""
+ACTION_TARGETS: Mapping[str, type[Any]] = {"hide": Finding, "edit": PresetEntry, "save": Job}
+"""The type of row that an action needs under the cursor."""
+PALETTE_ACTIONS = frozenset(["help", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
 
 
-def offered(action: str, page: Page, over: str, *, typing: bool, filtering: bool, readonly: bool) -> bool:
+def is_offered(action: str, page: Page, over: str, *, typing: bool, filtering: bool, readonly: bool) -> bool:
     """Whether a key means something now: over a `page`, a `log` or a `text`, while something is typed, while that is a filter.
 
     Keys that go before the focus must leave alone what is typed there.
@@ -42,20 +42,20 @@ def offered(action: str, page: Page, over: str, *, typing: bool, filtering: bool
         return False
     if action == "filter":
         return over != "text"
-    return _on_page(action, page, readonly=readonly) if over == "page" else action not in ON_PAGES
+    return _on_page(action, page, readonly=readonly) if over == "page" else action not in PAGE_ACTIONS
 
 
 def _on_page(action: str, page: Page, *, readonly: bool) -> bool:
     if action == "tree":
         return page.can_tree
     if action == "dead":
-        return isinstance(page, Actors)
+        return isinstance(page, ActorsPage)
     if action == "user":
-        return isinstance(page, Processes)
+        return isinstance(page, ProcessesPage)
     return action not in ("export", "edit", "save") or not readonly
 
 
-PAGES: tuple[type[Page], ...] = (Overview, Nodes, Actors, Processes, Jobs, Findings, Presets)
+PAGES: tuple[type[Page], ...] = (OverviewPage, NodesPage, ActorsPage, ProcessesPage, JobsPage, FindingsPage, PresetsPage)
 # A priority key is looked at before what has the focus: so nothing that is typed ahead of a filter or a page is lost.
 BINDINGS: tuple[BindingType, ...] = (
     *(Binding(str(number), f"page({number - 1})", page.title, show=False, priority=True) for number, page in enumerate(PAGES, 1)),
@@ -63,14 +63,14 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("slash", "filter", "Filter", key_display="/", priority=True),
     Binding("q", "quit", "Quit"),
     Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
-    Binding("enter", "keep_filter", "Keep the filter", show=False, priority=True),
+    Binding("enter", "keep_filter", "Keep filter", show=False, priority=True),
     Binding("t", "tree", "Tree"),
     Binding("d", "dead", "Dead"),
     Binding("m", "memory", "Memory", show=False),
     Binding("l", "log", "Log"),
     Binding("x", "hide", "Hide"),
     Binding("e", "edit", "Edit"),
-    Binding("w", "save", "Save as preset"),
+    Binding("w", "save", "Save preset"),
     Binding("e", "environment", "Env"),
     Binding("s", "stack", "Stack"),
     Binding("u", "user", "User"),
@@ -80,10 +80,11 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("F", "faults", "Faults", show=False),
     Binding("p", "pause", "Pause"),
     Binding("r,f5", "refresh", "Refresh", show=False),
-    Binding("plus", "interval(-1)", "Look oftener", show=False),
-    Binding("minus", "interval(1)", "Look less often", show=False),
+    Binding("plus", "interval(-1)", "Poll faster", show=False),
+    Binding("minus", "interval(1)", "Poll slower", show=False),
     Binding("colon", "command_palette", "Commands", show=False),
     Binding("escape", "back", "Back", show=False),
+    Binding("ctrl+z", "suspend_process", "Suspend (fg)", show=False, priority=True),
 )
 # Of the bindings of one key the first counts that means something now: where no act does, it is said why.
 ACT_BINDINGS: tuple[Binding, ...] = (

@@ -1,11 +1,11 @@
-"""How a number looks in a few cells: a spark line, a bar with a mark in it, one cell of heat. Pure, and the same in ASCII."""
+"""Numbers drawn in a few cells: spark line, bar with a mark, heat cell, chart; with an ASCII form each. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import isfinite
-from typing import Literal
+from typing import Final, Literal
 
 Tone = Literal["", "dim", "faint", "ok", "warn", "bad", "accent", "bold", "low", "mid", "high", "kill", "stale", "reserved"]
 """What a piece of text means; the theme says how that looks. The table and the marks share these."""
@@ -14,46 +14,46 @@ Piece = tuple[str, Tone]
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _LEVELS = ".:-=+*#"
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-EMPTY, MID, HIGH = 0.02, 0.5, 0.85
-"""Below EMPTY a GPU counts as empty: a driver holds some memory of every one. From MID and HIGH on it is warmer."""
+EMPTY_BELOW, MID_FROM, HIGH_FROM = 0.02, 0.5, 0.85
+"""Fractions: below EMPTY_BELOW a GPU counts as empty, as a driver holds some memory of each; from the others on it has another colour."""
 
 
-def known(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
     """The value, or `None` when it is no finite number."""
     return value if value is not None and isfinite(value) else None
 
 
-def clamped(fraction: float | None) -> float | None:
+def clamp(fraction: float | None) -> float | None:
     """Between 0 and 1; `None` when it is no finite number."""
-    fraction = known(fraction)
+    fraction = finite(fraction)
     return None if fraction is None else max(0.0, min(1.0, fraction))
 
 
 @lru_cache(4096)
 def _step(fraction: float, steps: str) -> str:
-    return steps[min(len(steps) - 1, int((clamped(fraction) or 0) * len(steps)))]
+    return steps[min(len(steps) - 1, int((clamp(fraction) or 0) * len(steps)))]
 
 
 def spark(values: Sequence[float | None], width: int, top: float = 100.0, *, ascii: bool = False) -> str:  # noqa: A002
     """The newest `width` values on the fixed scale 0 to `top`, the newest at the right; what is unknown stays blank."""
     steps = _LEVELS if ascii else _BLOCKS
-    newest = (known(value) for value in values[max(0, len(values) - width) :])
+    newest = (finite(value) for value in values[max(0, len(values) - width) :])
     return "".join(" " if value is None else _step(value / top, steps) for value in newest).rjust(width)
 
 
-def level(value: float | None, warn: float, bad: float) -> Tone:
-    """How worrying a value is that should stay small; unknown worries nobody by its colour."""
-    value = known(value)
+def level_tone(value: float | None, warn: float, bad: float) -> Tone:
+    """The tone of a value that should stay small; unknown has none."""
+    value = finite(value)
     if value is None:
         return ""
     return "bad" if value >= bad else "warn" if value >= warn else "ok"
 
 
-def warmth(fraction: float | None) -> Tone:
-    """How full something is that may well be full."""
+def fill_tone(fraction: float | None) -> Tone:
+    """The tone of a fill level that may be high without being wrong."""
     if fraction is None:
         return "dim"
-    return "faint" if fraction < EMPTY else "low" if fraction < MID else "mid" if fraction < HIGH else "high"
+    return "faint" if fraction < EMPTY_BELOW else "low" if fraction < MID_FROM else "mid" if fraction < HIGH_FROM else "high"
 
 
 @lru_cache(4096)
@@ -61,10 +61,10 @@ def heat(fraction: float | None, *, lost: bool = False, ascii: bool = False) -> 
     """One cell that says how full a GPU is; unknown and lost look like neither empty nor full."""
     if lost:
         return ("X" if ascii else "✖", "bad")
-    fraction = known(fraction)
+    fraction = finite(fraction)
     if fraction is None:
         return ("?" if ascii else "–", "dim")
-    return _step(fraction, _LEVELS if ascii else _BLOCKS), warmth(fraction)
+    return _step(fraction, _LEVELS if ascii else _BLOCKS), fill_tone(fraction)
 
 
 @lru_cache(4096)
@@ -76,16 +76,23 @@ def bar(
     tone: Tone | None = None,
     ascii: bool = False,  # noqa: A002
 ) -> tuple[Piece, ...]:
-    """A bar `width` cells wide with a line where `mark` is: filled up to the line or beyond it, it is `bad`, else `tone` or its warmth."""
-    fraction, mark = clamped(fraction), clamped(mark)
+    """A bar `width` cells wide with a line where `mark` is.
+
+    Filled up to the line or beyond it, it is `bad`; else it has `tone`, or that of its fill level.
+    """
+    fraction, mark = clamp(fraction), clamp(mark)
     if width <= 0:
         return ()
     if fraction is None:
         return ((("?" if ascii else "–").ljust(width), "dim"),)
-    full = tone or warmth(fraction) if mark is None or fraction < mark else "bad"
-    cells = _filled(fraction, width, ascii=ascii)
+    full = tone or fill_tone(fraction) if mark is None or fraction < mark else "bad"
+    cells = _fill(fraction, width, ascii=ascii)
     track: tuple[Piece, ...] = ((cells, full), (("." if ascii else "·") * (width - len(cells)), "faint"))
-    return merge(track if mark is None else _marked(track, max(0, min(width - 1, int(mark * width))), "|" if ascii else "│"))
+    return merge(track if mark is None else _draw_mark(track, max(0, min(width - 1, int(mark * width))), "|" if ascii else "│"))
+
+
+CACHED: Final = (_step, heat, bar)
+"""Functions with a cache, for whoever clears it."""
 
 
 def chart(
@@ -98,21 +105,21 @@ def chart(
     ascii: bool = False,  # noqa: A002
 ) -> list[tuple[Piece, ...]]:
     """Columns on the scale 0 to `top`, in rows from the highest down; `ahead` is shaded, and a line lies where `mark` is."""
-    columns = [known(value) for value in (*past, *ahead)]
-    share = clamped(mark / top) if mark is not None else None
+    columns = [finite(value) for value in (*past, *ahead)]
+    share = clamp(mark / top) if mark is not None else None
     line = None if share is None else min(height - 1, int(share * height))
     return [
         merge(
-            _column(value, level, height, top, mark, shaded=number >= len(past), line=level == line, ascii=ascii)
+            _column(value, level_tone, height, top, mark, shaded=number >= len(past), line=level_tone == line, ascii=ascii)
             for number, value in enumerate(columns)
         )
-        for level in reversed(range(height))
+        for level_tone in reversed(range(height))
     ]
 
 
 def _column(
     value: float | None,
-    level: int,
+    level_tone: int,
     height: int,
     top: float,
     mark: float | None,
@@ -122,7 +129,7 @@ def _column(
     ascii: bool,  # noqa: A002
 ) -> Piece:
     """One cell: what of the value lies between this level and the next."""
-    part = 0.0 if value is None else (clamped(value / top) or 0.0) * height - level
+    part = 0.0 if value is None else (clamp(value / top) or 0.0) * height - level_tone
     beyond = value is not None and mark is not None and value >= mark
     if part <= 0.0 or (line and shaded and not beyond):
         return ("-" if ascii else "─", "kill") if line else (" ", "")
@@ -131,7 +138,7 @@ def _column(
     return (_step(part, _LEVELS if ascii else _BLOCKS), "bad" if beyond else "mid")
 
 
-def _filled(fraction: float, width: int, *, ascii: bool) -> str:  # noqa: A002
+def _fill(fraction: float, width: int, *, ascii: bool) -> str:  # noqa: A002
     """Anything above zero shows at least its thinnest sign, and only what is full looks full."""
     if ascii:
         count = int(fraction * width)
@@ -140,7 +147,7 @@ def _filled(fraction: float, width: int, *, ascii: bool) -> str:  # noqa: A002
     return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
-def _marked(pieces: Iterable[Piece], at: int, line: str) -> Iterable[Piece]:
+def _draw_mark(pieces: Iterable[Piece], at: int, line: str) -> Iterable[Piece]:
     """The same cells, with `line` in the place of number `at`."""
     for text, tone in pieces:
         if 0 <= at < len(text):

@@ -11,8 +11,10 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 
-from cockpit.actions.table import ACTS, Act
-from cockpit.ui.keys import IN_PALETTE, PAGES
+from cockpit.acts.act import Act, Runbook
+from cockpit.acts.table import ACTS
+from cockpit.ui.help import key_name
+from cockpit.ui.keys import PAGES, PALETTE_ACTIONS
 
 
 class Palette(CommandPalette):
@@ -32,11 +34,11 @@ def page_commands(open_page: Callable[[int], object]) -> Iterator[SystemCommand]
 def key_commands(bindings: Iterable[BindingType], run: Callable[[str], Any]) -> Iterator[SystemCommand]:
     """One for each key that means something everywhere."""
     for binding in bindings:
-        if isinstance(binding, Binding) and binding.action in IN_PALETTE:
-            yield SystemCommand(binding.description, f"Key {binding.key.split(',')[0]}", partial(run, binding.action))
+        if isinstance(binding, Binding) and binding.action in PALETTE_ACTIONS:
+            yield SystemCommand(binding.description, f"Key {key_name(binding.key.split(',')[0])}", partial(run, binding.action))
 
 
-def act_commands(begin: Callable[[Act], object]) -> Iterator[SystemCommand]:
+def act_commands(begin: Callable[[Act | Runbook], object]) -> Iterator[SystemCommand]:
     """One for each act."""
     for act in ACTS:
         yield SystemCommand(act.title, f"Key {act.first_key}: {act.help}", partial(begin, act))

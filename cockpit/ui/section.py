@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -13,6 +13,8 @@ from cockpit.ui.view import View
 Row = TypeVar("Row")
 
 Cell: TypeAlias = str | tuple[Piece, ...]
+Pairs: TypeAlias = Iterator[tuple[str, Cell]]
+"""Names and values, for `facts`."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Section(Generic[Row]):
     columns: tuple[Column[Row], ...]
     rows: Sequence[Row] | None
     nothing: str = "none"
-    """Said when there are no rows, or when they are not known."""
+    """Shown when there are no rows, or when they are not known."""
     search: Callable[[Row], str] = str
     """What the filter looks at."""
     dim: Callable[[Row, View], bool] = lambda _row, _view: False
@@ -52,7 +54,7 @@ class Section(Generic[Row]):
     """Neither filtered nor sorted: facts about one thing."""
 
 
-def fitted(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:
+def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:
     """The columns for which there is room, with their widths; what is left goes to those that grow."""
     kept = list(columns)
     while sum(column.width + 1 for column in kept) > width and any(column.rank for column in kept):
@@ -64,7 +66,7 @@ def fitted(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any
 
 
 @dataclass(frozen=True)
-class Line:
+class FactRow:
     """A row of text: one fact, with what it is called."""
 
     key: str
@@ -74,35 +76,41 @@ class Line:
     """What opens on Enter."""
 
 
-def facts(key: str, title: str, pairs: Sequence[tuple[str, Cell]], width: int) -> Section[Line]:
+def facts(key: str, title: str, pairs: Sequence[tuple[str, Cell]], width: int) -> Section[FactRow]:
     """Names and values of one thing; a long value is broken into lines, never cut: it is what people came to read."""
     room = max(20, width - 20)
     lines = [
-        Line(f"{key}:{number}:{part}", name if part == 0 else "", piece)
+        FactRow(f"{key}:{number}:{part}", name if part == 0 else "", piece)
         for number, (name, value) in enumerate(pairs)
-        for part, piece in enumerate(_broken(value, room))
+        for part, piece in enumerate(_break_lines(value, room))
     ]
-    columns: tuple[Column[Line], ...] = (
+    columns: tuple[Column[FactRow], ...] = (
         Column("", 16, lambda line, _: ((line.name, "dim"),)),
         Column("", 20, lambda line, _: line.value, grow=True),
     )
     return Section(key, title, columns, lines, search=lambda line: line.name, fixed=True)
 
 
-def paragraphs(key: str, title: str, texts: Sequence[str], width: int) -> Section[Line]:
+def paragraphs(key: str, title: str, texts: Sequence[str], width: int) -> Section[FactRow]:
     """Lines of text, each broken where it is longer than the room; what is left of it stands further in."""
     pieces = [
-        Line(f"{key}:{number}:{part}", "", "  " * (part > 0) + str(piece))
+        FactRow(f"{key}:{number}:{part}", "", "  " * (part > 0) + str(piece))
         for number, text in enumerate(texts)
-        for part, piece in enumerate(_broken(text, max(20, width - 6)))
+        for part, piece in enumerate(_break_lines(text, max(20, width - 6)))
     ]
-    columns: tuple[Column[Line], ...] = (Column("", 20, lambda line, _: line.value, grow=True),)
+    columns: tuple[Column[FactRow], ...] = (Column("", 20, lambda line, _: line.value, grow=True),)
     return Section(key, title, columns, pieces, search=lambda line: str(line.value), fixed=True)
 
 
-def _broken(value: Cell, room: int) -> list[Cell]:
+MAX_FACT_CHARS = 100_000
+"""Characters of one fact that are broken into lines: some hundred screens of them."""
+
+
+def _break_lines(value: Cell, room: int) -> list[Cell]:
     """Between words; a word that is longer than the room, anywhere."""
     if not isinstance(value, str):
         return [value]
+    if len(value) > MAX_FACT_CHARS:
+        value = f"{value[:MAX_FACT_CHARS]}\n… and {len(value) - MAX_FACT_CHARS:,} characters more"
     lines = value.splitlines() or [""]
     return [piece for line in lines for piece in wrap(line, room, replace_whitespace=False, break_on_hyphens=False) or [""]]

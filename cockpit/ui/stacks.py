@@ -11,26 +11,26 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from cockpit.model import Actor, Finding, Job, Process
-from cockpit.sources.sample import Stacks
+from cockpit.sources.probes.decode import Stacks
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
-from cockpit.ui.found import things
+from cockpit.ui.findings import things
 from cockpit.ui.view import View
 
-LEAST = 46
+MIN_STACK_COLUMNS = 46
 """Columns that a stack beside others needs; where there is less room they lie below each other."""
-BESIDE = 4
-NAMED = 6
-"""Processes of a group that are named; the rest is counted."""
-PLUMBING = (
+MAX_STACKS_ABREAST = 4
+MAX_TITLES = 6
+"""Processes of a group whose titles are listed; the rest is counted."""
+IDLE_FILES = (
     "threading.py", "queue.py", "selectors.py", "socket.py", "asyncio/", "concurrent/futures/", "multiprocessing/", "ray/_private/",
     "ray/_raylet", "ray/util/", "runpy.py", "default_worker.py", "uvloop/", "tqdm/_monitor.py",
 )  # fmt: skip
-"""Files in which a thread only waits for work, or was begun; one that is nowhere else has nothing to do."""
+"""Files in which a thread only waits for work or is started; a thread with no other call is idle."""
 
 
-MOST = 64
-"""Processes that are asked at once: each question is a program on its host."""
+MAX_REQUESTS = 64
+"""Processes that are asked at once: each request starts a program on its host."""
 
 
 class Frame(NamedTuple):
@@ -41,42 +41,42 @@ class Frame(NamedTuple):
     line: int
 
     @property
-    def plumbing(self) -> bool:
-        """Whether it says nothing of what a program does."""
-        return self.file.startswith(PLUMBING) or any(f"/{part}" in self.file for part in PLUMBING)
+    def is_idle(self) -> bool:
+        """Whether the call only waits for work or starts a thread."""
+        return self.file.startswith(IDLE_FILES) or any(f"/{part}" in self.file for part in IDLE_FILES)
 
 
-Thread = tuple[Frame, ...]
+Calls = tuple[Frame, ...]
 """The innermost call first."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What one process does, or why nobody could look."""
+    """The threads of one process, or why they could not be read."""
 
     title: str
-    threads: tuple[Thread, ...] = ()
+    threads: tuple[Calls, ...] = ()
     error: str | None = None
 
     @property
-    def telling(self) -> frozenset[Thread]:
-        """The threads that do something."""
-        return frozenset(thread for thread in self.threads if any(not frame.plumbing for frame in thread))
+    def busy_threads(self) -> frozenset[Calls]:
+        """The threads that are not idle."""
+        return frozenset(thread for thread in self.threads if any(not frame.is_idle for frame in thread))
 
 
-def stack(title: str, answer: Stacks) -> Stack:
-    """Of what a probe has answered."""
+def build_stack(title: str, answer: Stacks) -> Stack:
+    """The stack of one process, from a probe's answer."""
     return Stack(title, tuple(tuple(Frame(call.name, call.file, call.line) for call in thread.frames) for thread in answer.threads))
 
 
-async def looked(ask: Callable[[Process], Awaitable[Stacks]], processes: Iterable[Process], view: View) -> list[Stack]:
-    """Of all these processes, so that the odd one of many ranks is among them; one whose host can't tell has its reason."""
-    room = asyncio.Semaphore(MOST)
+async def read_stacks(ask: Callable[[Process], Awaitable[Stacks]], processes: Iterable[Process], view: View) -> list[Stack]:
+    """The stacks of all these processes; one that could not be read has the reason as its `error`."""
+    room = asyncio.Semaphore(MAX_REQUESTS)
 
     async def one(process: Process) -> Stack:
         try:
             async with room:
-                return stack(_title(process, view), await ask(process))
+                return build_stack(_title(process, view), await ask(process))
         except SourceError as error:
             return Stack(_title(process, view), error=str(error))
 
@@ -100,7 +100,9 @@ def _processes(row: Any, view: View) -> Iterable[Process]:
     if not isinstance(row, Actor):
         return ()
     own = [process for process in listed if process.actor == row.id and process.kind == "worker"]
-    return own or ([Process(view.node_title(row.node), row.pid, node=row.node, actor=row.id, job=row.job)] if row.pid and row.node else ())
+    return own or (
+        [Process(host=view.node_title(row.node), pid=row.pid, node=row.node, actor=row.id, job=row.job)] if row.pid and row.node else ()
+    )
 
 
 def _title(process: Process, view: View) -> str:
@@ -110,55 +112,55 @@ def _title(process: Process, view: View) -> str:
     return f"{process.host} {process.pid}" + (f" ({what})" if what else "")
 
 
-def told(stacks: Sequence[Stack], width: int) -> str:
+def stacks_text(stacks: Sequence[Stack], width: int) -> str:
     """The text of a page that is so many columns wide."""
     seen = [each for each in stacks if each.error is None]
     groups = _groups(seen)
     columns = [list(_lines(group, len(seen), _others(group, groups))) for group in groups]
     room = width // max(1, len(columns)) - 2
-    beside = 1 < len(columns) <= BESIDE and room >= LEAST
-    lines = _beside(columns, room) if beside else [line for column in columns for line in (*column, "")]
-    return "\n".join([*lines, *_failed(stacks)])
+    beside = 1 < len(columns) <= MAX_STACKS_ABREAST and room >= MIN_STACK_COLUMNS
+    lines = _join_columns(columns, room) if beside else [line for column in columns for line in (*column, "")]
+    return "\n".join([*lines, *_error_lines(stacks)])
 
 
 def _groups(stacks: Iterable[Stack]) -> list[list[Stack]]:
     """Those that do the same, the fewest first."""
-    found: dict[frozenset[Thread], list[Stack]] = {}
+    found: dict[frozenset[Calls], list[Stack]] = {}
     for each in stacks:
-        found.setdefault(each.telling, []).append(each)
+        found.setdefault(each.busy_threads, []).append(each)
     return sorted(found.values(), key=len)
 
 
 def _others(group: Sequence[Stack], groups: Iterable[Sequence[Stack]]) -> frozenset[Frame]:
     """The calls in which any other group is."""
-    return frozenset(frame for other in groups if other is not group for thread in other[0].telling for frame in thread)
+    return frozenset(frame for other in groups if other is not group for thread in other[0].busy_threads for frame in thread)
 
 
 def _lines(group: Sequence[Stack], total: int, others: frozenset[Frame]) -> Iterator[str]:
-    titles = [each.title for each in group[:NAMED]]
-    more = f", and {len(group) - NAMED} more" if len(group) > NAMED else ""
+    titles = [each.title for each in group[:MAX_TITLES]]
+    more = f", and {len(group) - MAX_TITLES} more" if len(group) > MAX_TITLES else ""
     yield f"{len(group)} of {total}: {', '.join(titles)}{more}" if total > 1 else titles[0]
-    threads = sorted(group[0].telling, key=len, reverse=True)
+    threads = sorted(group[0].busy_threads, key=len, reverse=True)
     for thread in threads:
         yield ""
-        yield from (f"  {'>' if _odd(frame, others) else ' '} {frame.name} ({frame.file}:{frame.line})" for frame in thread)
+        yield from (f"  {'>' if _is_odd(frame, others) else ' '} {frame.name} ({frame.file}:{frame.line})" for frame in thread)
     idle = len(group[0].threads) - len(threads)
     if idle:
         yield ""
-        yield f"    {plural(idle, 'thread')} with nothing to do" if threads else f"    waits for work ({plural(idle, 'thread')})"
+        yield f"    {plural(idle, 'idle thread')}" if threads else f"    idle: waits for work ({plural(idle, 'thread')})"
 
 
-def _odd(frame: Frame, others: frozenset[Frame]) -> bool:
+def _is_odd(frame: Frame, others: frozenset[Frame]) -> bool:
     """Whether no other group is in this call."""
-    return bool(others) and frame not in others and not frame.plumbing
+    return bool(others) and frame not in others and not frame.is_idle
 
 
-def _beside(columns: Sequence[Sequence[str]], room: int) -> list[str]:
-    wrapped = [[part for line in column for part in _wrapped(line, room)] for column in columns]
+def _join_columns(columns: Sequence[Sequence[str]], room: int) -> list[str]:
+    wrapped = [[part for line in column for part in _wrap_line(line, room)] for column in columns]
     return [" │ ".join(set_cell_size(part, room) for part in row).rstrip() for row in zip_longest(*wrapped, fillvalue="")]
 
 
-def _wrapped(line: str, room: int) -> Iterator[str]:
+def _wrap_line(line: str, room: int) -> Iterator[str]:
     """Pieces that fit; nothing of a file's name may be lost."""
     while cell_len(line) > room:
         cut = room
@@ -169,7 +171,7 @@ def _wrapped(line: str, room: int) -> Iterator[str]:
     yield line
 
 
-def _failed(stacks: Iterable[Stack]) -> Iterator[str]:
+def _error_lines(stacks: Iterable[Stack]) -> Iterator[str]:
     for each in stacks:
         if each.error is not None:
             yield f"{each.title}: {each.error}"

@@ -18,21 +18,21 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from cockpit.text import clean
-from cockpit.ui.block import Block, after, fit, laid
+from cockpit.ui.block import Block, fit_text, lay_out_cell, text_after, truncate_cell
 from cockpit.ui.cells import level_mark
-from cockpit.ui.section import Cell, Column, Section, fitted
+from cockpit.ui.section import Cell, Column, Section, fit_columns
 from cockpit.ui.view import View
 
-GUTTER = 2
+GUTTER_CELLS = 2
 """A column for the mark of a finding, and one for those of cursor and tag: a colour alone says nothing on a monochrome screen."""
 
 
-MOST_DRAWN = 500
-"""Rows that are remembered: several screens of them."""
+MAX_DRAWN_ROWS = 500
+"""Drawn rows that are cached: several screens of them."""
 
 
 class Table(ScrollView, can_focus=True):
-    """Shows sections. Once somebody has moved the cursor, it stays on the same thing, not on the same line, when they are replaced."""
+    """Shows sections. When they are replaced, a cursor that the user has moved stays on the same thing, not on the same line."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"table--{name}"
@@ -71,9 +71,9 @@ class Table(ScrollView, can_focus=True):
         Binding("home,g", "move(-1000000)", "First", show=False),
         Binding("end,G", "move(1000000)", "Last", show=False),
         Binding("tab", "jump(1)", "Next section", show=False),
-        Binding("shift+tab", "jump(-1)", "Previous section", show=False),
+        Binding("shift+tab", "jump(-1)", "Prev. section", show=False),
         Binding("enter", "open", "Open", key_display="Enter"),
-        Binding("less_than_sign", "sort(-1)", "Sort the other way round", show=False),
+        Binding("less_than_sign", "sort(-1)", "Sort back", show=False),
         Binding("greater_than_sign", "sort(1)", "Sort", key_display="<>"),
         Binding("space", "tag", "Tag", show=False),
         Binding("U", "untag", "Untag all", show=False),
@@ -81,7 +81,7 @@ class Table(ScrollView, can_focus=True):
 
     @dataclass
     class Opened(Message):
-        """Somebody wants to see more of a row."""
+        """A row was opened."""
 
         row: Any
 
@@ -94,32 +94,33 @@ class Table(ScrollView, can_focus=True):
         self.blocks: tuple[Block, ...] = ()
         self.at = 0
         """The cursor, counted over the rows of all sections."""
-        self._moved = False
+        self._has_moved = False
         self.tagged: set[str] = set()
         self.needle, self.inverted = "", False
         self.sorts: dict[str, tuple[str, bool]] = {}
         self._sections: tuple[Section[Any], ...] = ()
         self._styles_of: dict[str, Style] = {}
-        self._drawn: dict[tuple[str, str], tuple[tuple[Any, ...], Strip]] = {}
-        """Rows as they were drawn last, and of what: most of them look the same at the next look."""
+        self._drawn_rows: dict[tuple[str, str], tuple[tuple[Any, ...], Strip]] = {}
+        """The rows drawn last, with what they were drawn from: most look the same in the next snapshot."""
 
     # What is shown
 
     def show(self, sections: Sequence[Section[Any]], view: View, *, fresh: bool = False) -> None:
         """Replace everything; `fresh` when it is another page, and the cursor goes to its top."""
-        self._moved = self._moved and not fresh
-        selected = self.selected if self._moved else None
+        self._has_moved = self._has_moved and not fresh
+        selected = self.selected if self._has_moved else None
         self._sections, self.view = tuple(sections), view
-        self.blocks = tuple(self._laid_out())
+        self.blocks = tuple(self._lay_out())
         last = self.blocks[-1] if self.blocks else None
         self.virtual_size = Size(self.size.width, last.top + 1 + len(last.rows) if last else 0)
-        self.at = self._find(selected) if self._moved else 0
+        self.at = self._find(selected) if self._has_moved else 0
         if fresh:
+            self._drawn_rows.clear()
             self.scroll_to(0, 0, animate=False, force=True, immediate=True)
         self._keep_in_sight()
         self.refresh()
 
-    def sift(self, needle: str, *, inverted: bool = False) -> None:
+    def filter_rows(self, needle: str, *, inverted: bool = False) -> None:
         """Show only rows in which the text is found, in any case; inverted: those without it."""
         self.needle, self.inverted = needle.casefold(), inverted
         self.show(self._sections, self.view)
@@ -146,27 +147,27 @@ class Table(ScrollView, can_focus=True):
         tagged = [row for block in self.blocks for row in block.rows if row.key in self.tagged] if self.tagged else []
         return tagged or ([self.selected] if self.selected is not None else [])
 
-    def _laid_out(self) -> Iterable[Block]:
+    def _lay_out(self) -> Iterable[Block]:
         top = first = 0
         gap = 1 if self.size.height >= 28 else 0
-        ordered = [(section, *self._ordered(section)) for section in self._sections]
+        ordered = [(section, *self._rows_of(section)) for section in self._sections]
         lines = sum(1 + len(rows) + gap for _, rows, _ in ordered) - gap
-        room = self.size.width - (lines > self.size.height) - GUTTER + 1  # the blank after the last column may be cut
+        room = self.size.width - (lines > self.size.height) - GUTTER_CELLS + 1  # the blank after the last column may be cut
         for section, rows, hidden in ordered:
-            yield Block(section, rows, fitted(section.columns, room), top, first, hidden)
+            yield Block(section, rows, fit_columns(section.columns, room), top, first, hidden)
             top += 1 + len(rows) + gap
             first += len(rows)
 
-    def _ordered(self, section: Section[Any]) -> tuple[Sequence[Any], int]:
+    def _rows_of(self, section: Section[Any]) -> tuple[Sequence[Any], int]:
         rows: Sequence[Any] = section.rows or ()
         if section.fixed:
             return rows, 0
         found = rows
         if self.needle:
             found = [row for row in rows if (self.needle in section.search(row).casefold()) is not self.inverted]
-        return self._sorted(section, found), len(rows) - len(found)
+        return self._sort_rows(section, found), len(rows) - len(found)
 
-    def _sorted(self, section: Section[Any], rows: Sequence[Any]) -> Sequence[Any]:
+    def _sort_rows(self, section: Section[Any], rows: Sequence[Any]) -> Sequence[Any]:
         title, reverse = self.sorts.get(section.key, ("", False))
         column = next((column for column in section.columns if column.title == title and column.sort), None)
         if column is None or column.sort is None:
@@ -198,7 +199,7 @@ class Table(ScrollView, can_focus=True):
         """Colours have changed."""
         super().notify_style_update()
         self._styles_of.clear()
-        self._drawn.clear()
+        self._drawn_rows.clear()
 
     @property
     def _base(self) -> Style:
@@ -228,22 +229,22 @@ class Table(ScrollView, can_focus=True):
 
     def _heading(self, block: Block) -> Strip:
         base = self._base + self._style("header")
-        title = clean(f"{block.section.title} {self._counted(block)}".strip())
+        title = clean(f"{block.section.title} {self._row_count(block)}".strip())
         if not block.rows:
-            said = block.section.nothing if not block.hidden else f"{block.hidden} hidden by the filter"
-            segments = [Segment(" " * GUTTER + title + "  ", base + self._style("title")), Segment(clean(said), base)]
+            sentence = block.section.nothing if not block.hidden else f"{block.hidden} hidden by the filter"
+            segments = [Segment(" " * GUTTER_CELLS + title + "  ", base + self._style("title")), Segment(clean(sentence), base)]
             return Strip(segments).adjust_cell_length(self.size.width, base)
         sorted_by, reverse = self.sorts.get(block.section.key, ("", False))
-        words = " " * GUTTER
+        words = " " * GUTTER_CELLS
         for place, (column, width) in enumerate(block.columns):
             mark = self._arrow(column, reverse=reverse) if column.title and column.title == sorted_by else ""
             title += mark if place == 0 else ""
-            words += fit(column.title + mark if place else "", width, right=column.right and place > 0) + " "
-        lead = " " * GUTTER + title + " "
-        segments = [Segment(lead, base + self._style("title")), Segment(after(words, cell_len(lead)), base)]
+            words += fit_text(column.title + mark if place else "", width, right=column.right and place > 0) + " "
+        lead = " " * GUTTER_CELLS + title + " "
+        segments = [Segment(lead, base + self._style("title")), Segment(text_after(words, cell_len(lead)), base)]
         return Strip(segments).adjust_cell_length(self.size.width, base)
 
-    def _counted(self, block: Block) -> str:
+    def _row_count(self, block: Block) -> str:
         if block.section.fixed:
             return ""
         if block.section.rows is None:
@@ -259,40 +260,40 @@ class Table(ScrollView, can_focus=True):
         row = block.rows[index]
         on_cursor = block.first + index == self.at
         dim = not on_cursor and block.section.dim(row, self.view)
-        cells = [column.cell(row, self.view) for column, _ in block.columns]
+        cells = [truncate_cell(column.cell(row, self.view)) for column, _ in block.columns]
         widths = [width for _, width in block.columns]
-        of = (cells, widths, on_cursor, dim, row.key in self.tagged, self.view.index.found.level(row), self.size.width)
-        known = self._drawn.get((block.section.key, row.key))
+        of = (cells, widths, on_cursor, dim, row.key in self.tagged, self.view.index.findings.level(row), self.size.width)
+        known = self._drawn_rows.get((block.section.key, row.key))
         if known is None or known[0] != of:
             base = self._base + self._style("cursor" if on_cursor else "stale") if on_cursor or dim else self._base
-            lead = [self._found(row, base, plain=on_cursor), Segment(self._mark(row, on_cursor=on_cursor), base)]
-            known = (of, self._drawn_row(block, cells, lead, base, plain=on_cursor))
+            lead = [self._finding_mark(row, base, plain=on_cursor), Segment(self._cursor_mark(row, on_cursor=on_cursor), base)]
+            known = (of, self._draw_row(block, cells, lead, base, plain=on_cursor))
             self._remember((block.section.key, row.key), known)
         return known[1]
 
-    def _drawn_row(self, block: Block, cells: Sequence[Cell], segments: list[Segment], base: Style, *, plain: bool) -> Strip:
+    def _draw_row(self, block: Block, cells: Sequence[Cell], segments: list[Segment], base: Style, *, plain: bool) -> Strip:
         for (column, width), cell in zip(block.columns, cells, strict=True):
             segments += self._cell(cell, width, base, right=column.right, plain=plain)
-        return Strip(segments).adjust_cell_length(self.size.width, base)
+        return Strip(segments, GUTTER_CELLS + sum(width + 1 for _, width in block.columns)).adjust_cell_length(self.size.width, base)
 
     def _remember(self, key: tuple[str, str], drawn: tuple[tuple[Any, ...], Strip]) -> None:
-        if len(self._drawn) >= MOST_DRAWN:
-            self._drawn.clear()
-        self._drawn[key] = drawn
+        if len(self._drawn_rows) >= MAX_DRAWN_ROWS:
+            self._drawn_rows.clear()
+        self._drawn_rows[key] = drawn
 
-    def _mark(self, row: Any, *, on_cursor: bool) -> str:
+    def _cursor_mark(self, row: Any, *, on_cursor: bool) -> str:
         if row.key in self.tagged:
             return "*"
         return (">" if self.view.ascii else "▸") if on_cursor else " "
 
-    def _found(self, row: Any, base: Style, *, plain: bool) -> Segment:
+    def _finding_mark(self, row: Any, base: Style, *, plain: bool) -> Segment:
         """How bad the worst is that has been found about the row."""
-        level = self.view.index.found.level(row)
+        level = self.view.index.findings.level(row)
         mark, tone = level_mark(level, ascii=self.view.ascii) if level else (" ", "")
         return Segment(mark, base if plain else base + self._style(tone))
 
     def _cell(self, cell: Cell, width: int, base: Style, *, right: bool, plain: bool) -> list[Segment]:
-        return [Segment(text, base if plain or not name else base + self._style(name)) for text, name in laid(cell, width, right)]
+        return [Segment(text, base if plain or not name else base + self._style(name)) for text, name in lay_out_cell(cell, width, right)]
 
     # Moving
 
@@ -305,7 +306,7 @@ class Table(ScrollView, can_focus=True):
         self.scroll_to_region(Region(0, line, 1, 1), animate=False, force=True, spacing=Spacing(top=1), immediate=True)
 
     def _go(self, number: int) -> None:
-        before, self.at, self._moved = self.at, max(0, min(number, self.count - 1)), True
+        before, self.at, self._has_moved = self.at, max(0, min(number, self.count - 1)), True
         offset = self.scroll_offset
         self._keep_in_sight()
         if self.scroll_offset == offset:
@@ -328,19 +329,19 @@ class Table(ScrollView, can_focus=True):
             self._go(full[(full.index(self.block) + by) % len(full)].first)
 
     def action_open(self) -> None:
-        """Show more of the row under the cursor."""
+        """Open the details of the row."""
         if self.selected is not None:
             self.post_message(self.Opened(self.selected))
 
     def action_tag(self) -> None:
-        """Tag the row under the cursor, or take its tag off, and go on to the next."""
+        """Tag or untag the row and move to the next; acts apply to all tagged rows."""
         if self.selected is not None:
             self.tagged ^= {self.selected.key}
             self._go(self.at + 1)
             self.refresh()
 
     def action_untag(self) -> None:
-        """Take off every tag."""
+        """Remove all tags."""
         self.untag(set(self.tagged))
 
     def untag(self, keys: set[str]) -> None:
@@ -372,7 +373,7 @@ class Table(ScrollView, can_focus=True):
             self.action_open()
 
     def _sort_at(self, block: Block, x: int) -> None:
-        edge = GUTTER
+        edge = GUTTER_CELLS
         for column, width in block.columns:
             edge += width + 1
             if x < edge:

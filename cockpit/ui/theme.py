@@ -14,18 +14,18 @@ from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
-from cockpit.document import Document, InputError, shown
+from cockpit.config.document import Document, InputError, shown
 from cockpit.text import clean
 
 DEFAULT_THEME: Final = "midnight"
 COLORS: Final = ("primary", "secondary", "accent", "foreground", "background", "surface", "panel", "success", "warning", "error")
-OWN: Final = ("faint", "heat-low", "heat-mid", "heat-high", "kill-line", "reserved", "stale")
+OWN_VARIABLES: Final = ("faint", "heat-low", "heat-mid", "heat-high", "kill-line", "reserved", "stale")
 """The variables that are ours; Textual's own may be set as well."""
 _ANSI: Final = ("ansi_bright_black", "ansi_cyan", "ansi_green", "ansi_yellow", "ansi_magenta", "ansi_magenta", "ansi_bright_black")
 _PLAIN, _SIXTEEN = (frozenset(Theme(name="", primary="red", ansi=ansi).to_color_system().generate()) for ansi in (False, True))
 _SHADE: Final = re.compile(r"(?P<color>.+?)(?: (?:100|\d{1,2})%)?")
 _WORDS_OF_STYLE: Final = {"none", "not", "bold", "dim", "italic", "underline", "reverse", "strike"}
-_WORDS: Final = {
+_EXPECTED: Final = {
     "dark": "true or false",
     "ansi": "true or false",
     "colors": "names with colours",
@@ -40,14 +40,14 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     variables: dict[str, Any] = {}
 
 
-def shipped() -> Path:
+def shipped_folder() -> Path:
     """The folder of the themes that come with cockpit: inside the installed package, or at the top of a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "themes"
     return inside if inside.is_dir() else package.parent / "themes"
 
 
-def own() -> Path:
+def user_folder() -> Path:
     """The folder of the user's own themes, `$XDG_CONFIG_HOME/cockpit/themes`; it need not exist."""
     return platformdirs.user_config_path("cockpit") / "themes"
 
@@ -58,16 +58,16 @@ def load_theme(path: Path) -> Theme:
         document = Document.read(path)
     except FileNotFoundError as error:
         raise InputError(f"{shown(path)}: not found") from error
-    file = document.convert(_File, _WORDS)
-    colors = _checked(document, "colors", file.colors, frozenset(COLORS))
-    variables = _checked(document, "variables", file.variables, _PLAIN.union(_SIXTEEN, OWN))
+    file = document.convert(_File, _EXPECTED)
+    colors = _check_values(document, "colors", file.colors, frozenset(COLORS))
+    variables = _check_values(document, "variables", file.variables, _PLAIN.union(_SIXTEEN, OWN_VARIABLES))
     if "primary" not in colors:
         raise document.mistake("colors", "primary is missing")
     return Theme(name=path.stem, dark=file.dark, ansi=file.ansi, variables=variables, **colors)
 
 
-def wear(app: App[Any], wanted: str) -> str | None:
-    """Put on one theme, or ours when there is none of that name; answers with what is wrong then."""
+def apply_theme(app: App[Any], wanted: str) -> str | None:
+    """Use this theme, or the default where there is none of that name; returns what is wrong, if anything."""
     theme, mistake = find_theme(wanted)
     if theme is not None:
         app.register_theme(theme)
@@ -75,13 +75,13 @@ def wear(app: App[Any], wanted: str) -> str | None:
         app.theme = wanted
         return None
     if wanted != DEFAULT_THEME:
-        wear(app, DEFAULT_THEME)
+        apply_theme(app, DEFAULT_THEME)
     return mistake
 
 
-def hang_up(app: App[Any]) -> list[str]:
-    """Make every theme ready to be chosen; answers with what is wrong with some."""
-    themes, mistakes = load_themes((shipped(), own()))
+def register_themes(app: App[Any]) -> list[str]:
+    """Register every theme for the palette; returns a sentence for each that can't be used."""
+    themes, mistakes = load_themes((shipped_folder(), user_folder()))
     for theme in themes:
         if theme.name != app.theme:
             app.register_theme(theme)
@@ -90,10 +90,10 @@ def hang_up(app: App[Any]) -> list[str]:
 
 def find_theme(name: str) -> tuple[Theme | None, str]:
     """The user's theme of that name, else ours; when there is none, a sentence that says why."""
-    files = (folder / f"{name}.yaml" for folder in (own(), shipped()))
+    files = (folder / f"{name}.yaml" for folder in (user_folder(), shipped_folder()))
     file = next((file for file in files if file.is_file()), None)
     if file is None:
-        return None, f"There is no theme {name}; there are {', '.join(sorted(file.stem for file in shipped().glob('*.yaml')))}"
+        return None, f"Unknown theme {name}; themes: {', '.join(sorted(file.stem for file in shipped_folder().glob('*.yaml')))}"
     found = _theme_or_mistake(file)
     return (found, "") if isinstance(found, Theme) else (None, str(found))
 
@@ -116,7 +116,7 @@ def variable_defaults(theme: Theme) -> dict[str, str]:
     """Our own variables for a theme that does not set them, such as Textual's built-in ones, made from its colours."""
     if theme.ansi:
         # Textual 8.2.8 leaves some of its own variables out of such a theme, and an undefined one ends the program
-        return {**dict.fromkeys(_PLAIN - _SIXTEEN, "ansi_default"), **dict(zip(OWN, _ANSI, strict=True))}
+        return {**dict.fromkeys(_PLAIN - _SIXTEEN, "ansi_default"), **dict(zip(OWN_VARIABLES, _ANSI, strict=True))}
     names = theme.to_color_system().generate()
     text, ground = Color.parse(names["foreground"]), Color.parse(names["background"])
     return {
@@ -130,20 +130,20 @@ def variable_defaults(theme: Theme) -> dict[str, str]:
     }
 
 
-def _checked(document: Document, section: str, values: Mapping[str, Any], allowed: frozenset[str]) -> dict[str, Any]:
+def _check_values(document: Document, section: str, values: Mapping[str, Any], allowed: frozenset[str]) -> dict[str, Any]:
     for name, value in values.items():
         where = f"{section}.{clean(str(name))}"
         if name not in allowed:
             near = get_close_matches(str(name), sorted(allowed), 1)
             raise document.mistake(where, "no such name" + (f"; perhaps {near[0]}" if near else ""))
         if value is None:
-            raise document.mistake(where, "has no value; a colour that begins with # needs quotes")
-        if not isinstance(value, str) or not _fit(name, value):
-            raise document.mistake(where, f"{clean(str(value))[:40]} is no {'style' if '-style' in name else 'colour'}")
+            raise document.mistake(where, "has no value; put a colour that begins with # in quotes")
+        if not isinstance(value, str) or not _is_valid(name, value):
+            raise document.mistake(where, f"{clean(str(value))[:40]} is not a {'style' if '-style' in name else 'colour'}")
     return dict(values)
 
 
-def _fit(name: str, value: str) -> bool:
+def _is_valid(name: str, value: str) -> bool:
     """Whether Textual's CSS will take the value: what it can't read ends the program."""
     if "-style" in name:  # also link-style-hover
         return bool(value) and _WORDS_OF_STYLE.issuperset(value.split())

@@ -1,4 +1,4 @@
-"""What a page is drawn from: a snapshot, what can be looked up in it, the recent past, and the room there is."""
+"""What pages are drawn from: a snapshot, look-ups in it, the recent past, and the size of the screen."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from cockpit.history import History
-from cockpit.model import Actor, Gpu, Hold, Host, Job, Node, Process, Snapshot
-from cockpit.shelf import Entry
-from cockpit.ui.found import Found
+from cockpit.check.preset_list import PresetEntry
+from cockpit.model import GROUP_WAITS, Actor, Gpu, Hold, Host, Job, Node, Process, Snapshot
+from cockpit.monitor.history import History
+from cockpit.report.grouping import LONG_REASON_CHARS
+from cockpit.ui.findings import FindingIndex
 
-IN_USE = 0.1
-"""Of a GPU's memory: more than a driver holds by itself."""
+GPU_IN_USE_SHARE = 0.1
+"""Fraction of a GPU's memory above which it is in use: a driver alone holds less."""
 
 
-MOST_KEPT = 8
-"""Things kept of a node, on average, before all are made anew: nodes that are gone leave theirs behind."""
+MAX_KEPT_PER_NODE = 8
+"""Cached values per node, on average, before the cache is cleared: those of nodes that are gone stay in it."""
 T = TypeVar("T")
 
 
@@ -27,16 +28,16 @@ class Index:
     """Look-ups in one snapshot, each made when first asked for; what was made of a node is kept for as long as the node stays the same."""
 
     def __init__(self, snapshot: Snapshot, before: Index | None = None, hidden: AbstractSet[str] = frozenset()) -> None:
-        """`hidden` are keys of findings that somebody does not want to see."""
+        """`hidden`: keys of the findings that the user has hidden."""
         self._snapshot = snapshot
-        self.found = Found(snapshot.findings, hidden)
-        self._made: dict[tuple[Any, str], tuple[Node, Any]] = before._made if before else {}
-        if len(self._made) > MOST_KEPT * (1 + len(snapshot.nodes or ())):
-            self._made.clear()
+        self.findings = FindingIndex(snapshot.findings, hidden)
+        self._per_node: dict[tuple[Any, str], tuple[Node, Any]] = before._per_node if before else {}
+        if len(self._per_node) > MAX_KEPT_PER_NODE * (1 + len(snapshot.nodes or ())):
+            self._per_node.clear()
 
     def of_nodes(self, make: Callable[[Node], T]) -> Iterator[T]:
         """What `make` makes of each node. It must be the same function every time, and look at nothing but the node."""
-        made = self._made
+        made = self._per_node
         for node in self._snapshot.nodes or ():
             known = made.get((make, node.key))
             if known is None or known[0] is not node:
@@ -51,7 +52,7 @@ class Index:
             sums = [each for each in self.of_nodes(_gpu_memory) if each[1]]
         else:
             gpus = {gpu.uuid or (node.key, gpu.index): gpu for node in nodes for gpu in node.gpus or ()}
-            sums = [_sums(gpus.values())]
+            sums = [_sum_memory(gpus.values())]
         total = sum(each[1] for each in sums)
         return (sum(each[0] for each in sums), total) if total else None
 
@@ -71,24 +72,40 @@ class Index:
         return {job.job: job for job in self._snapshot.jobs or () if job.job}
 
     @cached_property
-    def processes(self) -> Mapping[str, list[Process]]:
-        """By the key of the node they run on."""
-        homes = {node.host: node.key for node in reversed(self._snapshot.nodes or ())}
-        found: dict[str, list[Process]] = defaultdict(list)
-        for process in self._snapshot.processes or ():
-            found[f"node:{process.node}" if process.node else homes.get(process.host, f"node:{process.host}")].append(process)
+    def first_reasons(self) -> Mapping[str, tuple[str, str]]:
+        """By a long reason for which several things may wait: key and name of the first, groups before actors."""
+        groups = [group for group in self._snapshot.placement_groups or () if group.pending]
+        reasons = [(group.why, group.key, f"group {group.name or group.id[:12]}") for group in groups]
+        waiting = [actor for actor in self._snapshot.actors or () if actor.state != "ALIVE"]
+        reasons += [(actor.why, actor.key, f"actor {actor.name or actor.class_}") for actor in waiting]
+        found: dict[str, tuple[str, str]] = {}
+        for why, key, name in reasons:
+            if why and len(reason := why.removeprefix(GROUP_WAITS)) >= LONG_REASON_CHARS:
+                found.setdefault(reason, (key, name))
         return found
 
     @cached_property
-    def blind(self) -> frozenset[str]:
-        """Nodes of which a GPU is in use and no holder is seen: there it is not known, rather than nothing, what an actor or job holds."""
-        nodes = [node for node in self._snapshot.nodes or () if node.id and node.state == "ALIVE" and "GPU" in node.resources]
-        return frozenset(node.id for node in nodes if node.id and (self._snapshot.processes is None or self._blind(node)))
+    def processes(self) -> Mapping[str, list[Process]]:
+        """By the key of the node they run on; what is of another Ray is at the node that this one has on its host."""
+        homes = {node.host: node.key for node in reversed(self._snapshot.nodes or ())}
+        homes.update((host.name, f"node:{node}") for host in self._snapshot.hosts.values() for node in host.nodes if node in self.nodes)
+        found: dict[str, list[Process]] = defaultdict(list)
+        for process in self._snapshot.processes or ():
+            here = process.node if process.node in self.nodes else None
+            found[f"node:{here}" if here else homes.get(process.host, f"node:{process.host}")].append(process)
+        return found
 
-    def _blind(self, node: Node) -> bool:
+    @cached_property
+    def holders_unknown(self) -> frozenset[str]:
+        """Ids of nodes with a GPU in use and no holder seen: what actors and jobs hold there is not known."""
+        nodes = [node for node in self._snapshot.nodes or () if node.id and node.state == "ALIVE" and "GPU" in node.resources]
+        return frozenset(node.id for node in nodes if node.id and (self._snapshot.processes is None or self._has_unknown_holder(node)))
+
+    def _has_unknown_holder(self, node: Node) -> bool:
         """In a container NVML may give no pids, or those of another namespace."""
         return node.gpus is None or any(
-            (gpu.memory_used or 0) > IN_USE * (gpu.memory_total or 0) and (node.key, gpu.index) not in self.holders for gpu in node.gpus
+            (gpu.memory_used or 0) > GPU_IN_USE_SHARE * (gpu.memory_total or 0) and (node.key, gpu.index) not in self.holders
+            for gpu in node.gpus
         )
 
     def host_of(self, node: Node) -> Host | None:
@@ -138,10 +155,10 @@ class Index:
 
 
 def _gpu_memory(node: Node) -> tuple[int, int]:
-    return _sums(node.gpus or ())
+    return _sum_memory(node.gpus or ())
 
 
-def _sums(gpus: Iterable[Gpu]) -> tuple[int, int]:
+def _sum_memory(gpus: Iterable[Gpu]) -> tuple[int, int]:
     known = [(gpu.memory_used, gpu.memory_total) for gpu in gpus if gpu.memory_used is not None and gpu.memory_total]
     return sum(used for used, _ in known), sum(total for _, total in known)
 
@@ -158,9 +175,9 @@ class View:
     ascii: bool = False
     height: int = 24
     acts: bool = False
-    """Whether anything can be done: else no key of an act is shown."""
-    shelf: tuple[Entry, ...] | None = None
-    """The presets, as they were when they were read last; `None`: nobody has asked for them."""
+    """Whether acts are available; else their keys are not shown."""
+    preset_entries: tuple[PresetEntry, ...] | None = None
+    """The presets as read last; `None` until the page Presets is opened."""
 
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that is known."""

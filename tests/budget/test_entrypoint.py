@@ -32,7 +32,6 @@ def gpus(budget: Budget) -> float | None:
         f"ray job submit --address=http://127.0.0.1:8265 --no-wait -- {PYTHON}",
         f"""ray job submit --address "http://h:8265" --runtime-env-json='{{"working_dir": "/w", "env_vars": {{"A": "1"}}}}' -- {PYTHON}""",
         f"srun --nodes=1 -w n1 bash -c \"pip install x && ray job submit -- {PYTHON}\" &>> log &",
-        f"read -r -d '' words <<EOF\n{MODULE} {FLAGS}\nEOF\nif [[ ${{1}} != 'slurm' ]]; then\n  deepspeed --module $words\nfi",
         f"ARGS=({FLAGS})\npython -m {MODULE} \"${{ARGS[@]}}\"",
         f"docker exec trainer bash -lc '{PYTHON}'",
         f"tmux new-session -d -s train '{PYTHON}'",
@@ -60,19 +59,42 @@ NODES = f"{PYTHON} --actor.num_nodes $NODES --ref.num_nodes $NODES"
     [
         f"#!/bin/bash\n#SBATCH --nodes=2\nsrun --overlap -N1 {NODES.replace('$NODES', '$SLURM_NNODES')}",
         f"launch() {{ local NODES=$1; shift; {NODES} \"$@\"; }}\nlaunch 2 --train.seed 1",
-        f"declare -A SIZES=([7b]=1 [70b]=2)\nMODEL=70b; NODES=${{SIZES[$MODEL]}}\n{NODES}",
-        f"while getopts 'n:d' flag; do case $flag in n) NODES=$OPTARG;; esac; done\n{NODES}",
         f"run() {{ echo \"+ $*\"; \"$@\"; }}\nNODES=2; run {NODES}",
-        f"HOSTS=h0,h1; NODES=$(tr ',' '\\n' <<< $HOSTS | wc -l)\n{NODES}",
         f"HOSTS=()\nfor ((i = 0; i < 2; i++)); do HOSTS+=(h$i); done\nNODES=${{#HOSTS[@]}}; {NODES}",
         f"NODES=2\ncat > /tmp/train.sh <<EOF\nset -e\n{NODES}\nEOF\nchmod +x /tmp/train.sh\nsrun -N1 bash /tmp/train.sh",
-        f"NODES=2\nread -r -d '' CMD <<EOF\n{NODES}\nEOF\nssh head \"tmux new -d 'cd /w && $CMD'\"",
-        f"export NODES=2; echo | sudo -E env LOG=1 bash -c '{NODES}' |& tee log",
     ],
 )  # fmt: skip
 def test_nodes_are_counted_however_a_script_comes_to_them(script: str):
-    budget = budget_of("bash run.sh -d -n 2" if "getopts" in script else script, read={"run.sh": script}.get)
+    budget = budget_of(script)
     assert (budget.framework, gpus(budget), budget.unread) == ("OpenRLHF", 8, ())
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"declare -A SIZES=([7b]=1 [70b]=2)\nMODEL=70b; NODES=${{SIZES[$MODEL]}}\n{NODES}",
+        f"declare -i NODES=1; NODES+=1\n{NODES}",
+        f"NODES=1; let NODES++\n{NODES}",
+        f"NODES=1; while getopts 'n:d' flag; do case $flag in n) NODES=$OPTARG;; esac; done\n{NODES}",
+        f"NODES=1; read -r NODES <<< 2\n{NODES}",
+        f"NODES=1; mapfile -t NODES < hosts\n{NODES}",
+        f"NODES=1; printf -v NODES %s 2\n{NODES}",
+        f"HOSTS=h0,h1; NODES=$(tr ',' '\\n' <<< $HOSTS | wc -l)\n{NODES}",
+        f"cp other.sh env.sh; . ./env.sh; NODES=${{N:-1}}\n{NODES}",
+        f"for NODES in {{1..2}}; do true; done\n{NODES}",
+        f"NODES=1; WHICH=NODES; NODES=${{!WHICH}}\n{NODES}",
+        f"export NODES=2; sudo bash -c '{NODES}'",
+        f"export NODES=2; ssh head '{NODES}'",
+        f"docker exec -e NODES=2 trainer bash -c '{NODES.replace('$NODES', '${NODES:-1}')}'",
+        f"read -r -d '' words <<EOF\n{MODULE} {FLAGS}\nEOF\npython -m $words",
+        f"echo 2 | xargs -I@ {PYTHON} --actor.num_nodes @",
+        "sbatch run.sh",
+    ],
+)  # fmt: skip
+def test_what_is_not_followed_gives_no_number(script: str):
+    budget = budget_of(script, read={"env.sh": "N=3", "run.sh": NODES}.get)
+    assert gpus(budget) is None
+    assert budget.unread
 
 
 @pytest.mark.parametrize("copies", ["torchrun --nproc_per_node=8", "accelerate launch --num_processes 4", "mpirun -np $N"])
@@ -229,7 +251,7 @@ _PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(_PIECES, max_size=12))
 def test_no_entrypoint_trips_it(pieces: list[str]):
     budget = budget_of(" ".join(pieces), job={"CPU": 1} if len(pieces) % 2 else None)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
-from world import GIB, NOW, gpu, node, process, snapshot
 
 from cockpit.budget import Budget, Group
 from cockpit.check import Checked, check
 from cockpit.model import Amount, Disk, Hold, Host, HostMemory, Quantity, RayProcess, Snapshot
 from cockpit.presets import JobSpec, Needs, Preset, RayNode, RayStart
+from tests.world import GIB, NOW, gpu, node, process, snapshot
 
 NAMES = ("head", "w1", "w2", "w3")
 

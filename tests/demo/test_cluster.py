@@ -22,12 +22,12 @@ import pytest
 from cockpit.demo import DemoCluster, DemoError, cluster, demo_cluster, nvml, processes, run_demo
 
 pytestmark = [
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the demo needs Ray: pip install 'ray-cockpit[ray]'"),
 ]
 
 
-def until(look: Callable[[], bool], within: float = 30) -> None:
+def until(look: Callable[[], bool], within: float = 60) -> None:
     deadline = time.monotonic() + within
     while not look():
         assert time.monotonic() < deadline, f"not within {within} s"
@@ -39,12 +39,12 @@ def demo() -> Iterator[DemoCluster]:
     with demo_cluster() as running:
         assert running.settle(150), "the demo did not settle"
         yield running
-    assert not processes.marked(str(running.folder))
+    assert not processes.find_marked(str(running.folder))
     assert not running.folder.exists()
 
 
 def ask(demo: DemoCluster, path: str) -> list[dict]:
-    answer = httpx.get(demo.address + path, timeout=10, trust_env=False).json()
+    answer = httpx.get(demo.address + path, timeout=60, trust_env=False).json()
     if isinstance(answer, list):
         return answer
     return answer["data"]["summary"] if "summary" in answer["data"] else answer["data"]["result"]["result"]
@@ -58,7 +58,7 @@ def test_two_nodes_of_eight_gpus_on_the_loopback_alone(demo: DemoCluster):
     nodes = ask(demo, "/nodes?view=summary&nocache=1")
     assert {node["raylet"]["nodeName"]: len(node["gpus"]) for node in nodes} == {"head": 8, "w1": 8}
     assert len({gpu["uuid"] for node in nodes for gpu in node["gpus"]}) == 16
-    mine = {pid for pid, _ in processes.marked(str(demo.folder))}
+    mine = {process.pid for process in processes.find_marked(str(demo.folder))}
     listening = [each.laddr.ip for each in psutil.net_connections("tcp") if each.pid in mine and each.status == psutil.CONN_LISTEN]
     assert listening
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
@@ -83,7 +83,7 @@ def test_a_training_run_as_its_users_know_it(demo: DemoCluster):
 
 def test_an_engine_of_the_failed_job_still_holds_gpu_memory(demo: DemoCluster):
     held = "".join(demo.state(node).read_text() for node in ("head", "w1"))
-    engines = [psutil.Process(pid) for pid, _ in processes.marked(str(demo.folder)) if _title(pid) == "VLLM::EngineCore"]
+    engines = [process for process in processes.find_marked(str(demo.folder)) if _title(process.pid) == "VLLM::EngineCore"]
     orphans = [engine for engine in engines if not (engine.parent() and "ray::" in " ".join(engine.parent().cmdline()))]
     assert len(engines) == 5
     assert [bool(re.search(rf"^proc \d {orphan.pid} {int(21.4 * (1 << 30))} ", held, re.MULTILINE)) for orphan in orphans] == [True]
@@ -115,23 +115,23 @@ def test_nothing_stays_when_it_is_ended(demo: DemoCluster):
         assert program.stdout
         lines = [program.stdout.readline() for _ in range(4)]
         folder = next(Path(line.split("=", 1)[1].strip()).parent for line in lines if nvml.STATE in line)
-        assert processes.marked(str(folder))
+        assert processes.find_marked(str(folder))
         program.send_signal(signal.SIGHUP)
-        assert program.wait(30) == 128 + signal.SIGHUP
-    assert not processes.marked(str(folder))
+        assert program.wait(60) == 128 + signal.SIGHUP
+    assert not processes.find_marked(str(folder))
     assert not folder.exists()
-    assert processes.marked(str(demo.folder)), "it took another demo along"
+    assert processes.find_marked(str(demo.folder)), "it took another demo along"
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_nothing_stays_of_a_start_that_is_interrupted(demo: DemoCluster, end: signal.Signals):
     before = folders()
     with subprocess.Popen(HOLD, stdin=-1, stdout=-1, stderr=-1) as program:
-        until(lambda: any(processes.marked(str(folder)) for folder in folders() - before))
+        until(lambda: any(processes.find_marked(str(folder)) for folder in folders() - before))
         started = folders() - before
         program.send_signal(end)
-        program.wait(30)
-    until(lambda: not any(folder.exists() or processes.marked(str(folder)) for folder in started), 60)
+        program.wait(60)
+    until(lambda: not any(folder.exists() or processes.find_marked(str(folder)) for folder in started), 60)
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):

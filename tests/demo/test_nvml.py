@@ -50,7 +50,7 @@ def ask(library: Path, state: Path) -> Ask:
     def run(code: str) -> object:
         env = {**os.environ, **nvml.environment(library, state)}
         program = f"{PRELUDE}\nn.nvmlInit()\n{code}"
-        result = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False, timeout=20)
+        result = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False, timeout=60)
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
@@ -218,13 +218,13 @@ def test_any_function_can_fail(ask: Ask, state: Path, code: int, name: str):
 
 
 def test_a_call_that_hangs_for_a_while_hangs_alone(ask: Ask, state: Path):
-    nvml.add(state, "hang 0.5 nvmlDeviceGetMemoryInfo")
+    nvml.add(state, "hang 2 nvmlDeviceGetMemoryInfo")
     quick, slow = ask("""
 import time
 began = time.monotonic(); n.nvmlDeviceGetName(gpu(0)); quick = time.monotonic() - began
 n.nvmlDeviceGetMemoryInfo(gpu(0)); tell([quick, time.monotonic() - began])""")  # type: ignore[misc]
-    assert quick < 0.4
-    assert slow >= 0.5
+    assert slow >= 2
+    assert quick < slow - 1.9
 
 
 def test_a_call_that_hangs_for_ever_ends_when_the_line_is_gone(library: Path, state: Path):
@@ -238,7 +238,7 @@ def test_a_call_that_hangs_for_ever_ends_when_the_line_is_gone(library: Path, st
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
         nvml.remove(state, "hang")
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_the_state_may_change_under_a_program_that_runs(library: Path, state: Path):
@@ -288,7 +288,7 @@ def test_nvitop_believes_it(library: Path, state: Path, sleeper: subprocess.Pope
         pytest.skip("nvitop is not installed")
     began = time.monotonic()
     env = {**os.environ, **nvml.environment(library, state)}
-    shown = subprocess.run([nvitop, "-1"], env=env, capture_output=True, text=True, check=True, timeout=30)
+    shown = subprocess.run([nvitop, "-1"], env=env, capture_output=True, text=True, check=True, timeout=60)
     assert shown.stderr == "", f"after {time.monotonic() - began:.1f} s"
     assert shown.stdout.count("H100 80GB HBM3") == 8
     assert f"{sleeper.pid} C" in shown.stdout

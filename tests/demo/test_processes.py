@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+import psutil
+import pytest
 
 from cockpit.demo import processes
 
@@ -23,28 +25,30 @@ def marked(value: object) -> dict[str, str]:
 
 def test_a_process_that_has_outlived_its_parent_is_ended_too(tmp_path: Path):
     parent = subprocess.run([sys.executable, "-c", CHAIN], env=marked(tmp_path), capture_output=True, text=True, check=True)
-    assert [pid for pid, _ in processes.marked(str(tmp_path))] == [int(parent.stdout)]
-    assert processes.end(str(tmp_path)) == []
-    assert processes.marked(str(tmp_path)) == []
+    assert [process.pid for process in processes.find_marked(str(tmp_path))] == [int(parent.stdout)]
+    assert processes.end_marked(str(tmp_path)) == []
+    assert processes.find_marked(str(tmp_path)) == []
 
 
 def test_a_process_with_another_mark_lives_on(tmp_path: Path):
     with subprocess.Popen(["sleep", "60"], env=marked(tmp_path / "other")) as other:
-        processes.end(str(tmp_path))
+        processes.end_marked(str(tmp_path))
         assert other.poll() is None
         other.kill()
 
 
-def test_a_number_that_went_to_another_process_is_not_killed(tmp_path: Path):
+def test_a_number_that_went_to_another_process_is_not_killed(monkeypatch: pytest.MonkeyPatch):
     with subprocess.Popen(["sleep", "60"]) as innocent:
-        processes._kill(innocent.pid, start=1)
-        time.sleep(0.1)
+        former = psutil.Process(innocent.pid)
+        former._ident = (innocent.pid, 1.0)
+        monkeypatch.setattr(processes, "find_marked", lambda _: [former])
+        assert processes.end_marked("any", within=0.2) == [innocent.pid]
         assert innocent.poll() is None
         innocent.kill()
 
 
 def test_it_does_not_find_itself(tmp_path: Path):
-    code = f"from cockpit.demo import processes; print(processes.marked({str(tmp_path)!r}))"
+    code = f"from cockpit.demo import processes; print(processes.find_marked({str(tmp_path)!r}))"
     assert subprocess.run([sys.executable, "-c", code], env=marked(tmp_path), capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
@@ -52,5 +56,5 @@ def test_a_child_whose_mark_is_overwritten_is_ended_with_its_parent(tmp_path: Pa
     bare = CHAIN.replace("start_new_session=True", "env={}, start_new_session=True").replace('"sleep"', '"/bin/sleep"') + "child.wait()\n"
     with subprocess.Popen([sys.executable, "-c", bare], env=marked(tmp_path), stdout=subprocess.PIPE, text=True) as parent:
         child = int(parent.stdout.readline())
-        assert processes.end(str(tmp_path)) == []
+        assert processes.end_marked(str(tmp_path)) == []
     assert not Path(f"/proc/{child}").exists() or Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from findings import codes, looked, only
 from msgspec.structs import replace
-from world import NOW, actor, snapshot
 
-from cockpit.findings import Facts, Judge, Limits
+from cockpit.findings import Facts, FindingTracker, Limits
 from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
 from cockpit.model import Bundle, Cluster, Job, PlacementGroup
+from tests.findings.detection import codes, looked, only
+from tests.world import NOW, actor, snapshot
 
 LEAKS = (leaked_groups, leaked_actors)
 NODE = f"{1:056x}"
@@ -17,7 +17,7 @@ NODE = f"{1:056x}"
 
 def watched(*looks, complete=True, cluster=None):
     """What is found at the last of these looks; each is a time and how often actors 1, 2, … were restarted by then."""
-    judge = Judge(Limits(), (restart_loops,))
+    judge = FindingTracker(Limits(), (restart_loops,))
     told = ()
     for seconds, *restarts in looks:
         actors = tuple(actor(number, class_="Rollout", restarts=times) for number, times in enumerate(restarts, 1))
@@ -31,14 +31,14 @@ def test_an_actor_that_was_restarted_three_times_in_ten_minutes_is_told():
     (found,) = watched((0, 0), (200, 1), (400, 2), (590, 3))
     assert (found.code, found.level, found.subject) == ("actor-restarting", "warning", "Rollout of job 02000000")
     assert found.text == "actor Rollout of job 02000000 was restarted 3 times in the last 10m00s"
-    assert found.evidence[0] == "actor 000000000000: 3 times, 3 in all"
+    assert found.evidence[0] == "actor 000000000000: restarted 3 times, 3 in total"
     assert (found.remedy.act, found.about) == ("kill-actor", (actor(1).key,))
 
 
 def test_actors_of_a_class_are_one_finding():
     (found,) = watched((0, 5, 0, 0), (300, 9, 3, 1))
-    assert found.text == "3 actors Rollout of job 02000000 were restarted, the worst of them 4 times in the last 10m00s"
-    assert found.evidence[0].endswith("4 times, 9 in all")
+    assert found.text == "3 actors Rollout of job 02000000 were restarted, at most 4 times in the last 10m00s"
+    assert found.evidence[0].endswith("4 times, 9 in total")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_cut_list_and_another_cluster_tell_nothing():
 def test_growth_is_remembered_as_far_as_it_was_watched():
     def look(seconds, counts, before=None):
         facts = Facts(replace(snapshot(), taken=NOW + seconds), Limits(), counted=before)
-        return facts.grown("x", counts, 100), facts.counted
+        return facts.growth_by_name("x", counts, 100), facts.counted
 
     grown, memory = look(0, {"a": 5})
     assert grown == {}
@@ -90,7 +90,7 @@ def test_counts_that_grow_with_every_look_are_remembered_in_few_steps():
     counted, seen = None, []
     for second in range(0, 1800, 4):
         facts = Facts(replace(snapshot(), taken=NOW + second), Limits(), counted=counted)
-        seen.append(facts.grown("x", {"a": second}, 600).get("a", 0))
+        seen.append(facts.growth_by_name("x", {"a": second}, 600).get("a", 0))
         counted = facts.counted
     assert len(counted["x"]) < 50
     assert seen[:150] == list(range(0, 600, 4))
@@ -122,7 +122,7 @@ def left(*actors, groups=(), jobs=OVER, seconds=0):
 
 def test_a_group_that_outlives_its_job_is_told_with_what_it_holds():
     found = only(left(groups=(group(),)), "placement-group-leaked")
-    assert found.text == "job train1 is over (FAILED), yet its placement group vllm holds 8 GPU"
+    assert found.text == "job train1 has ended (FAILED), but its placement group vllm still holds 8 GPU"
     assert found.evidence[0] == f"placement group vllm {group().id[:12]} (CREATED, detached) holds 8 GPU"
     assert (found.level, found.subject, found.since) == ("warning", "job train1", NOW - 600)
     assert (found.remedy.act, found.about) == ("remove-placement-group", (group().key,))
@@ -132,13 +132,13 @@ def test_an_actor_that_outlives_its_job_is_told_unless_its_group_is():
     alone = actor(1, class_="Engine", needs={"GPU": 0.5}, detached=True)
     (found,) = left(alone, actor(2, class_="Engine", placement_group=group().id))
     assert (found.code, found.remedy.act, found.about) == ("actor-leaked", "kill-actor", (alone.key,))
-    assert found.text == "job train1 is over (FAILED), yet its actor Engine holds 0.5 GPU"
+    assert found.text == "job train1 has ended (FAILED), but its actor Engine still holds 0.5 GPU"
     assert codes(left(actor(1, placement_group=group().id), groups=(group(),))) == {"placement-group-leaked"}
 
 
 def test_several_are_one_finding():
     found = only(left(*(actor(number, class_=f"E{number}", needs={"GPU": 1.0}) for number in range(1, 6))), "actor-leaked")
-    assert found.text == "job train1 is over (FAILED), yet 5 actors of it (E1, E2, E3 and 2 more) hold 5 GPU"
+    assert found.text == "job train1 has ended (FAILED), but 5 of its actors (E1, E2, E3 and 2 more) still hold 5 GPU"
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from findings import codes, looked, only
 from msgspec.structs import replace
-from world import GIB, NOW, node, process, snapshot
 
-from cockpit.findings import Judge, Limits
+from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
 from cockpit.model import Cluster, Fault, Host, RayProcess, Session, Snapshot
+from tests.findings.detection import codes, looked, only
+from tests.world import GIB, NOW, node, process, snapshot
 
 CONTROL = (silent_gcs, silent_dashboard, ended_ray, silent_monitor, refused)
 ADDRESS, SESSION = "http://10.0.0.1:8265", "session_2026-11-21_01-17-58_164160_11638"
-GCS_SILENT = Fault("ray.gcs", "the GCS does not answer; what the dashboard says may be old", NOW - 40, cause="gcs")
+GCS_SILENT = Fault("ray.gcs", "Ray's GCS does not answer; the dashboard's data may be old", NOW - 40, cause="gcs")
 NO_DASHBOARD = Fault("ray.identity", f"{ADDRESS} can't be reached: connection refused, nothing listens there", NOW - 40, cause="silent")
-MONITOR_SILENT = Fault("ray.status", "the autoscaler's monitor has written nothing for 25 s", NOW - 40, cause="monitor")
+MONITOR_SILENT = Fault("ray.status", "the autoscaler's monitor has reported nothing for 25 s", NOW - 40, cause="monitor")
 RAYLET, GCS = RayProcess("raylet", 20, SESSION, node(1).id, "S"), RayProcess("gcs_server", 10, SESSION, None, "S")
 DASHBOARD = process(30, kind="ray", command="python /x/ray/dashboard/dashboard.py --host=127.0.0.1", session=SESSION)
 MONITOR = process(40, kind="ray", command="python /x/ray/autoscaler/_private/monitor.py --logs-dir=/x", session=SESSION)
@@ -26,7 +26,7 @@ LOG_MONITOR = process(41, kind="ray", command="python /x/ray/_private/log_monito
 
 def head(*rays: RayProcess, live: bool | None = True, processes=(DASHBOARD, MONITOR, LOG_MONITOR), **more: Any) -> Snapshot:
     """The head is looked at, and these parts of Ray run there."""
-    sessions = (Session("node1", SESSION, f"/tmp/ray/{SESSION}", live, "train", GIB),)
+    sessions = (Session(host="node1", name=SESSION, path=f"/tmp/ray/{SESSION}", live=live, owner="train", size=GIB),)
     nodes = (node(1).id,) if RAYLET in rays else ()
     host = Host("node1", ("10.0.0.1",), NOW, sessions=sessions, nodes=nodes, rays=rays, processes=processes, local=True)
     facts = {
@@ -46,23 +46,23 @@ def elsewhere(made: Snapshot) -> Snapshot:
 
 def test_a_gcs_that_does_not_answer_is_told_with_what_its_host_shows():
     found = only(looked(head(RAYLET, GCS, faults=(GCS_SILENT,)), detectors=CONTROL), "gcs-silent")
-    assert found.text == ("Ray's GCS does not answer: its process on node1 (pid 10) is there; nothing new starts, and what Ray says is old")
+    assert found.text == ("Ray's GCS does not answer: its process on node1 (pid 10) exists; nothing new can start, and Ray's data is old")
     assert (found.level, found.since) == ("critical", NOW - 40)
-    assert found.evidence == (f"GET {ADDRESS}/api/gcs_healthz: {GCS_SILENT.text}", "ps on node1: 10 is in state S")
+    assert found.evidence == (f"GET {ADDRESS}/api/gcs_healthz: {GCS_SILENT.text}", "ps on node1: pid 10 is in state S")
     bare = only(looked(elsewhere(head(faults=(GCS_SILENT,))), detectors=CONTROL), "gcs-silent")
-    assert bare.text == "Ray's GCS does not answer; nothing new starts, and what Ray says is old"
+    assert bare.text == "Ray's GCS does not answer; nothing new can start, and Ray's data is old"
 
 
 def test_a_stopped_gcs_is_told_even_where_no_dashboard_could():
     stopped = replace(GCS, state="T")
     found = only(looked(head(RAYLET, stopped), detectors=CONTROL), "gcs-silent")
     assert found.text.startswith("Ray's GCS does not answer: its process on node1 (pid 10) is stopped by a signal;")
-    assert found.remedy.text == "see who stopped it; `kill -CONT 10` on node1 lets it go on"
+    assert found.remedy.text == "find out who stopped it; `kill -CONT 10` on node1 resumes it"
 
 
 def test_a_gcs_that_has_ended_while_the_raylet_lives_is_told():
     found = only(looked(head(RAYLET), detectors=CONTROL), "gcs-silent")
-    assert found.text == "Ray's GCS does not answer: its process on node1 has ended; after a minute without it Ray ends on all nodes"
+    assert found.text == "Ray's GCS does not answer: its process on node1 has ended; Ray ends on all nodes after a minute without a GCS"
 
 
 def test_a_gcs_that_hiccups_is_not_told():
@@ -70,7 +70,7 @@ def test_a_gcs_that_hiccups_is_not_told():
 
 
 def test_a_single_look_believes_a_gcs_that_answers_others():
-    once = Judge(Limits(), CONTROL, assumed=60.0)
+    once = FindingTracker(Limits(), CONTROL, assumed=60.0)
     heard = {"ray.actors": NOW, "ray.placement_groups": NOW}
     assert once(head(RAYLET, GCS, faults=(GCS_SILENT,), as_of=heard)).findings == ()
     assert codes(once(head(RAYLET, GCS, faults=(GCS_SILENT,))).findings) == {"gcs-silent"}
@@ -92,8 +92,8 @@ def test_the_gcs_of_another_cluster_on_the_host_is_not_ours():
 def test_a_dashboard_that_is_gone_while_ray_lives_is_told():
     found = only(looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,), processes=(MONITOR,)), detectors=CONTROL), "dashboard-silent")
     assert found.text == (
-        f"Ray lives on node1, but its dashboard at {ADDRESS} does not answer: its process on node1 has ended; "
-        "jobs go on, and none can be submitted"
+        f"Ray runs on node1, but its dashboard at {ADDRESS} does not answer: its process on node1 has ended; "
+        "running jobs continue, new ones can't be submitted"
     )
     assert (found.level, found.evidence[0]) == ("critical", NO_DASHBOARD.text)
     stopped = replace(DASHBOARD, state="T")
@@ -103,7 +103,7 @@ def test_a_dashboard_that_is_gone_while_ray_lives_is_told():
 
 def test_while_ray_starts_its_dashboard_may_be_late():
     assert looked(head(RAYLET, GCS, faults=(NO_DASHBOARD,)), 25, detectors=CONTROL) == ()
-    once = Judge(Limits(), CONTROL, assumed=60.0)
+    once = FindingTracker(Limits(), CONTROL, assumed=60.0)
     made = head(RAYLET, GCS, faults=(NO_DASHBOARD,))
     for started, found in ((NOW - 5, set()), (NOW - 600, {"dashboard-silent"}), (None, {"dashboard-silent"})):
         sessions = tuple(replace(session, started=started) for session in made.hosts["node1"].sessions or ())
@@ -131,7 +131,7 @@ def test_what_answers_but_is_no_dashboard_is_a_fault_and_no_finding():
 
 def test_a_ray_that_has_ended_is_told_with_the_jobs_that_ran():
     found = only(looked(head(live=False, faults=(NO_DASHBOARD,), processes=()), detectors=CONTROL), "ray-ended")
-    assert found.text == "Ray has ended on its head node1, and with it 1 job that ran: ppo-7b"
+    assert found.text == "Ray has ended on its head node1, and 1 job ended with it: ppo-7b"
     assert (found.level, found.subject) == ("critical", SESSION)
     calm = only(looked(head(live=False, faults=(NO_DASHBOARD,), processes=(), jobs=()), detectors=CONTROL), "ray-ended")
     assert (calm.level, calm.text) == ("info", "Ray has ended on its head node1")
@@ -141,7 +141,7 @@ def test_a_ray_that_somebody_has_stopped_lost_no_job_for_certain():
     made = head(live=False, faults=(NO_DASHBOARD,), processes=())
     stopped = tuple(replace(session, stopped=True) for session in made.hosts["node1"].sessions or ())
     found = only(looked(replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=stopped)}), detectors=CONTROL), "ray-ended")
-    assert found.text == "Ray was stopped on its head node1; shortly before 1 job still ran: ppo-7b"
+    assert found.text == "Ray was stopped on its head node1; shortly before, 1 job was running: ppo-7b"
     assert found.level == "warning"
 
 
@@ -153,8 +153,8 @@ def test_a_ray_whose_head_can_not_be_seen_has_perhaps_not_ended():
 def test_a_monitor_that_writes_no_more_is_told():
     found = only(looked(head(RAYLET, GCS, faults=(MONITOR_SILENT,), processes=(LOG_MONITOR,)), detectors=CONTROL), "monitor-silent")
     assert found.text == (
-        "the autoscaler's monitor has written nothing for more than 2m00s: its process on node1 has ended; "
-        "used and pending resources are as old, and no node is added"
+        "the autoscaler's monitor has reported nothing for more than 2m00s: its process on node1 has ended; "
+        "used and pending resources are that old, and no node is added"
     )
     assert found.level == "warning"
     stopped = replace(MONITOR, state="T")
@@ -165,11 +165,11 @@ def test_a_monitor_that_writes_no_more_is_told():
 @pytest.mark.parametrize(
     ("cause", "code", "words"),
     [
-        ("no token", "token-missing", "asks for a token, and cockpit on this host has none: this side lacks the cluster's token"),
+        ("no token", "token-missing", "requires a token, and cockpit found none on this host"),
         (
             "wrong token",
             "token-refused",
-            "refuses the token that cockpit found on this host: it is another cluster's, or the head's was made anew",
+            "rejects the token that cockpit found on this host: it belongs to another cluster, or the head has a new one",
         ),
     ],
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from findings import codes, looked, only
 from msgspec.structs import replace
-from world import GIB, NOW, node, snapshot
 
-from cockpit.findings import Judge, Limits
+from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.disks import full_disks, full_stores, small_shm
 from cockpit.model import Amount, Cluster, Disk, Host, Quantity, Session
+from tests.findings.detection import codes, looked, only
+from tests.world import GIB, NOW, node, snapshot
 
 ALONE = (full_disks, full_stores, small_shm)
 
@@ -24,7 +24,7 @@ def full(*disks, sessions=(), **more):
 
 
 def session(name, live, amount, **more):
-    return Session("node1", name, f"/tmp/ray/{name}", live, "train", amount, **more)
+    return Session(host="node1", name=name, path=f"/tmp/ray/{name}", live=live, owner="train", size=amount, **more)
 
 
 SESSIONS = (
@@ -38,15 +38,15 @@ SESSIONS = (
 def test_a_full_disk_is_told_by_session_the_dead_ones_first():
     found = only(looked(full(disk(0.961), sessions=SESSIONS), detectors=ALONE), "disk-full")
     assert found.text == (
-        "the disk under /tmp/ray on node1 is 96% full (39G of 1.0T left): Ray stops making objects that may have to be spilled; "
-        "2 dead sessions hold 92G of it"
+        "the disk under /tmp/ray on node1 is 96% full (39G of 1.0T left): Ray no longer creates objects that may need to be spilled; "
+        "2 dead sessions use 92G of the disk"
     )
     assert found.evidence == (
         "df /tmp/ray on node1: 961G of 1.0T",
         "du -sh /tmp/ray/session_large: 90G (dead, of train, keeps checkpoint-100/model.safetensors)",
         "du -sh /tmp/ray/session_small: 2.0G (dead, of train)",
         "du -sh /tmp/ray/session_live: 300G (live, of train)",
-        "du -sh /tmp/ray/session_new: not counted yet (nobody knows whether it lives, of train)",
+        "du -sh /tmp/ray/session_new: size not known yet (not known whether live, of train)",
     )
     assert (found.level, found.subject, found.remedy.act) == ("critical", "node1 /tmp/ray", "clean")
     assert found.about == (node(1).key, SESSIONS[2].key, SESSIONS[1].key)
@@ -54,7 +54,7 @@ def test_a_full_disk_is_told_by_session_the_dead_ones_first():
 
 def test_a_disk_that_fills_is_a_warning_and_cleaning_no_remedy_where_the_dead_hold_little():
     found = only(looked(full(disk(0.9), sessions=SESSIONS[:2]), detectors=ALONE), "disk-filling")
-    assert found.text.startswith("the disk under /tmp/ray on node1 is 90% full (100G of 1.0T left): Ray will stop at 95% making objects")
+    assert found.text.startswith("the disk under /tmp/ray on node1 is 90% full (100G of 1.0T left): at 95% Ray stops creating objects")
     assert (found.level, found.remedy.act) == ("warning", None)
 
 
@@ -68,7 +68,7 @@ def test_an_absurd_size_is_not_counted():
 
 
 def test_a_mark_that_was_passed_is_left_only_further_down():
-    judge = Judge(Limits(), ALONE)
+    judge = FindingTracker(Limits(), ALONE)
     shares = [0.89, 0.9, 0.885, 0.95, 0.94, 0.929, 0.87]
     told = [[found.code for found in judge(replace(full(disk(share)), taken=NOW + step)).findings] for step, share in enumerate(shares)]
     assert told == [[], ["disk-filling"], ["disk-filling"], ["disk-full"], ["disk-full"], ["disk-filling"], []]
@@ -89,7 +89,7 @@ def test_where_ray_knows_of_one_disk_alone_it_is_that():
 def test_where_ray_was_started_elsewhere_the_tmp_of_its_agents_is_not_its_own():
     def told(path: str, probed: bool = False):
         far = node(1, disks=(Disk("/", 50, 100), Disk("/tmp", 97, 100)), probed=probed)
-        session = Session("head", "session_x", f"{path}/session_x", True)
+        session = Session(host="head", name="session_x", path=f"{path}/session_x", live=True)
         made = snapshot(nodes=(far,), hosts={}, sessions=(session,), cluster=Cluster(session="session_x", reachable=True))
         return codes(looked(made, detectors=(full_disks,)))
 
@@ -104,7 +104,7 @@ def test_a_disk_that_two_raylets_share_is_told_once():
 
 def test_what_was_seen_of_a_disk_long_ago_is_dated():
     old = snapshot(nodes=(node(1, disks=(disk(0.97),), seen=NOW - 90),), hosts={})
-    assert only(Judge(Limits(), ALONE)(old).findings, "disk-full").text.endswith(", as of 1m30s ago")
+    assert only(FindingTracker(Limits(), ALONE)(old).findings, "disk-full").text.endswith(", as of 1m30s ago")
 
 
 def store(used, total=100):
@@ -113,9 +113,7 @@ def store(used, total=100):
 
 def test_an_object_store_that_stays_full_is_told():
     found = only(looked(store(97), detectors=ALONE), "object-store-full")
-    assert (
-        found.text == "Ray's object store on node1 is 97% full (97G of 100G): what is put into it waits until something was spilled to disk"
-    )
+    assert found.text == "Ray's object store on node1 is 97% full (97G of 100G): new objects wait until others are spilled to disk"
     assert found.level == "warning"
     found = only(looked(store(85), detectors=ALONE), "object-store-filling")
     assert (found.level, found.text) == ("info", "Ray's object store on node1 is 85% full (85G of 100G): Ray spills objects to disk")
@@ -131,7 +129,7 @@ def test_a_store_that_is_full_for_a_step_is_not_told():
 
 
 def test_a_single_look_can_not_tell_a_full_store_from_one_that_is_full_for_a_step():
-    found = only(Judge(Limits(), ALONE, assumed=60.0)(store(97)).findings, "object-store-full")
+    found = only(FindingTracker(Limits(), ALONE, assumed=60.0)(store(97)).findings, "object-store-full")
     assert found.level == "info"
 
 
@@ -143,8 +141,8 @@ def shared(*sizes, capacity=100):
 def test_shared_memory_that_can_not_hold_the_object_store_is_told_once_for_all_nodes():
     found = only(looked(shared(64 << 20, 200 * GIB, 64 << 20), detectors=ALONE), "shm-small")
     assert found.text == (
-        "shared memory (/dev/shm) is smaller than Ray's object store on node1 (64M for 100G), node3 (64M for 100G): "
-        "Ray keeps it on disk instead, which is slow, and NCCL may lack shared memory"
+        "shared memory (/dev/shm) is smaller than Ray's object store on node1 (64M, needs 100G), node3 (64M, needs 100G): "
+        "Ray keeps it on disk, which is slow, and NCCL may lack shared memory"
     )
     assert (found.level, found.about) == ("warning", (node(1).key, node(3).key))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from world import NOW, actor, node, snapshot
 
 from cockpit.findings import Facts, Limits
 from cockpit.model import Bundle, Host, PlacementGroup
+from tests.world import NOW, actor, node, snapshot
 
 
 def steadiness(*holds: bool) -> list[float | None]:
@@ -15,7 +15,7 @@ def steadiness(*holds: bool) -> list[float | None]:
     facts, told = Facts(snapshot(), Limits()), []
     for step, each in enumerate(holds):
         facts = Facts(replace(snapshot(), taken=NOW + 10 * step), Limits(), facts.holding)
-        told.append(facts.steady(each, "hot", "w1", 20))
+        told.append(facts.seconds_steady(each, "hot", "w1", 20))
     return told
 
 
@@ -33,8 +33,8 @@ def test_nodes_of_one_name_are_told_apart():
 @pytest.mark.parametrize(("taken", "old"), [(NOW, None), (NOW - 300, NOW - 300), (None, None)])
 def test_how_old_a_hosts_facts_are_is_told_when_they_are_old(taken: float | None, old: float | None):
     facts = Facts(snapshot(hosts={"w1": Host("w1", taken=taken)}), Limits())
-    assert facts.old("w1") == old
-    assert facts.old("elsewhere") is None
+    assert facts.stale_since("w1") == old
+    assert facts.stale_since("elsewhere") is None
 
 
 def test_what_waits_for_gpus_is_what_gpus_would_help():

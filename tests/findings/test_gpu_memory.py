@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from findings import codes, looked, only
 from msgspec.structs import replace
-from world import GIB, NOW, actor, gpu, node, process, snapshot
 
-from cockpit.findings import Judge, Limits
+from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
 from cockpit.findings.orphans import orphaned_memory
 from cockpit.model import Fault, Finding, Gpu, Hold, Host, Job, Process, Quantity, Snapshot
+from tests.findings.detection import codes, looked, only
+from tests.world import GIB, NOW, actor, gpu, node, process, snapshot, theirs
 
 UNEXPLAINED, HELD = (unexplained_memory,), (free_but_held,)
 ID = f"{1:056x}"
@@ -39,7 +39,7 @@ def test_memory_that_nobody_holds_is_told_with_how_to_find_who_does():
     gpus = (gpu(0, 30.5), gpu(1, 0.6))
     found = only(looked(seen(gpus, (holder(1, 0, 10, job="02000000"),)), detectors=UNEXPLAINED), "gpu-memory-unexplained")
     assert (found.level, found.subject) == ("warning", "node1")
-    assert found.text == "20G of GPU memory on 1 GPU of node1 (0) is in use, and no process that can be seen there holds it"
+    assert found.text == "20G of GPU memory is in use on 1 GPU of node1 (0), but no visible process holds it"
     assert found.evidence == ("GPU 0: 30G in use, 10G of it by visible processes (`nvidia-smi`)",)
     assert "fuser -v /dev/nvidia*" in found.remedy.text
     assert looked(seen(gpus, (holder(1, 0, 10, job="02000000"),)), 55, detectors=UNEXPLAINED) == ()
@@ -48,13 +48,15 @@ def test_memory_that_nobody_holds_is_told_with_how_to_find_who_does():
 def test_a_pid_that_the_process_table_does_not_have_explains_nothing():
     ghost = holder(4711, 0, 30, kind="unknown", ticks=None)
     found = only(looked(seen((gpu(0, 30),), (ghost,)), detectors=UNEXPLAINED), "gpu-memory-unexplained")
-    assert found.evidence[0].endswith("; NVML names pid 4711, which this process table doesn't have")
+    assert found.evidence[0].endswith("; NVML lists pid 4711, not in this process table")
 
 
 def test_a_single_look_just_after_a_job_has_ended_says_nothing_yet():
     def told(ended: float) -> set[str]:
         over = Job("train1", "01000000", "train1", "SUCCEEDED", started=NOW - 900, ended=NOW - ended)
-        return codes(Judge(Limits(), (unexplained_memory, orphaned_memory), assumed=60.0)(seen(gpus, (left,), jobs=(over,))).findings)
+        return codes(
+            FindingTracker(Limits(), (unexplained_memory, orphaned_memory), assumed=60.0)(seen(gpus, (left,), jobs=(over,))).findings
+        )
 
     gpus, left = (gpu(0, 30), gpu(1, 20)), holder(7, 0, 30, kind="orphan")
     assert [told(5), told(30), told(90)] == [set(), {"gpu-memory-orphaned"}, {"gpu-memory-orphaned", "gpu-memory-unexplained"}]
@@ -69,7 +71,7 @@ def test_it_ends_at_a_lower_mark_than_it_begins():
     def at(used: float) -> Snapshot:
         return seen((gpu(0, used),), ())
 
-    judge = Judge(Limits(unexplained_age=0), UNEXPLAINED)
+    judge = FindingTracker(Limits(unexplained_age=0), UNEXPLAINED)
     told = [codes(judge(at(used)).findings) for used in (1.9, 2.1, 1.6, 1.4)]
     assert told == [set(), {"gpu-memory-unexplained"}, {"gpu-memory-unexplained"}, set()]
 
@@ -90,10 +92,19 @@ def test_gpus_that_ray_counts_as_free_while_others_hold_their_memory():
     gpus = (gpu(0, 40), gpu(1, 0.6))
     found = only(looked(seen(gpus, (holder(7, 0, 39, kind="foreign"),)), detectors=HELD), "gpu-memory-held")
     assert (found.level, found.subject) == ("warning", "node1")
-    assert found.text == "Ray counts 1 GPU of node1 as free whose memory others hold: what is placed there runs out of memory"
+    assert found.text == "Ray counts 1 GPU of node1 as free, but its memory is in use by others: work placed there runs out of memory"
     assert found.evidence == ("GPU 0: 40G of 80G in use, by pid 7 (foreign) python",)
     assert found.remedy.act is None
     assert looked(seen(gpus, (holder(7, 0, 39, kind="foreign"),)), 55, detectors=HELD) == ()
+
+
+def test_gpus_on_which_another_ray_is_at_work_are_not_free():
+    gpus, worker = (gpu(0, 40), gpu(1, 0.6)), theirs(7, gpus=(Hold(0, 39 * GIB),))
+    shared = seen(gpus, (worker,))
+    host = replace(shared.hosts["node1"], processes=(process(7, gpus=worker.gpus),), nodes=(ID, "f" * 56))
+    found = only(looked(replace(shared, hosts={"node1": host}), detectors=HELD), "gpu-memory-held")
+    assert found.evidence == ("GPU 0: 40G of 80G in use, by pid 7 (worker of another Ray) python",)
+    assert found.remedy.act is None
 
 
 def test_where_no_probe_looks_rays_agent_tells_of_memory_that_ray_knows_nobody_for():
@@ -104,7 +115,7 @@ def test_where_no_probe_looks_rays_agent_tells_of_memory_that_ray_knows_nobody_f
     left = tuple(holder(40 + index, index, 39, kind="unknown", ticks=None, node=ID, host="node1") for index in (0, 1))
     found = only(told(left), "gpu-memory-held")
     assert (found.level, found.remedy.act, found.about) == ("info", "kill-orphans", (node(1).key,))
-    assert found.text.startswith("Ray counts 2 GPUs of node1 as free whose memory is in use by what Ray doesn't know")
+    assert found.text.startswith("Ray counts 2 GPUs of node1 as free, but their memory is in use outside this Ray")
     assert found.evidence[0] == "GPU 0: 40G of 80G in use, by pid 40 (unknown) python"
     waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="room", since=NOW - 200)
     assert only(told(left, actors=(waiting,)), "gpu-memory-held").level == "warning"
@@ -119,7 +130,7 @@ def test_what_is_told_of_its_own_is_told_here_too_once_something_waits_for_it():
     waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="room")
     found = only(looked(seen((gpu(0, 40),), (orphan,), actors=(waiting,)), detectors=HELD), "gpu-memory-held")
     assert (found.level, found.remedy.act) == ("critical", "kill-orphans")
-    assert found.text.endswith("runs out of memory, and 1 actor or group waits for GPUs")
+    assert found.text.endswith("runs out of memory, and 1 actor or placement group waits for GPUs")
     assert found.evidence[-1] == "waits for GPUs: actor9"
     held = replace(waiting, wait="held")
     assert only(looked(seen((gpu(0, 40),), (orphan,), actors=(held,)), detectors=HELD), "gpu-memory-held").level == "warning"

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from findings import codes, later, looked, only
 from msgspec.structs import replace
-from world import NOW, actor, gpu, node, snapshot
 
-from cockpit.findings import Judge, Limits
+from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
 from cockpit.model import Finding, Gpu, Host, Node, Quantity, RayProcess, Snapshot
+from tests.findings.detection import codes, later, looked, only
+from tests.world import NOW, actor, gpu, node, snapshot
 
 ILL, COUNTS = (gpu_trouble,), (gpu_counts,)
 ID = f"{1:056x}"
@@ -30,8 +30,8 @@ def test_a_lost_gpu_is_critical_after_several_looks():
     lost = Gpu(3, fault="GPU is lost")
     found = only(looked(seen(gpu(0), lost), detectors=ILL), "gpu-lost")
     assert (found.level, found.subject) == ("critical", "node1")
-    assert found.text == "GPU 3 of node1 can't be reached by NVML any more"
-    assert found.evidence == ("GPU 3: NVML: GPU is lost; `dmesg | grep -i xid` tells why",)
+    assert found.text == "GPU 3 of node1 is lost: NVML can't reach it any more"
+    assert found.evidence == ("GPU 3: NVML: GPU is lost; `dmesg | grep -i xid` shows why",)
     assert found.about == (f"node:{ID}",)
     assert found.remedy.act is None
     assert looked(seen(gpu(0), lost), 5, detectors=ILL) == ()
@@ -39,17 +39,23 @@ def test_a_lost_gpu_is_critical_after_several_looks():
 
 def test_all_that_are_lost_on_a_host_are_one_finding():
     found = only(looked(seen(*(Gpu(index, fault="Unknown Error") for index in range(8))), detectors=ILL), "gpu-lost")
-    assert found.text == "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 can't be reached by NVML any more"
+    assert found.text == "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 are lost: NVML can't reach them any more"
 
 
 @pytest.mark.parametrize(
     ("facts", "code", "level", "text", "evidence"),
     [
-        ({"recovery": "reset"}, "gpu-recovery", "critical", "has failed, and NVML asks for its recovery", "NVML asks for: reset"),
-        ({"recovery": "drain and reset"}, "gpu-drain", "warning", "still works, but NVML wants no new work on it", "drain and reset"),
-        ({"ecc": 2}, "gpu-ecc", "warning", "has lost data to memory errors since its driver was loaded", "2 uncorrected ECC errors"),
-        ({"remap": True}, "gpu-remap", "warning", "has bad rows of memory that only a reset replaces", "row remap is pending"),
-        ({"slowed": ("thermal",)}, "gpu-slowed", "warning", "runs slower than it could", "held down by: thermal at 61 degrees"),
+        ({"recovery": "reset"}, "gpu-recovery", "critical", "has failed: NVML requests a recovery", "NVML requests: reset"),
+        ({"recovery": "drain and reset"}, "gpu-drain", "warning", "still works, but NVML asks for no new work on it", "drain and reset"),
+        (
+            {"ecc": 2},
+            "gpu-ecc",
+            "warning",
+            "has lost data through memory errors (ECC) since its driver was loaded",
+            "2 uncorrected ECC errors",
+        ),
+        ({"remap": True}, "gpu-remap", "warning", "has bad memory rows and needs a reset to replace them", "row remap is pending"),
+        ({"slowed": ("thermal",)}, "gpu-slowed", "warning", "is slowed down", "slowed by: thermal at 61 degrees C"),
     ],
 )
 def test_an_ill_gpu_is_told_with_what_the_operator_does(facts: dict[str, Any], code: str, level: str, text: str, evidence: str):
@@ -73,17 +79,17 @@ def test_healthy_gpus_and_those_of_which_little_is_known_are_not_ill():
 def test_moments_of_heat_are_no_finding_and_a_moment_without_is_no_end():
     hot, cool = seen(gpu(0, slowed=("thermal",))), seen(gpu(0, slowed=()))
     assert looked(hot, 50, detectors=ILL) == ()
-    judge = Judge(Limits(), ILL)
+    judge = FindingTracker(Limits(), ILL)
     told = [codes(judge(later(hot if second % 20 else cool, second)).findings) for second in range(0, 200, 5)]
     assert told[10] == set()
     assert told[20:] == [{"gpu-slowed"}] * 20
     ended = [judge(later(cool, 200 + second)).findings for second in range(0, 80, 5)]
-    assert ended[0][0].text == "A GPU of node1 ran slower than it could within the last 1m00s"
+    assert ended[0][0].text == "A GPU of node1 was slowed down within the last 1m00s"
     assert ended[-1] == ()
 
 
 def test_a_single_look_can_not_tell_heat_that_stays_from_a_moment_of_it():
-    (found,) = Judge(Limits(), ILL, assumed=60.0)(seen(gpu(0, slowed=("thermal",)))).findings
+    (found,) = FindingTracker(Limits(), ILL, assumed=60.0)(seen(gpu(0, slowed=("thermal",)))).findings
     assert (found.code, found.level) == ("gpu-slowed", "info")
 
 
@@ -132,26 +138,26 @@ def test_equal_counts_and_those_that_somebody_chose_are_fine(raylet: Raylet):
 def test_more_gpus_than_there_are_is_a_warning():
     found = only(looked(Raylet(8, 7).seen(), detectors=COUNTS), "gpu-count")
     assert (found.level, found.subject) == ("warning", "node1")
-    assert found.text == "Ray hands out 8 GPUs on node1, but NVML sees 7: what is placed there can fail for want of a GPU"
+    assert found.text == "Ray offers 8 GPUs on node1, but NVML sees 7: work placed there can fail for lack of a GPU"
     assert found.evidence == ("Ray: 8 GPUs (`ray status -v`)", "`nvidia-smi -L`: 7 GPUs")
     assert looked(Raylet(8, 7).seen(), 20, detectors=COUNTS) == ()
 
 
 def test_more_gpus_than_its_raylet_may_see_is_a_warning():
     found = only(looked(Raylet(8, 8, "0,1").seen(), detectors=COUNTS), "gpu-count")
-    assert "but its raylet may see 2 of them" in found.text
+    assert "but its raylet can use only 2" in found.text
     assert found.evidence[-1] == "CUDA_VISIBLE_DEVICES=0,1 in /proc/PID/environ of its raylet"
 
 
 def test_fewer_gpus_than_there_are_is_worth_knowing_and_a_warning_while_something_waits_for_gpus():
     few = Raylet(4, 8)
     found = only(looked(few.seen(), detectors=COUNTS), "gpu-unused")
-    assert (found.level, found.text) == ("info", "Ray hands out 4 GPUs on node1 of the 8 that it could")
+    assert (found.level, found.text) == ("info", "Ray offers only 4 GPUs of the 8 usable on node1")
     waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="held", since=NOW - 200)
     found = only(looked(few.seen(actors=(waiting,)), detectors=COUNTS), "gpu-unused")
     assert (found.level, found.text) == (
         "warning",
-        "Ray hands out 4 GPUs on node1 of the 8 that it could, while 1 actor or group waits for GPUs",
+        "Ray offers only 4 GPUs of the 8 usable on node1, while 1 actor or placement group waits for GPUs",
     )
     never = replace(waiting, wait="label")
     assert only(looked(few.seen(actors=(never,)), detectors=COUNTS), "gpu-unused").level == "info"
@@ -165,7 +171,7 @@ def test_where_no_probe_looks_rays_agent_is_quoted_and_may_see_none_at_all():
         return looked(snapshot(nodes=nodes, hosts={}, actors=(), placement_groups=()), detectors=COUNTS)
 
     found = only(told((gpu(0), gpu(1)), (gpu(0),)), "gpu-count")
-    assert "but its agent sees 2 (it lists no more behind one that NVML can't reach)" in found.text
+    assert "but its agent sees 2 (it stops at the first one that NVML can't reach)" in found.text
     assert found.evidence[1] == "Ray's agent there (/nodes?view=summary): 2 GPUs"
     assert "but its agent sees none" in only(told(None, (gpu(0),)), "gpu-count").text
     assert told(None, None) == ()
@@ -173,7 +179,7 @@ def test_where_no_probe_looks_rays_agent_is_quoted_and_may_see_none_at_all():
 
 def test_a_raylet_that_was_given_gpus_that_are_not_there():
     found = only(looked(Raylet(2, 8, "6,9").seen(), detectors=COUNTS), "gpu-visible")
-    assert found.text == "The raylet of node1 was given GPUs that aren't there: CUDA_VISIBLE_DEVICES names 9"
+    assert found.text == "The raylet of node1 was given GPUs that do not exist: CUDA_VISIBLE_DEVICES names 9"
     assert codes(looked(Raylet(2, 8, "GPU-1-0,GPU-7-0").seen(), detectors=COUNTS)) == {"gpu-visible"}
 
 
@@ -189,7 +195,7 @@ def test_several_raylets_on_a_host_may_share_its_gpus_but_not_hand_them_out_twic
     assert looked(snapshot(nodes=(first, second), hosts={}), detectors=COUNTS) == ()
     greedy = replace(second, resources={"GPU": Quantity(0, 8)})
     found = only(looked(snapshot(nodes=(first, greedy), hosts={}), detectors=COUNTS), "gpu-count")
-    assert found.text == "2 raylets on node1 hand out 12 GPUs, and there are 8: two jobs can get the same one"
+    assert found.text == "2 raylets on node1 offer 12 GPUs, but it has 8: two jobs can get the same GPU"
     own = replace(greedy, gpus=Raylet().node(2).gpus)
     assert looked(snapshot(nodes=(replace(first, resources={"GPU": Quantity(0, 8)}), own), hosts={}), detectors=COUNTS) == ()
 

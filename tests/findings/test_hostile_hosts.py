@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-from findings import looked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from world import NOW, snapshot
 
 from cockpit.model import (
     Actor,
@@ -30,6 +28,8 @@ from cockpit.model import (
     Session,
     TempDir,
 )
+from tests.findings.detection import looked
+from tests.world import NOW, snapshot
 
 ODD = [-1.0, 0.0, 0.5, 1.0, 95.0, 100.0, 1e6, 1e300, float("nan"), float("inf"), float("-inf")]
 FLOATS = st.none() | st.sampled_from(ODD) | st.floats()
@@ -71,8 +71,12 @@ RAYS = st.none() | st.lists(
 
 def sessions(host: str) -> st.SearchStrategy[tuple[Session, ...] | None]:
     keeps = st.lists(NAMES, max_size=2).map(tuple)
-    one = st.builds(Session, st.just(host), SESSIONS, PATHS, YES, TEXTS, WHOLE, keeps, TEXTS, st.booleans(), TIMES, YES)
+    said = {"name": SESSIONS, "path": PATHS, "live": YES, "owner": TEXTS, "size": WHOLE, "keeps": keeps, "dashboard": TEXTS}
+    one = st.builds(Session, host=st.just(host), latest=st.booleans(), started=TIMES, stopped=YES, **said)
     return st.none() | st.lists(one, max_size=3, unique_by=lambda session: session.name).map(tuple)
+
+
+WROTE = st.dictionaries(st.just("job"), FLOATS.filter(lambda moment: moment is not None), max_size=1)
 
 
 def hosts(name: str) -> st.SearchStrategy[Host]:
@@ -82,7 +86,7 @@ def hosts(name: str) -> st.SearchStrategy[Host]:
         sessions(name), st.lists(IDS, max_size=2).map(tuple), RAYS,
         st.none() | st.lists(st.builds(Pointer, PATHS, PATHS, YES), max_size=2, unique_by=lambda pointer: pointer.path).map(tuple),
         st.none() | st.lists(st.builds(TempDir, PATHS, TEXTS, YES), max_size=2, unique_by=lambda temp: temp.path).map(tuple), TEXTS,
-        local=st.booleans(), wrote=st.dictionaries(st.just("job"), FLOATS.filter(lambda moment: moment is not None), max_size=1),
+        local=st.booleans(), wrote=st.dictionaries(SESSIONS, WROTE, max_size=2),
     )  # fmt: skip
 
 
@@ -117,7 +121,7 @@ RUNNING = (Job("job", "01000000", "job", "RUNNING", started=NOW - 900),)
 ACTORS = (Actor("a" * 56, "Critic", state="ALIVE", job="01000000", node="a" * 56, needs={"GPU": 2.0}),)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(CLUSTERS, st.none() | NODES, hosts("w1"), hosts("w2"), PROCESSES, st.none() | KILLS, FAULTS, AS_OF)
 def test_hostile_hosts_make_no_nonsense(cluster, nodes, first, second, processes, kills, faults, as_of):
     made = snapshot(

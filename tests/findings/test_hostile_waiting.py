@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import string
 
-from findings import looked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from world import NOW, snapshot
 
 from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
 from cockpit.model import Actor, Bundle, Job, PlacementGroup
+from tests.findings.detection import looked
+from tests.world import NOW, snapshot
 
 ALONE = (waiting_groups, waiting_actors, deadlocks, pending_jobs, failed_jobs, leaked_groups, leaked_actors, restart_loops)
 NAMES = st.sampled_from(["", "a", "\x1b[31mred", "x" * 500, "two\nlines", "\u202eevil"]) | st.text(string.printable, max_size=8).filter(
@@ -41,7 +41,7 @@ JOBS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.none() | st.lists(ACTORS, max_size=6).map(tuple), st.none() | st.lists(GROUPS, max_size=5).map(tuple),
        st.none() | st.lists(JOBS, max_size=5).map(tuple))  # fmt: skip
 def test_hostile_facts_make_no_nonsense(actors, groups, jobs):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from findings import looked, only
-from world import NOW, actor, snapshot
 
-from cockpit.findings.jobs import failed_jobs, pending_jobs, telling
+from cockpit.findings.jobs import error_lines, failed_jobs, pending_jobs
 from cockpit.model import SUPERVISOR, Fault, Job
-from cockpit.sources import ray_actors, wire
-from cockpit.sources.decode import decode
+from cockpit.sources.lenient_json import decode
+from cockpit.sources.ray import actors, wire
+from tests.findings.detection import looked, only
+from tests.world import NOW, actor, snapshot
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "2.60" / "jobs.json"
 ALONE = (pending_jobs, failed_jobs)
@@ -42,7 +42,7 @@ def supervisor(**more):
 
 
 def recorded_jobs():
-    return {made.id: made for entry in decode(RECORDED.read_bytes(), tuple[wire.Job, ...]) if (made := ray_actors.job(entry))}
+    return {made.id: made for entry in decode(RECORDED.read_bytes(), tuple[wire.Job, ...]) if (made := actors.job(entry))}
 
 
 @pytest.mark.parametrize(("seconds", "level"), [(9, None), (11, "info"), (299, "info"), (301, "warning"), (3600, "warning")])
@@ -64,10 +64,10 @@ def test_a_pending_job_is_told_with_what_its_supervisor_waits_for():
     ("wait", "begins"),
     [
         ("never", "submit it again with less for its entrypoint"),
-        ("held", "wait for what holds what its entrypoint asks for"),
-        ("short", "wait for what holds what its entrypoint asks for"),
-        ("starting", "look at runtime_env_setup-"),
-        (None, "look at runtime_env_setup-"),
+        ("held", "wait until the resources for its entrypoint are free"),
+        ("short", "wait until the resources for its entrypoint are free"),
+        ("starting", "read runtime_env_setup-"),
+        (None, "read runtime_env_setup-"),
     ],
 )
 def test_no_act_is_offered_for_a_job_that_has_not_started_for_ray_can_not_stop_it(wait, begins):
@@ -80,7 +80,7 @@ def test_no_act_is_offered_for_a_job_that_has_not_started_for_ray_can_not_stop_i
 
 def test_without_a_supervisor_rays_own_words_are_told():
     (bare,) = seen(pending(60))
-    assert (bare.text, bare.evidence[1]) == ("job ppo has not started: Ray gives no reason", "Ray lists no supervisor of it")
+    assert (bare.text, bare.evidence[1]) == ("job ppo has not started: Ray gives no reason", "Ray lists no supervisor for it")
     (said,) = seen(pending(60, "Job has not started yet. It may be waiting for resources."))
     assert said.text == "job ppo has not started: It may be waiting for resources."
 
@@ -89,8 +89,8 @@ def test_the_ten_lines_that_ray_gives_of_an_out_of_memory_error_are_told_in_one(
     users = "336\t0.04\tray::RuntimeEnvAgent\n13\t0.03\tgcs_server --log_dir=/tmp/ray/ses...\n"
     advice = "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/. Consider more memory.\n"
     head = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n"
-    assert telling(head + users + advice) == ("Ray's memory monitor ended a worker of it, because the node was low on memory",)
-    assert telling(head + users + advice + "RuntimeError: boom") == ("RuntimeError: boom",)
+    assert error_lines(head + users + advice) == ("Ray's memory monitor killed one of its workers because the node was low on memory",)
+    assert error_lines(head + users + advice + "RuntimeError: boom") == ("RuntimeError: boom",)
 
 
 def test_an_unknown_list_of_actors_says_nothing_of_supervisors():
@@ -101,7 +101,7 @@ def test_an_unknown_list_of_actors_says_nothing_of_supervisors():
 def test_a_failed_job_is_told_with_how_it_ended_and_what_was_raised():
     found = only(seen(submitted(message=TRACE, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", exit_code=1)), "job-failed")
     assert found.text == "job ppo failed (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 1): RuntimeError: boom"
-    assert found.evidence == ("RuntimeError: boom", "`ray job logs ppo` shows all of its log")
+    assert found.evidence == ("RuntimeError: boom", "`ray job logs ppo` shows the whole log")
     assert (found.level, found.since, found.remedy.act) == ("warning", NOW - 600, None)
 
 
@@ -115,7 +115,7 @@ This process on 10.0.0.2:0 was started with:
 
 
 def test_what_is_raised_in_several_lines_is_told_whole():
-    (told,) = telling(f"Traceback (most recent call last):\n  File x\n{MISMATCH}")
+    (told,) = error_lines(f"Traceback (most recent call last):\n  File x\n{MISMATCH}")
     assert told == " ".join(MISMATCH.split())
 
 
@@ -136,13 +136,13 @@ REGISTER = (
 @pytest.mark.parametrize(
     ("message", "says", "helps", "act"),
     [
-        (f"{NCCL}\n{TRACE}", "[rank3]:[E1121", "one rank did not come", None),
+        (f"{NCCL}\n{TRACE}", "[rank3]:[E1121", "one rank did not reach the collective", None),
         (f"{NCCL}\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "torch.Out", "smaller micro batches", None),
-        (FREE, "ValueError: Free memory on device", "something else holds memory of that GPU", "kill-orphans"),
-        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "RuntimeError: CUDA", "the GPU is ill", None),
+        (FREE, "ValueError: Free memory on device", "another process uses memory of that GPU", "kill-orphans"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "RuntimeError: CUDA", "the GPU failed", None),
         ("ValueError: Total available GPUs 7.0 is less than total desired GPUs 8", "ValueError: Total", "nodes x GPUs of each model", None),
-        ("ValueError: placement group bundle index 6 is invalid. Valid: 0-4", "ValueError: placement", "must be of its size", None),
-        (MISMATCH, "RuntimeError: Version mismatch", "third number of Python's version", None),
+        ("ValueError: placement group bundle index 6 is invalid. Valid: 0-4", "ValueError: placement", "must have its size", None),
+        (MISMATCH, "RuntimeError: Version mismatch", "for Python all three numbers", None),
         ("OSError: [Errno 28] No space left on device: '/tmp/x'", "OSError: [Errno 28]", "a disk is full", "clean"),
         (f"{REGISTER}\nbye", "core_worker.cc:496", "ray_init.num_cpus", None),
     ],
@@ -155,8 +155,8 @@ def test_what_training_often_fails_of_is_told_with_what_helps(message, says, hel
 
 
 def test_one_that_was_killed_or_left_no_word_is_told_too():
-    assert seen(submitted(exit_code=-9))[0].text == "job ppo failed (ended by signal 9); Ray doesn't say how"
-    assert seen(submitted())[0].text == "job ppo failed; Ray doesn't say how"
+    assert seen(submitted(exit_code=-9))[0].text == "job ppo failed (ended by signal 9); Ray does not say why"
+    assert seen(submitted())[0].text == "job ppo failed; Ray does not say why"
 
 
 def test_what_ended_well_was_stopped_or_ended_long_ago_is_not_told():
@@ -177,10 +177,10 @@ def test_a_relaunch_that_runs_ends_it_and_one_that_failed_takes_its_place():
 
 def test_of_recorded_failures_the_line_that_matters_is_found():
     jobs = recorded_jobs()
-    assert telling(jobs["fail-1"].message) == ("entrypoint failing on purpose",)
-    assert telling(jobs["zoo-1"].message)[-1].startswith("ValueError: Cannot schedule GpuHolder with the placement group")
-    assert telling(jobs["badrenv"].message)[-1] == "ValueError: Could not find Conda executable at conda."
-    assert telling(jobs["raysubmit_kLxceEXRbxc3AQU2"].message)[-1].startswith("ValueError: /home/user/jobs is not a valid URI.")
+    assert error_lines(jobs["fail-1"].message) == ("entrypoint failing on purpose",)
+    assert error_lines(jobs["zoo-1"].message)[-1].startswith("ValueError: Cannot schedule GpuHolder with the placement group")
+    assert error_lines(jobs["badrenv"].message)[-1] == "ValueError: Could not find Conda executable at conda."
+    assert error_lines(jobs["raysubmit_kLxceEXRbxc3AQU2"].message)[-1].startswith("ValueError: /home/user/jobs is not a valid URI.")
 
 
 @pytest.mark.parametrize(
@@ -195,17 +195,17 @@ def test_of_recorded_failures_the_line_that_matters_is_found():
     ],
 )
 def test_what_was_raised_last_matters_most_and_else_the_last_line(message, line):
-    assert telling(message)[-1] == line
+    assert error_lines(message)[-1] == line
 
 
 def test_a_message_without_words_tells_nothing():
-    assert telling(None) == telling("") == telling(" \n\t\n") == ()
+    assert error_lines(None) == error_lines("") == error_lines(" \n\t\n") == ()
 
 
 def test_hostile_messages_are_short_clean_and_soon_read():
-    assert telling("\x1b]0;evil\x07" * 3000 + "\u202eX")[-1].isprintable()
-    assert len(telling("A" * 21_000)[-1]) <= 300
-    assert telling("a." * 10_000 + "\n" + "(" * 10_000 + "\n" + "A" * 10_000 + "Error")
+    assert error_lines("\x1b]0;evil\x07" * 3000 + "\u202eX")[-1].isprintable()
+    assert len(error_lines("A" * 21_000)[-1]) <= 300
+    assert error_lines("a." * 10_000 + "\n" + "(" * 10_000 + "\n" + "A" * 10_000 + "Error")
     odd = submitted("x\x1b[31m" * 40, started=float("nan"), ended=NOW + 1e12, exit_code=1 << 80, message="\x00", entrypoint=None)
     assert seen(odd) == ()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from findings import looked
-from world import NOW, actor, node, snapshot
 
 from cockpit.findings.missing import missing_hosts
 from cockpit.model import Cluster, Fault, Host, Node, RayProcess
+from tests.findings.detection import looked
+from tests.world import NOW, actor, node, snapshot
 
 ALONE = (missing_hosts,)
 HERE = Cluster("http://10.0.0.1:8265", "2.60.0", "session_1", reachable=True)
@@ -22,11 +22,11 @@ def seen(*lone: Node, seconds: float = 120, **more):
 def test_a_host_of_the_config_without_a_node_is_worth_knowing_and_a_warning_while_something_can_not_be_placed():
     (found,) = seen(W2)
     assert (found.code, found.level, found.text, found.about) == ("node-missing", "info", "w2 is not in this cluster", (W2.key,))
-    assert found.evidence == ("w2: no probe has looked at it", "`ray list nodes` lists 1 living node, and none of it")
+    assert found.evidence == ("w2: no probe data", "`ray list nodes` lists 1 living node, but not this host")
     never = actor(1, state="PENDING_CREATION", wait="never")
     (urgent,) = seen(W2, W3, actors=(never,))
     assert (urgent.level, urgent.text) == (
-        "warning", "w2 and w3 are not in this cluster, in which something waits for what its nodes can not hold",
+        "warning", "w2 and w3 are not in this cluster; actors or placement groups wait that are too large for the nodes in it",
     )  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def test_what_a_probe_sees_there_is_told():
     assert seen(W2, hosts={"w2": idle})[0].evidence[0] == "w2: no raylet runs there"
     other = Host("w2", ("10.0.0.2",), NOW, rays=(RayProcess("raylet", 5, "session_2"),))
     (found,) = seen(W2, hosts={"w2": other})
-    assert found.text == "w2 runs a raylet of another cluster (session_2) and is not in this cluster"
+    assert found.text == "w2 is not in this cluster: its raylet belongs to another cluster (session_2)"
 
 
 @pytest.mark.parametrize(

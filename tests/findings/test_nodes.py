@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from findings import codes, looked, only
 from msgspec.structs import replace
-from world import NOW, actor, node, process, snapshot
 
-from cockpit.findings import Judge, Limits
+from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.model import Fault, Host, RayProcess
+from tests.findings.detection import codes, looked, only
+from tests.world import NOW, actor, node, process, snapshot
 
 DEAD, AGENTS = (dead_nodes,), (silent_agents,)
 HEARTBEATS = "Unexpected termination: health check failed due to missing too many heartbeats"
@@ -30,7 +30,7 @@ def test_a_dead_node_is_told_with_why_when_and_what_went_with_it():
     found = only(looked(with_nodes(dead(had=lost), actors=(coming,)), detectors=DEAD), "node-dead")
     assert found.text == (
         "node2 died 5m02s ago (health check failed due to missing too many heartbeats); "
-        "with it went 8 GPUs and 3 actors; 1 of these is started again"
+        "lost with it: 8 GPUs and 3 actors; Ray restarts 1 of these actors"
     )
     assert (found.level, found.subject, found.since, found.about) == ("critical", "node2", NOW - 302, (dead().key,))
     assert found.evidence == (f"ray list nodes: 000000000000 node2 10.0.0.2 DEAD: {HEARTBEATS}",)
@@ -39,7 +39,7 @@ def test_a_dead_node_is_told_with_why_when_and_what_went_with_it():
 
 def test_what_is_not_known_of_a_death_is_not_said():
     found = only(looked(with_nodes(dead(message=None, ended=None, resources={})), detectors=DEAD), "node-dead")
-    assert found.text == "node2 died (Ray doesn't say why)"
+    assert found.text == "node2 died (Ray does not say why)"
     assert found.since == NOW - 120, "first sight"
 
 
@@ -85,7 +85,7 @@ def test_after_a_day_a_dead_node_is_an_info():
 def test_many_that_die_are_told_as_one():
     found = looked(with_nodes(*(dead(number) for number in range(2, 27))), detectors=DEAD)
     (one,) = found
-    assert one.text == "25 nodes died (health check failed due to missing too many heartbeats: 25); with them went 200 GPUs"
+    assert one.text == "25 nodes died (health check failed due to missing too many heartbeats: 25); lost with them: 200 GPUs"
     assert (one.code, one.level, len(one.evidence)) == ("nodes-dead", "critical", 21)
 
 
@@ -100,7 +100,7 @@ def test_a_raylet_that_lives_though_it_was_marked_dead_is_told_so():
     found, there = marked()
     assert found.text == (
         "Ray marked node2 dead 5m02s ago (health check failed due to missing too many heartbeats), "
-        "though its raylet (pid 77) still runs there; with it went 8 GPUs"
+        "but its raylet (pid 77) still runs there; lost with it: 8 GPUs"
     )
     assert found.evidence[1] == "ps on node2: raylet 77 runs, in state unknown"
     assert (found.remedy.act, found.about) == ("kill", (dead().key, there.key))
@@ -133,16 +133,16 @@ def reporting(*ages: float | None, faults=(), **more):
 
 def test_an_agent_that_stands_still_is_told_while_others_go_on():
     found = only(looked(reporting(3, 67, 4), detectors=AGENTS), "agent-silent")
-    assert found.text == "Ray's agent on node2 has reported nothing for 1m05s; what Ray says of its GPUs and memory is as old"
+    assert found.text == "Ray's agent on node2 has not reported for 1m05s; Ray's figures of its GPUs and memory are that old"
     assert (found.level, found.subject, found.since) == ("warning", "node2", NOW - 67)
     assert "don't end the agent" in found.remedy.text
 
 
 def test_to_a_single_look_a_clock_that_is_behind_looks_the_same():
-    once = Judge(Limits(), AGENTS, assumed=60.0)
+    once = FindingTracker(Limits(), AGENTS, assumed=60.0)
     found = only(once(reporting(3, 67, 4)).findings, "agent-silent")
     assert found.level == "info"
-    assert found.text.startswith("Ray's agent on node2 has reported nothing for 1m05s, or the clock there is as far behind; what Ray says")
+    assert found.text.startswith("Ray's agent on node2 has not reported for 1m05s, or the clock there is that far behind; Ray's figures")
     agent = process(88, command="ray::DashboardAgent", state="T", kind="ray")
     assert only(once(reporting(67, 3, processes=(agent,))).findings, "agent-silent").level == "warning", "its process shows it"
 
@@ -154,14 +154,14 @@ def test_the_only_node_there_is_has_an_agent_too():
 def test_a_stopped_agent_on_a_host_that_is_looked_at_is_named():
     agent = process(88, command="ray::DashboardAgent", state="T", kind="ray")
     found = only(looked(reporting(67, 3, processes=(agent,)), detectors=AGENTS), "agent-silent")
-    assert "has reported nothing for 1m05s: its process 88 is stopped by a signal;" in found.text
+    assert "has not reported for 1m05s: its process (pid 88) is stopped by a signal;" in found.text
     assert found.remedy.text.startswith("`kill -CONT 88` on node1")
     assert found.about == (node(1).key, agent.key)
 
 
 def test_when_all_stand_still_it_is_one_finding():
     found = only(looked(reporting(67, 80), detectors=AGENTS), "agents-silent")
-    assert found.text.startswith("the agents of 2 of 2 nodes have reported nothing for 1m05s, though the dashboard answers;")
+    assert found.text.startswith("the agents of 2 of 2 nodes have not reported for 1m05s, but the dashboard answers;")
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from findings import looked, only
 from msgspec.structs import replace
-from world import GIB, NOW, gpu, snapshot
 
-from cockpit.findings import Judge, Limits
+from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.model import Cluster, Host, Pointer, RayProcess, Session, TempDir
+from tests.findings.detection import looked, only
+from tests.world import GIB, NOW, gpu, snapshot
 
 ALONE = (several_sessions, lone_gcs, dead_pointers, foreign_temps)
 OLD, NEW = "session_2026-11-20_00-00-00_000000_7", "session_2026-11-21_00-00-00_000000_8"
 
 
 def session(name, live, owner="train", temp="/tmp/ray"):
-    return Session("w1", name, f"{temp}/{name}", live, owner, GIB)
+    return Session(host="w1", name=name, path=f"{temp}/{name}", live=live, owner=owner, size=GIB)
 
 
 def host(**more):
@@ -27,10 +27,16 @@ def host(**more):
 def test_two_sessions_that_live_on_a_host_are_told():
     live = (session(OLD, True), session(NEW, True, "other", "/tmp/other/ray"), session("session_dead", False))
     found = only(looked(host(sessions=live), detectors=ALONE), "sessions-several")
-    assert found.text == (f"2 Ray sessions live on w1, and each of them may hand out the same 2 GPUs: {OLD} of train, {NEW} of other")
+    assert found.text == (f"2 Ray sessions run on w1, and each may offer the same 2 GPUs: {OLD} of train, {NEW} of other")
     assert (found.level, found.subject, found.remedy.act) == ("warning", "w1", "stop")
     assert found.about == (live[0].key, live[1].key)
     assert only(looked(host(sessions=live, gpus=None), detectors=ALONE), "sessions-several").level == "info"
+
+
+def test_of_several_sessions_the_one_that_is_followed_is_marked():
+    live = (session(OLD, True), session(NEW, True, "other"))
+    found = only(looked(replace(host(sessions=live), cluster=Cluster(session=NEW)), detectors=ALONE), "sessions-several")
+    assert found.text.endswith(f": {OLD} of train, {NEW} of other (this cluster)")
 
 
 def test_the_ray_that_skypilot_keeps_for_itself_is_as_it_should_be():
@@ -46,7 +52,7 @@ def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing_and_is_in_the_way(
     assert (found.code, found.level, found.remedy.act, found.about) == ("gcs-alone", "warning", "stop", (live[1].key,))
     assert found.text == (
         f"a GCS (pid 228) of {NEW} of train runs on w1 without a raylet, "
-        "as a `ray start` that failed may leave it: the next one on its port fails too"
+        "maybe left by a failed `ray start`: the next `ray start` on its port fails too"
     )
     assert looked(host(sessions=live, rays=rays), 50, detectors=ALONE) == (), "its raylet may come yet"
     assert looked(host(sessions=live, rays=(*rays, RayProcess("raylet", 3, NEW))), 50, detectors=(lone_gcs,)) == ()
@@ -54,7 +60,7 @@ def test_a_gcs_that_a_failed_start_has_left_hands_out_nothing_and_is_in_the_way(
 
 
 def test_a_single_look_leaves_a_ray_alone_that_has_just_been_started():
-    rays, once = (RayProcess("gcs_server", 228, NEW),), Judge(Limits(), (lone_gcs,), assumed=60.0)
+    rays, once = (RayProcess("gcs_server", 228, NEW),), FindingTracker(Limits(), (lone_gcs,), assumed=60.0)
     for started, found in ((NOW - 5, 0), (NOW - 600, 1)):
         assert len(once(host(sessions=(replace(session(NEW, True), started=started),), rays=rays)).findings) == found
 
@@ -74,7 +80,7 @@ CURRENT = Pointer("/tmp/ray/ray_current_cluster", "10.0.0.1:6379", False)
 
 def test_a_pointer_to_a_dead_session_while_another_lives_is_told():
     found = only(looked(host(pointers=(LATEST,), sessions=(session(OLD, False), session(NEW, True))), detectors=ALONE), "pointer-dead")
-    assert found.text == f"on w1 /tmp/ray/session_latest points at the dead {OLD}, while {NEW} lives there"
+    assert found.text == f"on w1 /tmp/ray/session_latest points at the dead {OLD}, while {NEW} runs there"
     assert (found.level, found.subject, found.remedy.act) == ("warning", "w1 /tmp/ray", "clean")
     assert found.evidence == (f"readlink /tmp/ray/session_latest: /tmp/ray/{OLD}",)
     assert found.about == (session(OLD, False).key,)
@@ -84,7 +90,7 @@ def test_the_address_of_a_dead_cluster_is_told_with_what_fails_by_it():
     found = only(looked(host(pointers=(LATEST, CURRENT)), detectors=ALONE), "pointer-dead")
     assert found.text == (
         f"on w1 /tmp/ray/session_latest points at the dead {OLD} and /tmp/ray/ray_current_cluster names 10.0.0.1:6379, "
-        "where no Ray lives, so that `ray.init()` and `ray status` fail"
+        "where no Ray runs: `ray.init()` and `ray status` fail"
     )
     assert found.about == ("node:w1",), "an act on it must not be aimed at every host"
     assert found.level == "warning"
@@ -107,7 +113,7 @@ def test_while_a_ray_starts_its_pointer_may_be_ahead_of_it():
 
 def test_a_temp_dir_of_another_user_is_told():
     found = only(looked(host(temps=(TempDir("/tmp/ray", "root", False),)), detectors=ALONE), "temp-dir-foreign")
-    assert found.text == "/tmp/ray on w1 belongs to root, and this user can't write to it: a Ray that is started here by this user fails"
+    assert found.text == "/tmp/ray on w1 belongs to root, and this user can't write to it: `ray start` by this user fails there"
     assert (found.level, found.subject) == ("warning", "w1 /tmp/ray")
     assert "--temp-dir=/tmp/ray-$USER" in found.remedy.text
     used = host(temps=(TempDir("/tmp/ray", "root", False),), sessions=(session(NEW, True, "root"),))

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from findings import codes, later, looked, only
 from msgspec.structs import replace
-from world import GIB, NOW, actor, gpu, node, process, snapshot
 
-from cockpit.findings import Judge, Limits
+from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.stalls import stalled_jobs
 from cockpit.findings.watts import most_watts
-from cockpit.model import Finding, Gpu, Hold, Host, Job, Process, Snapshot
+from cockpit.model import Cluster, Finding, Gpu, Hold, Host, Job, Process, Snapshot
+from tests.findings.detection import codes, later, looked, only
+from tests.world import GIB, NOW, actor, gpu, node, process, snapshot
 
 STALLED = (stalled_jobs,)
 JOB = Job("train1", "02000000", "train1", "RUNNING", started=NOW - 9000)
 MINUTE = 60
+SESSION = "session_1"
 Facts = dict[str, Any]
 IDLE, WORKS, SPINS = {"utilization": 0.0, "power": 75.0}, {"utilization": 97.0, "power": 560.0}, {"utilization": 100.0, "power": 120.0}
 
@@ -24,8 +25,9 @@ IDLE, WORKS, SPINS = {"utilization": 0.0, "power": 75.0}, {"utilization": 97.0, 
 def world(*gpus: Facts, silent: float | None = None, job: Job = JOB, **more: Any) -> Snapshot:
     """A job with a process on each of these GPUs of a probed node, and a log that is silent for so long."""
     made = tuple(gpu(index, 60, **facts) for index, facts in enumerate(gpus))
-    wrote = {} if silent is None else {"train1": NOW - silent}
+    wrote = {} if silent is None else {SESSION: {"train1": NOW - silent}}
     facts = {
+        "cluster": Cluster(session=SESSION),
         "nodes": (node(1, gpus=made, seen=NOW),),
         "processes": tuple(rank(index) for index in range(len(gpus))),
         "hosts": {"node1": Host("node1", ("10.0.0.1",), NOW, gpus=made, nodes=(f"{1:056x}",), wrote=wrote)},
@@ -42,7 +44,7 @@ def rank(index: int, **more: Any) -> Process:
 
 def found(seen: Snapshot, minutes: float) -> tuple[Finding, ...]:
     """When it has stayed like this for so long, log and all: looked at every half a minute."""
-    judge = Judge(Limits(), STALLED)
+    judge = FindingTracker(Limits(), STALLED)
     told: tuple[Finding, ...] = ()
     for step in range(int(minutes * 2) + 1):
         told = judge(later(seen, 30.0 * step - minutes * MINUTE)).findings
@@ -55,10 +57,13 @@ def test_idle_gpus_and_a_silent_log_are_an_info_at_first_and_then_a_warning():
     assert only(found(stall, 5), "job-stalled").level == "info"
     told = only(found(stall, 12), "job-stalled")
     assert (told.level, told.subject, told.about) == ("warning", "job train1", (JOB.key,))
-    assert told.text == "All 8 GPUs of job train1 have been at 0 % for 12m00s, with 480G of memory in use, and its log is silent for 12m00s"
+    assert (
+        told.text
+        == "All 8 GPUs of job train1 have been at 0 % for 12m00s, with 480G of memory in use, and its log has not grown for 12m00s"
+    )
     assert told.evidence == (
         "node1 GPU 0, 1, 2, 3, 4, 5, 6, 7: 0 %, 75 W (`nvidia-smi`)",
-        "job-driver-train1.log was last written to 12m00s ago",
+        "job-driver-train1.log was last written 12m00s ago",
     )
     assert told.remedy.act == "stop-job"
     assert told.since == NOW - 12 * MINUTE
@@ -74,7 +79,7 @@ def test_where_no_log_can_be_seen_it_takes_longer_and_says_so():
     told = only(found(world(IDLE, IDLE), 30), "job-stalled")
     assert (told.level, told.text) == (
         "warning",
-        "Both GPUs of job train1 have been at 0 % for 30m00s, with 120G of memory in use; whether its log goes on is not known",
+        "Both GPUs of job train1 have been at 0 % for 30m00s, with 120G of memory in use; not known whether its log still grows",
     )
 
 
@@ -82,7 +87,7 @@ def test_a_log_that_goes_on_makes_it_worth_knowing_and_no_more():
     told = only(found(world(IDLE, silent=10), 40), "job-stalled")
     assert (told.level, told.text) == (
         "info",
-        "The only GPU of job train1 has been at 0 % for 40m00s, with 60G of memory in use; its log goes on",
+        "The only GPU of job train1 has been at 0 % for 40m00s, with 60G of memory in use; its log still grows",
     )
 
 
@@ -97,7 +102,7 @@ def test_a_log_that_goes_on_makes_it_worth_knowing_and_no_more():
         world(IDLE, IDLE, silent=3600, nodes=None),
         world(IDLE, IDLE, silent=3600, nodes=(node(1, gpus=None),)),
         world(IDLE, IDLE, silent=3600, processes=()),
-        world(IDLE, silent=3600, processes=(rank(0, kind="orphan"), rank(0, session="session_of_another_ray"))),
+        world(IDLE, silent=3600, processes=(rank(0, kind="orphan"), rank(0, job=None, other_job="02000000", ours=False))),
         world(*[{"utilization": 97.0, "power": 260.0}] * 8, silent=3600),
         world(*[{"utilization": 100.0, "power": None}] * 8, silent=3600),
         world(*[{"utilization": 100.0, "power": 100.0, "power_limit": None, "name": "NVIDIA X1"}] * 8, silent=3600),
@@ -128,7 +133,7 @@ def test_what_gpus_draw_at_most_is_known_by_the_names_that_nvml_gives(name: str 
 
 
 def test_one_look_at_work_begins_it_anew():
-    stall, judge = world(IDLE, IDLE, silent=3600), Judge(Limits(), STALLED)
+    stall, judge = world(IDLE, IDLE, silent=3600), FindingTracker(Limits(), STALLED)
     for minute in range(60):
         seen = world(WORKS, IDLE, silent=3600) if minute % 4 == 3 else stall
         assert judge(later(seen, 60 * minute - 3600)).findings == ()
@@ -145,7 +150,7 @@ def test_engines_of_whom_nobody_knows_whose_they_are_may_be_the_jobs_own():
 
 def test_facts_that_are_old_do_not_make_it_longer():
     stall = world(IDLE, IDLE, silent=3600)
-    judge = Judge(Limits(), STALLED)
+    judge = FindingTracker(Limits(), STALLED)
     for minute in range(60):
         seen = later(stall, 60 * minute)
         told = judge(seen if minute < 4 else replace(seen, nodes=later(stall, 200).nodes)).findings
@@ -158,10 +163,10 @@ def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
     told = only(found(hang, 6), "job-hung")
     assert (told.level, told.subject) == ("warning", "job train1")
     assert told.text == (
-        "7 of 8 GPUs of job train1 wait for others at 100 % with at most 120 W for 6m00s, as in a collective (NCCL) that hangs; "
-        "the odd one out is node1 GPU 7; whether its log goes on is not known"
+        "7 of 8 GPUs of job train1 wait for others at 100 % with at most 120 W for 6m00s, as in a hung NCCL collective; "
+        "different from the others: node1 GPU 7; not known whether its log still grows"
     )
-    assert told.evidence[0] == "odd one out: node1 GPU 7: 0 %, 78 W, pid 107 python"
+    assert told.evidence[0] == "different from the others: node1 GPU 7: 0 %, 78 W, pid 107 python"
     assert told.about == (JOB.key, rank(7).key)
     assert told.remedy.act == "stop-job"
     assert only(found(hang, 10), "job-hung").level == "critical"
@@ -170,7 +175,7 @@ def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
 def test_where_all_are_at_100_percent_the_odd_one_draws_another_power():
     told = only(found(world(*[SPINS] * 7, {"utilization": 100.0, "power": 70.0}), 6), "job-hung")
     assert "All 8 GPUs of job train1 wait" in told.text
-    assert "the odd one out is node1 GPU 7" in told.text
+    assert "different from the others: node1 GPU 7" in told.text
     assert "odd one out" not in only(found(world(*[SPINS] * 8), 6), "job-hung").text
     assert "odd one out" not in only(found(world(*[SPINS] * 4, *[IDLE] * 4), 6), "job-hung").text
 
@@ -179,29 +184,29 @@ def test_a_lost_gpu_is_the_one_that_the_others_wait_for():
     hang = world(*[SPINS] * 7, IDLE)
     lost = (*hang.nodes[0].gpus[:7], Gpu(7, fault="GPU is lost"))
     told = only(found(replace(hang, nodes=(node(1, gpus=lost, seen=NOW),)), 6), "job-hung")
-    assert "the odd one out is node1 GPU 7" in told.text
-    assert told.evidence[0] == "odd one out: node1 GPU 7: lost, pid 107 python"
+    assert "different from the others: node1 GPU 7" in told.text
+    assert told.evidence[0] == "different from the others: node1 GPU 7: lost, pid 107 python"
 
 
 def test_where_something_speaks_against_a_hang_it_takes_three_times_as_long():
     talks = world(*[SPINS] * 8, silent=5)
     assert found(talks, 14) == ()
-    assert only(found(talks, 15), "job-hung").text.endswith("; its log goes on")
+    assert only(found(talks, 15), "job-hung").text.endswith("; its log still grows")
     tail = world(SPINS, *[IDLE] * 7)
     assert found(tail, 14) == ()
-    assert "the odd one out is node1 GPU 0" in only(found(tail, 15), "job-hung").text
+    assert "different from the others: node1 GPU 0" in only(found(tail, 15), "job-hung").text
     assert only(found(world(SPINS, *[IDLE] * 7, silent=3600), 5), "job-hung")
 
 
 def test_memory_that_changes_is_a_sign_of_life():
-    judge = Judge(Limits(), STALLED)
+    judge = FindingTracker(Limits(), STALLED)
     for minute in range(60):
         facts = {**SPINS, "memory_used": (60 << 30) + (minute // 4 << 20)}
         assert judge(later(world(facts, facts), 60 * minute)).findings == ()
 
 
 def test_a_hang_goes_on_until_a_gpu_clearly_works():
-    judge = Judge(Limits(), STALLED)
+    judge = FindingTracker(Limits(), STALLED)
     told = [codes(judge(later(world(*[SPINS] * 8), 30 * step)).findings) for step in range(12)]
     assert told[-1] == {"job-hung"}
     wavers = {"utilization": 92.0, "power": 230.0}
@@ -219,3 +224,12 @@ def test_many_nodes_are_summed_up():
 
 def test_the_world_with_trouble_in_it_has_no_stall():
     assert looked(snapshot(), 300, detectors=STALLED) == ()
+
+
+def test_what_another_ray_writes_for_a_job_of_the_same_name_says_nothing_of_ours():
+    stall = world(IDLE, IDLE, silent=12 * MINUTE)
+    host = stall.hosts["node1"]
+    beside = replace(host, wrote={**host.wrote, "session_of_another_ray": {"train1": NOW}})
+    assert only(found(replace(stall, hosts={"node1": beside}), 12), "job-stalled").level == "warning"
+    alone = replace(host, wrote={"session_of_another_ray": {"train1": NOW}})
+    assert "not known whether its log still grows" in only(found(replace(stall, hosts={"node1": alone}), 30), "job-stalled").text

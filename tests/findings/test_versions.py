@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from findings import looked, only
 from msgspec.structs import replace
-from world import NOW, node, snapshot
 
-from cockpit.findings import Judge, Limits
+from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.versions import differing_versions, open_files
 from cockpit.model import Cluster, Host, RayProcess
+from tests.findings.detection import looked, only
+from tests.world import NOW, node, snapshot
 
 VERSIONS, FILES = (differing_versions,), (open_files,)
 SESSION = "session_2026-11-21_00-00-00_000000_8"
@@ -29,9 +29,9 @@ def hosts(*looked_at, **more):
 def test_the_odd_ones_are_named():
     made = hosts(host(1), host(2, ray="2.52.0", python="3.10.15", driver="535.1"), host(3), host(4, driver="535.1"))
     told = {found.code: found for found in looked(made, detectors=VERSIONS)}
-    assert told["ray-versions"].text == "Ray is 2.52.0 on node2; the cluster's is 2.60.0"
-    assert told["python-versions"].text == "Python is 3.10.15 on node2; 3 other hosts have 3.10.14"
-    assert told["driver-versions"].text == "the NVIDIA driver is 535.1 on node2, node4; 2 other hosts have 550.54.15"
+    assert told["ray-versions"].text == "Ray is 2.52.0 on node2, but the cluster has 2.60.0"
+    assert told["python-versions"].text == "Python is 3.10.15 on node2, but 3 other hosts have 3.10.14"
+    assert told["driver-versions"].text == "the NVIDIA driver is 535.1 on node2, node4, but 2 other hosts have 550.54.15"
     assert {code: found.level for code, found in told.items()} == {
         "ray-versions": "warning", "python-versions": "warning", "driver-versions": "info",
     }  # fmt: skip
@@ -60,14 +60,14 @@ def test_what_is_alike_unknown_or_of_another_cluster_is_not_told(fine):
 
 def test_a_raylet_near_its_limit_of_open_files_is_told():
     found = only(looked(hosts(host(1, files=60000, files_limit=65536)), detectors=FILES), "open-files")
-    assert found.text == "raylet 21 on node1 has 60000 of 65536 files open: at the limit no worker can register with it any more"
+    assert found.text == "raylet 21 on node1 has 60000 of 65536 files open: at the limit no more workers can register"
     assert (found.level, found.evidence[0]) == ("warning", "ls /proc/21/fd | wc -l: 60000")
     assert "prlimit --pid 21 --nofile=131072" in found.remedy.text
     assert only(looked(hosts(host(1, files=65000, files_limit=65536)), detectors=FILES), "open-files-full").level == "critical"
 
 
 def test_that_mark_is_left_only_further_down():
-    judge = Judge(Limits(), FILES)
+    judge = FindingTracker(Limits(), FILES)
     told = [
         [found.code for found in judge(hosts(host(1, files=files, files_limit=100000))).findings] for files in (79000, 80000, 71000, 69000)
     ]
@@ -76,7 +76,7 @@ def test_that_mark_is_left_only_further_down():
 
 def test_a_low_limit_is_an_info_for_all_hosts_together():
     found = only(looked(hosts(host(1, files=9, files_limit=1024), host(2, files=9, files_limit=4096)), detectors=FILES), "open-files-limit")
-    assert (found.level, found.text) == ("info", "Ray may open only 1024 files on node1, node2; 65535 is what its documentation asks for")
+    assert (found.level, found.text) == ("info", "Ray may open only 1024 files on node1, node2; 65535 is what Ray's documentation asks for")
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,16 @@ def test_a_low_limit_is_an_info_for_all_hosts_together():
 )
 def test_what_is_not_known_of_files_is_not_told(files):
     assert looked(hosts(host(1, **files)), detectors=FILES) == ()
+
+
+def test_how_many_files_another_ray_may_open_is_nothing_of_ours():
+    theirs = (
+        RayProcess("raylet", 707, "session_2", "f" * 56, files=1000, files_limit=1024),
+        RayProcess("gcs_server", 412, "session_2", files=9, files_limit=9),
+    )
+    beside = replace(host(1, files=900, files_limit=1024), rays=(*(host(1, files=900, files_limit=1024).rays or ()), *theirs))
+    told = looked(hosts(beside), detectors=FILES)
+    assert "707" not in str(told)
+    assert "412" not in str(told)
+    assert only(told, "open-files").subject == "raylet 21 on node1"
+    assert only(told, "open-files-limit").evidence == ("/proc/21/limits on node1 (raylet): Max open files 1024",)

@@ -42,7 +42,7 @@ ENV = {
 Seen = TypeVar("Seen")
 
 
-def eventually(look: Callable[[], Seen], within: float = 30, every: float = 0.2) -> Seen:
+def eventually(look: Callable[[], Seen], within: float = 120, every: float = 0.2) -> Seen:
     """What `look` returns, as soon as it is true. While Ray is not there yet, its refusals are waited out too."""
     deadline = time.monotonic() + within
     trouble: Exception | None = None
@@ -67,7 +67,7 @@ class Cluster:
         self.address = f"http://{self.head.address}:8265"
         self.gcs_address = f"{self.head.address}:6379"
         self.http = httpx.Client(
-            base_url=self.address, timeout=10, trust_env=False, headers={"Authorization": f"Bearer {token}"} if token else {}
+            base_url=self.address, timeout=60, trust_env=False, headers={"Authorization": f"Bearer {token}"} if token else {}
         )
 
     @property
@@ -79,7 +79,7 @@ class Cluster:
     def start(self) -> None:
         """Start Ray on every host, and wait until the dashboard tells of all their GPUs."""
         for host in self.hosts:
-            _lay_out(host)
+            lay_out(host)
         self.command(
             self.head,
             "ray start --head --port=6379 --dashboard-host=0.0.0.0 --dashboard-port=8265 --num-cpus=16 --object-store-memory=100000000"
@@ -88,7 +88,7 @@ class Cluster:
         join = f"ray start --address={self.gcs_address} --num-cpus=16 --object-store-memory=100000000 --disable-usage-stats"
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda host: self.command(host, join), self.hosts[1:]))
-        eventually(self.complete, within=60)
+        eventually(self.complete, within=120)
 
     def stop(self) -> None:
         """End everything on every host, at once."""
@@ -113,7 +113,7 @@ class Cluster:
         for host in self.hosts:
             host.reset_gpus()
 
-    def command(self, host: Host, command: str, timeout: float = 90) -> str:
+    def command(self, host: Host, command: str, timeout: float = 120) -> str:
         """What a command prints that an operator runs on a host, in the environment that Ray was started with."""
         exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.env.items())
         return host.ssh(f"export {exports}; cd {JOBS}; {command}", timeout=timeout)
@@ -158,19 +158,21 @@ class Cluster:
         if not all(host.matching(*WORDS[part]) or host.matching(*OLD_WORDS[part]) for part, host in parts):
             return False
         with contextlib.suppress(AssertionError):
-            return eventually(self.complete, within=10)
+            return eventually(self.complete, within=120)
         return False
 
     def _end_others(self) -> None:
         """End what isn't Ray's: engines that outlived their actors, processes that a test started."""
-        for host in self.hosts:
-            for process in host.processes():
-                if not any(word in process.text for word in ("ray::", "ray-dashboard-", "/ray/", "multiprocessing", "ray.util")):
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        process.outer.kill()
+        of_ray = ("ray::", "ray-dashboard-", "/ray/", "multiprocessing", "ray.util")
+        others = [one for host in self.hosts for one in host.processes() if not any(word in one.text for word in of_ray)]
+        for process in others:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        eventually(lambda: not any(process.is_alive() for process in others))
 
 
-def _lay_out(host: Host) -> None:
+def lay_out(host: Host) -> None:
+    """What jobs run lies on the host."""
     folder = host.tmp / "jobs"
     if not folder.exists():
         shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))

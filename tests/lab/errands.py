@@ -12,18 +12,18 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from cockpit.config import Config
-from cockpit.reach import DEFAULT_REACH, HostEntry
-from cockpit.sources.errand import Errands, Progress
-from cockpit.sources.masters import Masters
-from cockpit.sources.ray_reach import Place
+from cockpit.config.reach import DEFAULT_REACH, HostEntry
+from cockpit.config.settings import Config
+from cockpit.sources.probes.ray_tunnel import RayPlace
+from cockpit.sources.probes.requests import ProbeRequests, Progress
+from cockpit.sources.probes.ssh_control import SshControlSockets
 
 
 async def run(wish: dict[str, Any]) -> dict[str, Any]:
-    masters = Masters()
+    control_sockets = SshControlSockets()
     entries = {name: HostEntry(name) for name in wish["hosts"]}
-    places = {name: Place(*place) for name, place in wish.get("places", {}).items()}
-    errands = Errands(Config(reach=wish.get("reach", DEFAULT_REACH)), "here", entries, places, masters)
+    places = {name: RayPlace(*place) for name, place in wish.get("places", {}).items()}
+    errands = ProbeRequests(Config(reach=wish.get("reach", DEFAULT_REACH)), "here", entries, places, control_sockets)
     began, heard, took = time.monotonic(), [], {}
 
     def hear(host: str, progress: Progress) -> None:
@@ -38,7 +38,7 @@ async def run(wish: dict[str, Any]) -> dict[str, Any]:
         answers = await asyncio.gather(*map(one, wish["hosts"]))
     finally:
         errands.close()
-        masters.close()
+        control_sockets.close()
     return {"answers": dict(zip(wish["hosts"], answers, strict=True)), "heard": heard, "took": took}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.hosts import Host, Lab, Process
+from tests.lab.hosts import Host, Lab, Process, is_alive
 
 Facts = dict[str, Any]
 COCKPIT = Path(sys.executable).with_name("cockpit")
@@ -79,7 +79,7 @@ class Watcher:
         ours = {child.pid for child in self.process.outer.children(recursive=True)}
         return next(process for process in self.host.matching("cockpit.probe") if process.outer.pid in ours)
 
-    def until(self, fact: Callable[[Facts], object], within: float = 30) -> float:
+    def until(self, fact: Callable[[Facts], object], within: float = 120) -> float:
         """Wait until what it says has this in it; the seconds that it took."""
         began = time.monotonic()
         try:
@@ -88,18 +88,18 @@ class Watcher:
             raise AssertionError(f"{error}; it says: {brief(self.now)}") from error
         return time.monotonic() - began
 
-    def fault(self, source: str, words: str = "", host: str | None = None, within: float = 30) -> float:
+    def fault(self, source: str, words: str = "", host: str | None = None, within: float = 120) -> float:
         """Wait until this source is said not to be believed."""
         return self.until(lambda now: [text for text in faults(now, source, host) if words in text], within)
 
-    def trusts(self, within: float = 60) -> float:
+    def trusts(self, within: float = 120) -> float:
         """Wait until nothing is said against any source."""
         return self.until(lambda now: not now["faults"], within)
 
     def end(self) -> None:
         with contextlib.suppress(psutil.Error):
             self.process.outer.terminate()
-            self.process.outer.wait(5)
+            self.process.outer.wait(60)
 
 
 def _known(fact: Callable[[Facts], object], facts: Facts) -> object:
@@ -201,11 +201,11 @@ class Screen:
     def resize(self, width: int, height: int) -> None:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 
-    def until(self, *words: str, within: float = 20) -> str:
+    def until(self, *words: str, within: float = 120) -> str:
         """Wait until all these words are on it; the whole of it."""
         return self.till(lambda text: all(word in text for word in words), within)
 
-    def till(self, fact: Callable[[str], object], within: float = 20) -> str:
+    def till(self, fact: Callable[[str], object], within: float = 120) -> str:
         """Wait until this is true of what is on it; the whole of it."""
         try:
             return eventually(lambda: (text := self.text) and fact(text) and text, within, every=0.05)
@@ -215,7 +215,7 @@ class Screen:
     def settled(self) -> None:
         """Wait until it has started: drawn, and no longer at work all the time."""
         self.until("Overview")
-        eventually(lambda: self.program.outer.cpu_percent(0.5) < 50, within=20)
+        eventually(lambda: self.program.outer.cpu_percent(0.5) < 50, within=120)
 
     def quit(self) -> float:
         """Press `q`; the seconds until nothing of cockpit runs any more. Its neighbours, other tests, stand back meanwhile."""
@@ -236,15 +236,9 @@ class Screen:
             self._tmux("kill-server")
 
 
-def gone(family: list[psutil.Process], within: float = 10) -> None:
+def gone(family: list[psutil.Process], within: float = 120) -> None:
     """Wait until none of these runs any more."""
-
-    def runs(process: psutil.Process) -> bool:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        return False
-
-    eventually(lambda: not any(map(runs, family)), within, every=0.005)
+    eventually(lambda: not any(map(is_alive, family)), within, every=0.005)
 
 
 @contextlib.contextmanager

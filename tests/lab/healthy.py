@@ -121,7 +121,7 @@ class Watch:
     def end(self) -> None:
         """Watch no more."""
         self._printed.terminate()
-        self._printed.wait(10)
+        self._printed.wait(60)
         self._reader.join(10)
 
 

@@ -31,6 +31,7 @@ import psutil
 from cockpit.demo import nvml
 
 ROOT = Path(os.environ.get("COCKPIT_LAB", "/var/tmp/cockpit-lab"))
+CHECKOUT = Path(__file__).parents[2]
 BY_HAND = "hand"
 """The lab that the command line makes: it stays until `down`."""
 STATE = "/run/lab/nvml.state"
@@ -52,6 +53,12 @@ def why_not() -> str | None:
     return f"no namespaces here: {tried.stderr.decode().strip()}" if tried.returncode else None
 
 
+def is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 @dataclass(frozen=True)
 class Process:
     """A process of a host, with its number inside and outside."""
@@ -63,6 +70,10 @@ class Process:
     @property
     def text(self) -> str:
         return " ".join(self.command).strip()
+
+    def is_alive(self) -> bool:
+        """Whether it runs; a zombie, which its parent has not collected yet, does not."""
+        return is_alive(self.outer)
 
     def freeze(self) -> None:
         self.outer.send_signal(signal.SIGSTOP)
@@ -95,7 +106,7 @@ class Host:
         """Its /tmp, seen from outside."""
         return self.folder / "tmp"
 
-    def ssh(self, command: str, timeout: float = 60, check: bool = True) -> str:
+    def ssh(self, command: str, timeout: float = 120, check: bool = True) -> str:
         """What `command` prints, run over SSH as an operator would."""
         result = subprocess.run(
             ["ssh", "-F", str(self.ssh_config), self.name, command],
@@ -112,7 +123,7 @@ class Host:
         """Start a process that outlives this call, in the host's namespaces and with its GPUs; tells its number inside."""
         line = f"setsid {shlex.join(command)} </dev/null >/dev/null 2>&1 & echo $!"
         pid = int(self.ssh(line))
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:  # in the moment of its exec it has no command line
             if found := [process for process in self.processes() if process.pid == pid]:
                 return found[0]
@@ -122,8 +133,7 @@ class Host:
     def hold(self, device: int | str, memory: int, busy: int = 0, title: str = "python train.py") -> Process:
         """A process without Ray that holds memory of one of the host's GPUs."""
         process = self.spawn("bash", "-c", f"exec -a {shlex.quote(title)} sleep infinity")
-        start = int(Path(f"/proc/{process.outer.pid}/stat").read_text().rpartition(")")[2].split()[19])
-        nvml.add(self.state, f"proc {device} {process.pid} {memory} {busy} start {start}")
+        nvml.add(self.state, f"proc {device} {process.pid} {memory} {busy} start {nvml.start_ticks(process.outer.pid)}")
         return process
 
     def processes(self) -> list[Process]:
@@ -230,7 +240,8 @@ class Lab:
         return f"""set -e
             mount --make-rprivate /
             mount -t tmpfs -o size=2g tmpfs /dev/shm
-            mount --bind {folder}/tmp /tmp
+            {_kept_in_tmp(folder / "tmp")}
+            mount --rbind {folder}/tmp /tmp
             mount --bind {self.folder}/hosts /etc/hosts
             mount --bind {folder}/run /run
             hostname {name}
@@ -239,15 +250,34 @@ class Lab:
               -o PermitRootLogin=yes -o MaxStartups=100 -o UsePAM=no -o {shlex.quote("SetEnv=" + login)}"""
 
 
+def _kept_in_tmp(tmp: Path) -> str:
+    """What a host with a /tmp of its own still needs of ours, where this checkout, or the Python that runs it, lies there."""
+    needed = {str(path) for path in (CHECKOUT, Path(sys.prefix)) if path.parts[:2] == ("/", "tmp")}
+    outermost = sorted(path for path in needed if not any(path.startswith(f"{other}/") for other in needed))
+    binds = [(shlex.quote(path), shlex.quote(f"{tmp}{path.removeprefix('/tmp')}")) for path in outermost]
+    return "\n".join(f"mkdir -p {inside} && mount --bind {path} {inside}" for path, inside in binds)
+
+
+@contextlib.contextmanager
+def stopped(host: Host) -> Iterator[None]:
+    """Its sshd answers nobody, though its kernel still takes connections."""
+    os.kill(host.init, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(host.init, signal.SIGCONT)
+
+
 def down(name: str) -> None:
     """End the lab of this name, whoever made it."""
     folder = ROOT / name
     for written in folder.glob("on/*/init"):
         for pid in map(int, written.read_text().split()):
-            with contextlib.suppress(ProcessLookupError):
-                if _is_host(pid):
-                    os.kill(pid, signal.SIGKILL)
-                    _await_end(pid)
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+                process = psutil.Process(pid)
+                if _is_host(process):
+                    process.kill()
+                    process.wait(timeout=60)
     # The namespace itself may live on for a minute, for a connection that was cut; its link need not.
     for link in [*(_link(name, number) for number in range(len(list(folder.glob("on/*"))))), _bridge(name)]:
         subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
@@ -264,25 +294,17 @@ def sweep() -> None:
         down(written.parent.name)
 
 
-def _is_host(pid: int) -> bool:
+def _is_host(process: psutil.Process) -> bool:
     """Not another process that has got the number meanwhile."""
-    with contextlib.suppress(OSError):
-        command = Path(f"/proc/{pid}/cmdline").read_text()
-        return str(ROOT) in command
-    return False
+    return any(str(ROOT) in word for word in process.cmdline())
 
 
-def _await_end(pid: int) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
-        psutil.Process(pid).wait(timeout=10)
-
-
-def _child_of(pid: int, within: float = 5) -> int:
+def _child_of(pid: int, within: float = 120) -> int:
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if children and _field(int(children[0]), "NSpid").split()[-1] == "1":
-            return int(children[0])
+        children = psutil.Process(pid).children()
+        if children and _field(children[0].pid, "NSpid").split()[-1] == "1":
+            return children[0].pid
         time.sleep(0.01)
     raise LabError("a host's namespaces did not come up")
 
@@ -299,7 +321,7 @@ def _join_network(bridge: str, link: str, init: int, address: str) -> None:
     _run("nsenter", "-t", init, "-n", "ip", "link", "set", "eth0", "up")
 
 
-def _await_sshd(host: Host, within: float = 15) -> None:
+def _await_sshd(host: Host, within: float = 120) -> None:
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection((host.address, 22), timeout=1) as connection:

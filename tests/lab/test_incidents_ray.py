@@ -9,7 +9,7 @@ import pytest
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import Facts, Watcher, lay_config
 
-pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
 SOON = "findings: {agent_silent: 12, gcs_silent: 2, dashboard_silent: 3, monitor_silent: 1, disk_filling: 1, disk_full: 1}\n"
 
@@ -23,7 +23,7 @@ def watcher(cluster: Cluster) -> Iterator[Watcher]:
     usual = cluster.head.folder / "run" / "lab" / "home" / ".config" / "cockpit" / "config.yaml"
     (folder / "config.yaml").write_text(usual.read_text() + SOON)
     made = Watcher(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
-    made.until(lambda now: [each["state"] for each in now["nodes"]].count("ALIVE") == 2 and not now["faults"], within=60)
+    made.until(lambda now: [each["state"] for each in now["nodes"]].count("ALIVE") == 2 and not now["faults"], within=120)
     yield made
     made.end()
 
@@ -41,14 +41,14 @@ def found(watcher: Watcher, code: str, *words: str) -> Facts:
         return next((each for each in named if all(word in each["text"] for word in words)), None)
 
     try:
-        return eventually(right, within=90) or {}
+        return eventually(right, within=120) or {}
     except AssertionError as error:
         raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
 
 
 def over(watcher: Watcher) -> None:
     """Wait until nothing is found any more."""
-    eventually(lambda: not told(watcher), within=90)
+    eventually(lambda: not told(watcher), within=120)
 
 
 def test_frozen_parts_of_the_head_are_each_one_finding_and_end_when_they_go_on(cluster: Cluster, watcher: Watcher):

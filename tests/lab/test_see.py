@@ -17,7 +17,7 @@ from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import Watcher, by_cockpit, by_nvml, kinds, lay_config, listed, node, once
 from tests.lab.hosts import Host, Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 GIB = 1 << 30
 WAITS = """
@@ -49,7 +49,7 @@ def busy(running: Cluster, reach: Lab) -> Iterator[Cluster]:
     running.submit("ppo", f"WANDB_API_KEY=0123456789abcdef python train_ppo_ray.py {flags}")
     (running.head.tmp / "jobs" / "waits.py").write_text(WAITS)
     running.submit("waits", "python waits.py")
-    eventually(lambda: counted(running, "actors", "ALIVE") == 10, within=90)  # eight of its own, and two supervisors of jobs
+    eventually(lambda: counted(running, "actors", "ALIVE") == 10, within=120)  # eight of its own, and two supervisors of jobs
     eventually(lambda: counted(running, "actors", "PENDING_CREATION") == 3)
     yield running
     running.heal()
@@ -88,7 +88,7 @@ def test_gpus_are_those_of_nvml_on_both_hosts(busy: Cluster, reach: Lab):
             unit = 1 if host is busy.head else 1 << 20  # Ray's agents count memory in MiB
             # Models and engines are busy by turns: ask until both have seen the same turn.
             alike = functools.partial(same_gpus, watcher, host, unit)
-            watcher.until(lambda _, alike=alike: alike(), within=45)
+            watcher.until(lambda _, alike=alike: alike(), within=120)
         assert len({gpu[1] for host in busy.hosts for gpu in by_cockpit(watcher.now, host.name)}) == 16
     finally:
         watcher.end()
@@ -129,7 +129,8 @@ def test_actors_are_counted_as_ray_counts_them(busy: Cluster):
 
 
 def test_what_waits_is_said_with_its_needs(busy: Cluster):
-    code, facts, _ = once(busy.head)
+    eventually(lambda: once(busy.head)[0] in (1, 2))  # a warning once Ray's monitor lists them, critical half a minute later
+    _, facts, _ = once(busy.head)
     waiting = [actor for actor in facts["actors"]["pending"] if actor["class"] == "Judge"]
     assert [actor["needs"]["GPU"] for actor in waiting] == [9, 9, 9]
     groups = {group["name"]: group for group in facts["placement_groups"]}
@@ -137,7 +138,6 @@ def test_what_waits_is_said_with_its_needs(busy: Cluster):
     assert {name: group["state"] for name, group in groups.items()} == theirs
     assert groups["tp16-engine"]["state"] == "PENDING"
     assert groups["tp16-engine"]["bundles"] == [{"needs": {"GPU": 16.0}, "node": None, "labels": {}}]
-    assert code in (1, 2), "a warning; critical once no node has joined for half a minute that could hold it"
 
 
 def test_jobs_are_those_of_rays_job_list(busy: Cluster):
@@ -189,5 +189,6 @@ def test_probes_tell_of_rays_own_processes_and_folders(busy: Cluster, name: str)
         (said["session_name"], True),
         (busy.gcs_address, True),
     ]
-    assert {"ppo", "waits"} <= set(facts["wrote"]) if name == "head" else not facts["wrote"]
+    written = facts["written"].get(said["session_name"], {})
+    assert {"ppo", "waits"} <= set(written) if name == "head" else not facts["written"]
     assert facts["oom_kills"] == facts["faults"] == []

@@ -14,14 +14,14 @@ import psutil
 import pytest
 
 from cockpit.demo import nvml
-from cockpit.probe.act.parts import ORDER
-from cockpit.sources import payload
+from cockpit.probe.acts.stop.parts import ORDER
+from cockpit.sources.probes import payload
 from tests.lab import hosts
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.hosts import Host, Lab, Process
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 GIB = 1 << 30
 WORK = """
@@ -88,7 +88,7 @@ class Session:
         ready.unlink(missing_ok=True)
         address = f"{self.host.address}:{self.gcs}"
         self.host.spawn("env", "RAY_AUTH_MODE=disabled", str(self.ray.with_name("python")), "/tmp/work.py", address, f"/tmp/{ready.name}")
-        eventually(ready.exists, within=60)
+        eventually(ready.exists, within=120)
         found: dict[str, int] = json.loads(ready.read_text())
         return found
 

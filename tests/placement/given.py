@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cockpit.placement import Ask, Hold, Place, Verdict, World, ask, fixed, sentence, shape
+from cockpit.placement import Ask, LivingNodes, NodeHold, Place, PlacementVerdict, ask, fixed, sentence, shape
 
 
 def place(
-    name: str, used: dict[str, float] | None = None, holds: tuple[Hold, ...] = (), labels: dict[str, str] | None = None, **total: float
+    name: str, used: dict[str, float] | None = None, holds: tuple[NodeHold, ...] = (), labels: dict[str, str] | None = None, **total: float
 ):
     """A node of 8 GPUs and 16 CPUs, unless told."""
     has = {name: fixed(amount) for name, amount in {"GPU": 8, "CPU": 16, **total}.items()}
@@ -18,8 +18,8 @@ def place(
     return Place(name, name, has, taken, labels or {}, holds)
 
 
-def hold(job: str | None, what: str, **amounts: float) -> Hold:
-    return Hold(job, f"job {job}", what, {name: fixed(amount) for name, amount in amounts.items()})
+def hold(job: str | None, what: str, **amounts: float) -> NodeHold:
+    return NodeHold(job, f"job {job}", what, {name: fixed(amount) for name, amount in amounts.items()})
 
 
 def one(labels: dict[str, str] | None = None, **needs: float) -> Ask:
@@ -28,7 +28,7 @@ def one(labels: dict[str, str] | None = None, **needs: float) -> Ask:
 
 
 def told(places: list[Place], wanted: Ask) -> tuple[str, str | None]:
-    world = World(places)
+    world = LivingNodes(places)
     verdict = world.judge(wanted)
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, PlacementVerdict)
     return verdict.kind, sentence(world, wanted, verdict)

@@ -40,7 +40,7 @@ def allowed(nodes, single, where, strategy):
     return all(have >= 0 for node in left for have in node)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(NODES, BUNDLES, STRATEGIES)
 def test_there_is_room_exactly_where_a_placement_exists(nodes, bundles, strategy):
     stock = Counter(Slot((gpus, cpus), admits) for gpus, cpus, admits in nodes)
@@ -50,7 +50,7 @@ def test_there_is_room_exactly_where_a_placement_exists(nodes, bundles, strategy
     assert found != "unknown"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(NODES, BUNDLES, st.sampled_from(["PACK", "SPREAD", "STRICT_SPREAD"]))
 def test_rays_way_of_looking_finds_only_what_exists(nodes, bundles, strategy):
     stock = Counter(Slot((gpus, cpus), admits) for gpus, cpus, admits in nodes)
@@ -58,7 +58,7 @@ def test_rays_way_of_looking_finds_only_what_exists(nodes, bundles, strategy):
     assert not greedy(stock, wanted, strategy) or possible(nodes, wanted, strategy)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(AMOUNT, AMOUNT), max_size=4), st.tuples(AMOUNT, AMOUNT), st.integers(1, 6), STRATEGIES)
 def test_with_bundles_of_one_shape_ray_misses_nothing(nodes, need, count, strategy):
     stock = Counter(Slot(node, 1) for node in nodes)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.document import InputError
+from cockpit.config.document import InputError
 from cockpit.presets import Preset, PresetError, copy_preset, find_preset, presets, presets_folder, write_preset
 from cockpit.presets.folder import READY_MADE
 
@@ -74,7 +74,7 @@ def test_one_of_yours_goes_before_a_ready_made_one_of_its_name(folder):
     ("name", "message"),
     [
         ("verl-pppo", "no preset is named verl-pppo; perhaps verl-ppo"),
-        ("qqq", "no preset is named qqq; they lie in ~/config/cockpit/presets"),
+        ("qqq", "no preset is named qqq; presets are in ~/config/cockpit/presets"),
         ("here", "no preset is named here; the file here is ./here.yaml"),
         ("./nowhere.yaml", "nowhere.yaml: there is no such file"),
     ],
@@ -89,7 +89,7 @@ def test_one_that_is_not_there_is_said_with_what_is_near(tmp_path, name, message
 def test_a_ready_made_one_is_copied_with_its_comments(folder):
     assert copy_preset("verl-ppo") == folder / "verl-ppo.yaml"
     assert (folder / "verl-ppo.yaml").read_text() == (READY_MADE / "verl-ppo.yaml").read_text()
-    with pytest.raises(InputError, match="no ready-made preset is named nope; there are openrlhf-grpo, "):
+    with pytest.raises(InputError, match="no ready-made preset is named nope; ready-made: openrlhf-grpo, "):
         copy_preset("nope")
     with pytest.raises(InputError, match="no ready-made preset"):
         copy_preset("../shipped/verl-ppo")
@@ -99,7 +99,7 @@ def test_what_is_written_is_its_owners_alone_and_goes_over_no_file(folder):
     path = write_preset(JOB, "new")
     assert path == folder / "new.yaml"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(InputError, match=r"^~/config/cockpit/presets/new\.yaml: there is one already; it was left alone$"):
+    with pytest.raises(InputError, match=r"^~/config/cockpit/presets/new\.yaml: already exists; not overwritten$"):
         write_preset("other", "new")
     assert path.read_text() == JOB
     assert [one.name for one in folder.iterdir()] == ["new.yaml"]
@@ -121,10 +121,10 @@ def test_a_folder_that_can_not_be_written_is_said(folder, tmp_path):
 def test_a_file_where_the_folder_should_be_is_not_taken_for_the_preset(folder):
     folder.parent.mkdir(parents=True)
     folder.write_text("a file")
-    with pytest.raises(InputError, match="its folder can't be made: file exists"):
+    with pytest.raises(InputError, match="can't create its folder: file exists"):
         write_preset(JOB, "new")
 
 
 def test_a_path_below_nobodys_home_is_said(tmp_path):
-    with pytest.raises(InputError, match="there is no such home folder"):
+    with pytest.raises(InputError, match="no such home folder"):
         find_preset("~nobody-of-that-name/ppo.yaml")

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from cockpit.document import InputError
+from cockpit.config.document import InputError
 from cockpit.presets import Needs, RayNode, byte_count, preset_schema, read_preset, version_matches
-from cockpit.presets.file import WORDS
 from cockpit.presets.folder import READY_MADE
 from cockpit.presets.ray_flags import FLAGS, OWN, flag_name
+from cockpit.presets.schema import WORDS
 
 WHOLE = """
 about: PPO on a 7B model, two nodes
@@ -93,7 +93,7 @@ def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "FILE:1: holds neither `job` nor `ray`: there is nothing to launch or start"),
+        ("{}", "FILE:1: contains neither `job` nor `ray`: nothing to launch or start"),
         ("- a\n", "FILE:1: expected keys with values, such as `job: {entrypoint: …}`"),
         ("jobs: {}\n", "FILE:1: jobs: no such key; perhaps job"),
         ("job: {}\n", "FILE:1: job: entrypoint is missing"),
@@ -105,22 +105,22 @@ def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
         ("job:\n  entrypoint: x\n  env: [A=1]\n", "FILE:3: job.env: expected variables with their values, got a list"),
         ("job:\n  entrypoint: x\n  env:\n    A: 1\n    B:\n", 'FILE:5: job.env.B: expected text, got nothing; an empty text is ""'),
         ("job:\n  entrypoint: x\n  env:\n    A: [1]\n", "FILE:4: job.env.A: expected text, got a list"),
-        ("job:\n  entrypoint: x\n  env: {A B: 1}\n", "FILE:3: job.env: 'A B' can't be the name of a variable"),
-        ("job:\n  entrypoint: x\n  env: {1: a}\n", "FILE:3: job.env: a key must be text; a number or a switch is text in quotes"),
+        ("job:\n  entrypoint: x\n  env: {A B: 1}\n", "FILE:3: job.env: 'A B' is not a valid variable name"),
+        ("job:\n  entrypoint: x\n  env: {1: a}\n", "FILE:3: job.env: a key must be text; put a number, true or false in quotes"),
         (
             "job:\n  entrypoint: x\n  env: {A: '${B:-1}'}\n",
-            "FILE:3: job.env.A: ${B:-1} can't be filled in, only ${NAME} can; $${B:-1} is left as it is",
+            "FILE:3: job.env.A: ${B:-1} can't be filled in, only ${NAME} can; write $${B:-1} to pass it on unchanged",
         ),
-        ("job:\n  entrypoint: x\n  runtime_env: {env_vars: {A: b}}\n", "FILE:3: job.runtime_env.env_vars: goes into job.env"),
-        ("job:\n  entrypoint: x\n  runtime_env: {working_dir: .}\n", "FILE:3: job.runtime_env.working_dir: goes into job.working_dir"),
+        ("job:\n  entrypoint: x\n  runtime_env: {env_vars: {A: b}}\n", "FILE:3: job.runtime_env.env_vars: put it in job.env"),
+        ("job:\n  entrypoint: x\n  runtime_env: {working_dir: .}\n", "FILE:3: job.runtime_env.working_dir: put it in job.working_dir"),
         ("job:\n  entrypoint: x\n  runtime_env: {exclude: [a]}\n", "FILE:3: job.runtime_env.exclude: no such key; perhaps excludes"),
         (
             "job:\n  entrypoint: x\n  submission_id: ppo-{date}\n",
-            "FILE:3: job.submission_id: {date} can't be filled in; there are {time} and {name}",
+            "FILE:3: job.submission_id: unknown placeholder {date}; known ones: {time} {name}",
         ),
         (
             "job:\n  entrypoint: x\n  submission_id: a/b\n",
-            "FILE:3: job.submission_id: expected at most 100 letters, digits and . _ -: Ray makes an address and the name of a file of it",
+            "FILE:3: job.submission_id: expected at most 100 letters, digits and . _ -, because Ray uses it in a URL and a file name",
         ),
         ("job:\n  entrypoint: x\n  entrypoint_num_gpus: -1\n", "FILE:3: job.entrypoint_num_gpus: expected a number from 0, got -1"),
         ("job:\n  entrypoint: x\n  entrypoint_num_gpus: .nan\n", "FILE:3: job.entrypoint_num_gpus: expected a number from 0, got .nan"),
@@ -129,8 +129,8 @@ def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
         ("ray: {}\n", "FILE:1: ray: head is missing"),
         ("ray:\n  head: {num_gpus: 8}\n", "FILE:2: ray.head: host is missing"),
         ("ray:\n  head: {host: -oProxyCommand=x}\n", "FILE:2: ray.head: '-oProxyCommand=x' can't be the name of a host"),
-        ("ray:\n  head: a\n  workers: [b, c, b]\n", "FILE:3: ray.workers[2]: b is a worker already"),
-        ("ray:\n  head: a\n  workers: [a]\n", "FILE:3: ray.workers[0]: a is the head already"),
+        ("ray:\n  head: a\n  workers: [b, c, b]\n", "FILE:3: ray.workers[2]: b is already a worker"),
+        ("ray:\n  head: a\n  workers: [a]\n", "FILE:3: ray.workers[0]: a is already the head"),
         (
             "ray:\n  head: {host: a, num_gpu: 8}\n",
             "FILE:2: ray.head.num_gpu: `ray start` of 2.9 to 2.60 has no such flag; perhaps num_gpus",
@@ -153,17 +153,17 @@ def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
         ),
         (
             "ray:\n  head: {host: a, head: true}\n",
-            "FILE:2: ray.head.head: not a preset's to say: which host is the head says its place under `ray`",
+            "FILE:2: ray.head.head: can't be set here: the host under `ray.head` is the head",
         ),
         (
             "ray:\n  head: {host: a, block: true}\n",
-            "FILE:2: ray.head.block: not a preset's to say: Ray goes on without the command that started it",
+            "FILE:2: ray.head.block: can't be set here: Ray keeps running after `ray start` returns",
         ),
         (
             "ray:\n  head: a\n  workers: [{host: b, address: 'a:6379'}]\n",
-            "FILE:3: ray.workers[0].address: here the host answers; Ray's port is the head's `port`, and workers find it",
+            "FILE:3: ray.workers[0].address: give the host's address without a port; Ray's port is the head's `port`",
         ),
-        ("ray:\n  head: a\n  workers: [{host: b, port: 6379}]\n", "FILE:3: ray.workers[0].port: only the head's to say"),
+        ("ray:\n  head: a\n  workers: [{host: b, port: 6379}]\n", "FILE:3: ray.workers[0].port: only allowed for the head"),
         (
             "ray:\n  head: {host: a, resources: {x: .inf}}\n",
             "FILE:2: ray.head.resources: expected resources with their amounts, such as {fast_disk: 1}, got keys with values",
@@ -175,17 +175,17 @@ def test_what_is_taken_over_from_elsewhere_in_the_file_counts_too(file):
         ("ray:\n  head: {host: 7}\n", "FILE:2: ray.head.host: expected the name or address of a host, got 7"),
         (
             "ray:\n  head: {host: a, user: me}\n",
-            "FILE:2: ray.head.user: not a preset's to say: who to be over there stands under `hosts` in cockpit's config",
+            "FILE:2: ray.head.user: can't be set here: set it under `hosts` in cockpit's config",
         ),
         (
             "job:\n  entrypoint: x\n  runtime_env: {config: {a: 2026-01-01}}\n",
-            "FILE:3: job.runtime_env: holds what is neither text nor a number, such as a date",
+            "FILE:3: job.runtime_env: contains a value that is neither text nor a number, such as a date",
         ),
         ("ray:\n  head: a\n  python: /a b\n", "FILE:3: ray.python: '/a b' can't be the path of a Python"),
         ("ray:\n  head: a\n  flags: {}\n", "FILE:3: ray.flags: no such key"),
         ("job: {entrypoint: x}\nneeds:\n  gpu_memory: 70GB\n", "FILE:3: needs.gpu_memory: no such key; perhaps gpu_memory_free"),
         ("job: {entrypoint: x}\nneeds:\n  shm_free: true\n", "FILE:3: needs.shm_free: expected an amount such as 10GB, got true"),
-        ("job: {entrypoint: x}\nneeds:\n  bundles: [{}]\n", "FILE:3: needs.bundles[0]: a bundle asks for something, such as GPU: 1"),
+        ("job: {entrypoint: x}\nneeds:\n  bundles: [{}]\n", "FILE:3: needs.bundles[0]: a bundle must ask for something, such as GPU: 1"),
         (
             "job: {entrypoint: x}\nneeds:\n  bundles: [{GPU: 1, count: 0}]\n",
             "FILE:3: needs.bundles[0].count: expected a whole number from 1, got 0",

@@ -32,7 +32,7 @@ class Running:
     def pid(self) -> int:
         return self.process.pid
 
-    def line(self, timeout: float = 20.0) -> Sample:
+    def line(self, timeout: float = 60) -> Sample:
         until = time.monotonic() + timeout
         assert self.process.stdout
         while b"\n" not in self._text:
@@ -48,7 +48,7 @@ class Running:
         assert self.process.stderr
         return self.process.stderr.read().decode()
 
-    def until(self, fact: Callable[[Sample], Any], timeout: float = 20.0) -> Sample:
+    def until(self, fact: Callable[[Sample], Any], timeout: float = 60) -> Sample:
         """The first sample of which that is true."""
         end = time.monotonic() + timeout
         while True:

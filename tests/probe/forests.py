@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cockpit.probe.kinds import Driver, Facts, Verdict, classify
-from cockpit.probe.origin import trace
-from cockpit.probe.proc import Details, Forest, Process
+from cockpit.probe.look.classify import classify
+from cockpit.probe.look.kinds import Driver, KindVerdict, Listener, ProcessFacts, SessionFolder
+from cockpit.probe.look.origin import trace
+from cockpit.probe.look.processes import Details, Forest, ScannedProcess
 
 SESSION = "/tmp/ray/session_2026-11-21_08-02-10_714202_8139"
 OTHER = "/data/ray/session_2026-11-20_10-00-00_000001_77"
 NODE = "e68c5c757d6b7642ba77ab7476e62d10a2bb2eec39866762e519a66e"
+USER = 1000
 RAY = "/env/lib/python3.11/site-packages/ray"
 
 
@@ -28,22 +30,24 @@ def process(
     readable: bool = True,
     stuck: bool = False,
     apart: bool = False,
+    uid: int | None = USER,
+    terminal: int = 0,
     **environ: str,
-) -> Process:
+) -> ScannedProcess:
     """`command` is split at blanks; the younger the process, the higher its pid, unless `ticks` says otherwise."""
     argv = () if state == "Z" or stuck else tuple(command.split())
     comm = name if name is not None else command.split(maxsplit=1)[0].rpartition("/")[2][:15]
     known = environ if readable and not stuck else None
-    details = Details(argv, known, 1000, tuple(pids) or (pid,), trace(argv, comm, known, logs), stuck, apart)
-    return Process(pid, comm, state, parent, group or pid, leader or pid, ticks or pid * 10, 1 << 20, details)
+    details = Details(argv, known, uid, tuple(pids) or (pid,), None, trace(argv, comm, known, logs), stuck, apart)
+    return ScannedProcess(pid, comm, state, parent, group or pid, leader or pid, ticks or pid * 10, 1 << 20, terminal, details)
 
 
-def forest(*processes: Process, init: bool = True) -> Forest:
+def forest(*processes: ScannedProcess, init: bool = True) -> Forest:
     first = [process(1, "/sbin/init", parent=0, name="systemd")] if init else []
     return {one.pid: one for one in [*first, *processes]}
 
 
-def raylet(pid: int = 100, session: str = SESSION, **more: object) -> Process:
+def raylet(pid: int = 100, session: str = SESSION, **more: object) -> ScannedProcess:
     command = (
         f"{RAY}/core/src/ray/raylet/raylet --raylet_socket_name={session}/sockets/raylet --node_id={NODE} "
         f"--python_worker_command=python_{RAY}/_private/workers/default_worker.py --session_dir={session}"
@@ -51,17 +55,17 @@ def raylet(pid: int = 100, session: str = SESSION, **more: object) -> Process:
     return process(pid, command, **more)
 
 
-def gcs(pid: int = 90, session: str = SESSION) -> Process:
+def gcs(pid: int = 90, session: str = SESSION) -> ScannedProcess:
     """As 2.9 and 2.44 start it: its session only in the folder of its logs."""
     return process(pid, f"{RAY}/core/src/ray/gcs/gcs_server --log_dir={session}/logs --gcs_server_port=6379")
 
 
-def worker(pid: int, parent: int = 100, title: str = "ray::Actor", job: str = "02000000", **more: object) -> Process:
+def worker(pid: int, parent: int = 100, title: str = "ray::Actor", job: str = "02000000", **more: object) -> ScannedProcess:
     more.setdefault("logs", [worker_log(pid, job)])
     return process(pid, title, parent, **{"RAY_RAYLET_PID": str(parent), "RAY_JOB_ID": job, **more})
 
 
-def left(pid: int, command: str = "python serve.py", raylet: int = 100, job: str = "02000000", **more: object) -> Process:
+def left(pid: int, command: str = "python serve.py", raylet: int = 100, job: str = "02000000", **more: object) -> ScannedProcess:
     """Something that a worker of that raylet once started, and that is alone now."""
     return process(pid, command, **{"RAY_RAYLET_PID": str(raylet), "RAY_JOB_ID": job, **more})
 
@@ -70,12 +74,33 @@ def worker_log(pid: int, job: str = "02000000", session: str = SESSION) -> str:
     return f"{session}/logs/worker-8ce8f3d9742b1f9fc3422032b656bab15adc0ac0a4378dcf401895db-{job}-{pid}.out"
 
 
+def folder(
+    path: str = SESSION, *raylets: int, uid: int | None = USER, listeners: Sequence[Listener] | None = (), inode: int = 0
+) -> SessionFolder:
+    """A session's folder, in which logs of these raylets lie."""
+    place = (1, inode or hash(path) & 0xFFFF) if uid is not None else None
+    nodes = frozenset([NODE]) if path == SESSION else frozenset()
+    return SessionFolder(path, place, uid, None if listeners is None else tuple(listeners), frozenset(raylets), nodes)
+
+
+FOLDERS = (folder(SESSION, 99, 100), folder(OTHER, 150, 500))
+"""What lies on the host, whoever lives."""
+
+
 def judged(
-    *processes: Process, holders: Sequence[int] = (), drivers: Sequence[tuple[Process, str]] = (), init: bool = True, **facts: object
-) -> dict[int, Verdict]:
+    *processes: ScannedProcess,
+    holders: Sequence[int] = (),
+    drivers: Sequence[tuple[ScannedProcess, str]] = (),
+    init: bool = True,
+    folders: Sequence[SessionFolder] = FOLDERS,
+    **facts: object,
+) -> dict[int, KindVerdict]:
     known = {one.pid: Driver(one.ticks, SESSION, job) for one, job in drivers}
-    return classify(forest(*processes, init=init), Facts(drivers=known, holders=frozenset(holders), **facts))
+    there = {one.path: one for one in folders}
+    named = {one.pid: there[one.origin.session] for one in processes if one.origin.session in there}
+    made = ProcessFacts(folders=tuple(folders), folder_of=named, drivers=known, holders=frozenset(holders), **facts)
+    return classify(forest(*processes, init=init), made)
 
 
-def kinds(*processes: Process, **more: object) -> dict[int, str]:
+def kinds(*processes: ScannedProcess, **more: object) -> dict[int, str]:
     return {pid: verdict.kind for pid, verdict in judged(*processes, **more).items()}

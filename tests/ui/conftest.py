@@ -4,15 +4,17 @@ import asyncio
 from functools import partial
 
 import pytest
-from world import GIB, NOW, snapshot
 
-from cockpit.actions.plan import Plan, Receipt, Target
-from cockpit.config import Config
+from cockpit.acts.plan import Plan, Receipt, Target
+from cockpit.config.settings import Config
+from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Hold
-from cockpit.sources.errand import Progress
-from cockpit.sources.sample import Call, Stacks, Thread
+from cockpit.sources.probes.decode import StackFrame, Stacks, StackThread
+from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
+from cockpit.ui import theme
 from cockpit.ui.app import Cockpit
+from tests.world import GIB, NOW, snapshot
 
 
 class Still:
@@ -20,7 +22,8 @@ class Still:
 
     def __init__(self, publish, first):
         self.publish, self.first = publish, first
-        self.choose = None
+        self.choice, self.choose = self, None
+        self.memory = MemoryHistory()
         self.ending = []
         self.closed = self.refreshed = False
         self.followed = []
@@ -58,7 +61,7 @@ class Still:
     async def stack(self, process):
         if process.kind == "stale":
             raise SourceError(f"py-spy may not look into process {process.pid}")
-        return Stacks((Thread((Call("all_reduce" if process.kind == "worker" else "load", "ppo.py", 7),)),))
+        return Stacks((StackThread((StackFrame("all_reduce" if process.kind == "worker" else "load", "ppo.py", 7),)),))
 
     async def follow_log(self, job):
         for batch in self.log:
@@ -116,6 +119,22 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+@pytest.fixture(scope="session", autouse=True)
+def themes_are_parsed_once():
+    """Each app reads all of them: with the parsing of YAML that was a tenth of these tests' time."""
+    load, parsed = theme.load_theme, {}
+
+    def load_theme(path):
+        content = path.read_bytes() if path.is_file() else None
+        if (path, content) not in parsed:
+            parsed[path, content] = load(path)
+        return parsed[path, content]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(theme, "load_theme", load_theme)
+        yield
 
 
 @pytest.fixture

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Hand
-from screen import shown, until
-from world import node, process, snapshot
 
-from cockpit.actions.plan import Receipt, Target
-from cockpit.actions.table import ACTS, find_act, request
-from cockpit.ui.dialogs import TextPage
+from cockpit.acts.plan import Receipt, Target
+from cockpit.acts.table import ACTS, find_act
+from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.keys import ACT_BINDINGS, BINDINGS
-from cockpit.ui.plan import PlanScreen
+from cockpit.ui.plan_dialog import PlanScreen
 from cockpit.ui.table import Table
+from tests.ui.conftest import Hand
+from tests.ui.screen import footer, shown, until
+from tests.world import node, process, snapshot
 
 FORBIDDEN = {"ctrl+a", "ctrl+b", "ctrl+d", "delete", "backspace"}
 KEYS = {key for act in ACTS for key in act.keys.split(",")}
-
-
-def footer(app):
-    return shown(app).splitlines()[-1]
 
 
 async def to(pilot, fact):
@@ -68,7 +64,7 @@ async def test_without_a_door_there_is_no_act_anywhere(make, size):
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert not titles & {act.title for act in ACTS}
         await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.screen, TextPage))
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert not any(act.help in app.screen.text for act in ACTS)
 
 
@@ -79,7 +75,7 @@ async def test_help_and_palette_have_every_act(make):
         commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
         assert all(act.help in commands[act.title] for act in ACTS)
         await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.screen, TextPage))
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert all(act.help in app.screen.text for act in ACTS)
 
 
@@ -207,7 +203,7 @@ async def test_several_actors_are_ended_with_one_plan(make):
         await pilot.press("space", "space")
         found, aim = await aimed(pilot, "K")
         assert found == "kill-actor"
-        assert request(find_act(found), aim, "node1")["ids"] == [f"{1:032x}", f"{2:032x}"]
+        assert find_act(found).request(aim, "node1")["ids"] == [f"{1:032x}", f"{2:032x}"]
 
 
 async def test_jobs_are_acted_on_one_at_a_time(make):

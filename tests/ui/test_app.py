@@ -5,42 +5,20 @@ import os
 import signal
 
 import pytest
-from screen import shown, until
 from textual import events
-from world import GIB, NOW, actor, finding, node, process, snapshot
 
 from cockpit.model import Cluster, Fault, Snapshot
 from cockpit.sources.source import SourceError
-from cockpit.ui.dialogs import TextPage
-from cockpit.ui.header import worst
+from cockpit.ui.dialogs import TextScreen
+from cockpit.ui.header import fault_lines
 from cockpit.ui.keys import PAGES
-from cockpit.ui.logs import LogPage
+from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.palette import Palette
 from cockpit.ui.view import Index
+from tests.ui.screen import HOSTILE, shown, unsafe, until
+from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
-HOSTILE = [
-    "[/]",
-    "x[/red]y",
-    "Actor[MyClass]",
-    "[@click=app.quit]x[/]",
-    "\x1b]0;PWNED\x07",
-    "\x1b]52;c;aGk=\x07",
-    "\x9b31m",
-    "\u202eabc",
-    "a\nb\tc",
-    "漢字漢字",
-    "\x00",
-    "\U000e0041",
-]
-
-
-def unsafe(text):
-    return [
-        char
-        for char in text
-        if (ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 or char in "\u202e\u2066" or ord(char) >= 0xE0000
-    ]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -169,7 +147,7 @@ async def test_a_node_opens_and_escape_goes_back_but_never_out(make):
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("enter")
-        await until(pilot, lambda: "Ray kills above 950G" in shown(app))
+        await until(pilot, lambda: "Ray kills workers above 950G" in shown(app))
         assert "orphan 1200" in shown(app)
         await pilot.press("escape", "escape", "escape")
         await until(pilot, lambda: "WAITS" in shown(app))
@@ -203,7 +181,7 @@ async def test_raw_json_is_what_the_model_holds(make):
         await pilot.press("5")
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("y")
-        await until(pilot, lambda: isinstance(app.screen, TextPage))
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert json.loads(app.screen.text)["id"] == "ppo-7b"
 
 
@@ -237,9 +215,9 @@ async def test_the_log_of_a_job_is_followed(make):
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("l")
         await until(pilot, lambda: "three" in shown(app))
-        await until(pilot, lambda: "the job is over" in shown(app))
+        await until(pilot, lambda: "the job has ended" in shown(app))
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, LogPage))
+        await until(pilot, lambda: not isinstance(app.screen, LogScreen))
 
 
 async def test_the_filter_of_a_log_is_its_own(make):
@@ -254,7 +232,7 @@ async def test_the_filter_of_a_log_is_its_own(make):
         await until(pilot, lambda: "one" not in shown(app))
         assert app.table.needle == ""
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: not isinstance(app.screen, LogPage))
+        await until(pilot, lambda: not isinstance(app.screen, LogScreen))
 
 
 async def crash(app, boom):
@@ -305,7 +283,7 @@ async def test_a_stack_of_what_is_no_process_is_explained(make):
     app = make()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.press("2", "s")
-        await until(pilot, lambda: "A stack belongs to a process" in shown(app))
+        await until(pilot, lambda: "Stack needs a process" in shown(app))
 
 
 async def test_copy_takes_the_tagged_rows(make):
@@ -359,7 +337,7 @@ async def test_help_is_made_from_the_bindings(make):
     app = make()
     async with app.run_test(size=(120, 60)) as pilot:
         await pilot.press("question_mark")
-        await until(pilot, lambda: "Stop the picture, not the looking." in shown(app))
+        await until(pilot, lambda: "Pause the display; cockpit keeps polling." in shown(app))
         for binding in app.BINDINGS:
             assert binding.description in app.screen.text
 
@@ -409,7 +387,7 @@ async def test_ascii_draws_nothing_else(make):
 async def test_an_unknown_theme_is_one_sentence_and_the_default(make):
     app = make(theme="nope")
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: "There is no theme nope" in shown(app))
+        await until(pilot, lambda: "Unknown theme nope" in shown(app))
         assert app.theme == "midnight"
 
 
@@ -470,7 +448,7 @@ def test_a_dashboard_that_is_gone_is_one_fault_and_not_seven():
         *(Fault(f"ray.{name}", "connection refused", NOW) for name in ("identity", "nodes", "jobs")),
         Fault("probe", "w1: gone", NOW, "w1"),
     )
-    assert len(worst(snapshot(faults=faults, nodes=()))) == 2
+    assert len(fault_lines(snapshot(faults=faults, nodes=()))) == 2
 
 
 def test_gpu_memory_of_a_gpu_seen_twice_counts_once():

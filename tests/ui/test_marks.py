@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.ui.marks import bar, chart, heat, level, merge, spark
+from cockpit.ui.marks import bar, chart, heat, level_tone, merge, spark
 
 FRACTION = st.none() | st.floats()
 
@@ -115,7 +115,7 @@ def test_a_node_of_eight_gpus_is_eight_cells() -> None:
     ("value", "tone"), [(None, ""), (float("nan"), ""), (0, "ok"), (70, "warn"), (94.9, "warn"), (95, "bad"), (200, "bad")]
 )
 def test_levels(value: float | None, tone: str) -> None:
-    assert level(value, 70, 95) == tone
+    assert level_tone(value, 70, 95) == tone
 
 
 def drawn(*args, **more) -> list[str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from screen import shown, until
-from world import GIB, NOW, node, process, snapshot
 
-from cockpit.history import History
-from cockpit.memory import STEP
+from cockpit.findings.memory_trend import STEP_S
 from cockpit.model import HostMemory, Process
-from cockpit.ui.pages.memory import NodeMemory, memory_of, thinned
-from cockpit.ui.pages.nodes import NodeDetail, Nodes
+from cockpit.monitor.history import History
+from cockpit.ui.pages.memory import MemoryPage, downsample, memory_of
+from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.view import Index, View
+from tests.ui.screen import shown, until
+from tests.world import GIB, NOW, node, process, snapshot
 
 HOG = f"{1:032x}"
 
@@ -34,8 +34,9 @@ def seen(*used, width=160, plain=False, **more):
     """The page's view after these, five seconds apart."""
     history = History()
     for step, gib in enumerate(used):
-        now = at(NOW - STEP * (len(used) - 1 - step), gib, **more)
+        now = at(NOW - STEP_S * (len(used) - 1 - step), gib, **more)
         history.record(now)
+        history.memory.record(now)
     return View(now, Index(now), history, NOW, width, plain)
 
 
@@ -44,7 +45,7 @@ def text(cell):
 
 
 def sections(view):
-    return {section.key: section for section in NodeMemory(node(1)).sections(view)}
+    return {section.key: section for section in MemoryPage(node(1)).sections(view)}
 
 
 def told(view):
@@ -63,18 +64,18 @@ def owners(view):
 def test_it_says_when_ray_will_kill():
     facts = told(seen(*range(560, 800, 10)))
     assert facts["growth"] == "+120G/min in the last two minutes"
-    assert facts["forecast"] == "at +120G/min Ray starts killing in ~1 min"
-    assert facts["kill line"] == "Ray kills above 950G"
+    assert facts["forecast"] == "at +120G/min Ray starts killing workers in ~1 min"
+    assert facts["kill line"] == "Ray kills workers above 950G"
 
 
 def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither():
-    assert told(seen(*[700] * 24))["forecast"] == "it does not grow towards the line steadily"
+    assert told(seen(*[700] * 24))["forecast"] == "no steady growth towards the kill line"
     assert told(seen(700))["forecast"] == "–"
-    assert told(seen(*[960] * 24))["forecast"] == "above the line: Ray kills"
+    assert told(seen(*[960] * 24))["forecast"] == "above the kill line: Ray kills workers"
 
 
 def test_a_line_that_nobody_has_told_is_assumed_and_said_to_be():
-    assert told(seen(700, kill_at=None))["kill line"].startswith("Ray kills above 950G, if its setting is the default")
+    assert told(seen(700, kill_at=None))["kill line"].startswith("Ray kills workers above 950G, by Ray's default")
 
 
 @pytest.mark.parametrize(("width", "columns"), [(80, 60), (160, 120)])
@@ -119,16 +120,16 @@ def test_a_node_that_tells_nothing_and_one_that_is_gone_have_a_page():
 
 
 def test_columns_show_the_greatest_of_what_falls_into_them_and_gaps_stay():
-    assert thinned([1, 2, None, None, 5, None], 3) == [2, None, 5]
+    assert downsample([1, 2, None, None, 5, None], 3) == [2, None, 5]
 
 
 def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
-    one, gpus = node(1), Nodes().sections(seen(700))[1].rows
-    assert memory_of(Nodes(), one).node is one
-    assert memory_of(Nodes(), gpus[0]).node.key == one.key
-    assert memory_of(NodeDetail(one), None).node is one
-    assert memory_of(Nodes(), Process("node1", 5)) is None
-    assert memory_of(NodeMemory(one), None) is None
+    one, gpus = node(1), NodesPage().sections(seen(700))[1].rows
+    assert memory_of(NodesPage(), one).node is one
+    assert memory_of(NodesPage(), gpus[0]).node.key == one.key
+    assert memory_of(NodePage(one), None).node is one
+    assert memory_of(NodesPage(), Process(host="node1", pid=5)) is None
+    assert memory_of(MemoryPage(one), None) is None
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])

@@ -1,19 +1,19 @@
 from __future__ import annotations
 
 import pytest
-from world import GIB, NOW, actor, gpu, node, process, snapshot
 
 from cockpit.model import Bundle, Cluster, Fault, Gpu, Hold, Host, HostMemory, Job, PlacementGroup, Session, Snapshot
-from cockpit.ui.pages.actors import Actors
+from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import detail_of
-from cockpit.ui.pages.faults import Faults
-from cockpit.ui.pages.jobs import Jobs, last_line
-from cockpit.ui.pages.nodes import NodeDetail, Nodes
-from cockpit.ui.pages.overview import Overview
-from cockpit.ui.pages.processes import Processes, branches
+from cockpit.ui.pages.faults import FaultsPage
+from cockpit.ui.pages.jobs import JobsPage, last_line
+from cockpit.ui.pages.nodes import NodePage, NodesPage
+from cockpit.ui.pages.overview import OverviewPage
+from cockpit.ui.pages.processes import ProcessesPage, tree_rows
 from cockpit.ui.view import Index, View
+from tests.world import GIB, NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
 
-PAGES = (Overview, Nodes, Actors, Processes, Jobs, Faults)
+PAGES = (OverviewPage, NodesPage, ActorsPage, ProcessesPage, JobsPage, FaultsPage)
 NOTHING = Snapshot(taken=NOW)
 
 
@@ -96,30 +96,30 @@ def test_no_two_rows_of_a_section_are_the_same(page):
 
 
 def test_a_node_that_nobody_could_look_at_is_all_dashes():
-    (bare,) = rows(Overview(), "nodes", nodes=(node(1, gpus=None, seen=None, memory=HostMemory(), disks=(), resources={}, cpu=None),))
-    for title in ("GPU MEM", "MEM%", "UTIL", "UTL%", "RESV", "HOST", "DISK", "AGE"):
+    (bare,) = rows(OverviewPage(), "nodes", nodes=(node(1, gpus=None, seen=None, memory=HostMemory(), disks=(), resources={}, cpu=None),))
+    for title in ("GPU MEM", "MEM%", "UTIL", "UTL%", "RESV", "HOST", "DISK", "SEEN"):
         assert bare[title].strip() == "–", title
 
 
 def test_a_node_without_gpus_has_none_which_is_not_unknown():
-    (bare,) = rows(Overview(), "nodes", nodes=(node(1, gpus=()),))
+    (bare,) = rows(OverviewPage(), "nodes", nodes=(node(1, gpus=()),))
     assert bare["GPU MEM"] == "none"
 
 
 def test_a_lost_gpu_is_marked_and_not_counted_as_empty():
-    (one,) = rows(Overview(), "nodes", nodes=(node(1, gpus=(Gpu(0, fault="lost"), gpu(1, 40))),))
+    (one,) = rows(OverviewPage(), "nodes", nodes=(node(1, gpus=(Gpu(0, fault="lost"), gpu(1, 40))),))
     assert one["GPU MEM"].startswith("✖")
     assert one["MEM%"] == "50%"
 
 
 def test_old_facts_are_dimmed_and_those_of_the_dead_are_old():
     seen = view(nodes=(node(1), node(2, seen=NOW - 60), node(3, state="DEAD", seen=NOW)))
-    nodes = section(Overview(), "nodes", seen)
+    nodes = section(OverviewPage(), "nodes", seen)
     assert [nodes.dim(row, seen) for row in nodes.rows] == [False, True, True]
 
 
 def test_a_dead_node_comes_last_and_reserves_nothing():
-    found = rows(Overview(), "nodes", nodes=(node(3, state="DEAD"), node(2), node(1)))
+    found = rows(OverviewPage(), "nodes", nodes=(node(3, state="DEAD"), node(2), node(1)))
     assert [row["NODES"] for row in found] == ["● node1*", "● node2", "✖ node3"]
     assert found[-1]["RESV"] == "–"
 
@@ -128,7 +128,7 @@ def test_a_dead_node_comes_last_and_reserves_nothing():
 
 
 def test_waiting_actors_of_one_kind_are_folded_into_one_row():
-    found = {row["NAME"]: row for row in rows(Overview(), "waits")}
+    found = {row["NAME"]: row for row in rows(OverviewPage(), "waits")}
     assert set(found) == {"vllm", "CriticModelActor x 4", "actor3"}
     assert found["CriticModelActor x 4"]["NEEDS"] == "1 GPU"
     assert found["vllm"]["NEEDS"] == "16 x {1 GPU, 1 CPU} STRICT_PACK"
@@ -136,24 +136,69 @@ def test_waiting_actors_of_one_kind_are_folded_into_one_row():
     assert found["actor3"]["WAITS"] == "restart"
 
 
+REASON = "never fits on these nodes: needs 16 GPU on one node; 2 nodes have 8 each, and no other node could be started"
+
+
+def group(number, **more):
+    facts = {"name": f"g{number}", "state": "PENDING", "strategy": "PACK", "job": "02000000", "since": NOW - 60, "why": REASON, **more}
+    bundles = (Bundle({"GPU": 1.0, "CPU": 1.0}), Bundle({"CPU": 1.0, "GPU": 1.0}))
+    return PlacementGroup(f"{number:036x}", **{"bundles": bundles, **facts})
+
+
+def bound(number, to):
+    why = f"its placement group waits: {REASON}"
+    return actor(
+        number, state="PENDING_CREATION", class_=f"A{number}", name="", placement_group=to.id, since=NOW - 30, why=why, wait="group"
+    )
+
+
+def test_waiting_groups_of_the_same_needs_are_one_row_and_the_reason_is_told_once():
+    groups = (group(1, since=NOW - 90), group(2), group(3, bundles=(Bundle({"GPU": 2.0}),), since=NOW - 50))
+    found = rows(OverviewPage(), "waits", placement_groups=groups, actors=(bound(1, groups[0]),))
+    assert [(row["NAME"], row["NEEDS"], row["WHY"]) for row in found] == [
+        ("g1 and 1 more", "2 x {1 GPU, 1 CPU} PACK", REASON),
+        ("g3", "1 x {2 GPU} PACK", "see group g1"),
+        ("A1", "0.2 GPU, 1 CPU", "its placement group waits: see group g1"),
+    ]
+    waits = section(OverviewPage(), "waits", view(placement_groups=groups, actors=()))
+    assert all(REASON in waits.search(row) for row in waits.rows), "the filter still finds all that wait for it"
+
+
+def test_on_the_page_of_actors_a_long_reason_is_told_by_the_group_and_in_full_on_the_actors_own():
+    groups = (group(1), group(2))
+    facts = {"placement_groups": groups, "actors": (bound(1, groups[0]), actor(2, state="PENDING_CREATION", why="Ray is placing it"))}
+    assert [row["WHY"] for row in rows(ActorsPage(), "groups", **facts)] == [REASON, "see group g1"]
+    assert [row["WHY"] for row in rows(ActorsPage(), "pending", **facts)] == [
+        "its placement group waits: see group g1",
+        "Ray is placing it",
+    ]
+    assert told(detail_of(facts["actors"][0]), view(**facts))["why"].startswith(
+        "its placement group waits: never fits on these nodes: needs 16 GPU on one node"
+    )
+
+
 def test_actors_that_want_different_things_are_not_folded():
     pair = (actor(1, state="PENDING_CREATION"), actor(2, state="PENDING_CREATION", needs={"GPU": 8.0}))
-    assert len(rows(Overview(), "waits", actors=pair, placement_groups=())) == 2
+    assert len(rows(OverviewPage(), "waits", actors=pair, placement_groups=())) == 2
 
 
 def test_the_longest_wait_is_first_and_one_that_may_be_longer_says_so():
     long = actor(1, state="PENDING_CREATION", class_="Long", since=NOW - 900, at_least=True, name="")
-    found = rows(Overview(), "waits", actors=(actor(2, state="PENDING_CREATION", since=NOW - 5, name="short"), long), placement_groups=())
+    found = rows(
+        OverviewPage(), "waits", actors=(actor(2, state="PENDING_CREATION", since=NOW - 5, name="short"), long), placement_groups=()
+    )
     assert [(row["NAME"], row["FOR"]) for row in found] == [("Long", ">15m00s"), ("short", "5s")]
 
 
 def test_a_wait_of_which_nobody_knows_the_beginning_is_a_dash():
-    (row,) = rows(Overview(), "waits", actors=(), placement_groups=(PlacementGroup("0123456789abcdef", state="PENDING"),))
+    (row,) = rows(OverviewPage(), "waits", actors=(), placement_groups=(PlacementGroup("0123456789abcdef", state="PENDING"),))
     assert (row["NAME"], row["FOR"], row["WHY"]) == ("0123456789ab", "–", "–")
 
 
 def test_a_job_that_has_not_begun_waits():
-    assert [row["NAME"] for row in rows(Overview(), "waits", actors=(), placement_groups=(), jobs=(Job("x", status="PENDING"),))] == ["x"]
+    assert [row["NAME"] for row in rows(OverviewPage(), "waits", actors=(), placement_groups=(), jobs=(Job("x", status="PENDING"),))] == [
+        "x"
+    ]
 
 
 # What is left over, what runs
@@ -161,30 +206,30 @@ def test_a_job_that_has_not_begun_waits():
 
 def test_the_left_over_that_holds_most_is_first():
     small, big, none = (process(pid, kind="orphan", gpus=gpus) for pid, gpus in ((1, (Hold(0, GIB),)), (2, (Hold(1, 9 * GIB),)), (3, ())))
-    found = rows(Overview(), "left", processes=(none, small, big))
+    found = rows(OverviewPage(), "left", processes=(none, small, big))
     assert [(row["PID"], row["GPU MEM"]) for row in found] == [("2", "9.0G"), ("1", "1.0G"), ("3", "")]
 
 
 def test_nothing_is_left_over_only_where_somebody_looked():
-    unseen = section(Overview(), "left", view(processes=()))
+    unseen = section(OverviewPage(), "left", view(processes=()))
     assert unseen.rows is None
     assert "not known" in unseen.nothing
-    looked = section(Overview(), "left", view(processes=(), hosts={"node1": Host("node1", processes=())}))
+    looked = section(OverviewPage(), "left", view(processes=(), hosts={"node1": Host("node1", processes=())}))
     assert list(looked.rows) == []
-    assert looked.nothing == "nothing is left over on the 1 host looked at"
+    assert looked.nothing == "none (1 host probed)"
 
 
 def test_a_running_job_holds_what_its_processes_hold():
-    (runs,) = rows(Overview(), "runs", nodes=(node(1),))
-    assert (runs["RUNS"], runs["GPUS"], runs["GPU MEM"], runs["ACTORS"]) == ("ppo-7b", ">2", ">110G", "2")
+    (runs,) = rows(OverviewPage(), "runs", nodes=(node(1),))
+    assert (runs["RUNNING JOBS"], runs["GPUS"], runs["GPU MEM"], runs["ACTORS"]) == ("ppo-7b", ">2", ">110G", "2")
 
 
 def test_what_a_job_holds_is_a_lower_bound_while_somebody_on_a_gpu_is_not_seen():
-    (runs,) = rows(Overview(), "runs", nodes=(node(1), node(2, gpus=None)))
+    (runs,) = rows(OverviewPage(), "runs", nodes=(node(1), node(2, gpus=None)))
     assert (runs["GPUS"], runs["GPU MEM"]) == (">2", ">110G")
-    (runs,) = rows(Overview(), "runs", nodes=(node(1, gpus=()),))
+    (runs,) = rows(OverviewPage(), "runs", nodes=(node(1, gpus=()),))
     assert (runs["GPUS"], runs["GPU MEM"]) == ("2", "110G")
-    (runs,) = rows(Overview(), "runs", processes=None)
+    (runs,) = rows(OverviewPage(), "runs", processes=None)
     assert (runs["GPUS"], runs["GPU MEM"]) == ("–", "–")
 
 
@@ -192,7 +237,7 @@ def test_what_a_job_holds_is_a_lower_bound_while_somebody_on_a_gpu_is_not_seen()
 
 
 def test_a_gpu_has_its_holders_under_it_with_their_owners():
-    found = rows(NodeDetail(node(1)), "node-gpus")
+    found = rows(NodePage(node(1)), "node-gpus")
     place = next(number for number, row in enumerate(found) if row["GPU"] == "0")
     assert found[place]["USED/ALL"] == "70G/80G"
     assert found[place + 1]["GPU"] == "  └"
@@ -203,76 +248,76 @@ def test_a_gpu_has_its_holders_under_it_with_their_owners():
 
 
 def test_a_hold_that_nvml_does_not_tell_is_a_dash():
-    unknown = next(row for row in rows(NodeDetail(node(1)), "node-gpus") if row["HELD BY"].startswith("unknown 999999"))
+    unknown = next(row for row in rows(NodePage(node(1)), "node-gpus") if row["HELD BY"].startswith("unknown 999999"))
     assert unknown["USED/ALL"] == "–"
 
 
 def test_a_mig_device_is_named_by_its_gpu_and_itself():
-    assert rows(Nodes(), "gpus", nodes=(node(1, gpus=(gpu(3001),)),))[0]["GPU"] == "3.1"
+    assert rows(NodesPage(), "gpus", nodes=(node(1, gpus=(gpu(3001),)),))[0]["GPU"] == "3.1"
 
 
 def test_facts_of_a_gpu_that_are_not_told_are_dashes():
-    (row,) = rows(Nodes(), "gpus", nodes=(node(1, gpus=(Gpu(0),)),), processes=())
+    (row,) = rows(NodesPage(), "gpus", nodes=(node(1, gpus=(Gpu(0),)),), processes=())
     assert (row["USED/ALL"], row["UTIL"], row["POWER"], row["TEMP"], row["ECC"]) == ("–/–", "–", "–", "–", "–")
     assert row["MEMORY"].strip() == "–"
 
 
 def test_a_node_says_at_what_ray_begins_to_kill_or_that_nobody_knows():
-    assert "Ray kills above 950G" in told(NodeDetail(node(1)), view())["kill line"]
+    assert "Ray kills workers above 950G" in told(NodePage(node(1)), view())["kill line"]
     unknown = view(nodes=(node(1, memory=HostMemory(GIB, 4 * GIB)),))
-    assert told(NodeDetail(node(1)), unknown)["kill line"].startswith("–")
+    assert told(NodePage(node(1)), unknown)["kill line"].startswith("–")
 
 
 def test_a_dead_node_says_why_it_died():
-    assert told(NodeDetail(node(3)), view())["state"] == "✖ DEAD  health check failed"
+    assert told(NodePage(node(3)), view())["state"] == "✖ DEAD  health check failed"
     silent = view(nodes=(node(3, state="DEAD"),))
-    assert told(NodeDetail(node(3)), silent)["state"].endswith("Ray gave no reason")
+    assert told(NodePage(node(3)), silent)["state"].endswith("Ray gave no reason")
 
 
 def test_a_node_that_is_gone_is_said_to_be_gone():
-    assert "no longer listed" in told(NodeDetail(node(9)), view())["gone"]
+    assert "no longer listed" in told(NodePage(node(9)), view())["gone"]
 
 
 def test_the_sessions_of_a_host_without_a_probe_are_unknown():
-    assert section(NodeDetail(node(2)), "sessions", view()).rows is None
-    assert len(section(NodeDetail(node(1)), "sessions", view()).rows) == 2
+    assert section(NodePage(node(2)), "sessions", view()).rows is None
+    assert len(section(NodePage(node(1)), "sessions", view()).rows) == 2
 
 
 # Actors
 
 
 def test_pending_and_scheduled_are_apart():
-    assert {row["STATE"] for row in rows(Actors(), "pending")} == {"◌ PENDING", "◌ RESTARTING"}
-    assert {row["STATE"] for row in rows(Actors(), "scheduled")} == {"● ALIVE"}
+    assert {row["STATE"] for row in rows(ActorsPage(), "pending")} == {"◌ PENDING", "◌ RESTARTING"}
+    assert {row["STATE"] for row in rows(ActorsPage(), "scheduled")} == {"● ALIVE"}
 
 
 def test_rays_own_actors_are_not_the_users():
     seen = view(actors=(actor(1, internal=True),))
-    scheduled = section(Actors(), "scheduled", seen)
+    scheduled = section(ActorsPage(), "scheduled", seen)
     assert scheduled.rows == []
-    assert "1 are Ray's own" in scheduled.nothing
+    assert "1 internal to Ray" in scheduled.nothing
 
 
 @pytest.mark.parametrize(("complete", "said"), [(False, True), (True, False), (None, False)])
 def test_a_list_that_ray_cut_says_so(complete, said):
-    titles = [section.title for section in Actors().sections(view(actors_complete=complete))]
+    titles = [section.title for section in ActorsPage().sections(view(actors_complete=complete))]
     assert any("incomplete" in title for title in titles) is said
 
 
 def test_the_dead_are_shown_only_when_they_were_asked_for():
-    page = Actors()
+    page = ActorsPage()
     assert "dead" not in [section.key for section in page.sections(view())]
     page.wants_dead = True
     assert section(page, "dead", view()).rows is None
-    assert section(page, "dead", view()).nothing == "being asked for"
+    assert section(page, "dead", view()).nothing == "loading"
     page.dead = (actor(50, state="DEAD", why="killed by the memory monitor"),)
     assert drawn(section(page, "dead", view()), view())[0]["WHY"] == "killed by the memory monitor"
 
 
 def test_a_group_has_its_bundles_in_the_tree_alone():
-    page, seen = Actors(), view()
+    page, seen = ActorsPage(), view()
     waits, placed = drawn(section(page, "groups", seen), seen)
-    assert (waits["BUNDLES"], waits["PLACED"]) == ("16 x 1 GPU 1 CPU", "nowhere")
+    assert (waits["BUNDLES"], waits["PLACED"]) == ("16 x 1 GPU 1 CPU", "not placed")
     assert (placed["PLACED"], placed["STRATEGY"]) == ("node1:1", "–")
     page.tree = True
     assert len(section(page, "groups", seen).rows) == 2 + 16 + 1
@@ -280,20 +325,20 @@ def test_a_group_has_its_bundles_in_the_tree_alone():
 
 
 def test_removed_groups_are_gone():
-    assert rows(Actors(), "groups", placement_groups=(PlacementGroup("a", state="REMOVED", bundles=(Bundle({}),)),)) == []
+    assert rows(ActorsPage(), "groups", placement_groups=(PlacementGroup("a", state="REMOVED", bundles=(Bundle({}),)),)) == []
 
 
 def test_classes_count_their_actors_by_state():
-    found = {row["CLASSES"]: row for row in rows(Actors(), "classes")}
+    found = {row["CLASSES"]: row for row in rows(ActorsPage(), "classes")}
     assert (found["CriticModelActor"]["ALIVE"], found["CriticModelActor"]["PENDING"]) == ("0", "4")
     assert found["PolicyModelActor"]["RESTART"] == "1"
 
 
 def test_an_actor_holds_what_it_and_its_children_hold():
-    found = {row["NAME"]: row for row in rows(Actors(), "scheduled", nodes=(node(1, gpus=()),))}
+    found = {row["NAME"]: row for row in rows(ActorsPage(), "scheduled", nodes=(node(1, gpus=()),))}
     assert found["actor1"]["GPU MEM"] == "110G"
     assert found["actor2"]["GPU MEM"] == ""
-    blind = {row["NAME"]: row for row in rows(Actors(), "scheduled", nodes=(node(1, gpus=None),))}
+    blind = {row["NAME"]: row for row in rows(ActorsPage(), "scheduled", nodes=(node(1, gpus=None),))}
     assert blind["actor2"]["GPU MEM"] == "–"
 
 
@@ -305,52 +350,54 @@ def kinds(page, **facts):
 
 
 def test_what_is_left_over_is_on_top():
-    assert kinds(Processes())[:2] == ["orphan", "stale"]
-    tree = Processes()
+    assert kinds(ProcessesPage())[:2] == ["orphan", "stale"]
+    tree = ProcessesPage()
     tree.tree = True
     assert set(kinds(tree)[:2]) == {"orphan", "stale"}
 
 
 def test_a_branch_with_something_left_over_in_it_is_on_top():
     forest = (process(1, parent=0), process(2, parent=0, kind="foreign"), process(3, parent=2, kind="orphan"))
-    assert [leaf.about.pid for leaf in branches(forest)] == [2, 3, 1]
+    assert [leaf.about.pid for leaf in tree_rows(forest)] == [2, 3, 1]
 
 
 def test_the_tree_hangs_children_below_their_parents():
     forest = (process(1, parent=0), process(2, parent=1), process(3, parent=2), process(4, parent=1), process(9, parent=77))
-    assert [(leaf.about.pid, leaf.depth) for leaf in branches(forest)] == [(1, 0), (2, 1), (3, 2), (4, 1), (9, 0)]
+    assert [(leaf.about.pid, leaf.depth) for leaf in tree_rows(forest)] == [(1, 0), (2, 1), (3, 2), (4, 1), (9, 0)]
 
 
 def test_the_same_pid_on_another_host_is_another_parent():
     forest = (process(1, parent=0), process(2, parent=1, host="node2"))
-    assert [leaf.depth for leaf in branches(forest)] == [0, 0]
+    assert [leaf.depth for leaf in tree_rows(forest)] == [0, 0]
 
 
 @pytest.mark.parametrize("parents", [{1: 2, 2: 1}, {1: 1}, {1: 2, 2: 3, 3: 1, 4: 3}, {1: None}])
 def test_a_loop_of_parents_ends_and_hides_nobody(parents):
     forest = [process(pid, parent=parent) for pid, parent in parents.items()]
-    assert sorted(leaf.about.pid for leaf in branches(forest)) == sorted(parents)
+    assert sorted(leaf.about.pid for leaf in tree_rows(forest)) == sorted(parents)
 
 
 def test_a_chain_of_ten_thousand_is_no_recursion():
-    assert [leaf.depth for leaf in branches([process(pid, parent=pid - 1) for pid in range(1, 10_000)])] == list(range(9_999))
+    assert [leaf.depth for leaf in tree_rows([process(pid, parent=pid - 1) for pid in range(1, 10_000)])] == list(range(9_999))
 
 
 def test_only_one_users_processes():
-    page = Processes()
+    page = ProcessesPage()
     page.user = "other"
     assert [row.about.pid for row in section(page, "processes", view()).rows] == [1400]
     assert section(page, "processes", view()).title == "PROCESSES of other"
 
 
 def test_a_process_that_cannot_be_seen_is_dashes():
-    unseen = next(row for row in rows(Processes(), "processes") if row["PID"] == "999999")
+    unseen = next(row for row in rows(ProcessesPage(), "processes") if row["PID"] == "999999")
     assert (unseen["GPU MEM"], unseen["COMMAND"]) == ("–", "–")
 
 
 def test_sessions_tell_live_from_dead_from_unknown():
-    of = tuple(Session("node1", name, f"/tmp/ray/{name}", live) for name, live in (("a", True), ("b", False), ("c", None)))
-    assert [row["SESSIONS"] for row in rows(Processes(), "sessions", sessions=of)] == ["live", "dead", "–"]
+    of = tuple(
+        Session(host="node1", name=name, path=f"/tmp/ray/{name}", live=live) for name, live in (("a", True), ("b", False), ("c", None))
+    )
+    assert [row["SESSIONS"] for row in rows(ProcessesPage(), "sessions", sessions=of)] == ["live", "dead", "–"]
 
 
 # Jobs and faults
@@ -363,7 +410,7 @@ def test_jobs_that_run_come_first_then_the_newest():
         Job("runs", status="RUNNING", started=0.5),
         Job("odd", status="STOPPED"),
     )
-    assert [row["JOBS"] for row in rows(Jobs(), "jobs", jobs=of)] == ["runs", "new", "old", "odd"]
+    assert [row["JOBS"] for row in rows(JobsPage(), "jobs", jobs=of)] == ["runs", "new", "old", "odd"]
 
 
 def test_of_a_message_the_last_line_that_says_something_is_shown():
@@ -372,12 +419,17 @@ def test_of_a_message_the_last_line_that_says_something_is_shown():
 
 
 def test_a_job_that_says_nothing_of_itself_is_dashes():
-    (row,) = rows(Jobs(), "jobs", jobs=(Job("x"),))
-    assert (row["AGO"], row["LASTED"], row["ENTRYPOINT"]) == ("–", "–", "–")
+    (row,) = rows(JobsPage(), "jobs", jobs=(Job("x"),))
+    assert (row["STARTED"], row["RUNTIME"], row["ENTRYPOINT"]) == ("–", "–", "–")
 
 
 def test_a_fault_names_its_source_its_host_and_since_when():
-    (row,) = rows(Faults(), "faults", faults=(Fault("ray.jobs", "HTTP 500", NOW - 61),))
+    silent = tuple(Fault(f"ray.{name}", "nothing listens there", NOW, cause="silent") for name in ("jobs", "identity"))
+    (cause,) = rows(FaultsPage(), "faults", faults=silent)
+    assert (cause["FAULTS"], cause["WHAT"]) == ("ray.identity", "nothing listens there; no new data on: jobs")
+    whole = told(detail_of(section(FaultsPage(), "faults", view(faults=silent)).rows[0]), view(faults=silent))
+    assert whole["affects"] == "ray.identity, ray.jobs"
+    (row,) = rows(FaultsPage(), "faults", faults=(Fault("ray.jobs", "HTTP 500", NOW - 61),))
     assert (row["FAULTS"], row["HOST"], row["SINCE"], row["WHAT"]) == ("ray.jobs", "–", "1m01s", "HTTP 500")
 
 
@@ -436,16 +488,64 @@ def test_a_process_that_is_its_own_parent_is_not_its_child():
 
 
 def test_rows_with_nothing_more_to_say_do_not_open():
-    line = NodeDetail(node(1)).sections(view())[0].rows[0]
+    line = NodePage(node(1)).sections(view())[0].rows[0]
     assert detail_of(line) is None
 
 
 def test_the_gpus_of_all_nodes_are_rows_without_being_made():
     nodes = (node(1), node(2, gpus=None), node(3))
-    rows = section(Nodes(), "gpus", view(nodes=nodes)).rows
+    rows = section(NodesPage(), "gpus", view(nodes=nodes)).rows
     assert len(rows) == 16
     assert [row.key for row in rows] == [f"{each.key}:{index}" for each in (nodes[0], nodes[2]) for index in range(8)]
     assert rows[-1].key == rows[15].key
     assert [row.key for row in rows[7:9]] == [f"{nodes[0].key}:7", f"{nodes[2].key}:0"]
     with pytest.raises(IndexError):
         rows[16]
+
+
+# Another Ray on the same host
+
+
+def test_what_another_ray_has_at_work_is_listed_below_ours_under_its_own_name():
+    mine = process(1, job="02000000", kind="ray")
+    left = theirs(4, kind="orphan")
+    found = rows(
+        ProcessesPage(), "processes", processes=(theirs(2), theirs(3, kind="ray", other_job=None), mine, left, process(5, kind="foreign"))
+    )
+    assert [row["PROCESSES"] for row in found] == ["orphan", "ray", "other Ray", "other Ray", "foreign"]
+    assert [row["OWNER"] for row in found] == ["job 02000000 of 08-06-42", "ppo-7b", "job 02000000 of 08-06-42", "08-06-42", ""]
+
+
+def test_the_filter_finds_what_is_of_another_ray_by_these_words_and_by_its_session():
+    seen = view(processes=(theirs(2), process(1, job="02000000")))
+    listed = section(ProcessesPage(), "processes", seen)
+    for words in ("other Ray", OTHER_RAY, "worker"):
+        assert words in listed.search(listed.rows[-1])
+    assert "other Ray" not in listed.search(listed.rows[0])
+
+
+def test_a_gpu_that_another_ray_holds_has_its_holders_at_our_node_of_that_host():
+    worker = theirs(7, gpus=(Hold(5, 9 * GIB),))
+    found = rows(NodePage(node(1)), "node-gpus", processes=(worker, theirs(8, gpus=(Hold(5, GIB),))))
+    place = next(number for number, row in enumerate(found) if row["GPU"] == "5")
+    assert found[place]["HELD BY"] == "other Ray: job 02000000 of 08-06-42"
+    assert [found[place + 1][title] for title in ("HELD BY", "JOB")] == ["other Ray 7 job 02000000 of 08-06-42", ""]
+
+
+def test_a_process_of_another_ray_says_so_in_full():
+    page = detail_of(theirs(7))
+    seen = told(page, view(processes=(theirs(7),)))
+    assert (seen["kind"], seen["session"]) == ("other Ray: worker", OTHER_RAY)
+    assert seen["job"] == f"job 02000000 of another Ray, {OTHER_RAY}"
+
+
+def test_what_another_ray_holds_is_held_by_no_job_of_ours():
+    seen = view(processes=(theirs(7, gpus=(Hold(0, GIB),)), process(1, job="02000000", gpus=(Hold(1, GIB),))))
+    assert seen.index.job_gpus == {"02000000": (GIB, 1)}
+
+
+def test_a_session_begun_elsewhere_than_ray_begins_them_is_named_in_full():
+    (row,) = rows(ProcessesPage(), "processes", processes=(theirs(7, session="mine"),))
+    assert row["OWNER"] == "job 02000000 of mine"
+    (row,) = rows(ProcessesPage(), "processes", processes=(theirs(7, session=None, ours=None),))
+    assert (row["PROCESSES"], row["OWNER"]) == ("worker", "job 02000000 of unknown Ray")

@@ -6,13 +6,13 @@ import sys
 import threading
 
 import pytest
-from conftest import Hand
-from screen import shown, until
-from world import NOW, snapshot
 
-from cockpit.actions.plan import Plan, Target
+from cockpit.acts.plan import Plan, Target
 from cockpit.model import Job
 from cockpit.presets import presets_folder
+from tests.ui.conftest import Hand
+from tests.ui.screen import shown, until
+from tests.world import NOW, snapshot
 
 PRESET = """
 about: PPO on a small model
@@ -49,7 +49,7 @@ async def test_presets_are_listed_with_what_they_ask_for_and_how_it_went_last(ma
         await opened(pilot, app)
         line = next(line for line in shown(app).splitlines() if "PPO on a small model" in line)
         assert "FAILED 1m00s" in line
-        assert "mistake" in next(line for line in shown(app).splitlines() if "▸broken" in line)
+        assert "invalid" in next(line for line in shown(app).splitlines() if "▸broken" in line)
         await pilot.press("enter")
         await until(pilot, lambda: "no such key" in shown(app))
         await pilot.press("escape")
@@ -58,13 +58,13 @@ async def test_presets_are_listed_with_what_they_ask_for_and_how_it_went_last(ma
 
 async def test_a_folder_whose_disk_does_not_answer_is_named_and_the_screen_lives(make, folder, monkeypatch):
     alive = threading.Event()
-    monkeypatch.setattr("cockpit.ui.shelving.shelf", lambda *_: alive.wait(20))
-    monkeypatch.setattr("cockpit.ui.shelving.READ_AGAIN", 0.3)
+    monkeypatch.setattr("cockpit.ui.preset_files.check_presets", lambda *_: alive.wait(20))
+    monkeypatch.setattr("cockpit.ui.preset_files.READ_INTERVAL_S", 0.3)
     app = make(snapshot())
     async with app.run_test(size=(160, 50)) as pilot:
         await pilot.press("7")
         await until(pilot, lambda: any(f"{folder} could not be read within 0.3 s" in said.message for said in app._notifications))
-        assert "being read" in shown(app)
+        assert "loading" in shown(app)
         alive.set()
 
 
@@ -80,9 +80,9 @@ async def test_a_preset_is_shown_in_full_but_for_its_secrets(make, folder):
         await until(pilot, lambda: "CHECK" not in shown(app))
         assert "num_gpus=8" in text
         assert "WANDB_API_KEY=${WANDB_API_KEY}" in text
-        assert "a secret stands here in plain text" in text
+        assert "contains a secret in plain text" in text
         await pilot.press("y")
-        await until(pilot, lambda: "Esc goes back" in shown(app))
+        await until(pilot, lambda: "Esc: back" in shown(app))
         for secret in ("abcdef0123456789abcdef", "hf_abcdefghijklmnopqrst"):
             assert secret not in text
             assert secret not in app.screen.text
@@ -113,7 +113,7 @@ async def test_an_editor_that_is_no_command_is_said_and_ends_nothing(make, folde
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter")
         await pilot.press("e")
-        await until(pilot, lambda: any("No editor could be started" in toast.message for toast in app._notifications))
+        await until(pilot, lambda: any("Can't start an editor" in toast.message for toast in app._notifications))
 
 
 async def test_of_a_ready_made_preset_a_copy_is_edited(make, folder, monkeypatch):
@@ -135,15 +135,15 @@ async def test_w_makes_a_preset_of_a_job_and_never_goes_over_another(make, folde
         await pilot.press("5")
         await until(pilot, lambda: "small-1" in shown(app))
         await pilot.press("w")
-        await until(pilot, lambda: "Save small-1 as a preset" in shown(app))
+        await until(pilot, lambda: "Save job small-1 as a preset" in shown(app))
         await pilot.press("enter")
         await until(pilot, lambda: (folder / "small-1.yaml").exists())
         assert "entrypoint: python train.py" in (folder / "small-1.yaml").read_text()
         assert stat.S_IMODE((folder / "small-1.yaml").stat().st_mode) == 0o600
         await pilot.press("w")
-        await until(pilot, lambda: "Save small-1 as a preset" in shown(app))
+        await until(pilot, lambda: "Save job small-1 as a preset" in shown(app))
         await pilot.press("enter")
-        await until(pilot, lambda: any("there is one already" in said.message for said in app._notifications))
+        await until(pilot, lambda: any("already exists" in said.message for said in app._notifications))
 
 
 @pytest.mark.parametrize("key", ["e", "w"])
@@ -180,7 +180,7 @@ async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, fol
         await until(pilot, lambda: app.hand.performed and app.screen.stage == "receipt" and app.screen._read)
         assert len(app.hand.performed) == 1
         await pilot.press("escape")
-        await until(pilot, lambda: "Log of small-2" in shown(app))
+        await until(pilot, lambda: "Log of job small-2" in shown(app))
 
 
 async def test_a_preset_that_has_become_a_pipe_is_a_sentence_and_no_screen_that_hangs(make, folder):
@@ -191,7 +191,7 @@ async def test_a_preset_that_has_become_a_pipe_is_a_sentence_and_no_screen_that_
         (folder / "small.yaml").unlink()
         os.mkfifo(folder / "small.yaml")
         await pilot.press("/", *"small", "enter", "L")
-        await until(pilot, lambda: any("small.yaml: no regular file" in said.message for said in app._notifications))
+        await until(pilot, lambda: any("small.yaml: not a regular file" in said.message for said in app._notifications))
         assert app.hand.planned == []
 
 

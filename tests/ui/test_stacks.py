@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from world import GIB, actor, process, snapshot
-
 from cockpit.model import Finding, Hold, Job
-from cockpit.sources.sample import Call, Stacks, Thread
+from cockpit.sources.probes.decode import StackFrame, Stacks, StackThread
 from cockpit.sources.source import SourceError
-from cockpit.ui.stacks import MOST, Frame, Stack, looked, processes_of, stack, told
+from cockpit.ui.stacks import MAX_REQUESTS, Frame, Stack, build_stack, processes_of, read_stacks, stacks_text
 from cockpit.ui.view import Index, View
+from tests.world import GIB, actor, process, snapshot
 
 REDUCE = (Frame("all_reduce", "torch/distributed/distributed_c10d.py", 2000), Frame("step", "ppo.py", 40))
 LOAD = (Frame("load", "dataset.py", 7), Frame("step", "ppo.py", 40))
@@ -19,15 +18,15 @@ IDLE = (Frame("wait", "threading.py", 320), Frame("_bootstrap", "threading.py", 
 
 def test_the_odd_one_out_comes_first_and_its_own_calls_are_marked():
     ranks = [Stack(f"pid {pid}", (IDLE, REDUCE)) for pid in range(1, 8)] + [Stack("pid 8", (LOAD,))]
-    lines = told(ranks, 80).splitlines()
+    lines = stacks_text(ranks, 80).splitlines()
     assert lines[:4] == ["1 of 8: pid 8", "", "  > load (dataset.py:7)", "    step (ppo.py:40)"]
     assert "7 of 8: pid 1, pid 2, pid 3, pid 4, pid 5, pid 6, and 1 more" in lines
     assert "  > all_reduce (torch/distributed/distributed_c10d.py:2000)" in lines
-    assert "    1 thread with nothing to do" in lines
+    assert "    1 idle thread" in lines
 
 
 def test_where_there_is_room_they_lie_side_by_side():
-    lines = told([Stack("pid 1", (REDUCE,)), Stack("pid 2", (LOAD,))], 160).splitlines()
+    lines = stacks_text([Stack("pid 1", (REDUCE,)), Stack("pid 2", (LOAD,))], 160).splitlines()
     assert "1 of 2: pid 1" in lines[0]
     assert "│ 1 of 2: pid 2" in lines[0]
     assert "all_reduce" in lines[2]
@@ -36,23 +35,23 @@ def test_where_there_is_room_they_lie_side_by_side():
 
 def test_a_long_file_name_is_wrapped_and_not_cut():
     long = (Frame("f", "x" * 100 + ".py", 1),)
-    text = told([Stack("pid 1", (long,)), Stack("pid 2", (LOAD,))], 120)
+    text = stacks_text([Stack("pid 1", (long,)), Stack("pid 2", (LOAD,))], 120)
     assert text.count("x") == 100
 
 
 def test_one_that_waits_for_work_is_said_to_have_nothing_to_do():
-    assert told([Stack("pid 1", (IDLE,))], 80).splitlines() == ["pid 1", "", "    waits for work (1 thread)"]
+    assert stacks_text([Stack("pid 1", (IDLE,))], 80).splitlines() == ["pid 1", "", "    idle: waits for work (1 thread)"]
 
 
 def test_one_that_nobody_could_look_into_is_named_with_the_reason():
-    assert told([Stack("pid 1", error="py-spy is not on this host")], 80) == "pid 1: py-spy is not on this host"
+    assert stacks_text([Stack("pid 1", error="py-spy is not on this host")], 80) == "pid 1: py-spy is not on this host"
 
 
-STEP = Stacks((Thread((Call("step", "ppo.py", 40),)),))
+STEP = Stacks((StackThread((StackFrame("step", "ppo.py", 40),)),))
 
 
 def test_a_probes_answer_is_a_stack():
-    assert stack("pid 1", STEP).threads == ((Frame("step", "ppo.py", 40),),)
+    assert build_stack("pid 1", STEP).threads == ((Frame("step", "ppo.py", 40),),)
 
 
 def seen(**facts):
@@ -87,8 +86,8 @@ async def test_every_rank_of_a_large_job_is_asked_so_many_at_a_time():
         asked -= 1
         return STEP
 
-    assert len(await looked(ask, ranks, seen(processes=ranks))) == 300
-    assert most == MOST
+    assert len(await read_stacks(ask, ranks, seen(processes=ranks))) == 300
+    assert most == MAX_REQUESTS
 
 
 async def test_all_are_asked_at_once_and_one_that_fails_hides_no_other():
@@ -97,7 +96,7 @@ async def test_all_are_asked_at_once_and_one_that_fails_hides_no_other():
             raise SourceError("w1: connection refused")
         return STEP
 
-    good, bad = await looked(ask, [RANK, SAVER], seen(processes=(RANK, SAVER), actors=(actor(1),)))
+    good, bad = await read_stacks(ask, [RANK, SAVER], seen(processes=(RANK, SAVER), actors=(actor(1),)))
     assert good.title == "node1 1001 (PolicyModelActor GPU 0)"
-    assert good.telling == {(Frame("step", "ppo.py", 40),)}
+    assert good.busy_threads == {(Frame("step", "ppo.py", 40),)}
     assert (bad.title, bad.error) == ("node1 1002 (python)", "w1: connection refused")

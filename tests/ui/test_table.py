@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App
 
-from cockpit.ui.block import fit
+from cockpit.ui.block import fit_text
 from cockpit.ui.section import Column, Section
-from cockpit.ui.table import GUTTER, Table, fitted
+from cockpit.ui.table import GUTTER_CELLS, Table, fit_columns
 from cockpit.ui.theme import variable_defaults
 from cockpit.ui.view import View
 
@@ -100,33 +100,33 @@ FOUR = columns(("A", 10, 0, False), ("B", 5, 2, False), ("C", 5, 1, False), ("D"
 
 
 def test_where_there_is_room_every_column_is_shown_and_one_grows():
-    assert [(column.title, width) for column, width in fitted(FOUR, 40)] == [("A", 10), ("B", 5), ("C", 5), ("D", 16)]
+    assert [(column.title, width) for column, width in fit_columns(FOUR, 40)] == [("A", 10), ("B", 5), ("C", 5), ("D", 16)]
 
 
 @pytest.mark.parametrize(("width", "left"), [(29, "ABCD"), (28, "ACD"), (23, "ACD"), (22, "AD"), (17, "AD"), (1, "AD")])
 def test_the_highest_rank_goes_first_and_rank_0_stays(width, left):
-    assert "".join(column.title for column, _ in fitted(FOUR, width)) == left
+    assert "".join(column.title for column, _ in fit_columns(FOUR, width)) == left
 
 
 def test_of_two_of_a_rank_the_last_goes_first():
-    assert [column.title for column, _ in fitted(columns(("A", 5, 1, False), ("B", 5, 1, False)), 6)] == ["A"]
+    assert [column.title for column, _ in fit_columns(columns(("A", 5, 1, False), ("B", 5, 1, False)), 6)] == ["A"]
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 9), st.booleans()), min_size=1), st.integers(0, 200))
 def test_columns_fit_unless_nothing_more_can_go(facts, width):
-    shown = fitted(columns(*(("x", *fact) for fact in facts)), width)
+    shown = fit_columns(columns(*(("x", *fact) for fact in facts)), width)
     assert sum(given + 1 for _, given in shown) <= width or not any(column.rank for column, _ in shown)
     assert all(given >= column.width for column, given in shown)
 
 
 @given(st.text(st.sampled_from("ab漢字e\u0301👩…")), st.integers(0, 30), st.booleans())
 def test_a_cell_is_as_wide_as_its_column(text, width, right):
-    assert cell_len(fit(text, width, right=right)) == width
+    assert cell_len(fit_text(text, width, right=right)) == width
 
 
 def test_what_is_cut_says_so_and_what_fits_is_whole():
-    assert [fit(text, 4) for text in ("abcd", "abcde", "漢字", "漢字漢")] == ["abcd", "abc…", "漢字", "漢 …"]
-    assert fit("ab", 4, right=True) == "  ab"
+    assert [fit_text(text, 4) for text in ("abcd", "abcde", "漢字", "漢字漢")] == ["abcd", "abc…", "漢字", "漢 …"]
+    assert fit_text("ab", 4, right=True) == "  ab"
 
 
 # Lines
@@ -174,7 +174,7 @@ async def test_none_unknown_and_hidden_look_different():
         assert lines(shown)[0].rstrip() == "  THINGS 0  none at all"
         assert lines(shown)[1].rstrip() == "  OTHERS –  not known yet"
         shown.show([section(*things("a", "b"))], View())
-        shown.sift("nowhere")
+        shown.filter_rows("nowhere")
         assert lines(shown)[0].rstrip() == "  THINGS 0/2  2 hidden by the filter"
 
 
@@ -238,7 +238,7 @@ async def test_a_sort_by_a_column_for_which_there_is_no_room_now_still_holds():
 async def test_facts_about_one_thing_are_neither_sorted_nor_filtered():
     async with table(section(*MIXED, fixed=True)) as (shown, pilot):
         await pilot.press("greater_than_sign")
-        shown.sift("nowhere")
+        shown.filter_rows("nowhere")
         assert names(shown) == ["b", "c", "a", "d"]
         assert not shown.sorts
 
@@ -248,17 +248,17 @@ async def test_facts_about_one_thing_are_neither_sorted_nor_filtered():
 
 async def test_a_filter_looks_at_more_than_is_shown_and_in_any_case():
     async with table(section(Thing("a", note="Straße"), Thing("b", note="way"))) as (shown, _):
-        shown.sift("STRASSE")
+        shown.filter_rows("STRASSE")
         assert names(shown) == ["a"]
-        shown.sift("strasse", inverted=True)
+        shown.filter_rows("strasse", inverted=True)
         assert names(shown) == ["b"]
-        shown.sift("")
+        shown.filter_rows("")
         assert names(shown) == ["a", "b"]
 
 
 async def test_a_filter_holds_for_what_comes_later():
     async with table(section(*things("a"))) as (shown, _):
-        shown.sift("b")
+        shown.filter_rows("b")
         shown.show([section(*things("a", "b", "bb"))], View())
         assert names(shown) == ["b", "bb"]
 
@@ -350,7 +350,7 @@ async def test_tagging_again_takes_the_tag_off():
 async def test_a_tagged_row_that_is_hidden_by_the_filter_is_not_chosen():
     async with table(section(*things("a", "b"))) as (shown, pilot):
         await pilot.press("space")
-        shown.sift("b")
+        shown.filter_rows("b")
         assert [thing.name for thing in shown.chosen] == ["b"]
 
 
@@ -376,7 +376,7 @@ async def test_a_click_on_a_title_sorts_by_it_and_again_reverses():
         assert names(shown) == ["a", "b", "d", "c"]
         await pilot.click(shown, offset=(at, 0))
         assert names(shown) == ["d", "b", "a", "c"]
-        await pilot.click(shown, offset=(GUTTER, 0))
+        await pilot.click(shown, offset=(GUTTER_CELLS, 0))
         assert names(shown) == ["a", "b", "c", "d"]
 
 

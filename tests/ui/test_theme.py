@@ -11,10 +11,10 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 from textual.widgets import Label
 
-from cockpit.document import InputError
-from cockpit.ui.theme import COLORS, OWN, load_theme, load_themes, own, shipped, variable_defaults
+from cockpit.config.document import InputError
+from cockpit.ui.theme import COLORS, OWN_VARIABLES, load_theme, load_themes, shipped_folder, user_folder, variable_defaults
 
-SHIPPED = {theme.name: theme for theme in load_themes([shipped()])[0]}
+SHIPPED = {theme.name: theme for theme in load_themes([shipped_folder()])[0]}
 NUMERIC = [theme for theme in SHIPPED.values() if not theme.ansi]
 HEAT = ("heat-low", "heat-mid", "heat-high", "kill-line", "reserved", "stale", "faint")
 STATUS = ("text-success", "text-warning", "text-error")
@@ -65,7 +65,7 @@ def difference(one: str, other: str, matrix: tuple[Triple, ...]) -> float:
 
 
 def test_seven_themes_are_shipped_and_every_one_is_right() -> None:
-    themes, errors = load_themes([shipped()])
+    themes, errors = load_themes([shipped_folder()])
     assert not errors
     assert {theme.name for theme in themes} == {"midnight", "daylight", "contrast", "colorblind", "ember", "moss", "ansi"}
     assert not SHIPPED["daylight"].dark
@@ -74,7 +74,7 @@ def test_seven_themes_are_shipped_and_every_one_is_right() -> None:
 @pytest.mark.parametrize("theme", SHIPPED.values(), ids=SHIPPED)
 def test_a_theme_sets_every_colour_and_every_variable_of_ours(theme: Theme) -> None:
     assert all(getattr(theme, name) for name in COLORS)
-    assert set(OWN) <= set(theme.variables)
+    assert set(OWN_VARIABLES) <= set(theme.variables)
 
 
 @pytest.mark.parametrize("theme", NUMERIC, ids=lambda theme: theme.name)
@@ -126,14 +126,14 @@ def test_the_ansi_theme_holds_only_the_colours_of_the_terminal() -> None:
 @pytest.mark.parametrize("theme", BUILTIN_THEMES.values(), ids=BUILTIN_THEMES)
 def test_textuals_own_themes_get_our_variables(theme: Theme) -> None:
     made = variable_defaults(theme)
-    assert set(OWN) <= set(made)
+    assert set(OWN_VARIABLES) <= set(made)
     if not theme.ansi:
         grounds = variables(theme)["background"]
         assert min(contrast(color, grounds) for color in made.values()) >= 3
 
 
 class Shown(App[None]):
-    CSS = "\n".join(f"#a{number} {{ color: ${name}; }}" for number, name in enumerate((*OWN, *STATUS, "text-muted")))
+    CSS = "\n".join(f"#a{number} {{ color: ${name}; }}" for number, name in enumerate((*OWN_VARIABLES, *STATUS, "text-muted")))
 
     def __init__(self, themes: list[Theme]) -> None:
         super().__init__()
@@ -158,19 +158,19 @@ async def test_textual_draws_with_every_theme() -> None:
 
 
 MISTAKES = {
-    "colors: {primary: '#12345'}": ":1: colors.primary: #12345 is no colour",
-    "dark: true\ncolors:\n  primary: #123456\n": ":3: colors.primary: has no value; a colour that begins with # needs quotes",
+    "colors: {primary: '#12345'}": ":1: colors.primary: #12345 is not a colour",
+    "dark: true\ncolors:\n  primary: #123456\n": ":3: colors.primary: has no value; put a colour that begins with # in quotes",
     "colors:\n  primary: red\n  primry: red\n": ":3: colors.primry: no such name; perhaps primary",
     "colors:\n  accent: red\n": ":1: colors: primary is missing",
-    "colors: {primary: 5}": ":1: colors.primary: 5 is no colour",
-    "colors: {primary: auto}": ":1: colors.primary: auto is no colour",
-    "colors: {primary: [red]}": ":1: colors.primary: ['red'] is no colour",
+    "colors: {primary: 5}": ":1: colors.primary: 5 is not a colour",
+    "colors: {primary: auto}": ":1: colors.primary: auto is not a colour",
+    "colors: {primary: [red]}": ":1: colors.primary: ['red'] is not a colour",
     "colors: red": ":1: colors: expected names with colours, got red",
     "dark: perhaps\ncolors: {primary: red}": ":1: dark: expected true or false, got perhaps",
     "colors: {primary: red}\ncolor: {}\n": ":2: color: no such key; perhaps colors",
     "colors: {primary: red}\nvariables:\n  heat-lo: red\n": ":3: variables.heat-lo: no such name; perhaps heat-low",
-    "colors: {primary: red}\nvariables:\n  faint: 'red; } * { color: red'\n": ":3: variables.faint: red; } * { color: red is no colour",
-    "colors: {primary: red}\nvariables: {link-style: loud}\n": ":2: variables.link-style: loud is no style",
+    "colors: {primary: red}\nvariables:\n  faint: 'red; } * { color: red'\n": ":3: variables.faint: red; } * { color: red is not a colour",
+    "colors: {primary: red}\nvariables: {link-style: loud}\n": ":2: variables.link-style: loud is not a style",
     "dark: true\n": ":1: colors is missing",
     "": ": colors is missing",
     "- a\n- b\n": ":1: expected keys with values, got a list",
@@ -209,10 +209,10 @@ def test_a_bad_file_does_not_hide_the_good_ones(tmp_path: Path) -> None:
 
 def test_the_users_theme_takes_the_place_of_a_shipped_one(tmp_path: Path) -> None:
     (tmp_path / "midnight.yaml").write_text("colors: {primary: red}")
-    themes, _ = load_themes([shipped(), tmp_path])
+    themes, _ = load_themes([shipped_folder(), tmp_path])
     assert [theme.primary for theme in themes if theme.name == "midnight"] == ["red"]
 
 
 def test_the_users_themes_lie_beside_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert own() == tmp_path / "cockpit" / "themes"
+    assert user_folder() == tmp_path / "cockpit" / "themes"

@@ -11,8 +11,9 @@ import os
 import shutil
 import sys
 
-import processes
 from ray.cluster_utils import Cluster
+
+import processes  # isort: skip  # after Ray, which brings psutil along
 
 NODE = {"num_cpus": 32, "num_gpus": 8, "object_store_memory": 100 << 20}
 
@@ -36,7 +37,7 @@ def main(folder: str, dashboard_port: str, head_state: str, worker_state: str) -
         print(json.dumps({"gcs": cluster.address, "session": cluster.head_node.get_session_dir_path()}), flush=True)
         sys.stdin.read()
     finally:
-        processes.end(folder)
+        processes.end_marked(folder)
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)  # Ray's own farewell would wait for processes that are gone
 

@@ -1,4 +1,4 @@
-"""Pending against scheduled: actors by class and job, placement groups with their bundles, the dead on demand."""
+"""Actors: pending, scheduled, by class and job, dead on demand; placement groups with their bundles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.model import Actor, Bundle, PlacementGroup
+from cockpit.placement import needs_words
 from cockpit.sources.source import SourceError
-from cockpit.text import UNKNOWN, count, size
+from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section
@@ -58,7 +59,7 @@ class GroupRow:
         return None if self.number is None else self.group.bundles[self.number]
 
 
-class Actors(Page):
+class ActorsPage(Page):
     """Waiting actors first, then groups, classes, and every living actor."""
 
     title = "Actors"
@@ -67,41 +68,41 @@ class Actors(Page):
     def __init__(self) -> None:
         super().__init__()
         self.dead: tuple[Actor, ...] | None = None
-        self.dead_said = "being asked for"
+        self.dead_status = "loading"
 
     async def ask(self, dead: Callable[[], Awaitable[tuple[Actor, ...]]]) -> None:
         """Dead actors with their cause."""
         try:
             self.dead = await dead()
         except SourceError as error:
-            self.dead_said = str(error)
+            self.dead_status = str(error)
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """The tree shows each group's bundles and each class's actors under it."""
         everything = view.snapshot.actors
         actors = None if everything is None else [actor for actor in everything if not actor.internal]
         found: list[Section[Any]] = [
-            _actors_section("pending", "PENDING" + _cut(view), _in(actors, alive=False), "none is pending"),
+            _actors_section("pending", "PENDING" + _incomplete_note(view), _with_state(actors, alive=False), "no pending actors"),
             _groups_section(view, tree=self.tree),
             _classes_section(actors, tree=self.tree),
-            _actors_section("scheduled", "SCHEDULED" + _cut(view), _in(actors, alive=True), "none" + _own(everything)),
+            _actors_section("scheduled", "SCHEDULED" + _incomplete_note(view), _with_state(actors, alive=True), _internal_note(everything)),
         ]
-        dead = _actors_section("dead", "DEAD", self.dead, "none" if self.dead is not None else self.dead_said, why=True)
+        dead = _actors_section("dead", "DEAD", self.dead, "none" if self.dead is not None else self.dead_status, why=True)
         return (dead, *found) if self.wants_dead else found
 
 
-def _in(actors: list[Actor] | None, *, alive: bool) -> list[Actor] | None:
+def _with_state(actors: list[Actor] | None, *, alive: bool) -> list[Actor] | None:
     return None if actors is None else [actor for actor in actors if (actor.state == "ALIVE") is alive]
 
 
-def _own(actors: Sequence[Actor] | None) -> str:
+def _internal_note(actors: Sequence[Actor] | None) -> str:
     internal = sum(actor.internal for actor in actors or ())
-    return f" of the users'; {internal} are Ray's own" if internal else ""
+    return f"no actors of jobs; {internal} internal to Ray" if internal else "none"
 
 
-def _cut(view: View) -> str:
-    """Ray cuts its answers at 10,000: a list that isn't whole must not look as if it were."""
-    return " (incomplete: Ray tells the first 10,000)" if view.snapshot.actors_complete is False else ""
+def _incomplete_note(view: View) -> str:
+    """Says that the list is incomplete: Ray cuts its answers at 10,000."""
+    return " (incomplete: Ray lists only the first 10,000)" if view.snapshot.actors_complete is False else ""
 
 
 def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothing: str, *, why: bool = False) -> Section[Actor]:
@@ -114,7 +115,7 @@ def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothin
         Column(
             "FOR",
             6,
-            lambda actor, view: cells.waited(actor.since, view, at_least=actor.at_least),
+            lambda actor, view: cells.waiting_time(actor.since, view, at_least=actor.at_least),
             sort=lambda actor, _: actor.since,
             right=True,
             rank=0 if waits else 6,
@@ -151,11 +152,16 @@ def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothin
             rank=3,
         ),
         Column("JOB", 12, lambda actor, view: view.job_title(actor.job), sort=lambda actor, view: view.job_title(actor.job), rank=4),
-        *([Column[Actor]("WHY", 26, lambda actor, _: ((actor.why or UNKNOWN, "dim"),), grow=True)] if waits or why else []),
+        *([Column[Actor]("WHY", 26, _why_of(once=waits), grow=True)] if waits or why else []),
     )
     rows = None if actors is None else list(actors)
-    said = nothing if rows is not None or why else "not known: Ray has not told yet"
-    return Section(key, title, columns, rows, said, actor_search)
+    sentence = nothing if rows is not None or why else "not known: no answer from Ray yet"
+    return Section(key, title, columns, rows, sentence, actor_search)
+
+
+def _why_of(*, once: bool) -> Callable[[Actor, View], Cell]:
+    """Of those that wait a long reason in full only once."""
+    return lambda actor, view: (((cells.why(actor, view) if once else actor.why) or UNKNOWN, "dim"),)
 
 
 def actor_search(actor: Actor) -> str:
@@ -166,18 +172,20 @@ def actor_search(actor: Actor) -> str:
 def _memory(actor: Actor, view: View) -> str:
     held = view.index.actor_gpus.get(actor.id)
     if held is None:
-        return UNKNOWN if _blind(view, actor) else ""
+        return UNKNOWN if _is_memory_unknown(view, actor) else ""
     return size(held[0])
 
 
-def _blind(view: View, *actors: Actor) -> bool:
-    return view.snapshot.processes is None or any(actor.node in view.index.blind for actor in actors)
+def _is_memory_unknown(view: View, *actors: Actor) -> bool:
+    return view.snapshot.processes is None or any(actor.node in view.index.holders_unknown for actor in actors)
 
 
 def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
     groups = view.snapshot.placement_groups
-    shown = None if groups is None else sorted((group for group in groups if group.state != "REMOVED"), key=lambda group: not group.pending)
-    rows = None if shown is None else [row for group in shown for row in _group_rows(group, tree=tree)]
+    listed = (
+        None if groups is None else sorted((group for group in groups if group.state != "REMOVED"), key=lambda group: not group.pending)
+    )
+    rows = None if listed is None else [row for group in listed for row in _group_rows(group, tree=tree)]
     columns: tuple[Column[GroupRow], ...] = (
         Column("GROUPS", 20, _group_name, sort=lambda row, _: row.group.name),
         Column(
@@ -188,7 +196,7 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
         ),
         Column("STRATEGY", 13, lambda row, _: (row.group.strategy or UNKNOWN) if row.number is None else "", rank=2),
         Column("BUNDLES", 24, _bundles, grow=True),
-        Column("PLACED", 14, _placed),
+        Column("PLACED", 14, _placement),
         Column(
             "FOR",
             6,
@@ -198,15 +206,15 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
             rank=1,
         ),
         Column("JOB", 12, lambda row, view: view.job_title(row.group.job), sort=lambda row, _: row.group.job, rank=3),
-        Column("WHY", 14, lambda row, _: ((row.group.why or "", "dim"),) if row.number is None else "", rank=4, grow=True),
+        Column("WHY", 14, lambda row, view: ((cells.why(row.group, view), "dim"),) if row.number is None else "", rank=4, grow=True),
     )
-    total = None if shown is None else len(shown)
+    total = None if listed is None else len(listed)
     return Section(
         "groups",
         "GROUPS",
         columns,
         rows,
-        "none" if groups is not None else "not known: Ray has not told yet",
+        "none" if groups is not None else "not known: no answer from Ray yet",
         _group_search,
         total=total if not tree else None,
     )
@@ -228,15 +236,15 @@ def _group_name(row: GroupRow, view: View) -> Cell:
 
 def _bundles(row: GroupRow, _: View) -> str:
     bundles = (row.bundle,) if row.bundle else row.group.bundles
-    shapes = Counter(" ".join(f"{count(amount)} {name}" for name, amount in bundle.needs.items()) for bundle in bundles)
+    shapes = Counter(needs_words(bundle.needs).replace(",", "") for bundle in bundles)
     return ", ".join(f"{number} x {shape}" if number > 1 else shape for shape, number in shapes.items())
 
 
-def _placed(row: GroupRow, view: View) -> Cell:
+def _placement(row: GroupRow, view: View) -> Cell:
     if row.bundle is not None:
-        return view.node_title(row.bundle.node) if row.bundle.node else (("nowhere", "warn"),)
+        return view.node_title(row.bundle.node) if row.bundle.node else (("not placed", "warn"),)
     nodes = Counter(view.node_title(bundle.node) for bundle in row.group.bundles if bundle.node)
-    return " ".join(f"{name}:{number}" for name, number in nodes.items()) or (("nowhere", "warn"),)
+    return " ".join(f"{name}:{number}" for name, number in nodes.items()) or (("not placed", "warn"),)
 
 
 def _classes_section(actors: list[Actor] | None, *, tree: bool) -> Section[Any]:
@@ -254,7 +262,7 @@ def _classes_section(actors: list[Actor] | None, *, tree: bool) -> Section[Any]:
         Column("NEEDS EACH", 16, lambda row, _: cells.actor_needs(row.actors[0] if isinstance(row, ClassRow) else row), rank=2),
         Column("GPU MEM", 7, _class_memory, right=True),
     )
-    nothing = "none" if actors is not None else "not known: Ray has not told yet"
+    nothing = "none" if actors is not None else "not known: no answer from Ray yet"
     return Section("classes", "CLASSES", columns, None if actors is None else rows, nothing, _class_search, total=len(classes))
 
 
@@ -278,4 +286,4 @@ def _class_memory(row: ClassRow | Actor, view: View) -> str:
     members = row.actors if isinstance(row, ClassRow) else (row,)
     held = [view.index.actor_gpus[actor.id][0] for actor in members if actor.id in view.index.actor_gpus]
     known = [memory for memory in held if memory is not None]
-    return size(sum(known)) if known else UNKNOWN if _blind(view, *members) else ""
+    return size(sum(known)) if known else UNKNOWN if _is_memory_unknown(view, *members) else ""

@@ -7,20 +7,20 @@ from typing import Any
 
 import msgspec
 
+from cockpit.check.preset_list import PresetEntry, shown
 from cockpit.model import Actor, Fault, Finding, Job, Node, PlacementGroup, Process, Session
-from cockpit.shelf import Entry, shown
-from cockpit.text import UNKNOWN, count, size
+from cockpit.placement import needs_words
+from cockpit.report.faults import by_cause
+from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import actor_search
 from cockpit.ui.pages.findings import about_section, finding_sections
-from cockpit.ui.pages.nodes import NodeDetail
-from cockpit.ui.pages.overview import HELD, PID, process_search
+from cockpit.ui.pages.nodes import NodePage
+from cockpit.ui.pages.overview import GPU_MEMORY_COLUMN, PID_COLUMN, process_search
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.presets import preset_sections
-from cockpit.ui.section import Cell, Column, Section, facts
+from cockpit.ui.section import Cell, Column, Pairs, Section, facts
 from cockpit.ui.view import View
-
-Pairs = Iterator[tuple[str, Cell]]
 
 
 def about(row: Any) -> Any:
@@ -28,7 +28,7 @@ def about(row: Any) -> Any:
     return row if isinstance(row, msgspec.Struct) else getattr(row, "about", row)
 
 
-def copied(row: Any) -> str:
+def clipboard_text(row: Any) -> str:
     """What somebody wants to paste: an id, a command, a path."""
     thing = about(row) or row
     if isinstance(thing, Process):
@@ -40,10 +40,10 @@ def copied(row: Any) -> str:
     return str(getattr(thing, "text", thing.key))
 
 
-def raw(rows: Iterable[Any]) -> str:
+def json_text(rows: Iterable[Any]) -> str:
     """The facts that the rows stand for, as JSON; empty when they stand for none."""
     things = [about(row) or row for row in rows]
-    facts = [shown(thing) if isinstance(thing, Entry) else thing for thing in things if isinstance(thing, msgspec.Struct)]
+    facts = [shown(thing) if isinstance(thing, PresetEntry) else thing for thing in things if isinstance(thing, msgspec.Struct)]
     text = msgspec.json.encode(facts[0] if len(facts) == 1 else facts, enc_hook=str)
     return msgspec.json.format(text, indent=2).decode() if facts else ""
 
@@ -51,22 +51,22 @@ def raw(rows: Iterable[Any]) -> str:
 def detail_of(row: Any) -> Page | None:
     """The page on what a row is about; `None` when there is no more to say."""
     if (node := getattr(row, "node", None)) is not None and isinstance(node, Node) and about(row) is None:
-        return NodeDetail(node)
+        return NodePage(node)
     thing = about(row)
     if isinstance(thing, Node):
-        return NodeDetail(thing)
-    for kind, say, name in DETAILS:
+        return NodePage(thing)
+    for kind, make, name in DETAILS:
         if isinstance(thing, kind):
-            return Detail(thing, say, name)
+            return DetailPage(thing, make, name)
     return None
 
 
-class Detail(Page):
+class DetailPage(Page):
     """What is known of one thing now; what was known last, when it is gone."""
 
-    def __init__(self, thing: Any, say: Callable[[Any, View], Sequence[Section[Any]]], name: str) -> None:
+    def __init__(self, thing: Any, make: Callable[[Any, View], Sequence[Section[Any]]], name: str) -> None:
         super().__init__()
-        self.thing, self._say, self._name = thing, say, name
+        self.thing, self._make, self._name = thing, make, name
 
     @property
     def heading(self) -> str:
@@ -78,18 +78,16 @@ class Detail(Page):
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """The newest facts of the thing itself, and of what belongs to it."""
-        now = _newest(self.thing, view)
+        now = _find_newest(self.thing, view)
         if now is None:
-            gone = facts(
-                "gone", "GONE", [("", f"This {self._name.lower()} is no longer listed; below is what was last known of it.")], view.width
-            )
-            return (gone, *self._say(self.thing, view))
+            gone = facts("gone", "GONE", [("", f"This {self._name.lower()} is no longer listed. Below: its last known state.")], view.width)
+            return (gone, *self._make(self.thing, view))
         self.thing = now
-        first, *rest = self._say(now, view)
+        first, *rest = self._make(now, view)
         return (first, *about_section(now.key, view), *rest)
 
 
-def _newest(thing: Any, view: View) -> Any:
+def _find_newest(thing: Any, view: View) -> Any:
     snapshot = view.snapshot
     if isinstance(thing, Actor):
         return view.index.actors.get(thing.id) or (thing if thing.state == "DEAD" else None)
@@ -98,9 +96,9 @@ def _newest(thing: Any, view: View) -> Any:
         (Job, snapshot.jobs),
         (PlacementGroup, snapshot.placement_groups),
         (Session, snapshot.sessions),
-        (Fault, snapshot.faults),
+        (Fault, by_cause(snapshot.faults)),
         (Finding, snapshot.findings),
-        (Entry, view.shelf),
+        (PresetEntry, view.preset_entries),
     )
     pool = next((found for kind, found in pools if isinstance(thing, kind)), None)
     return next((other for other in pool or () if other.key == thing.key), None)
@@ -108,7 +106,7 @@ def _newest(thing: Any, view: View) -> Any:
 
 def _process(process: Process, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
-        yield "kind", cells.kind(process)
+        yield "kind", (*cells.kind(process), (f": {process.kind}" if cells.is_of_other_ray(process) else "", "dim"))
         for reason in process.why:
             yield "why", reason
         yield "host", process.host
@@ -117,14 +115,14 @@ def _process(process: Process, view: View) -> Sequence[Section[Any]]:
         yield "user", process.user or UNKNOWN
         yield (
             "state",
-            {"D": "D: waits in the kernel, can't be killed now", "Z": "Z: dead, its parent has not taken note"}.get(
+            {"D": "D: blocked in the kernel, can't be killed now", "Z": "Z: zombie, it has ended and its parent has not collected it"}.get(
                 process.state or "", process.state or UNKNOWN
             ),
         )
         yield "host memory", size(process.rss)
         for hold in process.gpus:
             yield f"GPU {hold.index}", f"{size(hold.memory)} held"
-        yield "job", view.job_title(process.job) or UNKNOWN
+        yield "job", view.job_title(process.job) or process.other_owner or UNKNOWN
         yield "actor", _actor_name(process.actor, view)
         yield "session", process.session or UNKNOWN
         yield "command", process.command or process.name or UNKNOWN
@@ -134,8 +132,8 @@ def _process(process: Process, view: View) -> Sequence[Section[Any]]:
     above = list(_ancestors(process, own))
     return (
         facts("process", "PROCESS", list(pairs()), view.width),
-        processes_section("above", "PARENTS", above, "none that is listed"),
-        processes_section("below", "CHILDREN", children, "none that is listed"),
+        processes_section("above", "PARENTS", above, "none listed"),
+        processes_section("below", "CHILDREN", children, "none listed"),
     )
 
 
@@ -159,9 +157,9 @@ def processes_section(key: str, title: str, rows: list[Process] | None, nothing:
     columns: tuple[Column[Process], ...] = (
         Column(title, 9, lambda process, _: cells.kind(process)),
         Column("HOST", 10, lambda process, _: process.host, rank=1),
-        PID,
-        HELD,
-        Column("GPUS", 6, lambda process, _: cells.indices(process), rank=2),
+        PID_COLUMN,
+        GPU_MEMORY_COLUMN,
+        Column("GPUS", 6, lambda process, _: cells.gpu_indices(process), rank=2),
         Column("RSS", 6, lambda process, _: size(process.rss), sort=lambda process, _: process.rss, right=True, rank=3),
         Column("OWNER", 16, lambda process, view: cells.owner(process, view), rank=4),
         Column("COMMAND", 20, lambda process, _: cells.command(process), grow=True),
@@ -172,7 +170,7 @@ def processes_section(key: str, title: str, rows: list[Process] | None, nothing:
 def _job(job: Job, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
         yield "status", cells.state(job.status, view)
-        yield "job", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (a driver that connected by itself)'}"
+        yield "job", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (not submitted)'}"
         yield "entrypoint", job.entrypoint or UNKNOWN
         yield "started", cells.moment(job.started, view)
         if job.ended:
@@ -189,7 +187,7 @@ def _job(job: Job, view: View) -> Sequence[Section[Any]]:
     return (
         facts("job", "JOB", list(pairs()), view.width),
         _actors("job-actors", actors if view.snapshot.actors is not None else None),
-        processes_section("job-processes", "PROCESSES", processes, "none that is seen"),
+        processes_section("job-processes", "PROCESSES", processes, "none seen"),
     )
 
 
@@ -211,7 +209,7 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "name", actor.name or "none"
         yield "state", cells.state(actor.state, view)
         yield "why", actor.why or UNKNOWN
-        yield "since", cells.moment(actor.since, view) + ("; it may have waited before cockpit looked" if actor.at_least else "")
+        yield "since", cells.moment(actor.since, view) + ("; or earlier, before cockpit started" if actor.at_least else "")
         yield "needs", cells.actor_needs(actor)
         yield "node", f"{view.node_title(actor.node) or UNKNOWN}, pid {actor.pid or UNKNOWN}"
         yield "job", view.job_title(actor.job) or UNKNOWN
@@ -225,7 +223,7 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
     groups = [group for group in view.snapshot.placement_groups or () if group.id == actor.placement_group]
     return (
         facts("actor", "ACTOR", list(pairs()), view.width),
-        processes_section("actor-processes", "PROCESSES", processes, "none that is seen"),
+        processes_section("actor-processes", "PROCESSES", processes, "none seen"),
         *(_bundles(group) for group in groups),
     )
 
@@ -235,8 +233,8 @@ def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
         yield "name", group.name or "none"
         yield "state", cells.state(group.state, view)
         yield "why", group.why or UNKNOWN
-        yield "strategy", group.strategy or f"{UNKNOWN}  (Ray tells it only while the group waits)"
-        yield "asked for", cells.moment(group.since, view)
+        yield "strategy", group.strategy or f"{UNKNOWN}  (Ray reports it only while the group waits)"
+        yield "requested", cells.moment(group.since, view)
         yield "job", view.job_title(group.job) or UNKNOWN
         yield "detached", UNKNOWN if group.detached is None else "yes: it outlives its job" if group.detached else "no"
         yield "id", group.id
@@ -249,8 +247,8 @@ def _bundles(group: PlacementGroup) -> Section[Any]:
     rows = [_Bundle(f"{group.key}:{number}", number, bundle.node, bundle.needs) for number, bundle in enumerate(group.bundles)]
     columns: tuple[Column[_Bundle], ...] = (
         Column("BUNDLES", 8, lambda row, _: str(row.number)),
-        Column("NEEDS", 24, lambda row, _: ", ".join(f"{count(amount)} {name}" for name, amount in row.needs.items()), grow=True),
-        Column("NODE", 16, lambda row, view: view.node_title(row.where) if row.where else (("nowhere yet", "warn"),)),
+        Column("NEEDS", 24, lambda row, _: needs_words(row.needs), grow=True),
+        Column("NODE", 16, lambda row, view: view.node_title(row.where) if row.where else (("not placed", "warn"),)),
     )
     return Section("bundles", "BUNDLES", columns, rows, "none", lambda row: f"{row.number} {row.where}")
 
@@ -265,14 +263,17 @@ def _session(session: Session, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
         yield "host", session.host
         yield "path", session.path
-        yield "state", UNKNOWN if session.live is None else (("live", "ok"),) if session.live else (("dead: nothing of it runs", "warn"),)
+        yield (
+            "state",
+            UNKNOWN if session.live is None else (("live", "ok"),) if session.live else (("dead: none of its processes runs", "warn"),),
+        )
         yield "started", cells.moment(session.started, view)
         yield "owner", session.owner or UNKNOWN
         yield "size", size(session.size)
-        yield "session_latest", "points at it" if session.latest else "points elsewhere, or is not there"
+        yield "session_latest", "points here" if session.latest else "points elsewhere or does not exist"
         yield "dashboard", session.dashboard or UNKNOWN
         for kept in session.keeps:
-            yield "may be dear", kept
+            yield "protected", kept
 
     own = [process for process in view.snapshot.processes or () if process.host == session.host and process.session == session.name]
     return (facts("session", "SESSION", list(pairs()), view.width), processes_section("session-processes", "PROCESSES", own, "none"))
@@ -281,10 +282,11 @@ def _session(session: Session, view: View) -> Sequence[Section[Any]]:
 def _fault(fault: Fault, view: View) -> Sequence[Section[Any]]:
     pairs: Iterable[tuple[str, Cell]] = (
         ("source", fault.source),
+        *([("affects", ", ".join(fault.sources))] if len(fault.sources) > 1 else []),
         ("host", fault.host or UNKNOWN),
         ("since", cells.moment(fault.since, view)),
-        ("says", fault.text),
-        ("so", "What is shown of this source is as of before that moment; it is asked again and again."),
+        ("error", fault.text),
+        ("effect", "Data from this source is older than that; cockpit keeps retrying."),
     )
     return (facts("fault", "FAULT", list(pairs), view.width),)
 
@@ -297,5 +299,5 @@ DETAILS: tuple[tuple[type, Callable[[Any, View], Sequence[Section[Any]]], str], 
     (Session, _session, "Session"),
     (Fault, _fault, "Fault"),
     (Finding, finding_sections, "Finding"),
-    (Entry, preset_sections, "Preset"),
+    (PresetEntry, preset_sections, "Preset"),
 )

@@ -1,4 +1,4 @@
-"""Everything that can't be believed now, and since when."""
+"""Failing or stale sources by cause, and since when."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cockpit.model import Fault
+from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.pages.page import Page
@@ -13,7 +14,7 @@ from cockpit.ui.section import Column, Section
 from cockpit.ui.view import View
 
 
-class Faults(Page):
+class FaultsPage(Page):
     """One list."""
 
     title = "Faults"
@@ -24,15 +25,15 @@ class Faults(Page):
             Column("FAULTS", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
             Column("HOST", 10, lambda fault, _: fault.host or UNKNOWN, sort=lambda fault, _: fault.host, rank=1),
             Column("SINCE", 6, lambda fault, view: cells.ago(fault.since, view), sort=lambda fault, _: fault.since, right=True),
-            Column("WHAT", 30, lambda fault, _: fault.text, grow=True),
+            Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True),
         )
         return (
             Section(
                 "faults",
                 "FAULTS",
                 columns,
-                view.snapshot.faults,
-                "none: every source answers",
-                lambda fault: f"{fault.source} {fault.host} {fault.text}",
+                by_cause(view.snapshot.faults),
+                "none: all sources answer",
+                lambda fault: f"{' '.join(fault.sources)} {fault.host} {fault.text}",
             ),
         )

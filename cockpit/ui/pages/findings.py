@@ -6,36 +6,36 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.actions.table import find_act
+from cockpit.acts.table import find_operation
 from cockpit.model import LEVELS, Actor, Finding, Node, PlacementGroup, Process, Session
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
-from cockpit.ui.found import things
+from cockpit.ui.findings import things
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Line, Section, facts, paragraphs
+from cockpit.ui.section import Column, FactRow, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
-MOST_THINGS = 200
+MAX_ABOUT_ROWS = 200
 
 
-class Findings(Page):
-    """Those that are told, and below them those that are hidden."""
+class FindingsPage(Page):
+    """Visible findings, and below them the hidden ones."""
 
     title = "Findings"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """Hidden ones are listed only where there are some."""
-        found = view.index.found
+        found = view.index.findings
         known = any(rows is not None for rows in (view.snapshot.nodes, view.snapshot.processes, view.snapshot.jobs))
-        nothing = "nothing is wrong as far as is known" if known else "not known yet"
-        rows = found.shown if known or found.shown else None
-        shown = _section("findings", "FINDINGS", rows, view, nothing, what="WHAT (x hides one for now)")
-        return (shown, _hidden_section(found.hidden, view)) if found.hidden else (shown,)
+        nothing = "none: cockpit sees nothing wrong" if known else "not known yet"
+        rows = found.visible if known or found.visible else None
+        visible = _section("findings", "FINDINGS", rows, view, nothing, what="WHAT (x: hide)")
+        return (visible, _hidden_section(found.hidden, view)) if found.hidden else (visible,)
 
 
 @dataclass(frozen=True)
-class Hidden:
-    """A finding that somebody has hidden: another row than the finding itself, so that the cursor does not follow it there."""
+class HiddenFinding:
+    """A finding that the user has hidden: a row of its own, so that the cursor does not follow the finding there."""
 
     about: Finding
 
@@ -45,13 +45,13 @@ class Hidden:
         return f"hidden:{self.about.key}"
 
 
-def _hidden_section(findings: Sequence[Finding], view: View) -> Section[Hidden]:
-    plain = _section("hidden", "HIDDEN", findings, view, what="WHAT (x shows it again)")
-    rows = [Hidden(finding) for finding in findings]
-    return Section("hidden", "HIDDEN", tuple(map(_lifted, plain.columns)), rows, search=lambda row: _search(row.about))
+def _hidden_section(findings: Sequence[Finding], view: View) -> Section[HiddenFinding]:
+    plain = _section("hidden", "HIDDEN", findings, view, what="WHAT (x: show again)")
+    rows = [HiddenFinding(finding) for finding in findings]
+    return Section("hidden", "HIDDEN", tuple(map(_lift_column, plain.columns)), rows, search=lambda row: _search(row.about))
 
 
-def _lifted(column: Column[Finding]) -> Column[Hidden]:
+def _lift_column(column: Column[Finding]) -> Column[HiddenFinding]:
     sort = column.sort
     by = None if sort is None else lambda row, view: sort(row.about, view)
     return Column(
@@ -61,17 +61,17 @@ def _lifted(column: Column[Finding]) -> Column[Hidden]:
 
 def worst_section(view: View) -> Iterator[Section[Finding]]:
     """The worst few, as many as leave room for the nodes; nothing at all when nothing is wrong."""
-    found = view.index.found.shown
+    found = view.index.findings.visible
     if found:
         most = max(2, view.height // 8)
         more = len(found) - most
-        what = f"WHAT (and {more} more: 6)" if more > 0 else "WHAT"
+        what = f"WHAT ({more} more: press 6)" if more > 0 else "WHAT"
         yield _section("worst", "FINDINGS", found[:most], view, what=what, total=len(found))
 
 
 def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
     """What is found about the thing with this key."""
-    if found := view.index.found.of(key):
+    if found := view.index.findings.about(key):
         yield _section("about", "FINDINGS", found, view)
 
 
@@ -85,13 +85,13 @@ def _section(
         Column(what, 44, lambda finding, _: finding.text, grow=True),
     ]
     if view.acts:
-        columns.insert(2, Column("KEY", 3, lambda finding, _: ((mending(finding), "accent"),)))
+        columns.insert(2, Column("KEY", 3, lambda finding, _: ((remedy_key(finding), "accent"),)))
     return Section(key, title, tuple(columns), rows, nothing, _search, lambda finding, _: finding.seen is not None, total)
 
 
-def mending(finding: Finding) -> str:
+def remedy_key(finding: Finding) -> str:
     """The key of the act that mends it."""
-    return find_act(finding.remedy.act).first_key if finding.remedy and finding.remedy.act else ""
+    return find_operation(finding.remedy.act).first_key if finding.remedy and finding.remedy.act else ""
 
 
 def _search(finding: Finding) -> str:
@@ -101,38 +101,38 @@ def _search(finding: Finding) -> str:
 def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
     """All of one finding."""
 
-    def pairs() -> Iterator[tuple[str, Cell]]:
+    def pairs() -> Pairs:
         yield "level", cells.level(finding.level, view)
         yield "about", finding.subject
         yield "what", finding.text
         yield "since", cells.moment(finding.since, view)
         if finding.seen is not None:
-            yield "facts of", cells.moment(finding.seen, view)
+            yield "data from", cells.moment(finding.seen, view)
         if finding.remedy:
-            yield "remedy", finding.remedy.text
+            yield "what to do", finding.remedy.text
         if finding.remedy and finding.remedy.act and view.acts:
-            act = find_act(finding.remedy.act)
+            act = find_operation(finding.remedy.act)
             yield "key", ((act.first_key, "accent"), (f"  {act.title}: shows its plan first", ""))
-        yield "name", finding.code
+        yield "code", finding.code
 
     about = things(finding, view.snapshot)
     return (
         facts("finding", "FINDING", list(pairs()), view.width),
         paragraphs("evidence", "EVIDENCE", finding.evidence, view.width),
-        *([_things(about)] if about else []),
+        *([_things_section(about)] if about else []),
     )
 
 
-def _things(about: Sequence[Any]) -> Section[Line]:
-    columns: tuple[Column[Line], ...] = (
-        Column("ROWS", 8, lambda line, _: ((line.name, "dim"),)),
+def _things_section(about: Sequence[Any]) -> Section[FactRow]:
+    columns: tuple[Column[FactRow], ...] = (
+        Column("ABOUT", 8, lambda line, _: ((line.name, "dim"),)),
         Column("", 20, lambda line, _: line.value, grow=True),
     )
-    rows = [Line(f"of:{thing.key}", thing.key.partition(":")[0].replace("pg", "group"), _named(thing), thing) for thing in about]
-    return Section("rows", "ROWS", columns, rows[:MOST_THINGS], search=lambda line: str(line.value), total=len(rows))
+    rows = [FactRow(f"of:{thing.key}", thing.key.partition(":")[0].replace("pg", "group"), _thing_title(thing), thing) for thing in about]
+    return Section("rows", "ABOUT", columns, rows[:MAX_ABOUT_ROWS], search=lambda line: str(line.value), total=len(rows))
 
 
-def _named(thing: Any) -> str:
+def _thing_title(thing: Any) -> str:
     if isinstance(thing, Node):
         return f"{thing.title} {thing.ip}".strip()
     if isinstance(thing, Process):

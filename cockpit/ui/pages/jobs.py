@@ -12,10 +12,8 @@ from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Column, Section
 from cockpit.ui.view import View
 
-ORDER = ("RUNNING", "PENDING", "FAILED", "STOPPED", "SUCCEEDED")
 
-
-class Jobs(Page):
+class JobsPage(Page):
     """Those that run first, then the newest."""
 
     title = "Jobs"
@@ -31,17 +29,19 @@ def _section(rows: list[Job] | None) -> Section[Job]:
     columns: tuple[Column[Job], ...] = (
         Column("JOBS", 22, lambda job, _: job.id, sort=lambda job, _: job.id),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
-        Column("AGO", 6, lambda job, view: cells.ago(job.started, view), sort=lambda job, _: job.started, right=True, rank=2),
-        Column("LASTED", 6, cells.lasted, sort=_lasted, right=True),
+        Column("STARTED", 7, lambda job, view: cells.ago(job.started, view), sort=lambda job, _: job.started, right=True, rank=2),
+        Column("RUNTIME", 7, cells.run_time, sort=_run_seconds, right=True),
         Column("GPU MEM", 7, _memory, sort=lambda job, view: view.index.job_gpus.get(job.job or "", (0, 0))[0], right=True, rank=3),
-        Column("ENTRYPOINT", 18, lambda job, _: cells.shortened(job.entrypoint or UNKNOWN), sort=lambda job, _: job.entrypoint, grow=True),
+        Column(
+            "ENTRYPOINT", 18, lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN), sort=lambda job, _: job.entrypoint, grow=True
+        ),
         Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=1, grow=True),
     )
-    nothing = "none was ever submitted" if rows is not None else "not known: Ray has not told yet"
+    nothing = "no jobs" if rows is not None else "not known: no answer from Ray yet"
     return Section("jobs", "JOBS", columns, rows, nothing, lambda job: f"{job.id} {job.job} {job.status} {job.entrypoint} {job.message}")
 
 
-def _lasted(job: Job, view: View) -> float | None:
+def _run_seconds(job: Job, view: View) -> float | None:
     return None if job.started is None else (job.ended or view.now) - job.started
 
 
@@ -50,8 +50,8 @@ def _memory(job: Job, view: View) -> str:
         return ""
     held = view.index.job_gpus.get(job.job or "")
     if held is None:
-        return UNKNOWN if view.index.blind else "0B"
-    return (">" if view.index.blind else "") + size(held[0])
+        return UNKNOWN if view.index.holders_unknown else "0B"
+    return (">" if view.index.holders_unknown else "") + size(held[0])
 
 
 def last_line(job: Job) -> str:

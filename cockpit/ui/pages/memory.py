@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.memory import STEP, STEPS, Holding, KillLine, Trend, kill_line, reaches, sane
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Trend, kill_line, plausible_bytes, seconds_until
 from cockpit.model import SUPERVISOR, Node
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
@@ -15,18 +15,18 @@ from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section, facts
 from cockpit.ui.view import View
 
-HEIGHT, LOW = 8, 5
-"""Rows of the chart, and where there is little room."""
-AHEAD = 300.0
-"""Seconds that are drawn ahead: a growth of two minutes says little about more."""
-SPARK = 30
-WIDE = 140
-ROOM = 1.25
-"""Times the kill line, or what was used at most: so much of a host is drawn."""
+CHART_ROWS, CHART_ROWS_LOW = 8, 5
+"""Rows of the chart on a wide and on a narrow screen."""
+FORECAST_S = 300.0
+"""Seconds of forecast that are drawn: a trend of two minutes says little about more."""
+SPARK_CELLS = 30
+WIDE_COLUMNS = 140
+CHART_HEADROOM = 1.25
+"""The chart's top, as a multiple of the kill line or of the highest use."""
 
 
 @dataclass(frozen=True)
-class Row:
+class OwnerRow:
     """What one owner holds."""
 
     holding: Holding
@@ -41,7 +41,7 @@ class Row:
         return f"memory:{self.holding.owner.key}"
 
 
-class NodeMemory(Page):
+class MemoryPage(Page):
     """One node's host memory."""
 
     def __init__(self, node: Node) -> None:
@@ -61,7 +61,7 @@ class NodeMemory(Page):
         trend, line = view.history.memory.trend(node.key), kill_line(node.memory)
         return (
             facts("memory", "MEMORY", list(_facts(node, line, trend, view)), view.width),
-            facts("memory-past", "OVER TIME", list(_drawn(node, line, trend, view)), view.width),
+            facts("memory-past", "OVER TIME", list(_chart_lines(node, line, trend, view)), view.width),
             _owners(node, view),
         )
 
@@ -71,29 +71,31 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     drawn = bar(ratio(memory.used, memory.total), 24, mark=ratio(line.at, memory.total) if line else None, ascii=view.ascii)
     yield "in use", (*drawn, (f" {cells.used_of(memory.used, memory.total)}", ""))
     if memory.host_total:
-        yield "limit", f"a cgroup gives {size(memory.total)} of the host's {size(memory.host_total)}"
+        yield "limit", f"{size(memory.total)} by cgroup; the host has {size(memory.host_total)}"
     yield "kill line", _line(line)
     yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
     yield "forecast", _forecast(node, line, trend)
-    yield "facts from", f"{'a probe on it' if node.probed else 'its Ray agent'}, {cells.ago(node.seen, view)} ago"
-    if view.width >= WIDE:
-        yield "who holds it", "by resident memory: pages that several processes share count for each of them"
+    yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
+    if view.width >= WIDE_COLUMNS:
+        yield "HOLDS", "resident memory (RSS); memory that processes share is counted for each of them"
 
 
 def _line(line: KillLine | None) -> Cell:
     if line is None:
         return UNKNOWN
-    said = f"Ray kills above {size(line.at)}"
-    return f"{said}, if its setting is the default: what it is, nobody has told, or its monitor is off" if line.assumed else said
+    sentence = f"Ray kills workers above {size(line.at)}"
+    return f"{sentence}, by Ray's default: the real setting is not known, and the monitor may be off" if line.assumed else sentence
 
 
 def _forecast(node: Node, line: KillLine | None, trend: Trend | None) -> Cell:
-    left = reaches(node.memory.used, line.at, trend.slope) if trend and line and node.memory.used is not None else None
+    left = seconds_until(node.memory.used, line.at, trend.slope) if trend and line and node.memory.used is not None else None
     if trend is None or left is None or (left and not trend.steady) or left > 3600:
-        return UNKNOWN if trend is None else "it does not grow towards the line steadily"
+        return UNKNOWN if trend is None else "no steady growth towards the kill line"
     if left == 0:
-        return (("above the line: Ray kills", "bad"),)
-    return ((f"at {_rate(trend.slope)} Ray starts killing in ~{max(1.0, left / 60):.0f} min", "bad" if left <= AHEAD else "warn"),)
+        return (("above the kill line: Ray kills workers", "bad"),)
+    return (
+        (f"at {_rate(trend.slope)} Ray starts killing workers in ~{max(1.0, left / 60):.0f} min", "bad" if left <= FORECAST_S else "warn"),
+    )
 
 
 def _rate(slope: float) -> str:
@@ -101,16 +103,16 @@ def _rate(slope: float) -> str:
     return f"{'-' if slope < 0 else '+'}{size(abs(60 * slope))}/min"
 
 
-def _drawn(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
+def _chart_lines(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
     """The past in columns of some steps each, the greatest of them; then what follows when it goes on like that."""
-    total, used = sane(node.memory.total), sane(node.memory.used)
+    total, used = plausible_bytes(node.memory.total), plausible_bytes(node.memory.used)
     if not total:
         yield "", UNKNOWN
         return
-    each, height = (2, HEIGHT) if view.width >= WIDE else (4, LOW)
-    past = thinned(view.history.memory.tail(node.key, STEPS), STEPS // each)
-    ahead = list(_ahead(used, trend, each * STEP))
-    top = _top(total, line, past)
+    each, height = (2, CHART_ROWS) if view.width >= WIDE_COLUMNS else (4, CHART_ROWS_LOW)
+    past = downsample(view.history.memory.tail(node.key, MAX_STEPS), MAX_STEPS // each)
+    ahead = list(_forecast_values(used, trend, each * STEP_S))
+    top = _chart_top(total, line, past)
     rows = chart(past, ahead, height, top, mark=line.at if line else None, ascii=view.ascii)
     marked = height - 1 - min(height - 1, int(line.at / top * height)) if line else None
     for number, row in enumerate(rows):
@@ -119,56 +121,56 @@ def _drawn(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     yield "", ((_axis(len(past), len(ahead)), "dim"),)
 
 
-def _top(total: float, line: KillLine | None, past: Sequence[float | None]) -> float:
+def _chart_top(total: float, line: KillLine | None, past: Sequence[float | None]) -> float:
     """The whole of it, unless the line lies far below: then what is above is of no use."""
     highest = max((value for value in past if value is not None), default=0.0)
-    return float(min(max(total, line.at), ROOM * max(line.at, highest)) if line else total)
+    return float(min(max(total, line.at), CHART_HEADROOM * max(line.at, highest)) if line else total)
 
 
-def _ahead(used: float | None, trend: Trend | None, seconds: float) -> Iterator[float]:
+def _forecast_values(used: float | None, trend: Trend | None, seconds: float) -> Iterator[float]:
     """Only what grows steadily is drawn ahead."""
     if used is not None and trend is not None and trend.steady:
-        yield from (used + trend.slope * seconds * (column + 1) for column in range(int(AHEAD / seconds)))
+        yield from (used + trend.slope * seconds * (column + 1) for column in range(int(FORECAST_S / seconds)))
 
 
 def _axis(past: int, ahead: int) -> str:
-    behind = f"-{STEP * STEPS / 60:.0f} min"
-    return behind + "now".rjust(past - len(behind)) + (f"+{AHEAD / 60:.0f} min".rjust(ahead) if ahead else "")
+    behind = f"-{STEP_S * MAX_STEPS / 60:.0f} min"
+    return behind + "now".rjust(past - len(behind)) + (f"+{FORECAST_S / 60:.0f} min".rjust(ahead) if ahead else "")
 
 
-def thinned(values: Sequence[float | None], width: int) -> list[float | None]:
+def downsample(values: Sequence[float | None], width: int) -> list[float | None]:
     """As many values as there are columns, each the greatest of those that fall into it; a column of which nothing is known is a gap."""
     each = max(1, -(-len(values) // width))
     parts = [[value for value in values[at : at + each] if value is not None] for at in range(0, len(values), each)]
     return [max(part, default=None) for part in parts]
 
 
-def _owners(node: Node, view: View) -> Section[Row]:
+def _owners(node: Node, view: View) -> Section[OwnerRow]:
     host = view.index.host_of(node) if node.probed else None
     held = view.history.memory.holdings(host.name) if host else None
     rows = None if host is None or held is None else list(_rows(host.name, held, view))
-    columns: tuple[Column[Row], ...] = (
+    columns: tuple[Column[OwnerRow], ...] = (
         Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True),
         Column("HOLDS", 6, lambda row, _: size(row.holding.used), sort=lambda row, _: row.holding.used, right=True),
         Column("SHARE", 5, lambda row, _: cells.share(row.holding.used, node.memory.total, 0.5, 0.9), right=True, rank=2),
         Column("GROWTH", 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
-        Column("LAST 15 MIN", SPARK, lambda row, view: ((spark(row.past, SPARK, row.top, ascii=view.ascii), "mid"),), rank=3),
+        Column("LAST 15 MIN", SPARK_CELLS, lambda row, view: ((spark(row.past, SPARK_CELLS, row.top, ascii=view.ascii), "mid"),), rank=3),
         Column("PROCS", 5, _processes, right=True, rank=1),
         Column("JOB", 14, lambda row, view: view.job_title(row.holding.owner.job), rank=4),
     )
-    nothing = "none" if rows is not None else "not known: no probe looks at this host, or it has not looked yet"
+    nothing = "none" if rows is not None else "not known: no probe on this host, or no answer from it yet"
     return Section("memory-owners", "BY JOB AND ACTOR", columns, rows, nothing, lambda row: f"{row.holding.owner.name} {row.key}")
 
 
-def _rows(host: str, held: Sequence[Holding], view: View) -> Iterator[Row]:
-    pasts = [thinned(view.history.memory.owner_tail(host, one.owner.key, STEPS), SPARK) for one in held]
+def _rows(host: str, held: Sequence[Holding], view: View) -> Iterator[OwnerRow]:
+    pasts = [downsample(view.history.memory.owner_tail(host, one.owner.key, MAX_STEPS), SPARK_CELLS) for one in held]
     top = max((value for past in pasts for value in past if value is not None), default=1.0)
     for one, past in zip(held, pasts, strict=True):
         actor, job = view.index.actors.get(one.owner.actor or ""), view.index.jobs.get(one.owner.job or "")
-        yield Row(one, past, max(top, 1.0), actor or job or (one.processes[0] if one.processes else None))
+        yield OwnerRow(one, past, max(top, 1.0), actor or job or (one.processes[0] if one.processes else None))
 
 
-def _owner(row: Row, view: View) -> Cell:
+def _owner(row: OwnerRow, view: View) -> Cell:
     owner = row.holding.owner
     if owner.actor:
         known = view.index.actors.get(owner.actor)
@@ -181,14 +183,14 @@ def _owner(row: Row, view: View) -> Cell:
     return (*pieces, (f" of {owner.user}", "dim")) if owner.user else pieces
 
 
-def _growth(row: Row, _: View) -> Cell:
+def _growth(row: OwnerRow, _: View) -> Cell:
     trend = row.holding.trend
     if trend is None:
         return UNKNOWN
     return ((_rate(trend.slope), "warn" if trend.steady else "dim"),) if abs(trend.slope) * 60 >= 1 << 20 else (("0", "dim"),)
 
 
-def _processes(row: Row, _: View) -> str:
+def _processes(row: OwnerRow, _: View) -> str:
     return str(len(row.holding.processes)) if row.holding.processes else ""
 
 
@@ -197,4 +199,4 @@ def memory_of(page: Page, row: Any) -> Page | None:
     thing = getattr(row, "about", row)
     found = (thing, getattr(row, "node", None), getattr(page, "node", None))
     node = next((node for node in found if isinstance(node, Node)), None)
-    return None if node is None or isinstance(page, NodeMemory) else NodeMemory(node)
+    return None if node is None or isinstance(page, MemoryPage) else MemoryPage(node)

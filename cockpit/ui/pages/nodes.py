@@ -10,9 +10,9 @@ from typing import Any, overload
 
 from cockpit.model import Gpu, Hold, MemoryUser, Node, Process, Session
 from cockpit.sources.source import SourceError
-from cockpit.text import UNKNOWN, count, percent, plural, ratio, size
+from cockpit.text import UNKNOWN, count, percent, ratio, size
 from cockpit.ui import cells
-from cockpit.ui.marks import EMPTY, bar
+from cockpit.ui.marks import EMPTY_BELOW, bar
 from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.overview import nodes_section
 from cockpit.ui.pages.page import Page
@@ -40,36 +40,36 @@ class GpuRow:
         return self.process
 
 
-class Nodes(Page):
+class NodesPage(Page):
     """All nodes, with everything there is room for."""
 
     title = "Nodes"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """The nodes, and the GPUs of all of them."""
-        return (nodes_section(view), _gpus_section("gpus", None if view.snapshot.nodes is None else _EveryGpu(view.snapshot.nodes)))
+        return (nodes_section(view), _gpus_section("gpus", None if view.snapshot.nodes is None else _GpuRows(view.snapshot.nodes)))
 
 
-class NodeDetail(Page):
+class NodePage(Page):
     """One node."""
 
     def __init__(self, node: Node) -> None:
         super().__init__()
         self.node = node
-        self.asked: tuple[Process, ...] | None = None
-        """What Ray lists there, where no probe looks; `None` before it was asked."""
-        self.asked_said = ""
+        self.ray_processes: tuple[Process, ...] | None = None
+        """Ray's own processes there, where no probe runs; `None` until Ray has answered."""
+        self.ray_error = ""
         self.asked_at: float | None = None
 
     async def ask(self, processes: Callable[[str], Awaitable[tuple[Process, ...]]], now: float) -> None:
-        """Ray lists its own processes of a node that no probe looks at; it is dear, and asked for only while somebody wants to see it."""
+        """Ask Ray for its own processes on a node without a probe; expensive for Ray, so only while the page is open."""
         if self.node.id is None or self.node.probed:
             return
         self.asked_at = now
         try:
-            self.asked = await processes(self.node.id)
+            self.ray_processes = await processes(self.node.id)
         except SourceError as error:
-            self.asked_said = str(error)
+            self.ray_error = str(error)
 
     @property
     def heading(self) -> str:
@@ -82,11 +82,7 @@ class NodeDetail(Page):
         node = next((node for node in nodes if node.key == self.node.key), None)
         node = node or next((node for node in nodes if node.host == self.node.host and self.node.id is None), None)
         if node is None:
-            return (
-                facts(
-                    "gone", "NODE", [("gone", f"{self.node.title} is no longer listed: neither Ray nor a probe speaks of it.")], view.width
-                ),
-            )
+            return (facts("gone", "NODE", [("gone", f"{self.node.title} is no longer listed by Ray or by a probe.")], view.width),)
         return (
             facts("node", "NODE", list(_facts(node, view)), view.width),
             *about_section(node.key, view),
@@ -99,8 +95,8 @@ class NodeDetail(Page):
 def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     yield "state", _state(node)
     yield "address", f"{node.host} {node.ip}{'  head' if node.head else ''}"
-    yield "Ray's id", node.id or "none: no raylet of this cluster"
-    yield "facts from", f"{'a probe on it' if node.probed else 'its Ray agent'}, {cells.ago(node.seen, view)} ago"
+    yield "node id", node.id or "none: no raylet of this cluster runs here"
+    yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
     yield (
         "reserved",
         ", ".join(_resource(name, quantity.used, quantity.total) for name, quantity in node.resources.items() if ":" not in name)
@@ -108,8 +104,8 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     )
     yield "CPU", f"{percent(node.cpu)} of {node.cpus if node.cpus is not None else UNKNOWN}"
     yield "host memory", (*_bar(node, view), (f" {cells.used_of(node.memory.used, node.memory.total)}", ""))
-    yield "kill line", _kill(node)
-    yield "", cells.recent(node, "host", None, min(90, max(20, view.width - 24)), view)
+    yield "kill line", _kill_line(node)
+    yield "recent use", cells.recent_spark(node, "host", None, min(90, max(20, view.width - 24)), view)
     yield "object store", cells.used_of(node.object_store.used, node.object_store.total)
     yield "shared mem", cells.used_of(node.shm.used, node.shm.total)
     for disk in node.disks:
@@ -119,8 +115,8 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
 
 
 def _resource(name: str, used: float | None, total: float | None) -> str:
-    shown = size if name.endswith("memory") else count
-    return f"{name} {shown(used)}/{shown(total)}"
+    in_words = size if name.endswith("memory") else count
+    return f"{name} {in_words(used)}/{in_words(total)}"
 
 
 def _state(node: Node) -> Cell:
@@ -134,11 +130,11 @@ def _bar(node: Node, view: View) -> tuple[Any, ...]:
     return ((cell, ""),) if isinstance(cell, str) else cell
 
 
-def _kill(node: Node) -> str:
+def _kill_line(node: Node) -> str:
     return (
-        f"{UNKNOWN}  (no probe there, or Ray's memory monitor is off)"
+        f"{UNKNOWN}  (no probe on this host, or Ray's memory monitor is off)"
         if node.memory.kill_at is None
-        else f"Ray kills above {size(node.memory.kill_at)}"
+        else f"Ray kills workers above {size(node.memory.kill_at)}"
     )
 
 
@@ -150,8 +146,8 @@ def _rows(node: Node, view: View) -> list[GpuRow]:
     return rows
 
 
-class _EveryGpu(Sequence[GpuRow]):
-    """The GPUs of all nodes; a row is made when it is looked at: of thousands few ever are."""
+class _GpuRows(Sequence[GpuRow]):
+    """The GPUs of all nodes; a row is made when it is drawn, as of thousands few ever are."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = [node for node in nodes if node.gpus]
@@ -181,7 +177,7 @@ def _gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = F
     columns: list[Column[GpuRow]] = [
         Column("GPU", 5, _label, sort=lambda row, _: row.gpu.index),
         Column("MEMORY", 10, _memory, rank=2),
-        Column("USED/ALL", 9, _held, sort=lambda row, _: _bytes(row), right=True),
+        Column("USED/ALL", 9, _used_memory, sort=lambda row, _: _memory_bytes(row), right=True),
         Column(
             "UTIL",
             4,
@@ -194,12 +190,13 @@ def _gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = F
         Column("POWER", 8, _power, sort=lambda row, _: row.gpu.power, right=True, rank=5),
         Column("TEMP", 4, _temperature, sort=lambda row, _: row.gpu.temperature, right=True, rank=4),
         Column("ECC", 3, _ecc, right=True, rank=6),
-        Column("HELD BY", 18, lambda row, view: _who(row, view), grow=True),
+        Column("HELD BY", 18, lambda row, view: _holder_cell(row, view), grow=True),
         Column("JOB", 12, _jobs, rank=3),
     ]
     if not own_node:
         columns.insert(0, Column("GPUS", 10, lambda row, _: row.node.title, sort=lambda row, _: row.node.title))
-    nothing = "NVML can't be asked, or Ray's agent has not told" if rows is None or not own_node else "none known"
+    cause = "no GPU data from NVML or from Ray's agent"
+    nothing = f"not known: {cause}" if rows is None else "none known" if own_node else f"none known: {cause}"
     return Section(
         key,
         "GPUS",
@@ -207,7 +204,7 @@ def _gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = F
         rows,
         nothing,
         _search,
-        lambda row, view: cells.old(row.node, view),
+        lambda row, view: cells.is_old(row.node, view),
         total=_count(rows) if own_node else None,
     )
 
@@ -233,16 +230,16 @@ def _memory(row: GpuRow, view: View) -> Cell:
     return bar(ratio(row.gpu.memory_used, row.gpu.memory_total), 10, ascii=view.ascii)
 
 
-def _held(row: GpuRow, _: View) -> str:
+def _used_memory(row: GpuRow, _: View) -> str:
     return size(row.hold.memory) if row.hold else cells.used_of(row.gpu.memory_used, row.gpu.memory_total)
 
 
-def _bytes(row: GpuRow) -> int | None:
+def _memory_bytes(row: GpuRow) -> int | None:
     return row.hold.memory if row.hold else row.gpu.memory_used
 
 
 def _recent(row: GpuRow, what: str, view: View) -> Cell:
-    return "" if row.process else cells.recent(row.node, what, row.gpu.index, 24, view)
+    return "" if row.process else cells.recent_spark(row.node, what, row.gpu.index, 24, view)
 
 
 def _power(row: GpuRow, _: View) -> str:
@@ -264,14 +261,19 @@ def _ecc(row: GpuRow, _: View) -> Cell:
     return UNKNOWN if row.gpu.ecc is None else ((str(row.gpu.ecc), "bad" if row.gpu.ecc else ""),)
 
 
-def _who(row: GpuRow, view: View) -> Cell:
+def _holder_cell(row: GpuRow, view: View) -> Cell:
     if row.process is not None:
         name = cells.owner(row.process, view) or cells.command(row.process)
         return (*cells.kind(row.process), (f" {row.process.pid} {name}", ""))
     if row.gpu.fault:
         return ((f"✖ {row.gpu.fault}", "bad"),)
     held = view.index.holders.get((row.node.key, row.gpu.index), ())
-    return ", ".join(cells.owner(process, view) or cells.command(process) for process, _ in held) or _nobody(row.gpu)
+    return ", ".join(dict.fromkeys(_holder(process, view) for process, _ in held)) or _no_holder(row.gpu)
+
+
+def _holder(process: Process, view: View) -> str:
+    name = cells.owner(process, view) or cells.command(process)
+    return f"{cells.OTHER_RAY}: {name}" if cells.is_of_other_ray(process) else name
 
 
 def _jobs(row: GpuRow, view: View) -> str:
@@ -279,40 +281,46 @@ def _jobs(row: GpuRow, view: View) -> str:
     return ", ".join(dict.fromkeys(view.job_title(process.job) for process in held if process.job))
 
 
-def _nobody(gpu: Gpu) -> Cell:
+def _no_holder(gpu: Gpu) -> Cell:
     fill = ratio(gpu.memory_used, gpu.memory_total)
     if fill is None:
         return UNKNOWN
-    return (("free", "dim"),) if fill < EMPTY else (("a process that is not seen", "warn"),)
+    return (("none", "dim"),) if fill < EMPTY_BELOW else (("a process cockpit can't see", "warn"),)
 
 
-def _memory_section(page: NodeDetail, node: Node, view: View) -> Section[MemoryRow]:
+def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow]:
     """Host memory by process: all of the host's where a probe looks, else Ray's own as Ray tells."""
     columns: tuple[Column[MemoryRow], ...] = (
         Column("HOST MEMORY", 11, lambda row, _: size(row.user.rss), sort=lambda row, _: row.user.rss, right=True),
         Column("SHARE", 5, lambda row, _: cells.share(row.user.rss, node.memory.total, 0.5, 0.9), right=True),
         Column("PID", 8, lambda row, _: str(row.user.pid), sort=lambda row, _: row.user.pid, right=True),
         Column("USER", 8, lambda row, _: row.user.user or UNKNOWN, sort=lambda row, _: row.user.user, rank=2),
-        Column("KIND", 8, lambda row, _: cells.kind(row.process) if row.process else "", rank=1),
+        Column("KIND", 9, lambda row, _: cells.kind(row.process) if row.process else "", rank=1),
         Column("JOB", 12, lambda row, view: view.job_title(row.process.job) if row.process else "", rank=3),
-        Column("COMMAND", 20, lambda row, _: cells.shortened(row.user.command or UNKNOWN), grow=True),
+        Column("COMMAND", 20, lambda row, _: cells.shorten_command(row.user.command or UNKNOWN), grow=True),
     )
     known = {process.pid: process for process in view.index.processes.get(node.key, ())}
     users = _memory_users(page, node, view)
     rows = None if users is None else [MemoryRow(user, known.get(user.pid)) for user in users]
-    nothing = "none" if rows is not None else page.asked_said or "not known: no probe looks at this host"
-    title = "HOST MEMORY" if page.asked is None or node.probed else f"HOST MEMORY of Ray's own, {cells.ago(page.asked_at, view)} ago,"
+    nothing = "none" if rows is not None else page.ray_error or "not known: no probe on this host"
+    title = (
+        "HOST MEMORY"
+        if page.ray_processes is None or node.probed
+        else f"HOST MEMORY of Ray processes, {cells.ago(page.asked_at, view)} ago,"
+    )
     return Section("node-memory", title, columns, rows, nothing, lambda row: f"{row.user.pid} {row.user.user} {row.user.command}")
 
 
-def _memory_users(page: NodeDetail, node: Node, view: View) -> list[MemoryUser] | None:
+def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | None:
     host = view.index.host_of(node)
     if node.probed and host is not None:
         return list(host.memory_users)
-    if page.asked is None:
+    if page.ray_processes is None:
         return None
     users = (
-        MemoryUser(process.pid, process.rss, process.user, cells.command(process)) for process in page.asked if process.rss is not None
+        MemoryUser(process.pid, process.rss, process.user, cells.command(process))
+        for process in page.ray_processes
+        if process.rss is not None
     )
     return sorted(users, key=lambda user: -user.rss)
 
@@ -343,12 +351,12 @@ def _sessions_section(node: Node, view: View) -> Section[Session]:
 def sessions_section(sessions: list[Session] | None) -> Section[Session]:
     """Ray's folders on disk: live or dead, and what they cost."""
     columns: tuple[Column[Session], ...] = (
-        Column("SESSIONS", 6, _live),
+        Column("SESSIONS", 6, _session_state),
         Column("HOST", 10, lambda session, _: session.host, sort=lambda session, _: session.host, rank=1),
         Column("SIZE", 6, lambda session, _: size(session.size), sort=lambda session, _: session.size, right=True),
         Column("AGE", 6, lambda session, view: cells.ago(session.started, view), sort=lambda session, _: session.started, right=True),
         Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2),
-        Column("KEEPS", 12, lambda session, _: ((plural(len(session.keeps), "dear file"), "warn"),) if session.keeps else "", rank=3),
+        Column("KEEPS", 12, lambda session, _: ((f"{len(session.keeps)} protected", "warn"),) if session.keeps else "", rank=3),
         Column("PATH", 24, lambda session, _: session.path + ("  <- session_latest" if session.latest else ""), grow=True),
     )
     return Section(
@@ -356,12 +364,12 @@ def sessions_section(sessions: list[Session] | None) -> Section[Session]:
         "SESSIONS",
         columns,
         sessions,
-        "none" if sessions is not None else "not known: no probe looks there",
+        "none" if sessions is not None else "not known: no probe on this host",
         lambda session: f"{session.path} {session.owner}",
     )
 
 
-def _live(session: Session, _: View) -> Cell:
+def _session_state(session: Session, _: View) -> Cell:
     if session.live is None:
         return UNKNOWN
     return (("live", "ok"),) if session.live else (("dead", "warn"),)

@@ -1,27 +1,28 @@
-"""Is it healthy, what is full, what waits, who holds what: at a glance."""
+"""The overview: worst findings, nodes, what waits, orphans, running jobs."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cockpit.memory import DEFAULT_THRESHOLD
+from cockpit.findings.memory_trend import DEFAULT_THRESHOLD
 from cockpit.model import Actor, Job, Node, PlacementGroup, Process
-from cockpit.text import UNKNOWN, count, plural, ratio, size
+from cockpit.report.grouping import Repeats, alike_groups, bundles_words
+from cockpit.text import UNKNOWN, plural, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.pages.findings import worst_section
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Column, Section
 from cockpit.ui.view import View
 
-MOST = 200
+MAX_ROWS = 200
 """Rows of one kind on this page; the others have pages of their own."""
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingRow:
     """Something that waits: a group, a job, or all actors of one class that want the same."""
 
     about: Actor | PlacementGroup | Job
@@ -32,6 +33,8 @@ class Waiting:
     why: str
     job: str | None
     at_least: bool = False
+    drawn_why: str = ""
+    """The reason as the page shows it: `see …` where another row has the same long one."""
 
     @property
     def key(self) -> str:
@@ -42,7 +45,7 @@ class Waiting:
 def node_columns(view: View) -> tuple[Column[Node], ...]:
     """What matters of a node, in the order in which it is given up when there is no room."""
     past = 24 if view.width >= 150 else 12
-    gpus = min(cells.MOST_CELLS, max((len(node.gpus or ()) for node in view.snapshot.nodes or ()), default=8)) or 4
+    gpus = min(cells.MAX_GPU_CELLS, max((len(node.gpus or ()) for node in view.snapshot.nodes or ()), default=8)) or 4
     return (
         Column("NODES", 10, cells.node_name, sort=lambda node, _: node.title, grow=True),
         Column("IP", 15, lambda node, _: node.ip or UNKNOWN, sort=lambda node, _: node.ip, rank=9),
@@ -62,13 +65,13 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
             sort=lambda node, _: cells.mean_utilization(node.gpus),
             right=True,
         ),
-        Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent(node, "gpu", None, past, view), rank=7),
-        Column("RESV", 5, lambda node, _: cells.reserved(node), sort=lambda node, _: _reserved(node), right=True),
-        Column("CPU", 9, lambda node, _: cells.reserved(node, "CPU"), rank=6, right=True),
+        Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "gpu", None, past, view), rank=7),
+        Column("RESV", 5, lambda node, _: cells.reservation(node), sort=lambda node, _: _reserved(node), right=True),
+        Column("CPU", 9, lambda node, _: cells.reservation(node, "CPU"), rank=6, right=True),
         Column("HOST MEM", 8, lambda node, view: cells.host_memory(node, 8, view)),
         Column("HOST", 4, _memory, sort=lambda node, _: ratio(node.memory.used, node.memory.total), right=True),
         Column("USED/ALL", 9, lambda node, _: cells.used_of(node.memory.used, node.memory.total), rank=5, right=True),
-        Column(f"HOST {past // 12} MIN", past, lambda node, view: cells.recent(node, "host", None, past, view), rank=8),
+        Column(f"HOST {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "host", None, past, view), rank=8),
         Column(
             "OBJ", 4, lambda node, _: cells.share(node.object_store.used, node.object_store.total), sort=_object_store, right=True, rank=2
         ),
@@ -76,12 +79,12 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
         Column(
             "DISK",
             4,
-            lambda node, _: cells.share(*cells.fullest(node), 0.85),
-            sort=lambda node, _: ratio(*cells.fullest(node)),
+            lambda node, _: cells.share(*cells.fullest_disk(node), 0.85),
+            sort=lambda node, _: ratio(*cells.fullest_disk(node)),
             right=True,
             rank=1,
         ),
-        Column("AGE", 4, lambda node, view: cells.ago(node.seen, view), sort=lambda node, _: node.seen, right=True),
+        Column("SEEN", 4, lambda node, view: cells.ago(node.seen, view), sort=lambda node, _: node.seen, right=True),
     )
 
 
@@ -112,70 +115,80 @@ def nodes_section(view: View) -> Section[Node]:
     """A row per node: living ones first, as Ray lists them."""
     nodes = view.snapshot.nodes
     ordered = None if nodes is None else sorted(nodes, key=lambda node: (node.state == "DEAD", not node.head))
-    return Section("nodes", "NODES", node_columns(view), ordered, "not known yet" if nodes is None else "none", node_search, cells.old)
+    return Section("nodes", "NODES", node_columns(view), ordered, "not known yet" if nodes is None else "none", node_search, cells.is_old)
 
 
-def waiting(view: View) -> Iterator[Waiting]:
-    """What waits, the group before its actors, actors of one class and need folded into one row."""
-    for group in view.snapshot.placement_groups or ():
-        if group.pending:
-            needs = Counter(", ".join(f"{count(amount)} {name}" for name, amount in bundle.needs.items()) for bundle in group.bundles)
-            text = " + ".join(shape if number == 1 else f"{number} x {{{shape}}}" for shape, number in needs.items())
-            yield Waiting(
-                group,
-                "group",
-                group.name or group.id[:12],
-                f"{text} {group.strategy or ''}".strip(),
-                group.since,
-                group.why or "",
-                group.job,
-            )
+def waiting_rows(view: View) -> Iterator[WaitingRow]:
+    """What waits, groups before their actors; groups of the same needs, and actors of one class and need, folded into one row."""
+    for groups in alike_groups(view.snapshot.placement_groups or ()):
+        yield _fold_groups(groups)
     folded: dict[tuple[Any, ...], list[Actor]] = {}
     for actor in view.snapshot.actors or ():
         if actor.pending or actor.state == "RESTARTING":
             folded.setdefault((actor.class_, actor.job, cells.actor_needs(actor), actor.state, actor.why), []).append(actor)
     for same in folded.values():
-        yield _fold(same)
+        yield _fold_actors(same)
     for job in view.snapshot.jobs or ():
         if job.status == "PENDING":
-            yield Waiting(job, "job", job.id, "", job.started, job.message or "", job.job)
+            yield WaitingRow(job, "job", job.id, "", job.started, job.message or "", job.job)
 
 
-def _fold(actors: Sequence[Actor]) -> Waiting:
+def _fold_groups(groups: Sequence[PlacementGroup]) -> WaitingRow:
+    first = min(groups, key=lambda group: group.since or float("inf"))
+    name = first.name or first.id[:12]
+    more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
+    needs = f"{bundles_words(first)} {first.strategy or ''}".strip()
+    return WaitingRow(first, "group", f"{name}{more}", needs, first.since, first.why or "", first.job)
+
+
+def _fold_actors(actors: Sequence[Actor]) -> WaitingRow:
     first = min(actors, key=lambda actor: actor.since or float("inf"))
     name = first.name or first.class_ if len(actors) == 1 else f"{first.class_} x {len(actors)}"
     what = "restart" if first.state == "RESTARTING" else "actor"
-    return Waiting(first, what, name, cells.actor_needs(first), first.since, first.why or "", first.job, first.at_least)
+    return WaitingRow(first, what, name, cells.actor_needs(first), first.since, first.why or "", first.job, first.at_least)
 
 
-def waits_section(view: View) -> Section[Waiting]:
-    """What waits, the longest first."""
+def waits_section(view: View) -> Section[WaitingRow]:
+    """What waits, the longest first; a long reason in full only once."""
+    repeats = Repeats()
     known = view.snapshot.actors is not None or view.snapshot.placement_groups is not None
-    rows = sorted(waiting(view), key=lambda item: item.since or view.now) if known else None
-    columns: tuple[Column[Waiting], ...] = (
+    ordered = sorted(waiting_rows(view), key=lambda item: item.since or view.now) if known else None
+    rows = (
+        None if ordered is None else [replace(item, drawn_why=repeats.shorten(item.why, _reference(item))) for item in ordered[:MAX_ROWS]]
+    )
+    columns: tuple[Column[WaitingRow], ...] = (
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
         Column("NAME", 20, lambda item, _: item.name, sort=lambda item, _: item.name),
         Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True),
         Column(
-            "FOR", 7, lambda item, view: cells.waited(item.since, view, at_least=item.at_least), sort=lambda item, _: item.since, right=True
+            "FOR",
+            7,
+            lambda item, view: cells.waiting_time(item.since, view, at_least=item.at_least),
+            sort=lambda item, _: item.since,
+            right=True,
         ),
         Column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, sort=lambda item, _: item.job),
-        Column("WHY", 16, lambda item, _: ((item.why or UNKNOWN, "dim"),), grow=True),
+        Column("WHY", 16, lambda item, _: ((item.drawn_why or UNKNOWN, "dim"),), grow=True),
     )
-    nothing = "nothing waits" if known else "not known: Ray has not told yet"
+    nothing = "nothing waits" if known else "not known: no answer from Ray yet"
     return Section(
         "waits",
         "WAITS",
         columns,
-        rows and rows[:MOST],
+        rows,
         nothing,
         lambda item: f"{item.what} {item.name} {item.needs} {item.why}",
-        total=len(rows or ()),
+        total=len(ordered or ()),
     )
 
 
-PID: Column[Process] = Column("PID", 8, lambda process, _: str(process.pid), sort=lambda process, _: process.pid, right=True)
-HELD: Column[Process] = Column(
+def _reference(item: WaitingRow) -> str:
+    """The name by which another row refers to it."""
+    return f"group {item.about.name or item.about.id[:12]}" if isinstance(item.about, PlacementGroup) else f"{item.what} {item.name}"
+
+
+PID_COLUMN: Column[Process] = Column("PID", 8, lambda process, _: str(process.pid), sort=lambda process, _: process.pid, right=True)
+GPU_MEMORY_COLUMN: Column[Process] = Column(
     "GPU MEM",
     7,
     lambda process, _: size(process.gpu_memory) if process.gpus else "",
@@ -184,68 +197,67 @@ HELD: Column[Process] = Column(
 )
 
 
-def left_section(view: View) -> Section[Process]:
-    """What is left over: processes whose Ray is gone, the greatest holder first."""
+def orphans_section(view: View) -> Section[Process]:
+    """Orphan and stale processes, the greatest holder of GPU memory first."""
     left = [process for process in view.snapshot.processes or () if process.left_over]
     rows = sorted(left, key=lambda process: -(process.gpu_memory or 0)) if left or view.snapshot.looked_at else None
     columns: tuple[Column[Process], ...] = (
-        Column("STALE", 7, lambda process, _: cells.kind(process), sort=lambda process, _: process.kind),
+        Column("ORPHANS", 10, lambda process, _: cells.kind(process), sort=lambda process, _: process.kind),
         Column("NODE", 10, cells.place, sort=cells.place),
-        PID,
-        HELD,
-        Column("GPUS", 7, lambda process, _: cells.indices(process), rank=1),
+        PID_COLUMN,
+        GPU_MEMORY_COLUMN,
+        Column("GPUS", 7, lambda process, _: cells.gpu_indices(process), rank=1),
         Column("AGE", 6, lambda process, view: cells.ago(process.started, view), sort=lambda process, _: process.started, right=True),
         Column("COMMAND", 14, lambda process, _: cells.command(process), grow=True),
         Column("WHY", 14, lambda process, _: (("; ".join(process.why), "dim"),), grow=True, rank=1),
     )
     looked = view.snapshot.looked_at
-    nothing = f"nothing is left over on the {plural(looked, 'host')} looked at" if looked else "not known: no probe has spoken yet"
-    return Section("left", "STALE", columns, rows and rows[:MOST], nothing, process_search, total=len(rows or ()))
+    nothing = f"none ({plural(looked, 'host')} probed)" if looked else "not known: no answer from a probe yet"
+    return Section("left", "ORPHANS", columns, rows and rows[:MAX_ROWS], nothing, process_search, total=len(rows or ()))
 
 
 def process_search(process: Process) -> str:
     """What the filter looks at."""
-    return (
-        f"{process.kind} {process.host} {process.pid} {process.user} {process.command} {process.name} {process.job} {' '.join(process.why)}"
-    )
+    words = (process.kind, process.host, process.pid, process.user, process.command, process.name, process.job, process.session)
+    return " ".join(map(str, (*words, *([cells.OTHER_RAY] if process.ours is False else []), *process.why)))
 
 
-def runs_section(view: View) -> Section[Job]:
+def running_jobs_section(view: View) -> Section[Job]:
     """Who holds what: running jobs, their GPUs and actors."""
     jobs = view.snapshot.jobs
     actors = Counter(actor.job for actor in view.snapshot.actors or () if actor.state == "ALIVE")
     rows = None if jobs is None else [job for job in jobs if job.status == "RUNNING"]
     columns: tuple[Column[Job], ...] = (
-        Column("RUNS", 20, lambda job, _: job.id, sort=lambda job, _: job.id),
-        Column("FOR", 6, cells.lasted, sort=lambda job, _: job.started, right=True),
-        Column("GPUS", 4, lambda job, view: _held(job, view)[1], right=True),
+        Column("RUNNING JOBS", 20, lambda job, _: job.id, sort=lambda job, _: job.id),
+        Column("FOR", 6, cells.run_time, sort=lambda job, _: job.started, right=True),
+        Column("GPUS", 4, lambda job, view: _job_gpu_memory(job, view)[1], right=True),
         Column(
             "GPU MEM",
             7,
-            lambda job, view: _held(job, view)[0],
+            lambda job, view: _job_gpu_memory(job, view)[0],
             sort=lambda job, view: view.index.job_gpus.get(job.job or "", (0, 0))[0],
             right=True,
         ),
         Column("ACTORS", 6, lambda job, view: str(actors[job.job]) if view.snapshot.actors is not None else UNKNOWN, right=True),
-        Column("ENTRYPOINT", 16, lambda job, _: cells.shortened(job.entrypoint or UNKNOWN), grow=True),
+        Column("ENTRYPOINT", 16, lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN), grow=True),
     )
-    nothing = "no job runs" if jobs is not None else "not known: Ray has not told yet"
-    return Section("runs", "RUNS", columns, rows, nothing, lambda job: f"{job.id} {job.entrypoint}")
+    nothing = "none" if jobs is not None else "not known: no answer from Ray yet"
+    return Section("runs", "RUNNING JOBS", columns, rows, nothing, lambda job: f"{job.id} {job.entrypoint}")
 
 
-def _held(job: Job, view: View) -> tuple[str, str]:
+def _job_gpu_memory(job: Job, view: View) -> tuple[str, str]:
     held = view.index.job_gpus.get(job.job or "")
     if held is None:
-        return (UNKNOWN, UNKNOWN) if view.index.blind else ("0B", "0")
-    more = ">" if view.index.blind else ""  # what is not seen may be its too
+        return (UNKNOWN, UNKNOWN) if view.index.holders_unknown else ("0B", "0")
+    more = ">" if view.index.holders_unknown else ""  # what is not seen may be its too
     return more + size(held[0]), more + str(held[1])
 
 
-class Overview(Page):
+class OverviewPage(Page):
     """Everything that matters, in a few sections."""
 
     title = "Overview"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """What is wrong, nodes, what waits, what is left over, what runs."""
-        return (*worst_section(view), nodes_section(view), waits_section(view), left_section(view), runs_section(view))
+        return (*worst_section(view), nodes_section(view), waits_section(view), orphans_section(view), running_jobs_section(view))

@@ -2,73 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cockpit.document import shown
+from cockpit.check.preset_list import PresetEntry
+from cockpit.config.document import shown
 from cockpit.model import Job
 from cockpit.presets import Preset, doubts, safe
 from cockpit.presets.folder import READY_MADE
-from cockpit.shelf import Entry
 from cockpit.text import UNKNOWN, count
 from cockpit.ui import cells
 from cockpit.ui.marks import Tone
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Section, facts
+from cockpit.ui.section import Cell, Column, Pairs, Section, facts
 from cockpit.ui.view import View
 
 if TYPE_CHECKING:
     from cockpit.budget import Group
     from cockpit.check import Checked
 
-TONES: Mapping[str, Tone] = {"now": "ok", "later": "warn", "never": "bad", "unknown": "dim"}
-Pairs = Iterator[tuple[str, Cell]]
+VERDICT_TONES: Mapping[str, Tone] = {"now": "ok", "later": "warn", "never": "bad", "unknown": "dim"}
 
 
-class Presets(Page):
+class PresetsPage(Page):
     """The user's own, then the ready-made ones, as they were when they were read last."""
 
     title = "Presets"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """One list."""
-        columns: tuple[Column[Entry], ...] = (
+        columns: tuple[Column[PresetEntry], ...] = (
             Column("PRESETS", 20, lambda entry, _: entry.name, sort=lambda entry, _: entry.name),
             Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),
-            Column("GPUS", 5, _amount("GPU"), sort=lambda entry, _: _asked(entry, "GPU"), right=True),
-            Column("CPUS", 5, _amount("CPU"), sort=lambda entry, _: _asked(entry, "CPU"), right=True, rank=3),
+            Column("GPUS", 5, _amount("GPU"), sort=lambda entry, _: _budget_amount(entry, "GPU"), right=True),
+            Column("CPUS", 5, _amount("CPU"), sort=lambda entry, _: _budget_amount(entry, "CPU"), right=True, rank=3),
             Column("HOSTS", 5, _hosts, right=True, rank=2),
             Column("LAST", 18, _last, rank=1),
             Column("ABOUT", 18, _about, grow=True),
         )
-        nothing = "none" if view.shelf is not None else "being read"
-        return (Section("presets", "PRESETS", columns, view.shelf, nothing, lambda entry: f"{entry.name} {entry.path}"),)
+        nothing = "none" if view.preset_entries is not None else "loading"
+        return (Section("presets", "PRESETS", columns, view.preset_entries, nothing, lambda entry: f"{entry.name} {entry.path}"),)
 
 
-def _fits(entry: Entry, _: View) -> Cell:
+def _fits(entry: PresetEntry, _: View) -> Cell:
     if entry.mistake is not None:
-        return (("mistake", "bad"),)
+        return (("invalid", "bad"),)
     if entry.checked is None:
         return ""
     word = f"{entry.checked.verdict}{' !' if entry.checked.verdict == 'now' and entry.checked.doubts else ''}"
-    return ((word, "warn" if entry.checked.verdict == "now" and entry.checked.doubts else TONES[entry.checked.verdict]),)
+    return ((word, "warn" if entry.checked.verdict == "now" and entry.checked.doubts else VERDICT_TONES[entry.checked.verdict]),)
 
 
-def _asked(entry: Entry, resource: str) -> float | None:
+def _budget_amount(entry: PresetEntry, resource: str) -> float | None:
     return entry.checked.budget.amount(resource) if entry.checked else None
 
 
-def _amount(resource: str) -> Callable[[Entry, View], Cell]:
-    return lambda entry, _: count(_asked(entry, resource)) if entry.checked else ""
+def _amount(resource: str) -> Callable[[PresetEntry, View], Cell]:
+    return lambda entry, _: count(_budget_amount(entry, resource)) if entry.checked else ""
 
 
-def _hosts(entry: Entry, _: View) -> Cell:
+def _hosts(entry: PresetEntry, _: View) -> Cell:
     return str(len(entry.preset.ray.nodes)) if entry.preset and entry.preset.ray else ""
 
 
-def _last(entry: Entry, view: View) -> Cell:
+def _last(entry: PresetEntry, view: View) -> Cell:
     job = last_job(entry.name, view)
     if job is None:
         return ""
@@ -81,31 +80,31 @@ def last_job(name: str, view: View) -> Job | None:
     return max(launched, key=lambda job: job.started or 0, default=None)
 
 
-def _about(entry: Entry, _: View) -> Cell:
+def _about(entry: PresetEntry, _: View) -> Cell:
     if entry.mistake is not None:
         return ((entry.mistake, "bad"),)
     preset = entry.preset
     return (preset.about.partition("\n")[0] if preset else "") or UNKNOWN
 
 
-def preset_sections(entry: Entry, view: View) -> Sequence[Section[Any]]:
+def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:
     """All of one preset, what its job asks for, and every line of the check."""
     if entry.preset is None:
-        return (facts("preset", "PRESET", [("file", entry.path), ("mistake", entry.mistake or UNKNOWN)], view.width),)
+        return (facts("preset", "PRESET", [("file", entry.path), ("error", entry.mistake or UNKNOWN)], view.width),)
     parts: list[Section[Any]] = [facts("preset", "PRESET", list(_facts(entry, safe(entry.preset), view)), view.width)]
     if entry.checked is not None:
-        parts += [_groups(entry.checked), _lines(entry.checked, view)]
+        parts += [_groups(entry.checked), _check_section(entry.checked, view)]
     return parts
 
 
-def _facts(entry: Entry, preset: Preset, view: View) -> Pairs:
-    from cockpit.check.words import headline  # deferred, here and below: only who opens a preset pays for what reads commands
+def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
+    from cockpit.check.text import headline  # deferred, here and below: only who opens a preset pays for what reads commands
 
     yield "about", preset.about or UNKNOWN
-    yield "file", "ready-made; e makes a copy of your own" if Path(entry.path).parent == READY_MADE else shown(Path(entry.path))
+    yield "file", "ready-made; e makes your own copy" if Path(entry.path).parent == READY_MADE else shown(Path(entry.path))
     if entry.checked is not None:
         word = headline(entry.name, entry.checked)
-        yield "check", word if len(word) > view.width - 20 else ((word, TONES[entry.checked.verdict]),)
+        yield "check", word if len(word) > view.width - 20 else ((word, VERDICT_TONES[entry.checked.verdict]),)
     if job := last_job(entry.name, view):
         yield "last launch", (*cells.state(job.status, view), (f"  {job.id}, {cells.ago(job.started, view)} ago", ""))
     if preset.job is not None:
@@ -115,22 +114,22 @@ def _facts(entry: Entry, preset: Preset, view: View) -> Pairs:
             yield "env", f"{name}={value}"
     yield from _cluster(preset)
     for doubt in doubts(preset):
-        yield "doubt", doubt
+        yield "warning", doubt
 
 
 def _cluster(preset: Preset) -> Pairs:
     if preset.ray is None:
-        yield "cluster", "the one that runs: this preset starts none"
+        yield "cluster", "the running one; this preset starts none"
         return
     for node in preset.ray.nodes:
         flags = " ".join(f"{name}={value}" for name, value in node.flags.items())
         yield "head" if node is preset.ray.head else "worker", f"{node.host}  {flags}".strip()
     for name, value in preset.ray.env.items():
-        yield "env of Ray", f"{name}={value}"
+        yield "Ray env", f"{name}={value}"
 
 
 @dataclass(frozen=True)
-class Asked:
+class BudgetRow:
     """A group as a row."""
 
     number: int
@@ -143,26 +142,26 @@ class Asked:
         return f"group:{self.number}"
 
 
-def _groups(checked: Checked) -> Section[Asked]:
+def _groups(checked: Checked) -> Section[BudgetRow]:
     """In the order in which the framework makes them."""
     from cockpit.check.groups import bundles
 
-    columns: tuple[Column[Asked], ...] = (
+    columns: tuple[Column[BudgetRow], ...] = (
         Column("ASKS FOR", 24, lambda row, _: row.group.name),
-        Column("STRATEGY", 14, lambda row, _: row.group.strategy or "each by itself"),
+        Column("STRATEGY", 14, lambda row, _: row.group.strategy or "one by one"),
         Column("GPUS", 5, lambda row, _: count(row.group.amount("GPU")), right=True),
         Column("CPUS", 5, lambda row, _: count(row.group.amount("CPU")), right=True),
         Column("BUNDLES", 20, lambda row, _: bundles(row.group), grow=True),
     )
     groups = checked.budget.groups
-    rows = None if groups is None else [Asked(number, group) for number, group in enumerate(groups)]
-    nothing = "nothing beside its own command" if rows is not None else "can't be read"
+    rows = None if groups is None else [BudgetRow(number, group) for number, group in enumerate(groups)]
+    nothing = "nothing beyond its own command" if rows is not None else "not known: the command can't be read"
     return Section("groups", "ASKS FOR", columns, rows, nothing, lambda row: row.group.name)
 
 
-def _lines(checked: Checked, view: View) -> Section[Any]:
+def _check_section(checked: Checked, view: View) -> Section[Any]:
     """The worst first: it is what somebody came for."""
-    from cockpit.check.words import SIGNS
+    from cockpit.check.text import SIGNS
 
     order = tuple(SIGNS)
     lines = sorted(checked.lines, key=lambda line: -order.index(line.level))

@@ -1,4 +1,4 @@
-"""Every GPU holder and every Ray process of every host that can be looked at: as a list or as a tree, what is left over on top."""
+"""Every GPU holder and every Ray process of every probed host, as a list or as a tree; orphan and stale ones first."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section
 from cockpit.ui.view import View
 
-ORDER = ("orphan", "stale", "unknown", "worker", "child", "driver", "ray", "foreign")
+KIND_ORDER = ("orphan", "stale", "unknown", "worker", "child", "driver", "ray", cells.OTHER_RAY, "foreign")
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ProcessRow:
     """A process, and where it hangs in the tree."""
 
     about: Process
@@ -31,7 +31,7 @@ class Leaf:
         return self.about.key
 
 
-class Processes(Page):
+class ProcessesPage(Page):
     """Processes by kind, worst first; and the sessions on disk."""
 
     title = "Processes"
@@ -42,20 +42,23 @@ class Processes(Page):
         processes = view.snapshot.processes
         if processes is not None and self.user is not None:
             processes = tuple(process for process in processes if process.user == self.user)
-        rows = None if processes is None else list(branches(processes) if self.tree else flat(processes))
+        rows = None if processes is None else list(tree_rows(processes) if self.tree else list_rows(processes))
         title = f"PROCESSES of {self.user}" if self.user else "PROCESSES"
         sessions = view.snapshot.sessions
         return (_section(title, rows, view), sessions_section(None if sessions is None else list(sessions)))
 
 
-def flat(processes: Iterable[Process]) -> Iterator[Leaf]:
-    """Left-overs first, then by kind, the greatest holder of GPU memory first."""
-    places = {kind: place for place, kind in enumerate(ORDER)}
-    ordered = sorted(processes, key=lambda process: (places[process.kind], -(process.gpu_memory or 0), process.host, process.pid))
-    return (Leaf(process) for process in ordered)
+def list_rows(processes: Iterable[Process]) -> Iterator[ProcessRow]:
+    """Left-overs first, then by kind, the greatest holder of GPU memory first; what another Ray has at work after all that is ours."""
+    ordered = sorted(processes, key=lambda process: (_place(process), -(process.gpu_memory or 0), process.host, process.pid))
+    return (ProcessRow(process) for process in ordered)
 
 
-def branches(processes: Iterable[Process]) -> Iterator[Leaf]:
+def _place(process: Process) -> int:
+    return KIND_ORDER.index(cells.OTHER_RAY if cells.is_of_other_ray(process) else process.kind)
+
+
+def tree_rows(processes: Iterable[Process]) -> Iterator[ProcessRow]:
     """Parents above their children, host by host; branches with something left over in them first."""
     everything = list(processes)
     known = {(process.host, process.pid) for process in everything}
@@ -69,12 +72,12 @@ def branches(processes: Iterable[Process]) -> Iterator[Leaf]:
             roots.append(process)
     roots.sort(key=lambda process: (process.host, process.pid))
     seen: set[str] = set()
-    trees = [list(_branch(root, children, seen)) for root in (*roots, *everything)]  # of a loop of parents nobody is a root
+    trees = [list(_one_tree(root, children, seen)) for root in (*roots, *everything)]  # of a loop of parents nobody is a root
     for tree in sorted(trees, key=lambda tree: not any(leaf.about.left_over for leaf in tree)):
         yield from tree
 
 
-def _branch(root: Process, children: dict[tuple[str, int], list[Process]], seen: set[str]) -> Iterator[Leaf]:
+def _one_tree(root: Process, children: dict[tuple[str, int], list[Process]], seen: set[str]) -> Iterator[ProcessRow]:
     """Without recursion: a fork bomb may be deep, and a loop of parents must end."""
     waiting = [(root, 0)]
     while waiting:
@@ -82,14 +85,14 @@ def _branch(root: Process, children: dict[tuple[str, int], list[Process]], seen:
         if process.key in seen:
             continue
         seen.add(process.key)
-        yield Leaf(process, depth)
+        yield ProcessRow(process, depth)
         below = sorted(children.get((process.host, process.pid), ()), key=lambda child: -child.pid)
         waiting += [(child, depth + 1) for child in below]
 
 
-def _section(title: str, rows: list[Leaf] | None, view: View) -> Section[Leaf]:
-    columns: tuple[Column[Leaf], ...] = (
-        Column(title, 9, lambda leaf, _: cells.kind(leaf.about), sort=lambda leaf, _: ORDER.index(leaf.about.kind)),
+def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[ProcessRow]:
+    columns: tuple[Column[ProcessRow], ...] = (
+        Column(title, 9, lambda leaf, _: cells.kind(leaf.about), sort=lambda leaf, _: _place(leaf.about)),
         Column("NODE", 10, lambda leaf, view: cells.place(leaf.about, view), sort=lambda leaf, view: cells.place(leaf.about, view), rank=1),
         Column("PID", 7, lambda leaf, _: str(leaf.about.pid), sort=lambda leaf, _: leaf.about.pid, right=True),
         Column("USER", 8, lambda leaf, _: leaf.about.user or UNKNOWN, sort=lambda leaf, _: leaf.about.user, rank=4),
@@ -108,24 +111,24 @@ def _section(title: str, rows: list[Leaf] | None, view: View) -> Section[Leaf]:
             sort=lambda leaf, _: leaf.about.gpu_memory,
             right=True,
         ),
-        Column("GPUS", 6, lambda leaf, _: cells.indices(leaf.about), rank=3),
+        Column("GPUS", 6, lambda leaf, _: cells.gpu_indices(leaf.about), rank=3),
         Column("RSS", 6, lambda leaf, _: size(leaf.about.rss), sort=lambda leaf, _: leaf.about.rss, right=True, rank=2),
         Column(
-            "OWNER", 16, lambda leaf, view: cells.owner(leaf.about, view), sort=lambda leaf, view: cells.owner(leaf.about, view), rank=6
+            "OWNER", 24, lambda leaf, view: cells.owner(leaf.about, view), sort=lambda leaf, view: cells.owner(leaf.about, view), rank=6
         ),
         Column("COMMAND", 20, _command, sort=lambda leaf, _: cells.command(leaf.about), grow=True),
         Column("WHY", 20, lambda leaf, _: (("; ".join(leaf.about.why), "dim"),), rank=7, grow=True),
     )
-    nothing = "none" if rows is not None else "not known: no probe has spoken and Ray has not told"
+    nothing = "none" if rows is not None else "not known: no answer from a probe or from Ray yet"
     return Section("processes", title, columns, rows, nothing, lambda leaf: f"{process_search(leaf.about)} {cells.owner(leaf.about, view)}")
 
 
-def _state(leaf: Leaf, _: View) -> Cell:
+def _state(leaf: ProcessRow, _: View) -> Cell:
     state = leaf.about.state or ""
     return ((state, "bad" if state in "DZ" else ""),) if state else UNKNOWN
 
 
-def _command(leaf: Leaf, view: View) -> Cell:
+def _command(leaf: ProcessRow, view: View) -> Cell:
     if not leaf.depth:
         return cells.command(leaf.about)
     return ((" " * (2 * leaf.depth - 2) + ("\\_ " if view.ascii else "└─ "), "faint"), (cells.command(leaf.about), ""))

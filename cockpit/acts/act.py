@@ -1,0 +1,154 @@
+"""What an act is: what it may be aimed at, what it would do, how that is done, and which live work ends with it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
+
+from cockpit.acts.plan import Plan, Receipt, Target
+from cockpit.model import Snapshot
+
+if TYPE_CHECKING:
+    from cockpit.acts.world import Hear, World  # deferred: it imports the way to hosts, which keys and help don't need
+
+Nouns = Mapping[str, tuple[str, str]]
+"""Of each kind of target (`Target.what`) the word for one and the word for several."""
+Operand = Literal["hosts", "id", "ray_id"]
+"""What follows the name of a command: hosts, an id as people gave it, an id in hex as Ray made it."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What somebody has pointed at, and how they want it. Nothing named: everything that the act is for."""
+
+    rows: tuple[Any, ...] = ()
+    """On the screen: what is tagged, or under the cursor."""
+    hosts: tuple[str, ...] = ()
+    """Names of hosts; empty for all."""
+    id: str | None = None
+    """Of a job, an actor, a placement group."""
+    pids: tuple[int, ...] = ()
+    session: str | None = None
+    sessions: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    """Sessions that we have ended ourselves: none of them is about to come alive."""
+    everything: bool = False
+    force: bool = False
+    only: str | None = None
+    """`TERM`: no SIGKILL follows."""
+    grace: float | None = None
+    older_than: float | None = None
+    dear: tuple[str, ...] = ()
+    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What each host is asked, where they are not all asked the same."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of an act's command."""
+
+    field: str
+    """What it says of the `Aim`."""
+    option: str
+    kind: Literal["switch", "seconds", "age", "pid", "name", "path"]
+    help: str
+    metavar: str | None = None
+    many: bool = False
+
+
+class Impact(NamedTuple):
+    """How grave a plan is."""
+
+    ends: tuple[str, ...] = ()
+    """Which live work ends with it, in sentences."""
+    word: str | None = None
+    """What must be typed before it is done; `None`: a plain yes will do."""
+
+
+class DiskRead(NamedTuple):
+    """What has to be read from a disk before an act can be planned."""
+
+    what: str
+    read: Callable[[], Aim | str]
+    """May block; a text says why there is nothing to aim at."""
+
+
+class Operation(Protocol):
+    """Something that an operator can choose: keys, footer, palette, help and commands are made from it."""
+
+    id: ClassVar[str]
+    """Also the name of its command."""
+    keys: ClassVar[str]
+    title: ClassVar[str]
+    help: ClassVar[str]
+    command: ClassVar[bool] = True
+    takes: ClassVar[type[Any] | None] = None
+    """What must be under the cursor; `None`: it needs nothing there."""
+    noun: ClassVar[str] = ""
+    """That thing in a sentence: `put the cursor on a job`."""
+    also_takes: ClassVar[type[Any] | None] = None
+    """What it is aimed at where that is chosen, though it needs nothing under the cursor."""
+    at_once: ClassVar[int | None] = 1
+    """How many such things at the most; `None`: any number."""
+    key_again: ClassVar[str | None] = None
+    """What its key does when it is pressed again in its dialog: agree, where nothing that lives ends with it. `None`: nothing."""
+    starts_job: ClassVar[bool] = False
+    """Whether what is done is a job, whose log somebody will want to see."""
+
+    @property
+    def first_key(self) -> str:
+        """For the footer."""
+        return self.keys.split(",")[0]
+
+    def why_not(self, row: Any) -> str | None:  # noqa: ARG002 most things of the right kind will do
+        """Why it can't be done to this thing, in a sentence; `None`: it can."""
+        return None
+
+    def aim_at(self, rows: Sequence[Any]) -> Aim | str:
+        """The aim at things of the kind that it takes; a text says why they can't be aimed at together."""
+        if self.at_once is not None and len(rows) > self.at_once:
+            most = "one" if self.at_once == 1 else f"at most {self.at_once}"
+            return f"{self.title}: {most} at a time, and these are {len(rows)}"
+        return Aim(rows=tuple(rows), id=getattr(rows[0], "id", None))
+
+    def reading(self, row: Any) -> DiskRead | None:  # noqa: ARG002 most acts need no file
+        """What must be read before this thing can be aimed at; `None`: nothing."""
+        return None
+
+
+class Runbook(Operation):
+    """Acts one after another: each step has a plan of its own, and its dialog asks for all of them at once."""
+
+
+class Act(Operation, Protocol):
+    """What is carried out by `cockpit.acts.executor` alone: planned, agreed to, done."""
+
+    nouns: ClassVar[Nouns]
+    flags: ClassVar[tuple[Flag, ...]] = ()
+    operand: ClassVar[Operand] = "hosts"
+    id_digits: ClassVar[tuple[int, ...]] = ()
+    """How long the ids are that Ray makes, in hex, where the operand is one."""
+    why_word: ClassVar[str] = "Live work ends with it."
+    """Why a word must be typed, where one must."""
+
+    @abstractmethod
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+        """Exactly what would be hit, as of now, and what is refused, with the reasons. Changes nothing. Raises `SourceError`."""
+
+    @abstractmethod
+    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
+        """Do what was planned, to what is still the same thing: its identity is proven again at that moment. Raises `SourceError`."""
+
+    @abstractmethod
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
+        """Which live work ends with a plan that has targets. `addresses`, by host: Ray may know a host by that alone."""
+
+    def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 what is left over can be found without it
+        """Whether it can be planned only once it is clear which cluster is meant."""
+        return False
+
+    def is_asked_for(self, refused: Target, plan: Plan) -> bool:  # noqa: ARG002 a refusal is a failure almost everywhere
+        """Whether somebody has asked for what was refused, so that the command has not done all that it should."""
+        return True

@@ -1,0 +1,63 @@
+"""What dead sessions have left in Ray's temp dirs and in /dev/shm is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cockpit.acts.act import Aim, Flag, Impact, Nouns
+from cockpit.acts.on_hosts import HostAct, without_none
+from cockpit.acts.plan import Plan, Target
+from cockpit.model import Session, Snapshot
+
+if TYPE_CHECKING:
+    from cockpit.acts.world import World
+
+
+class Clean(HostAct):
+    """Of all dead sessions on all hosts, or of some."""
+
+    id = "clean"
+    keys = "C"
+    title = "Clean"
+    help = "Remove what dead sessions have left in Ray's temp dirs and in /dev/shm"
+    flags = (
+        Flag("sessions", "--session", "name", "Only this dead session.", "NAME", many=True),
+        Flag("older_than", "--older-than", "age", "Only sessions that old.", "1d"),
+        Flag("dear", "--dear", "path", "Remove this too, though it looks like a checkpoint or a core dump.", "PATH", many=True),
+    )
+    nouns: ClassVar[Nouns] = {
+        "session": ("session folder", "session folders"),
+        "link": ("link", "links"),
+        "file": ("file", "files"),
+        "shm": ("file in /dev/shm", "files in /dev/shm"),
+    }
+    also_takes = Session
+
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:
+        """Chosen folders of this host, names of sessions, or neither: then all."""
+        rows = [row for row in aim.rows if isinstance(row, Session)]
+        sessions = [row.path for row in rows if row.host == host] if rows else list(aim.sessions) if aim.sessions else None
+        more = {"older_than": aim.older_than, "dear": list(aim.dear), "ended": list(aim.ended)}
+        return without_none(act="clean", sessions=sessions, **more)
+
+    def aim_at(self, rows: Sequence[Session]) -> Aim | str:
+        """Their folders, each on its own host."""
+        return Aim(rows=tuple(rows), hosts=tuple(dict.fromkeys(session.host for session in rows)))
+
+    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
+        """A path means one thing, on one host."""
+        return (world.lookout.local,) if aim.dear else world.all_hosts
+
+    def is_asked_for(self, refused: Target, plan: Plan) -> bool:
+        """That sessions stay which live is what it is about, unless somebody has named them."""
+        named = any(request.get("sessions") for request in plan.requests.values())
+        return named or not (refused.what == "session" and refused.live)
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 nothing there lives
+        """What looks dear goes for good."""
+        named = dict.fromkeys(path for request in plan.requests.values() for path in request.get("dear") or ())
+        folders = [target.path for target in plan.targets if target.what == "session" and target.path]
+        inside = [path for path in named if any(path.startswith(f"{folder}/") for folder in folders)]
+        gone = tuple(f"{path} goes for good, though it looks dear" for path in inside)
+        return Impact(gone, "dear" if gone else None)

@@ -1,0 +1,88 @@
+"""The one door through which anything is changed: plan, the same world again, deed, receipt, a line in the log, refresh.
+
+It knows of an act only that it can be planned, weighed and performed. It is never built when cockpit is read-only, and neither is the way
+to hosts that writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from msgspec.structs import replace
+
+from cockpit.acts.act import Act, Aim, Impact
+from cockpit.acts.audit import Audit
+from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.table import find_act
+from cockpit.acts.world import Hear, World
+from cockpit.config.reach import HostEntry
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.sources.source import SourceError
+
+
+class ActionExecutor:
+    """Makes plans of acts, and carries out plans. One act at a time."""
+
+    def __init__(self, lookout: ClusterMonitor, audit: Audit) -> None:
+        self._lookout, self._audit = lookout, audit
+        self._world = World(lookout)
+        self._busy = asyncio.Lock()
+        self._under_way: tuple[str, Plan] | None = None
+        """The act that the log has no outcome of yet."""
+        lookout.ending.append(self.close)
+
+    def close(self) -> None:
+        """End what is under way at once; an act on a host ends with whoever listens to it, and the log says that it was broken off."""
+        self._world.close()
+        self._end(None)
+
+    def meet(self, entry: HostEntry) -> str:
+        """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
+        return self._world.meet(entry)
+
+    async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
+        """What would be hit, as of now, what ends with it, and the word to be typed; nothing is changed. Raises `SourceError`."""
+        await self._lookout.wait_until_complete()  # a key may be pressed before the first answers are in
+        plan = await act.plan(aim, self._world, hear)
+        impact = act.impact(plan, self._world.snapshot, self._world.addresses) if plan.targets else Impact()
+        return replace(plan, losses=(*plan.losses, *impact.ends), word=plan.word or impact.word)
+
+    async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
+        """Exactly what was planned, where it is still so. Raises `SourceError` when nothing was begun."""
+        if self._busy.locked():
+            raise SourceError("another act is under way")
+        async with self._busy:
+            return await self._logged(plan, hear)
+
+    async def _logged(self, plan: Plan, hear: Hear) -> Receipt:
+        began, receipt = time.monotonic(), None
+        unlogged = self._begin(plan)
+        try:
+            receipt = await find_act(plan.act).perform(plan, self._world, hear)
+        finally:
+            unlogged = self._end(receipt) or unlogged
+            self._lookout.refresh()
+        notes = (*receipt.notes, *([f"the log of acts could not be written: {unlogged}"] if unlogged else []))
+        return replace(receipt, took=time.monotonic() - began, notes=notes)
+
+    def _begin(self, plan: Plan) -> str | None:
+        """Why it is not in the log, if it isn't: a full disk must not hinder the act that mends it."""
+        act, unlogged = "", None
+        try:
+            act = self._audit.begin(plan)
+        except OSError as error:
+            unlogged = error.strerror or str(error)
+        self._under_way = act, plan
+        return unlogged
+
+    def _end(self, receipt: Receipt | None) -> str | None:
+        """Once: whoever closes the door in the middle of an act may not come back to its end."""
+        if self._under_way is None:
+            return None
+        (act, plan), self._under_way = self._under_way, None
+        try:
+            self._audit.end(act, plan, receipt)
+        except OSError as error:
+            return error.strerror or str(error)
+        return None

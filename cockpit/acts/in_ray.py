@@ -1,0 +1,94 @@
+"""Acts on what a live Ray holds, by Ray's own stubs in the cluster's own Python: an actor is killed, a placement group removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cockpit.acts import losses
+from cockpit.acts.act import Aim, Impact, Nouns
+from cockpit.acts.on_hosts import HostAct, without_none
+from cockpit.acts.plan import Plan
+from cockpit.model import Actor, PlacementGroup, Snapshot
+
+if TYPE_CHECKING:
+    from cockpit.acts.world import World
+
+AT_ONCE = 100
+"""Things of Ray's at once: what asks Ray about them has seconds for all of them."""
+
+
+class RayAct(HostAct):
+    """Carried out on one host that has a live raylet of the cluster."""
+
+    verb: ClassVar[str]
+    """What the probe calls it."""
+    operand = "ray_id"
+    id_digits: ClassVar[tuple[int, ...]] = (32, 36)  # of actors and of placement groups: the probe says which of them it is
+    at_once = AT_ONCE
+
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:  # noqa: ARG002 there is one
+        """Their ids, and whose they are."""
+        return without_none(act="ray", verb=self.verb, ids=[row.id for row in aim.rows] or [aim.id], session=aim.session)
+
+    def at_session(self, aim: Aim, world: World) -> Aim:
+        """The one that is meant."""
+        return replace(aim, session=world.session(aim))
+
+    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:  # noqa: ARG002 any will do
+        """One with a live Ray."""
+        return (world.ray_host(),)
+
+    def unknown_hosts(self, aim: Aim, world: World) -> str | None:  # noqa: ARG002 no other host has a part in it
+        """None matters: the GCS alone is asked."""
+        return None
+
+    def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 always
+        """An id says nothing without its Ray."""
+        return True
+
+
+class KillActor(RayAct):
+    """Of whatever job."""
+
+    id = "kill-actor"
+    keys = "K,f9"
+    title = "Kill actor"
+    help = "End an actor through Ray; it is not restarted"
+    verb = "kill_actor"
+    takes = Actor
+    noun = "an actor"
+    nouns: ClassVar[Nouns] = {"actor": ("actor", "actors")}
+
+    def why_not(self, row: Actor) -> str | None:
+        """It may be dead."""
+        return "That actor is dead" if row.state == "DEAD" else None
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+        """One is named, several are counted."""
+        ends = tuple(dict.fromkeys(line for target in plan.targets for line in losses.lost_with_actor(snapshot, target.id or "")))
+        (target, *others) = plan.targets
+        return Impact(ends, f"{len(plan.targets)} actors" if others else target.name or target.class_ or (target.id or "")[:8])
+
+
+class RemovePlacementGroup(RayAct):
+    """What runs in it ends with it."""
+
+    id = "remove-placement-group"
+    keys = "X"
+    title = "Remove group"
+    help = "Remove a placement group; what runs in it ends with it"
+    verb = "remove_placement_group"
+    takes = PlacementGroup
+    noun = "a placement group"
+    nouns: ClassVar[Nouns] = {"placement_group": ("placement group", "placement groups")}
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+        """One that is used is named, several are counted; what is leaked needs no word."""
+        ends = {target: losses.lost_with_group(snapshot, target.id or "") for target in plan.targets}
+        used = [target for target, lines in ends.items() if lines and not target.leaked]
+        all_ends = tuple(dict.fromkeys(line for lines in ends.values() for line in lines))
+        if not used or len(plan.targets) > 1:
+            return Impact(all_ends, f"{len(plan.targets)} groups" if used else None)
+        return Impact(all_ends, used[0].name or (used[0].id or "")[:8])

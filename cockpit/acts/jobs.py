@@ -1,0 +1,136 @@
+"""Acts that Ray's job API carries out: a job is stopped and waited for, a finished one deleted."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec.structs import replace
+
+from cockpit.acts.act import Act, Aim, Impact, Nouns
+from cockpit.acts.losses import left_by_job, lost_with_job
+from cockpit.acts.plan import RAY, Plan, Receipt, Target
+from cockpit.model import Job, Snapshot
+from cockpit.sources.source import NotMeantError, SourceError
+from cockpit.text import age
+
+if TYPE_CHECKING:
+    from cockpit.acts.world import Hear, World
+    from cockpit.monitor.monitor import ClusterMonitor
+
+Outcome = tuple[str, tuple[str, ...]]
+"""What became of a job, and what it has left behind."""
+
+
+class JobAct(Act):
+    """Done to one job, as Ray knows it at that moment."""
+
+    operand = "id"
+    takes = Job
+    noun = "a job"
+    nouns: ClassVar[Nouns] = {"job": ("job", "jobs")}
+
+    @abstractmethod
+    async def carry_out(self, target: Target, lookout: ClusterMonitor) -> Outcome:
+        """Done only to the same job: same id, same start. Raises `NotMeantError` where it is another, `SourceError`."""
+
+    def nothing_to_do(self, job: Job) -> str | None:  # noqa: ARG002 there is something, as a rule
+        """Why that is so already, which is no failure; `None`: it isn't."""
+        return None
+
+    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:  # noqa: ARG002 nothing, as a rule
+        """What stays when it is done."""
+        return ()
+
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:  # noqa: ARG002 it takes one answer
+        """What would be stopped or deleted."""
+        job = next((job for job in await world.lookout.jobs() if aim.id in (job.id, job.job)), None)
+        if job is None:
+            raise NotMeantError(f"Ray knows no job {aim.id}")
+        if (nothing := self.nothing_to_do(job)) is not None:
+            return Plan(self.id, self.title, notes=(nothing,), hosts=(RAY,))
+        why_not = self.why_not(job)
+        target = _target(job, why_not)
+        targets, refused = ((), (target,)) if why_not else ((target,), ())
+        return Plan(self.id, self.title, targets=targets, refused=refused, notes=self.leaves(job, world.snapshot), hosts=(RAY,))
+
+    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
+        """To the same job alone."""
+        from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; whoever acts has imported it
+
+        (target,) = plan.targets
+        hear(RAY, Progress(f"{plan.title} {target.id}"))
+        changed = partial(replace, target)
+        try:
+            outcome, notes = await self.carry_out(target, world.lookout)
+        except NotMeantError as error:
+            return Receipt(plan.act, plan.title, refused=(changed(reason=str(error)),), hosts=plan.hosts)
+        except SourceError as error:
+            return Receipt(plan.act, plan.title, failed=(changed(error=str(error)),), hosts=plan.hosts)
+        return Receipt(plan.act, plan.title, done=(changed(outcome=outcome),), notes=notes, hosts=plan.hosts)
+
+    def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 always
+        """An id says nothing without its Ray."""
+        return True
+
+
+def _target(job: Job, why_not: str | None) -> Target:
+    why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
+    return Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=why_not)
+
+
+class StopJob(JobAct):
+    """What is over already is no failure."""
+
+    id = "stop-job"
+    keys = "J"
+    title = "Stop job"
+    help = "Stop a job, and wait until it is over"
+
+    def why_not(self, row: Job) -> str | None:
+        """It may be over."""
+        return None if row.running else f"Job {row.id} is over ({row.status})"
+
+    def nothing_to_do(self, job: Job) -> str | None:
+        """It is over."""
+        return None if job.running else f"job {job.id} is over already ({job.status})"
+
+    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
+        """What is detached."""
+        return left_by_job(snapshot, job.id)
+
+    async def carry_out(self, target: Target, lookout: ClusterMonitor) -> Outcome:
+        """Stopped, and waited for."""
+        name = target.id or ""
+        ended = await lookout.job_acts().stop_job(name, target.started)
+        outcome = f"had ended by itself ({ended.job.status})" if ended.already else f"{ended.job.status} after {age(ended.took)}"
+        return outcome, left_by_job(lookout.poller.snapshot, name)
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+        """The job itself, which is named."""
+        (target, *_) = plan.targets
+        return Impact(lost_with_job(snapshot, target.id or ""), target.id)
+
+
+class DeleteJob(JobAct):
+    """Only a finished one."""
+
+    id = "delete-job"
+    keys = "X"
+    title = "Delete job"
+    help = "Delete a finished job from Ray's list"
+
+    def why_not(self, row: Job) -> str | None:
+        """It may still run."""
+        return f"Job {row.id} still runs; J stops it" if row.running else None
+
+    async def carry_out(self, target: Target, lookout: ClusterMonitor) -> Outcome:
+        """Deleted."""
+        await lookout.job_acts().delete_job(target.id or "", target.started)
+        return "deleted from Ray's list", ()
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+        """It is over: nothing ends with it."""
+        return Impact()

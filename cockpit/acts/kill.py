@@ -1,0 +1,104 @@
+"""Processes are ended: those under the cursor, or all that a dead Ray has left over. A probe proves of each what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cockpit.acts import losses
+from cockpit.acts.act import Aim, Flag, Impact, Nouns
+from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, without_none
+from cockpit.acts.owners import owners_of, with_owners
+from cockpit.acts.plan import Plan, Target
+from cockpit.model import LEFT_OVER, Process, Snapshot
+
+if TYPE_CHECKING:
+    from cockpit.acts.world import Hear, World
+
+PID = Flag("pids", "--pid", "pid", "Only this process; another user's, as root.", "P", many=True)
+
+
+class KillAct(HostAct):
+    """What all of them share."""
+
+    nouns: ClassVar[Nouns] = {"process": ("process", "processes")}
+    grace_s = 10.0
+
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:
+        """Chosen processes with their start times, pids without, or neither: then all that is left over."""
+        rows = [[row.pid, row.ticks] for row in aim.rows if isinstance(row, Process) and row.host == host]
+        chosen = any(isinstance(row, Process) for row in aim.rows)
+        named = rows if chosen else [[pid, None] for pid in aim.pids] if aim.pids else None
+        how = {"force": aim.force or None, "only": aim.only, "grace": aim.grace}
+        return without_none(act="kill", named=named, any=chosen or None, pids=bool(aim.pids) or None, **how)
+
+    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
+        """A pid means one process, on one host."""
+        return (world.lookout.local,) if aim.pids else world.all_hosts
+
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+        """With whose each process is that is another Ray's."""
+        return with_owners(await super().plan(aim, world, hear), world.snapshot)
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+        """What is left over ends nothing; of all else, the word is what it works for."""
+        alive = [target for target in plan.targets if target.kind not in LEFT_OVER]
+        known = {(one.host, one.pid, one.ticks): one for one in snapshot.processes or ()}
+        processes = [known[key] for target in alive if (key := (target.host, target.pid, target.ticks)) in known]
+        others = [target for target, owner in zip(alive, owners_of(alive, snapshot), strict=True) if owner is not None]
+        return Impact(losses.lost_with_processes(snapshot, processes), _name_of_work(snapshot, others or alive, ours=not others))
+
+
+class KillOrphans(KillAct):
+    """Of all hosts, or of some; never of another kind than `orphan` and `stale`."""
+
+    id = "kill-orphans"
+    keys = "K"
+    title = "Kill orphans"
+    help = "End the processes that a dead Ray has left over, and free the GPU memory they hold"
+    flags = (PID, FORCE, GRACE)
+
+
+class Kill(KillAct):
+    """Of the processes that were chosen, each on its own host, whatever kind they are."""
+
+    id = "kill"
+    keys = "K,f9"
+    title = "Kill"
+    help = "End the processes under the cursor or tagged: SIGTERM, then SIGKILL"
+    command = False
+    takes = Process
+    noun = "a process"
+    at_once = None
+
+    def why_not(self, row: Process) -> str | None:
+        """A pid alone may be given again."""
+        if row.ticks is not None:
+            return None
+        return f"No probe has looked at process {row.pid}, so it can't be told from one that took its pid"
+
+    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
+        """Those of the processes."""
+        return tuple(sorted({row.host for row in aim.rows if isinstance(row, Process)})) or super().hosts(aim, world)
+
+
+class Terminate(Kill):
+    """The same, and no SIGKILL follows."""
+
+    id = "terminate"
+    keys = "T"
+    title = "Terminate"
+    help = "End the processes under the cursor or tagged with SIGTERM alone"
+
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:
+        """SIGTERM alone."""
+        return super().request(replace(aim, only="TERM"), host)
+
+
+def _name_of_work(snapshot: Snapshot, targets: Sequence[Target], *, ours: bool) -> str | None:
+    """The job of the first of them, else its session; a process of nobody's here, and what works for another Ray, is named by its pid."""
+    for target in targets:
+        job = next((job.id for job in snapshot.jobs or () if target.job and target.job in (job.job, job.submission)), target.job)
+        return (job if ours else None) or (target.session if target.kind == "ray" else None) or str(target.pid)
+    return None

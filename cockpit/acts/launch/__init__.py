@@ -1,0 +1,1 @@
+"""A preset's job, or one that has ended, is submitted once."""

@@ -1,0 +1,230 @@
+"""What is submitted to Ray for a preset: the job with its secrets filled in, its packed folder, and its id and metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import hashlib
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from cockpit.acts.launch.package import Hear, Package, find_contents, is_uri, pack, pack_archive
+from cockpit.config.document import Document, InputError, read_text
+from cockpit.model import Job
+from cockpit.presets import JobSpec, Preset, doubts, find_preset, launchable, read_preset, safe
+from cockpit.presets.folder import is_path
+from cockpit.presets.preset import SUBMISSION
+from cockpit.secrets import HIDDEN
+from cockpit.sources.ray.http import Hide
+from cockpit.sources.ray.submit import FILE, USER, LaunchOrigin, Submission
+from cockpit.sources.ray.wire import PRESET
+
+TEMPLATE = "{name}-{time}"
+SHORTEST_SECRET = 4
+"""Characters. A shorter one would be hidden in every other word."""
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_LISTS = ("pip", "uv")
+"""Of Ray's runtime_env: a list of packages, or the name of a local file that holds it."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be launched. Secrets are in it: it is never drawn, logged or kept."""
+
+    preset: Preset
+    """What is checked; without secrets, or with the names of those that come from the environment."""
+    shown: JobSpec
+    """What of its job may be seen."""
+    job: JobSpec
+    hidden: frozenset[str]
+    template: str
+    origin: LaunchOrigin
+    submission: Callable[[Package | None], Submission]
+    """All but its id and its key. Raises `InputError`."""
+    uploaded: tuple[str, ...] = ()
+    """Packages that Ray must have already."""
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Order({self.origin!r})"
+
+
+def order_of(preset: Preset, env: Mapping[str, str]) -> Order:
+    """With every `${NAME}` in place. Raises `InputError`."""
+    filled = launchable(preset, env)
+    job, shown = filled.preset.job, safe(preset).job
+    if job is None or shown is None:
+        raise InputError(f"{preset.path}: has no `job`: nothing to launch")
+    return Order(
+        preset=preset,
+        shown=shown,
+        job=job,
+        hidden=filled.hidden,
+        template=template_of(filled.preset),
+        origin=LaunchOrigin(PRESET, preset.name),
+        submission=partial(submission_of, preset, job),
+        notes=doubts(preset),
+    )
+
+
+def submission_of(preset: Preset, job: JobSpec, package: Package | None) -> Submission:
+    """All but its id and its key; `job` is filled in. Raises `InputError`."""
+    runtime_env = {name: _portable(preset, name, value) for name, value in job.runtime_env.items() if name != "excludes"}
+    folder = package.uri if package else job.working_dir
+    return build_submission(replace(job, runtime_env=runtime_env, working_dir=folder), {PRESET: preset.name, FILE: _file(preset.path)})
+
+
+def build_submission(job: JobSpec, marks: Mapping[str, str]) -> Submission:
+    """The job in Ray's words, with what tells where it comes from."""
+    env = {"env_vars": dict(job.env)} if job.env else {}
+    folder = {"working_dir": job.working_dir} if job.working_dir is not None else {}
+    return Submission(
+        entrypoint=job.entrypoint,
+        submission_id="",
+        runtime_env={**job.runtime_env, **env, **folder},
+        metadata={**job.metadata, **marks, USER: user()},
+        entrypoint_num_cpus=job.entrypoint_num_cpus,
+        entrypoint_num_gpus=job.entrypoint_num_gpus,
+        entrypoint_memory=job.entrypoint_memory,
+        entrypoint_resources=dict(job.entrypoint_resources) or None,
+    )
+
+
+def _portable(preset: Preset, name: str, value: Any) -> Any:
+    """The value without files of this host: their content is sent instead, as Ray's own client does it."""
+    if name in _LISTS and isinstance(value, str):
+        return [line for line in _read(preset, f"runtime_env.{name}", value).splitlines() if line.strip()]
+    if name == "conda" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
+        return Document(_read(preset, "runtime_env.conda", value), value).data
+    local = [each for each in value if isinstance(each, str) and not is_uri(each)] if name == "py_modules" else []
+    if local:
+        raise InputError(f"{preset.path}: job.runtime_env.py_modules: {local[0]} is on this host; put it in working_dir, or give a URI")
+    return value
+
+
+def _read(preset: Preset, key: str, name: str) -> str:
+    try:
+        return read_text(beside(preset, name))
+    except InputError as error:
+        raise InputError(f"{preset.path}: job.{key}: {error}") from None
+    except (OSError, ValueError, RuntimeError) as error:  # a null byte; nobody's home
+        raise InputError(f"{preset.path}: job.{key}: {name} can't be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def beside(preset: Preset, name: str) -> Path:
+    """A file that a preset names is meant from where the preset lies."""
+    return preset.path.absolute().parent / Path(name).expanduser()
+
+
+async def pack_working_dir(job: JobSpec, hear: Hear) -> Package | None:
+    """The job's folder, packed in a thread that ends with whoever waits for it; `None` where there is none, or Ray fetches it itself.
+
+    Raises `InputError`.
+    """
+    if job.working_dir is None or is_uri(job.working_dir):
+        return None
+    place, stop, loop = Path(job.working_dir), threading.Event(), asyncio.get_running_loop()
+
+    def tell(number: int, of: int) -> None:
+        loop.call_soon_threadsafe(hear, number, of)
+
+    def work() -> Package:
+        if os.path.isfile(place):
+            return pack_archive(place)
+        contents = find_contents(place, tuple(job.runtime_env.get("excludes") or ()), stopped=stop.is_set)
+        return pack(contents, tell, stopped=stop.is_set)
+
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([task])
+        if task.exception() is None:
+            task.result().data.close()
+        raise
+
+
+def content_of(shown: JobSpec, package: Package | None) -> str:
+    """The same for the same job and folder. Made of what may be seen, so that nobody can guess a secret from it."""
+    text = msgspec.json.encode(shown, order="deterministic") + (package.uri.encode() if package else b"")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def template_of(preset: Preset) -> str:
+    """Of the job's id, with `{time}` in it if there is one; `preset` is filled in. Raises `InputError`."""
+    template = ((preset.job.submission_id if preset.job else None) or TEMPLATE).replace("{name}", fit_for_id(preset.name) or "preset")
+    if not SUBMISSION.fullmatch(template.replace("{time}", "20261121-1828-22")):
+        raise InputError(f"{preset.path}: job.submission_id: {template} can't be an id: at most 100 letters, digits and . _ -")
+    return template
+
+
+def fit_for_id(name: str) -> str:
+    """What of a name can be part of an id."""
+    return _UNFIT.sub("-", name).strip("-.")
+
+
+def name_for(template: str, moment: float, taken: Collection[str]) -> str:
+    """The id that everybody makes of this template who knows of the same jobs in the same minute."""
+    first = template.replace("{time}", time.strftime("%Y%m%d-%H%M", time.gmtime(moment)))
+    numbered = (f"{first}-{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in (first, *numbered) if name not in taken)
+
+
+def preset_of_job(job: Job) -> Preset | str:
+    """The preset that it says it was launched from, as it is now; or why that is not to be had, in a sentence."""
+    host, _, path = (job.metadata or {}).get(FILE, "").partition(":")
+    try:
+        if host == socket.gethostname() and os.path.isfile(path):  # unlike Path's it raises nothing below another's home
+            return _trusted(Path(path))
+        return _find_by_name(job.preset or "")
+    except InputError as error:
+        return f"Job {job.id} was launched from the preset {job.preset}: {error}"
+
+
+def _find_by_name(name: str) -> Preset:
+    """Whoever submits a job writes there what they like: a path is none of the presets that this user has."""
+    if is_path(name):
+        raise InputError("not the name of a preset")
+    return find_preset(name)
+
+
+def _trusted(path: Path) -> Preset:
+    """Another user's file would be launched with our environment."""
+    if path.stat().st_uid not in (0, os.geteuid()):
+        raise InputError(f"{path} belongs to another user: read it first, then launch it by this path")
+    return read_preset(path)
+
+
+def _file(path: Path) -> str:
+    return f"{socket.gethostname()}:{path.absolute()}"
+
+
+def user() -> str:
+    """Who this is, for whoever finds the job there already."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):
+        return socket.gethostname()
+
+
+def secret_hider(values: Iterable[str]) -> Hide:
+    """Takes these values out of a text, also as JSON and Python write them, and line by line."""
+    known = [part for value in values for part in (value, *value.splitlines()) if len(part) >= SHORTEST_SECRET]
+    forms = {form for part in known for form in (part, json.dumps(part)[1:-1], repr(part)[1:-1])}
+    if not forms:
+        return lambda text: text
+    pattern = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+    return lambda text: pattern.sub(HIDDEN, text)

@@ -1,0 +1,218 @@
+"""What ends with something that is ended, and what stays: sentences out of a Snapshot alone. What it doesn't tell is said to be unknown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from cockpit.model import Actor, Job, PlacementGroup, Process, Snapshot
+from cockpit.text import plural
+
+HELD = ("ALIVE", "RESTARTING")
+"""States in which an actor holds what it was declared with."""
+PLACED = ("CREATED", "RESCHEDULING")
+
+
+class Share(NamedTuple):
+    """What one job has, of all that is ended."""
+
+    actors: tuple[Actor, ...] = ()
+    groups: tuple[PlacementGroup, ...] = ()
+
+    @property
+    def gpus(self) -> float:
+        """Those reserved: by groups, and by actors outside of these. An actor inside takes from its group's."""
+        apart = [actor for actor in self.actors if actor.state in HELD and actor.placement_group is None]
+        placed = [bundle for group in self.groups if group.state in PLACED for bundle in group.bundles if bundle.node is not None]
+        return sum(needs.get("GPU", 0.0) for needs in (*(actor.needs for actor in apart), *(bundle.needs for bundle in placed)))
+
+
+def lost_with_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
+    """What ends with this job, by the id that Ray's job API has for it."""
+    job = _find(snapshot, name)
+    if job is None:
+        return (f"what ends with job {name} is not known",)
+    if not job.running or job.job is None:
+        return ()
+    return _lost(snapshot, _actors(snapshot, job=job.job, detached=False), _groups(snapshot, job=job.job, detached=False))
+
+
+def left_by_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
+    """What stays when this job is over: nothing but an operator ends it."""
+    job = _find(snapshot, name)
+    if job is None:
+        return (f"what job {name} leaves behind is not known",)
+    if job.job is None:
+        return ()
+    actors, groups = _actors(snapshot, job=job.job, detached=True), _groups(snapshot, job=job.job, detached=True)
+    stay = [f"{_actor(actor)} of job {name} is detached and stays{_with(Share((actor,)).gpus)}" for actor in actors]
+    stay += [f"{_group(group)} of job {name} is detached and stays{_with(Share((), (group,)).gpus)}" for group in groups]
+    return (*stay, *_doubts(snapshot))
+
+
+def lost_with_session(snapshot: Snapshot, hosts: Collection[str]) -> tuple[str, ...]:
+    """What ends when Ray is stopped on these hosts. With its head the whole cluster ends."""
+    if snapshot.nodes is None:
+        return ("what runs in this Ray is not known: its dashboard has not answered",)
+    alive = [node for node in snapshot.nodes if node.state != "DEAD" and node.id is not None]
+    here = {ident for name in hosts for ident in (*_raylets(snapshot, name), name)}
+    ended = [node for node in alive if here & {node.id, node.host, node.ip, node.name}]
+    if not ended:
+        return ()
+    nodes = None if any(node.head for node in ended) else {node.id for node in ended if node.id}
+    running = [job for job in snapshot.jobs or () if job.running]
+    jobs = [job for job in running if nodes is None or job.driver_node in nodes]
+    drivers = {job.job for job in jobs if job.job}
+    actors = [a for a in _actors(snapshot) if nodes is None or a.node in nodes or (a.job in drivers and not a.detached)]
+    groups = [g for g in _groups(snapshot) if nodes is None or (g.job in drivers and not g.detached)]
+    return (*(f"job {job.id} ends" for job in jobs), *_lost(snapshot, actors, groups), *_unplaced(snapshot, running, nodes))
+
+
+def _unplaced(snapshot: Snapshot, running: Iterable[Job], nodes: Collection[str] | None) -> Iterator[str]:
+    """Ray doesn't say on which node a driver runs that connected by itself."""
+    if snapshot.jobs is None:
+        yield "which jobs run is not known"
+    elif nodes is not None:
+        yield from (f"job {job.id} ends if its driver runs there, which is not known" for job in running if job.driver_node is None)
+
+
+def lost_with_processes(snapshot: Snapshot, processes: Iterable[Process]) -> tuple[str, ...]:
+    """What ends with these processes: actors, drivers with their jobs, or a whole Ray."""
+    return tuple(dict.fromkeys(line for process in processes for line in _lost_with(snapshot, process)))
+
+
+def lost_with_actor(snapshot: Snapshot, name: str) -> tuple[str, ...]:
+    """What ends with this actor."""
+    actor = next((actor for actor in snapshot.actors or () if actor.id == name), None)
+    if actor is None:
+        return ("what this actor does and holds is not known",)
+    return (f"{_actor(actor)}{_of(snapshot, actor.job)} ends{_with(Share((actor,)).gpus)}",)
+
+
+def lost_with_group(snapshot: Snapshot, name: str) -> tuple[str, ...]:
+    """What ends with this placement group: actors in it, and the reservation of a job that still runs."""
+    group = next((group for group in snapshot.placement_groups or () if group.id == name), None)
+    if group is None:
+        return ("what this placement group holds is not known",)
+    inside = _lost(snapshot, [actor for actor in _actors(snapshot) if actor.placement_group == name], ())
+    running = any(job.running for job in snapshot.jobs or () if job.job == group.job)
+    unknown = ("whether its job still runs is not known",) if snapshot.jobs is None else ()
+    kept = (f"{_group(group)} of running{_of(snapshot, group.job).removeprefix(' of')} ends{_with(Share((), (group,)).gpus)}",)
+    return (*inside, *(kept if running else unknown))
+
+
+def _find(snapshot: Snapshot, name: str) -> Job | None:
+    return next((job for job in snapshot.jobs or () if job.id == name), None)
+
+
+def _actors(snapshot: Snapshot, job: str | None = None, detached: bool | None = None) -> list[Actor]:
+    """Those that are not dead and not Ray's own. An unknown `detached` counts as ending with its job, as almost all do."""
+    alive = [actor for actor in snapshot.actors or () if actor.state != "DEAD" and not actor.internal]
+    return [actor for actor in alive if job in (None, actor.job) and detached in (None, bool(actor.detached))]
+
+
+def _groups(snapshot: Snapshot, job: str | None = None, detached: bool | None = None) -> list[PlacementGroup]:
+    there = [group for group in snapshot.placement_groups or () if group.state != "REMOVED"]
+    return [group for group in there if job in (None, group.job) and detached in (None, bool(group.detached))]
+
+
+def _lost(snapshot: Snapshot, actors: Iterable[Actor], groups: Iterable[PlacementGroup]) -> tuple[str, ...]:
+    """A sentence for each job."""
+    shares: dict[str | None, tuple[list[Actor], list[PlacementGroup]]] = {}
+    for actor in actors:
+        shares.setdefault(actor.job, ([], []))[0].append(actor)
+    for group in groups:
+        shares.setdefault(group.job, ([], []))[1].append(group)
+    told = (_sentence(snapshot, job, Share(tuple(alive), tuple(there))) for job, (alive, there) in shares.items())
+    return (*told, *_doubts(snapshot))
+
+
+def _sentence(snapshot: Snapshot, job: str | None, share: Share) -> str:
+    amounts = [(len(share.actors), "actor"), (len(share.groups), "placement group"), (share.gpus, "GPU")]
+    words = [_count(number, noun) for number, noun in amounts if number]
+    verb = "ends" if len(words) == 1 and amounts[0][0] + amounts[1][0] == 1 else "end"
+    classes = Counter(actor.class_ or "?" for actor in share.actors)
+    named = ", ".join(f"{number} × {name}" if number > 1 else name for name, number in classes.most_common(6))
+    more = f" and {plural(len(classes) - 6, 'more class', 'more classes')}" if len(classes) > 6 else ""
+    return f"{_listed(words)}{_of(snapshot, job)} {verb} with it{': ' if named else ''}{named}{more}"
+
+
+def _doubts(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.actors is None:
+        yield "which actors there are is not known"
+    elif snapshot.actors_complete is False:
+        yield "there may be more actors than Ray lists"
+    if snapshot.placement_groups is None:
+        yield "which placement groups there are is not known"
+
+
+def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
+    serving = _worker(snapshot, process)
+    if process.other_owner is not None:
+        yield from _lost_elsewhere(process, process.other_owner)
+    elif process.kind == "driver":
+        job = next((job for job in snapshot.jobs or () if process.job and process.job in (job.job, job.submission)), None)
+        yield f"process {process.pid} is the driver{_of(snapshot, process.job) or ' of a job that is not known'}, which ends with it"
+        yield from lost_with_job(snapshot, job.id) if job is not None else ()
+    elif process.kind == "ray":
+        yield f"process {process.pid} on {process.host} is a part of Ray itself ({process.name or '?'})"
+        yield from lost_with_session(snapshot, {process.host}) if process.name in ("raylet", "gcs_server") else ()
+    elif serving is not None:
+        actor = next((actor for actor in snapshot.actors or () if actor.id == serving.actor), None)
+        what = _actor(actor) if actor is not None else "an actor" if serving.actor else "a worker"
+        held = _with(Share((actor,)).gpus) if actor is not None else ""
+        yield f"{what}{_of(snapshot, serving.job or process.job)} loses process {process.pid}{held}"
+    elif process.kind == "child":
+        yield f"process {process.pid} works{_of(snapshot, process.job).replace(' of', ' for') or ' for a live Ray'}"
+
+
+def _lost_elsewhere(process: Process, owner: str) -> Iterator[str]:
+    """Of a Ray that isn't followed nothing more is known than whose the process is."""
+    does = {"ray": "is a part of", "driver": "is the driver of", "worker": "works for", "child": "works for"}.get(process.kind)
+    if does is not None:
+        yield f"process {process.pid} on {process.host} {does} {owner}: what ends with it there is not known here"
+
+
+def _worker(snapshot: Snapshot, process: Process) -> Process | None:
+    """The worker that it is, or that started it."""
+    if process.actor is not None:
+        return process
+    table = {one.pid: one for one in snapshot.processes or () if one.host == process.host}
+    passed: set[int] = set()
+    found: Process | None = process
+    while found is not None and found.kind != "worker" and found.pid not in passed:
+        passed.add(found.pid)
+        found = table.get(found.parent) if found.parent is not None and found.kind == "child" else None
+    return found if found is not None and found.kind == "worker" else None
+
+
+def _raylets(snapshot: Snapshot, host: str) -> tuple[str, ...]:
+    return snapshot.hosts[host].nodes if host in snapshot.hosts else ()
+
+
+def _of(snapshot: Snapshot, job: str | None) -> str:
+    """The job as people call it."""
+    named = next((one.id for one in snapshot.jobs or () if job and job in (one.job, one.submission)), job)
+    return f" of job {named}" if named else ""
+
+
+def _actor(actor: Actor) -> str:
+    name = f" {actor.name}" if actor.name and actor.name != actor.class_ else ""
+    return f"actor {actor.class_ or actor.id[:8]}{name}"
+
+
+def _group(group: PlacementGroup) -> str:
+    return f"placement group {group.name or group.id[:8]}"
+
+
+def _with(gpus: float) -> str:
+    return f", with {_count(gpus, 'GPU')}" if gpus else ""
+
+
+def _count(number: float, noun: str) -> str:
+    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -1,0 +1,176 @@
+"""Acts that the probes of hosts plan and do: what each host is asked, and one plan and one receipt out of what they answer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from cockpit.acts.act import Act, Aim, Flag
+from cockpit.acts.plan import Plan, ProbeReply, Receipt, Target, Unreached, losses_of, reply_of, sum_freed
+from cockpit.model import Snapshot
+
+if TYPE_CHECKING:
+    from cockpit.acts.world import Hear, World  # deferred, as in `act`
+    from cockpit.sources.probes.requests import Answer
+
+ACT_SILENCE_S = 30.0
+"""Seconds of silence, beyond the grace, after which a host is given up."""
+PLAN_SILENCE_S = 12.0
+"""The same while a plan is made: the hosts that have answered wait for the one that hangs."""
+FORCE: Final = Flag("force", "--force", "switch", "SIGKILL at once, no SIGTERM before.")
+GRACE: Final = Flag("grace", "--grace", "seconds", "Seconds between SIGTERM and SIGKILL.", "S")
+
+
+class HostAct(Act):
+    """Asks all its hosts at once. The stage `plan` changes nothing; the stage `do` is given the targets that were agreed to."""
+
+    grace_s: ClassVar[float] = 0.0
+    """Between SIGTERM and SIGKILL where nobody says otherwise; 0: it sends no signals."""
+    asks_for_jobs: ClassVar[bool] = True
+    """Whether a plan needs Ray's word on which jobs run."""
+
+    @abstractmethod
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:
+        """What this host is asked, besides what every request holds."""
+
+    def at_session(self, aim: Aim, world: World) -> Aim:  # noqa: ARG002 what is left over is of no session that lives
+        """The aim with the session that is meant. Raises `SourceError` where that can't be told."""
+        return aim
+
+    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:  # noqa: ARG002 all of them, unless something says where
+        """Those that are asked when nobody has named any."""
+        return world.all_hosts
+
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+        """What the probes of all these hosts would do."""
+        aim = self.at_session(aim, world)
+        world.update_hosts()
+        hosts = world.named_hosts(aim.hosts) if aim.hosts else self.hosts(aim, world)
+        jobs, silent = await world.jobs_by_session() if self.asks_for_jobs else ([], ())
+        asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(world.snapshot, host)} for host in hosts}
+        answers = await world.errands.send(asked, hear, PLAN_SILENCE_S)
+        plan = build_plan(self, answers, asked, followed=world.follows(aim.session))
+        plan = replace(plan, notes=(*self._signals(plan), *plan.notes, *(silent if plan.refused else ())))
+        unknown = self.unknown_hosts(aim, world)
+        return plan if unknown is None else self.with_unknown_hosts(plan, unknown, world)
+
+    def unknown_hosts(self, aim: Aim, world: World) -> str | None:
+        """That there may be hosts which only a Ray knows that has not answered; `None`: there are none, or they were named."""
+        snapshot = world.snapshot
+        if aim.hosts or (snapshot.nodes is not None and world.follows(aim.session) and snapshot.cluster.reachable):
+            return None
+        return "the Ray that is meant has not answered: if it has other hosts than these, name them"
+
+    def with_unknown_hosts(self, plan: Plan, unknown: str, world: World) -> Plan:
+        """It is worth a word where there is anything at all."""
+        anything = plan.targets or plan.refused or any(one.live for one in world.snapshot.sessions or ())
+        return replace(plan, notes=(*plan.notes, unknown)) if anything else plan
+
+    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
+        """Each host is sent its own targets, and looks at them again."""
+        jobs, _ = await world.jobs_by_session()
+        asked = {host: _deed(plan, host, jobs, world.snapshot) for host in {target.host: None for target in plan.targets}}
+        silence = ACT_SILENCE_S + max((self._grace_of(one) for one in asked.values()), default=0.0)
+        return build_receipt(self, plan, await world.errands.send(asked, hear, silence))
+
+    def _grace_of(self, request: Mapping[str, Any]) -> float:
+        return self.grace_s if request.get("grace") is None else float(request["grace"])
+
+    def _signals(self, plan: Plan) -> tuple[str, ...]:
+        """Which signals, and how long between them."""
+        first: Mapping[str, Any] = next(iter(plan.requests.values()), {})
+        if not self.grace_s or not plan.targets or first.get("everything"):
+            return ()
+        if first.get("force"):
+            return ("SIGKILL at once",)
+        if first.get("only"):
+            return (f"SIGTERM alone; what has not ended after {self._grace_of(first):g} s is told",)
+        return (f"SIGTERM first; what has not ended after {self._grace_of(first):g} s gets SIGKILL",)
+
+
+def without_none(**fields: Any) -> dict[str, Any]:
+    """A request without what nobody has said."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _deed(plan: Plan, host: str, jobs: list[dict[str, Any]], snapshot: Snapshot) -> dict[str, Any]:
+    mine = [msgspec.to_builtins(target) for target in plan.targets if target.host == host]
+    return {**plan.requests[host], "jobs": jobs, "stage": "do", "targets": mine, "past": _past(snapshot, host)}
+
+
+def _past(snapshot: Snapshot, host: str) -> list[Any]:
+    """What the probe of that host has seen before, as it has said it."""
+    return [[process.pid, process.ticks, process.past] for process in snapshot.processes or () if process.host == host and process.past]
+
+
+def build_plan(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapping[str, Any]], *, followed: bool) -> Plan:
+    """One plan out of what the hosts have answered. A host that has two names is one host."""
+    replies, refused, silent = _replies(act, answers)
+    machines: dict[str, str] = {}
+    for host, reply in replies.items():
+        machines.setdefault(reply.machine or host, host)
+    twice = tuple(
+        f"{host} is {machines[reply.machine or host]}" for host, reply in replies.items() if machines[reply.machine or host] != host
+    )
+    replies = {host: replies[host] for host in machines.values()}
+    kept = {host: {name: value for name, value in asked[host].items() if name not in ("jobs", "past", "stage")} for host in asked}
+    return Plan(
+        act=act.id,
+        title=act.title,
+        targets=_all(replies, "targets"),
+        refused=(*_all(replies, "refused"), *refused),
+        notes=(*_all(replies, "notes"), *twice),
+        losses=tuple(loss for host, reply in replies.items() for loss in losses_of(reply, host, followed=followed)),
+        unreached=silent,
+        hosts=tuple(answers),
+        requests=kept,
+    )
+
+
+def build_receipt(act: Act, plan: Plan, answers: Mapping[str, Answer]) -> Receipt:
+    """One receipt out of what the hosts have answered; what none of them speaks of has not been done."""
+    replies, refused, silent = _replies(act, answers)
+    said = (*_all(replies, "done"), *_all(replies, "refused"), *_all(replies, "failed"))
+    known = {_identity(target) for target in said}
+    lost = [target for target in plan.targets if target.host in replies and _identity(target) not in known]
+    return Receipt(
+        act=plan.act,
+        title=plan.title,
+        done=_all(replies, "done"),
+        refused=(*_all(replies, "refused"), *refused),
+        failed=(*_all(replies, "failed"), *(replace(target, error="its host has not said what became of it") for target in lost)),
+        notes=_all(replies, "notes"),
+        unreached=(*plan.unreached, *silent),
+        hosts=plan.hosts,
+        freed=sum_freed(reply.freed for reply in replies.values()),
+    )
+
+
+def _identity(target: Target) -> tuple[object, ...]:
+    return target.host, target.what, target.pid, target.ticks, target.path, target.id
+
+
+def _all(replies: Mapping[str, ProbeReply], name: str) -> tuple[Any, ...]:
+    return tuple(one for reply in replies.values() for one in getattr(reply, name))
+
+
+def _replies(act: Act, answers: Mapping[str, Answer]) -> tuple[dict[str, ProbeReply], tuple[Target, ...], tuple[Unreached, ...]]:
+    """What hosts have answered, which of them refused altogether, and which could not be asked."""
+    read = {host: _reply(act, answer) for host, answer in answers.items()}
+    replies = {host: reply for host, reply in read.items() if isinstance(reply, ProbeReply)}
+    errors = {host: error for host, error in read.items() if isinstance(error, str)}
+    refused = tuple(Target("host", host, name=host, reason=error) for host, error in errors.items() if answers[host].refused)
+    return replies, refused, tuple(Unreached(host, error) for host, error in errors.items() if not answers[host].refused)
+
+
+def _reply(act: Act, answer: Answer) -> ProbeReply | str:
+    if answer.reply is None:
+        return answer.error or f"{answer.host} gave no answer"
+    try:
+        return reply_of(answer.host, answer.reply, act.nouns)
+    except msgspec.ValidationError as error:
+        return f"{answer.host}: what its probe says can't be read: {error}"

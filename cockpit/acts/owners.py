@@ -1,0 +1,34 @@
+"""Whose the processes of a plan are: a host's probe names jobs and sessions, and only who follows a Ray knows which of them are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from cockpit.acts.plan import Plan, Target
+from cockpit.model import Process, Snapshot, describe_owner
+
+
+def owners_of(targets: Sequence[Target], snapshot: Snapshot) -> list[str | None]:
+    """Of each target in words, where it is another Ray, or can't be told; `None`: the followed cluster, or nobody of Ray's."""
+    known = {(process.host, process.pid, process.ticks): process for process in snapshot.processes or ()}
+    return [_owner(target, known.get((target.host, target.pid or 0, target.ticks)), snapshot.cluster.session) for target in targets]
+
+
+def with_owners(plan: Plan, snapshot: Snapshot) -> Plan:
+    """The plan in which each process of another Ray says first whose it is."""
+    return replace(plan, targets=_named(plan.targets, snapshot), refused=_named(plan.refused, snapshot))
+
+
+def _owner(target: Target, process: Process | None, followed: str | None) -> str | None:
+    if process is not None and (process.ours or process.job or process.other_owner):
+        return process.other_owner
+    if target.session is None or followed is None:
+        return describe_owner(target.job, target.session, another=False) if target.job else None
+    return None if target.session == followed else describe_owner(target.job, target.session, another=True)
+
+
+def _named(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, ...]:
+    pairs = zip(targets, owners_of(targets, snapshot), strict=True)
+    return tuple(target if owner is None else replace(target, why=(owner, *target.why)) for target, owner in pairs)

@@ -1,0 +1,205 @@
+"""What an act would hit, what was hit, and how both are merged over hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from cockpit.model import Hold, Value
+from cockpit.secrets import redact
+
+RAY = "ray"
+"""What stands for a host where Ray's job API is asked."""
+
+
+class Target(Value, frozen=True):
+    """One thing that an act is about; which fields it has depends on `what` it is. `None` is unknown, as everywhere."""
+
+    what: str
+    """A kind that its act has nouns for; `host`: all that was asked of it."""
+    host: str = ""
+    why: tuple[str, ...] = ()
+    pid: int | None = None
+    ticks: int | None = None
+    """With the pid, the identity of a process."""
+    started: float | None = None
+    parent: int | None = None
+    user: str | None = None
+    command: str | None = None
+    state: str | None = None
+    rss: int | None = None
+    kind: str | None = None
+    part: str | None = None
+    """Which part of a Ray it is, when that Ray is to be stopped."""
+    beyond: bool | None = None
+    """It belongs to none of what was aimed at, and would be hit all the same."""
+    job: str | None = None
+    session: str | None = None
+    gpus: tuple[Hold, ...] = ()
+    path: str | None = None
+    device: int | None = None
+    inode: int | None = None
+    """With the device, the identity of a file or folder."""
+    size: int | None = None
+    files: int | None = None
+    age: float | None = None
+    owner: str | None = None
+    keeps: tuple[str, ...] = ()
+    live: bool | None = None
+    id: str | None = None
+    """Of a job, an actor or a placement group."""
+    name: str | None = None
+    class_: str | None = msgspec.field(name="class", default=None)
+    namespace: str | None = None
+    detached: bool | None = None
+    node: str | None = None
+    leaked: bool | None = None
+    """Its job is over, and it still holds what it holds."""
+    reason: str | None = None
+    """Why it was refused."""
+    error: str | None = None
+    """Why it failed."""
+    outcome: str | None = None
+    """What became of it."""
+    facts: Mapping[str, Any] | None = None
+    """What a host on which Ray is to be started says of itself."""
+
+    @property
+    def gpu_memory(self) -> int | None:
+        """Bytes over all GPUs; `None` when NVML won't say for any of them."""
+        known = [hold.memory for hold in self.gpus if hold.memory is not None]
+        return sum(known) if known else None
+
+
+class Unreached(Value, frozen=True):
+    """A host that could not be asked, and why."""
+
+    host: str
+    error: str
+
+
+class Freed(Value, frozen=True):
+    """Bytes that were measured free after an act; `None` where nobody could measure."""
+
+    gpu: int | None = None
+    disk: int | None = None
+    shm: int | None = None
+
+
+class Plan(Value, frozen=True):
+    """Exactly what an act would do. Nothing else is ever touched when it is carried out."""
+
+    act: str
+    title: str
+    targets: tuple[Target, ...] = ()
+    refused: tuple[Target, ...] = ()
+    notes: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    """What ends with it, in sentences; empty when no live work does."""
+    unreached: tuple[Unreached, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """All that were asked."""
+    word: str | None = None
+    """What must be typed before it is done; `None`: a plain yes will do."""
+    requests: Mapping[str, Mapping[str, Any]] = {}
+    """What each host is sent besides the targets."""
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing to do."""
+        return not self.targets
+
+
+class Receipt(Value, frozen=True):
+    """What really happened."""
+
+    act: str
+    title: str
+    done: tuple[Target, ...] = ()
+    refused: tuple[Target, ...] = ()
+    failed: tuple[Target, ...] = ()
+    notes: tuple[str, ...] = ()
+    unreached: tuple[Unreached, ...] = ()
+    hosts: tuple[str, ...] = ()
+    freed: Freed = Freed()
+    took: float = 0.0
+
+    @property
+    def well(self) -> bool:
+        """Whether everything that was agreed to has been done."""
+        return not (self.refused or self.failed or self.unreached)
+
+
+def missed(whole: Plan | Receipt) -> int:
+    """How many of the hosts that were asked have given no answer. Hosts that nobody knows of are `unreached` too, and not among these."""
+    return sum(one.host in whole.hosts for one in whole.unreached)
+
+
+class _Driver(msgspec.Struct):
+    pid: int
+    user: str | None = None
+    command: str | None = None
+
+
+class _Weight(msgspec.Struct):
+    """What makes the question of stopping a Ray a grave one."""
+
+    drivers: tuple[_Driver, ...] = ()
+    jobs: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+class ProbeReply(msgspec.Struct):
+    """What a probe answers, in either stage."""
+
+    targets: tuple[Target, ...] = ()
+    done: tuple[Target, ...] = ()
+    refused: tuple[Target, ...] = ()
+    failed: tuple[Target, ...] = ()
+    notes: tuple[str, ...] = ()
+    freed: Freed | None = None
+    weight: _Weight | None = None
+    machine: str | None = None
+    """What no other host, and no other container, says of itself."""
+
+
+def reply_of(host: str, answer: Mapping[str, Any], kinds: Collection[str]) -> ProbeReply:
+    """A probe's answer, typed; its targets are of these kinds, and secrets are taken out of it here. Raises `msgspec.ValidationError`."""
+    reply = msgspec.convert(answer, ProbeReply, strict=False)
+    for name in ("targets", "done", "refused", "failed"):
+        if strange := [target.what for target in getattr(reply, name) if target.what not in kinds]:
+            raise msgspec.ValidationError(f"Invalid kind of target {strange[0][:40]!r} - at `$.{name}`")
+        setattr(reply, name, tuple(_of_host(target, host) for target in getattr(reply, name)))
+    reply.notes = tuple(f"{host}: {redact(note)}" for note in reply.notes)
+    return reply
+
+
+def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...]:
+    """What this host alone knows to end there. Of a Ray that is not `followed` that is all that is known."""
+    weight = reply.weight or _Weight()
+    drivers = [f"the driver {one.pid} of {one.user or '?'} on {host} loses its Ray: {redact(one.command or '')}" for one in weight.drivers]
+    others = [f"{', '.join(weight.others)}, to whom this Ray doesn't belong, have work in it on {host}"] if weight.others else []
+    jobs = [f"job {job} is at work on {host}; what else ends with it is not known here" for job in weight.jobs if not followed]
+    return (*drivers, *others, *jobs)
+
+
+def _of_host(target: Target, host: str) -> Target:
+    safe = {name: _safe(getattr(target, name)) for name in ("command", "reason", "error", "outcome", "name", "namespace")}
+    return msgspec.structs.replace(target, host=host, why=tuple(map(redact, target.why)), **safe)
+
+
+def _safe(text: str | None) -> str | None:
+    return None if text is None else redact(text)
+
+
+def sum_freed(parts: Iterable[Freed | None]) -> Freed:
+    """Over hosts; what one of them could not measure is unknown in all."""
+    known = [part for part in parts if part is not None]
+    return Freed(**{name: _sum([getattr(part, name) for part in known]) for name in Freed.__struct_fields__})
+
+
+def _sum(amounts: list[int | None]) -> int | None:
+    measured = [amount for amount in amounts if amount is not None]
+    return sum(measured) if measured and len(measured) == len(amounts) else None

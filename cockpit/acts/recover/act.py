@@ -1,0 +1,24 @@
+"""The runbook of a preset, as what an operator can choose. `runbook` plans its steps and does them."""
+
+from __future__ import annotations
+
+from cockpit.acts.act import DiskRead, Runbook
+from cockpit.acts.launch.act import reading_of_preset
+from cockpit.presets import Preset
+
+
+class Recover(Runbook):
+    """From a stuck cluster to a running job."""
+
+    id = "recover"
+    keys = "R"
+    title = "Recover"
+    help = "Stop Ray, clean up, start a preset's cluster anew and launch its job, step by step"
+    command = False
+    takes = Preset
+    noun = "a preset"
+    starts_job = True
+
+    def reading(self, row: Preset) -> DiskRead:
+        """Its file, as it is now."""
+        return reading_of_preset(row)

@@ -1,0 +1,156 @@
+"""The runbook as one plan: confirmed once, carried out step by step, and stopped at the first step that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from msgspec.structs import replace
+
+from cockpit.acts.executor import ActionExecutor
+from cockpit.acts.launch.submission import secret_hider
+from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.recover.job import JobSteps
+from cockpit.acts.recover.step_state import NAMES, Step, StepError, steps_of
+from cockpit.acts.recover.steps import Hear, Lines, RecoverySteps, Show
+from cockpit.config.document import InputError
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.presets import Launchable, Preset
+from cockpit.secrets import redact
+from cockpit.sources.probes.requests import Progress
+from cockpit.sources.source import SourceError
+
+StepFunction = Callable[[Hear, Show], Awaitable[Lines]]
+
+
+class Recovery:
+    """One preset's runbook. `plan` asks the hosts and changes nothing; `run` does what was agreed to, once."""
+
+    def __init__(
+        self,
+        lookout: ClusterMonitor,
+        door: ActionExecutor,
+        preset: Preset,
+        filled: Launchable,
+        *,
+        dashboard: str,
+        begin: str = NAMES[0],
+        skip: Sequence[str] = (),
+        follow: bool = True,
+    ) -> None:
+        """`dashboard` is where the cluster will answer. Raises `StepError` where `begin` and `skip` leave nothing to be done."""
+        self.preset = preset
+        self.hide = secret_hider(filled.hidden)
+        """Takes the preset's secrets out of a text."""
+        self._steps = RecoverySteps(lookout, door, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
+        self._job = JobSteps(lookout, door, preset)
+        self.steps = _chosen(steps_of(job=preset.job is not None, follow=follow), begin, skip)
+        self._changed = asyncio.Event()
+
+    def __getitem__(self, name: str) -> Step:
+        return next(step for step in self.steps if step.name == name)
+
+    def _does(self, name: str) -> bool:
+        return any(step.name == name and step.state != "skipped" for step in self.steps)
+
+    @property
+    def failed(self) -> Step | None:
+        """The step at which it has stopped."""
+        return next((step for step in self.steps if step.state == "failed"), None)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """After a failure: what is in which state."""
+        return self._steps.left()
+
+    async def plan(self, hear: Hear = lambda *_: None) -> Plan:
+        """The one question: what would be stopped, and what ends with it. Raises `StepError` when it can't end well, `SourceError`."""
+        reason = await self._steps.survey(hear)
+        if reason and (self._does("hosts") or self._does("start")):
+            raise StepError(reason) if self._steps.heard else SourceError(reason)
+        if self._does("check") and (reason := await self._job.too_large(self._steps.gpus())):
+            raise StepError(reason)
+        if not self._does("stop"):
+            return Plan("stop", f"Recover {self.preset.name}", hosts=self._steps.hosts)
+        plan = await self._steps.plan_stop(hear)
+        self._set("stop", state="planned", plan=plan)
+        return plan
+
+    async def run(self) -> AsyncIterator[Step]:
+        """Every step whenever something of it has changed; over when all are done, or one has failed."""
+        for name in [step.name for step in self.steps if step.state != "skipped"]:
+            async for step in self._run(name):
+                yield step
+            if self.failed is not None:
+                return
+
+    async def _run(self, name: str) -> AsyncIterator[Step]:
+        began = time.monotonic()
+        yield self._set(name, state="running", hosts={})
+        task = asyncio.ensure_future(self._outcome(name))
+        try:
+            while not task.done():
+                changed = asyncio.ensure_future(self._changed.wait())
+                await asyncio.wait([task, changed], return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                self._changed.clear()
+                if not task.done():
+                    yield self[name]
+        finally:
+            task.cancel()
+        done = await task
+        took = time.monotonic() - began
+        if isinstance(done, StepError):
+            yield self._set(name, state="failed", error=str(done), begin=done.begin, took=took)
+        else:
+            yield self._set(name, state="done", lines=done, took=took)
+
+    async def _outcome(self, name: str) -> Lines | StepError:
+        """What came of it, or why it has failed."""
+
+        def hear(host: str, progress: Progress) -> None:
+            self._set(name, hosts={**self[name].hosts, host: self.hide(progress.text)})
+
+        def show(news: Plan | Receipt) -> None:
+            self._set(name, **({"plan": news} if isinstance(news, Plan) else {"receipts": (*self[name].receipts, news)}))
+
+        try:
+            lines = await self._function_of(name)(hear, show)
+        except (StepError, SourceError, InputError) as error:
+            return StepError(self.hide(redact(str(error))), getattr(error, "begin", None))
+        return tuple(map(self.hide, lines))
+
+    def _function_of(self, name: str) -> StepFunction:
+        steps = self._steps
+        found: dict[str, StepFunction] = {
+            "stop": steps.stop,
+            "kill-orphans": steps.kill,
+            "clean": steps.clean,
+            "hosts": steps.check_hosts,
+            "start": steps.start,
+            "wait": steps.wait,
+            "check": self._check,
+            "launch": self._job.launch,
+            "follow": self._follow,
+        }
+        return found[name]
+
+    async def _check(self, hear: Hear, show: Show) -> Lines:  # noqa: ARG002 as the other steps
+        return await self._job.check()
+
+    async def _follow(self, hear: Hear, show: Show) -> Lines:  # noqa: ARG002 as the other steps
+        return await self._job.follow(hear)
+
+    def _set(self, name: str, **news: object) -> Step:
+        self.steps = tuple(replace(step, **news) if step.name == name else step for step in self.steps)
+        self._changed.set()
+        return self[name]
+
+
+def _chosen(steps: Sequence[Step], begin: str, skip: Sequence[str]) -> tuple[Step, ...]:
+    """None before `begin`, also where this runbook doesn't have that step itself: those before it stop a cluster."""
+    left_out = {*skip, *NAMES[: NAMES.index(begin)]}
+    if left_out.issuperset(step.name for step in steps):
+        raise StepError(f"no step left to run: --from {begin} and --skip leave out all of them")
+    return tuple(replace(step, state="skipped" if step.name in left_out else "waiting") for step in steps)

@@ -1,0 +1,69 @@
+"""A step of the runbook: what it does, the progress of each host, and the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from cockpit.acts.plan import Plan, Receipt
+from cockpit.model import Value
+
+State = Literal["waiting", "planned", "running", "done", "failed", "skipped"]
+"""`planned`: what it will do is known to the last target."""
+WILL: Final[Mapping[str, tuple[str, str]]] = {
+    "stop": ("Stop Ray", "stop this cluster's Ray on every host where it is known to run"),
+    "kill-orphans": ("Kill orphans", "end orphan and stale processes of dead Rays, and nothing else"),
+    "clean": ("Clean", "remove files of dead sessions in Ray's temp dirs and in /dev/shm; what looks like a checkpoint or core dump stays"),
+    "hosts": ("Check hosts", "check each host: GPUs, ports, Ray and Python, memory, /dev/shm, disk"),
+    "start": ("Start Ray", "start the head, then all workers at once, each with its flags and the preset's environment"),
+    "wait": ("Wait", "wait until all nodes have joined with all their GPUs, and the dashboard answers"),
+    "check": ("Check the job", "check whether the job fits now"),
+    "launch": ("Launch", "submit the preset's job"),
+    "follow": ("Follow", "wait until the job shows progress"),
+}
+"""Of each step its title, and what it will do."""
+NAMES: Final = tuple(WILL)
+OF_JOB: Final = ("check", "launch", "follow")
+"""Those that only a preset with a job has."""
+
+
+class StepError(Exception):
+    """A step has failed; its text is one sentence."""
+
+    def __init__(self, text: str, begin: str | None = None) -> None:
+        """`begin` is the step that mends it, where going on at the same one would fail again."""
+        super().__init__(text)
+        self.begin = begin
+
+
+class Step(Value, frozen=True):
+    """One step, at one moment."""
+
+    name: str
+    title: str
+    will: str
+    """What it does, in words."""
+    state: State = "waiting"
+    hosts: Mapping[str, str] = {}
+    """By host, its progress."""
+    lines: tuple[str, ...] = ()
+    """Its results, a sentence each."""
+    error: str | None = None
+    """Why it has failed."""
+    begin: str | None = None
+    """An earlier step that mends that."""
+    plan: Plan | None = None
+    receipts: tuple[Receipt, ...] = ()
+    """What it has done, also where it failed after all."""
+    took: float | None = None
+
+    @property
+    def go_on(self) -> str:
+        """The step at which somebody goes on who has mended what was wrong."""
+        return self.begin or self.name
+
+
+def steps_of(*, job: bool, follow: bool) -> tuple[Step, ...]:
+    """All that a runbook has, in their order."""
+    left = [name for name in NAMES if (job or name not in OF_JOB) and (follow or name != "follow")]
+    return tuple(Step(name, *WILL[name]) for name in left)

@@ -1,0 +1,296 @@
+"""What each step of the runbook does: plans through the door, and never more than what was agreed to."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from cockpit.acts.act import Aim
+from cockpit.acts.executor import ActionExecutor
+from cockpit.acts.plan import Plan, Receipt, Target
+from cockpit.acts.recover.arrival import Arrival
+from cockpit.acts.recover.hosts import (
+    address_conflicts,
+    expected_gpus,
+    host_lines,
+    of_host,
+    same_host,
+    sessions_of,
+    start_requests,
+    why_not,
+)
+from cockpit.acts.recover.step_state import StepError
+from cockpit.acts.table import find_act
+from cockpit.acts.text import named, summary
+from cockpit.config.reach import HostEntry
+from cockpit.config.settings import Address
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.presets import Preset, RayStart
+from cockpit.sources.probes.requests import Progress
+from cockpit.sources.ray.client import RayClient
+from cockpit.text import plural
+from cockpit.trust import Audience, find_token
+
+Hear = Callable[[str, Progress], None]
+Show = Callable[[Plan | Receipt], None]
+"""Told what a step will do as soon as that is known, and what it has done."""
+Lines = tuple[str, ...]
+"""What came of a step, a sentence each."""
+SPARED: Final = ("driver", "child")
+"""What a person has started lives on without its Ray, and is in nobody's way."""
+
+
+class RecoverySteps:
+    """The hosts of one preset, what was found on them, and what was done to them."""
+
+    def __init__(self, lookout: ClusterMonitor, door: ActionExecutor, preset: Preset, env: Mapping[str, str], dashboard: str) -> None:
+        """`env` is the preset's for Ray, with its secrets; `dashboard` where the cluster's answers once it is there."""
+        if preset.ray is None:
+            raise StepError(f"{preset.name} has no `ray` section, so cockpit can't start its cluster")
+        self._lookout, self._door, self._preset, self._env = lookout, door, preset, env
+        self._start: RayStart = preset.ray
+        lookout.choice.token = lambda: find_token(env) or find_token()  # the cluster's may be the preset's to say
+        self.dashboard = dashboard
+        self.names: dict[str, str] = {}
+        """What each host of the preset is called here."""
+        self.hosts: tuple[str, ...] = ()
+        """Those of the preset, and where else there is something of the cluster that is to be stopped."""
+        self._known: dict[str, Target] = {}
+        """What each host of the preset has said of itself last."""
+        self._stops: tuple[Plan, ...] = ()
+        self._start_plan: Plan | None = None
+        self.stopped: list[str] = []
+        self.started: dict[str, str] = {}
+        """By host, the session that runs there."""
+        self._partial: dict[str, str] = {}
+        """By host, the session of which only a part runs there."""
+
+    # Before anything is asked of a person
+
+    async def survey(self, hear: Hear) -> str | None:
+        """Who is there, and which Ray; why it can't end well, if that is certain already. Raises `SourceError`."""
+        await self._lookout.wait_until_complete()
+        for node in self._start.nodes:
+            self.names[node.host] = self._door.meet(HostEntry(node.host, address=node.address or ""))
+        if twice := same_host(self.names):
+            raise StepError(twice)
+        plan = await self._plan_start(hear, survey=True)
+        if plan.refused and self.names[self._start.head.host] in self._known:
+            plan = await self._plan_start(hear, survey=True)  # now they know where the head has its Ray
+        self.hosts = tuple(self.names.values())
+        return why_not(self._start, self.names, plan)
+
+    async def plan_stop(self, hear: Hear) -> Plan:
+        """All that would be stopped; it is the question's. Raises `SourceError`."""
+        everywhere = tuple(dict.fromkeys((*self.hosts, *self._lookout.others())))
+        stops = [await self._door.plan(find_act("stop"), Aim(session=name, hosts=everywhere), hear) for name in self.sessions()]
+        self._stops = tuple(plan for plan in stops if not plan.empty)
+        self.hosts = tuple(dict.fromkeys((*self.hosts, *(target.host for plan in stops for target in plan.targets))))
+        return _join_plans(self._preset.name, stops, self.hosts, self._notes())
+
+    def sessions(self) -> tuple[str, ...]:
+        """Those of this cluster that live on the preset's hosts, and the one that is followed, where it is this cluster's."""
+        return sessions_of(self._start, self.names, self._known)
+
+    def _notes(self) -> tuple[str, ...]:
+        cluster = self._lookout.poller.snapshot.cluster
+        silent = bool(self.sessions()) and cluster.session not in self.sessions()
+        others = {str(ray["session"]) for target in self._known.values() for ray in (target.facts or {}).get("rays") or ()}
+        apart = sorted(others - {*self.sessions()})
+        return (
+            *address_conflicts(self._start, self._lookout.config.hosts),
+            *(("its dashboard doesn't answer: hosts beyond those of the preset are unknown",) if silent else ()),
+            *((f"another cluster's Ray also runs there and is not touched: {', '.join(apart)}",) if apart else ()),
+        )
+
+    @property
+    def heard(self) -> bool:
+        """Whether any host of the preset has answered."""
+        return bool(self._known)
+
+    def gpus(self) -> float | None:
+        """All that these hosts will offer; `None` where it can't be told of one of them."""
+        known = [*expected_gpus(self._known.values()).values()]
+        return None if None in known else sum(amount for amount in known if amount is not None)
+
+    # The steps
+
+    async def stop(self, hear: Hear, show: Show) -> Lines:
+        """Exactly what was agreed to."""
+        told = []
+        for plan in self._stops:
+            receipt = await self._perform(plan, hear, show)
+            self._raise_failures(receipt, spared=True)
+            self.stopped += sorted({target.session for target in plan.targets if target.session})
+            told.append(summary(receipt))
+        return tuple(told) or (f"no Ray of this cluster runs on {', '.join(self.hosts)}",)
+
+    async def kill(self, hear: Hear, show: Show) -> Lines:
+        """Orphan and stale processes: the act proves that of each."""
+        return await self._sweep("kill-orphans", Aim(hosts=self.hosts), hear, show)
+
+    async def clean(self, hear: Hear, show: Show) -> Lines:
+        """Dead sessions, however young, and what points at them."""
+        return await self._sweep("clean", Aim(hosts=self.hosts, older_than=0.0, ended=tuple(self.stopped)), hear, show)
+
+    async def _sweep(self, name: str, aim: Aim, hear: Hear, show: Show) -> Lines:
+        plan = await self._door.plan(find_act(name), aim, hear)
+        show(plan)
+        refused = tuple(f"left alone: {named(target)}: {target.reason}" for target in plan.refused)
+        if plan.empty:
+            self._raise_failures(Receipt(plan.act, plan.title, unreached=plan.unreached, hosts=plan.hosts))
+            return ("nothing to do", *refused)
+        receipt = await self._perform(plan, hear, show)
+        self._raise_failures(receipt)
+        return (summary(receipt), *refused)
+
+    def _raise_failures(self, receipt: Receipt, *, spared: bool = False) -> None:
+        """A host that only a dead Ray knew may be gone for good; one of the preset is needed."""
+        failed = [f"{named(target)}: {target.error}" for target in receipt.failed]
+        if spared:
+            failed += [f"{named(target)}: {target.reason}" for target in receipt.refused if target.part not in SPARED]
+        failed += [one.error for one in receipt.unreached if one.host in self.names.values()]
+        if failed:
+            raise StepError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""))
+
+    async def check_hosts(self, hear: Hear, show: Show) -> Lines:
+        """Whether each could have its Ray now."""
+        plan = await self._plan_start(hear)
+        show(plan)
+        self._note_partial(plan.refused)
+        if reason := why_not(self._start, self.names, plan):
+            raise StepError(reason, _step_to_repeat(plan.refused))
+        self._start_plan = plan
+        return (*host_lines(plan.targets), *plan.notes)
+
+    async def start(self, hear: Hear, show: Show) -> Lines:
+        """The head, and when it runs all the others at once."""
+        if self._start_plan is None:
+            await self.check_hosts(hear, show)
+        plan, self._start_plan = self._start_plan or Plan("start", ""), None
+        head = self.names[self._start.head.host]
+        await self._start_on(_plan_of(plan, {head}, None), hear, show)
+        rest = _plan_of(plan, {*self.names.values()} - {head}, self.started[head])
+        if rest.targets:
+            await self._start_on(rest, hear, show)
+        return tuple(f"{host}: {session}" for host, session in self.started.items())
+
+    async def _start_on(self, plan: Plan, hear: Hear, show: Show) -> None:
+        receipt = await self._perform(plan, hear, show)
+        self.started.update({target.host: target.session for target in receipt.done if target.session})
+        self._note_partial((*receipt.failed, *receipt.refused))
+        reasons = [of_host(target.host, target.error or target.reason) for target in (*receipt.failed, *receipt.refused)]
+        reasons += [one.error for one in receipt.unreached]
+        if reasons:
+            raise StepError("; ".join(reasons), _step_to_repeat((*receipt.failed, *receipt.refused)))
+
+    async def wait(self, hear: Hear, show: Show) -> Lines:  # noqa: ARG002 as its sisters
+        """Until the GCS lists every node with all its GPUs, and the dashboard tells so."""
+        targets, head = self._known, self.names[self._start.head.host]
+        session = self.started.get(head) or (targets[head].session if head in targets else None)
+        if session is None:
+            raise StepError("no Ray is known to run on the head: start it with --from start", "start")
+        address = Address(self.dashboard, session, given=head != self._lookout.local or self._is_anothers(targets.get(head)))
+        ray = RayClient(self.dashboard, token=self._lookout.choice.token, audience=Audience(self.dashboard, given=address.given))
+        arrival = Arrival(ray, session, expected_gpus(targets.values()), _addresses(targets))
+        began = time.monotonic()
+        gpus = await arrival.wait_for_all(lambda host, text: hear(host, Progress(text)))
+        self._lookout.follow(address)
+        await self._wait_for_snapshot(session)
+        nodes, after = plural(len(targets), "node"), time.monotonic() - began
+        return (f"{nodes} with {gpus:g} GPUs joined after {after:.1f} s; {self.dashboard} answers",)
+
+    @staticmethod
+    def _is_anothers(head: Target | None) -> bool:
+        """Whether the Ray there runs as another user than root and us: then the preset alone says that its dashboard is meant."""
+        user = (head.facts or {}).get("user") if head is not None else None
+        return user not in (None, "root", getpass.getuser())
+
+    async def _wait_for_snapshot(self, session: str, patience: float = 15.0) -> None:
+        """Until the snapshot is of this session: what comes next is judged by it."""
+        poller, until = self._lookout.poller, time.monotonic() + patience
+        poller.refresh()
+        while time.monotonic() < until:
+            alive = [node for node in poller.snapshot.nodes or () if node.state == "ALIVE"]
+            if poller.snapshot.cluster.session == session and len(alive) >= len(self.names):
+                return
+            await poller.change(0.3)
+            poller.rejoin()
+        raise StepError(f"{self.dashboard} has not reported the new nodes within {patience:.0f} s")
+
+    # What they share
+
+    async def _perform(self, plan: Plan, hear: Hear, show: Show) -> Receipt:
+        show(plan)
+        receipt = await self._door.perform(plan, hear)
+        show(receipt)
+        return receipt
+
+    async def _plan_start(self, hear: Hear, **more: Any) -> Plan:
+        """What starting would be on each host, as of now. Workers need to know where the head will be, which only the head can say."""
+        requests = start_requests(self._start, self.names, self._env, self._known, job=self._preset.job is not None, **more)
+        plan = await self._door.plan(find_act("start"), Aim(hosts=tuple(requests), requests=requests), hear)
+        self._known.update({target.host: target for target in (*plan.targets, *plan.refused)})
+        return plan
+
+    def left(self) -> tuple[str, ...]:
+        """In which state things are, for whoever has to go on."""
+        halves = self._partial
+        runs = {host: session for host, session in self._running().items() if host not in halves}
+        missing = [host for host in self.names.values() if host not in (*runs, *halves)]
+        return (
+            *((f"stopped: {', '.join(dict.fromkeys(self.stopped))}",) if self.stopped else ()),
+            *((f"Ray runs on {_where(runs)}",) if runs else ()),
+            *((f"Ray runs only in part on {_where(halves)}",) if halves else ()),
+            *((f"not started on {', '.join(missing)}",) if (runs or halves) and missing else ()),
+        )
+
+    def _note_partial(self, against: Iterable[Target]) -> None:
+        self._partial = {target.host: str(target.session) for target in against if target.live}
+
+    def _running(self) -> dict[str, str]:
+        """By host, the session that runs there as far as is known: what was started, and what was found and not stopped."""
+        mine = {*self.sessions()} - {*self.stopped}
+        rays = [(host, str(ray["session"])) for host, target in self._known.items() for ray in (target.facts or {}).get("rays") or ()]
+        return {**{host: session for host, session in rays if session in mine}, **self.started}
+
+
+def _join_plans(name: str, plans: Iterable[Plan], hosts: tuple[str, ...], notes: tuple[str, ...]) -> Plan:
+    """One question out of all that would be stopped."""
+    plans = tuple(plans)
+    return Plan(
+        act="stop",
+        title=f"Recover {name}",
+        targets=tuple(target for plan in plans for target in plan.targets),
+        refused=tuple(target for plan in plans for target in plan.refused),
+        notes=tuple(dict.fromkeys((*notes, *(note for plan in plans for note in plan.notes if "runs on this host" not in note)))),
+        losses=tuple(dict.fromkeys(loss for plan in plans for loss in plan.losses)),
+        unreached=tuple(dict.fromkeys(one for plan in plans for one in plan.unreached)),
+        hosts=hosts,
+        word=next((plan.word for plan in plans if plan.word), None),
+    )
+
+
+def _plan_of(plan: Plan, hosts: set[str], session: str | None) -> Plan:
+    """Of some hosts alone; they join only that session."""
+    requests = {host: {**request, "session": session} for host, request in plan.requests.items() if host in hosts}
+    return replace(
+        plan, targets=tuple(target for target in plan.targets if target.host in hosts), hosts=tuple(requests), requests=requests, notes=()
+    )
+
+
+def _where(runs: Mapping[str, str]) -> str:
+    return f"{', '.join(runs)} ({', '.join(dict.fromkeys(runs.values()))})"
+
+
+def _step_to_repeat(against: Iterable[Target]) -> str | None:
+    """The step before all others where a part of that Ray is in its own way; `None`: it has to be mended by hand."""
+    return "stop" if any(target.live for target in against) else None
+
+
+def _addresses(targets: Mapping[str, Target]) -> dict[str, str]:
+    return {host: str((target.facts or {}).get("address") or "") for host, target in targets.items()}

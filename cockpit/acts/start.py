@@ -1,0 +1,31 @@
+"""Ray is started on a cluster's hosts, each with its own flags: a step of the runbook, which decides on its own whether it may be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from cockpit.acts.act import Aim, Impact, Nouns
+from cockpit.acts.on_hosts import HostAct, without_none
+from cockpit.acts.plan import Plan
+from cockpit.model import Snapshot
+
+
+class Start(HostAct):
+    """No key and no command is made of it."""
+
+    id = "start"
+    keys = ""
+    title = "Start Ray"
+    help = "Start Ray on a cluster's hosts, each with its own flags"
+    command = False
+    nouns: ClassVar[Nouns] = {"host": ("host", "hosts")}
+    asks_for_jobs = False
+
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:
+        """What this host is to start."""
+        return without_none(**{"act": "start", **aim.requests[host]})
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+        """Nothing ends with it."""
+        return Impact()

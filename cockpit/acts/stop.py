@@ -1,0 +1,81 @@
+"""One Ray session is stopped on all its hosts, or on some; or every Ray on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from cockpit.acts import losses
+from cockpit.acts.act import Aim, Flag, Impact, Nouns
+from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, without_none
+from cockpit.acts.plan import Plan, Unreached
+from cockpit.model import Session, Snapshot
+
+if TYPE_CHECKING:
+    from cockpit.acts.world import Hear, World
+
+
+class Stop(HostAct):
+    """The session is named, or the one that is followed: never whichever happens to live on a host."""
+
+    id = "stop"
+    keys = "S"
+    title = "Stop Ray"
+    help = "End one Ray session on all its hosts, or on some"
+    flags = (
+        Flag("session", "--session", "name", "Which Ray session, where several live.", "NAME"),
+        Flag("everything", "--everything", "switch", "Every Ray on the hosts, by Ray's own `ray stop`."),
+        FORCE,
+        GRACE,
+    )
+    nouns: ClassVar[Nouns] = {"process": ("process", "processes")}
+    also_takes = Session
+    grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
+
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:  # noqa: ARG002 all hosts are asked the same
+        """The session, or everything."""
+        return without_none(act="stop", session=aim.session, everything=aim.everything, force=aim.force, grace=aim.grace)
+
+    def aim_at(self, rows: Sequence[Session]) -> Aim | str:
+        """One session, on however many hosts it was chosen."""
+        names = tuple(dict.fromkeys(row.name for row in rows))
+        return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time, and these are {len(names)}"
+
+    def at_session(self, aim: Aim, world: World) -> Aim:
+        """The one that is meant."""
+        return replace(aim, session=world.session(aim))
+
+    def needs_cluster(self, aim: Aim) -> bool:
+        """Unless it is named, or all are meant."""
+        return not (aim.session or aim.everything)
+
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+        """Of one session: where hosts answer of several, somebody has to choose."""
+        plan = await super().plan(aim, world, hear)
+        sessions = set() if aim.everything else {target.session for target in plan.targets if target.session}
+        if len(sessions) > 1:
+            raise world.undecided(sessions)
+        return plan
+
+    def with_unknown_hosts(self, plan: Plan, unknown: str, world: World) -> Plan:
+        """They would not be stopped, so that they count as not reached; and what works there is not known."""
+        if not plan.targets:
+            return super().with_unknown_hosts(plan, unknown, world)
+        has_ray = any(target.kind == "ray" for target in plan.targets)
+        more = ("whatever else it has at work, which could not be asked of it",) if has_ray else ()
+        return msgspec.structs.replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
+        """All that works in it; nothing is known here of a Ray that isn't followed."""
+        hosts = {target.host for target in plan.targets}
+        if snapshot.cluster.session not in {target.session for target in plan.targets}:
+            hosts = set()
+        ends = losses.lost_with_session(snapshot, hosts | {addresses[host] for host in hosts if host in addresses})
+        if any(target.beyond for target in plan.targets):
+            return Impact(ends, "everything")
+        at_work = ends or plan.losses or any(target.part in ("driver", "child") for target in plan.targets)
+        name = next((target.session for target in plan.targets if target.session), snapshot.cluster.session)
+        return Impact(ends, (name or "stop") if at_work else None)

@@ -1,0 +1,139 @@
+"""Plans and receipts in words, the same on the screen and on the command line. Every line is safe to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from cockpit.acts.audit import title_of
+from cockpit.acts.plan import RAY, Freed, Plan, Receipt, Target, Unreached, missed
+from cockpit.acts.table import nouns
+from cockpit.text import age, clean, plural, size
+
+LONGEST = 240
+"""Characters of a command."""
+
+
+def plan_lines(plan: Plan, now: float) -> list[str]:
+    """The whole plan: what would be hit, what ends with it, what is refused, and whom nobody could ask."""
+    lines = [headline(plan), ""]
+    lines += _section("What ends with it", plan.losses)
+    lines += [line for host, targets in groupby(plan.targets, lambda target: target.host) for line in _host_lines(host, targets, now)]
+    lines += _section("Refused", [f"{named(target)}: {target.reason}" for target in plan.refused])
+    lines += _section("Could not be asked", _unreached(plan.unreached))
+    lines += _section("Note", plan.notes)
+    return [clean(line) for line in lines]
+
+
+def headline(plan: Plan) -> str:
+    """`Kill: 3 processes on 2 hosts, 79G of GPU memory`."""
+    hosts = len({target.host for target in plan.targets}) or len(plan.hosts)
+    where = _reached(plan) if missed(plan) or plan.hosts == (RAY,) else f" on {plural(hosts, 'host')}"
+    held = [target.gpu_memory for target in plan.targets if target.gpu_memory is not None]
+    sizes = [target.size for target in plan.targets if target.size is not None]
+    extra = [f"{size(sum(held))} of GPU memory"] if held else []
+    extra += [size(sum(sizes))] if sizes else []
+    return f"{plan.title}: " + ", ".join([f"{counted(plan.targets)}{where}", *extra])
+
+
+def counted(targets: Sequence[Target]) -> str:
+    """`2 processes and 1 link`; `nothing` when there is none."""
+    counts = {words: sum(target.what == what for target in targets) for what, words in nouns().items()}
+    words = [plural(number, *words) for words, number in counts.items() if number]
+    return " and ".join(words) or "nothing"
+
+
+def _host_lines(host: str, targets: Iterable[Target], now: float) -> Iterator[str]:
+    yield host
+    for target in targets:
+        yield f"  {_facts(target, now)}"
+        why = "; ".join(target.why)
+        if why:
+            yield f"      {why}"
+        for kept in target.keeps:
+            yield f"      kept: {kept}"
+    yield ""
+
+
+def _facts(target: Target, now: float) -> str:
+    return "  ".join(word for word in (_process_facts if target.what == "process" else _other_facts)(target, now) if word)
+
+
+def _process_facts(target: Target, now: float) -> Iterator[str]:
+    yield f"pid {target.pid:<8}{target.part or target.kind or ''}"
+    yield target.user or ""
+    yield f"started {age(max(0.0, now - target.started))} ago" if target.started is not None else ""
+    if target.gpus:
+        gpus = ",".join(str(hold.index) for hold in target.gpus)
+        yield f"{size(target.gpu_memory)} of GPU {gpus}"
+    yield "BEYOND what was aimed at" if target.beyond else ""
+    yield _short(target)
+
+
+def _short(target: Target) -> str:
+    """Ray's own parts are known by their part; their command lines are a screen long each. The whole is in `--json`."""
+    command = target.command or ""
+    if target.kind == "ray" and target.part:
+        return command.partition(" ")[0].rpartition("/")[2]
+    return command if len(command) <= LONGEST else command[: LONGEST - 1] + "…"
+
+
+def _other_facts(target: Target, now: float) -> Iterator[str]:  # noqa: ARG001 as its sister
+    yield title_of(target)
+    yield target.class_ if target.class_ and target.name else ""
+    yield target.id[:12] if target.id and target.what != "job" else ""
+    yield target.state or ""
+    yield size(target.size) if target.size is not None else ""
+    yield plural(target.files, "file") if target.files is not None else ""
+    yield f"{age(target.age)} old" if target.age is not None else ""
+    yield f"of {target.owner}" if target.owner else ""
+    yield f"job {target.job}" if target.job and target.what != "job" else ""
+    yield "detached" if target.detached else ""
+    yield "LEAKED: its job is over" if target.leaked else ""
+
+
+def receipt_lines(receipt: Receipt) -> list[str]:
+    """What really happened: first the sum, then each target."""
+    lines = [summary(receipt), ""]
+    lines += _section("Failed", [f"{named(target)}: {target.error}" for target in receipt.failed])
+    lines += _section("Refused", [f"{named(target)}: {target.reason}" for target in receipt.refused])
+    lines += _section("Not reached", _unreached(receipt.unreached))
+    lines += _section("Done", [f"{named(target)}: {target.outcome or 'done'}" for target in receipt.done])
+    lines += _section("Note", receipt.notes)
+    return [clean(line) for line in lines]
+
+
+def summary(receipt: Receipt) -> str:
+    """`Kill: 3 of 4 processes on 31 of 32 hosts (w7: timed out), 79G of GPU memory measured free, 2.1 s`."""
+    everything = (*receipt.done, *receipt.refused, *receipt.failed)
+    of = "" if len(receipt.done) == len(everything) else f" of {len(everything)}"
+    what = counted(receipt.done) if receipt.done else "nothing was done" if not everything else "nothing"
+    but = f" ({'; '.join(_unreached(receipt.unreached[:3]))})" if receipt.unreached else ""
+    return f"{receipt.title}: " + ", ".join([f"{what}{of}{_reached(receipt)}{but}", *_freed(receipt.freed), f"{receipt.took:.1f} s"])
+
+
+def _reached(whole: Plan | Receipt) -> str:
+    """Which part of the hosts; nothing where Ray itself was asked."""
+    asked, silent = len(whole.hosts), missed(whole)
+    if whole.hosts == (RAY,):
+        return ""
+    return f" on {asked - silent} of {plural(asked, 'host')}" if silent else f" on {plural(asked, 'host')}"
+
+
+def _freed(freed: Freed) -> Iterator[str]:
+    for amount, what in ((freed.gpu, "of GPU memory"), (freed.disk, "of disk"), (freed.shm, "of /dev/shm")):
+        if amount:
+            yield f"{size(amount)} {what} measured free"
+
+
+def named(target: Target) -> str:
+    """Host and name."""
+    return f"{target.host} {title_of(target)}".strip()
+
+
+def _unreached(hosts: Iterable[Unreached]) -> list[str]:
+    return [one.error if one.error.startswith(one.host) else f"{one.host}: {one.error}" for one in hosts]
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return [title, *(f"  {line}" for line in lines), ""] if lines else []

@@ -1,0 +1,166 @@
+"""What acts are planned and done in: what is known now, which hosts and which Ray session are meant, and the way there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from cockpit.acts.act import Aim
+from cockpit.config.document import InputError
+from cockpit.config.reach import HostEntry, check_host
+from cockpit.model import Job, Session, Snapshot
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.sources.probes.ray_tunnel import RayPlace
+from cockpit.sources.probes.requests import ProbeRequests, Progress
+from cockpit.sources.source import SourceError, within
+
+RAY_JOBS_TIMEOUT_S = 3.0
+"""Ray may take so long to say which jobs run; an operator with a frozen dashboard waits no longer."""
+Hear = Callable[[str, Progress], None]
+"""Told how far a host is."""
+T = TypeVar("T")
+
+
+class World:
+    """One for each executor. It opens nothing before an act asks hosts."""
+
+    def __init__(self, lookout: ClusterMonitor) -> None:
+        self.lookout = lookout
+        self._entries: dict[str, HostEntry] = {}
+        self._places: dict[str, RayPlace] = {}
+        self.errands = ProbeRequests(lookout.config, lookout.local, self._entries, self._places, lookout.control_sockets)
+        self._kept: dict[Any, Any] = {}
+
+    def close(self) -> None:
+        """End what is under way on hosts."""
+        self.errands.close()
+
+    def keep(self, make: Callable[[ClusterMonitor], T]) -> T:
+        """What an act remembers from its plan to its deed; made when it is first asked for, then the same again."""
+        if make not in self._kept:
+            self._kept[make] = make(self.lookout)
+        kept: T = self._kept[make]
+        return kept
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is known now."""
+        return self.lookout.poller.snapshot
+
+    # Which Ray
+
+    async def jobs_by_session(self) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+        """Which jobs run, as Ray says now, as a request holds it; a sentence when it doesn't answer: then nobody guesses."""
+        try:
+            jobs_of = await within(RAY_JOBS_TIMEOUT_S, self.lookout.jobs_by_session())
+        except (SourceError, asyncio.TimeoutError) as error:
+            why = str(error) or f"it has not answered within {RAY_JOBS_TIMEOUT_S:g} s"
+            return [], (f"which jobs run could not be asked of Ray: {why}",)
+        return [{"session": session, **_by_state(jobs)} for session, jobs in jobs_of], ()
+
+    def follows(self, session: str | None) -> bool:
+        """Whether what is known here is known of that session; `None`: of whichever is followed."""
+        return session in (None, self.snapshot.cluster.session)
+
+    def session(self, aim: Aim) -> str | None:
+        """The one that is meant: never one that merely is the only one on some host. Raises `SourceError`."""
+        if aim.session or self.snapshot.cluster.session or aim.everything:
+            return aim.session or self.snapshot.cluster.session
+        found = [one for one in self.snapshot.sessions or () if one.live]
+        live = {one.name for one in found if self._serves(one)}
+        if found and not live:
+            others = ", ".join(sorted({one.name for one in found}))
+            raise SourceError(
+                f"the dashboard that is meant has not answered, and {others} lives behind another one: name it with --session"
+            )
+        if len(live) > 1:
+            raise self.undecided(live)
+        return live.pop() if live else None
+
+    @staticmethod
+    def undecided(sessions: Iterable[str]) -> SourceError:
+        """Several live, and somebody has to choose one."""
+        return SourceError(f"which session? Choose one of {', '.join(sorted(sessions))} (--session)")
+
+    def _serves(self, session: Session) -> bool:
+        """False: somebody has said which dashboard is meant, which does not answer, and it is not this session's."""
+        address = self.lookout.address
+        if address is None or address.origin == "default" or address.origin.startswith("session"):
+            return True
+        meant, host = urlsplit(address.url), self.snapshot.hosts.get(session.host)
+        here = ("localhost", "127.0.0.1", "::1") if session.host == self.lookout.local else ()
+        near = meant.hostname in (session.host, *here, *(host.addresses if host else ()))
+        return near and (session.dashboard is None or urlsplit(session.dashboard).port == meant.port)
+
+    # Which hosts
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """By host, under what name or address it is reached."""
+        return {name: entry.target for name, entry in self._entries.items()}
+
+    def update_hosts(self) -> None:
+        """Learn how hosts are reached now."""
+        self._entries.update(self.lookout.others())
+        self._places.clear()
+        self._places.update(self.lookout.places())
+
+    @property
+    def all_hosts(self) -> tuple[str, ...]:
+        """Where cockpit runs, and all that can be reached."""
+        return (self.lookout.local, *sorted(self._entries))
+
+    def named_hosts(self, names: Sequence[str]) -> tuple[str, ...]:
+        """What persons call hosts, as the names that these have here. Raises `SourceError`."""
+        return tuple(dict.fromkeys(self._resolve_host(name) for name in names))
+
+    def ray_host(self) -> str:
+        """One with a live raylet of this cluster: this host, else the head, else any. Raises `SourceError`."""
+        session = self.snapshot.cluster.session
+        lives = {one.host for one in self.snapshot.sessions or () if one.live and session in (None, one.name)}
+        if self.lookout.local in lives:
+            return self.lookout.local
+        nodes = sorted((node for node in self.snapshot.nodes or () if node.state == "ALIVE"), key=lambda node: not node.head)
+        for node in nodes:
+            return self._resolve_host(node.ip)
+        raise SourceError("no live Ray is known here that could do it")
+
+    def meet(self, entry: HostEntry) -> str:
+        """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
+        self._entries.update(self.lookout.others())
+        for name in (entry.name, entry.target):
+            if (known := self._find_known(name)) is not None:
+                return known
+        self._entries[entry.name] = entry
+        return entry.name
+
+    def _resolve_host(self, name: str) -> str:
+        """One that nobody knows is reached by the name itself."""
+        if (known := self._find_known(name)) is not None:
+            return known
+        try:
+            self._entries[name] = check_host(HostEntry(name))
+        except InputError as error:
+            raise SourceError(str(error)) from error
+        return name
+
+    def _find_known(self, name: str) -> str | None:
+        snapshot = self.snapshot
+        here = {alias for host in snapshot.hosts.values() if host.local for alias in (host.name, *host.addresses)}
+        if name in {self.lookout.local, "localhost", *here}:
+            return self.lookout.local
+        nodes = {alias: node.ip for node in snapshot.nodes or () for alias in (node.title, node.host, node.ip, node.id)}
+        for entry in self._entries.values():
+            if name in (entry.name, entry.target) or nodes.get(name) == entry.target:
+                return entry.name
+        return self.lookout.local if nodes.get(name) in here else None
+
+
+def _by_state(jobs: Iterable[Job]) -> dict[str, list[str]]:
+    """By either id; one that has been given to two jobs counts as running."""
+    jobs = tuple(jobs)
+    running = {name for job in jobs if job.running for name in (job.job, job.submission) if name}
+    ended = {name for job in jobs for name in (job.job, job.submission) if name} - running
+    return {"running": sorted(running), "ended": sorted(ended)}

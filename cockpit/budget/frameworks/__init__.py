@@ -1,0 +1,1 @@
+"""Training frameworks: what a command of each asks Ray for."""

@@ -1,0 +1,151 @@
+"""What a shell does itself: it changes folders, arguments and variables, sources files, and tests conditions."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from cockpit.budget.scripts.conditions import holds
+from cockpit.budget.scripts.patterns import quoted
+from cockpit.budget.scripts.scope import Scope
+from cockpit.budget.scripts.sums import UNKNOWN
+
+if TYPE_CHECKING:
+    from cockpit.budget.scripts.flow import Leaving
+    from cockpit.budget.scripts.run import ScriptRun
+
+_QUIET = (":", "true", "trap", "wait", "umask", "ulimit", "shopt", "alias", "sleep", "mkdir", "popd", "hash", "chmod", "touch")
+"""They change nothing that counts here."""
+
+
+class Call(NamedTuple):
+    """What one of the shell's own commands is called with."""
+
+    run: ScriptRun
+    words: list[str]
+    scope: Scope
+
+
+def shown(path: str) -> str:
+    """A path with what can't be known of it left out."""
+    return path.replace(UNKNOWN, "…")
+
+
+def _source(call: Call) -> bool | None:
+    said = call.run.streams.read(call.words[0]) if call.words else None
+    if said is None:
+        if call.words and not re.search(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile)$", call.words[0]):
+            call.run.unread[f"{shown(call.words[0])} can't be read, so what it sets isn't known"] = None
+            call.scope.all_told = False
+        return None
+    kept = call.scope.arguments
+    call.scope.arguments = tuple(call.words[1:]) or kept
+    with call.scope.restoring({"BASH_SOURCE"}):
+        call.scope.variables["BASH_SOURCE"] = (call.words[0],)
+        status = call.run.script(said, call.scope)
+    call.scope.arguments = kept
+    return status
+
+
+def _cd(call: Call) -> bool | None:
+    path = call.words[-1] if call.words else UNKNOWN
+    streams = call.run.streams
+    known = UNKNOWN not in path and path != "-" and (streams.folder is not None or path.startswith("/"))
+    streams.folder = posixpath.join(streams.folder or "", path) if known else None
+    return True
+
+
+def _pwd(call: Call) -> bool | None:
+    streams = call.run.streams
+    streams.write(None if streams.folder is None else streams.folder + "\n")
+    return True
+
+
+def _set(call: Call) -> bool | None:
+    if "--" in call.words:
+        call.scope.arguments = tuple(call.words[call.words.index("--") + 1 :])
+    elif call.words and call.words[0][:1] not in {"-", "+"}:
+        call.scope.arguments = tuple(call.words)
+    return True
+
+
+def _shift(call: Call) -> bool | None:
+    number = int(call.words[0]) if call.words and call.words[0].isdigit() else 1 if not call.words else None
+    if number is None or UNKNOWN in call.scope.arguments[:number]:
+        call.scope.arguments = (UNKNOWN,)
+        return None
+    if number > len(call.scope.arguments):
+        return False
+    call.scope.arguments = call.scope.arguments[number:]
+    return True
+
+
+def _unset(call: Call) -> bool | None:
+    for name in call.words:
+        if name.isidentifier():
+            call.scope.unset_one(name)
+        elif not name.startswith("-"):
+            call.scope.variables[re.split(r"\W", name)[0]] = UNKNOWN
+    return True
+
+
+def _set_by_input(call: Call) -> bool | None:
+    """`read`, `getopts`, `let` and their like: which values they set isn't known."""
+    names = [found[0] for word in call.words if (found := re.match(r"[A-Za-z_]\w*", word, re.ASCII))]
+    call.scope.variables |= dict.fromkeys([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], UNKNOWN)
+    return None
+
+
+def _printf(call: Call) -> bool | None:
+    """What it prints isn't known; `printf -v` sets a variable."""
+    call.run.streams.write(None)
+    return _set_by_input(call) if call.words[:1] == ["-v"] else True
+
+
+def _eval(call: Call) -> bool | None:
+    call.scope.all_told &= not any(UNKNOWN in word for word in call.words)
+    return call.run.script(" ".join(call.words), call.scope)
+
+
+def _test(call: Call) -> bool | None:
+    words = call.words[:-1] if call.words[-1:] == ["]"] else call.words
+    return holds([(word, quoted(word)) for word in words], call.run.fact)
+
+
+def _leave(kind: Leaving) -> Callable[[Call], bool | None]:
+    return lambda call: call.run.leave(kind, {"0": True, UNKNOWN: None}.get(call.words[0], False) if call.words else None)
+
+
+def _leave_loops(kind: Leaving) -> Callable[[Call], bool | None]:
+    return lambda call: call.run.leave(kind, True, int(call.words[0]) if call.words and re.fullmatch(r"[1-9]", call.words[0]) else 1)
+
+
+def _change_files(call: Call) -> bool | None:
+    """`cp`, `mv`, `sed -i`: what lies in the files that they name isn't known after it."""
+    for word in call.words:
+        call.run.streams.store(word, None)
+    call.run.streams.write(None)
+    return None
+
+
+BUILTINS: dict[str, Callable[[Call], bool | None]] = {
+    **dict.fromkeys(_QUIET, lambda _: True),
+    **dict.fromkeys(("cd", "pushd"), _cd),
+    **dict.fromkeys(("source", "."), _source),
+    **dict.fromkeys(("[", "test"), _test),
+    **dict.fromkeys(("read", "mapfile", "readarray", "getopts", "let"), _set_by_input),
+    "printf": _printf,
+    "pwd": _pwd,
+    "false": lambda _: False,
+    "set": _set,
+    "shift": _shift,
+    "unset": _unset,
+    "eval": _eval,
+    "exit": _leave("exit"),
+    "return": _leave("return"),
+    "break": _leave_loops("break"),
+    "continue": _leave_loops("continue"),
+    **dict.fromkeys(("cp", "mv", "ln", "sed"), _change_files),
+}

@@ -1,0 +1,193 @@
+"""What the words of a shell script become: variables with their defaults and changes, sums, and the words that they part into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cockpit.budget.scripts.patterns import changed, quoted
+from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
+from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.words import Word, WordPart, heredoc_text, read_word
+
+_PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?(.*)", re.DOTALL | re.ASCII)
+_CHANGE = re.compile(
+    r"\s*(?:(?P<first>\+\+|--)\s*(?P<one>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)\s*(?:(?P<twice>\+\+|--)|(?P<sign>[-+*/%]?)=(?!=)(?P<rest>.*)))\s*",
+    re.DOTALL | re.ASCII,
+)
+_CHANGES_SOMETHING = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
+_BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+
+
+def fields(word: Word, scope: Scope) -> list[str]:
+    """The words that a word becomes: none, one or many; which those of `{a,b}` are isn't followed."""
+    if _BRACES.search("".join(part.text if part.kind == "text" and not part.quoted else "x" for part in word)):
+        return [UNKNOWN]
+    return list(_fields(word, scope))
+
+
+def text(word: Word, scope: Scope) -> str:
+    """What a word becomes where it is not split: in an assignment, in a heredoc."""
+    return "".join(part.text if part.kind == "text" else _joined(part, _values(part, scope), scope) for part in word)[:MAX_TEXT_CHARS]
+
+
+def pattern(word: Word, scope: Scope) -> str:
+    """A word as a pattern: what is quoted in it stands for itself."""
+    parts = [(part, part.text if part.kind == "text" else _joined(part, _values(part, scope), scope)) for part in word]
+    return "".join(quoted(said) if part.quoted else said for part, said in parts)[:MAX_TEXT_CHARS]
+
+
+def _joined(part: WordPart, values: tuple[str, ...], scope: Scope) -> str:
+    starred = len(values) > 1 and re.match(r"(?:\w+\[\*\]|\*)", part.text)
+    return UNKNOWN if starred and "IFS" in scope.variables else " ".join(values)
+
+
+def _fields(word: Word, scope: Scope) -> Iterator[str]:
+    found: str | None = None
+    for piece in _pieces(word, scope):
+        if piece is not None:
+            found = (found or "") + piece
+        elif found is not None:
+            yield found
+            found = None
+    if found is not None:
+        yield found
+
+
+def _pieces(word: Word, scope: Scope) -> Iterator[str | None]:
+    """Texts that stick together; `None` parts words."""
+    for part in word:
+        values = (part.text,) if part.kind == "text" else _values(part, scope)
+        if part.kind != "text" and not part.quoted:
+            yield from _split(values, scope)
+        elif _is_many(part):
+            yield from (each for number, value in enumerate(values) for each in ((None, value) if number else (value,)))
+        else:
+            yield _joined(part, values, scope)
+
+
+def _split(values: tuple[str, ...], scope: Scope) -> Iterator[str | None]:
+    """Words parted by blanks; by what else, where a script sets IFS, isn't followed."""
+    if "IFS" in scope.variables and any(values):
+        yield UNKNOWN
+        return
+    for number, value in enumerate(values):
+        if number:
+            yield None
+        pieces = re.split(r"[ \t\n]+", value)
+        for place, piece in enumerate(pieces):
+            yield from (None,) if place else ()
+            yield from (piece,) if piece else ()
+
+
+def _is_many(part: WordPart) -> bool:
+    return part.kind == "variable" and (re.fullmatch(r"(?:!?\w+\[@\]|@).*", part.text, re.DOTALL) is not None)
+
+
+def _values(part: WordPart, scope: Scope) -> tuple[str, ...]:
+    if part.kind == "process":
+        return (UNKNOWN,)
+    if part.kind == "command":
+        return (scope.output(part.text, scope),)
+    if part.kind == "sum":
+        return (count(text(heredoc_text(part.text), scope), scope),)
+    found = parameter(part.text, scope)
+    return found if isinstance(found, tuple) else (found,) if isinstance(found, str) else (UNKNOWN,)
+
+
+def count(expression: str, scope: Scope) -> str:
+    """The result of a sum, which may change one variable; after what else might change one, it isn't known."""
+    found = _CHANGE.fullmatch(expression)
+    if not found or _CHANGES_SOMETHING.search(found["rest"] or ""):
+        for name in re.findall(r"[A-Za-z_]\w*", expression) if _CHANGES_SOMETHING.search(expression) else ():
+            scope.variables[name] = UNKNOWN
+        return scope.evaluate_sum(expression)
+    name, step = found["name"] or found["one"], found["first"] or found["twice"]
+    before = scope.evaluate_sum(name)
+    after = scope.evaluate_sum(
+        f"{name} {step[0]} 1" if step else f"{name} {found['sign']} ({found['rest']})" if found["sign"] else found["rest"]
+    )
+    scope.assign(name, after)
+    return before if found["twice"] else after
+
+
+def parameter(inside: str, scope: Scope) -> Value:
+    """What stands for `${…}`."""
+    found = _PARAMETER.fullmatch(inside)
+    if not found:
+        return UNKNOWN
+    sign, name, index, rest = found.groups()
+    value = _indexed(scope.value(name), name, index, scope)
+    if sign == "!":
+        return UNKNOWN
+    if sign == "#":
+        return UNKNOWN if value is None or UNKNOWN in value or rest else str(len(value))
+    if not rest:
+        return value if value is not None else "" if scope.questions and scope.unset(name) else UNKNOWN
+    return _changed(name if index is None else f"{name}[{index}]", value, rest, scope)
+
+
+def _indexed(value: Value | None, name: str, index: str | None, scope: Scope) -> Value | None:
+    if value is None or value == UNKNOWN or (index is None and name in "@*"):
+        return value
+    items = value if isinstance(value, tuple) else (value,)
+    if index in {"@", "*"}:
+        return items
+    if index is None:
+        return items[0] if items else ""
+    number = scope.evaluate_sum(text(heredoc_text(index), scope))
+    if UNKNOWN in items or not re.fullmatch(r"-?\d{1,6}", number):
+        return UNKNOWN
+    return items[int(number)] if -len(items) <= int(number) < len(items) else ""
+
+
+def _changed(name: str, value: Value | None, rest: str, scope: Scope) -> Value:
+    sign = re.match(r":?[-=+?]", rest)
+    if sign:
+        return _default(name, value, sign[0], rest[sign.end() :], scope)
+    if isinstance(value, tuple):
+        return _sublist(value, rest, first=int(name in "@*"))
+    if not isinstance(value, str) or UNKNOWN in value:
+        return UNKNOWN
+    change = re.match(r"##|#|%%|%|//|/", rest)
+    argument = pattern(_rest(rest[change.end() :]), scope) if change else UNKNOWN
+    if change is None or UNKNOWN in argument:
+        return UNKNOWN
+    return changed(change[0], value, argument)
+
+
+def _sublist(items: tuple[str, ...], rest: str, first: int) -> Value:
+    """`${@:2}` and `${A[@]:1:3}`; arguments are counted from 1."""
+    found = re.fullmatch(r": *(\d{1,6})(?::(\d{1,6}))?", rest)
+    if not found or UNKNOWN in items or int(found[1]) < first:
+        return UNKNOWN
+    start = int(found[1]) - first
+    return items[start : start + int(found[2])] if found[2] else items[start:]
+
+
+def _default(name: str, value: Value | None, sign: str, rest: str, scope: Scope) -> Value:
+    unset = _is_unset(name, value, scope) if value is None or value == UNKNOWN or ":" not in sign else not value
+    if unset is None or (isinstance(value, str) and value != UNKNOWN and UNKNOWN in value and not value.strip(UNKNOWN)):
+        return UNKNOWN
+    if "+" in sign:
+        return "" if unset else UNKNOWN if isinstance(value, tuple) else text(_rest(rest), scope)
+    if not unset:
+        return UNKNOWN if value is None else value
+    if "?" in sign:
+        return UNKNOWN
+    given = text(_rest(rest), scope)
+    if "=" in sign:
+        scope.assign(name, given)
+    return given
+
+
+def _is_unset(name: str, value: Value | None, scope: Scope) -> bool | None:
+    own = re.match(r"\w*", name)
+    if value is None or value == UNKNOWN or own is None or own[0] == name:
+        return scope.unset(own[0] if own and own[0] else name)
+    return not value
+
+
+def _rest(inside: str) -> Word:
+    word, _ = read_word(inside, 0, frozenset())
+    return word

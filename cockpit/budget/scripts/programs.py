@@ -1,0 +1,86 @@
+"""Programs that run another, or a shell: their own words are taken off. Whatever else a command is, it is noted."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cockpit.budget.scripts.builtins import BUILTINS, Call, shown
+from cockpit.budget.scripts.output import PRINTERS
+from cockpit.budget.scripts.scope import Scope
+from cockpit.budget.scripts.sums import UNKNOWN
+
+if TYPE_CHECKING:
+    from cockpit.budget.scripts.run import ScriptRun
+
+_SHELLS = {"bash", "sh", "zsh", "dash"}
+_PROGRAMS = re.compile(r"(?!-)(?:.*/)?(?:bash|sh|zsh|dash|ray|torchrun|deepspeed|accelerate|python[\d.]*|[\w.-]+\.sh)")
+_LAUNCHERS = {
+    "srun", "apptainer", "singularity", "numactl", "taskset", "nohup", "exec", "env", "sudo", "setsid", "nice", "stdbuf", "timeout", "time",
+}  # fmt: skip
+"""They start one of `_PROGRAMS` somewhere behind their own flags."""
+_ASCEND = ["-c", "import torch_npu"]
+"""How scripts ask Python whether they are on Ascend's accelerators: what is counted here are GPUs."""
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
+
+
+def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
+    """What a command does to the shell; whatever else it is, it is noted."""
+    name = argv[0].rpartition("/")[2]
+    if name in BUILTINS:
+        return BUILTINS[name](Call(run, argv[1:], scope))
+    if name.startswith("python") and argv[1:] == _ASCEND:
+        return False
+    if name in PRINTERS:
+        return _print(run, name, argv[1:])
+    if name in _SHELLS:
+        return _shell(run, argv[1:], scope)
+    if name in _LAUNCHERS:
+        return _launch(run, name, argv, scope)
+    if "/" in argv[0] and (argv[0].endswith(".sh") or re.match(r"#!.*sh\b", run.streams.read(argv[0]) or "")):
+        return _shell(run, argv, scope)
+    run.emit(argv, scope)
+    return None
+
+
+def _print(run: ScriptRun, name: str, words: list[str]) -> bool | None:
+    said = PRINTERS[name](words, run.streams.given, run.streams.read)
+    run.streams.write(said)
+    if name == "tee":
+        for word in words:
+            run.streams.store(word, said, more="-a" in words)
+    return True if name == "echo" else None
+
+
+def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> bool | None:
+    place = next((place for place, word in enumerate(argv) if place and _PROGRAMS.fullmatch(word)), len(argv))
+    inner = scope.copy()
+    if name == "sudo" or (name == "env" and any(word.startswith("-") for word in argv[1:place])):
+        inner.variables |= dict.fromkeys(inner.exported, UNKNOWN)  # their flags say which variables they take away
+    for found in filter(None, map(_VARIABLE.fullmatch, argv[1:place])):
+        inner.assign(found[1], found[2])
+        inner.exported.add(found[1])
+    status = run.run_in_subshell(partial(run.call, argv[place:]) if place < len(argv) else partial(run.emit, argv), inner)
+    if name == "exec" and len(argv) > 1:
+        run.leave("exit")
+    return status
+
+
+def _shell(run: ScriptRun, words: list[str], scope: Scope) -> bool | None:
+    """`bash script words` and `bash -c text words`; what a shell is given on standard input is not read."""
+    text_follows = False
+    while words and words[0][:1] in {"-", "+"} and words[0] != "-":
+        flag, *words = words
+        text_follows |= not flag.startswith("--") and "c" in flag
+        words = words[1:] if flag in {"-o", "+o", "-O", "--rcfile", "--init-file"} else words
+    said = words[0] if text_follows and words else run.streams.read(words[0]) if words else None
+    if said is None or said == UNKNOWN:
+        what = f"{shown(words[0])} can't be read, so what it runs isn't known" if words else "What a shell is given is not read"
+        run.unread |= {what: None} if words or run.streams.given is not None else {}
+        return None
+    name, arguments = (words[1] if len(words) > 1 else UNKNOWN, words[2:]) if text_follows else (words[0], words[1:])
+    exported = {key: value for key, value in scope.variables.items() if key in scope.exported}
+    exported["BASH_SOURCE"] = (name,)
+    inner = Scope(exported, set(scope.exported), tuple(arguments), name, scope.output, scope.assumed)
+    return run.run_in_subshell(partial(run.script, said), inner)

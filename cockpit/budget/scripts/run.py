@@ -1,0 +1,315 @@
+"""Walks through a parsed script as a shell would, without running anything: branches that nobody can foresee are all walked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+from cockpit.budget.scripts import tree
+from cockpit.budget.scripts.conditions import Operand, holds
+from cockpit.budget.scripts.expand import count, fields, pattern, text
+from cockpit.budget.scripts.flow import Flow, LeftError, ScriptCommand, StopError, nothing
+from cockpit.budget.scripts.patterns import matches, quoted
+from cockpit.budget.scripts.programs import run_program
+from cockpit.budget.scripts.scope import Scope, Value
+from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.syntax import DECLARATIONS, parse
+from cockpit.budget.scripts.words import ShellError, Word, heredoc_text, plain
+
+MAX_STEPS = 20_000
+MAX_TURNS = 500
+_ASKING = {"[", "[[", "test", "grep", "which", "command", "type", "pgrep", "diff", "cmp", "timeout"}
+"""Programs whose failure is an answer; others are taken to succeed where something follows with `&&`."""
+
+
+class ScriptRun(Flow):
+    """One walk."""
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        super().__init__(read)
+        self._locals: list[dict[str, Value | None]] = []
+        self._steps = 0
+
+    def script(self, said: str, scope: Scope) -> bool | None:
+        """Walks through a text in this scope; where it is no shell, that is said."""
+        try:
+            parsed = parse(said)
+        except ShellError as error:
+            self.unread[f"The script is no shell that can be read here: {error}"] = None
+            return None
+        return self.deeper(lambda: self.run_until_left(lambda: self.sequence(parsed, scope), scope, "return").status)
+
+    def emit(self, argv: list[str], scope: Scope) -> None:
+        """Notes a command; what it prints nobody knows."""
+        env = {name: value for name in sorted(scope.exported) if isinstance(value := scope.variables.get(name), str)}
+        self.found.append(ScriptCommand(tuple(argv), env, bool(self.streams.unsure)))
+        self.streams.write(None)
+
+    def output(self, said: str, scope: Scope) -> str:
+        """What a command substitution prints; commands within it are noted."""
+        try:
+            inner = parse(said)
+        except ShellError as error:
+            self.unread[f"A command substitution can't be read: {error}"] = None
+            return UNKNOWN
+        told, _ = self.streams.capture_output(lambda: self.deeper(lambda: self.run_in_subshell(partial(self.sequence, inner), scope)))
+        return UNKNOWN if told is None else told.rstrip("\n")
+
+    def node(self, node: tree.Node, scope: Scope) -> bool | None:
+        """Whether it succeeds; `None`: nobody knows."""
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise StopError
+        return _WALKS[type(node)](self, node, scope)
+
+    def sequence(self, node: tree.Sequence, scope: Scope) -> bool | None:
+        """Commands, and what `&&` and `||` make of them."""
+        status: bool | None = True
+        before, doubt = "\n", False
+        for item, sign in node.items:
+            doubt = doubt and before in {"&&", "||"}
+            if before not in {"&&", "||"} or (not doubt and status is (before == "&&")):
+                status = self._apart_if(sign == "&", item, scope)
+            elif status is None or doubt:
+                doubt = True
+                self.walk_branches([nothing, partial(self.node, item)], scope)
+                status = None
+            before = sign
+            if status is None and sign == "&&" and not doubt:
+                status, doubt = (None, True) if _asks(item) else (True, False)
+        return status
+
+    def _apart_if(self, alone: bool, item: tree.Node, scope: Scope) -> bool | None:
+        if not alone:
+            return self.node(item, scope)
+        self.run_in_subshell(partial(self.node, item), scope)
+        return True
+
+    def pipeline(self, node: tree.Pipeline, scope: Scope) -> bool | None:
+        """Each part in a shell of its own, unless it is only denied; each reads what the one before it prints."""
+        if node.denied and len(node.parts) == 1:
+            status = self.node(node.parts[0], scope)
+            return None if status is None else not status
+        given = self.streams.given
+        for part in node.parts[:-1]:
+            with self.streams.with_input(given):
+                given, _ = self.streams.capture_output(partial(self.run_in_subshell, partial(self.node, part), scope))
+        if len(node.parts) == 1:
+            return self.run_in_subshell(partial(self.node, node.parts[0]), scope)
+        with self.streams.with_input(given):
+            status = self.run_in_subshell(partial(self.node, node.parts[-1]), scope)
+        return None if status is None else status is not node.denied
+
+    def redirected(self, node: tree.Redirected, scope: Scope) -> bool | None:
+        """A command between files."""
+        if node.node == tree.Simple((), ()):
+            self.streams.write(None)  # `$(< file)`, which isn't followed
+        given, target, more = self.streams.given, None, False
+        for redirect in node.redirects:
+            if redirect.sign.startswith("<") and redirect.stream in {"", "0"}:
+                given = self._source(redirect, scope)
+            elif redirect.sign.startswith((">", "&>")) and redirect.stream in {"", "1"}:
+                target, more = self._target(redirect, scope), redirect.sign.endswith(">>")
+        with self.streams.with_input(given) if given is not self.streams.given else nullcontext():
+            return self.node(node.node, scope) if target is None else self._stored(node.node, scope, target, more=more)
+
+    def _source(self, redirect: tree.Redirect, scope: Scope) -> str | None:
+        if redirect.heredoc is not None:
+            return text(redirect.heredoc.body, scope)
+        if redirect.word and redirect.word[0].kind == "process":
+            said = self.output(redirect.word[0].text, scope)
+            return None if said == UNKNOWN else said + "\n" * bool(said)
+        said = text(redirect.word, scope)
+        return said + "\n" if redirect.sign == "<<<" else self.streams.read(said) if redirect.sign == "<" else None
+
+    def _target(self, redirect: tree.Redirect, scope: Scope) -> str:
+        """Where it prints to; another stream, as in `>&2`, is nothing that is read."""
+        said = text(redirect.word, scope)
+        return "/dev/null" if redirect.sign == ">&" and (said.isdigit() or said == "-") else said
+
+    def _stored(self, node: tree.Node, scope: Scope, target: str, *, more: bool) -> bool | None:
+        said, status = self.streams.capture_output(lambda: self.node(node, scope))
+        self.streams.store(target, said, more=more)
+        return status
+
+    def conditional(self, node: tree.If, scope: Scope) -> bool | None:
+        """`if`: all branches from the first whose condition can't be known."""
+        for number, (condition, body) in enumerate(node.branches):
+            status = True if condition is None else self.sequence(condition, scope)
+            if status:
+                return self.sequence(body, scope)
+            if status is None:
+                rest = tree.If(node.branches[number + 1 :])
+                self.walk_branches([partial(self.sequence, body), partial(self.conditional, rest)], scope)
+                return None
+        return True
+
+    def each(self, node: tree.For, scope: Scope) -> bool | None:
+        """`for`, turn by turn."""
+        items = list(scope.arguments) if node.words is None else [item for word in node.words for item in _files(word, scope)]
+        if any(UNKNOWN in item for item in items):
+            scope.assign(node.name, UNKNOWN)
+            self.walk_unknown_turns(partial(self.sequence, node.body), scope)
+            return None
+        broken: list[Scope] = []
+        for item in items[:MAX_TURNS]:
+            scope.assign(node.name, item)
+            with self.streams.in_doubt(bool(broken)):
+                end = self.run_until_left(lambda: self.sequence(node.body, scope), scope, "break", "continue")
+            broken += end.broken
+            if end.left == "break":
+                break
+        scope.merge([scope.copy(), *broken])
+        return True
+
+    def loop(self, node: tree.While, scope: Scope) -> bool | None:
+        """`while`, as long as its condition is known; what would go on for ever ends the shell that it is in."""
+        before = None
+        for _ in range(MAX_TURNS):
+            status = self.node(node.condition, scope)
+            if status is None:
+                self.walk_unknown_turns(partial(self._once, node), scope)
+                return None
+            if status is node.until:
+                return True
+            end = self.run_until_left(lambda: self.sequence(node.body, scope), scope, "break", "continue")
+            if end.left != "break":
+                self._step(node, scope)
+            if end.broken:
+                self.walk_unknown_turns(partial(self._once, node), scope)
+                scope.merge([scope.copy(), *end.broken])
+                return None
+            if end.left == "break":
+                return True
+            now = (dict(scope.variables), scope.arguments, dict(self.streams.written))
+            if now == before:
+                break
+            before = now
+        self.unread["The script goes on for too long to be followed"] = None
+        self.streams.write(None)
+        raise LeftError("exit", None)
+
+    def _once(self, node: tree.While, scope: Scope) -> bool | None:
+        self.sequence(node.body, scope)
+        self._step(node, scope)
+        return None
+
+    def _step(self, node: tree.While, scope: Scope) -> None:
+        if node.step is not None:
+            self.node(node.step, scope)
+
+    def case(self, node: tree.Case, scope: Scope) -> bool | None:
+        """`case`: the branch that matches, or all that might."""
+        with scope.reading_condition():
+            value = text(node.word, scope)
+        for number, (patterns, body) in enumerate(node.branches):
+            told = [said == "*" or matches(value, said) for said in (pattern(each, scope) for each in patterns)]
+            if any(told):
+                return self.sequence(body, scope)
+            if None in told:
+                rest = tree.Case(node.word, node.branches[number + 1 :])
+                self.walk_branches([partial(self.sequence, body), partial(self.case, rest)], scope)
+                return None
+        return True
+
+    def define(self, node: tree.Function, _: Scope) -> bool | None:
+        """A function, for when it is called."""
+        self.functions[node.name] = node.body
+        return True
+
+    def sum(self, node: tree.Sum, scope: Scope) -> bool | None:
+        """`((…))`."""
+        result = count(text(heredoc_text(node.text), scope), scope)
+        return None if result == UNKNOWN else result != "0"
+
+    def simple(self, node: tree.Simple, scope: Scope) -> bool | None:
+        """One command: its assignments, then its words."""
+        if node.words and plain(node.words[0]) == "[[":
+            with scope.reading_condition():
+                return holds([self._operand(word, scope) for word in node.words[1:-1]], self.fact)
+        first = plain(node.words[0]) if node.words else None
+        with scope.reading_condition() if first in {"[", "test"} else nullcontext():
+            argv = [item for word in node.words for item in (_files if first in {"set", "echo", "printf"} else fields)(word, scope)]
+        if not argv:
+            self._assign(node, scope)
+            return True
+        if argv[0] in DECLARATIONS:
+            return self._declare(argv, node, scope)
+        with scope.restoring({assign.name for assign in node.assigns}):
+            self._assign(node, scope, exported=True)
+            return self.call(argv, scope)
+
+    def _operand(self, word: Word, scope: Scope) -> Operand:
+        said = text(word, scope)
+        return said, quoted(said) if any(part.kind in {"command", "sum"} for part in word) else pattern(word, scope)
+
+    def fact(self, sign: str, value: str) -> bool | None:
+        """What a test asks of the world: that a file is there can be known, that it isn't can't."""
+        return True if sign in {"-f", "-e", "-r"} and self.streams.read(value) is not None else None
+
+    def call(self, argv: list[str], scope: Scope) -> bool | None:
+        """A function, what the shell itself does, or a program."""
+        body = self.functions.get(argv[0])
+        return run_program(self, argv, scope) if body is None else self._function(body, argv[1:], scope)
+
+    def _function(self, body: tree.Node, arguments: list[str], scope: Scope) -> bool | None:
+        kept, scope.arguments = scope.arguments, tuple(arguments)
+        self._locals.append({})
+        try:
+            return self.deeper(lambda: self.run_until_left(lambda: self.node(body, scope), scope, "return").status)
+        finally:
+            scope.arguments = kept
+            scope.restore(self._locals.pop())
+
+    def _assign(self, node: tree.Simple, scope: Scope, *, exported: bool = False) -> None:
+        for name, place, more, word, items in node.assigns:
+            value: Value = text(word, scope) if items is None else tuple(item for each in items for item in _files(each, scope))
+            scope.assign(name, value if place is None else UNKNOWN, more=more and place is None)
+            scope.exported |= {name} if exported else set()
+
+    def _declare(self, argv: list[str], node: tree.Simple, scope: Scope) -> bool | None:
+        flags = {sign for word in argv[1:] if word.startswith("-") for sign in word[1:]}
+        names = [word for word in argv[1:] if not word.startswith("-")]
+        said = dict(name.split("=", 1) for name in names if "=" in name)
+        names = [name.split("=", 1)[0] for name in names]
+        every = [*names, *(assign.name for assign in node.assigns)]
+        if argv[0] != "export" and self._locals and "g" not in flags:
+            for name in every:
+                self._locals[-1].setdefault(name, scope.variables.get(name))
+                scope.unset_one(name)
+        scope.opaque |= set(every) if flags & set("Ailnu") and argv[0] != "export" else set()
+        self._assign(node, scope, exported=argv[0] == "export" or "x" in flags)
+        for name, value in said.items():
+            scope.assign(name, value)
+        scope.exported |= set(names) if argv[0] == "export" and "n" not in flags else set()
+        return True
+
+
+def _files(word: Word, scope: Scope) -> list[str]:
+    """The words of a list; what would be looked up among files isn't known."""
+    if any(part.kind == "text" and not part.quoted and set(part.text) & {"*", "?"} for part in word):
+        return [UNKNOWN]
+    return fields(word, scope)
+
+
+def _asks(node: tree.Node) -> bool:
+    while isinstance(node, (tree.Pipeline, tree.Redirected)):
+        node = node.parts[-1] if isinstance(node, tree.Pipeline) else node.node
+    first = plain(node.words[0]) if isinstance(node, tree.Simple) and node.words else None
+    return isinstance(node, (tree.Sum, tree.Sequence)) or first in _ASKING
+
+
+_WALKS: dict[type, Callable[[ScriptRun, Any, Scope], bool | None]] = {
+    tree.Simple: ScriptRun.simple,
+    tree.Redirected: ScriptRun.redirected,
+    tree.Sequence: ScriptRun.sequence,
+    tree.Pipeline: ScriptRun.pipeline,
+    tree.If: ScriptRun.conditional,
+    tree.For: ScriptRun.each,
+    tree.While: ScriptRun.loop,
+    tree.Case: ScriptRun.case,
+    tree.Function: ScriptRun.define,
+    tree.Sum: ScriptRun.sum,
+}

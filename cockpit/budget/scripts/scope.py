@@ -1,0 +1,159 @@
+"""What a shell script's words may speak of: its variables, its arguments, and how much of either can be known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from cockpit.budget.scripts.sums import UNKNOWN, evaluate_sum
+
+MAX_TEXT_CHARS = 200_000
+Value = str | tuple[str, ...]
+
+_SET_ELSEWHERE = re.compile(
+    r"(?:SLURM|PBS|LSB|OMPI|ARNOLD|MLP|PET|VC|RAY|KUBERNETES)_\w+|(?:LOCAL_|NODE_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT)|"
+    r"(?:CUDA|NVIDIA)_VISIBLE_DEVICES|HOME|PWD|OLDPWD|USER|HOSTNAME|PATH|SHELL|RANDOM|SECONDS|BASH_\w+|LD_LIBRARY_PATH|PYTHONPATH"
+)
+"""Set by a scheduler, an image or the shell itself: that a script doesn't set them doesn't say that they are not set."""
+_ENTRY = re.compile(r"\[([^]]*)\]=(.*)", re.DOTALL)
+
+
+@dataclass
+class Scope:
+    """All that a script's words may speak of."""
+
+    variables: dict[str, Value] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    arguments: tuple[str, ...] = ()
+    """`$1` and on."""
+    name: str = UNKNOWN
+    """`$0`."""
+    output: Callable[[str, Scope], str] = lambda *_: UNKNOWN
+    """What a command substitution prints."""
+    assumed: dict[str, None] = field(default_factory=dict)
+    """Variables that nothing here sets, and that were taken as not set."""
+    all_told: bool = True
+    """Nothing that can't be read may have set a variable."""
+    questions: int = 0
+    """Within a condition: there, what nothing sets is empty."""
+    opaque: frozenset[str] = frozenset()
+    """Variables that `declare -A`, `-i` and their like made: what they hold isn't followed."""
+    gone: frozenset[str] = frozenset()
+    """Variables that `unset` took away."""
+
+    @contextmanager
+    def reading_condition(self) -> Iterator[None]:
+        """While a condition is read."""
+        self.questions += 1
+        try:
+            yield
+        finally:
+            self.questions -= 1
+
+    @contextmanager
+    def restoring(self, names: Collection[str]) -> Iterator[None]:
+        """What is set for one command alone is as before after it."""
+        before = {name: self.variables.get(name) for name in names}
+        exported = self.exported & before.keys()
+        try:
+            yield
+        finally:
+            self.restore(before)
+            self.exported = (self.exported - before.keys()) | exported
+
+    def restore(self, before: Mapping[str, Value | None]) -> None:
+        """Gives variables the values that they had; `None`: they were not set."""
+        self.gone = self.gone.difference(before)
+        for name, value in before.items():
+            self.variables.pop(name, None)
+            if value is not None:
+                self.variables[name] = value
+
+    def copy(self) -> Scope:
+        """A scope whose changes this one doesn't see."""
+        return replace(self, variables=dict(self.variables), exported=set(self.exported))
+
+    def merge(self, others: Sequence[Scope]) -> None:
+        """After branches of which nobody knows which ran: where they differ, nothing is known."""
+        names = {name for each in others for name in each.variables}
+        self.variables = {name: _common([each.variables.get(name) for each in others]) for name in names}
+        self.exported = set().union(*(each.exported for each in others))
+        self.all_told = all(each.all_told for each in others)
+        self.opaque = self.opaque.union(*(each.opaque for each in others))
+        self.gone = frozenset.intersection(*(each.gone for each in others))
+        arguments = others[0].arguments
+        self.arguments = arguments if all(each.arguments == arguments for each in others) else (UNKNOWN,)
+
+    def assign(self, name: str, value: Value, *, more: bool = False) -> None:
+        """Sets a variable, or adds to it."""
+        old = self.variables.get(name, UNKNOWN if _SET_ELSEWHERE.fullmatch(name) and name not in self.gone else "")
+        self.gone -= {name}
+        if name in self.opaque:
+            self.variables[name] = UNKNOWN
+        elif not more:
+            self.variables[name] = _listed(value) if isinstance(value, tuple) else value
+        elif isinstance(value, tuple) or isinstance(old, tuple):
+            self.variables[name] = _listed((*_as_list(old), *_as_list(value)))
+        else:
+            self.variables[name] = (str(old) + str(value))[:MAX_TEXT_CHARS]
+
+    def unset_one(self, name: str) -> None:
+        """`unset`."""
+        self.variables.pop(name, None)
+        self.exported.discard(name)
+        self.gone |= {name}
+
+    def value(self, name: str) -> Value | None:
+        """`None`: nothing here sets it."""
+        if name in "@*":
+            return self.arguments
+        if name.isdigit() and name != "0":
+            return self._argument(int(name))
+        known = {"0": self.name, "#": UNKNOWN if UNKNOWN in self.arguments else str(len(self.arguments))}
+        if not name.isidentifier():
+            return known.get(name, UNKNOWN)
+        if name == "PWD" and name not in self.variables:
+            return self.output("pwd", self)
+        return self.variables.get(name, "" if name in self.gone else None)
+
+    def one_value(self, name: str) -> str:
+        """A variable's value, for a sum or a test."""
+        value = self.value(name)
+        if isinstance(value, tuple):
+            return value[0] if value else ""
+        return value if isinstance(value, str) else UNKNOWN
+
+    def evaluate_sum(self, expression: str) -> str:
+        """The result of a sum that changes nothing."""
+        return evaluate_sum(expression, self.one_value)
+
+    def _argument(self, number: int) -> str:
+        if UNKNOWN in self.arguments[:number]:
+            return UNKNOWN
+        return self.arguments[number - 1] if number <= len(self.arguments) else ""
+
+    def unset(self, name: str) -> bool | None:
+        """Whether a variable is not set, as far as anybody can know; what is taken for granted is noted."""
+        if name in self.gone or (name.isdigit() and UNKNOWN not in self.arguments[: int(name)]):
+            return name in self.gone or int(name) > len(self.arguments)
+        value = self.value(name)
+        if value is None and self.all_told and not _SET_ELSEWHERE.fullmatch(name):
+            self.assumed[name] = None
+            return True
+        return None if value is None or value == UNKNOWN else False
+
+
+def _common(values: Sequence[Value | None]) -> Value:
+    first = values[0]
+    return first if first is not None and all(value == first for value in values) else UNKNOWN
+
+
+def _as_list(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else (value,) if value and isinstance(value, str) else ()
+
+
+def _listed(items: tuple[str, ...]) -> Value:
+    """An array; where its words say their places, those aren't followed."""
+    return UNKNOWN if any(_ENTRY.fullmatch(item) for item in items) else items

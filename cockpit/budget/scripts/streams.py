@@ -1,0 +1,100 @@
+"""What commands read and print while a script is walked through: pipes, heredocs, and files that the script itself writes."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from cockpit.budget.scripts.scope import MAX_TEXT_CHARS
+from cockpit.budget.scripts.sums import SOMEWHERE, UNKNOWN
+
+_START = f"/{SOMEWHERE}"
+"""The folder in which a script begins."""
+
+
+@dataclass
+class _Sink:
+    """What is printed here, as long as all of it is known."""
+
+    unsure: int
+    texts: list[str] = field(default_factory=list)
+    whole: bool = True
+
+    def text(self) -> str | None:
+        return "".join(self.texts)[:MAX_TEXT_CHARS] if self.whole else None
+
+
+class Streams:
+    """Standard input and output, and files; `None` is what nobody can know."""
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        self.given: str | None = None
+        """Standard input."""
+        self.unsure = 0
+        """How many conditions that can't be known stand around this place."""
+        self.folder: str | None = _START
+        self.written: dict[str, str | None] = {}
+        self._read = read
+        self._sinks: list[_Sink] = []
+
+    def write(self, said: str | None) -> None:
+        """Prints a text; `None`: one that isn't known."""
+        if not self._sinks:
+            return
+        sink = self._sinks[-1]
+        sink.whole &= said is not None and sink.unsure == self.unsure
+        sink.texts.append(said or "")
+
+    def capture_output(self, body: Callable[[], bool | None]) -> tuple[str | None, bool | None]:
+        """What is printed meanwhile, `None` where not all of it is known; and how it ended."""
+        self._sinks.append(_Sink(self.unsure))
+        try:
+            status = body()
+        finally:
+            sink = self._sinks.pop()
+        return sink.text(), status
+
+    @contextmanager
+    def with_input(self, given: str | None) -> Iterator[None]:
+        """With another standard input."""
+        before, self.given = self.given, given
+        try:
+            yield
+        finally:
+            self.given = before
+
+    @contextmanager
+    def in_doubt(self, doubt: bool) -> Iterator[None]:
+        """Under a condition that can't be known, if there is one."""
+        self.unsure += doubt
+        yield
+        self.unsure -= doubt
+
+    def path(self, said: str) -> str | None:
+        """Where a path leads from the folder that the script is in: as seen from where it began, or absolute."""
+        if UNKNOWN in said or not said or (self.folder is None and not said.startswith("/")):
+            return None
+        path = posixpath.join(self.folder or "", said)
+        return from_start(path) if path.startswith(_START) else posixpath.normpath(path)
+
+    def read(self, said: str) -> str | None:
+        """A file's text, as it is by now."""
+        path = self.path(said)
+        if path is None:
+            return None
+        return self.written[path] if path in self.written else self._read(path)
+
+    def store(self, said: str, text: str | None, *, more: bool = False) -> None:
+        """Writes a file."""
+        path = self.path(said)
+        if path is None or path.startswith("/dev/"):
+            return
+        before = self.read(said) if more else ""
+        self.written[path] = None if text is None or before is None or self.unsure else before + text
+
+
+def from_start(path: str) -> str:
+    """A path as seen from the folder in which all begins, where it leads there; else as it is."""
+    return posixpath.normpath(path[len(_START) :].lstrip("/") or ".") if path == _START or path.startswith(f"{_START}/") else path

@@ -1,0 +1,112 @@
+"""What a shell script consists of, once it is parsed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cockpit.budget.scripts.words import Word
+
+
+class Assign(NamedTuple):
+    """`name=value`, `name+=value`, `name[index]=value`, `name=(words)`."""
+
+    name: str
+    place: str | None
+    more: bool
+    value: Word
+    items: tuple[Word, ...] | None
+    """An array's; else `None`."""
+
+
+@dataclass
+class Heredoc:
+    """What a command reads from `<<` or `<<<`; its body is known when its line has ended."""
+
+    end: str
+    literal: bool
+    tabs: bool
+    body: Word = ()
+
+
+class Redirect(NamedTuple):
+    """`< file`, `2> file`, `>&2`, `<<EOF`: what a command reads from or writes to."""
+
+    stream: str
+    """The number before the sign; mostly none."""
+    sign: str
+    word: Word
+    heredoc: Heredoc | None
+
+
+class Simple(NamedTuple):
+    """One command."""
+
+    assigns: tuple[Assign, ...]
+    words: tuple[Word, ...]
+
+
+class Redirected(NamedTuple):
+    """A command that reads from or writes to something else than what is around it."""
+
+    node: Node
+    redirects: tuple[Redirect, ...]
+
+
+class Sequence(NamedTuple):
+    """Commands, each with what stands between it and the next."""
+
+    items: tuple[tuple[Node, str], ...]
+
+
+class Pipeline(NamedTuple):
+    """Commands that feed each other, or one that runs in a shell of its own."""
+
+    parts: tuple[Node, ...]
+    denied: bool = False
+
+
+class If(NamedTuple):
+    """Conditions with what each leads to; the last of all may have none."""
+
+    branches: tuple[tuple[Sequence | None, Sequence], ...]
+
+
+class For(NamedTuple):
+    """`for name in words`; no words: the script's own arguments."""
+
+    name: str
+    words: tuple[Word, ...] | None
+    body: Sequence
+
+
+class While(NamedTuple):
+    """`while` and `until`; `for ((…))` has a step that follows each turn."""
+
+    until: bool
+    condition: Node
+    body: Sequence
+    step: Node | None = None
+
+
+class Case(NamedTuple):
+    """`case word in`."""
+
+    word: Word
+    branches: tuple[tuple[tuple[Word, ...], Sequence], ...]
+
+
+class Function(NamedTuple):
+    """A function's definition."""
+
+    name: str
+    body: Node
+
+
+class Sum(NamedTuple):
+    """`(( … ))` as a command."""
+
+    text: str
+
+
+Node = Simple | Redirected | Sequence | Pipeline | If | For | While | Case | Function | Sum

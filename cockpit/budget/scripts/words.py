@@ -1,0 +1,181 @@
+"""Words of a shell: where they end, and which parts of them are text, variables, commands or sums."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+BLANK = " \t"
+ENDS = frozenset(" \t\n;&|<>()")
+"""What ends a word that isn't quoted."""
+
+
+class ShellError(Exception):
+    """Text that is no shell; its words say where."""
+
+
+class WordPart(NamedTuple):
+    """A piece of a word. What is within `$…` is read when it is expanded."""
+
+    kind: Literal["text", "variable", "command", "process", "sum"]
+    text: str
+    quoted: bool
+
+
+Word = tuple[WordPart, ...]
+
+
+def plain(word: Word) -> str | None:
+    """A word without quotes and expansions, as which alone `if` and its like are keywords."""
+    return word[0].text if len(word) == 1 and word[0].kind == "text" and not word[0].quoted else None
+
+
+def read_word(text: str, at: int, ends: frozenset[str] = ENDS) -> tuple[Word, int]:
+    """The word that begins here, and where it ends."""
+    parts: list[WordPart] = []
+    while at < len(text) and text[at] not in ends:
+        if text.startswith("\\\n", at):
+            at += 2
+            continue
+        part, at = _part(text, at, ends)
+        parts.extend(part)
+    return _joined(parts), at
+
+
+def heredoc_text(text: str) -> Word:
+    """Text as it is read in a heredoc: like between double quotes, which mean nothing there."""
+    return _joined(_double(text, escaped="$`\\\n"))
+
+
+def _joined(parts: list[WordPart]) -> Word:
+    joined: list[WordPart] = []
+    for part in parts:
+        if joined and part.kind == "text" == joined[-1].kind and part.quoted == joined[-1].quoted:
+            joined[-1] = WordPart("text", joined[-1].text + part.text, part.quoted)
+        else:
+            joined.append(part)
+    return tuple(joined)
+
+
+def _part(text: str, at: int, ends: frozenset[str]) -> tuple[list[WordPart], int]:
+    sign = text[at]
+    if sign == "\\":
+        return [WordPart("text", text[at + 1 : at + 2], True)], at + 2
+    if sign == "'":
+        end = _find(text, "'", at + 1)
+        return [WordPart("text", text[at + 1 : end], True)], end + 1
+    if sign == '"':
+        end = _end_of_double(text, at + 1)
+        return _double(text[at + 1 : end]) or [WordPart("text", "", True)], end + 1
+    if sign == "`":
+        end = _end_of_ticks(text, at + 1)
+        return [WordPart("command", text[at + 1 : end].replace("\\`", "`"), False)], end + 1
+    if text.startswith("$'", at):
+        return [WordPart("process", "", True)], _end_of_ansi(text, at + 2)
+    if text.startswith('$"', at):
+        return [], at + 1
+    if sign == "$":
+        part, at = _dollar(text, at, quoted=False)
+        return [part], at
+    end = at + 1
+    while end < len(text) and text[end] not in ends and text[end] not in "\\'\"`$":
+        end += 1
+    return [WordPart("text", text[at:end], False)], end
+
+
+def _double(text: str, escaped: str = '$`"\\\n') -> list[WordPart]:
+    parts: list[WordPart] = []
+    at = 0
+    while at < len(text):
+        sign = text[at]
+        if sign == "\\" and at + 1 < len(text) and text[at + 1] in escaped:
+            parts.append(WordPart("text", text[at + 1].replace("\n", ""), True))
+            at += 2
+        elif sign == "$":
+            part, at = _dollar(text, at, quoted=True)
+            parts.append(part)
+        elif sign == "`":
+            end = _end_of_ticks(text, at + 1)
+            parts.append(WordPart("command", text[at + 1 : end].replace("\\`", "`"), True))
+            at = end + 1
+        else:
+            end = min((found for found in (text.find(each, at + 1) for each in "\\$`") if found >= 0), default=len(text))
+            parts.append(WordPart("text", text[at:end], True))
+            at = end
+    return parts
+
+
+def _dollar(text: str, at: int, *, quoted: bool) -> tuple[WordPart, int]:
+    if text.startswith("$((", at):
+        end = balanced(text, at + 1, "(", ")")
+        if balanced(text, at + 2, "(", ")") == end - 1:
+            return WordPart("sum", text[at + 3 : end - 2], quoted), end
+    if text.startswith("$(", at):
+        end = balanced(text, at + 1, "(", ")")
+        return WordPart("command", text[at + 2 : end - 1], quoted), end
+    if text.startswith("${", at):
+        end = balanced(text, at + 1, "{", "}")
+        return WordPart("variable", text[at + 2 : end - 1], quoted), end
+    end = at + 1
+    if text[end : end + 1] and text[end] in "@*#?$!-0123456789":
+        return WordPart("variable", text[end], quoted), end + 1
+    while end < len(text) and text[end].isascii() and (text[end].isalnum() or text[end] == "_"):
+        end += 1
+    return (WordPart("variable", text[at + 1 : end], quoted), end) if end > at + 1 else (WordPart("text", "$", quoted), end)
+
+
+def balanced(text: str, at: int, opening: str, closing: str) -> int:
+    """Where what opens here has closed, quotes and what opens within it left out."""
+    depth = 0
+    while at < len(text):
+        sign = text[at]
+        if sign == "\\":
+            at += 1
+        elif sign == "'" and opening == "(":
+            at = _find(text, "'", at + 1)
+        elif sign == '"':
+            at = _end_of_double(text, at + 1)
+        elif sign == opening:
+            depth += 1
+        elif sign == closing:
+            depth -= 1
+            if not depth:
+                return at + 1
+        at += 1
+    raise ShellError(f"a {opening} has no {closing}")
+
+
+def _find(text: str, sign: str, at: int) -> int:
+    end = text.find(sign, at)
+    if end < 0:
+        raise ShellError(f"a {sign} has no end")
+    return end
+
+
+def _end_of_double(text: str, at: int) -> int:
+    while at < len(text) and text[at] != '"':
+        if text[at] == "\\":
+            at += 2
+        elif text.startswith("$(", at):
+            at = balanced(text, at + 1, "(", ")")
+        elif text.startswith("${", at):
+            at = balanced(text, at + 1, "{", "}")
+        else:
+            at += 1
+    if at >= len(text):
+        raise ShellError('a " has no end')
+    return at
+
+
+def _end_of_ticks(text: str, at: int) -> int:
+    while at < len(text) and text[at] != "`":
+        at += 2 if text[at] == "\\" else 1
+    if at >= len(text):
+        raise ShellError("a ` has no end")
+    return at
+
+
+def _end_of_ansi(text: str, at: int) -> int:
+    """Behind the end of `$'…'`, whose escapes aren't followed."""
+    while at < len(text) and text[at] != "'":
+        at += 2 if text[at] == "\\" else 1
+    return _find(text, "'", at) + 1

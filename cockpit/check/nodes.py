@@ -1,0 +1,189 @@
+"""The nodes that a job would run on: those of the Ray that runs, or else those that the preset would start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
+
+from msgspec.structs import replace
+
+from cockpit.findings.gpus import NO_DEVICES
+from cockpit.model import Gpu, Host, Node, Quantity, RayProcess, Snapshot
+from cockpit.monitor.pending_reasons import Reasons, WaitFacts
+from cockpit.placement import Place, fixed
+from cockpit.presets import Preset, RayNode
+from cockpit.sources.ray.client import NodeFacts, StatusFacts
+from cockpit.sources.ray.resources import mangle
+
+DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Nodes as placement sees them, and what is known of the hosts below them, by the ids of the places."""
+
+    places: tuple[Place, ...]
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    hosts: Mapping[str, Host] = field(default_factory=dict)
+    planned: bool = False
+    """No Ray runs: these are the nodes that the preset would start."""
+    more: str | None = None
+    """Where more nodes may come from: an autoscaler, or hosts of the preset that have not joined."""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """CUDA_VISIBLE_DEVICES of each Ray, where it has one that is known."""
+    why: str | None = None
+    """Why nothing can be said of what fits; `None`: it can."""
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Place]:
+        """The places."""
+        return {place.id: place for place in self.places}
+
+    def title(self, place: str) -> str:
+        """What people call a node."""
+        known = self.by_id.get(place)
+        return known.name if known else place
+
+    def raylets(self) -> Iterator[tuple[str, RayProcess]]:
+        """Each that a probe sees, by what people call its node."""
+        for place, host in self.hosts.items():
+            yield from ((self.title(place), ray) for ray in host.rays or () if ray.role == "raylet" and ray.node == place)
+
+    def gpus(self, place: str) -> tuple[Gpu, ...] | None:
+        """Those that Ray may hand out there, as NVML tells of them; `None` where nobody does."""
+        node, devices = self.nodes.get(place), self.devices.get(place)
+        if node is None or node.gpus is None or devices is None:
+            return node.gpus if node else None
+        named = listed(devices)
+        return tuple(gpu for gpu in node.gpus if any(gpu.label == name or (name and gpu.uuid.startswith(name)) for name in named))
+
+
+def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
+    """Where the job would run; `wanted` are the resources that it asks for."""
+    if snapshot.cluster.reachable:
+        told = any(node.id for node in snapshot.nodes or ())
+        return _running(preset, snapshot, wanted) if told else Site((), why="Ray has not reported its nodes")
+    if preset.ray is not None:
+        return _planned(preset, snapshot, wanted)
+    at = f" at {snapshot.cluster.address}" if snapshot.cluster.address else ""
+    lives = next((f", although a Ray runs on {session.host}" for session in snapshot.sessions or () if session.live), "")
+    return Site((), why=f"no Ray dashboard answers{at}{lives}")
+
+
+def _running(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
+    known_nodes = tuple(_sound(node) for node in snapshot.nodes or () if node.id)
+    nodes = {node.id: node for node in known_nodes if node.id and node.state == "ALIVE"}
+    hosts = {node: host for host in snapshot.hosts.values() for node in host.nodes if node in nodes}
+    failed = {fault.source for fault in snapshot.faults}
+    why = "Ray's node list is stale" if failed & {"ray.nodes", "ray.gcs"} else None
+    world = Reasons(_facts(snapshot, known_nodes, old="ray.status" in failed)).world
+    known = {name for node in nodes.values() for name in node.resources}
+    if not why and (not world.known or any(mangle(name) in known for name in wanted if mangle(name) != name and name not in known)):
+        why = "Ray has not reported its nodes' resources yet"
+    odd = [name for node in nodes.values() for name in sorted(wanted) if name in node.resources and node.resources[name].total is None]
+    if not why and odd:
+        why = f"Ray doesn't report how much {odd[0]} there is"
+    devices = {ray.node: ray.visible for host in hosts.values() for ray in host.rays or () if ray.node in hosts and ray.visible is not None}
+    more = "the autoscaler may add nodes" if snapshot.growing else _absent(preset, nodes.values())
+    return Site(world.places, nodes, hosts, more=more, devices=devices, why=why)
+
+
+def _absent(preset: Preset, nodes: Iterable[Node]) -> str | None:
+    """Hosts that the preset counts among its cluster, and that Ray doesn't have."""
+    known = tuple(nodes)
+    absent = [start.host for start in (preset.ray.nodes if preset.ray else ()) if _node(start, known) is None]
+    if not absent or len(absent) == len(preset.ray.nodes if preset.ray else ()):
+        return None
+    return f"{', '.join(absent[:4])} of the preset {'has' if len(absent) == 1 else 'have'} not joined"
+
+
+def _sound(node: Node) -> Node:
+    """No amount that is no number."""
+    if all(isfinite(amount) for has in node.resources.values() for amount in (has.used, has.total) if amount is not None):
+        return node
+    return replace(node, resources={name: Quantity(_finite(has.used), _finite(has.total)) for name, has in node.resources.items()})
+
+
+def _finite(amount: float | None) -> float | None:
+    return amount if amount is not None and isfinite(amount) else None
+
+
+def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> WaitFacts:
+    """What Ray said, in the words of who judges it."""
+    nodes = NodeFacts(nodes=known_nodes, workers=(), holders=(), growing=snapshot.growing)
+    status = StatusFacts(usage=None, totals=None, demand=None)
+    asked = None if old else snapshot.taken
+    return WaitFacts(nodes, status, snapshot.actors or (), snapshot.placement_groups, None, snapshot.jobs or (), asked)
+
+
+def _planned(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
+    starts = preset.ray.nodes if preset.ray else ()
+    env = preset.ray.env if preset.ray else {}
+    nodes = {start.host: node for start in starts if (node := _node(start, snapshot.nodes or ()))}
+    hosts = {start.host: host for start in starts if (host := _host(start, snapshot.hosts.values()))}
+    places = []
+    for start in starts:
+        host = hosts.get(start.host)
+        total = _resources(start, env.get(DEVICES), host)
+        if lacking := [name for name in sorted(wanted) if name not in total and _automatic(name)]:
+            why = f"the {lacking[0]} of {start.host} is unknown: the preset doesn't say, and the host is not probed"
+            return Site((), nodes, hosts, planned=True, why=why)
+        labels = {str(key): str(value) for key, value in _map(start.flags.get("labels")).items()}
+        places.append(Place(start.host, start.host, total, dict.fromkeys(total, 0), labels))
+    seen = env.get(DEVICES)
+    devices = {} if seen is None or "$" in seen else {place.id: seen for place in places}
+    return Site(tuple(places), nodes, hosts, planned=True, devices=devices)
+
+
+def _automatic(name: str) -> bool:
+    """Whether Ray finds out by itself how much of it there is."""
+    return name in ("GPU", "CPU", "memory", "object_store_memory")
+
+
+def _resources(start: RayNode, devices: str | None, host: Host | None) -> dict[str, int]:
+    """No more GPUs than there are; what is not known is left out."""
+    flags = start.flags
+    gpus, cpus = flags.get("num_gpus"), flags.get("num_cpus")
+    there = len(host.gpus) if host is not None and host.gpus is not None else None
+    seen = None if devices is None or "$" in devices else len(listed(devices))
+    counts = [int(number) for number in (gpus, there, seen) if number is not None]
+    given = {
+        **_map(flags.get("resources")),
+        "GPU": min(counts) if counts else None,
+        "CPU": cpus if cpus is not None else host.cpus if host else None,
+        "memory": flags.get("memory"),
+        "object_store_memory": flags.get("object_store_memory"),
+    }
+    return {name: fixed(amount) for name, amount in given.items() if isinstance(amount, (int, float)) and isfinite(amount)}
+
+
+def listed(devices: str) -> list[str]:
+    """The devices that CUDA_VISIBLE_DEVICES names."""
+    named = [each.strip() for each in devices.split(",")]
+    return [] if named[0].lower() in NO_DEVICES else named
+
+
+def _map(written: object) -> Mapping[str, object]:
+    try:
+        read = json.loads(written) if isinstance(written, str) else {}
+    except ValueError:
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _names(start: RayNode) -> set[str]:
+    return {name for name in (start.host, start.address, start.flags.get("node_ip_address")) if isinstance(name, str)}
+
+
+def _node(start: RayNode, nodes: Iterable[Node]) -> Node | None:
+    names = _names(start)
+    found = [node for node in nodes if names & {node.host, node.name, node.ip}]
+    return next((node for node in found if node.id is None), found[0] if found else None)
+
+
+def _host(start: RayNode, hosts: Iterable[Host]) -> Host | None:
+    names = _names(start)
+    return next((host for host in hosts if names & {host.name, *host.addresses}), None)

@@ -1,0 +1,53 @@
+"""The presets that there are, each with what its job asks for, and whether that would fit now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cockpit.config.thresholds import Limits
+from cockpit.model import Snapshot, Value
+from cockpit.presets import Preset, PresetError, presets, safe
+
+if TYPE_CHECKING:
+    from cockpit.check import Checked
+
+
+class PresetEntry(Value, frozen=True):
+    """One file."""
+
+    name: str
+    path: str
+    preset: Preset | None = None
+    """`None`: it can't be read, and `mistake` says why. Secrets may stand in it: what is shown is `safe(preset)`."""
+    mistake: str | None = None
+    checked: Checked | None = None
+    """`None`: it has no job, or can't be read."""
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"preset:{self.path}"
+
+
+def shown(entry: PresetEntry) -> PresetEntry:
+    """Fit to be shown: without the secrets that may stand in the file."""
+    return entry if entry.preset is None else replace(entry, preset=safe(entry.preset))
+
+
+def check_presets(snapshot: Snapshot, env: Mapping[str, str], limits: Limits) -> tuple[PresetEntry, ...]:
+    """All of them, read again; scripts that they name are read too. Takes some tenths of a second on a slow disk."""
+    return tuple(_entry(found, snapshot, env, limits) for found in presets())
+
+
+def _entry(found: Preset | PresetError, snapshot: Snapshot, env: Mapping[str, str], limits: Limits) -> PresetEntry:
+    from cockpit.check import check  # deferred: reading commands is a tenth of a second of imports that no start waits for
+    from cockpit.check.installed import installed
+    from cockpit.check.preset import budget_for
+
+    if isinstance(found, PresetError):
+        return PresetEntry(found.name, str(found.path), mistake=str(found))
+    checked = check(found, budget_for(found, env, installed(snapshot)), snapshot, limits) if found.job else None
+    return PresetEntry(found.name, str(found.path), found, checked=checked)

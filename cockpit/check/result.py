@@ -1,0 +1,123 @@
+"""What came of a check: lines, the verdict that follows from them, and what of it a script is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from cockpit.budget import Budget, Group, Level, Line
+
+Verdict = Literal["now", "later", "never", "unknown"]
+MAX_NAMES = 4
+FITS, LATER, NEVER, UNKNOWN = 0, 1, 2, 3
+_VERDICTS: Mapping[Level, Verdict] = {"fine": "now", "doubt": "now", "later": "later", "unknown": "unknown", "never": "never"}
+_LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """Whether a preset's job would fit."""
+
+    verdict: Verdict
+    budget: Budget
+    lines: tuple[Line, ...]
+
+    @property
+    def doubts(self) -> int:
+        """Lines that say: it fits, and yet."""
+        return sum(line.level == "doubt" for line in self.lines)
+
+    @property
+    def reason(self) -> Line | None:
+        """The first of the worst lines; `None` where it fits now."""
+        return next((line for line in self.lines if _VERDICTS[line.level] == self.verdict != "now"), None)
+
+
+def checked(budget: Budget, lines: Iterable[Line]) -> Checked:
+    """As bad as the worst line."""
+    every = tuple(lines)
+    worst = max((_LEVELS.index(line.level) for line in every), default=0)
+    return Checked(_VERDICTS[_LEVELS[worst]], budget, every)
+
+
+def exit_code(of: Checked) -> int:
+    """0 fits · 1 fits later, or with doubts · 2 can never fit · 3 unknown."""
+    if of.verdict == "now":
+        return LATER if of.doubts else FITS
+    return {"later": LATER, "never": NEVER, "unknown": UNKNOWN}[of.verdict]
+
+
+class BundleStatus(msgspec.Struct, frozen=True):
+    """So many bundles of one shape."""
+
+    needs: Mapping[str, float | None]
+    """`null`: how much depends on the framework's release."""
+    count: int
+
+
+class GroupStatus(msgspec.Struct, frozen=True):
+    """What is placed together."""
+
+    name: str
+    bundles: tuple[BundleStatus, ...] | None
+    strategy: str | None
+
+
+class BudgetStatus(msgspec.Struct, frozen=True):
+    """What the job asks for; `null` is not known."""
+
+    gpus: float | None
+    cpus: float | None
+    framework: str | None
+    dialect: str | None
+    groups: tuple[GroupStatus, ...] | None
+    unread: tuple[str, ...]
+
+
+class LineStatus(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    level: Level
+    text: str
+    change: str | None
+
+
+class CheckStatus(msgspec.Struct, frozen=True):
+    """`cockpit check --json`."""
+
+    verdict: Verdict
+    budget: BudgetStatus
+    lines: tuple[LineStatus, ...]
+
+
+def check_json(of: Checked) -> str:
+    """Many lines that a person can read."""
+    return msgspec.json.format(msgspec.json.encode(check_status(of)), indent=2).decode()
+
+
+def check_status(of: Checked) -> CheckStatus:
+    """As scripts are told of it."""
+    budget = of.budget
+    groups = None if budget.groups is None else tuple(map(_group, budget.groups))
+    told = BudgetStatus(budget.amount("GPU"), budget.amount("CPU"), budget.framework, budget.dialect, groups, budget.unread)
+    return CheckStatus(of.verdict, told, tuple(LineStatus(line.level, line.text, line.change) for line in of.lines))
+
+
+def _group(group: Group) -> GroupStatus:
+    bundles = None if group.bundles is None else tuple(BundleStatus(_hide_unsure(needs, group), number) for needs, number in group.bundles)
+    return GroupStatus(group.name, bundles, group.strategy)
+
+
+def _hide_unsure(needs: Mapping[str, float], group: Group) -> dict[str, float | None]:
+    return {name: None if name in group.unsure else amount for name, amount in needs.items()}
+
+
+def check_schema() -> dict[str, Any]:
+    """The JSON Schema of `cockpit check --json`."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(CheckStatus)}
+
+
+def some(words: Sequence[str]) -> str:
+    """The first few of them, and how many more there are."""
+    return ", ".join(words[:MAX_NAMES]) + (f" and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else "")

@@ -1,0 +1,330 @@
+"""The commands of acts, made from the table of acts: the same plans as the screen's, as text or JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from cockpit import output
+from cockpit.acts.act import Act, Aim, Flag
+from cockpit.acts.audit import Audit, audit_path, brief, outcome_of
+from cockpit.acts.plan import Plan, Receipt, Target, missed
+from cockpit.acts.table import ACTS, find_act
+from cockpit.acts.text import counted, plan_lines, receipt_lines
+from cockpit.cli.exit_codes import ACT_EXIT_CODES, with_exit_codes
+from cockpit.config.document import InputError
+from cockpit.config.reach import HostEntry, check_host
+from cockpit.config.settings import Config, explain_choices
+from cockpit.secrets import LineRedactor
+from cockpit.sources.source import NotMeantError, SourceError
+from cockpit.text import clean
+
+if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
+    from cockpit.sources.probes.requests import Progress
+
+DONE, NOT_ALL, UNREACHABLE = 0, 1, 3
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks us to end: ctrl+c, an operator or a system that goes down, a terminal that is closed."""
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def age_in_seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """`90s`, `30m`, `12h`, `1d`; a bare number is seconds."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd]?)", text)
+    if found is None:
+        raise click.BadParameter(f"expected an age such as 90s, 30m, 12h or 1d, got {text!r}")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+def host_names(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that can be a host's."""
+    try:
+        return tuple(check_host(HostEntry(name)).name for name in names)
+    except InputError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def some(_: click.Context, parameter: click.Parameter, text: Any) -> Any:
+    """An unset variable of a shell script must not pass for "all of them"."""
+    if text == "" or (isinstance(text, tuple) and "" in text):
+        raise click.BadParameter("expected a name, got nothing", param=parameter)
+    return text
+
+
+def hex_id(digits: Sequence[int]) -> Callable[[click.Context, click.Parameter, str], str]:
+    """An id as Ray writes it, of one of these lengths."""
+
+    def checked(_: click.Context, __: click.Parameter, text: str) -> str:
+        if len(text) not in digits or not re.fullmatch(r"[0-9a-f]+", text):
+            raise click.BadParameter(f"expected an id as `ray list` and `cockpit status --json` print it, got {text!r}")
+        return text
+
+    return checked
+
+
+_KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "switch": {"is_flag": True},
+    "seconds": {"type": click.FloatRange(0, 3600)},
+    "age": {"callback": age_in_seconds},
+    "pid": {"type": click.IntRange(2)},
+    "name": {"callback": some},
+    "path": {},
+}
+
+
+def _operand(act: Act) -> Option:
+    if act.operand == "hosts":
+        return click.argument("named", nargs=-1, metavar="[HOST]...", callback=host_names)
+    return click.argument("id", metavar="ID", callback=hex_id(act.id_digits) if act.operand == "ray_id" else None)
+
+
+def _option(flag: Flag) -> Option:
+    return click.option(flag.option, flag.field, multiple=flag.many, metavar=flag.metavar, help=flag.help, **_KINDS[flag.kind])
+
+
+def act_commands(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> list[click.Command]:
+    """One for each act that has one; `options` are the flags of everything that looks at a cluster."""
+    return [_command(find_act(act.id), options, configured) for act in ACTS if act.command]
+
+
+def _command(act: Act, options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
+    def run(config: Config, *, dry_run: bool, yes: bool, as_json: bool, **aimed: Any) -> None:
+        if aimed.get("everything") and aimed.get("session"):
+            raise click.UsageError("--everything and --session exclude each other")
+        sys.exit(_run(act, Aim(hosts=aimed.pop("named", ()), **aimed), config, dry_run=dry_run, yes=yes, as_json=as_json))
+
+    command: Any = configured(run)
+    for add in reversed([_operand(act), *map(_option, act.flags), *_ANSWERS, options]):
+        command = add(command)
+    return click.command(act.id, help=with_exit_codes(f"{act.help}.", ACT_EXIT_CODES))(command)
+
+
+_ANSWERS: Final[tuple[Option, ...]] = (
+    click.option("--dry-run", is_flag=True, help="Print the plan; change nothing."),
+    click.option("--yes", is_flag=True, help="Don't ask for confirmation."),
+    click.option("--json", "as_json", is_flag=True, help="Print plan and outcome as JSON, for scripts."),
+)
+
+
+def _run(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    if config.readonly:
+        return refuse(f"{act.id}: {config.readonly_reason}", NOT_ALL)
+    ending = EndSignal()
+    try:
+        code = asyncio.run(_acted(act, aim, config, ending, dry_run=dry_run, yes=yes, as_json=as_json))
+    except asyncio.CancelledError:
+        code = refuse("nothing was done", NOT_ALL)
+    return code if ending.number is None else 128 + ending.number
+
+
+class EndSignal:
+    """The signal that has asked us to end, if one has."""
+
+    number: int | None = None
+
+    def cancels(self, task: asyncio.Task[Any] | None) -> None:
+        """What is under way on hosts ends with us, and the log says that it was broken off."""
+
+        def cancel(number: int) -> None:
+            self.number = number
+            if task is not None:
+                task.cancel()
+
+        for number in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, cancel, number)
+
+    @contextmanager
+    def interrupts(self) -> Iterator[None]:
+        """At once, as Python's own ctrl+c: asyncio would wait for the answer to the question."""
+        before = [(number, signal.signal(number, self._interrupt)) for number in SIGNALS]
+        try:
+            yield
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+
+    def _interrupt(self, number: int, _: object) -> None:
+        self.number = number
+        raise KeyboardInterrupt
+
+
+async def _acted(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    from cockpit.acts.executor import ActionExecutor
+    from cockpit.monitor.single_look import look_once
+
+    ending.cancels(asyncio.current_task())
+    lookout = await look_once(config)
+    if meant := [address for address in lookout.undecided if aim.session == address.origin]:
+        lookout = await look_once(msgspec.structs.replace(config, address=meant[0].url))
+    if lookout.undecided and act.needs_cluster(aim):
+        return fail(explain_choices(lookout.undecided), UNREACHABLE, as_json=as_json)
+    door = ActionExecutor(lookout, Audit(audit_path(), time.time))
+    try:
+        plan = await door.plan(act, aim)
+        named = bool(aim.session or aim.sessions)
+        return (await agreed(door, plan, ending, named=named, dry_run=dry_run, yes=yes, as_json=as_json))[0]
+    except NotMeantError as error:
+        return fail(str(error), NOT_ALL, as_json=as_json)
+    except SourceError as error:
+        return fail(str(error), UNREACHABLE, as_json=as_json)
+    finally:
+        door.close()
+
+
+def fail(text: str, code: int, *, as_json: bool) -> int:
+    """Also a script that reads JSON gets some."""
+    if as_json:
+        failed = {"host": "", "act": "", "target": "", "why": "", "error": text}
+        output.say_json(msgspec.json.encode({"plan": [], "done": [], "refused": [], "failed": [failed]}).decode())
+    return refuse(text, code)
+
+
+async def agreed(
+    door: ActionExecutor, plan: Plan, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool, named: bool = False
+) -> tuple[int, Receipt | None]:
+    """The exit code, and what was done if anything was. `named`: a session was named, and one that isn't there is no success."""
+    unreachable = bool(plan.hosts) and missed(plan) == len(plan.hosts)
+    text = "\n".join(plan_lines(plan, time.time())).rstrip()
+    if not as_json:
+        output.say(text)
+    if dry_run or plan.empty:
+        if as_json:
+            _print_json(plan, Receipt(plan.act, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
+        well = dry_run or not (_asked_for(plan) or plan.unreached or named)
+        return UNREACHABLE if unreachable else DONE if well else NOT_ALL, None
+    if not yes and not confirmed(plan, ending, text if as_json else ""):
+        return NOT_ALL, None
+    try:
+        receipt = await door.perform(plan, _say)
+    except asyncio.CancelledError:
+        return _broken_off(plan, as_json=as_json), None
+    if as_json:
+        _print_json(plan, receipt)
+    else:
+        output.say("\n" + "\n".join(receipt_lines(receipt)).rstrip())
+    return DONE if receipt.well and not _asked_for(plan) else NOT_ALL, receipt
+
+
+def _broken_off(plan: Plan, *, as_json: bool) -> int:
+    """Hosts end what they have begun as soon as nobody listens: how far they had come, nobody knows."""
+    unknown = "aborted: its state is unknown"
+    if as_json:
+        failed = tuple(msgspec.structs.replace(target, error=unknown) for target in plan.targets)
+        _print_json(plan, Receipt(plan.act, plan.title, failed=failed, unreached=plan.unreached, hosts=plan.hosts))
+    return refuse(f"{plan.title} was aborted: the state of {counted(plan.targets)} is unknown", NOT_ALL)
+
+
+def _asked_for(plan: Plan) -> list[Target]:
+    """What was refused and should not have been."""
+    act = find_act(plan.act)
+    return [target for target in plan.refused if act.is_asked_for(target, plan)]
+
+
+def _say(host: str, progress: Progress) -> None:
+    """How far a host is, for whoever sits there."""
+    if progress.of:
+        output.say_progress(f"{host}: {progress.text}")
+
+
+def confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
+    """Whether somebody who sits there agrees; by the word, when live work ends with it. `text`: what was not printed of the plan yet."""
+    if not sys.stdin.isatty():
+        refuse("nothing was done: no terminal to ask on, and --yes was not given", NOT_ALL)
+        return False
+    if text:
+        output.say(text, err=True)  # stdout is for whoever reads JSON
+    try:
+        with ending.interrupts():
+            agreed = _answered(plan)
+    except click.Abort:
+        output.say(err=True)
+        agreed = False
+    if not agreed:
+        refuse("nothing was done", NOT_ALL)
+    return agreed
+
+
+def _answered(plan: Plan) -> bool:
+    if plan.word is None:
+        return output.is_confirmed("Continue?")
+    word = clean(plan.word)
+    return output.ask(f"{find_act(plan.act).why_word} Type {word} to confirm") == word
+
+
+def _print_json(plan: Plan, receipt: Receipt) -> None:
+    outcome = outcome_of(receipt)
+    planned = [brief(target, plan.act) for target in plan.targets]
+    refused = (
+        outcome["refused"] if receipt.refused is plan.refused else [*(brief(one, plan.act) for one in plan.refused), *outcome["refused"]]
+    )
+    told = {"losses": list(plan.losses), "notes": [*plan.notes, *outcome["notes"]]}
+    whole = {
+        "plan": planned,
+        "done": outcome["done"],
+        "refused": refused,
+        "failed": outcome["failed"],
+        "freed": outcome["freed"],
+        **told,
+        "took": receipt.took,
+    }
+    output.say_json(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
+
+
+def refuse(text: str, code: int) -> int:
+    """The sentence on stderr, and the code."""
+    output.note(text)
+    return code
+
+
+QUIET: Final = 1.5
+"""Seconds of silence after which a log that is not followed has been printed up to now; three of Ray's intervals."""
+PATIENCE: Final = 10.0
+
+
+def print_log(config: Config, job: str, *, follow: bool, lines: int) -> int:
+    """A job's log to stdout: raw into a pipe; to a terminal without secrets, and able to do nothing to it."""
+    try:
+        return asyncio.run(_log(config, job, follow=follow, lines=lines))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return DONE
+
+
+async def _log(config: Config, job: str, *, follow: bool, lines: int) -> int:
+    from cockpit.monitor.single_look import look_once
+
+    lookout = await look_once(config)
+    batches = lookout.follow_log(job, lines).__aiter__()
+    patience = None if follow else PATIENCE
+    hide = LineRedactor()
+    try:
+        while (batch := await _next(batches, patience)) is not None:
+            for line in batch:
+                output.say_log(line, hide)
+            patience = None if follow else QUIET
+    except SourceError as error:
+        return refuse(str(error), UNREACHABLE)
+    return DONE
+
+
+async def _next(batches: AsyncIterator[Sequence[str]], patience: float | None) -> Sequence[str] | None:
+    """`None`: it is over, or nothing came for so long."""
+    task = asyncio.ensure_future(anext(batches, None))
+    await asyncio.wait([task], timeout=patience)
+    if task.done():
+        return task.result()
+    task.cancel()
+    return None

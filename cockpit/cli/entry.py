@@ -1,0 +1,26 @@
+"""Where the program begins: ctrl+c while Python still imports ends it without a word, as it ends any program."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import warnings
+
+
+def main() -> None:
+    """The imports are most of the start. Who had ctrl+c ignored, as `nohup` does, still has."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    gc.disable()  # what is imported is no garbage: to look for some took a tenth of the start
+    from cockpit.cli.main import main as command
+    from cockpit.output import never_fail, say_traceback
+
+    sys.excepthook = say_traceback
+    never_fail()
+    # anyio leaves a connection that is given up before its first step as a coroutine that nobody awaits; Python would tell so at its end
+    warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
+    gc.enable()
+    signal.signal(signal.SIGINT, before)
+    command()

@@ -1,0 +1,191 @@
+"""`cockpit launch`: a preset's job, planned, submitted once, and followed to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cockpit import output
+from cockpit.acts.act import Aim
+from cockpit.acts.audit import Audit, audit_path
+from cockpit.acts.plan import Receipt
+from cockpit.acts.table import find_act
+from cockpit.cli.acts import DONE, NOT_ALL, UNREACHABLE, EndSignal, agreed, fail, refuse
+from cockpit.cli.exit_codes import BAD_USAGE, with_exit_codes
+from cockpit.config.document import InputError
+from cockpit.config.settings import Config, explain_choices
+from cockpit.model import SUPERVISOR, Job, Snapshot
+from cockpit.presets import Preset, find_preset, launchable
+from cockpit.secrets import LineRedactor
+from cockpit.sources.source import NotMeantError, SourceError
+
+if TYPE_CHECKING:
+    from cockpit.monitor.monitor import ClusterMonitor
+
+PENDING_GRACE_S = 4.0
+"""For which a job may be pending before the reason is printed."""
+PENDING_INTERVAL_S = 15.0
+"""Between two questions why a job is still pending."""
+FAILURE_LINES = 20
+"""Printed at most of Ray's message about a job that has failed."""
+END_POLLS = 20
+"""How often Ray is asked whether a job has ended once its log has."""
+END_INTERVAL_S = 0.5
+"""Between two of these questions."""
+
+
+HELP = """Submit a preset's job once and print its log.
+
+PRESET is a name, or a file such as ./ppo.yaml. Its working_dir is packed and uploaded. The log is printed until the job ends."""
+EXIT_CODES = {0: "job succeeded (--no-follow: submitted)", 1: "job failed, or not submitted", 3: "nothing reachable, or bad usage"}
+
+
+def launch_command(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
+    """`options` adds those of every command that reads from a cluster."""
+
+    @click.command("launch", help=with_exit_codes(HELP, EXIT_CODES))
+    @click.argument("preset")
+    @click.option("--no-follow", is_flag=True, help="Submit the job and exit; don't print its log.")
+    @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
+    @click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
+    @click.option("--force", is_flag=True, help="Submit even if a job of this preset is running, or if it can never fit.")
+    @click.option("--json", "as_json", is_flag=True, help="Print plan and outcome as JSON, for scripts; don't print the log.")
+    @options
+    @configured
+    def launch(config: Config, preset: str, *, no_follow: bool, **how: Any) -> None:
+        """The exit code is that of the job, unless its log is not followed."""
+        if config.readonly:
+            sys.exit(refuse(f"launch: {config.readonly_reason}", NOT_ALL))
+        try:
+            found = find_preset(preset)
+        except InputError as error:
+            sys.exit(fail(str(error), BAD_USAGE, as_json=how["as_json"]))
+        sys.exit(_run(config, found, follow=not (no_follow or how["as_json"] or how["dry_run"]), **how))
+
+    return launch
+
+
+def _run(config: Config, preset: Preset, **how: Any) -> int:
+    ending = EndSignal()
+    try:
+        code = asyncio.run(_launch(config, preset, ending, **how))
+    except asyncio.CancelledError:
+        code = refuse("nothing was submitted", NOT_ALL)
+    except BrokenPipeError:
+        code = DONE
+    return code if ending.number is None else 128 + ending.number
+
+
+async def _launch(config: Config, preset: Preset, ending: EndSignal, *, follow: bool, force: bool, **how: Any) -> int:
+    from cockpit.acts.executor import ActionExecutor
+    from cockpit.monitor.single_look import look_once
+
+    ending.cancels(asyncio.current_task())
+    lookout = await look_once(config)
+    if lookout.undecided:
+        return fail(explain_choices(lookout.undecided), UNREACHABLE, as_json=how["as_json"])
+    door = ActionExecutor(lookout, Audit(audit_path(), lookout.clock))
+    try:
+        plan = await door.plan(find_act("launch"), Aim(rows=(preset,), force=force))
+        if how["yes"] and plan.word is not None and not how["dry_run"]:
+            return fail(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=how["as_json"])
+        code, receipt = await agreed(door, plan, ending, **how)
+    except NotMeantError as error:
+        return fail(str(error), NOT_ALL, as_json=how["as_json"])
+    except SourceError as error:
+        return fail(str(error), UNREACHABLE, as_json=how["as_json"])
+    finally:
+        door.close()
+    name = _submitted_id(receipt)
+    if name and not follow and not how["as_json"]:
+        output.note(f"print its log: cockpit logs -f {name}")
+    return await _follow(config, lookout, name, preset) if follow and name else code
+
+
+def _submitted_id(receipt: Receipt | None) -> str | None:
+    return next((target.id for target in receipt.done), None) if receipt else None
+
+
+async def _follow(config: Config, lookout: ClusterMonitor, name: str, preset: Preset) -> int:
+    """Print the log to stdout, and why the job is pending and how it ended to stderr; the exit code."""
+    from cockpit.acts.launch.submission import secret_hider
+
+    hide, hide_others = secret_hider(launchable(preset, os.environ).hidden), LineRedactor()
+    waiting = asyncio.create_task(_print_why_pending(config, lookout, name, hide))
+    output.say(err=True)
+    try:
+        async for batch in lookout.follow_log(name, -1):
+            waiting.cancel()
+            for line in batch:
+                output.say_log(hide(line), hide_others)
+        return _print_end(await _wait_for_end(lookout, name), hide)
+    except SourceError as error:
+        return refuse(f"{error}\njob {name} may still be running; print its log: cockpit logs -f {name}", UNREACHABLE)
+    except asyncio.CancelledError:
+        where = f"Log: cockpit logs -f {name}. Stop: cockpit stop-job {name}"
+        return refuse(f"log no longer printed; job {name} keeps running. {where}", NOT_ALL)
+    finally:
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+
+
+async def _wait_for_end(lookout: ClusterMonitor, name: str) -> Job | None:
+    """The job once it has ended, a moment after its log; still running if that takes too long, `None` if Ray has forgotten it."""
+    for _ in range(END_POLLS):
+        job: Job | None = next((job for job in await lookout.jobs() if job.id == name), None)
+        if job is None or not job.running:
+            return job
+        await asyncio.sleep(END_INTERVAL_S)
+    return job
+
+
+def _print_end(job: Job | None, hide: Callable[[str], str]) -> int:
+    if job is None:
+        return refuse("Ray no longer lists this job: how it ended is unknown", UNREACHABLE)
+    if job.status == "SUCCEEDED":
+        output.note(f"job {job.id} SUCCEEDED")
+        return DONE
+    lines = failure_lines(job.message or "")
+    for line in lines if job.driver_node is None else lines[:1]:  # the log, which has been printed, follows the first line
+        output.say(f"  {hide(line)}", err=True)
+    return refuse(f"job {job.id} {'is still ' if job.running else ''}{job.status}", NOT_ALL)
+
+
+def failure_lines(message: str) -> list[str]:
+    """Ray's message about a job that has failed, without the frames of its traceback."""
+    lines = [line for line in message.strip().splitlines() if line.strip()]
+    begins = next((index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line), len(lines))
+    inside = max((index for index, line in enumerate(lines) if line.startswith(" ") and index > begins), default=begins - 1)
+    return [*lines[:begins], *lines[inside + 1 :]][:FAILURE_LINES]
+
+
+async def _print_why_pending(config: Config, lookout: ClusterMonitor, name: str, hide: Callable[[str], str]) -> None:
+    """For as long as the job is pending, print the reason whenever it changes."""
+    printed = None
+    await asyncio.sleep(PENDING_GRACE_S)
+    while True:
+        with suppress(SourceError):
+            job = next((job for job in await lookout.jobs() if job.id == name), None)
+            if job is None or job.status != "PENDING":
+                return
+            why = await _why_pending(config, job)
+            if why != printed:
+                output.note(f"job {name} is PENDING: {hide(why)}")
+                printed = why
+        await asyncio.sleep(PENDING_INTERVAL_S)
+
+
+async def _why_pending(config: Config, job: Job) -> str:
+    """Why the job's supervisor actor is pending as cockpit knows it, else Ray's message."""
+    from cockpit.monitor.single_look import look_once
+
+    snapshot: Snapshot = (await look_once(config)).poller.snapshot
+    actor = next((actor for actor in snapshot.actors or () if actor.name == f"{SUPERVISOR}{job.id}"), None)
+    return (actor.why if actor else None) or job.message or "Ray gives no reason"

@@ -1,0 +1,332 @@
+"""Flags become a config, a config becomes the screen or one command."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from msgspec.structs import replace
+
+from cockpit import __version__, output
+from cockpit.cli import status as status_command
+from cockpit.cli.exit_codes import BAD_USAGE, STATUS_EXIT_CODES, with_exit_codes
+from cockpit.config.document import InputError
+from cockpit.config.settings import Config, config_path, config_text, init, load, schema
+from cockpit.secrets import redact
+from cockpit.sources.probes.spawn import spawn_local
+
+if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
+    from cockpit.monitor.monitor import ClusterMonitor
+    from cockpit.ui.app import Cockpit
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# What is imported late is what not every command needs, and what can wait until the first probe has been started: Textual costs a third of
+# a second, httpx a tenth, asyncio half of that.
+
+
+def cluster_options(command: Command) -> Command:
+    """Adds the options of every command that reads from a cluster."""
+    return _with_options(
+        command,
+        click.option("--address", metavar="URL", help="Ray dashboard, such as http://head:8265. Default: the Ray on this host."),
+        click.option("--hosts", metavar="FILE|a,b,c", help="More hosts to probe, beyond those that Ray reports."),
+        click.option("--interval", metavar="S", help="Seconds between two samples of a host. Default: 2."),
+        click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing."),
+    )
+
+
+def screen_options(command: Command) -> Command:
+    """Adds the options of the screen; `cockpit` itself and `demo` have one."""
+    return _with_options(
+        command,
+        click.option("--theme", metavar="NAME", help="Colour theme, such as midnight or daylight."),
+        click.option("--ascii", is_flag=True, default=None, help="Draw with ASCII characters only."),
+        click.option("--quiet", is_flag=True, default=None, help="No bell and no notification when a critical finding starts."),
+    )
+
+
+def _with_options(command: Command, *options: Callable[[Command], Command]) -> Command:
+    for add in reversed(options):
+        command = add(command)
+    return command
+
+
+_CONFIG_OPTIONS = ("address", "hosts", "interval", "readonly", "theme", "ascii", "quiet")
+
+
+def configured(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives the command its config, made from its own options and those before its name; a mistake in one is one sentence.
+
+    The config reads `COCKPIT_*` variables, not click's `auto_envvar_prefix`: that would make COCKPIT_KILL_ORPHANS_YES=1 a confirmation.
+    """
+
+    @wraps(command)
+    def run(**flags: Any) -> Any:
+        before_command = click.get_current_context().find_root().params
+        own = {name: flags.pop(name, None) for name in _CONFIG_OPTIONS}
+        try:
+            config = load({name: before_command.get(name) if value is None else value for name, value in own.items()})
+        except InputError as error:
+            _refuse(str(error))
+        return command(config, **flags)
+
+    return run
+
+
+def _refuse(text: str) -> None:
+    output.note(text)
+    sys.exit(BAD_USAGE)
+
+
+class CommandGroup(click.Group):
+    """The program: every command of it ends with the same code when it is used badly."""
+
+    _whole = False
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Commands of acts and of presets are made when one of them is wanted: the screen and a look don't wait for their imports."""
+        if name not in self.commands:
+            self._make_others()
+        return super().get_command(context, name)
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """All, in the order of the alphabet."""
+        self._make_others()
+        return super().list_commands(context)
+
+    def _make_others(self) -> None:
+        if not self._whole:
+            self._whole = True
+            for command in _acting_commands():
+                self.add_command(command)
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """As click's own, with our exit code."""
+        if os.path.expanduser("~") == "~":  # a user whom nobody knows here, as in a container: its runtime would say / too
+            os.environ["HOME"] = "/"
+        try:
+            return super().main(*args, **{**more, "standalone_mode": False})
+        except click.UsageError as error:
+            output.say_usage(error)
+            sys.exit(BAD_USAGE)
+        except click.Abort:
+            sys.exit(130)
+        except OSError as error:  # a full disk below what we print, a terminal that is gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _refuse(f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}")
+
+
+@click.group(cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@cluster_options
+@screen_options
+@click.version_option(__version__, prog_name="cockpit")
+@click.pass_context
+def main(context: click.Context, /, **_: Any) -> None:
+    """Monitor a Ray GPU cluster: what is running, what is stuck, and why.
+
+    Without a command, cockpit opens the screen. Bad usage of any command ends with exit code 3.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(screen)
+
+
+@main.command(hidden=True)
+@configured
+def screen(config: Config) -> None:
+    """The screen."""
+    if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
+        output.note("no terminal here: this is the output of `cockpit status`\n")
+        sys.exit(status_command.status(config, as_json=False))
+    code = show(config, ends=True)
+    # A thread in a resolver or a driver may never come back; nobody waits for it.
+    output.flush()
+    os._exit(code)
+
+
+def show(config: Config, *, ends: bool = False) -> int:
+    """Run the screen until it is quit; its exit code. The probe starts first: it works while Textual is still being imported.
+
+    `ends`: the process ends right after it.
+    """
+    early = spawn_local(config.interval)
+    gc.disable()  # modules that are being imported are no garbage: to look for some took a tenth of the start
+    from cockpit.monitor.monitor import ClusterMonitor
+    from cockpit.ui.app import Cockpit
+
+    _favour_keys()
+    app = Cockpit(
+        config,
+        lambda publish: ClusterMonitor(config, publish, early=early),
+        door=None if config.readonly else _door,
+        runbook=partial(_recovering, config),
+    )
+    app.process_ends = ends
+    signal.signal(signal.SIGHUP, partial(_hang_up, app))
+    try:
+        app.run()
+    finally:
+        app.lookout.close()
+    return app.return_code or 0
+
+
+def _door(lookout: ClusterMonitor) -> ActionExecutor:
+    """The way to change something: the one place at which `--readonly` leaves it out."""
+    from cockpit.acts.audit import Audit, audit_path
+    from cockpit.acts.executor import ActionExecutor
+
+    return ActionExecutor(lookout, Audit(audit_path(), time.time))
+
+
+def _recovering(config: Config, preset: Any, **how: Any) -> Any:
+    """A runbook, made from what is imported only then."""
+    from cockpit.acts.recover.runner import recovering
+
+    return recovering(config, preset, os.environ, **how)
+
+
+def _favour_keys() -> None:
+    """A whole collection took 40 ms at 1,000 nodes, and a thread that builds values kept the loop waiting 5 ms at a time."""
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(2_000, 25, 250)
+    sys.setswitchinterval(0.001)
+
+
+def _hang_up(app: Cockpit, *_: object) -> None:
+    """The terminal is gone: nothing is left to draw on."""
+    app.lookout.close()
+    os._exit(129)
+
+
+@main.command(help=with_exit_codes("Print the state of the cluster, as text or JSON.", STATUS_EXIT_CODES))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@click.option(
+    "--watch", is_flag=True, help="Keep running; print findings as they start and clear. With --json: print everything at each interval."
+)
+@cluster_options
+@configured
+def status(config: Config, as_json: bool, watch: bool) -> None:
+    """The exit code says how bad the worst finding is."""
+    sys.exit(status_command.status(config, as_json=as_json, watch=watch))
+
+
+DOCTOR_HELP = """Run every check once, on every host.
+
+It prints what is wrong, what is OK, and what could not be checked."""
+
+
+@main.command(help=with_exit_codes(DOCTOR_HELP, STATUS_EXIT_CODES))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts: every check with its result, and the status.")
+@click.option(
+    "--bundle",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Also write the report and the ends of Ray's own logs to FILE (.tar.gz), with secrets hidden.",
+)
+@cluster_options
+@configured
+def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
+    """The exit code is that of `status`."""
+    try:
+        code = status_command.doctor(config, as_json=as_json, bundle=bundle)
+    except InputError as error:
+        _refuse(str(error))
+    sys.exit(code)
+
+
+@main.command(help=with_exit_codes("Print the log of a job's driver.", {0: "printed", 3: "log not available, or bad usage"}))
+@click.argument("id")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the job ends.")
+@click.option(
+    "-n", "lines", type=click.IntRange(-1), default=1000, metavar="N", help="Start with the last N lines (default: 1000; all: -1)."
+)
+@cluster_options
+@configured
+def logs(config: Config, id: str, follow: bool, lines: int) -> None:  # noqa: A002 what Ray calls it
+    """The exit code is 0, or says that there is no log."""
+    from cockpit.cli.acts import print_log
+
+    sys.exit(print_log(config, id, follow=follow, lines=lines))
+
+
+@main.group()
+def config() -> None:
+    """Create or show the config file."""
+
+
+@config.command("init")
+def config_init() -> None:
+    """Create a config file with every default, commented out."""
+    try:
+        init(config_path())
+    except InputError as error:
+        _refuse(str(error))
+    output.say(f"Written: {config_path()}")
+
+
+@config.command("print")
+@cluster_options
+@configured
+def config_print(config: Config) -> None:
+    """Print the current settings, and where each one comes from."""
+    output.say(redact(config_text(config).rstrip("\n")))  # `reach` may hold a password
+
+
+@config.command("path")
+def config_file() -> None:
+    """Print the path of the config file."""
+    output.say(str(config_path()))
+
+
+@main.command("schema")
+@click.argument("what", type=click.Choice(["status", "check", "preset", "config"]), default="status")
+def print_schema(what: str) -> None:
+    """Print a JSON Schema.
+
+    It describes the output of `status --json` or `check --json`, a preset, or the config file.
+    """
+    from cockpit.check import check_schema
+    from cockpit.presets import preset_schema
+    from cockpit.report.status import status_schema
+
+    made = {"status": status_schema, "check": check_schema, "preset": preset_schema, "config": schema}[what]
+    output.say_json(json.dumps(made(), indent=2))
+
+
+@main.command()
+@cluster_options
+@screen_options
+@configured
+def demo(config: Config) -> None:
+    """Try cockpit on a local Ray with simulated GPUs.
+
+    It starts a real Ray cluster on this machine, with simulated GPUs and some faults, opens the screen on it, and ends it on quit.
+    """
+    from cockpit.demo import run_demo
+
+    sys.exit(run_demo(partial(_demo_screen, config)))
+
+
+def _acting_commands() -> list[click.Command]:
+    from cockpit.cli.acts import act_commands
+    from cockpit.cli.check import check_command
+    from cockpit.cli.launch import launch_command
+    from cockpit.cli.presets import presets_command
+    from cockpit.cli.recover import recover_command
+
+    presets = [make(cluster_options, configured) for make in (check_command, launch_command, recover_command)]
+    return [*act_commands(cluster_options, configured), *presets, presets_command(configured)]
+
+
+def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
+    show(replace(config, address=address))

@@ -1,0 +1,100 @@
+"""The command that lists presets, and copies a ready-made one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cockpit import output
+from cockpit.cli.acts import NOT_ALL, refuse
+from cockpit.cli.exit_codes import with_exit_codes
+from cockpit.config.document import InputError, shown
+from cockpit.config.settings import Config
+from cockpit.presets import Preset, PresetError, copy_preset, doubts, presets, presets_folder
+from cockpit.text import UNKNOWN, clean, count
+
+EXIT_CODES = {0: "OK", 1: "a preset can't be read or copied", 3: "bad usage"}
+_HEADS = ("NAME", "GPUS", "HOSTS", "ABOUT")
+
+
+def presets_command(configured: Callable[[Any], Any]) -> click.Command:
+    """`cockpit presets`. The list needs no config, so that it works also while the config file has a mistake."""
+
+    @click.command("presets", help=with_exit_codes("List presets: yours, and the ready-made ones.", EXIT_CODES))
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+    @click.option("--copy", "name", metavar="NAME", help="Copy a ready-made preset into your folder, to edit it.")
+    @click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing.")
+    def list_or_copy(as_json: bool, name: str | None, readonly: bool | None) -> None:
+        """The exit code is 0, or says that a preset has a mistake."""
+        sys.exit(_print_list(presets(), as_json=as_json) if name is None else configured(_copy)(name=name, readonly=readonly))
+
+    return list_or_copy
+
+
+def _copy(config: Config, name: str) -> int:
+    if config.readonly:
+        return refuse(f"presets --copy: {config.readonly_reason}", NOT_ALL)
+    try:
+        path = copy_preset(name)
+    except InputError as error:
+        return refuse(str(error), NOT_ALL)
+    output.say(f"Written: {shown(path)}")
+    return 0
+
+
+def _print_list(found: list[Preset | PresetError], *, as_json: bool) -> int:
+    if as_json:
+        output.say_json(json.dumps({"presets": [_fields(one) for one in found]}, indent=2))
+    else:
+        output.say(presets_text(found))
+    return 1 if any(isinstance(one, PresetError) for one in found) else 0
+
+
+def presets_text(found: list[Preset | PresetError]) -> str:
+    """A table for each folder; below them notes on secrets that stand in the files."""
+    parts = []
+    for folder in (presets_folder(), *dict.fromkeys(one.path.parent for one in found if one.path.parent != presets_folder())):
+        within = [one for one in found if one.path.parent == folder]
+        parts.append(f"{_origin(folder)}\n{_table(within)}" if within else f"{_origin(folder)}\n  none")
+    notes = [f"{clean(one.name)}: {clean(note)}" for one in found if isinstance(one, Preset) for note in doubts(one)]
+    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
+
+
+def _origin(folder: Path) -> str:
+    return shown(folder) if folder == presets_folder() else "ready-made (copy one: cockpit presets --copy NAME)"
+
+
+def _table(found: list[Preset | PresetError]) -> str:
+    rows = [_HEADS, *(_row(one) for one in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join("  " + "  ".join((*(row[column].ljust(widths[column]) for column in range(3)), row[3])).rstrip() for row in rows)
+
+
+def _row(one: Preset | PresetError) -> tuple[str, str, str, str]:
+    if isinstance(one, PresetError):
+        return clean(one.name), UNKNOWN, UNKNOWN, clean(str(one))
+    hosts = [node.host for node in one.ray.nodes] if one.ray else []
+    shortened = ",".join(hosts[:3]) + (f",… ({len(hosts)})" if len(hosts) > 3 else "")
+    return clean(one.name), count(_gpus(one)), shortened or UNKNOWN, clean(one.about)
+
+
+def _gpus(one: Preset) -> float | None:
+    """GPUs that its command asks for; else those of `needs` in the preset."""
+    from cockpit.check.preset import budget_for  # deferred: only the list needs what reads commands
+
+    asked = budget_for(one, os.environ).amount("GPU") if one.job else None
+    return one.needs.amount("GPU") if asked is None else asked
+
+
+def _fields(one: Preset | PresetError) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": one.name, "path": str(one.path), "yours": one.path.parent == presets_folder()}
+    if isinstance(one, PresetError):
+        return {**fields, "error": str(one)}
+    hosts = [node.host for node in one.ray.nodes] if one.ray else []
+    return {**fields, "about": one.about, "gpus": _gpus(one), "hosts": hosts, "doubts": list(doubts(one))}

@@ -1,0 +1,186 @@
+"""`cockpit recover`: the runbook of a preset, confirmed once and printed step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from cockpit import output
+from cockpit.acts.audit import brief, outcome_of
+from cockpit.acts.plan import Plan
+from cockpit.acts.recover.step_state import NAMES, Step, StepError
+from cockpit.acts.text import plan_lines
+from cockpit.cli.acts import DONE, NOT_ALL, UNREACHABLE, EndSignal, confirmed, fail, refuse
+from cockpit.cli.exit_codes import BAD_USAGE, with_exit_codes
+from cockpit.config.document import InputError
+from cockpit.config.settings import Config
+from cockpit.presets import Preset, find_preset
+from cockpit.presets.folder import is_shared
+from cockpit.sources.source import SourceError
+from cockpit.text import clean
+
+if TYPE_CHECKING:
+    from cockpit.acts.recover.runbook import Recovery
+
+HELP = f"""Restart a preset's cluster and launch its job.
+
+Steps: {", ".join(NAMES)}.
+
+It asks for confirmation once, before the first step, and stops at the first step that fails. --from continues there."""
+EXIT_CODES = {0: "done", 1: "a step failed, or nothing was done", 3: "nothing reachable, or bad usage"}
+
+
+def recover_command(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
+    """`options` adds those of every command that reads from a cluster."""
+
+    def run(config: Config, *, preset: str, begin: str, skip: tuple[str, ...], as_json: bool, **how: Any) -> None:
+        sys.exit(_run(config, preset, begin, skip, as_json=as_json, **how))
+
+    command: Any = configured(run)
+    for add in reversed((
+        click.argument("preset"),
+        click.option("--from", "begin", type=click.Choice(NAMES), default=NAMES[0], metavar="STEP", help="Start at this step."),
+        click.option("--skip", type=click.Choice(NAMES), multiple=True, metavar="STEP", help="Skip this step. Repeat for more."),
+        click.option("--no-follow", "follow", flag_value=False, default=True, help="Don't wait until the job shows progress."),
+        click.option("--dry-run", is_flag=True, help="Print the plan; change nothing."),
+        click.option("--yes", is_flag=True, help="Don't ask for confirmation."),
+        click.option("--json", "as_json", is_flag=True, help="Print the plan and the outcome of each step as JSON, for scripts."),
+        options,
+    )):  # fmt: skip
+        command = add(command)
+    return click.command("recover", help=with_exit_codes(HELP, EXIT_CODES))(command)
+
+
+def _run(config: Config, name: str, begin: str, skip: tuple[str, ...], *, as_json: bool, follow: bool, **how: bool) -> int:
+    if config.readonly:
+        return refuse(f"recover: {config.readonly_reason}", NOT_ALL)
+    ending = EndSignal()
+    try:
+        about = {"begin": begin, "skip": skip, "follow": follow}
+        code = asyncio.run(_recover(config, find_preset(name), about, ending, as_json=as_json, **how))
+    except InputError as error:
+        return fail(str(error), BAD_USAGE, as_json=as_json)
+    except asyncio.CancelledError:
+        code = refuse("nothing was done", NOT_ALL)
+    return code if ending.number is None else 128 + ending.number
+
+
+async def _recover(config: Config, preset: Preset, about: dict[str, Any], ending: EndSignal, *, as_json: bool, **how: bool) -> int:
+    from cockpit.acts.recover.runner import recovering
+
+    ending.cancels(asyncio.current_task())
+    try:
+        async with recovering(config, preset, os.environ, **about) as recovery:
+            return await _confirm_and_run(recovery, ending, as_json=as_json, **how)
+    except StepError as error:
+        return fail(f"nothing was done: {clean(str(error))}", NOT_ALL, as_json=as_json)
+    except SourceError as error:
+        return fail(f"nothing was done: {clean(str(error))}", UNREACHABLE, as_json=as_json)
+
+
+async def _confirm_and_run(recovery: Recovery, ending: EndSignal, *, as_json: bool, dry_run: bool, yes: bool) -> int:
+    plan: Plan = await recovery.plan()
+    text = "\n".join(_plan_lines(recovery, plan))
+    if not as_json:
+        output.say(text)
+    if dry_run:
+        if as_json:
+            _print_json(recovery, plan)
+        return DONE
+    if not yes and not confirmed(plan, ending, text if as_json else ""):
+        return NOT_ALL
+    print_step = StepPrinter()
+    try:
+        async for step in recovery.run():
+            if not as_json:
+                print_step(step)
+    except (asyncio.CancelledError, BrokenPipeError):  # the latter: nobody reads on, as behind `| head`
+        if as_json:
+            _print_json(recovery, plan)
+        return _print_abort(recovery)
+    if as_json:
+        _print_json(recovery, plan)
+    return _print_end(recovery, as_json=as_json)
+
+
+def _print_abort(recovery: Recovery) -> int:
+    """Acts end on hosts when their connection ends; a `ray start` that has begun continues without it."""
+    aborted = next((step.name for step in recovery.steps if step.state == "running"), NAMES[0])
+    state = [*recovery.left, *(["a `ray start` that had begun continues on its host"] if aborted == "start" else [])]
+    lines = "".join(f"\n  {clean(line)}" for line in state)
+    return refuse(f"aborted in step {aborted}{lines}\n{_continue_with(recovery.preset, aborted)}", NOT_ALL)
+
+
+def _plan_lines(recovery: Recovery, plan: Plan) -> list[str]:
+    short = (f"{plan.title} on {', '.join(plan.hosts)}: no Ray to stop", *plan.notes, "")
+    lines = plan_lines(plan, time.time()) if not plan.empty else [clean(line) for line in short]
+    return [*lines, "Steps", *(f"  {step.name:<13} {_describe(step)}" for step in recovery.steps)]
+
+
+def _describe(step: Step) -> str:
+    return "skipped" if step.state == "skipped" else step.will
+
+
+def _print_end(recovery: Recovery, *, as_json: bool) -> int:
+    failed: Step | None = recovery.failed
+    if failed is None:
+        return DONE
+    if not as_json:
+        for line in recovery.left:
+            output.say(f"  {line}")
+    return refuse(f"step {failed.name} failed: {clean(failed.error or '')}\n{_continue_with(recovery.preset, failed.go_on)}", NOT_ALL)
+
+
+def _continue_with(preset: Preset, step: str) -> str:
+    argument = preset.name if is_shared(preset.path) else shlex.quote(str(preset.path))
+    return f"  continue with: cockpit recover {clean(argument)} --from {step}"
+
+
+class StepPrinter:
+    """Prints what is new of a step, and nothing twice."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._hosts: Mapping[str, str] = {}
+
+    def __call__(self, step: Step) -> None:
+        """A line when it starts and when it ends; the progress of hosts on a terminal only."""
+        if step.name != self._name:
+            self._name, self._hosts = step.name, {}
+            output.say(f"\n{step.title} …")
+        for host, text in step.hosts.items():
+            if self._hosts.get(host) != text:
+                output.say_progress(f"  {host}: {text}")
+        self._hosts = step.hosts
+        if step.state in ("done", "failed"):
+            output.say(f"{step.title}: {step.state}, {step.took or 0.0:.1f} s")
+            for line in step.lines:
+                output.say(f"  {line}")
+        output.flush()
+
+
+def _print_json(recovery: Recovery, plan: Plan) -> None:
+    steps = [
+        {"name": step.name, "state": step.state, "error": step.error, "lines": step.lines, "hosts": step.hosts, "took": step.took}
+        for step in recovery.steps
+    ]
+    planned = {"plan": [brief(target, plan.act) for target in plan.targets], "losses": plan.losses, "notes": plan.notes}
+    whole = {"preset": recovery.preset.name, **planned, **_outcome(recovery.steps), "steps": steps, "left": recovery.left}
+    output.say_json(recovery.hide(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()))
+
+
+def _outcome(steps: Sequence[Step]) -> dict[str, list[dict[str, Any]]]:
+    """By outcome, the targets of all steps; a step that failed at no target stands for itself."""
+    outcomes = [outcome_of(receipt) for step in steps for receipt in step.receipts]
+    rows: dict[str, list[dict[str, Any]]] = {kind: [row for one in outcomes for row in one[kind]] for kind in ("done", "refused", "failed")}
+    failed = [step for step in steps if step.state == "failed" and not (rows["failed"] or rows["refused"])]
+    rows["failed"] += [{"host": "", "act": step.name, "target": "", "why": "", "error": step.error} for step in failed]
+    return rows

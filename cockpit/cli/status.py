@@ -1,0 +1,125 @@
+"""`cockpit status` and `cockpit doctor`: one look at the cluster, or one at each interval until it is interrupted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from cockpit import output
+from cockpit.cli.exit_codes import BAD_USAGE
+from cockpit.config.document import InputError
+from cockpit.config.settings import Config, explain_choices
+
+if TYPE_CHECKING:
+    from cockpit.model import Snapshot
+    from cockpit.monitor.monitor import ClusterMonitor
+
+DOCTOR_PATIENCE_S = 20.0
+"""For which `doctor` waits for every host."""
+FIRST_SAMPLE_PATIENCE_S = 8.0
+"""For which `status --watch` waits before it prints the first status."""
+
+
+def status(config: Config, *, as_json: bool, watch: bool = False) -> int:
+    """Print the status once, or until it is interrupted; the exit code."""
+    return _run_interruptible(_watch(config, as_json=as_json) if watch else _print_status(config, as_json=as_json))
+
+
+def doctor(config: Config, *, as_json: bool, bundle: str | None) -> int:
+    """Print the report; the exit code. Raises `InputError` where the bundle can't be written."""
+    return _run_interruptible(_print_report(config, as_json=as_json, bundle=bundle))
+
+
+def _run_interruptible(look: Coroutine[Any, Any, int]) -> int:
+    import asyncio
+
+    try:
+        return asyncio.run(look)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+async def _print_status(config: Config, *, as_json: bool) -> int:
+    from cockpit.monitor.single_look import OTHER_HOSTS_PATIENCE_S, look_once
+    from cockpit.report.status import exit_code, status_json
+    from cockpit.report.text import status_text
+
+    lookout = await look_once(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)
+    if lookout.undecided:
+        return _refuse_undecided(lookout)
+    snapshot = lookout.poller.snapshot
+    if as_json:
+        output.say_json(status_json(snapshot, indent=2))
+    else:
+        output.say(status_text(snapshot))
+    return exit_code(snapshot, [host.name for host in config.hosts])
+
+
+def _refuse_undecided(lookout: ClusterMonitor) -> int:
+    output.note(explain_choices(lookout.undecided))
+    return BAD_USAGE
+
+
+async def _watch(config: Config, *, as_json: bool) -> int:
+    import asyncio
+
+    from cockpit.monitor.monitor import ClusterMonitor
+    from cockpit.report.status import status_json
+
+    lookout = ClusterMonitor(config, lambda _: None)
+    running = asyncio.ensure_future(lookout.run())
+    printed: Snapshot | None = None
+    try:
+        await asyncio.sleep(config.interval if as_json else 0)
+        await lookout.wait_until_complete(0 if as_json else FIRST_SAMPLE_PATIENCE_S)
+        while not running.done():
+            snapshot = lookout.poller.snapshot
+            if as_json:
+                output.say_json(status_json(snapshot))
+            else:
+                _print_changes(printed, snapshot)
+            printed = snapshot
+            output.flush()
+            await asyncio.sleep(config.interval)
+    finally:
+        lookout.close()
+        running.cancel()
+    return 0
+
+
+def _print_changes(before: Snapshot | None, snapshot: Snapshot) -> None:
+    """The whole status at first; then findings that started or cleared."""
+    from cockpit.report.text import changes, status_text
+
+    for text in [status_text(snapshot) + "\n"] if before is None else changes(before, snapshot):
+        output.say(text)
+
+
+async def _print_report(config: Config, *, as_json: bool, bundle: str | None) -> int:
+    from pathlib import Path
+
+    from cockpit.monitor.single_look import look_once
+    from cockpit.report.doctor import doctor_json, doctor_text, run_checks, write_bundle
+    from cockpit.report.status import exit_code
+
+    lookout = await look_once(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
+    if lookout.undecided:
+        return _refuse_undecided(lookout)
+    snapshot = lookout.poller.snapshot
+    checked = run_checks(snapshot, config.limits)
+    if as_json:
+        output.say_json(doctor_json(snapshot, checked))
+    else:
+        output.say(doctor_text(snapshot, checked))
+    if bundle is not None:
+        try:
+            write_bundle(Path(bundle), snapshot, checked, config)
+        except OSError as error:
+            raise InputError(f"{bundle}: {(error.strerror or str(error)).lower()}") from None
+        output.say(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
+    return exit_code(snapshot, [host.name for host in config.hosts])

@@ -1,0 +1,234 @@
+"""Reads a YAML file that a person wrote into a typed value, and says where in it a mistake is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import threading
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+import yaml
+
+from cockpit.secrets import redact
+from cockpit.text import clean
+
+T = TypeVar("T")
+
+LARGEST: Final = 1 << 20
+"""Bytes; what a person writes by hand is smaller."""
+
+HANDED: Final = ("/dev/fd/", "/dev/stdin")
+"""What the shell hands over with `<(...)`, or a pipe: its writer is there."""
+READING: Final[dict[int, Path]] = {}
+"""What each thread waits for, for whoever waits for the thread."""
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<where>.*)`)?$", re.DOTALL)
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_LONGEST_NUMBER: Final = 100
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_EXPECTED = re.compile(r"Expected `(?P<type>[^`]*)`")
+_TYPES: Final = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "keys with values",
+}
+
+
+class InputError(ValueError):
+    """What a person wrote can't be used; the text is one sentence that names the place."""
+
+
+def shown(path: Path) -> str:
+    """The path as its owner knows it: `~` for the home folder."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):  # not below it; or nobody knows where home is
+        return str(path)
+
+
+def read(path: Path, most: int) -> bytes:
+    """So many bytes of a regular file. Raises `OSError`, also where it is none: who opens a pipe waits for its writer."""
+    if str(path).startswith(HANDED):
+        with path.open("rb") as pipe:
+            return pipe.read(most)
+    READING[threading.get_ident()] = path
+    try:
+        _check_regular(os.stat(path).st_mode)  # some devices do something when they are opened
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(handle, "rb") as file:
+            _check_regular(os.fstat(handle).st_mode)
+            return file.read(most)
+    finally:
+        del READING[threading.get_ident()]
+
+
+def _check_regular(mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "Not a regular file but a pipe or a device")
+
+
+def read_text(path: Path) -> str:
+    """A small UTF-8 file, whole; a missing one raises `FileNotFoundError`."""
+    try:
+        raw = read(path, LARGEST + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {(error.strerror or str(error)).lower()}") from error
+    if len(raw) > LARGEST:
+        raise InputError(f"{shown(path)}: larger than 1 MiB: too large for a file of cockpit")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{shown(path)}:{raw.count(10, 0, error.start) + 1}: not UTF-8 text") from error
+
+
+class Document:
+    """A YAML text with the line of each of its values; an empty one holds no keys."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        try:
+            self._root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+            self._refuse_bombs()  # before any value is made
+            data: Any = yaml.safe_load(text)
+            self.data: Any = {} if data is None else data
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = "" if mark is None else f":{mark.line + 1}"
+            raise InputError(f"{name}{line}: not YAML: {error.problem or error.context}") from error
+        except yaml.YAMLError as error:
+            raise InputError(f"{name}: not YAML: {str(error).splitlines()[0]}") from error
+        except RecursionError as error:  # [[[[…
+            raise InputError(f"{name}: not YAML: nested too deeply") from error
+        except InputError:
+            raise
+        except ValueError as error:  # a date such as 2026-13-01
+            raise InputError(f"{name}: not YAML: {error}") from error
+        except (ArithmeticError, LookupError, AttributeError) as error:  # !!bool "x", !!timestamp "x": PyYAML looks at no tag
+            raise InputError(f"{name}: not YAML: a value doesn't match its tag") from error
+        self._refuse_twins(self._root, "", set())
+
+    def _refuse_bombs(self) -> None:
+        """A few lines may stand for billions of values, and `1:1:1:…`, a number of base 60, takes minutes to be made."""
+        if self._root is not None and _count_values(self._root, {}) > LARGEST:
+            raise InputError(f"{self.name}: its aliases expand to too many values")
+
+    @classmethod
+    def read(cls, path: Path) -> Document:
+        """A missing file raises `FileNotFoundError`."""
+        return cls(read_text(path), shown(path))
+
+    def convert(self, kind: type[T], words: Mapping[str, str]) -> T:
+        """The checked value; `words` says what is expected at a place such as `hosts[].user`: "a name"."""
+        try:
+            return msgspec.convert(self.data, kind)
+        except msgspec.ValidationError as error:
+            raise self._explain(error, words) from error
+        except UnicodeEncodeError as error:  # half of a pair, as in "\ud800"
+            raise InputError(f"{self.name}: contains invalid Unicode characters") from error
+
+    def mistake(self, where: str, text: str) -> InputError:
+        """What is wrong at a place such as `hosts[1].user`."""
+        line = self.line(where)
+        return InputError(": ".join(filter(None, (f"{self.name}:{line}" if line else self.name, where, text))))
+
+    def unexpected(self, where: str, expected: str) -> InputError:
+        """What `convert` would say, for what no type can say."""
+        return self.mistake(where, f"expected {expected}, got {_describe(self._find(where)[1])}")
+
+    def line(self, where: str) -> int | None:
+        """Counted from 1; that of the nearest value above, where the place itself isn't there."""
+        return self._find(where)[0]
+
+    def written(self, where: str) -> str | None:
+        """A scalar as it was typed, before YAML made a number or a switch of it; `None` where there is none."""
+        node = self._find(where)[1]
+        return str(node.value) if isinstance(node, yaml.ScalarNode) else None
+
+    def _find(self, where: str) -> tuple[int | None, yaml.Node | None]:
+        node, line = self._root, None
+        for key, index in _STEP.findall(where):
+            if isinstance(node, yaml.MappingNode):
+                pair = next((pair for pair in node.value if pair[0].value == key), None)
+                if pair is None:
+                    return line, None
+                node, line = pair[1], pair[0].start_mark.line + 1
+            elif isinstance(node, yaml.SequenceNode) and index.isdigit() and int(index) < len(node.value):
+                node = node.value[int(index)]
+                line = node.start_mark.line + 1
+            else:
+                return line, None
+        return line or (node.start_mark.line + 1 if node else None), node
+
+    def _explain(self, error: msgspec.ValidationError, words: Mapping[str, str]) -> InputError:
+        match = _AT.match(str(error))
+        what, where = (match["what"], (match["where"] or "").lstrip(".")) if match else (str(error), "")
+        if match and match["key"]:
+            return self.mistake(where, "a key must be text; put a number, true or false in quotes")
+        names = re.findall(r"`([^`]*)`", what)
+        if "unknown field" in what and names:
+            below = f"{where}.{names[0]}".lstrip(".")
+            near = get_close_matches(re.sub(r"\[\d+\]", "[]", below), words, 1)
+            return self.mistake(below, "no such key" + (f"; perhaps {near[0].rpartition('.')[2]}" if near else ""))
+        if "missing required field" in what and names:
+            return self.mistake(where, f"{names[0]} is missing")
+        own = words.get(re.sub(r"\[\d+\]", "[]", where))
+        if own is None and not what.startswith("Expected"):
+            return self.mistake(where, what)
+        return self.unexpected(where, own or _describe_type(what))
+
+    def _refuse_twins(self, node: yaml.Node | None, where: str, visited: set[int]) -> None:
+        """YAML keeps the last of two values for one key without a word."""
+        if id(node) in visited:  # an alias: a few of them, each of the one before, can stand for billions of values
+            return
+        visited.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self._refuse_twins(item, f"{where}[{index}]", visited)
+        elif isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                place = f"{where}.{clean(str(key.value))}".lstrip(".")
+                if place in seen:
+                    raise InputError(f"{self.name}:{key.start_mark.line + 1}: {place}: given twice")
+                seen.add(place)
+                self._refuse_twins(value, place, visited)
+
+
+def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for, when each alias is written out; one that holds itself for too many."""
+    if id(node) not in known:
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+            raise yaml.MarkedYAMLError(problem=f"a number of {len(node.value):,} characters", problem_mark=node.start_mark)
+        known[id(node)] = LARGEST
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        below = [child for pair in pairs for child in pair] if pairs else node.value if isinstance(node, yaml.SequenceNode) else []
+        known[id(node)] = 1 + sum(_count_values(child, known) for child in below)
+    return known[id(node)]
+
+
+def _describe_type(what: str) -> str:
+    match = _EXPECTED.match(what)
+    if match is None:
+        return what.removeprefix("Expected ").partition(",")[0]
+    kinds = [_TYPES.get(kind, kind) for kind in match["type"].split(" | ") if kind != "null"]
+    return " or ".join(kinds) + what[match.end() :].partition(",")[0]
+
+
+def _describe(node: yaml.Node | None) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        text = redact(clean(node.value))
+        return (text if len(text) <= 40 else f"{text[:39]}…") or "nothing"
+    return "a list" if isinstance(node, yaml.SequenceNode) else "keys with values" if node else "nothing"

@@ -1,0 +1,197 @@
+"""Which hosts there are, and the command that gives a pipe to a Python on one of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from cockpit.config.document import Document, InputError, read_text, shown
+from cockpit.model import Node, Value
+
+DEFAULT_REACH: Final = (
+    "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInterval=5 -o ControlMaster=auto -o ControlPersist=60 -o ControlPath={control}"
+    " {user@}{address} {python} -"
+)
+THROUGH_RAY: Final = "ray"
+"""In place of a command: a Ray that lives is the only way to other hosts."""
+HOST_WORDS: Final = {
+    "": "a list of hosts",
+    "[]": "a name, or {name: …, address: …, user: …, python: …}",
+    "[].name": "a name",
+    "[].address": "a host name or an IP address",
+    "[].user": "a name",
+    "[].python": "the path of a Python",
+}
+"""What is expected where, for `Document.convert`."""
+
+
+class HostEntry(Value, frozen=True, forbid_unknown_fields=True):
+    """A host, and how to reach it."""
+
+    name: Annotated[str, Meta(description="Its name on the screen.")]
+    address: Annotated[str, Meta(description="Its address, if the name doesn't resolve to it.")] = ""
+    user: Annotated[str, Meta(description="The user to log in as.")] = ""
+    python: Annotated[str, Meta(description="A Python 3.8 or later on that host.")] = "python3"
+
+    @property
+    def target(self) -> str:
+        """Where it answers."""
+        return self.address or self.name
+
+
+class Roster:
+    """The hosts of the config, found by whatever a node of Ray's is called; of two that would do the first."""
+
+    def __init__(self, entries: Sequence[HostEntry]) -> None:
+        self._entries = entries
+        self._names = {entry.name: place for place, entry in reversed([*enumerate(entries)])}
+        self._targets = {entry.target: place for place, entry in reversed([*enumerate(entries)])}
+
+    def entry(self, node: Node) -> HostEntry:
+        """How to reach a node: as the config says, else by the address that Ray knows."""
+        called = (self._names.get(name) for name in (node.host, node.name, node.ip))
+        found = [place for place in (*called, self._targets.get(node.ip)) if place is not None]
+        return self._entries[min(found)] if found else HostEntry(node.title, address=node.ip)
+
+
+def named_apart(entries: Iterable[HostEntry]) -> dict[str, HostEntry]:
+    """By name; of two with the same one the second is called by its address."""
+    found: dict[str, HostEntry] = {}
+    for entry in entries:
+        apart = entry if entry.name not in found else replace(entry, name=entry.target)
+        found[apart.name] = apart
+    return found
+
+
+def host_entries(listed: Iterable[str | HostEntry], document: Document, where: str) -> tuple[HostEntry, ...]:
+    """The hosts of a YAML list, checked; `where` is the list's place in the document."""
+    entries: dict[str, HostEntry] = {}
+    for index, host in enumerate(listed):
+        entry = HostEntry(host) if isinstance(host, str) else host
+        try:
+            check_host(entry)
+        except InputError as error:
+            raise document.mistake(f"{where}[{index}]", str(error)) from error
+        if entry.name in entries:
+            raise document.mistake(f"{where}[{index}]", f"{entry.name} is listed twice")
+        entries[entry.name] = entry
+    return tuple(entries.values())
+
+
+def parse_hosts(text: str) -> tuple[HostEntry, ...]:
+    """`a,b,c`, or a file: a YAML list as in the config, or a host a line as in a hostfile (`w1 slots=8`)."""
+    path = Path(text).expanduser()
+    if "," not in text and ("/" in text or path.exists()):
+        return _hosts_of_file(path)
+    entries = [_host_of_word(word.strip()) for word in text.split(",") if word.strip()]
+    if not entries:
+        raise InputError("expected hosts such as w1,w2, or a file that lists them")
+    return tuple(dict.fromkeys(entries))
+
+
+def _hosts_of_file(path: Path) -> tuple[HostEntry, ...]:
+    try:
+        text = read_text(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{shown(path)}: there is no such file") from error
+    lines = [(number, line.split("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if line]
+    if lines and lines[0][1].startswith(("- ", "[")):
+        document = Document(text, shown(path))
+        return host_entries(document.convert(list[str | HostEntry], HOST_WORDS), document, "")
+    if not lines:
+        raise InputError(f"{shown(path)}: lists no host")
+    return tuple(dict.fromkeys(_host_of_word(line, f"{shown(path)}:{number}: ") for number, line in lines))
+
+
+def _host_of_word(text: str, place: str = "") -> HostEntry:
+    """`w1`, `train@w1`, or a line of a hostfile such as `w1 slots=8`."""
+    word, *rest = text.split()
+    if any("=" not in other for other in rest):
+        raise InputError(f"{place}expected one host, got {text}")
+    user, _, name = word.rpartition("@")
+    try:
+        return check_host(HostEntry(name, user=user))
+    except InputError as error:
+        raise InputError(f"{place}{error}") from error
+
+
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|[0-9A-Fa-f:][0-9A-Fa-f:.]{1,44}(?:%[A-Za-z0-9_.-]{1,15})?"
+_USER = r"[A-Za-z0-9_.][A-Za-z0-9_.@+-]{0,63}"
+_FORMS: Final = {
+    "name": (re.compile(_NAME), "name of a host"),
+    "address": (re.compile(_NAME), "address of a host"),
+    "user": (re.compile(_USER), "name of a user"),
+    "user@": (re.compile(f"(?:{_USER})@|"), "name of a user"),
+    "python": (re.compile(r"[A-Za-z0-9_./~][A-Za-z0-9_./~+-]{0,4095}"), "path of a Python"),
+}
+"""A value must read neither as an option of ssh nor as a command of the shell over there."""
+_PLACE = re.compile(r"\{(\w+@?)\}")
+
+
+def check_host(entry: HostEntry) -> HostEntry:
+    """The same entry, or `InputError`."""
+    for name, value in _values(entry).items():
+        if value or name != "user":
+            _check(name, value)
+    return entry
+
+
+def reach_command(reach: str, entry: HostEntry, control: str = "none") -> list[str]:
+    """The words to run; the template is split first, so that no value can add a word. Raises `InputError`.
+
+    `control` is where ssh may put the socket of a connection that it keeps open.
+    """
+    try:
+        words = shlex.split(reach)
+    except ValueError as error:
+        raise InputError(f"the command can't be parsed: {str(error).lower()}") from error
+    if not words:
+        raise InputError("expected a command, got nothing")
+    values = {**_values(entry), "control": control}
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in values:
+            raise InputError(f"unknown placeholder {match[0]}; known ones: {' '.join(f'{{{known}}}' for known in values)}")
+        if name == "user" and not entry.user:
+            raise InputError(f"it needs {{user}}, but {entry.name} has no user")
+        return control if name == "control" else _check(name, values[name])
+
+    return [_PLACE.sub(fill, word) for word in words]
+
+
+NO_PROMPT: Final = "ssh can't ask for a password here; it needs a key or an agent"
+_DENIED = re.compile(r"Permission denied \([\w,@.-]+\)\.$")
+"""Ways of logging in stand in parentheses; what is denied later says less."""
+_OFFENDING = re.compile(r"^Offending \S+ key in (.+?)\s*$", re.MULTILINE)
+
+
+def last_words(errors: str) -> str:
+    """What a person would look at first in what a command printed on stderr: its last line, but ssh's says too little of host keys."""
+    last = errors.strip().rpartition("\n")[2].strip()
+    if _DENIED.search(last):
+        return f"{last.rstrip('.')}: {NO_PROMPT}"
+    if last != "Host key verification failed.":
+        return last
+    if offending := _OFFENDING.search(errors):
+        return f"its host key has changed and doesn't match {offending[1]}; nothing was sent"
+    return "its host key is unknown here: connect once by hand, or add it to known_hosts"
+
+
+def _values(entry: HostEntry) -> dict[str, str]:
+    at = f"{entry.user}@" if entry.user else ""
+    return {"name": entry.name, "address": entry.target, "user": entry.user, "user@": at, "python": entry.python}
+
+
+def _check(name: str, value: str) -> str:
+    form, what = _FORMS[name]
+    if not form.fullmatch(value):
+        raise InputError(f"{value!r} can't be the {what}")
+    return value

@@ -1,0 +1,341 @@
+"""What the user asked for: one frozen value, from flags, then `COCKPIT_*` variables, then the config file, then defaults."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_type_hints
+
+import msgspec
+import platformdirs
+from msgspec import UNSET, Meta, UnsetType
+
+from cockpit.config.document import Document, InputError, shown
+from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
+from cockpit.config.thresholds import Limits
+from cockpit.model import Session, Value
+from cockpit.trust import why_not_ours
+
+DEFAULT_PORT: Final = 8265
+DEFAULT_ADDRESS: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
+ProbeHosts = Literal["auto", "never", "always"]
+
+
+class Config(Value, frozen=True):
+    """What holds now; `origins` says for each field that is not the default where it came from."""
+
+    address: str | None = None
+    hosts: tuple[HostEntry, ...] = ()
+    reach: str = DEFAULT_REACH
+    interval: float = 2.0
+    """Seconds between two samples of a probe."""
+    probe_hosts: ProbeHosts = "auto"
+    """Other hosts to probe: `auto` those where Ray is down or a GPU process has no known owner, `always` also each of `hosts`."""
+    readonly: bool = False
+    theme: str | None = None
+    ascii: bool = False
+    quiet: bool = False
+    """Neither bell nor notification when a critical finding starts."""
+    limits: Limits = Limits()
+    origins: Mapping[str, str] = {}
+
+    @property
+    def readonly_reason(self) -> str:
+        """Why an act is refused, with the flag, variable or line that says so."""
+        return f"cockpit is read-only ({self.origins.get('readonly', '--readonly')})"
+
+    @property
+    def named_hosts(self) -> tuple[HostEntry, ...]:
+        """Those that were named for this run, by flag or variable: the file lists them for when they matter."""
+        return self.hosts if self.origins.get("hosts", "--hosts") in ("--hosts", "COCKPIT_HOSTS") else ()
+
+
+class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What may stand in cockpit's config file."""
+
+    address: Annotated[str | UnsetType, Meta(description="Ray's dashboard, such as http://head:8265.")] = UNSET
+    hosts: Annotated[
+        list[str | HostEntry] | UnsetType,
+        Meta(description="Hosts beyond those that Ray reports, and for when Ray is down."),
+    ] = UNSET
+    reach: Annotated[
+        str | UnsetType,
+        Meta(
+            description="A command that pipes into a Python on that host; placeholders: {name} {address} {user} {user@} {python} {control}."
+        ),
+    ] = UNSET
+    interval: Annotated[float, Meta(ge=0.5, le=3600, description="Seconds between two samples of a host.")] | UnsetType = UNSET
+    probe_hosts: Annotated[
+        ProbeHosts | UnsetType,
+        Meta(description="Probe other hosts: auto (Ray is down, or a GPU process has no known owner), always (also each of hosts), never."),
+    ] = UNSET
+    readonly: Annotated[bool | UnsetType, Meta(description="Show everything, change nothing.")] = UNSET
+    theme: Annotated[str | UnsetType, Meta(description="The name of a theme.")] = UNSET
+    ascii: Annotated[bool | UnsetType, Meta(description="Draw with ASCII characters only.")] = UNSET
+    quiet: Annotated[bool | UnsetType, Meta(description="No bell and no notification when a critical finding starts.")] = UNSET
+    limits: Annotated[Limits | UnsetType, Meta(description="Thresholds of findings.")] = msgspec.field(default=UNSET, name="findings")
+
+
+def _marks() -> dict[str, Meta]:
+    """What is written beside each threshold."""
+    return {name: hint.__metadata__[0] for name, hint in get_type_hints(Limits, include_extras=True).items()}
+
+
+def _range(mark: Meta) -> str:
+    least = f"from {mark.ge:.10g}" if mark.ge is not None else f"above {mark.gt or 0:.10g}"
+    return f"a number {least}" if mark.le is None else f"a number {least} to {mark.le:.10g}"
+
+
+_WORDS: Final = {
+    "address": "an address such as http://head:8265",
+    "hosts": "a list of hosts",
+    **{f"hosts{place}": words for place, words in HOST_WORDS.items()},
+    "reach": "a command",
+    "interval": "a number of seconds from 0.5 to 3600",
+    "probe_hosts": "auto, always or never",
+    "readonly": "true or false",
+    "theme": "the name of a theme",
+    "ascii": "true or false",
+    "quiet": "true or false",
+    "findings": "thresholds, such as `disk_full: 0.9`",
+}
+
+
+@cache
+def _words() -> Mapping[str, str]:
+    """What is expected where; a start without a config file needs none of it."""
+    return {**_WORDS, **{f"findings.{name}": _range(mark) for name, mark in _marks().items()}}
+
+
+_FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field != "origins")
+_TYPED: Final = tuple(field for field in _FIELDS if field != "limits")
+"""Those that a flag or a variable may give."""
+_KEYS: Final = {field: "findings" if field == "limits" else field for field in _FIELDS}
+"""What each is called in the file."""
+_SWITCH: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def config_path() -> Path:
+    """`$XDG_CONFIG_HOME/cockpit/config.yaml`; presets and themes lie beside it."""
+    return platformdirs.user_config_path("cockpit") / "config.yaml"
+
+
+def load(flags: Mapping[str, object], env: Mapping[str, str] = os.environ, path: Path | None = None) -> Config:
+    """Raises `InputError`. A flag that is `None` was not given; `hosts` comes as it was typed."""
+    flagged = {f"--{name.replace('_', '-')}": (name, flags[name]) for name in _TYPED if flags.get(name) is not None}
+    variables = {variable: (name, env[variable]) for name in _TYPED if env.get(variable := f"COCKPIT_{name.upper()}")}
+    file = _read(path or config_path())
+    chosen = {**file, **_parse_all(variables), **_parse_all(flagged)}
+    values: dict[str, Any] = {name: value for name, (value, _) in chosen.items()}
+    if "hosts" in file:  # a name on the command line keeps what the file says of that host
+        values["hosts"] = _with_details(values["hosts"], file["hosts"][0])
+    return Config(**values, origins={name: origin for name, (_, origin) in chosen.items()})
+
+
+_Layer = dict[str, tuple[Any, str]]
+"""For each field that is given: its value, and where it was given."""
+
+
+def _parse_all(given: Mapping[str, tuple[str, object]]) -> _Layer:
+    """What was typed, by the flag or variable it was typed for."""
+    return {name: (_parse_value(origin, name, value), origin) for origin, (name, value) in given.items()}
+
+
+def _parse_value(origin: str, name: str, value: object) -> object:
+    try:
+        return _validate(name, _parse_text(name, value))
+    except msgspec.ValidationError as error:
+        raise InputError(f"{origin}: expected {_words()[name]}, got {value}") from error
+    except InputError as error:
+        raise InputError(f"{origin}: {error}") from error
+
+
+def _parse_text(name: str, value: object) -> object:
+    if name == "hosts":
+        return parse_hosts(str(value))
+    if name in ("readonly", "ascii", "quiet"):
+        value = _SWITCH.get(str(value).lower(), value)
+    return getattr(msgspec.convert({name: value}, ConfigFile, strict=name != "interval"), name)
+
+
+def _read(path: Path) -> _Layer:
+    if (reason := why_not_ours(path)) is not None:
+        raise InputError(f"{shown(path)}: {reason}, and cockpit runs commands from this file (under sudo, use sudo -H)")
+    try:
+        document = Document.read(path)
+    except FileNotFoundError:
+        return {}
+    if not isinstance(document.data, dict):
+        raise document.mistake("", "expected keys with values, such as `interval: 2`")
+    file = document.convert(ConfigFile, _words())
+    layer: _Layer = {}
+    for name in _FIELDS:
+        if (value := getattr(file, name)) is UNSET:
+            continue
+        checked = host_entries(value, document, "hosts") if name == "hosts" else _validate_at(document, name, value)
+        layer[name] = (checked, f"{document.name}:{document.line(_KEYS[name])}")
+    return layer
+
+
+def _validate_at(document: Document, name: str, value: object) -> object:
+    try:
+        return _validate(name, value)
+    except InputError as error:
+        raise document.mistake(name, str(error)) from error
+
+
+def _validate(name: str, value: object) -> object:
+    """Checks what its type can't say."""
+    if name == "address":
+        return dashboard_url(str(value))
+    if name == "reach":
+        reach_command(str(value), HostEntry("host", user="user"))
+    return value
+
+
+def _with_details(hosts: Iterable[HostEntry], known: Iterable[HostEntry]) -> tuple[HostEntry, ...]:
+    details = {entry.name: entry for entry in known}
+    return tuple(details.get(entry.name, entry) if entry == HostEntry(entry.name) else entry for entry in hosts)
+
+
+class Address(NamedTuple):
+    """Where a Ray dashboard is, and how that is known."""
+
+    url: str
+    origin: str
+    given: bool = False
+    """A person has named it. Else it was found on this host, and its session or whoever listens there is root's or ours."""
+    owner: str | None = None
+    """Of the session, where it is another user's."""
+
+
+class Resolved(NamedTuple):
+    """The dashboard to ask; or those among which a person must choose."""
+
+    address: Address | None
+    choices: tuple[Address, ...] = ()
+
+
+def resolve_address(
+    config: Config, env: Mapping[str, str], sessions: Iterable[Session], strangers: Callable[[int], bool] = lambda _: False
+) -> Resolved:
+    """Without a word of a person's only a Ray of root's or of our own is followed; of several, or of others' alone, a person chooses.
+
+    `sessions` are those that the probe found on this host; `strangers`: whether another user listens on a port here. Raises `InputError`
+    for a variable that holds nonsense.
+    """
+    if config.address:
+        return Resolved(Address(config.address, config.origins.get("address", "--address"), given=True))
+    if server := env.get("RAY_API_SERVER_ADDRESS"):
+        return Resolved(Address(_variable_url("RAY_API_SERVER_ADDRESS", server), "RAY_API_SERVER_ADDRESS", given=True))
+    if (ray := env.get("RAY_ADDRESS", "")).startswith(("http://", "https://")):
+        return Resolved(Address(_variable_url("RAY_ADDRESS", ray), "RAY_ADDRESS", given=True))
+    live = {session.dashboard: session for session in sessions if session.live and session.dashboard}
+    ours = [Address(url, session.name) for url, session in live.items() if session.trusted]
+    theirs = [Address(url, session.name, owner=session.owner or "?") for url, session in live.items() if not session.trusted]
+    if len(ours) == 1:
+        return Resolved(ours[0])
+    if not ours and not theirs and strangers(DEFAULT_PORT):
+        theirs = [Address(DEFAULT_ADDRESS, "an unknown program", owner="another user")]
+    return Resolved(None, (*ours, *theirs)) if ours or theirs else Resolved(Address(DEFAULT_ADDRESS, "default"))
+
+
+def explain_choices(addresses: Collection[Address]) -> str:
+    """The sentence that asks a person to choose one of these dashboards."""
+    places = "".join(f"\n  {one.url}  {one.origin}{f' of {one.owner}' if one.owner else ''}" for one in addresses)
+    if all(one.owner for one in addresses):
+        return f"only other users' Rays run on this host; choose one with --address:{places}"
+    return f"several Ray sessions run on this host; choose one with --address:{places}"
+
+
+def _variable_url(name: str, text: str) -> str:
+    try:
+        return dashboard_url(text)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+_AUTHORITY = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]))?", re.ASCII)
+
+
+def dashboard_url(text: str) -> str:
+    """`head:8265`, `http://head:8265/#/overview` → `http://head:8265`. Never repeats what may be a password."""
+    text = text.strip()
+    if "@" in text:  # wherever it is: a password may hold a slash
+        raise InputError("an address must not contain a user or password; put a token in RAY_AUTH_TOKEN")
+    scheme, mark, rest = text.partition("://")
+    if not mark:
+        scheme, rest = "http", text
+    authority, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    if scheme == "ray":
+        raise InputError(f"{text} is for Ray's client; give the dashboard address, such as http://{authority.split(':')[0] or 'head'}:8265")
+    if scheme not in ("http", "https") or not _AUTHORITY.fullmatch(authority) or not re.fullmatch(r"[\w./~%+-]*", path):
+        raise InputError(f"{text!r} is not a dashboard address such as http://head:8265")
+    if not mark and not re.search(r":\d+$", authority):
+        authority += ":8265"
+    return f"{scheme}://{authority}{slash}{path}".rstrip("/")
+
+
+# What `cockpit config` and `cockpit schema config` print
+
+
+def _default_limits() -> str:
+    written = {f"{name}: {getattr(Limits(), name):.10g}": mark.description or "" for name, mark in _marks().items()}
+    return "".join(f"#   {value:<31}# {what.rstrip('.')}\n" for value, what in written.items())
+
+
+def default_file() -> str:
+    """Every key with its default, commented out."""
+    return f"""\
+# cockpit's config file. Lines that are commented out show the defaults. Flags and COCKPIT_* variables override this file.
+
+# address: http://head:8265        # Ray's dashboard; default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, this host's live session
+# hosts:                           # hosts beyond those that Ray reports, and for when Ray is down: names, or names with details
+#   - head
+#   - {{name: w1, address: 10.0.0.2, user: train, python: /opt/conda/bin/python}}
+# reach: "{DEFAULT_REACH}"
+#                                  # any command that pipes into a Python on that host: ssh, srun, kubectl exec, docker exec;
+#                                  # {{control}} is where ssh may keep its connection. Or `ray`: no probes, acts go through Ray only
+# probe_hosts: auto                # probe other hosts: auto (where Ray is down, or a GPU process has no known owner),
+#                                  # always (also each of `hosts`), never
+# interval: 2                      # seconds between two samples of a host
+# readonly: false                  # show everything, change nothing
+# theme: midnight
+# ascii: false                     # draw with ASCII characters only
+# quiet: false                     # no bell and no terminal notification when a critical finding starts
+# findings:                        # thresholds
+{_default_limits()}"""
+
+
+def init(path: Path) -> None:
+    """Write the default file where there is none. Raises `InputError`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(default_file())
+    except FileExistsError as error:
+        raise InputError(f"{shown(path)}: already exists; not overwritten") from error
+    except OSError as error:
+        raise InputError(f"{shown(path)}: {(error.strerror or str(error)).lower()}") from error
+
+
+def config_text(config: Config) -> str:
+    """What holds now as YAML, each line with where it comes from."""
+    lines = []
+    for name in _TYPED:
+        value = msgspec.to_builtins(getattr(config, name))
+        if name == "hosts":
+            value = [{key: text for key, text in host.items() if text not in ("", "python3")} for host in value]
+        lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}  # {config.origins.get(name, 'default')}\n")
+    lines.append(f"findings:  # {config.origins.get('limits', 'default')}\n")
+    lines += [f"  {name}: {value:.10g}\n" for name, value in msgspec.structs.asdict(config.limits).items()]
+    return "".join(lines)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the config file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(ConfigFile)}

@@ -1,0 +1,259 @@
+"""The recent past of host memory by node and by owner, how fast it grows, and when it will reach the line at which Ray kills."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import isfinite, nan
+from typing import NamedTuple
+
+from cockpit.config.thresholds import OLD
+from cockpit.model import Host, HostMemory, Node, Process, Snapshot
+
+STEP_S = 5.0
+"""Seconds a step covers: Ray's own agents look no oftener."""
+MAX_STEPS = 180
+"""15 minutes."""
+TREND_STEPS = 24
+"""Steps from which a growth is told: two minutes, a phase of training or the loading of a model."""
+MIN_KNOWN_STEPS = 6
+"""Steps that must be known of them."""
+TREND_POINTS = 9
+"""As many of them, about, are compared, each with each: enough for a median."""
+MAX_CONTRADICTING_SHARE = 0.28
+"""Memory that came in one go makes four of ten comparisons zero, and two jumps in the window a quarter: what grows in all but this share of
+them grows steadily enough to be told ahead."""
+DEFAULT_THRESHOLD = 0.95
+"""Ray's default of RAY_memory_usage_threshold, as a share of all memory."""
+SHARED_MEMORY_NAME = "/dev/shm: Ray's object store and other shared memory"  # noqa: S108 where plasma lies
+MAX_BYTES = 2**60
+"""No host has as many bytes."""
+
+
+class Trend(NamedTuple):
+    """How something has grown, in bytes a second; `steady` when hardly a part of the time contradicts, the last of it least."""
+
+    slope: float
+    steady: bool
+
+
+class KillLine(NamedTuple):
+    """Above how many used bytes Ray kills; `assumed` where its setting is not known, so that its default stands in."""
+
+    at: int
+    assumed: bool
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose memory it is: an actor's, else a job's, else another Ray's, else that of what runs."""
+
+    key: str
+    name: str
+    """What runs, in the words of its process: all there is to show where the actor is not known any more."""
+    actor: str | None = None
+    job: str | None = None
+    kind: str | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one owner holds on a host now, as the resident memory of its processes; pages that they share count for each of them."""
+
+    owner: Owner
+    used: int
+    processes: tuple[Process, ...]
+    trend: Trend | None
+
+
+class _Past:
+    """One series, a few bytes a step; a step in which nothing was heard is a gap."""
+
+    __slots__ = ("_trend", "last", "values")
+
+    def __init__(self, step: int) -> None:
+        self.last = step - 1
+        self.values = array("f")
+        self._trend: tuple[int, Trend | None] | None = None
+
+    def put(self, step: int, value: float) -> None:
+        if step <= self.last and self.values:
+            self.values.pop()
+        elif step > self.last + 1:
+            self.values.extend([nan] * min(MAX_STEPS, step - self.last - 1))
+        self.values.append(value)
+        self.last = step
+        if len(self.values) > MAX_STEPS:
+            del self.values[:-MAX_STEPS]
+
+    def tail(self, now: int, width: int) -> list[float | None]:
+        old = min(max(0, now - self.last), width)
+        known = [value if isfinite(value) else None for value in self.values[-(width - old) :]] if old < width else []
+        return [*[None] * (width - old - len(known)), *known, *[None] * old]
+
+    def trend(self, now: int) -> Trend | None:
+        if self._trend is None or self._trend[0] != now:
+            self._trend = (now, _trend(self.tail(now, TREND_STEPS)))
+        return self._trend[1]
+
+
+class MemoryHistory:
+    """Fed with every snapshot; asked for the past of a node, and for who holds the memory of a host that is looked at."""
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._seen: tuple[Node, ...] | None = None
+        self._nodes: dict[str, tuple[float, _Past]] = {}
+        self._pasts: dict[str, dict[str, _Past]] = {}
+        """By host, then by owner."""
+        self._held: dict[str, tuple[int, list[tuple[Owner, int, tuple[Process, ...]]]]] = {}
+
+    def record(self, snapshot: Snapshot) -> None:
+        """Take in what is new; what hasn't changed since the last time costs nothing."""
+        self._now = int(snapshot.taken // STEP_S)
+        if snapshot.nodes is not self._seen:
+            for node, before in zip_longest(snapshot.nodes or (), (self._seen or ())[: len(snapshot.nodes or ())]):
+                if node is not before:
+                    self._put(node, snapshot.taken)
+            self._seen = snapshot.nodes
+            self._forget(snapshot)
+        due = {host.name: host for host in snapshot.hosts.values() if self._due(host, snapshot.taken)}
+        for name, processes in _by_host(snapshot.processes or (), due).items():
+            self._own(due[name], processes)
+
+    def tail(self, node: str, width: int = 60) -> list[float | None]:
+        """The bytes in use on a node in the last `width` steps, newest last; `None` where nothing was heard."""
+        known = self._nodes.get(node)
+        return known[1].tail(self._now, width) if known else [None] * width
+
+    def trend(self, node: str) -> Trend | None:
+        """How its memory grows; `None` while too little of the last minutes is known."""
+        known = self._nodes.get(node)
+        return known[1].trend(self._now) if known else None
+
+    def owner_tail(self, host: str, owner: str, width: int = 60) -> list[float | None]:
+        """The same of one owner on a host."""
+        past = self._pasts.get(host, {}).get(owner)
+        return past.tail(self._now, width) if past else [None] * width
+
+    def holdings(self, host: str) -> list[Holding] | None:
+        """Who holds memory of a host, the greatest first; `None` where nobody has looked lately."""
+        step, held = self._held.get(host, (0, []))
+        if not held or self._now - step > OLD / STEP_S:
+            return None
+        return [Holding(owner, used, processes, self._pasts[host][owner.key].trend(self._now)) for owner, used, processes in held]
+
+    def _put(self, node: Node, taken: float) -> None:
+        used = plausible_bytes(node.memory.used)
+        known = self._nodes.get(node.key)
+        if used is None or node.seen is None or taken - node.seen > OLD or (known and known[0] == node.seen):
+            return
+        past = known[1] if known else _Past(self._now)
+        past.put(self._now, used)
+        self._nodes[node.key] = (node.seen, past)
+
+    def _due(self, host: Host, taken: float) -> bool:
+        """Once a step: every process of it is looked at."""
+        fresh = host.taken is not None and taken - host.taken <= OLD
+        return fresh and host.processes is not None and self._held.get(host.name, (None, ()))[0] != self._now
+
+    def _own(self, host: Host, processes: list[Process]) -> None:
+        held = sorted(_holdings_by_owner(host, processes), key=lambda one: -one[1])
+        pasts = dict(self._pasts.get(host.name, {}))
+        for owner, used, _ in held:
+            pasts.setdefault(owner.key, _Past(self._now)).put(self._now, used)
+        self._pasts[host.name] = {key: past for key, past in pasts.items() if self._now - past.last <= MAX_STEPS}
+        self._held[host.name] = (self._now, held)  # last: another thread may read meanwhile, and asks for the past of each of these
+
+    def _forget(self, snapshot: Snapshot) -> None:
+        if len(self._nodes) > len(snapshot.nodes or ()) + 100:
+            known = {node.key for node in snapshot.nodes or ()}
+            self._nodes = {key: past for key, past in self._nodes.items() if key in known}
+        if len(self._held) > len(snapshot.hosts) + 100:
+            self._held = {name: held for name, held in self._held.items() if name in snapshot.hosts}
+            self._pasts = {name: pasts for name, pasts in self._pasts.items() if name in snapshot.hosts}
+
+
+def plausible_bytes(value: float | None) -> float | None:
+    """A number of bytes that can be; what a host says may be anything."""
+    return value if value is not None and 0 <= value < MAX_BYTES else None
+
+
+def kill_line(memory: HostMemory) -> KillLine | None:
+    """Where Ray begins to kill; `None` when not even the host's memory is known."""
+    total, told = plausible_bytes(memory.total), plausible_bytes(memory.kill_at)
+    if told:
+        return KillLine(int(told), assumed=False)
+    return KillLine(int(DEFAULT_THRESHOLD * total), assumed=True) if total else None
+
+
+def seconds_until(used: float, line: float, slope: float) -> float | None:
+    """Seconds until the line is reached at that growth; `None` when it never is."""
+    if used >= line:
+        return 0.0
+    return (line - used) / slope if slope > 0 else None
+
+
+def _trend(values: list[float | None]) -> Trend | None:
+    """The median of all pairs (Theil and Sen): a spike, or a value that came late, moves it little."""
+    points = [(place, value) for place, value in enumerate(values) if value is not None]
+    if len(points) < MIN_KNOWN_STEPS:
+        return None
+    points = points[:: -1 * -(-len(points) // TREND_POINTS)][::-1]
+    slopes = sorted(
+        (later - earlier) / ((after - before) * STEP_S) for at, (after, later) in enumerate(points) for before, earlier in points[:at]
+    )
+    middle = sorted(value for _, value in points)[len(points) // 2]
+    return Trend(slopes[len(slopes) // 2], slopes[int(MAX_CONTRADICTING_SHARE * len(slopes))] > 0 and points[-1][1] >= middle)
+
+
+def _by_host(processes: Iterable[Process], due: dict[str, Host]) -> dict[str, list[Process]]:
+    found: dict[str, list[Process]] = {name: [] for name in due}
+    if due:
+        for process in processes:
+            if process.host in due:
+                found[process.host].append(process)
+    return found
+
+
+def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[Owner, int, tuple[Process, ...]]]:
+    """Each owner with all it holds; its name is that of its greatest process."""
+    by_owner: dict[str, list[tuple[int, Owner, Process | None]]] = {}
+    known = {process.pid for process in processes}
+    for process in processes:
+        if (rss := plausible_bytes(process.rss)) is not None:
+            owner = _owner(process)
+            by_owner.setdefault(owner.key, []).append((int(rss), owner, process))
+    for user in host.memory_users:
+        if user.pid not in known and (rss := plausible_bytes(user.rss)) is not None:
+            name = _program(user.command)
+            by_owner.setdefault(f"command:{user.user}:{name}", []).append(
+                (int(rss), Owner(f"command:{user.user}:{name}", name, user=user.user), None)
+            )
+    if shared := plausible_bytes(host.shm.used):
+        by_owner["shm"] = [(int(shared), Owner("shm", SHARED_MEMORY_NAME), None)]
+    for parts in by_owner.values():
+        greatest = max(parts, key=lambda part: part[0])[1]
+        yield greatest, sum(part[0] for part in parts), tuple(process for _, _, process in parts if process is not None)
+
+
+def _owner(process: Process) -> Owner:
+    name = process.name or _program(process.command)
+    if process.actor:
+        return Owner(f"actor:{process.actor}", name, process.actor, process.job, process.kind, process.user)
+    if process.job:
+        return Owner(f"job:{process.job}", name, None, process.job, process.kind, process.user)
+    if process.other_owner:
+        return Owner(f"other:{process.session}:{process.other_job}", process.other_owner, kind=process.kind)
+    if process.kind == "ray":
+        return Owner(f"ray:{process.session}" if process.session else "ray", "Ray itself", kind="ray", user=process.user)
+    return Owner(f"{process.kind}:{process.user}:{name}", name, kind=process.kind, user=process.user)
+
+
+def _program(command: str | None) -> str:
+    """`python` of `/usr/bin/python train.py`."""
+    words = (command or "").split()
+    return words[0].rsplit("/", 1)[-1] if words else "?"

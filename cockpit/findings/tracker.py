@@ -1,0 +1,89 @@
+"""Runs all detectors on each snapshot and keeps state between snapshots: since when a finding holds, and the last findings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from cockpit.bug import bug
+from cockpit.config.thresholds import DAY, LARGE, OLD, Limits
+from cockpit.findings.facts import Count, Facts
+from cockpit.findings.memory_trend import MemoryHistory
+from cockpit.model import LEVELS, Fault, Finding, Snapshot
+from cockpit.text import age
+
+Detector = Callable[[Facts], Iterable[Finding]]
+"""Pure: what it finds follows from the facts alone. It says nothing about what is unknown."""
+
+replace = msgspec.structs.replace
+PAUSE_S, LARGE_PAUSE_S = 1.9, 4.0
+"""Seconds after which a cluster is judged again, and a large one: probes look every 2 s, Ray itself every 5 s."""
+
+
+class FindingTracker:
+    """What is wrong in one snapshot after the other."""
+
+    def __init__(self, limits: Limits, detectors: Sequence[Detector], assumed: float = 0.0) -> None:
+        """`assumed`: seconds for which what is seen is taken to have been so already, for whoever looks only once."""
+        self._limits, self._detectors, self._assumed = limits, detectors, assumed
+        self._since: dict[str, float] = {}
+        self._held: dict[tuple[str, str], float] = {}
+        self.memory = MemoryHistory()
+        """The recent past of host memory, recorded here and nowhere else: pages read it too, perhaps while a thread of ours records."""
+        self._counted: Mapping[str, tuple[Count, ...]] = {}
+        self._findings: tuple[Finding, ...] = ()
+        self._bugs: tuple[Fault, ...] = ()
+        self._looked: float | None = None
+
+    def __call__(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with its findings, the worst first and of these the oldest."""
+        self.run_detectors(snapshot)
+        return self.with_findings(snapshot)
+
+    def due(self, snapshot: Snapshot) -> bool:
+        """Whether what was found last is too old; a clock that was set back counts as that."""
+        rest = LARGE_PAUSE_S if len(snapshot.nodes or ()) > LARGE else PAUSE_S
+        return self._looked is None or not 0 <= snapshot.taken - self._looked < rest
+
+    def with_findings(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what was found last."""
+        return replace(snapshot, findings=self._findings, faults=(*snapshot.faults, *self._bugs))
+
+    def run_detectors(self, snapshot: Snapshot) -> None:
+        """Ask every detector. It touches nothing that is drawn, so that another thread may do it, one at a time."""
+        self.memory.record(snapshot)
+        facts = Facts(snapshot, self._limits, self._held, frozenset(self._since), self._counted, self.memory, self._assumed)
+        bugs: list[Fault] = []
+        found = {finding.key: finding for detect in self._detectors for finding in self._ask(detect, facts, bugs)}
+        self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}
+        told = [replace(finding, text=_dated_text(finding, facts.now), since=self._since[key]) for key, finding in found.items()]
+        told.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since))
+        self._held = facts.holding
+        self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY}
+        self._findings, self._bugs, self._looked = tuple(told), tuple(bugs), facts.now
+
+    def skip_gap(self, gap: float) -> None:
+        """So many seconds nobody has watched: they don't count for what lasts."""
+        self._held = {what: since + gap for what, since in self._held.items()}
+
+    def _ask(self, detect: Detector, facts: Facts, bugs: list[Fault]) -> list[Finding]:
+        """One detector that trips over the facts silences no other."""
+        try:
+            return list(detect(facts))
+        except Exception as error:  # noqa: BLE001 whatever a cluster says: the others still count
+            source = f"findings.{detect.__name__}"
+            since = next((known.since for known in self._bugs if known.source == source), facts.now)
+            bugs.append(Fault(source, bug(error), since))
+            return []
+
+    def _begun(self, finding: Finding, now: float) -> float:
+        told = finding.since
+        return told if told is not None and told <= now else self._since.get(finding.key, now)
+
+
+def _dated_text(finding: Finding, now: float) -> str:
+    """Its sentence, which says so when it is made of old facts."""
+    old = 0.0 if finding.seen is None else now - finding.seen
+    return f"{finding.text}, as of {age(old)} ago" if OLD < old < math.inf else finding.text

@@ -1,0 +1,136 @@
+"""Which Ray is followed: the one whose address was given, or else that of the session that lives on this host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from cockpit.config.document import InputError
+from cockpit.config.settings import Address, Config, resolve_address
+from cockpit.model import Host, Session, Snapshot
+from cockpit.monitor.poller import Poller
+from cockpit.sources.ray.client import RayClient
+from cockpit.sources.source import SourceError, within
+from cockpit.trust import Audience, find_token, listening_users, own_uids
+
+LOCAL_PROBE_TIMEOUT_S = 3.0
+"""How long this host's own probe may take to tell of its sessions, before the default address is asked."""
+
+
+class ClusterChoice:
+    """Listens to snapshots; gives the poller another dashboard to ask when the followed session has moved, or another took its place."""
+
+    def __init__(self, config: Config, env: Mapping[str, str], poller: Poller, local: str) -> None:
+        """`local` is what this host is called."""
+        self.token: Callable[[], str | None] = find_token
+        """Of the Ray that is followed."""
+        self.choose: Callable[[tuple[Address, ...]], object] | None = None
+        """Called when several live sessions are found here; whoever chooses calls `follow`."""
+        self.address: Address | None = None
+        self.choices: tuple[Address, ...] = ()
+        """The addresses among which somebody must choose."""
+        self.ray: RayClient | None = None
+        self._config, self._env, self._poller, self._local = config, env, poller, local
+        self._audience: Audience | None = None
+        self._resolved = asyncio.Event()
+        self._heard: tuple[Host | None, bool] = (None, False)
+        """This host, and whether the dashboard was lost, as of the last snapshot."""
+        self._closing: asyncio.Future[None] | None = None
+
+    async def run(self) -> None:
+        """Choose once: at once where an address is given, else when the local probe has told of its sessions, or takes too long."""
+        if not (self._config.address or self._env.get("RAY_API_SERVER_ADDRESS") or self._env.get("RAY_ADDRESS", "").startswith("http")):
+            with suppress(asyncio.TimeoutError):
+                await within(LOCAL_PROBE_TIMEOUT_S, self._resolved.wait())
+        if not self._resolved.is_set():
+            self._resolve()
+
+    def hear(self, snapshot: Snapshot) -> None:
+        """Follow the session to where its dashboard is now; to another session only when it is dead, or was only a guess."""
+        local = next((host for host in snapshot.hosts.values() if host.local), None)
+        told = local is not None and local.sessions is not None
+        failed = any(fault.source == "probe" and fault.host == self._local for fault in snapshot.faults)
+        before, self._heard = self._heard, (local, self._is_lost(snapshot))
+        if not self._resolved.is_set():
+            if told or failed:
+                self._resolve()
+        elif told and (before[0] is not local or before[1] != self._heard[1]):
+            self._follow_moved(local_sessions(snapshot.hosts), lost=self._heard[1])
+
+    def follow(self, address: Address) -> None:
+        """Ask this dashboard from now on."""
+        if self.address is not None and self.address.url == address.url:
+            self.address = address
+            return
+        if self.ray is not None:
+            self._poller.leave()
+            self._closing = asyncio.ensure_future(self.ray.close())
+        self.address = address
+        self._audience = Audience(address.url, given=address.given)
+        self.ray = RayClient(address.url, token=lambda: self.token(), audience=self._audience, clock=self._poller.clock)
+        self._poller.watch(self.ray, self.ray.address)
+
+    def followed_ray(self) -> RayClient:
+        """Raises `SourceError` as long as none is followed."""
+        if self.ray is None:
+            raise SourceError("no Ray dashboard is known yet")
+        return self.ray
+
+    def why_not_trusted(self) -> str | None:
+        """Why the Ray that is followed gets no secrets, and its word ends nothing; `None`: it is trusted."""
+        return self._audience.why_not_trusted() if self._audience is not None else "no Ray is followed"
+
+    def is_alive(self, name: str) -> bool:
+        """Whether a session of that name lives here; anybody may give one that name, so that it must be trusted, or its owner be chosen.
+
+        Its dashboard may be dead while its Ray lives: then no other cluster takes its place.
+        """
+        followed = self.address or Address("", "")
+        same = [session for session in local_sessions(self._poller.parts.hosts) if session.live and session.name == name]
+        return any(session.trusted or followed.given or (followed.owner and session.owner == followed.owner) for session in same)
+
+    def _resolve(self) -> None:
+        self._resolved.set()
+        try:
+            found = resolve_address(self._config, self._env, local_sessions(self._poller.parts.hosts), _has_strangers)
+        except InputError as error:
+            self._poller.doubt("address", str(error))
+            return
+        if found.address is not None:
+            self.follow(found.address)
+        elif found.choices != self.choices:
+            self.choices = found.choices
+            if self.choose is not None:
+                self.choose(found.choices)
+
+    def _is_lost(self, snapshot: Snapshot) -> bool:
+        """A snapshot that was begun before the last change of address tells of the other dashboard."""
+        return snapshot.cluster.reachable is False and snapshot.cluster.address == self._poller.parts.cluster.address
+
+    def _follow_moved(self, sessions: Iterable[Session], *, lost: bool) -> None:
+        if self.address is None:
+            return
+        chosen = self.address.owner
+        followable = [session for session in sessions if session.trusted or (chosen and session.owner == chosen)]
+        here = {session.name: session for session in followable if session.live and session.dashboard}
+        same = here.get(self.address.origin)
+        if same is not None and same.dashboard:
+            if lost:
+                self.follow(self.address._replace(url=same.dashboard, given=False))
+        elif here and not self.is_alive(self.address.origin) and self._is_replaceable(lost=lost):
+            self._resolve()
+
+    def _is_replaceable(self, *, lost: bool) -> bool:
+        origin = self.address.origin if self.address else "default"
+        return origin == "default" or (lost and origin.startswith("session"))
+
+
+def local_sessions(hosts: Mapping[str, Host]) -> list[Session]:
+    """The sessions on this host, as far as its probe has told."""
+    return [session for host in hosts.values() if host.local for session in host.sessions or ()]
+
+
+def _has_strangers(port: int) -> bool:
+    """Whether another user than root and ourselves listens there."""
+    return not listening_users(port) <= own_uids()

@@ -1,0 +1,123 @@
+"""The recent past of a few series, in even steps of time; a step in which nothing was heard is a gap, never a zero."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from cockpit.config.thresholds import OLD
+from cockpit.findings.memory_trend import MemoryHistory
+from cockpit.model import Node, Snapshot
+
+STEP_S = 5.0
+"""Seconds a step covers: Ray's own agents look no oftener (reporter_agent.py)."""
+STEPS_KEPT = 180
+"""15 minutes."""
+NODES_PER_SNAPSHOT = 250
+"""Nodes that are taken in with one snapshot: of a larger cluster all have news at once, seldom, and a key must not wait for them."""
+_GAP = 255
+_WHOLE = ("host", "gpu", "memory")
+"""What is kept of a node as a whole; then the same of each of its GPUs, without the first."""
+
+
+class _NodePast:
+    """One node's last steps, each a few bytes: at 1,000 nodes of 8 GPUs a float a series would cost more than all that is drawn of it."""
+
+    __slots__ = ("places", "steps")
+
+    def __init__(self, indices: tuple[int, ...]) -> None:
+        self.places: dict[tuple[str, int | None], int] = {("host", None): 0, ("gpu", None): 1, ("memory", None): 2}
+        for number, index in enumerate(indices):
+            self.places["gpu", index] = len(_WHOLE) + number
+            self.places["memory", index] = len(_WHOLE) + len(indices) + number
+        self.steps: deque[tuple[int, bytes]] = deque(maxlen=STEPS_KEPT)
+
+    def put(self, step: int, values: bytes) -> None:
+        if self.steps and self.steps[-1][0] >= step:
+            self.steps.pop()
+        self.steps.append((step, values))
+
+    def tail(self, place: int, now: int, width: int) -> list[float | None]:
+        values: list[float | None] = [None] * width
+        for step, known in reversed(self.steps):
+            if (at := width - 1 - (now - step)) < 0:
+                break
+            if at < width and known[place] != _GAP:
+                values[at] = known[place] / 2
+        return values
+
+
+class History:
+    """Fed with every snapshot, asked for the last steps of a series: `node key, what, GPU index`.
+
+    What is kept, all of it 0-100 and to half a percent: `gpu` utilization and `memory` of each GPU, both also as the mean of a node
+    (index `None`), and `host`, the host's memory.
+    """
+
+    def __init__(self, memory: MemoryHistory | None = None) -> None:
+        """`memory`: of the judge, which records it; `None` where nobody does."""
+        self.memory = memory or MemoryHistory()
+        """Host memory in bytes, also by owner."""
+        self._pasts: dict[str, _NodePast] = {}
+        self._now = 0
+        self._seen: dict[str, float] = {}
+
+    def record(self, snapshot: Snapshot) -> None:
+        """Take in what is new; a node whose facts haven't changed since the last time costs nothing."""
+        self._now = int(snapshot.taken // STEP_S)
+        left = NODES_PER_SNAPSHOT
+        for node in snapshot.nodes or ():
+            if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > OLD:
+                continue
+            self._seen[node.key] = node.seen
+            self._find_past(node).put(self._now, _values(node))
+            left -= 1
+            if not left:
+                break
+        self._forget(snapshot)
+
+    def tail(self, node: str, what: str, index: int | None = None, width: int = 60) -> list[float | None]:
+        """The last `width` steps, newest last; `None` where nothing was heard."""
+        past = self._pasts.get(node)
+        place = past.places.get((what, index)) if past else None
+        return [None] * width if past is None or place is None else past.tail(place, self._now, width)
+
+    def _find_past(self, node: Node) -> _NodePast:
+        """Begun anew when its GPUs have changed: MIG was switched, one was lost."""
+        indices = tuple(gpu.index for gpu in node.gpus or ())
+        past = self._pasts.get(node.key)
+        if (
+            past is None
+            or len(past.places) != len(_WHOLE) + 2 * len(indices)
+            or ("gpu", indices[-1] if indices else None) not in past.places
+        ):
+            past = self._pasts[node.key] = _NodePast(indices)
+        return past
+
+    def _forget(self, snapshot: Snapshot) -> None:
+        if snapshot.nodes is not None and len(self._seen) > len(snapshot.nodes) + 100:
+            known = {node.key for node in snapshot.nodes}
+            self._pasts = {key: past for key, past in self._pasts.items() if key in known}
+            self._seen = {key: seen for key, seen in self._seen.items() if key in known}
+
+
+def _values(node: Node) -> bytes:
+    gpus = node.gpus or ()
+    busy = [_half_percent(gpu.utilization) for gpu in gpus]
+    full = [_share(gpu.memory_used, gpu.memory_total) for gpu in gpus]
+    return bytes((_share(node.memory.used, node.memory.total), _mean(busy), _mean(full), *busy, *full))
+
+
+def _share(used: float | None, total: float | None) -> int:
+    return _GAP if used is None or total is None or total <= 0 else _half_percent(100 * used / total)
+
+
+def _half_percent(value: float | None) -> int:
+    if value is None or math.isnan(value):
+        return _GAP
+    return int(2 * value + 0.5) if 0 <= value <= 100 else 200 * (value > 0)
+
+
+def _mean(values: list[int]) -> int:
+    known = [value for value in values if value != _GAP]
+    return round(sum(known) / len(known)) if known else _GAP

@@ -1,0 +1,97 @@
+"""Which other hosts are looked at: where Ray is down, where GPU memory is held by no known owner, and those that a person has named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from cockpit.config.reach import HostEntry, Roster, named_apart
+from cockpit.config.settings import Config
+from cockpit.model import LEFT_OVER, Node, Process, Snapshot
+from cockpit.sources.probes.pool import ProbePool
+
+LOOPBACK_PREFIXES = ("127.", "::1", "localhost")
+_OWNED_KINDS = frozenset(["worker", "driver"])
+_SUSPECT_KINDS = frozenset(["unknown", *LEFT_OVER])
+
+
+class HostSelection:
+    """Listens to snapshots, and tells the pool of probes which hosts of the config and of Ray's nodes matter now; never this one."""
+
+    def __init__(self, config: Config, pool: ProbePool, *, everywhere: bool = False, named: bool = False) -> None:
+        """`everywhere`: all that there are; `named`: whoever names a host for this run wants it looked at."""
+        self.local, self.everywhere = pool.local, everywhere
+        self._config, self._pool, self._named = config, pool, named
+        self._roster = Roster(config.hosts)
+
+    def hear(self, snapshot: Snapshot) -> None:
+        """Have those probed that matter now."""
+        if self._config.probe_hosts != "never":
+            self._pool.want(self.wanted(snapshot))
+
+    def entry(self, node: Node) -> HostEntry:
+        """How a node's host is reached."""
+        return self._roster.entry(node)
+
+    def wanted(self, snapshot: Snapshot) -> dict[str, HostEntry]:
+        """Those that matter."""
+        if self.everywhere:
+            return self.others(snapshot)
+        down = snapshot.cluster.reachable is False
+        nodes = [node for node in snapshot.nodes or () if node.id and (down or node.state != "ALIVE")]
+        listed = self._config.hosts if down or self._config.probe_hosts == "always" else ()
+        return {**self._without_local([*self._entries(nodes, snapshot), *listed], snapshot), **self.awaited(snapshot)}
+
+    def awaited(self, snapshot: Snapshot) -> dict[str, HostEntry]:
+        """Those of them without which what is seen is not the whole truth: a single look waits for them."""
+        if self.everywhere:
+            return self.others(snapshot)
+        suspects = {node for process in snapshot.processes or () if _is_suspect(process) for node in _ray_nodes_of(process, snapshot)}
+        nodes = [node for node in snapshot.nodes or () if node.id and node.id in suspects]
+        named = self._config.named_hosts if self._named and self._is_placed(snapshot) else ()
+        return self._without_local([*self._entries(nodes, snapshot), *named], snapshot)
+
+    def others(self, snapshot: Snapshot) -> dict[str, HostEntry]:
+        """Every other host there is: those of the config, and Ray's nodes; one that has died only where no other has taken its name."""
+        nodes = sorted((node for node in snapshot.nodes or () if node.id), key=lambda node: node.state != "ALIVE")
+        alive = {node.title for node in nodes if node.state == "ALIVE"}
+        known = [node for node in nodes if node.state == "ALIVE" or node.title not in alive]
+        near = _local_addresses(snapshot) | {self.local}
+        reached: dict[str, HostEntry] = {}
+        for entry in (*self._config.hosts, *self._entries(known, snapshot)):
+            if not self._is_near(entry, near):
+                reached.setdefault(entry.target, entry)
+        return named_apart(reached.values())
+
+    def _is_placed(self, snapshot: Snapshot) -> bool:
+        """Whether it is known which names and addresses are this host's own, or nobody will say."""
+        failed = any(fault.source == "probe" and fault.host == self.local for fault in snapshot.faults)
+        return failed or any(host.local for host in snapshot.hosts.values())
+
+    def _without_local(self, entries: Iterable[HostEntry], snapshot: Snapshot) -> dict[str, HostEntry]:
+        near = _local_addresses(snapshot)
+        return {entry.name: entry for entry in entries if not self._is_near(entry, near)}
+
+    def _is_near(self, entry: HostEntry, near: set[str]) -> bool:
+        return entry.target in near or entry.target.startswith(LOOPBACK_PREFIXES)
+
+    def _entries(self, nodes: Sequence[Node], snapshot: Snapshot) -> Iterator[HostEntry]:
+        """Ray forgets how the hosts of dead nodes are called: where a node lives there again, the host is reached as that one's."""
+        living = {node.ip: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip}
+        return (self._roster.entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in nodes)
+
+
+def _local_addresses(snapshot: Snapshot) -> set[str]:
+    """The names and addresses of this host, as far as its probe has told."""
+    return {address for host in snapshot.hosts.values() if host.local for address in (host.name, *host.addresses)}
+
+
+def _is_suspect(process: Process) -> bool:
+    """Our Ray doesn't vouch for it. What a probe has made of it since is no reason to look away: then it would be unknown again."""
+    vouched = process.kind in _OWNED_KINDS and process.ours is not False
+    return process.kind in _SUSPECT_KINDS or (not vouched and bool(process.gpus))
+
+
+def _ray_nodes_of(process: Process, snapshot: Snapshot) -> Sequence[str | None]:
+    """Ray's ids of the nodes on its host: one of another Ray says nothing of ours there."""
+    host = snapshot.hosts.get(process.host)
+    return (process.node, *(host.nodes if host else ()))

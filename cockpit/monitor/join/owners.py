@@ -1,0 +1,220 @@
+"""Whose processes are: what probes list, with node, job and actor as Ray vouches for them, and each Ray's told from all others'.
+
+Job ids count anew in each cluster and people give the same submission ids again, so that an id says nothing without its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from cockpit.model import Gpu, Hold, Host, Job, Kind, Process, Worker
+from cockpit.sources.ray.client import JobFacts, NodeFacts
+
+Thing = TypeVar("Thing")
+Key = TypeVar("Key")
+replace = msgspec.structs.replace
+
+
+def processes_of(
+    reported: Mapping[str, list[Process]] | None,
+    facts: NodeFacts | None,
+    jobs: JobFacts | None,
+    hosts: Mapping[str, Host],
+    places: Mapping[str, str],
+    session: str | None,
+) -> tuple[Process, ...] | None:
+    """What probes list, owners added; and what Ray's agents report of hosts without a probe."""
+    if reported is None and not any(host.processes is not None for host in hosts.values()):
+        return None
+    vouched = _collect_vouched(facts, jobs, session, None if session else _only_session(hosts))
+    by_host = _group_by(places, lambda node: places[node])
+    listed: list[Process] = []
+    seen: set[tuple[str, int]] = set()
+    for host in hosts.values():
+        if host.processes is not None:
+            own = by_host.get(host.name, [])
+            elsewhere = _find_holds_elsewhere(host, vouched, own, reported or {})
+            found = [
+                replace(process, gpus=elsewhere[_rays_pid(process)]) if _rays_pid(process) in elsewhere and not process.gpus else process
+                for process in _add_owners(host, vouched, own)
+            ]
+            listed += found
+            seen |= {(node, _rays_pid(process)) for node in own for process in found}
+    probed = {node for node, name in places.items() if hosts[name].processes is not None}
+    for node, processes in (reported or {}).items():
+        listed += (
+            processes if node not in probed else [_without_claims(process) for process in processes if (node, process.pid) not in seen]
+        )
+    return tuple(listed)
+
+
+class _Vouched(NamedTuple):
+    """What Ray vouches for, by node: sorted once, for as many hosts as are looked at."""
+
+    gpus: Mapping[str | None, tuple[Gpu, ...] | None]
+    """Of every node that it has."""
+    workers: Mapping[str, list[Worker]]
+    drivers: Mapping[str | None, list[Job]]
+    """Of jobs that run."""
+    jobs: Mapping[str, Job] | None
+    """By the id that its processes carry; of two with the same one that which runs."""
+    session: str | None
+    only: str | None
+    """Of an unknown session: the only one that is seen anywhere."""
+
+
+def _collect_vouched(facts: NodeFacts | None, jobs: JobFacts | None, session: str | None, only: str | None) -> _Vouched:
+    listed = jobs.jobs if jobs else ()
+    return _Vouched(
+        gpus={node.id: node.gpus for node in (facts.nodes if facts else ())},
+        workers=_group_by(facts.workers if facts else (), lambda worker: worker.node),
+        drivers=_group_by((job for job in listed if job.driver_pid and job.running), lambda job: job.driver_node),
+        jobs={job.job: job for job in sorted(listed, key=lambda job: job.running) if job.job} if jobs else None,
+        session=session,
+        only=only,
+    )
+
+
+def _group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, list[Thing]]:
+    groups: dict[Key, list[Thing]] = {}
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
+    return groups
+
+
+def _find_holds_elsewhere(
+    host: Host, vouched: _Vouched, own: Sequence[str], reported: Mapping[str, list[Process]]
+) -> dict[int, tuple[Hold, ...]]:
+    """By pid: what Ray's agents report of GPUs that the probe doesn't see, because another raylet on its host was given them."""
+    others = [node for node in own if (gpus := vouched.gpus.get(node)) and not same_devices(gpus, host.gpus)]
+    return {process.pid: process.gpus for node in others for process in reported.get(node, ())}
+
+
+def _rays_pid(process: Process) -> int:
+    """As Ray counts: in a container it has pids of its own, which here are somebody else's."""
+    return process.ns_pid or process.pid
+
+
+def _add_owners(host: Host, vouched: _Vouched, ids: Sequence[str]) -> tuple[Process, ...]:
+    """A host's processes with node, job and actor, as Ray vouches for them; a child belongs to the actor it descends from."""
+    workers = {worker.pid: worker for node in ids for worker in vouched.workers.get(node, ())}
+    drivers = {job.driver_pid: job for node in ids for job in vouched.drivers.get(node, ())}
+    found = {process.pid: process for process in host.processes or ()}
+    only = ids[0] if len(ids) == 1 else None
+    alone: bool | None = None
+
+    def owner(process: Process) -> Worker | None:
+        seen: set[int] = set()
+        at: Process | None = process
+        while at is not None and at.pid not in seen:
+            worker = workers.get(_rays_pid(at))
+            if worker is not None and at.kind != "foreign" and at.node in (None, worker.node) and _is_ours(at, vouched) is not False:
+                return worker
+            seen.add(at.pid)
+            at = found.get(at.parent or 0)
+        return None
+
+    def settle(process: Process) -> Process:
+        nonlocal alone
+        worker, driver = owner(process), drivers.get(_rays_pid(process))
+        ours = _is_ours(process, vouched, known=worker is not None or driver is not None)
+        if ours is None and process.job:
+            alone = _is_alone(host, vouched.session or vouched.only) if alone is None else alone
+            return _with_ids(process, worker, driver, only, ours=alone or None)
+        return _settle_undecided(_with_ids(process, worker, driver, only, ours=ours), vouched)
+
+    return tuple(settle(process) for process in found.values())
+
+
+def _is_ours(process: Process, vouched: _Vouched, *, known: bool = False) -> bool | None:
+    """By its session, else by its node, else because Ray knows it by its node and pid; `None` where nothing proves either."""
+    session = process.asks[0] if process.session is None and len(process.asks) == 1 else process.session
+    if session is not None and vouched.session is not None:
+        return session == vouched.session
+    return True if known or process.node in vouched.gpus else None
+
+
+def _only_session(hosts: Mapping[str, Host]) -> str | None:
+    """The one that is seen on any host, if there is no other that it could be mixed up with."""
+    seen = {name for host in hosts.values() for name in _visible_sessions(host)}
+    return seen.pop() if len(seen) == 1 else None
+
+
+def _is_alone(host: Host, session: str | None) -> bool:
+    """Whether no other Ray lives on a host, nor has left its folder or a process there: then an id alone can only be that session's."""
+    return host.sessions is not None and _visible_sessions(host) <= {session}
+
+
+def _visible_sessions(host: Host) -> set[str | None]:
+    named = (*(one.name for one in host.sessions or ()), *(ray.session for ray in host.rays or ()))
+    return {*named, *(process.session for process in host.processes or ())} - {None}
+
+
+def _with_ids(process: Process, owner: Worker | None, driver: Job | None, node: str | None, *, ours: bool | None) -> Process:
+    if not ours:
+        node = process.node or (node if ours is None else None)
+        other = replace(process, job=None, actor=None, other_job=process.job, ours=ours, node=node)
+        return replace(other, why=(other.other_owner, *other.why)) if other.other_owner else other
+    if driver is not None and process.kind in ("foreign", "unknown"):
+        process = replace(process, kind="driver", why=(f"Ray knows it as the driver of job {driver.id}",), job=driver.job)
+    if owner is None:
+        return replace(process, node=process.node or node, ours=True)
+    return replace(process, node=owner.node, job=process.job or owner.job, actor=owner.actor, ours=True)
+
+
+def _settle_undecided(process: Process, vouched: _Vouched) -> Process:
+    """Whether a process whose worker is gone is still wanted hangs on its job, and only its own Ray knows: each counts jobs anew.
+
+    A job that runs outweighs every sign of death.
+    """
+    job = (vouched.jobs or {}).get(process.job or "")
+    if job is None or not process.ours or not (process.undecided == "job" or (process.kind == "orphan" and job.running)):
+        return process
+    kept = (reason for reason in process.why if "must be asked of Ray" not in reason)
+    if job.running:
+        return replace(process, kind="child", undecided=None, why=(f"its job {job.id} still runs", *kept))
+    return replace(process, kind="orphan", undecided=None, why=(f"its job {job.id} is over ({job.status})", *kept))
+
+
+def reported_by(facts: NodeFacts | None) -> Mapping[str, list[Process]] | None:
+    """By node: GPU holders as Ray's agents see them."""
+    if facts is None:
+        return None
+    workers = {(worker.node, worker.pid): worker for worker in facts.workers}
+    names = {node.id: node.title for node in facts.nodes}
+    addresses = {node.id: node.ip for node in facts.nodes}
+    homes = {(addresses.get(worker.node), worker.pid): worker.node for worker in facts.workers}
+    holds: dict[tuple[str, int], list[Hold]] = {}
+    for holder in facts.holders:
+        home = homes.get((addresses.get(holder.node), holder.pid), holder.node)
+        if home == holder.node:  # several raylets on a host all see its GPUs; a worker counts where it works
+            holds.setdefault((holder.node, holder.pid), []).append(Hold(holder.index, holder.memory))
+    found: dict[str, list[Process]] = {}
+    for (node, pid), gpus in holds.items():
+        process = _seen_by_ray(node, names.get(node) or node[:8], pid, tuple(gpus), workers.get((node, pid)))
+        found.setdefault(node, []).append(process)
+    return found
+
+
+def _seen_by_ray(node: str, host: str, pid: int, gpus: tuple[Hold, ...], worker: Worker | None) -> Process:
+    if worker is None:
+        return Process(host=host, pid=pid, gpus=gpus, kind="unknown", why=("no worker of Ray; its host has not been looked at",), node=node)
+    kind: Kind = "driver" if worker.driver else "worker"
+    return Process(
+        host=host, pid=pid, gpus=gpus, kind=kind, why=("Ray lists it",), job=worker.job, actor=worker.actor, ours=True, node=node
+    )
+
+
+def _without_claims(process: Process) -> Process:
+    """Several raylets on one host may be given different GPUs; the probe there sees those of only one."""
+    if process.kind != "unknown":
+        return process
+    return replace(process, why=("Ray's agent sees it on the GPU, and the process table of its host does not",))
+
+
+def same_devices(rays: tuple[Gpu, ...], probes: tuple[Gpu, ...] | None) -> bool:
+    """Whether Ray's agent and the probe see some GPU in common."""
+    return not {gpu.uuid for gpu in rays}.isdisjoint(gpu.uuid for gpu in probes or ())

@@ -1,0 +1,201 @@
+"""One cluster under watch: puts the pipeline together, and answers what a person asks beyond the snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from cockpit.clock import CLOCK
+from cockpit.config.reach import HostEntry
+from cockpit.config.settings import Address, Config
+from cockpit.findings import DETECTORS, FindingTracker
+from cockpit.findings.memory_trend import MemoryHistory
+from cockpit.model import Actor, Job, Process, Session, Snapshot
+from cockpit.monitor.cluster_choice import ClusterChoice, local_sessions
+from cockpit.monitor.coverage import Coverage
+from cockpit.monitor.host_selection import HostSelection
+from cockpit.monitor.jobs_by_session import SessionJobs, jobs_by_session
+from cockpit.monitor.poller import Poller
+from cockpit.secrets import redact_variable
+from cockpit.sources.probes.decode import Environ, Stacks, convert_answer
+from cockpit.sources.probes.pool import ProbePool
+from cockpit.sources.probes.ray_tunnel import RayPlace
+from cockpit.sources.probes.ssh_control import SshControlSockets
+from cockpit.sources.ray.client import LOG_LINES
+from cockpit.sources.ray.jobs import JobActs
+from cockpit.sources.source import SourceError
+from cockpit.trust import find_token
+
+SINGLE_LOOK_ASSUMED_S = 60.0
+"""For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
+PROBE_INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+
+class ClusterMonitor:
+    """One cluster and its hosts, watched until closed: probes and dashboard → poller → snapshots → choice of cluster and of hosts."""
+
+    def __init__(
+        self,
+        config: Config,
+        publish: Callable[[Snapshot], None],
+        *,
+        env: Mapping[str, str] = os.environ,
+        early: subprocess.Popen[bytes] | None = None,
+        clock: Callable[[], float] = CLOCK,
+        once: bool = False,
+        everywhere: bool = False,
+        named: bool = False,
+    ) -> None:
+        """`once`: a single look, for which what is seen is taken to have been so for a while; `everywhere`: at every host there is.
+
+        `named`: at those that were named for this run too.
+        """
+        self.config, self.clock, self.interval = config, clock, config.interval
+        self.ending: list[Callable[[], None]] = []
+        """What ends together with this."""
+        expected = tuple((entry.name, entry.target) for entry in config.hosts)
+        judge = FindingTracker(config.limits, DETECTORS, assumed=SINGLE_LOOK_ASSUMED_S if once else 0.0)
+        self.poller = Poller(publish, expected=expected, judge=judge, clock=clock)
+        self.pool = ProbePool(config, self.poller, early=early, clock=clock)
+        self.choice = ClusterChoice(config, env, self.poller, self.pool.local)
+        self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
+        self.coverage = Coverage(config, self.poller, self.choice, self.selection)
+        self.poller.subscribe(self.choice.hear)
+        self.poller.subscribe(self.selection.hear)
+        self._is_running = False
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        self._is_running = True
+        try:
+            await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run())
+        finally:
+            self._is_running = False
+
+    def close(self) -> None:
+        """End every child at once, and whatever else stands on this; waits for nothing."""
+        for end in self.ending:
+            end()
+        self.pool.close()
+
+    def refresh(self) -> None:
+        """Ask everything again now."""
+        self.poller.refresh()
+        self.pool.refresh()
+
+    def pace(self, step: int) -> float:
+        """Look at this host so many steps oftener (-1) or less often (1); answers with the new interval, in seconds."""
+        nearest = min(range(len(PROBE_INTERVALS_S)), key=lambda number: abs(PROBE_INTERVALS_S[number] - self.interval))
+        self.interval = PROBE_INTERVALS_S[max(0, min(len(PROBE_INTERVALS_S) - 1, nearest + step))]
+        self.pool.set_interval(self.interval)
+        return self.interval
+
+    async def wait_until_complete(self, timeout: float = 8.0) -> None:
+        """While it looks, wait until everybody who is asked has answered once, but not longer than that; it is in the snapshot then."""
+        if self._is_running:
+            await self.coverage.wait_until_complete(timeout)
+
+    @property
+    def memory(self) -> MemoryHistory:
+        """The recent past of host memory."""
+        return self.poller.judge.memory
+
+    # Which cluster, which hosts
+
+    @property
+    def address(self) -> Address | None:
+        """Of the dashboard that is followed."""
+        return self.choice.address
+
+    def follow(self, address: Address) -> None:
+        """Ask this dashboard from now on."""
+        self.choice.follow(address)
+
+    @property
+    def undecided(self) -> tuple[Address, ...]:
+        """Several live sessions, as long as nobody has chosen one."""
+        return self.choice.choices if self.choice.address is None else ()
+
+    def why_not_trusted(self) -> str | None:
+        """Why the Ray that is followed gets no secrets, and its word ends nothing; `None`: it is trusted."""
+        return self.choice.why_not_trusted()
+
+    @property
+    def local(self) -> str:
+        """What this host is called."""
+        return self.pool.local
+
+    def others(self) -> dict[str, HostEntry]:
+        """Every other host there is."""
+        return self.selection.others(self.poller.snapshot)
+
+    def places(self) -> dict[str, RayPlace]:
+        """Where hosts are in the Ray that is followed, if it lives on this host too: then there is another way to them."""
+        cluster, nodes = self.poller.snapshot.cluster, self.poller.snapshot.nodes or ()
+        if not cluster.session or not self.choice.is_alive(cluster.session):
+            return {}
+        names = {entry.target: name for name, entry in self.others().items()}
+        alive = [(self.selection.entry(node).target, node.id) for node in nodes if node.id and node.state == "ALIVE"]
+        return {names[target]: RayPlace(cluster.session, node) for target, node in alive if target in names}
+
+    @property
+    def control_sockets(self) -> SshControlSockets:
+        """The connections to hosts that are kept open while this lives."""
+        return self.pool.control_sockets
+
+    # Asked for by a person
+
+    async def dead_actors(self) -> tuple[Actor, ...]:
+        """Dead actors with their cause. Raises `SourceError`."""
+        return await self.choice.followed_ray().dead_actors()
+
+    async def node_processes(self, node: str) -> tuple[Process, ...]:
+        """Ray's own processes on a node, up to half a minute old, for when no probe looks there. Raises `SourceError`."""
+        return await self.choice.followed_ray().node_processes(node)
+
+    async def jobs(self) -> tuple[Job, ...]:
+        """Jobs as Ray knows them now. Raises `SourceError`."""
+        return (await self.choice.followed_ray().read_jobs()).jobs
+
+    async def jobs_by_session(self) -> list[SessionJobs]:
+        """Jobs by session: of the Ray that is followed, and of each other that lives here and answers. Raises `SourceError`.
+
+        Only those are asked who are trusted: their word decides what is ended.
+        """
+        followed = self.choice.ray if self.why_not_trusted() is None else None
+        token = find_token if self.choice.ray is None else lambda: None  # the token is for the Ray that is followed
+        return await jobs_by_session(followed, self._other_sessions(), token, self.clock)
+
+    def _other_sessions(self) -> Sequence[Session]:
+        """The sessions of root's and ours that live here and are not followed."""
+        followed = {*(self.address or ())[:2]}
+        live = [one for one in local_sessions(self.poller.parts.hosts) if one.live and one.dashboard and one.trusted]
+        return [one for one in live if followed.isdisjoint((one.dashboard, one.name))]
+
+    def job_acts(self) -> JobActs:
+        """What may be done to jobs. Raises `SourceError` where no dashboard is known."""
+        return self.choice.followed_ray().job_acts()
+
+    def follow_log(self, job: str, lines: int = LOG_LINES) -> AsyncIterator[Sequence[str]]:
+        """The log of a job, from its last lines on, in batches until it is over. Raises `SourceError` as it is read."""
+        return self.choice.followed_ray().follow_log(job, lines)
+
+    async def environment(self, process: Process) -> list[str]:
+        """The process's environment as `NAME=value`, sorted, secrets hidden. Raises `SourceError`."""
+        if process.ticks is None:
+            raise SourceError(f"no probe has looked at process {process.pid}, so it can't be told from one that took its pid")
+        answer = await self.pool.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
+        found = convert_answer(answer, Environ, process.host).environ
+        return sorted(f"{name}={redact_variable(name, value)}" for name, value in found.items())
+
+    async def stack(self, process: Process) -> Stacks:
+        """The Python stacks of a process, as its host's probe answers. Raises `SourceError`.
+
+        Of one that only Ray has told of, its pid must do: Ray counts pids as the probe over there does, or the answer's command shows it.
+        """
+        home = next((node for node in self.poller.snapshot.nodes or () if node.id and node.id == process.node), None)
+        words = ("stack", str(process.pid), str(process.ticks or 0))
+        answer = await self.pool.ask(process.host, words, self.selection.entry(home) if home else None)
+        return convert_answer(answer, Stacks, process.host)

@@ -1,0 +1,284 @@
+"""Asks every source again and again, each at its own pace, and publishes one Snapshot of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from cockpit.bug import bug
+from cockpit.clock import CLOCK
+from cockpit.config.thresholds import LARGE
+from cockpit.findings import DETECTORS, FindingTracker, Limits
+from cockpit.model import Cause, Cluster, Fault, Host, Snapshot
+from cockpit.monitor.join import Join, Parts
+from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
+from cockpit.sources.ray.http import aside
+from cockpit.sources.source import Source, SourceError, within
+
+PUBLISH_AT_LEAST_EVERY_S = 2.0
+"""Seconds after which a snapshot is published though nothing was heard: ages must grow on a screen whose sources all hang."""
+PUBLISH_PAUSE_S, LARGE_PUBLISH_PAUSE_S = 0.8, 2.0
+"""Seconds between two snapshots at the least: answers that come together are drawn together; of a large cluster, whose news is older."""
+STARTUP_PUBLISH_PAUSE_S = 0.05
+"""The same while the first answers come in: whoever starts us wants to see the first of them at once."""
+LONGEST_BACKOFF_S = 30.0
+SLEPT_AFTER_S, SETTLE_AFTER_SLEEP_S = 15.0, 10.0
+"""Seconds without a snapshot after which this program itself was stopped, or its host slept; and for which nothing new is found then: what
+is known is as old as that, and what nobody has watched has not lasted."""
+replace = msgspec.structs.replace
+_PARTS: Mapping[type, str] = {
+    NodeFacts: "nodes", StatusFacts: "status", ActorFacts: "actors", GroupFacts: "groups", JobFacts: "jobs", OomFacts: "oom",
+}  # fmt: skip
+
+
+class DashboardSource(Protocol):
+    """What the poller needs of Ray's dashboard."""
+
+    sources: tuple[Source[Any], ...]
+
+    async def close(self) -> None:
+        """Let go of its connections."""
+
+
+class Poller:
+    """Holds the last good answer of every source; one that fails keeps its last facts, and a fault says since when."""
+
+    def __init__(
+        self,
+        publish: Callable[[Snapshot], None],
+        *,
+        expected: tuple[tuple[str, str], ...] = (),
+        judge: FindingTracker | None = None,
+        clock: Callable[[], float] = CLOCK,
+    ) -> None:
+        self.clock = clock
+        self._subscribers = [publish]
+        self.judge = judge or FindingTracker(Limits(), DETECTORS)
+        self.parts = Parts(expected=expected)
+        self.join = Join()
+        self.snapshot = Snapshot()
+        self.answered: set[str] = set()
+        """Sources that have answered or failed at least once."""
+        self._tripped: Fault | None = None
+        """What no snapshot could be made for."""
+        self._made_at: float | None = None
+        self._settled_at = 0.0
+        self._making = threading.Lock()
+        """Who joins and judges remembers the last time, and can't be at it twice."""
+        self._changed = asyncio.Event()
+        self._heard = asyncio.Event()
+        self._wakes: dict[str, asyncio.Event] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        """Publish for ever: at once when something has changed, but not twice within `PUBLISH_PAUSE_S`."""
+        while True:
+            await _wait(self._changed, PUBLISH_AT_LEAST_EVERY_S)
+            self._changed.clear()
+            self.snapshot = await self._join_aside(self.parts)
+            for publish in self._subscribers:
+                publish(self.snapshot)
+            await asyncio.sleep(self._pause())
+
+    def _pause(self) -> float:
+        """Seconds until the next snapshot at the least."""
+        if not self._is_settled:
+            return STARTUP_PUBLISH_PAUSE_S
+        return LARGE_PUBLISH_PAUSE_S if self._is_large else PUBLISH_PAUSE_S
+
+    def subscribe(self, publish: Callable[[Snapshot], None]) -> None:
+        """Have this called with every snapshot too."""
+        self._subscribers.append(publish)
+
+    async def _join_aside(self, parts: Parts) -> Snapshot:
+        """Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn."""
+        return await aside(self._is_large, self._make_snapshot, parts)
+
+    def rejoin(self) -> None:
+        """A snapshot of all that is known now."""
+        self.snapshot = self._make_snapshot(self.parts, at_once=True)
+
+    def _make_snapshot(self, parts: Parts, *, at_once: bool = False) -> Snapshot:
+        with self._making:
+            try:
+                now = self._notice_sleep()
+                joined = self.join(parts, now)
+                if at_once or (now >= self._settled_at and self.judge.due(joined)):
+                    self.judge.run_detectors(joined)
+                told = self.judge.with_findings(joined)
+            except Exception as error:  # noqa: BLE001 whatever a cluster says: a screen that grows old says more than none
+                return self._repeat_last(error)
+            self._tripped = None
+            return told
+
+    def _notice_sleep(self) -> float:
+        """Now, and whether nobody watched since the last snapshot."""
+        before, self._made_at = self._made_at, self.clock()
+        gap = self._made_at - (before or self._made_at)
+        if gap > SLEPT_AFTER_S:
+            self.judge.skip_gap(gap)
+            self._settled_at = self._made_at + SETTLE_AFTER_SLEEP_S
+        return self._made_at
+
+    def _repeat_last(self, error: Exception) -> Snapshot:
+        """What was known last, as it grows old, and that it does."""
+        now, before = self.clock(), tuple(fault for fault in self.snapshot.faults if fault is not self._tripped)
+        since = self._tripped.since if self._tripped else now
+        self._tripped = Fault("cockpit", f"{bug(error)}; nothing new is shown until it is over", since)
+        return replace(self.snapshot, taken=now, faults=(*before, self._tripped))
+
+    @property
+    def _is_large(self) -> bool:
+        return self.parts.nodes is not None and len(self.parts.nodes.nodes) > LARGE
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether everybody who is asked has been heard, and a host."""
+        return bool(self.parts.hosts) and self._wakes.keys() <= self.answered
+
+    async def change(self, patience: float) -> None:
+        """Wait until something has been heard, but not longer than that."""
+        heard = self._heard = asyncio.Event()
+        await _wait(heard, max(0.0, patience))
+
+    def watch(self, dashboard: DashboardSource, address: str | None = None) -> None:
+        """Begin to ask a dashboard's sources; each in its own task, so that a slow one delays no other."""
+        self._set(replace(self.parts, cluster=Cluster(address)))
+        for source in dashboard.sources:
+            self._wakes[source.name] = asyncio.Event()
+            self._start(source)
+
+    def _start(self, source: Source[Any]) -> None:
+        task = asyncio.create_task(self._poll(source), name=source.name)
+        task.add_done_callback(partial(self._handle_bug, source, self._wakes[source.name]))
+        self._tasks.append(task)
+
+    def _handle_bug(self, source: Source[Any], wake: asyncio.Event, task: asyncio.Task[None]) -> None:
+        """What no `SourceError` foresaw is a bug of ours. It must be seen, and must not freeze what is shown without a word."""
+        if task in self._tasks:
+            self._tasks.remove(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._wakes.get(source.name) is wake:
+            self.doubt(source.name, bug(error))
+            self.answered.add(source.name)
+            asyncio.get_running_loop().call_later(LONGEST_BACKOFF_S, self._restart, source, wake)
+
+    def _restart(self, source: Source[Any], wake: asyncio.Event) -> None:
+        if self._wakes.get(source.name) is wake:
+            self._start(source)
+
+    def leave(self) -> None:
+        """Stop asking, and forget what Ray said."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks, self._wakes = [], {}
+        self.answered = {name for name in self.answered if not name.startswith("ray.")}
+        kept = {key: fault for key, fault in self.parts.faults.items() if not key[0].startswith("ray.")}
+        as_of = {name: moment for name, moment in self.parts.as_of.items() if not name.startswith("ray.")}
+        self._set(replace(self.parts.forget_ray(), cluster=Cluster(), faults=kept, as_of=as_of))
+
+    def refresh(self) -> None:
+        """Ask everything again now."""
+        for wake in self._wakes.values():
+            wake.set()
+
+    def hear(self, host: Host) -> None:
+        """A probe has spoken."""
+        self.answered.add(f"probe:{host.name}")
+        self._set(
+            replace(self.parts, hosts={**self.parts.hosts, host.name: host}, as_of={**self.parts.as_of, f"probe:{host.name}": self.clock()})
+        )
+
+    def lose(self, host: str) -> None:
+        """A host is not looked at any more: its probe's facts would only grow old."""
+        self.answered.discard(f"probe:{host}")
+        if host in self.parts.hosts:
+            hosts = {name: value for name, value in self.parts.hosts.items() if name != host}
+            as_of = {name: moment for name, moment in self.parts.as_of.items() if name != f"probe:{host}"}
+            self._set(replace(self.parts, hosts=hosts, as_of=as_of))
+
+    def doubt(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
+        """A source has failed; its last facts stay."""
+        before = self.parts.faults.get((source, host))
+        fault = Fault(source, text, before.since if before else self.clock(), host, cause)
+        if fault != before:
+            self._set(replace(self.parts, faults={**self.parts.faults, (source, host): fault}))
+
+    def trust(self, source: str, host: str | None = None) -> None:
+        """A source has answered well again."""
+        if (source, host) in self.parts.faults:
+            self._set(replace(self.parts, faults={key: fault for key, fault in self.parts.faults.items() if key != (source, host)}))
+
+    def _set(self, parts: Parts, *, news: bool = True) -> None:
+        """What is no news is kept, but not drawn for its own sake."""
+        self.parts = parts
+        self._heard.set()
+        if news:
+            self._changed.set()
+
+    async def _poll(self, source: Source[Any]) -> None:
+        failures = 0
+        wake = self._wakes[source.name]
+        while self._wakes.get(source.name) is wake:
+            wake.clear()
+            failures = 0 if await self._ask(source) else failures + 1
+            steps = 0 if source.name == "ray.identity" else min(failures, 6)  # it is cheap, and all others wait for it
+            pause = min(source.pause() * 2**steps, max(LONGEST_BACKOFF_S, source.pause())) * random.uniform(0.95, 1.05)  # noqa: S311
+            await _wait(wake, pause)
+
+    async def _ask(self, source: Source[Any]) -> bool:
+        wake, facts = self._wakes[source.name], None
+        failure: SourceError | None = None
+        try:
+            facts = await within(source.timeout, source.read())
+        except SourceError as error:
+            failure = error
+        except asyncio.TimeoutError:
+            failure = SourceError(f"no answer within {source.timeout:.0f} s", "silent")
+        if self._wakes.get(source.name) is not wake:  # left meanwhile: it may speak of another cluster
+            return False
+        self.answered.add(source.name)
+        if failure is not None:
+            self._fail(source.name, failure)
+        else:
+            self._learn(source.name, facts)
+            self.trust(source.name)
+        return failure is None
+
+    def _fail(self, name: str, failure: SourceError) -> None:
+        self.doubt(name, str(failure), cause=failure.cause)
+        if name == "ray.identity":
+            self._set(replace(self.parts, cluster=replace(self.parts.cluster, reachable=False)))
+
+    def _learn(self, name: str, facts: object) -> None:
+        as_of = {**self.parts.as_of, name: self.clock()}
+        if isinstance(facts, Cluster):
+            if self.parts.cluster.reachable is False:
+                self.refresh()
+            known = self.parts.forget_ray() if _is_another_cluster(self.parts.cluster, facts) else self.parts
+            self._set(replace(known, cluster=facts, as_of=as_of), news=facts != self.parts.cluster)
+        elif (part := _PARTS.get(type(facts))) is not None:
+            self._set(replace(self.parts, as_of=as_of, **{part: facts}), news=facts != getattr(self.parts, part))
+        else:
+            self._set(replace(self.parts, as_of=as_of), news=False)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, or until it is set because its time has come; wait_for would lose a cancellation that comes with it."""
+    timer = asyncio.get_running_loop().call_later(seconds, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
+
+
+def _is_another_cluster(before: Cluster, now: Cluster) -> bool:
+    """The same address is answered by a different cluster than a moment ago."""
+    told = [(before.cluster_id, now.cluster_id), (before.session, now.session)]
+    return any(old is not None and new is not None and old != new for old, new in told)

@@ -1,0 +1,229 @@
+"""One sentence with the numbers: what is asked for, what there is, and who holds the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from cockpit import text
+from cockpit.placement.nodes import LivingNodes, PlacementVerdict, When, has
+from cockpit.placement.request import SCALE, Ask, Place, fixed, matches, rank
+
+MAX_NAMED = 3
+"""Nodes, jobs or values that a sentence names."""
+MAX_NODES_COUNTED = 50
+"""Nodes, the nearest first, among which equal ones are counted."""
+_NODE = "ray.io/node-id"
+
+
+def sentence(world: LivingNodes, ask: Ask, verdict: PlacementVerdict) -> str | None:
+    """Why it has no place yet; `None` where there is room."""
+    if verdict.kind == "now":
+        return None
+    if verdict.kind == "missed":
+        missed = "there is room, but Ray does not find it: it places the largest bundle on the emptiest node first"
+        return f"{_ask_words(ask, ask.names)}: {missed}"
+    if unmet := _unmet_label_words(world, ask):
+        return f"{_ask_words(ask, ())}: {unmet}"
+    when: When = "ever" if verdict.kind == "never" else "now"
+    tell = _one_node_words if ask.together else _many_nodes_words
+    elsewhere = "; other nodes would have room" if verdict.label else ""
+    return f"{_preface_words(ask, verdict)}{_ask_words(ask, verdict.names)}; {tell(world, ask, verdict.names, when)}{elsewhere}"
+
+
+def needs_words(needs: Mapping[str, float]) -> str:
+    """`1 GPU, 1 CPU`: the same needs in the same words, in whichever order they were asked for."""
+    return ", ".join(amount(name, fixed(needs[name])) for name in sorted(needs, key=rank))
+
+
+def amount(name: str, fixed: int, *, bare: bool = False) -> str:
+    """As people say it: `8 GPU`, `10 GiB memory`; `bare` leaves the name out."""
+    number = text.size(fixed / SCALE) if "memory" in name else text.count(fixed / SCALE)
+    return number if bare else f"{number} {_safe(name)}"
+
+
+def _safe(foreign: str) -> str:
+    return text.clean(foreign)[:60]
+
+
+def _join(parts: Sequence[str], more: str = "more", total: int = 0) -> str:
+    """The first few of them, and how many there are besides."""
+    rest = max(len(parts), total) - MAX_NAMED
+    return ", ".join(parts[:MAX_NAMED]) + (f" and {rest} {more}" if rest > 0 else "")
+
+
+def _preface_words(ask: Ask, verdict: PlacementVerdict) -> str:
+    if "GPU" not in ask.names or "GPU" in verdict.names or verdict.label:
+        return ""
+    return f"enough GPUs, but not enough {' and '.join(map(_safe, verdict.names))}: "
+
+
+def _ask_words(ask: Ask, names: Sequence[str]) -> str:
+    """Only what matters of it."""
+    selectors = [_selector_words(label) for label in ask.labels if label[0] != _NODE]
+    labels = f" with {' and '.join(selectors)}" if selectors else ""
+    if ask.together:
+        wanted = " and ".join(amount(name, ask.sum(name)) for name in names or ask.names)
+        bound = next((f"node {_safe(value)[:8]}" for key, value in ask.labels if key == _NODE), "one node")
+        return f"needs {wanted + ' on ' if wanted else ''}{bound}{labels}"
+    shapes: Counter[str] = Counter()
+    for shape, number in ask.shapes:
+        shapes[" and ".join(amount(name, fixed) for name, fixed in shape.amounts if not names or name in names)] += number
+    listed = ", ".join(f"{number} x {shape}" for shape, number in shapes.items() if shape)
+    return f"needs {listed}{', each on a node of its own' if ask.strategy == 'STRICT_SPREAD' else ''}{labels}"
+
+
+def _selector_words(label: tuple[str, str]) -> str:
+    key, value = map(_safe, label)
+    return f"{key} not {value[1:]}" if value.startswith("!") else f"{key}={value}"
+
+
+def _unmet_label_words(world: LivingNodes, ask: Ask) -> str | None:
+    """Labels that no node has, and what the nodes have instead."""
+    wanted = [ask.labels] if ask.together else [shape.labels for shape, _ in ask.shapes]
+    labels = next((labels for labels in wanted if labels and not any(matches(place.labels, labels) for place in world.places)), None)
+    if labels is None:
+        return None
+    if any(key == _NODE for key, _ in labels):
+        return "that node is not alive"
+    key = next((label[0] for label in labels if not any(matches(place.labels, [label]) for place in world.places)), labels[0][0])
+    values = Counter(place.labels.get(key) for place in world.places)
+    found = [f"{_safe(key)}={_safe(value)} on {text.plural(number, 'node')}" for value, number in values.most_common() if value is not None]
+    return f"no node has that label; there are {_join(found)}" if found else f"no node has a label {_safe(key)}"
+
+
+def _one_node_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
+    """Node by node, the nearest first."""
+    needs = {name: ask.sum(name) for name in names}
+    places = _nearest(world.open_to(ask), needs, when)
+    if when == "ever":
+        return _total_words(places, names)
+    alike: dict[str, list[str]] = {}
+    for place in places[:MAX_NODES_COUNTED]:
+        alike.setdefault(_node_words(place, needs), []).append(_safe(place.name))
+    told = [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()]
+    rest = f", and {len(places) - MAX_NODES_COUNTED} more nodes that are no better" if len(places) > MAX_NODES_COUNTED else ""
+    return f"{_fragmented_words(world, ask, needs)}{_join(told, 'other kinds of node')}{rest}"
+
+
+def _fragmented_words(world: LivingNodes, ask: Ask, needs: dict[str, int]) -> str:
+    """How much would be free in all, where that were enough of the one thing that is short."""
+    if len(needs) != 1:
+        return ""
+    [(name, need)] = needs.items()
+    free = world.sum(ask, name, "now")
+    return f"{amount(name, free)} {_is_or_are(free)} free, but not on one node: " if free >= need else ""
+
+
+def _nearest(places: Iterable[Place], needs: dict[str, int], when: When) -> list[Place]:
+    """Those first that could ever hold it, and have most of it; judged once for all that are alike."""
+    kinds: dict[tuple[int, ...], list[Place]] = {}
+    for place in places:
+        kinds.setdefault(tuple([each.get(name, 0) for each in (place.total, place.used) for name in needs]), []).append(place)
+    ordered = sorted(kinds.values(), key=lambda kind: _nearness(kind[0], needs, when), reverse=True)
+    return [place for kind in ordered for place in kind]
+
+
+def _nearness(place: Place, needs: dict[str, int], when: When) -> tuple[bool, float]:
+    """Whether it could ever hold it, and how much of it is there."""
+    able = all(place.total.get(name, 0) >= need for name, need in needs.items())
+    return able, min((has(place, name, when) / need for name, need in needs.items()), default=1.0)
+
+
+def _node_words(place: Place, needs: dict[str, int]) -> str:
+    """A node as it stands now."""
+    facts = []
+    for name, need in needs.items():
+        total, free = place.total.get(name, 0), has(place, name, "now")
+        there = amount(name, total, bare=len(needs) == 1)
+        facts.append(
+            f"{there} but {_held_words([place], name)}"
+            if total >= need > free
+            else f"{amount(name, free, bare=len(needs) == 1)} free"
+            if total >= need
+            else there
+        )
+    return ", ".join(facts)
+
+
+def _total_words(places: Sequence[Place], names: Sequence[str]) -> str:
+    """What the nodes have, equal ones together."""
+    if not any(place.total.get(name) for place in places for name in names):
+        return "no node has any" if places else "no node may take it"
+    bare = len(names) == 1
+    alike: dict[str, list[str]] = {}
+    for place in places:
+        alike.setdefault(" and ".join(amount(name, place.total.get(name, 0), bare=bare) for name in names), []).append(_safe(place.name))
+    return _join(
+        [f"{who[0]} has {what}" if len(who) == 1 else f"{len(who)} nodes have {what}" for what, who in alike.items()], "other kinds of node"
+    )
+
+
+def _many_nodes_words(world: LivingNodes, ask: Ask, names: Sequence[str], when: When) -> str:
+    """All nodes together, one resource after the other."""
+    places = world.open_to(ask)
+    if ask.strategy == "STRICT_SPREAD" and len(places) < ask.size:
+        return f"only {text.plural(len(places), 'node')} can take it"
+    return "; ".join(_resource_words(world, ask, name, when) for name in names[:2])
+
+
+def _resource_words(world: LivingNodes, ask: Ask, name: str, when: When) -> str:
+    places, need = world.open_to(ask), ask.sum(name)
+    total, free = world.sum(ask, name, "ever"), world.sum(ask, name, "now")
+    if not total:
+        return f"no node has any {_safe(name)}"
+    if when == "ever":
+        pieces = _total_words(sorted(places, key=lambda place: -place.total.get(name, 0)), [name])
+        return (
+            f"there are only {amount(name, total)} in total"
+            if total < need
+            else f"{_fitting_words(world, ask, when)} on empty nodes: {pieces}"
+        )
+    held = _held_words(places, name)
+    if free < need:
+        return f"{amount(name, free, bare=True)} of {amount(name, total)} {_is_or_are(free)} free, {held}"
+    pieces = _join(
+        [f"{_safe(place.name)} has {amount(name, has(place, name, 'now'), bare=True)} free" for place in _freest_places(places, name)]
+    )
+    return f"{amount(name, free)} {_is_or_are(free)} free in total, but {_fitting_words(world, ask, when)}: {pieces}; {held}"
+
+
+def _freest_places(places: Iterable[Place], name: str) -> list[Place]:
+    return sorted((place for place in places if has(place, name, "now")), key=lambda place: -has(place, name, "now"))
+
+
+def _fitting_words(world: LivingNodes, ask: Ask, when: When) -> str:
+    fitting = world.fitting(ask, when)
+    return (
+        "its bundles don't fit"
+        if fitting is None
+        else f"only {text.plural(fitting, 'bundle fits', 'bundles fit')}"
+        if fitting
+        else "no bundle fits"
+    )
+
+
+def _is_or_are(fixed: int) -> str:
+    return "is" if fixed == SCALE else "are"
+
+
+def _held_words(places: Iterable[Place], name: str) -> str:
+    """How much of a resource is handed out, and to whom."""
+    used, jobs, parts = 0, Counter[str](), dict[str, dict[str, None]]()
+    for place in places:
+        used += place.used.get(name, 0)
+        for hold in place.holds:
+            if held := hold.amounts.get(name, 0):
+                jobs[hold.who] += held
+                parts.setdefault(hold.who, {})[hold.what] = None
+    known = {who: f"{_safe(who)} ({_join([_safe(what) for what in parts[who]])})" for who in jobs}
+    if (rest := used - jobs.total()) > 0:
+        jobs[""], known[""] = rest, "tasks or starting workers"
+    if len(jobs) == 1:
+        return f"{amount(name, used, bare=True)} {_is_or_are(used)} held by {next(iter(known.values()))}"
+    shares = [f"{amount(name, held, bare=True)} by {known[who]}" for who, held in jobs.most_common()]
+    return (
+        f"{amount(name, used, bare=True)} {_is_or_are(used)} held: {_join(shares)}"
+        if shares
+        else f"{amount(name, used, bare=True)} {_is_or_are(used)} held"
+    )

@@ -1,0 +1,111 @@
+"""Removes what dead sessions have left on a host: their folders, links and files that point at nothing any more, files in /dev/shm.
+
+The request adds: `sessions` ([name or path, …], or `null` for every dead one; when some are named, nothing else is cleaned but the links
+that point at them), `older_than` (seconds; sessions alone), `dear` ([path, …]: what is dear and was named one by one, to go too), `ended`
+([name, …]: whose asker has just ended them, so that nobody waits whether they come alive).
+
+A session is dead when no raylet listens on its socket *and* no process of it runs; when either can't be told it stays. On a file system
+that other hosts share it never can: the session may live there. Both are asked again all the time while it is removed, so that one that
+comes alive midway loses no more. What is dear in it (`sizes.dear`) stays where it is, with the folders above it. In its target `size` is
+what lies on the disk, `age` the seconds since anything in it was last written, `keeps` what stays, from the folder on. A path holds
+`\\xff` where it is no UTF-8, and a backslash twice.
+
+`freed` counts the blocks of the files whose last name was removed and which nobody was seen to hold open: `disk` those of sessions, `shm`
+those in /dev/shm. It is not the difference of the file system's free space, which others fill and empty meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable, Dict, Mapping
+
+from ...look.tree import MovedError, meant
+from ..holders import holds, told, why_in_use
+from ..host_state import HostState, Request, Target, Tell, Watcher, unforeseen
+from ..removal import TELL_EVERY
+from . import dead_sessions, pointers, shm
+from .request import Cleaning, CleanRefusedError, FailedError, sentence
+
+Answer = Dict[str, Any]
+
+
+def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+    """Every dead session that is meant, and what else is left over."""
+    cleaning = Cleaning(request, watcher, tell, {"targets": [], "refused": [], "notes": []})
+    look = dead_sessions.settled_look(cleaning)
+    for text in dead_sessions.unknown(request, look):
+        cleaning.note(text)
+    leaving = [target for folder in dead_sessions.sought(request, look) if (target := dead_sessions.plan(cleaning, look, folder))]
+    leaving = _unused(cleaning, look, leaving)
+    cleaning.answer["targets"] += leaving
+    for temp in look.sessions.temps:
+        pointers.plan(cleaning, look, temp, {str(target["name"]) for target in leaving if _goes_whole(target, temp)})
+    if cleaning.everything:
+        shm.plan(cleaning, look)
+    return cleaning.answer
+
+
+def _goes_whole(target: Target, temp: str) -> bool:
+    return os.path.dirname(meant(target["path"])) == temp and not target["keeps"] and target["size"] is not None
+
+
+def _unused(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> list[Target]:
+    """Those that no live Ray works with; of what others hold open it is told."""
+    if not leaving:
+        return leaving
+    used, hanging = holds(look.forest, cleaning.tell)
+    for pid in hanging:
+        cleaning.note(f"process {pid} hangs, and which files it holds open can't be seen")
+    kept = []
+    for target in leaving:
+        in_use = why_in_use(look, used, str(target["name"]), int(target["uid"]))
+        if in_use is not None:
+            cleaning.agree(target, in_use)
+            continue
+        kept.append(target)
+        for text in told(used, look.forest, str(target["name"])):
+            cleaning.note(text)
+    return kept
+
+
+def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+    """Removes exactly the planned things that are still what they were, and still dead: sessions first, then what points at them."""
+    answer: Answer = {"done": [], "refused": [], "failed": [], "freed": {"disk": 0, "shm": 0}, "notes": []}
+    cleaning = Cleaning(request, watcher, tell, answer)
+    targets = sorted(request["targets"], key=_turn)
+    told = 0.0
+    for done, target in enumerate(targets):
+        if time.monotonic() - told > TELL_EVERY:
+            told = time.monotonic()
+            tell(f"{done} of {len(targets)} things are done", done, len(targets))
+        _do(cleaning, target)
+    return answer
+
+
+def _turn(target: Target) -> int:
+    return list(DEEDS).index(target["what"]) if target["what"] in DEEDS else len(DEEDS)
+
+
+def _do(cleaning: Cleaning, target: Target) -> None:
+    deed = DEEDS.get(target["what"])
+    if deed is None:
+        cleaning.answer["refused"].append({**target, "reason": "that is nothing that can be cleaned"})
+        return
+    try:
+        cleaning.answer["done"].append({**target, "outcome": deed(cleaning, target)})
+    except CleanRefusedError as error:
+        cleaning.answer["refused"].append({**target, "reason": str(error)})
+    except (OSError, MovedError, FailedError) as error:
+        cleaning.answer["failed"].append({**target, "error": sentence(error)})
+    except Exception as error:  # noqa: BLE001 what became of the other targets would not be known
+        cleaning.answer["failed"].append({**target, "error": unforeseen(error)})
+
+
+DEEDS: Mapping[str, Callable[[Cleaning, Target], str]] = {
+    "session": dead_sessions.do,
+    "link": pointers.do,
+    "file": pointers.do,
+    "shm": shm.do,
+}
+"""In the order in which they are done."""

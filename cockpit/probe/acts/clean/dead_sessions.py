@@ -1,0 +1,267 @@
+"""Dead sessions: which ones may go, what goes with each, and how one is removed that must not come alive meanwhile."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import contextmanager, suppress
+from typing import Dict, Iterable, Iterator, Mapping, NamedTuple
+
+from ... import trust
+from ...look.kinds import SessionFolder
+from ...look.mounts import mounted_in, why_shared
+from ...look.processes import user_name
+from ...look.sessions import Folder, is_session
+from ...look.tree import FOLDER, MovedError, meant, place, shown, where
+from ..holders import holds, told, why_in_use
+from ..host_state import HostState, Request, Target
+from ..liveness import LivenessGuard, why_alive, why_answers
+from ..removal import MARKS, AliveError, Removal, Survey, in_words
+from .request import Cleaning, CleanRefusedError, FailedError, sentence
+
+SETTLE = 10.0
+"""Seconds that a session folder is watched for which has just been changed: it may be that of a Ray that is starting."""
+KEEPS = 100
+"""So many dear things of a session are listed; all are kept."""
+
+
+class _Opened(NamedTuple):
+    """A session's folder, held open: whatever is put in its place meanwhile, this is what was looked at."""
+
+    path: str
+    parent: int
+    folder: int
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+    @property
+    def status(self) -> os.stat_result:
+        return os.fstat(self.folder)
+
+    @property
+    def facts(self) -> SessionFolder:
+        return SessionFolder(self.path, place(self.status), self.status.st_uid)
+
+
+def settled_look(cleaning: Cleaning) -> HostState:
+    """A look at a moment when no session that is meant has just been made. Only those that seem dead are waited for."""
+    for name in map(meant, cleaning.request.get("sessions") or ()):
+        if "/" in name:
+            cleaning.watcher.hear(os.path.dirname(os.path.abspath(name)))
+    look = cleaning.watcher.look(0.0)
+    _settle(cleaning, [folder.path for folder in sought(cleaning.request, look) if not folder.answers])
+    return cleaning.watcher.look(0.0)
+
+
+def _settle(cleaning: Cleaning, paths: Iterable[str]) -> None:
+    young: Dict[str, float] = {}
+    ended = cleaning.request.get("ended") or ()
+    for path in (path for path in paths if os.path.basename(path) not in ended):
+        with suppress(OSError):  # it is gone, or not ours to see
+            left = SETTLE - (time.time() - os.stat(path).st_mtime)
+            if left > 0:
+                young[path] = min(SETTLE, left)
+    if young:
+        latest = os.path.basename(max(young, key=young.__getitem__))
+        cleaning.tell(f"{latest} has just been changed; waiting whether it comes alive", None, None)
+        time.sleep(max(young.values()))
+
+
+def sought(request: Request, look: HostState) -> list[Folder]:
+    """The sessions that the request is about, dead or not."""
+    named = request.get("sessions")
+    return [folder for folder in look.sessions.folders if named is None or any(is_called(folder.path, meant(name)) for name in named)]
+
+
+def is_called(path: str, name: str) -> bool:
+    """Whether a person means that session's folder by a name or path."""
+    same = os.path.basename(path) == os.path.basename(name.rstrip("/"))
+    return same and ("/" not in name or os.path.realpath(path) == os.path.realpath(name))
+
+
+def plan(cleaning: Cleaning, look: HostState, folder: Folder) -> Target | None:
+    """`None` when it stays; the answer then says why."""
+    target: Target = {"what": "session", "path": shown(folder.path), "name": os.path.basename(folder.path), "owner": folder.owner}
+    try:
+        with _open(folder.path) as opened:
+            target.update(device=opened.status.st_dev, inode=opened.status.st_ino, uid=opened.status.st_uid)
+            reason = _refusal(cleaning.request, look, opened)
+            if reason is None:
+                return _surveyed(cleaning, opened, target)
+    except (OSError, MovedError) as error:
+        reason = sentence(error)
+    cleaning.agree({**target, "live": True if folder.answers else None}, reason)
+    return None
+
+
+def _refusal(request: Request, look: HostState, opened: _Opened) -> str | None:
+    """Why this session is not removed, or `None`."""
+    alive = why_answers(opened.folder) or why_alive(look, opened.facts)
+    if alive is not None:
+        return alive
+    doubtful = _why_no_session(opened) or _why_elsewhere(request, opened)
+    if doubtful is not None:
+        return doubtful
+    shared = why_shared(opened.folder)
+    if shared is not None:
+        return f"{shared}: whether it lives there can't be told"
+    uid, me = opened.status.st_uid, os.geteuid()
+    if uid != me and me != 0:
+        return f"it belongs to {user_name(uid)}, and only root may remove it"
+    if uid != me and not any(is_called(opened.path, meant(name)) for name in request.get("sessions") or ()):
+        return f"it belongs to {user_name(uid)}: name it with --session {opened.name} if it is meant"
+    mounted = mounted_in(where(opened.folder) or opened.path)
+    return f"something is mounted in it, at {shown(mounted)}: unmount that first" if mounted is not None else None
+
+
+def _why_no_session(opened: _Opened) -> str | None:
+    """Why it may be something else, which somebody has renamed: Ray gives each session these folders, and its owner's they are."""
+    for name in MARKS:
+        try:
+            status = os.stat(name, dir_fd=opened.folder, follow_symlinks=False)
+        except OSError:
+            return f"it may be no session's folder: it has no {name}"
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != opened.status.st_uid:
+            return f"it may be no session's folder: {name} in it is not its owner's folder"
+    return None
+
+
+def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
+    """Why root doesn't believe what lies in that temp dir, unless a person has named it by its path."""
+    temp = os.path.dirname(opened.path)
+    named = any("/" in name and is_called(opened.path, meant(name)) for name in request.get("sessions") or ())
+    if os.geteuid() != trust.ROOT or named:
+        return None
+    reason = trust.why_not_believed(temp)
+    return reason and f"{reason}, who can rename what lies there: name it by its path if it is meant"
+
+
+def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
+    survey = Survey(opened.name, cleaning.tell).take(opened.folder)
+    young = _young(cleaning.request, survey)
+    if young is not None:
+        cleaning.note(f"{opened.name} stays: {young}")
+        return None
+    named = _named(cleaning.request, opened)
+    keeps = [shown(path) for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)]
+    for text in (*_surprises(survey, named), *_unlisted(keeps)):
+        cleaning.note(f"{opened.name}: {text}")
+    known = not survey.unread
+    return {
+        **target,
+        "live": False,
+        "size": survey.size if known else None,
+        "files": survey.files if known else None,
+        "age": round(survey.age, 1),
+        "keeps": keeps[:KEEPS],
+        "why": ["no raylet listens on its socket", "no process of it runs here"],
+    }
+
+
+def _young(request: Request, survey: Survey) -> str | None:
+    """Why it is not as old as somebody wants it to be, or `None`."""
+    older_than = request.get("older_than")
+    known = older_than is not None and survey.age < float(older_than)
+    return f"something in it was written {survey.age / 3600:.1f} hours ago" if known else None
+
+
+def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
+    for path, text in survey.unread.items():
+        yield f"{shown(path) or 'its folder'} can't be looked into, and stays: {text}"
+    for path, text in survey.foreign.items():
+        yield f"{shown(path)} stays: {text}"
+    for path in named:
+        if not any(dear == path or dear.startswith(f"{path}/") for dear in survey.dear.found):
+            yield f"{shown(path)} was named, but nothing dear is called so"
+
+
+def _unlisted(keeps: list[str]) -> Iterator[str]:
+    if len(keeps) > KEEPS:
+        yield f"{len(keeps) - KEEPS} more dear things than are listed are kept"
+
+
+def _named(request: Request, opened: _Opened) -> Mapping[str, None]:
+    """What was named one by one in this session, from its folder on."""
+    paths = (meant(path) for path in request.get("dear") or ())
+    return dict.fromkeys(path[len(opened.path) + 1 :].rstrip("/") for path in paths if path.startswith(f"{opened.path}/"))
+
+
+def do(cleaning: Cleaning, target: Target) -> str:
+    """What became of it. Raises `CleanRefusedError`, `FailedError`, `MovedError`, `OSError`."""
+    path = meant(target["path"])
+    if not is_session(os.path.basename(path)):
+        raise CleanRefusedError("that is no session's folder")
+    with _open(path) as opened:
+        if place(opened.status) != (target["device"], target["inode"]):
+            raise CleanRefusedError("something else was put in its place since it was planned")
+        _settle(cleaning, [path])
+        cleaning.tell(f"{opened.name}: looking whether it lives")
+        look = cleaning.watcher.look(0.0)
+        reason = _refusal(cleaning.request, look, opened)
+        if reason is not None:
+            raise CleanRefusedError(reason)
+        return _emptied(cleaning, opened, look)
+
+
+def _emptied(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
+    survey = Survey(opened.name, cleaning.tell).take(opened.folder)
+    young = _young(cleaning.request, survey)
+    if young is not None:
+        raise CleanRefusedError(young)
+    used = [hold for hold in holds(look.forest, cleaning.tell)[0] if hold.session == opened.name]
+    in_use = why_in_use(look, used, opened.name, opened.status.st_uid)
+    if in_use is not None:
+        raise CleanRefusedError(in_use)
+    for text in told(used, look.forest, opened.name):
+        cleaning.note(text)
+    check = LivenessGuard(cleaning.watcher, opened.folder, opened.facts)
+    removal = Removal(
+        opened.name, survey.dear, _named(cleaning.request, opened), {hold.path for hold in used}, check, cleaning.tell, survey.folders
+    )
+    stopped: Exception | None = None
+    try:
+        removal.empty(opened.folder, survey.files)
+        removal.remove(opened.parent, opened.name, opened.folder)
+    except (AliveError, MovedError, OSError) as error:
+        stopped = error
+    cleaning.free("disk", removal.freed)
+    return _outcome(removal, stopped)
+
+
+def _outcome(removal: Removal, stopped: Exception | None) -> str:
+    went = f"{removal.files:,} files removed, {in_words(removal.freed)} freed"
+    if isinstance(stopped, AliveError):
+        raise FailedError(f"stopped midway, because {stopped}; until then {went}")
+    if stopped is not None:
+        raise FailedError(f"{sentence(stopped)}; until then {went}")
+    if removal.failed:
+        path, text = next(iter(removal.failed.items()))
+        more = f" (and {len(removal.failed) - 1} more)" if len(removal.failed) > 1 else ""
+        raise FailedError(f"{shown(path) or 'its folder'} could not be removed: {text}{more}; {went}")
+    kept = list(removal.kept)
+    return f"{went}; kept {shown(kept[0])}" + (f" and {len(kept) - 1} more" if kept[1:] else "") if kept else went
+
+
+@contextmanager
+def _open(path: str) -> Iterator[_Opened]:
+    """Its last part is no link. Raises `OSError`."""
+    parent = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        folder = os.open(os.path.basename(path), FOLDER, dir_fd=parent)
+        try:
+            yield _Opened(path, parent, folder)
+        finally:
+            os.close(folder)
+    finally:
+        os.close(parent)
+
+
+def unknown(request: Request, look: HostState) -> Iterator[str]:
+    """Of what was named, what is here under no such name; or only as a link."""
+    for name in request.get("sessions") or ():
+        if not any(is_called(folder.path, meant(name)) for folder in look.sessions.folders):
+            link = "/" in name and os.path.islink(meant(name).rstrip("/"))
+            yield f"{name} is a link, and no session's folder" if link else f"there is no session {name} here"

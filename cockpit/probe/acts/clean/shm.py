@@ -1,0 +1,166 @@
+"""What Ray, vLLM, PyTorch, NCCL and Python's multiprocessing have left in /dev/shm: files of theirs that nobody uses any more.
+
+That nobody has a file open or mapped is asked of the kernel: it gives a write lease only then, whatever container or PID namespace a user
+of the file may be in, and breaks it when somebody opens the file before it is removed. Where it gives none (before Linux 5.3, always) the
+file stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import stat
+import time
+from typing import Iterator, NamedTuple
+
+from ...look.processes import Forest
+from ...look.tree import FOLDER, place
+from ...trust import own_uids
+from ..host_state import HostState, Target
+from .request import Cleaning, CleanRefusedError, file_target, not_ours
+
+PLACE = "/dev/shm"  # noqa: S108 a fixed place
+MOST = 5000
+"""Files that are looked at in one clean-up: everybody may put as many there as he likes."""
+YOUNG = 60.0
+"""Seconds for which a file is left to whoever may still hand it to somebody else."""
+_KNOWN = (
+    (re.compile(r"plasma[A-Za-z0-9]{6}$|plasma[-_].+$"), "Ray's object store"),
+    (re.compile(r"psm_[0-9a-f]{4,16}$"), "Python's shared memory"),
+    (re.compile(r"sem\.mp-[a-z0-9_]{8}$"), "a semaphore of multiprocessing"),
+    (re.compile(r"torch_(?P<pid>\d+)_\d+(_\d+)?$"), "a tensor of PyTorch"),
+    (re.compile(r"nccl-[A-Za-z0-9]{6}$|nccl-shm-.+$"), "a buffer of NCCL"),
+    (re.compile(r"(?i:vllm)[-_].+$"), "a buffer of vLLM"),
+)
+
+
+class Leftover(NamedTuple):
+    """One file there with a name that is known."""
+
+    name: str
+    status: os.stat_result
+    what: str
+    pid: int | None
+    """Whoever made it, where the name says so; as its own PID namespace counts."""
+
+
+def plan(cleaning: Cleaning, look: HostState) -> None:
+    """All that nobody uses, and of what is used how much there is."""
+    try:
+        folder = os.open(PLACE, FOLDER)
+    except OSError:
+        return  # no /dev/shm here, or not ours to read
+    try:
+        there = sorted(leftovers(folder), key=lambda found: found.status.st_uid not in own_uids())
+        judged = [(found, is_used(folder, found)) for found in there[:MOST]]
+    finally:
+        os.close(folder)
+    if there[MOST:]:
+        cleaning.note(f"{len(there) - MOST:,} more files of that kind lie in {PLACE}, and were not looked at: root's and ours come first")
+    for found, used in judged:
+        if not used:
+            target = file_target("shm", f"{PLACE}/{found.name}", found.status)
+            target.update(size=found.status.st_blocks * 512, why=[f"{found.what} that nobody has open or mapped"])
+            cleaning.agree(target, refusal(found, look.forest) or ("whether somebody uses it can't be told here" if used is None else None))
+    in_use = sum(used is True for _, used in judged)
+    if in_use:
+        cleaning.note(f"files of Ray or its engines in {PLACE} that are in use, and stay: {in_use}")
+
+
+def do(cleaning: Cleaning, target: Target) -> str:
+    """What became of it. Raises `CleanRefusedError`, `OSError`."""
+    folder = os.open(PLACE, FOLDER)
+    try:
+        found = leftover(folder, os.path.basename(target["path"])) if os.path.dirname(target["path"]) == PLACE else None
+        if found is None or place(found.status) != (target["device"], target["inode"]):
+            raise CleanRefusedError("it is gone, or something else was put in its place")
+        reason = refusal(found, cleaning.watcher.recent().forest)
+        if reason is not None:
+            raise CleanRefusedError(reason)
+        cleaning.free("shm", remove(folder, found))
+    except BlockingIOError as error:
+        raise CleanRefusedError("somebody has it open or mapped now") from error
+    finally:
+        os.close(folder)
+    return "removed"
+
+
+def leftovers(folder: int) -> Iterator[Leftover]:
+    """All files of a known name in that open folder, used or not."""
+    for name in sorted(os.listdir(folder)):
+        found = leftover(folder, name)
+        if found is not None:
+            yield found
+
+
+def leftover(folder: int, name: str) -> Leftover | None:
+    """`None`: its name is not known, it is no plain file, or it is gone."""
+    match, what = next(((match, what) for pattern, what in _KNOWN for match in [pattern.match(name)] if match), (None, ""))
+    if match is None:
+        return None
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    pid = match.groupdict().get("pid")
+    return Leftover(name, status, what, int(pid) if pid else None) if stat.S_ISREG(status.st_mode) else None
+
+
+def refusal(found: Leftover, forest: Forest) -> str | None:
+    """Why a file that nobody uses is not removed, or `None`."""
+    young = time.time() - found.status.st_mtime
+    if young < YOUNG:
+        return f"it was written {max(0.0, young):.0f} s ago, and somebody may be about to open it"
+    maker = next((pid for pid, one in forest.items() if found.pid in (pid, *one.details.pids) and one.alive), None) if found.pid else None
+    if maker is not None:
+        return f"process {maker}, whose pid it names, runs"
+    return not_ours(found.status.st_uid, forest)
+
+
+class Lease:
+    """The kernel's word that nobody else has one file open or mapped."""
+
+    def __init__(self, folder: int, found: Leftover) -> None:
+        """Raises `OSError`: `EAGAIN` when somebody has."""
+        self._file = os.open(found.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            if place(os.fstat(self._file)) != place(found.status):
+                raise FileNotFoundError(2, "it is another file now")
+            fcntl.fcntl(self._file, fcntl.F_SETSIG, signal.SIGURG)  # who opens it makes the kernel send this one, which is ignored
+            fcntl.fcntl(self._file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError:
+            self.release()
+            raise
+
+    def holds(self) -> bool:
+        """Still: nobody has begun to open it."""
+        return fcntl.fcntl(self._file, fcntl.F_GETLEASE) == fcntl.F_WRLCK
+
+    def release(self) -> None:
+        """Whoever waits to open it goes on."""
+        os.close(self._file)
+
+
+def is_used(folder: int, found: Leftover) -> bool | None:
+    """Whether somebody has it open or mapped; `None` when the kernel does not say."""
+    try:
+        Lease(folder, found).release()
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+def remove(folder: int, found: Leftover) -> int:
+    """The bytes that this has freed. Raises `OSError`: `EAGAIN` when somebody has it open or mapped."""
+    lease = Lease(folder, found)
+    try:
+        if not lease.holds() or place(os.stat(found.name, dir_fd=folder, follow_symlinks=False)) != place(found.status):
+            raise BlockingIOError(11, "somebody has just opened it")
+        os.unlink(found.name, dir_fd=folder)
+    finally:
+        lease.release()
+    return found.status.st_blocks * 512 if found.status.st_nlink == 1 else 0

@@ -1,0 +1,235 @@
+"""One full look at this host, at the moment something is planned or done: whose is each process, and who holds GPU memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from functools import cached_property
+from traceback import extract_tb
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+
+from ..look.classify import classify
+from ..look.collector import Collector
+from ..look.gpus import GpuReading, Nvml
+from ..look.kernel_log import uptime
+from ..look.kinds import OWNED, KindVerdict
+from ..look.past import Past
+from ..look.processes import TICKS_PER_SECOND, Forest, ProcessTable, ScannedProcess, boot_time, user_name
+from ..look.sample import facts_of, usual_temps
+from ..look.sessions import Sessions, SessionScanner
+
+PATIENCE = 3.0
+"""Seconds that NVML gets; what it holds is then unknown, and said to be."""
+Target = Dict[str, Any]
+Request = Mapping[str, Any]
+Tell = Callable[..., None]
+"""`tell(text, done, of)`: how far it is."""
+
+
+def grace_of(request: Request, usual: float) -> float:
+    """Seconds between the two signals, as somebody wants them, be it none."""
+    wanted = request.get("grace")
+    return usual if wanted is None else float(wanted)
+
+
+def unforeseen(error: Exception) -> str:
+    """What went wrong that nobody has thought of, and where: enough to mend it by."""
+    places = extract_tb(error.__traceback__)
+    where = f" in {places[-1].name}" if places else ""
+    return f"something unforeseen went wrong ({type(error).__name__}{where}: {str(error)[:200]})"
+
+
+class _Seen(NamedTuple):
+    """The facts of one look."""
+
+    forest: Forest
+    verdicts: Mapping[int, KindVerdict]
+    reading: GpuReading
+    sessions: Sessions
+    fault: str | None = None
+    """Why nothing is known of GPUs, when they could not be read."""
+    carriers: Mapping[int, int] = {}
+    """Every process that a live part of Ray hangs from, and the pid of that part."""
+
+
+class HostState(_Seen):
+    """What was seen in one moment."""
+
+    def target(self, pid: int, **more: Any) -> Target:
+        """A process as a target; it must be in the forest."""
+        return {**self._facts(self.forest[pid]), **self._verdict(pid), **more}
+
+    def _facts(self, process: ScannedProcess) -> Target:
+        return {
+            "what": "process",
+            "pid": process.pid,
+            "ticks": process.ticks,
+            "started": round(boot_time() + process.ticks / TICKS_PER_SECOND, 2),
+            "parent": process.parent,
+            "user": None if process.details.uid is None else user_name(process.details.uid),
+            "command": process.command[:4096] or process.name,
+            "name": process.name,
+            "state": process.state,
+            "rss": process.rss,
+        }
+
+    def _verdict(self, pid: int) -> Target:
+        verdict = self.verdicts.get(pid, FOREIGN)
+        held = self.reading.holders.get(pid, {})
+        return {
+            "kind": verdict.kind,
+            "why": list(verdict.why),
+            "job": verdict.job,
+            "session": os.path.basename(verdict.session) if verdict.session else None,
+            "gpus": [{"index": index, "memory": memory} for index, memory in sorted(held.items())],
+        }
+
+    def same(self, target: Target) -> ScannedProcess | None:
+        """The planned process, if it is still there and alive."""
+        process = self.forest.get(int(target["pid"]))
+        return process if process is not None and process.ticks == int(target["ticks"]) and process.alive else None
+
+    def below(self, pid: int) -> Tuple[int, ...]:
+        """All its descendants; /proc is not read in one moment, so there may be a loop."""
+        found = {pid: None}
+        waiting = [pid]
+        while waiting:
+            new = [child for child in self._children.get(waiting.pop(), ()) if child not in found]
+            found.update(dict.fromkeys(new))
+            waiting += new
+        return tuple(found)[1:]
+
+    @cached_property
+    def _children(self) -> Mapping[int, List[int]]:
+        found: Dict[int, List[int]] = {}
+        for pid, process in self.forest.items():
+            found.setdefault(process.parent, []).append(pid)
+        return found
+
+    def children_first(self, pids: Any) -> list[int]:
+        """The same pids, whoever is deepest first."""
+        return sorted(pids, key=lambda pid: len(self._line(pid)), reverse=True)
+
+    def _line(self, pid: int) -> Set[int]:
+        """It and all that it hangs from; a loop ends it."""
+        passed: Set[int] = set()
+        while pid in self.forest and pid not in passed:
+            passed.add(pid)
+            pid = self.forest[pid].parent
+        return passed
+
+
+FOREIGN = KindVerdict("foreign", ("nothing says that it comes from Ray",), from_ray=False)
+
+
+class Watcher:
+    """Looks at this host as often as it is asked to. What it has seen once is evidence the next time."""
+
+    def __init__(self, request: Request) -> None:
+        self._jobs: Sequence[Mapping[str, Any]] = request.get("jobs") or ()
+        self._table = ProcessTable()
+        self._scanner = SessionScanner(usual_temps())
+        self._past = _past_of(request)
+        self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml().read, None)
+        self._nvml.start(threading.Event())
+        self._last: Tuple[float, HostState] | None = None
+
+    def hear(self, temp: str) -> None:
+        """A temp dir that a person has named; it is looked into from now on."""
+        self._scanner.hear(temp)
+
+    def doubt_jobs(self, session: str) -> None:
+        """That session is being ended: what its Ray has said of its jobs holds no longer."""
+        self._jobs = [one for one in self._jobs if one["session"] != session]
+
+    def look(self, patience: float = PATIENCE) -> HostState:
+        """Takes as long as a scan of /proc, and waits at most `patience` seconds for NVML."""
+        found = self._look(patience)
+        self._last = time.monotonic(), found
+        return found
+
+    def recent(self, age: float = 1.0) -> HostState:
+        """The last look, when no more than `age` seconds have passed since; for many questions that are asked in a row."""
+        if self._last is not None and time.monotonic() - self._last[0] <= age:
+            return self._last[1]
+        return self.look(0.0)
+
+    def _look(self, patience: float) -> HostState:
+        asked = time.monotonic()
+        self._nvml.ask()
+        forest = self._table.scan()
+        sessions = self._scanner.read(forest)
+        answered = self._answers(asked, patience)
+        reading = self._nvml.facts or GpuReading()
+        past = self._past
+        verdicts = classify(forest, facts_of(sessions, reading, past))
+        past.learn(forest, verdicts, int(uptime() * TICKS_PER_SECOND))
+        fault = self._nvml.fault()
+        silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s, and who holds GPU memory is not known"
+        final = settled(verdicts, self._jobs)
+        return HostState(forest, final, reading, sessions, str(fault["text"]) if fault else silent, _carriers(forest, final))
+
+    def reading(self, patience: float = PATIENCE) -> GpuReading | None:
+        """What NVML says now, and not what it said before; `None` when it doesn't answer."""
+        asked = time.monotonic()
+        return self._nvml.facts if self._answers(asked, patience) and not self._nvml.fault() else None
+
+    def _answers(self, asked: float, patience: float) -> bool:
+        """Whether NVML answers a question that was put after that moment; one that was in flight then tells of before."""
+        while True:
+            if self._nvml.as_of is not None and self._nvml.as_of >= asked:
+                return True
+            left = asked + patience - time.monotonic()
+            if left <= 0:
+                return False
+            self._nvml.ask()
+            self._nvml.wait(left)
+
+
+def _carriers(forest: Forest, verdicts: Mapping[int, KindVerdict]) -> Dict[int, int]:
+    found: Dict[int, int] = {}
+    for pid in (pid for pid, verdict in verdicts.items() if verdict.kind in OWNED and pid in forest and forest[pid].alive):
+        above = forest[pid].parent
+        while above in forest and above not in found:
+            found[above] = pid
+            above = forest[above].parent
+    return found
+
+
+def settled(verdicts: Mapping[int, KindVerdict], jobs: Sequence[Mapping[str, Any]]) -> Dict[int, KindVerdict]:
+    """The same verdicts with what Ray has said of their jobs: by session, which run and which have ended.
+
+    A job that runs outweighs every sign of death. Where this host could not tell, all sessions that it may be of must have been asked.
+    """
+    said = {str(one["session"]): one for one in jobs}
+    return {pid: _settled(verdict, said) for pid, verdict in verdicts.items()}
+
+
+def _settled(verdict: KindVerdict, said: Mapping[str, Mapping[str, Any]]) -> KindVerdict:
+    if verdict.undecided != "job" and verdict.kind != "orphan":
+        return verdict
+    names = [os.path.basename(session) for session in (*verdict.asks, *((verdict.session,) if verdict.session else ()))]
+    runs = next((name for name in names if verdict.job in said.get(name, NO_JOBS)["running"]), None)
+    why = verdict.why[:-1] if verdict.undecided else verdict.why
+    decided = verdict._replace(undecided=None, asks=(), session=verdict.session or (verdict.asks[0] if len(verdict.asks) == 1 else None))
+    if runs is not None:
+        return decided._replace(kind="child", why=(*why, f"Ray says that its job {verdict.job} still runs in {runs}"))
+    if verdict.undecided is None or not verdict.asks or not all(os.path.basename(session) in said for session in verdict.asks):
+        return verdict
+    known = any(verdict.job in said[name]["ended"] for name in names if name in said)
+    if not known and verdict.session in verdict.asks:
+        return verdict
+    return decided._replace(
+        kind="orphan", why=(*why, f"its job {verdict.job} is over" if known else f"no Ray here knows job {verdict.job} any more")
+    )
+
+
+NO_JOBS: Mapping[str, Any] = {"running": (), "ended": ()}
+
+
+def _past_of(request: Request) -> Past:
+    past = Past()
+    for pid, ticks, evidence in request.get("past") or ():
+        past.believe((int(pid), int(ticks)), evidence)
+    return past

@@ -1,0 +1,237 @@
+"""Ends processes: those that Ray has left over, or any that a person has named.
+
+The request adds: `named` ([[pid, ticks | null], …], or `null` for every left-over one), `any` (true: a named one may be of any kind; a
+person has seen what it is), `pids` (true: they were named by pid, so that root may end another user's), `force` (SIGKILL at once),
+`only` ("TERM": no SIGKILL follows), `grace` (seconds between the two).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any, Container, Dict, Iterable, Mapping, Tuple
+
+from ..look.gpus import GpuReading
+from ..look.kinds import LEFT
+from ..look.processes import Identity, ScannedProcess, lives
+from .host_state import HostState, Request, Target, Tell, Watcher, grace_of
+from .signals import Ending, Grip, ProtectedError, end, grip, own_line
+
+GRACE = 10.0
+FREED_WITHIN = 3.0
+"""Seconds that a driver may take to give back the memory of a process that has ended."""
+NOTABLE = 512 << 20
+"""Bytes in use on a GPU without any process that count as a finding: a driver keeps some for itself."""
+
+
+def plan(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:  # noqa: ARG001 a stage is called so
+    """Every left-over process, or those that were named; and what looks like one but can't be proven to be."""
+    look = watcher.look()
+    targets: list[Target] = []
+    refused: list[Target] = []
+    for target in _candidates(look, request):
+        why_not = target.pop("reason", None) or refusal(look, request, target)
+        (refused if why_not else targets).append({**target, "reason": why_not} if why_not else target)
+    return {"targets": targets, "refused": refused, "notes": _notes(look, targets, refused)}
+
+
+def _candidates(look: HostState, request: Request) -> Iterable[Target]:
+    if request.get("named") is None:
+        for pid in look.children_first(pid for pid in look.verdicts if pid in look.forest):
+            if look.verdicts[pid].kind in LEFT or _doubtful(look, pid):
+                yield look.target(pid)
+        return
+    wanted: Dict[int, Target] = {}
+    for pid, ticks in request["named"]:
+        wanted.update(_named(look, int(pid), ticks))
+    for pid in look.children_first(wanted):
+        yield wanted[pid]
+
+
+def _named(look: HostState, pid: int, ticks: int | None) -> Dict[int, Target]:
+    """That process and what hangs from it, as far as that is left over too."""
+    process = look.forest.get(pid)
+    if process is None or not process.alive or ticks not in (None, process.ticks):
+        gone = {"what": "process", "pid": pid, "ticks": ticks, "reason": f"process {pid} has ended" + ("" if process is None else " since")}
+        return {pid: gone}
+    below = [child for child in look.below(pid) if child in look.verdicts and look.verdicts[child].kind in LEFT]
+    return {one: look.target(one) for one in (pid, *below)}
+
+
+def _doubtful(look: HostState, pid: int) -> bool:
+    """It holds GPU memory and nobody can say whose it is; worth a word, and no more."""
+    return look.verdicts[pid].kind == "unknown" and pid in look.reading.holders and look.forest[pid].alive
+
+
+def refusal(look: HostState, request: Request, target: Target) -> str | None:
+    """Why this process is not ended, or `None`."""
+    pid, kind = int(target["pid"]), target["kind"]
+    if not look.forest[pid].alive:
+        return "it has ended already, and only its parent has not collected it"
+    if pid in own_line():
+        return "it is what cockpit itself runs in"
+    if kind not in LEFT and not request.get("any"):
+        return f"it is {_article(kind)}, and only orphan and stale processes are ended: {'; '.join(target['why'])}"
+    if pid in look.carriers and not request.get("any"):
+        part = look.carriers[pid]
+        return f"a live part of Ray hangs from it: {look.verdicts[part].kind} {part}"
+    return _not_mine(look, request, target)
+
+
+def _not_mine(look: HostState, request: Request, target: Target) -> str | None:
+    uid, me = look.forest[int(target["pid"])].details.uid, os.geteuid()
+    if uid == me:
+        return None
+    whose = "whose it is can't be seen" if uid is None else f"it belongs to {target['user']}"
+    if me != 0:
+        return f"{whose}, and only root may end another user's"
+    if not (request.get("pids") or request.get("any")):
+        return f"{whose}: name it with --pid {target['pid']} if it is meant"
+    return None
+
+
+def _article(kind: str) -> str:
+    return {"ray": "a part of a live Ray", "unknown": "of unknown kind", "child": "a child of a live Ray"}.get(kind, f"a {kind}")
+
+
+def _notes(look: HostState, targets: Iterable[Target], refused: Iterable[Target]) -> list[str]:
+    notes = [look.fault] if look.fault else []
+    listed = {int(target["pid"]) for target in (*targets, *refused)}
+    hidden = sorted(pid for pid in look.reading.holders if pid not in look.forest and pid not in listed)
+    if hidden:
+        pids = ", ".join(map(str, hidden))
+        notes.append(f"NVML counts GPU memory for pid {pids}, which can't be seen from here: another PID namespace, or it has just ended")
+    return notes
+
+
+def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
+    """Ends exactly the planned processes that are still what they were."""
+    look = watcher.look()
+    answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": [look.fault] if look.fault else []}
+    meant: Dict[Identity, Target] = {(int(target["pid"]), int(target["ticks"])): target for target in request["targets"]}
+    turns = {pid: turn for turn, pid in enumerate(look.children_first({pid for pid, _ in meant}))}
+    kept: Dict[Identity, Tuple[Target, Grip]] = {}
+    for identity in sorted(meant, key=lambda one: turns[one[0]]):
+        held = take(look, request, meant[identity], answer)
+        if held is not None:
+            kept[identity] = look.target(held.pid), held
+    endings = finish(request, [held for _, held in kept.values()], tell)
+    for identity, (target, held) in kept.items():
+        record(answer, target, endings[identity])
+        held.release()
+    answer["freed"] = freed(look, watcher, [target for target, _ in kept.values()], answer["notes"])
+    answer["notes"] += _newcomers(look, {pid for pid, _ in meant}, kept)
+    answer["failed"] += _respawned(look, watcher.look(0.0), kept) if kept else []
+    return answer
+
+
+def _respawned(before: HostState, after: HostState, kept: Iterable[Identity]) -> list[Target]:
+    """What the ended ones have started while they were being ended: a supervisor starts its child anew until it is gone itself."""
+    ended = [before.forest[pid] for pid, _ in kept]
+    led = {process.leader for process in ended} | {process.group for process in ended}
+    pasts = {_past(process) for process in ended if process.origin.from_ray}
+    old = {process.identity for process in before.forest.values()}
+    left = (after.forest[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT and pid in after.forest)
+    new = [one for one in left if one.alive and one.identity not in old]
+    came = [one.pid for one in new if one.leader in led or one.group in led or _past(one) in pasts]
+    return [after.target(pid, error="it was started while the others were being ended: look again") for pid in came]
+
+
+def _past(process: ScannedProcess) -> Tuple[Any, ...]:
+    """What it has inherited of Ray, which it keeps in a session of its own too."""
+    return process.origin.raylet, process.origin.worker, process.origin.submission
+
+
+def _newcomers(look: HostState, meant: Container[int], kept: Iterable[Identity]) -> list[str]:
+    """What the ended ones had started since the plan."""
+    ended = {pid for pid, _ in kept}
+    left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT and pid in look.forest and pid not in meant)
+    found = sorted(pid for pid in left if look.forest[pid].parent in ended)
+    pids = ", ".join(map(str, found))
+    return [f"pid {pids} came of these since the plan was made, and was not touched: look again"] if found else []
+
+
+def take(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> Grip | None:
+    """Hold the planned process if it is still that one and may still be ended; else say why not."""
+    process = look.same(planned)
+    try:
+        held = grip(process.pid, process.ticks) if process is not None else None
+    except ProtectedError as error:
+        answer["refused"].append({**planned, "reason": str(error)})
+        return None
+    if process is None or held is None:
+        reused = int(planned["pid"]) in look.forest and look.forest[int(planned["pid"])].ticks != planned["ticks"]
+        answer["refused"].append(
+            {**planned, "reason": "it has ended; its pid is another process's now" if reused else "it has ended since"}
+        )
+        return None
+    now = look.target(process.pid)
+    changed = request.get("any") and now["kind"] != planned.get("kind") and now["kind"] not in LEFT
+    why_not = f"it was {planned.get('kind')} and is {now['kind']} now" if changed else refusal(look, request, now)
+    if why_not:
+        answer["refused"].append({**now, "reason": why_not})
+        held.release()
+        return None
+    return held
+
+
+def finish(request: Request, grips: list[Grip], tell: Tell) -> Mapping[Identity, Ending]:
+    """TERM, the grace, KILL; or as the request says."""
+    first = signal.SIGKILL if request.get("force") else signal.SIGTERM
+    last = None if request.get("only") == "TERM" else signal.SIGKILL
+    return end(grips, grace_of(request, GRACE), first, last, tell) if grips else {}
+
+
+def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
+    """Into what is done, or what has failed."""
+    if ending.gone:
+        answer["done"].append({**target, "outcome": ending.text})
+    else:
+        answer["failed"].append({**target, "error": ending.text})
+
+
+def freed(look: HostState, watcher: Watcher, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
+    """GPU memory that NVML counted for those of them that are gone and doesn't any more, and what stays in use without a holder."""
+    gone = [int(target["pid"]) for target in targets if not lives(int(target["pid"]), int(target["ticks"]))]
+    held = {pid: look.reading.holders[pid] for pid in gone if pid in look.reading.holders}
+    if not held:
+        return {"gpu": None if look.fault or look.reading.gpus is None else 0}
+    until = time.monotonic() + FREED_WITHIN
+    after = watcher.reading(FREED_WITHIN)
+    while (
+        after is not None
+        and (_unfreed(look.reading, after, held) or not held.keys().isdisjoint(after.holders))
+        and time.monotonic() < until
+    ):
+        time.sleep(0.1)
+        after = watcher.reading(FREED_WITHIN)
+    if after is None:
+        notes.append("NVML doesn't answer any more, so it can't be said whether the GPU memory is free")
+        return {"gpu": None}
+    notes += _unfreed(look.reading, after, held)
+    given = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]
+    known = [memory for memory in given if memory is not None]
+    return {"gpu": sum(known) if len(known) == len(given) else None}
+
+
+def _unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, Mapping[int, Any]]) -> list[str]:
+    """A sentence for each of these GPUs whose memory did not come back, as far as NVML says whose it is."""
+    used, was = _used(after), _used(before)
+    found = []
+    for index in sorted({index for holds in held.values() for index in holds}):
+        mine = [holds[index] for holds in held.values() if index in holds]
+        others: list[Any] = [holds[index] for pid, holds in after.holders.items() if index in holds and pid not in held]
+        if None in (*mine, *others, used.get(index), was.get(index)):
+            continue
+        lost = used[index] - sum(others)
+        if sum(mine) > NOTABLE and lost > NOTABLE and was[index] - used[index] < sum(mine) // 2:
+            found.append(
+                f"GPU {index} still has {lost / (1 << 30):.1f} GiB in use that no process here holds: a process in another container does, "
+                "or the driver itself, which only a reset of the GPU (nvidia-smi --gpu-reset) or a reboot mends"
+            )
+    return found
+
+
+def _used(reading: GpuReading) -> Dict[int, Any]:
+    return {gpu["index"]: gpu["memory_used"] for gpu in reading.gpus or ()}

@@ -1,0 +1,53 @@
+"""Carries out one request: the act it names, in the stage it names."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Any, Callable, Dict, Mapping
+
+from .host_state import Request, Tell, Watcher, unforeseen
+
+Answer = Dict[str, Any]
+Stage = Callable[[Request, Watcher, Tell], Answer]
+
+
+class RequestError(Exception):
+    """The request makes no sense here; its text is one sentence."""
+
+
+def perform(text: str, say: Callable[[Answer], None]) -> None:
+    """Answers with exactly one line that is no progress."""
+
+    def tell(words: str, done: int | None = None, of: int | None = None) -> None:
+        say({"tell": words, "done": done, "of": of})
+
+    tell("looking")  # before anything is done: a caller that has heard nothing may take it that nothing was
+    say(_answer(text, tell))
+
+
+def _answer(text: str, tell: Tell) -> Answer:
+    doubt = ""
+    try:
+        request = json.loads(text)
+        stage = _stage(request)
+        doubt = DOUBT if request["stage"] == "do" else ""
+        return stage(request, Watcher(request), tell)
+    except (RequestError, OSError) as error:
+        return {"error": f"{error}{doubt}"}
+    except Exception as error:  # noqa: BLE001 a traceback would be all that is known of what was done
+        return {"error": unforeseen(error) + doubt}
+
+
+def _stage(request: Mapping[str, Any]) -> Stage:
+    """Only the act that is asked for is imported: from source that is a tenth of a second, and somebody waits."""
+    act, stage = request.get("act"), request.get("stage")
+    if act not in ACTS or stage not in ("plan", "do"):
+        raise RequestError("This probe doesn't know that act; is it of another version of cockpit?")
+    found: Stage = getattr(import_module(f".{act}", __package__), stage)
+    return found
+
+
+DOUBT = ": part of it may have been done"
+ACTS = ("kill", "stop", "clean", "ray", "start")
+"""Modules beside this one, each with a `plan` and its `do`."""

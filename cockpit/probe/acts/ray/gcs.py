@@ -1,0 +1,275 @@
+"""What runs in the cluster's own Python: asks its GCS what actors, placement groups or nodes are now, and ends or drains them.
+
+It speaks to the GCS as Ray's dashboard does, with the stubs of the Ray that is installed there. So it is no driver, and no job of its own
+appears in the cluster. Its text goes into `python -` with a call of `main` at its end. Seen on Ray 2.9.3, 2.44.1 and 2.60.0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import signal
+import time
+from typing import Any, Callable, Dict, Mapping
+
+ANSWER = 5.0
+"""Seconds that the GCS gets for one answer."""
+OVER = 10.0
+"""Seconds until the GCS says that what was ended is over."""
+NO_DRAIN = "this version of Ray can't drain a node, or can't tell that it does"
+_INTERNAL = "_ray_internal_"
+_SUPERVISORS = "SUPERVISOR_ACTOR_RAY_NAMESPACE"
+Facts = Dict[str, Any]
+
+
+class NoServiceError(Exception):
+    """The cluster's version of Ray can't do it; its text is one sentence."""
+
+
+class Gcs:
+    """One Ray's book-keeper. Ray is imported by name, because cockpit has none: it serves whatever Ray the cluster has."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.tables = importlib.import_module("ray.core.generated.gcs_pb2")
+        self._messages = importlib.import_module("ray.core.generated.gcs_service_pb2")
+        self._stubs = importlib.import_module("ray.core.generated.gcs_service_pb2_grpc")
+        self._channel = _dial(address)
+        self._over: dict[str, bool | None] = {}
+
+    def ask(self, service: str, method: str, **fields: Any) -> Any:
+        """What it answers; fields that this version of Ray doesn't know are left out."""
+        shape = getattr(self._messages, f"{method}Request")
+        known = {name: value for name, value in fields.items() if name in shape.DESCRIPTOR.fields_by_name}
+        stub = getattr(self._stubs, f"{service}GcsServiceStub")(self._channel)
+        return getattr(stub, method)(shape(**known), timeout=ANSWER)
+
+    def ask_autoscaler(self, method: str, **fields: Any) -> Any:
+        """The same of the service that autoscalers use. Raises `NoServiceError` where this Ray has none of it."""
+        shape = self._of_autoscaler("autoscaler_pb2", f"{method}Request")
+        stub = self._of_autoscaler("autoscaler_pb2_grpc", "AutoscalerStateServiceStub")(self._channel)
+        if not hasattr(stub, method):
+            raise NoServiceError(NO_DRAIN)
+        return getattr(stub, method)(shape(**fields), timeout=ANSWER)
+
+    def autoscaler_number(self, enum: str, name: str) -> int:
+        """What that service calls it. Raises `NoServiceError` where this Ray doesn't know it."""
+        numbers: Dict[str, int] = dict(self._of_autoscaler("autoscaler_pb2", enum).items())
+        if name not in numbers:
+            raise NoServiceError(NO_DRAIN)
+        return numbers[name]
+
+    @staticmethod
+    def _of_autoscaler(module: str, name: str) -> Any:
+        try:
+            return getattr(importlib.import_module(f"ray.core.generated.{module}"), name)
+        except (ImportError, AttributeError):
+            raise NoServiceError(NO_DRAIN) from None
+
+    def session(self) -> str:
+        """The name of the session it serves."""
+        value: bytes = self.ask("InternalKV", "InternalKVGet", namespace=b"session", key=b"session_name").value
+        return value.decode("utf-8", "replace")
+
+    def job_over(self, job: str) -> bool | None:
+        """Whether that job has ended; `None` when the GCS doesn't know it. Asked once: targets share a job, and it may know thousands."""
+        if job not in self._over:
+            self._over[job] = self._job_over(job)
+        return self._over[job]
+
+    def _job_over(self, job: str) -> bool | None:
+        asked = {"job_or_submission_id": job, "skip_submission_job_info_field": True, "skip_is_running_tasks_field": True}
+        jobs = {entry.job_id.hex(): entry.is_dead for entry in self.ask("JobInfo", "GetAllJobInfo", **asked).job_info_list}
+        return jobs.get(job)
+
+
+def _dial(address: str) -> Any:
+    """A channel with the cluster's own token and certificates."""
+    try:
+        utils = importlib.import_module("ray._private.grpc_utils")
+    except ImportError:  # before 2.52
+        utils = importlib.import_module("ray._private.utils")
+    return utils.init_grpc_channel(address, options=[("grpc.enable_http_proxy", 0)])
+
+
+def look_actor(gcs: Gcs, name: str) -> Facts | None:
+    """What that actor is now; `None` when the GCS knows none."""
+    reply = gcs.ask("ActorInfo", "GetActorInfo", actor_id=bytes.fromhex(name))
+    if not reply.HasField("actor_table_data"):
+        return None
+    data = reply.actor_table_data
+    job = data.job_id.hex()
+    over = gcs.job_over(job)
+    facts = {
+        "what": "actor", "id": name, "name": data.name, "class": data.class_name, "namespace": data.ray_namespace,
+        "state": gcs.tables.ActorTableData.ActorState.Name(data.state), "job": job, "detached": data.is_detached,
+        "node": _id(data.node_id), "pid": data.pid or None,
+    }  # fmt: skip
+    return {**facts, **_leak(facts, over, f"its job {job}")}
+
+
+def look_group(gcs: Gcs, name: str) -> Facts | None:
+    """What that placement group is now; `None` when the GCS knows none."""
+    reply = gcs.ask("PlacementGroupInfo", "GetPlacementGroup", placement_group_id=bytes.fromhex(name))
+    if not reply.HasField("placement_group_table_data"):
+        return None
+    data = reply.placement_group_table_data
+    job = data.creator_job_id.hex()
+    over = gcs.job_over(job)
+    actor = None if data.creator_actor_dead else _id(data.creator_actor_id)
+    nodes = {_id(bundle.node_id) for bundle in data.bundles}
+    facts = {
+        "what": "placement_group", "id": name, "name": data.name, "class": None, "namespace": data.ray_namespace,
+        "state": gcs.tables.PlacementGroupTableData.PlacementGroupState.Name(data.state), "job": job, "detached": data.is_detached,
+        "node": nodes.pop() if len(nodes) == 1 else None, "pid": None,
+    }  # fmt: skip
+    if over and actor:
+        return {**facts, "leaked": False, "why": [f"its job {job} is over, but the actor {actor} that made it lives"]}
+    return {**facts, **_leak(facts, over, f"its job {job}")}
+
+
+def look_node(gcs: Gcs, name: str) -> Facts | None:
+    """What that node is now, `DRAINING` if so; `None` when the GCS knows none."""
+    raw = bytes.fromhex(name)
+    data = next((node for node in gcs.ask("NodeInfo", "GetAllNodeInfo").node_info_list if node.node_id == raw), None)
+    if data is None:
+        return None
+    state = gcs.tables.GcsNodeInfo.GcsNodeState.Name(data.state)
+    nodes = gcs.ask_autoscaler("GetClusterResourceState").cluster_resource_state.node_states
+    status = gcs.autoscaler_number("NodeStatus", "DRAINING")
+    draining = any(node.node_id == raw and node.status == status for node in nodes)
+    return {
+        "what": "node", "id": name, "name": data.node_name or data.node_manager_hostname, "class": None,
+        "namespace": data.node_manager_address, "state": "DRAINING" if draining and state == "ALIVE" else state, "job": None,
+        "detached": None, "node": name, "pid": None, "part": "head" if data.is_head_node else None, "leaked": None, "why": [],
+    }  # fmt: skip
+
+
+def _id(raw: bytes) -> str | None:
+    """Ray's nil is all ones; nothing at all is as good."""
+    return raw.hex() if raw.strip(b"\xff") else None
+
+
+def _leak(facts: Facts, over: bool | None, job: str) -> Facts:
+    """Whether it is there although nobody uses it any more."""
+    if facts["state"] in ENDED:
+        return {"leaked": False, "why": []}
+    if over is None:
+        return {"leaked": None, "why": [f"Ray doesn't say whether {job} is over"]}
+    kept = " and it is detached, so that nothing else ends it" if facts["detached"] else ""
+    return {"leaked": over, "why": [f"{job} is over{kept}" if over else f"{job} still runs"]}
+
+
+def kill_actor(gcs: Gcs, name: str) -> str | None:
+    """As ray.kill(actor, no_restart=True) does, but for an actor of whatever job. Ray's reason if it refuses."""
+    return _refused(gcs.ask("ActorInfo", "KillActorViaGcs", actor_id=bytes.fromhex(name), force_kill=True, no_restart=True))
+
+
+def remove_group(gcs: Gcs, name: str) -> str | None:
+    """As ray.util.remove_placement_group does. Ray's reason if it refuses."""
+    return _refused(gcs.ask("PlacementGroupInfo", "RemovePlacementGroup", placement_group_id=bytes.fromhex(name)))
+
+
+def _refused(reply: Any) -> str | None:
+    return str(reply.status.message or reply.status.code) if reply.status.code else None
+
+
+def drain_node(gcs: Gcs, name: str) -> str | None:
+    """As `ray drain-node` does; for this reason also a node that works, and without a deadline. Ray's reason if it refuses."""
+    reason = gcs.autoscaler_number("DrainNodeReason", "DRAIN_NODE_REASON_PREEMPTION")
+    more = {"reason": reason, "reason_message": "drained by an operator with cockpit"}
+    reply = gcs.ask_autoscaler("DrainNode", node_id=bytes.fromhex(name), **more)
+    return None if reply.is_accepted else str(getattr(reply, "rejection_reason_message", "") or "it gives no reason")
+
+
+ENDED = ("DEAD", "REMOVED", "DRAINING")
+LOOKS: Mapping[str, Callable[[Gcs, str], Any]] = {"actor": look_actor, "placement_group": look_group, "node": look_node}
+DEEDS: Mapping[str, Callable[[Gcs, str], str | None]] = {"actor": kill_actor, "placement_group": remove_group, "node": drain_node}
+
+
+def refusal(what: str, now: Facts | None) -> str | None:
+    """Why this one is not ended, or `None`."""
+    if now is None:
+        return f"this Ray knows no {what.replace('_', ' ')} of that id"
+    if now["state"] == "DRAINING":
+        return "it is being drained already"
+    if now["state"] in ENDED:
+        return f"it has ended: Ray says {now['state']}"
+    if now.get("part") == "head":
+        return "it is the head node, which the cluster can't do without"
+    if now["namespace"] == _SUPERVISORS or now["namespace"].startswith(_INTERNAL) or now["name"].startswith(_INTERNAL):
+        return "it is Ray's own: a job's supervisor goes when the job is stopped"
+    return None
+
+
+def plan(gcs: Gcs, targets: list[Facts]) -> Facts:
+    """What they are now."""
+    answer: Facts = {"targets": [], "refused": [], "notes": []}
+    for target in targets:
+        now = LOOKS[target["what"]](gcs, target["id"])
+        why_not = refusal(target["what"], now)
+        known = {**target, **(now or {})}
+        (answer["refused"] if why_not else answer["targets"]).append({**known, "reason": why_not} if why_not else known)
+    return answer
+
+
+def do(gcs: Gcs, targets: list[Facts]) -> Facts:
+    """Ends those that are still what they were."""
+    answer: Facts = {"done": [], "refused": [], "failed": [], "notes": []}
+    told: list[Facts] = []
+    for target in targets:
+        now = LOOKS[target["what"]](gcs, target["id"])
+        why_not = refusal(target["what"], now) or _changed(target, now)
+        if why_not:
+            answer["refused"].append({**target, "reason": why_not})
+            continue
+        refused = DEEDS[target["what"]](gcs, target["id"])
+        if refused is not None:
+            answer["failed"].append({**target, **now, "error": f"Ray refused: {refused}"})
+        else:
+            told.append({**target, **now})
+    _await_end(gcs, told, answer)
+    return answer
+
+
+def _changed(planned: Facts, now: Facts) -> str | None:
+    other = [key for key in ("class", "name", "namespace", "job") if planned.get(key) != now[key]]
+    return f"its {other[0]} is not the one that was planned" if other else None
+
+
+def _await_end(gcs: Gcs, told: list[Facts], answer: Facts) -> None:
+    """How it went with those that Ray was told to end."""
+    began = time.monotonic()
+    while told:
+        waiting = []
+        for target in told:
+            now = LOOKS[target["what"]](gcs, target["id"])
+            took = time.monotonic() - began
+            if now is None or now["state"] in ENDED:
+                said = now["state"] if now else "that it is gone"
+                answer["done"].append({**target, "outcome": f"Ray says {said} after {took:.1f} s"})
+            elif took > OVER:
+                verb = "drain" if target["what"] == "node" else "end"
+                answer["failed"].append({**target, "error": f"Ray still says {now['state']} {took:.0f} s after it was told to {verb} it"})
+            else:
+                waiting.append(target)
+        told = waiting
+        time.sleep(0.1 if told else 0)
+
+
+def main(question: Mapping[str, Any]) -> None:
+    """One line of JSON on stdout. The alarm ends this program even when whoever started it is gone."""
+    signal.alarm(int(question["limit"]))
+    gcs = Gcs(question["address"])
+    try:
+        session = gcs.session()
+        if session != question["session"]:
+            answer = {"error": f"the GCS at {gcs.address} serves session {session or 'of no name'}, not {question['session']}"}
+        else:
+            answer = {"plan": plan, "do": do}[question["stage"]](gcs, question["targets"])
+    except NoServiceError as error:
+        answer = {"error": str(error)}
+    except importlib.import_module("grpc").RpcError as error:
+        doubt = ": whether anything has ended is not known" if question["stage"] == "do" else ""
+        answer = {"error": f"the GCS at {gcs.address} can't be asked ({error.code().name}: {error.details()}){doubt}"}
+    print(json.dumps(answer), flush=True)

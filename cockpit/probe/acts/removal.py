@@ -1,0 +1,225 @@
+"""Counts what is in a folder, and removes it: entry by entry, by descriptors, so that nothing outside of it can be lost.
+
+A name is removed from the folder that is held open, never by a path. Before each it is made sure that this folder still lies where it lay:
+what somebody moves out meanwhile stays, but for the entry that was just being removed. Nothing is ever removed by its content: of a file
+with other names only this one goes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from typing import Callable, Container, Dict, Iterable, Set
+
+from ..look.processes import user_name
+from ..look.protected import DearFiles
+from ..look.tree import FolderEntry, Place, Walk, place
+from .host_state import Tell
+
+PASSES = 3
+"""How often a folder is gone through, when somebody still writes into it."""
+TELL_EVERY = 0.2
+LAST = "sockets"
+"""The folder of a session that tells whether it lives."""
+MARKS = ("logs", LAST)
+"""What a folder must have to be a session's; they stay, empty, where something else stays that may be removed later."""
+
+
+class AliveError(Exception):
+    """It must not be removed any more; its text says why."""
+
+
+class Survey:
+    """What lies in a folder. `size` is what lies on the disk, in bytes; of a file with several names here it is counted once."""
+
+    def __init__(self, name: str, tell: Tell) -> None:
+        self.files = 0
+        self.size = 0
+        self.newest = 0.0
+        """When anything in it was last written."""
+        self.dear = DearFiles()
+        self.folders: Set[Place] = set()
+        """Those in it that are its owner's: nothing else is gone into when it is removed."""
+        self.foreign: Dict[str, str] = {}
+        """Folders of other users, which stay with all that is in them."""
+        self.unread: Dict[str, str] = {}
+        """What could not be looked into, and why."""
+        self._name, self._tell, self._told = name, tell, 0.0
+        self._linked: Set[int] = set()
+        self._owner = -1
+
+    def take(self, top: int) -> Survey:
+        """Goes through it all. Raises `MovedError`."""
+        self.newest = os.fstat(top).st_mtime
+        self._owner = os.fstat(top).st_uid
+        for entry in Walk(top, trouble=self.unread.__setitem__):
+            self._count(entry)
+            self._say()
+        return self
+
+    @property
+    def age(self) -> float:
+        """Seconds since then."""
+        return max(0.0, time.time() - self.newest)
+
+    def _count(self, entry: FolderEntry) -> None:
+        status = entry.status
+        self.newest = max(self.newest, status.st_mtime)
+        self.dear.see(entry)
+        if entry.is_folder:
+            self._count_folder(entry)
+            return
+        self.files += 1
+        if status.st_nlink > 1 and status.st_ino in self._linked:
+            return
+        if status.st_nlink > 1:
+            self._linked.add(status.st_ino)
+        self.size += status.st_blocks * 512
+
+    def _count_folder(self, entry: FolderEntry) -> None:
+        """Ray's folders can be written by everybody: somebody may move one of another user's into it, to have it removed by root."""
+        if entry.status.st_uid == self._owner:
+            self.folders.add(place(entry.status))
+        else:
+            self.foreign[entry.path] = f"it belongs to {user_name(entry.status.st_uid)}"
+
+    def _say(self) -> None:
+        now = time.monotonic()
+        if now - self._told > TELL_EVERY:
+            self._told = now
+            self._tell(f"{self._name}: {self.files:,} files counted, {in_words(self.size)}", None, None)
+
+
+class Removal:
+    """Removes what lies in one folder, but for what is to be kept."""
+
+    def __init__(
+        self, name: str, dear: DearFiles, named: Iterable[str], held: Container[str], check: Callable[[bool], None], tell: Tell,
+        folders: Container[Place] | None = None,
+    ) -> None:  # fmt: skip
+        """What is dear stays, unless it is `named`, or a folder above it. What is `held` open frees no space yet.
+
+        `folders`: those that are gone into, as a `Survey` has found them; `None`: all.
+
+        `check` is asked before each entry, and with true once more before the last folder; it raises `AliveError`.
+        """
+        self.files = 0
+        self.freed = 0
+        """Bytes of the files whose last name was removed, and that nobody holds open."""
+        self.kept: Dict[str, None] = {}
+        self.failed: Dict[str, str] = {}
+        """What could not be removed, and why."""
+        self._name, self._dear, self._named, self._held, self._check, self._tell = name, dear, tuple(named), held, check, tell
+        self._keeps_marks = any(not self._is_named(path) for path in dear.found)
+        self._folders = folders
+        self._told = 0.0
+        self._of: int | None = None
+        self._stay: Set[str] = set()
+        self._again = False
+
+    def empty(self, top: int, files: int | None = None) -> None:
+        """Raises `AliveError` or `MovedError`; what was removed until then has been counted. `files` is how many there are."""
+        self._of = files
+        for _ in range(PASSES):
+            self._again = False
+            walk = Walk(top, self._enter, self._fail, LAST, self._why_not)
+            for entry in walk:
+                self._check(False)
+                walk.still_there()
+                self._remove(entry)
+                self._say()
+            if not self._again:
+                return
+        self._fail("", "something is still written into it")
+
+    def remove(self, parent: int, name: str, top: int) -> bool:
+        """The emptied folder itself; false when something has stayed in it."""
+        if self._stay:
+            return False
+        try:
+            if place(os.stat(name, dir_fd=parent, follow_symlinks=False)) != place(os.fstat(top)):
+                self._fail("", "something else was put in its place")
+                return False
+            os.rmdir(name, dir_fd=parent)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            self._fail("", str(error.strerror))
+            return False
+        return True
+
+    def _enter(self, path: str) -> bool:
+        if path == LAST:
+            self._check(True)
+        if path in self._dear.found and not self._is_named(path):
+            self._spare(path)
+            return False
+        return True
+
+    def _why_not(self, folder: Place) -> str | None:
+        known = self._folders is None or folder in self._folders
+        return None if known else "it is another user's, or somebody has moved it there since it was looked at"
+
+    def _is_named(self, path: str) -> bool:
+        return any(path == named or path.startswith(f"{named}/") for named in self._named)
+
+    def _remove(self, entry: FolderEntry) -> None:
+        try:
+            if entry.is_folder:
+                self._remove_folder(entry)
+            elif self._is_kept(entry):
+                self._spare(entry.path)
+            else:
+                os.unlink(entry.name, dir_fd=entry.folder)
+                self.files += 1
+                last = entry.status.st_nlink == 1 and stat.S_ISREG(entry.status.st_mode) and entry.path not in self._held
+                self.freed += entry.status.st_blocks * 512 if last else 0
+        except FileNotFoundError:
+            return  # somebody else was faster
+        except OSError as error:
+            self._fail(entry.path, str(error.strerror))
+
+    def _remove_folder(self, entry: FolderEntry) -> None:
+        if entry.path in self._stay or (entry.path in MARKS and self._keeps_marks):
+            self._stays(entry.path)
+            return
+        try:
+            os.rmdir(entry.name, dir_fd=entry.folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            self._again = True  # written into since it was read
+
+    def _is_kept(self, entry: FolderEntry) -> bool:
+        """Also what has come since it was counted."""
+        return self._dear.why_kept(entry.path, entry.status) is not None and not self._is_named(entry.path)
+
+    def _spare(self, path: str) -> None:
+        self.kept[path] = None
+        self._stays(path)
+
+    def _fail(self, path: str, text: str) -> None:
+        self.failed[path] = text
+        self._stays(path)
+
+    def _stays(self, path: str) -> None:
+        while path not in self._stay:
+            self._stay.add(path)
+            path = os.path.dirname(path)
+
+    def _say(self) -> None:
+        now = time.monotonic()
+        if now - self._told > TELL_EVERY:
+            self._told = now
+            self._tell(f"{self._name}: {self.files:,} files removed, {in_words(self.freed)} freed", self.files, self._of)
+
+
+def in_words(size: float) -> str:
+    """`3.2 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

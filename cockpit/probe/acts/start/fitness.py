@@ -1,0 +1,221 @@
+"""Whether a host is fit for the Ray that is to be started there: GPUs, ports, shared memory, disk, open files; each with its numbers."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from contextlib import suppress
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+from ...look.host import memory
+from ...look.kinds import OWNED
+from ...look.origin import flag
+from ...look.processes import read
+from ..host_state import HostState
+
+PORTS = {"--port": 6379, "--dashboard-port": 8265, "--ray-client-server-port": 10001}
+"""What a head takes when nothing is said."""
+AGENT = {"--dashboard-agent-listen-port": 52365}
+"""What each node takes; without it Ray runs, and no job can be submitted to that node."""
+FULL = 0.95
+"""Part of a disk from which on Ray writes no more objects there (RAY_local_fs_capacity_threshold)."""
+FILES = 65536
+"""Open files that Ray asks for."""
+GIB = 1 << 30
+_LISTEN = "0A"
+_LOGIND = ("/usr/lib/systemd", "/lib/systemd", "/run/systemd", "/etc/systemd")
+
+
+class Fitness(NamedTuple):
+    """What speaks against it, what a person should know, and the numbers."""
+
+    against: Tuple[str, ...]
+    doubts: Tuple[str, ...]
+    facts: Mapping[str, Any]
+
+
+def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, head: bool, alone: bool, job: bool = False) -> Fitness:
+    """As of now, for `ray start` with these words in this environment; not `alone`: what another Ray has is not held against it yet.
+
+    `job`: one is to be submitted to the head.
+    """
+    ports = _ports(look, words, head=head, job=job) if alone else Fitness((), (), {})
+    verdicts = (_gpus(look, words, environ), ports, _shared(words), _disk(words, environ), _files(), _logind())
+    return Fitness(
+        tuple(text for verdict in verdicts for text in verdict.against),
+        tuple(text for verdict in verdicts for text in verdict.doubts),
+        {name: value for verdict in verdicts for name, value in verdict.facts.items()},
+    )
+
+
+def _gpus(look: HostState, words: Sequence[str], environ: Mapping[str, str]) -> Fitness:
+    """As Ray counts them: those of NVML that CUDA_VISIBLE_DEVICES lets through."""
+    wanted, found, visible = _number(flag(words, "--num-gpus")), _count(look), _visible(environ)
+    facts = {"gpus": found, "gpus_visible": visible, "num_gpus": wanted, **_held(look)}
+    against: List[str] = []
+    doubts: List[str] = []
+    if wanted and visible is not None and visible < wanted:
+        against.append(f"num_gpus is {wanted}, and CUDA_VISIBLE_DEVICES names {visible}")
+    if wanted and found is not None and found < wanted:
+        against.append(f"num_gpus is {wanted}, and NVML finds {found}")
+    if wanted and found is None:
+        doubts.append(f"num_gpus is {wanted}, and how many there are is not known: {look.fault or 'there is no NVML'}")
+    if facts["gpu_memory_held"]:
+        who = "a process" if facts["gpu_holders"] == 1 else f"{facts['gpu_holders']} processes"
+        doubts.append(f"{facts['gpu_memory_held'] / GIB:.1f} GiB of GPU memory are held by {who} that no live Ray owns")
+    return Fitness(tuple(against), tuple(doubts), facts)
+
+
+def _count(look: HostState) -> int | None:
+    """MIG devices are counted by other rules."""
+    gpus = look.reading.gpus
+    if gpus is None or any(gpu["index"] >= 1000 for gpu in gpus):
+        return None
+    return sum(not gpu.get("fault") for gpu in gpus)
+
+
+def _visible(environ: Mapping[str, str]) -> int | None:
+    """`None`: all of them."""
+    said = environ.get("CUDA_VISIBLE_DEVICES")
+    return None if said is None else len([one for one in said.split(",") if one.strip() and one.strip() != "NoDevFiles"])
+
+
+def _held(look: HostState) -> Dict[str, Any]:
+    """What a Ray that is started now would not get, or not soon."""
+    if look.reading.gpus is None:
+        return {"gpu_memory_held": None, "gpu_holders": None}
+    others = [holds for pid, holds in look.reading.holders.items() if pid not in look.verdicts or look.verdicts[pid].kind not in OWNED]
+    amounts = [amount for holds in others for amount in holds.values()]
+    known = None if None in amounts else sum(amount or 0 for amount in amounts)
+    return {"gpu_memory_held": known, "gpu_holders": len(others)}
+
+
+def _ports(look: HostState, words: Sequence[str], *, head: bool, job: bool) -> Fitness:
+    """A port that was asked for must be free; of those that Ray would choose by itself some move on."""
+    asked = {word.partition("=")[0] for word in words if word.startswith("--") and word.partition("=")[0].endswith("port")}
+    wanted = {name: _number(flag(words, name)) for name in asked if "worker-port" not in name}
+    usual = {name: port for name, port in {**(PORTS if head else {}), **AGENT}.items() if name not in wanted}
+    needed = {*asked, "--port", *(AGENT if head and job else ())}
+    taken = listening()
+    against: List[str] = []
+    doubts: List[str] = []
+    for name, port in sorted({**wanted, **usual}.items()):
+        if not port or port not in taken:
+            continue
+        text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_holder(look, taken[port])}"
+        loss = ": no job could be submitted to this node" if name in AGENT else ""
+        (against if name in needed else doubts).append(text + loss)
+    return Fitness(tuple(against), tuple(doubts), {})
+
+
+def listening() -> Dict[int, str]:
+    """Ports on which something listens here, each with the inode of its socket."""
+    found = {}
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            rows = [line.split() for line in read(f"/proc/self/net/{table}").decode().splitlines()[1:]]
+            found.update({int(row[1].rpartition(":")[2], 16): row[9] for row in rows if row[3] == _LISTEN})
+    return found
+
+
+def _holder(look: HostState, inode: str) -> str:
+    """Who has that socket open."""
+    for pid, process in look.forest.items():
+        with suppress(OSError):
+            folder = f"/proc/{pid}/fd"
+            if any(os.readlink(f"{folder}/{name}") == f"socket:[{inode}]" for name in os.listdir(folder)):
+                return f"{process.origin.role or process.name} {pid} of {look.target(pid)['user'] or '?'}"
+    return "a process that can't be seen from here"
+
+
+def _shared(words: Sequence[str]) -> Fitness:
+    """Ray puts the object store elsewhere, on a disk, when it doesn't fit into /dev/shm."""
+    wanted = _number(flag(words, "--object-store-memory"))
+    free, total = _space("/dev/shm")  # noqa: S108 where Ray's objects lie
+    held = memory()
+    left = None if held.used is None or held.total is None else held.total - held.used
+    facts = {"shm_free": free, "shm": total, "memory_free": left, "memory": held.total}
+    if wanted and free is not None and free < wanted and not flag(words, "--plasma-directory"):
+        text = f"object_store_memory is {wanted / GIB:.1f} GiB, and /dev/shm has {free / GIB:.1f} GiB free: Ray would put it on a disk"
+        return Fitness((), (text,), facts)
+    return Fitness((), (), facts)
+
+
+def _disk(words: Sequence[str], environ: Mapping[str, str]) -> Fitness:
+    """Where the session's folder will lie."""
+    place = flag(words, "--temp-dir") or environ.get("RAY_TMPDIR") or "/tmp"  # noqa: S108 Ray's own choice
+    while not os.path.isdir(place) and place != "/":
+        place = os.path.dirname(place) or "/"
+    free, total = _space(place)
+    facts = {"disk_free": free, "disk": total, "disk_path": place}
+    if free == 0:
+        return Fitness((f"the disk of {place} is full",), (), facts)
+    if free is not None and total and 1 - free / total >= FULL:
+        full = f"{100 * (1 - free / total):.0f} % full, {free / GIB:.1f} GiB free"
+        text = f"the disk of {place} is {full}: from 95 % on Ray spills no objects"
+        return Fitness((), (text,), facts)
+    return Fitness((), (), facts)
+
+
+def _space(place: str) -> Tuple[int | None, int | None]:
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return None, None
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
+def _files() -> Fitness:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = soft != resource.RLIM_INFINITY and soft < FILES
+    doubts = (f"open files are limited to {soft} (hard limit {hard}), and Ray asks for {FILES}",) if few else ()
+    return Fitness((), doubts, {"open_files": None if soft == resource.RLIM_INFINITY else soft})
+
+
+def _logind() -> Fitness:
+    """Whether what a login has started ends with it, in whatever session it is."""
+    with suppress(OSError):
+        scope = "/session-" in read("/proc/self/cgroup").decode()
+        if scope and os.geteuid() != 0 and _kills():
+            return Fitness((), ("logind ends what a login has started (KillUserProcesses=yes): Ray would not outlive this connection",), {})
+    return Fitness((), (), {})
+
+
+def _kills() -> bool:
+    """The last word of logind's configuration."""
+    files = [f"{folder}/logind.conf" for folder in _LOGIND]
+    for folder in _LOGIND:
+        with suppress(OSError):
+            names = sorted(os.listdir(f"{folder}/logind.conf.d"))
+            files += [f"{folder}/logind.conf.d/{name}" for name in names if name.endswith(".conf")]
+    lines = [line.strip() for file in files for line in _lines(file)]
+    said = [line.partition("=")[2].strip().lower() for line in lines if line.startswith("KillUserProcesses=")]
+    return bool(said) and said[-1] in ("yes", "true", "1", "on")
+
+
+def _lines(path: str) -> List[str]:
+    try:
+        return read(path).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None
+
+
+def own_address(name: str | None, toward: str = "192.0.2.1") -> str | None:
+    """Under which address the others of a cluster find this host: that of the name, else the one on the way to them, or to the world."""
+    from ...look.host import addresses  # its interfaces are asked for only here
+
+    mine = addresses()
+    with suppress(OSError):
+        found = [entry[4][0] for entry in socket.getaddrinfo(name, None, socket.AF_UNSPEC, socket.SOCK_STREAM)] if name else []
+        near = [str(address) for address in found if address in mine]
+        if near:
+            return near[0]
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect((toward, 9))  # nothing is sent: the kernel only chooses a way
+        return str(way.getsockname()[0])
+    return mine[0] if mine else None

@@ -1,0 +1,180 @@
+"""Runs `ray start` so that what it starts outlives us, and says what went wrong in a sentence and in the lines that matter."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
+
+from ... import programs, trust
+from ...look.pointers import split
+from ..host_state import Tell
+from ..ray import NoWayError
+from .installation import Installation
+
+LIMIT = 180.0
+"""Seconds after which a `ray start` that is still at work is ended: Ray's own patience with a slow raylet is not longer."""
+TELL_EVERY = 2.0
+LAST, WHOLE = 3, 6
+"""Lines of its that are told when it fails; of an exception so many."""
+CONNECT = 5.0
+"""Seconds in which the head's GCS must take a connection; Ray itself would try for minutes."""
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_TELLING = re.compile(r"error|exception|fail|mismatch|denied|no such|usage:|taken|in use|invalid|unable|cannot|can't", re.IGNORECASE)
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)(?:: |$)")
+_FRAME = re.compile(r'File "|raise |\^+$|-+$')
+CAUSES: Sequence[Tuple[str, str]] = (
+    (r"[Aa]lready running at|is already running", "a Ray already runs at that address"),
+    (r"(?i:address) already in use|bind.*fail|Failed to bind|port .* is (?:already )?in use|already occupied", "a port is taken"),
+    (r"InvalidAuthToken|[Ii]nvalid authentication token|token is invalid|Unauthenticated|AuthenticationError|Unauthorized|\b401\b",
+     "the cluster asks for a token, and what was given for one, if anything was, is not its"),
+    (r"no authentication token|[Tt]oken authentication is enabled but", "the cluster asks for a token, and there is none"),
+    (r"[Vv]ersion mismatch", "the Ray or the Python here is of another version than the head's"),
+    (r"[Ss]ession[ _]name .*match", "the head is of another session than what its store of state has kept"),
+    (r"Attempting to start raylet with .* GPU", "num_gpus is more than CUDA_VISIBLE_DEVICES names"),
+    (r"[Tt]oo many open files|RLIMIT_NOFILE", "the limit of open files is too low"),
+    (r"No space left on device|out of disk", "a disk is full"),
+    (r"PermissionError|Permission denied", "a file of another user is in the way"),
+    (r"[Nn]o such option|Error: Invalid value|Usage: ray start", "this Ray doesn't know one of the flags"),
+    (r"[Ff]ailed to start GCS", "the GCS has not come up"),
+    (r"timed out during startup", "a part of Ray has not come up in time"),
+    (r"[Ff]ailed to (?:get|connect).*(?:GCS|gcs)|Unable to connect to (?:GCS|Redis)|Connection refused|(?i:deadline.exceeded)|timed out",
+     "the head's GCS doesn't answer from here"),
+)  # fmt: skip
+"""What Ray 2.9 to 2.60 write, and what it means; the first that fits counts."""
+
+
+class Outcome(NamedTuple):
+    """How it ended."""
+
+    code: int | None
+    """`None`: it is still at work."""
+    text: str
+    """All that it wrote."""
+    log: str
+
+    @property
+    def sentence(self) -> str:
+        """Why it failed, with the last lines that matter."""
+        cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text)), None)
+        how = f"`ray start` has not ended within {LIMIT:.0f} s" if self.code is None else f"`ray start` ended with {self.code}"
+        said = " / ".join(line[:300] for line in dict.fromkeys(_telling(self.text))) or "it wrote nothing"
+        return f"{f'{cause}: ' if cause else ''}{how}: {said} (all of it: {self.log})"
+
+
+def _telling(text: str) -> List[str]:
+    """The exception that it ended with and what that says, else the last lines that speak of something wrong."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line and not _FRAME.match(line)]
+    ends = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
+    if ends:
+        return lines[ends[-1] : ends[-1] + WHOLE]
+    return [line for line in lines if _TELLING.search(line)][-LAST:] or lines[-LAST:]
+
+
+@contextmanager
+def turn(gcs: str, tell: Tell) -> Iterator[int]:
+    """Ours alone to start a part of the Ray of that GCS here: a lock in a folder that nobody else can write to. Raises `NoWayError`.
+
+    Whoever was first is waited for, and so is a `ray start` of theirs that goes on without them: it has the same file open.
+    """
+    folder = trust.private_folder()
+    if folder is None:
+        raise NoWayError("there is no folder for the lock of `ray start` that is ours alone: /run, /dev/shm and /tmp have none")
+    held = os.open(f"{folder}/ray-start-{split(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _await_lock(held, tell)
+        yield held
+    finally:
+        os.close(held)
+
+
+def _await_lock(held: int, tell: Tell) -> None:
+    began = told = time.monotonic()
+    while not _is_locked(held):
+        now = time.monotonic()
+        if now - began > LIMIT:
+            raise NoWayError(f"another `ray start` of that cluster has been at work here for {LIMIT:.0f} s")
+        if now - told > TELL_EVERY:
+            told = now
+            tell(f"another `ray start` of that cluster is at work here: waiting for its end, {now - began:.0f} s")
+        time.sleep(0.1)
+
+
+def _is_locked(held: int) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def run(installation: Installation, words: Sequence[str], name: str, held: int, tell: Tell) -> Outcome:
+    """In a session of its own: neither our end nor that of the connection reaches what it starts. It alone keeps the lock that is `held`.
+
+    Raises `OSError`, `TrustError`.
+    """
+    log, file = _log(name)
+    tell(" ".join([installation.ray, *words]))
+    try:
+        process = programs.start(
+            [installation.ray, *words], installation.account, installation.environ, stdout=file, stderr=subprocess.STDOUT,
+            pass_fds=(held,), cwd=_home(installation),
+        )  # fmt: skip
+    finally:
+        os.close(file)
+    began = told = time.monotonic()
+    while process.poll() is None and time.monotonic() - began < LIMIT:
+        time.sleep(0.05)
+        if time.monotonic() - told > TELL_EVERY:
+            told = time.monotonic()
+            tell(f"`ray start` is at work for {told - began:.0f} s: {_last(log)}")
+    code = process.poll()
+    if code is None:
+        programs.end(process)
+    return Outcome(code, _text(log), log)
+
+
+def why_apart(gcs: str) -> str | None:
+    """Why a worker here could not join the Ray of that GCS; `None`: something answers there."""
+    host, port = split(gcs)
+    try:
+        socket.create_connection((host, port or 0), timeout=CONNECT).close()
+    except OSError as error:
+        why = "timed out" if isinstance(error, socket.timeout) else (error.strerror or str(error)).lower()
+        return f"the head's GCS at {gcs} can't be reached from here: {why}"
+    return None
+
+
+def _log(name: str) -> Tuple[str, int]:
+    """A file of ours alone; the last `ray start` of that name is overwritten."""
+    state = os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "cockpit")
+    with suppress(OSError):
+        os.makedirs(state, mode=0o700, exist_ok=True)
+    folders = [state] if trust.why_changeable(os.path.realpath(state), os.geteuid()) is None else []
+    for folder in [*folders, *filter(None, [trust.private_folder()])]:  # a home may be full or read-only
+        path = os.path.join(folder, f"ray-start-{name}-{os.geteuid()}.log")
+        with suppress(OSError):
+            return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.devnull, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
+def _home(installation: Installation) -> str:
+    """Where an operator stands who logs in."""
+    home = installation.environ.get("HOME", "/")
+    return home if os.path.isdir(home) else "/"
+
+
+def _text(log: str) -> str:
+    with suppress(OSError):
+        return _COLOURS.sub("", trust.read_begin(log, 1 << 18, trust.own_uids()).decode("utf-8", "replace"))
+    return ""
+
+
+def _last(log: str) -> str:
+    lines: List[str] = [line.strip() for line in _text(log).splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "it has written nothing yet"

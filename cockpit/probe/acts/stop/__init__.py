@@ -1,0 +1,56 @@
+"""Stops one session of Ray on this host: its raylets, its other parts, its GCS, then what it left behind; each by its identity.
+
+The request adds `session` (its name; `null`: the only one that lives here), `force` (SIGKILL at once), `grace` (seconds; the raylets get
+all of it, as they take their workers along, and what comes after them a third each) and `everything` (Ray's own `ray stop`, as the module
+`everything` says). The answer to `plan` adds `weight`: {"jobs": ["…"], "drivers": [{"pid", "user", "command"}], "others": ["…"]}.
+
+A target's `part` is what it is in its session. Drivers and children are listed because they end with it: a driver that a person has
+started is never signalled, a child only when it is left over once its session is dead. A raylet goes on starting workers until it is
+gone, so that those can't be planned: they are of this session because their session's folder, or the raylet that they name in their
+environment, is that of a planned raylet. A raylet or GCS that was started after the plan stops the act before it has begun.
+"""
+
+from __future__ import annotations
+
+from ..host_state import Request, Tell, Watcher
+from . import everything
+from .parts import SessionError, choose, impostors, members, sorted_out, weight
+from .steps import Answer, Stopping, add_freed, free_shared
+
+
+def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+    """Every process of the session here, in the order in which they will be ended."""
+    if request.get("everything"):
+        return everything.plan(request, watcher, tell)
+    look = watcher.look()
+    notes = [look.fault] if look.fault else []
+    try:
+        name = choose(look, request.get("session"))
+        found = members(look, name) if name else {}
+        targets, refused = sorted_out(look, name, found) if name else ([], [])
+    except SessionError as error:
+        return {"error": str(error)}
+    notes += [
+        f"{part} {pid} calls itself a part of {name} and is {look.target(pid)['user']}'s, whose session that is not: it is left alone"
+        for pid, part in impostors(look, name or "")
+    ]
+    if not found:
+        notes.append(f"nothing of {name} runs on this host" if name else "no Ray runs on this host")
+    return {"targets": targets, "refused": refused, "notes": notes, "weight": weight(look, found)}
+
+
+def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
+    """Ends the session whose processes were planned."""
+    if request.get("everything"):
+        return everything.do(request, watcher, tell)
+    names = {target.get("session") for target in request["targets"]}
+    if len(names) != 1 or not all(names):
+        return {"error": "These are no targets of one session."}
+    look, shared = watcher.look(), free_shared()
+    stopping = Stopping(request, watcher, tell, names.pop())
+    try:
+        stopping.begin(look)
+    except SessionError as error:
+        return {"error": str(error)}
+    stopping.run()
+    return add_freed(stopping.answer(), look, watcher, shared)

@@ -1,0 +1,184 @@
+"""What one session of Ray consists of on this host: its parts in the order in which Ray ends them, its drivers, what hangs from it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Collection, Dict, List, Mapping, Tuple
+
+from ... import trust
+from ...look.kinds import LEFT
+from ...look.origin import SERVICES
+from ...look.processes import Identity, ScannedProcess
+from ...trust import own_uids
+from ..host_state import HostState, Target
+from ..signals import ProtectedError, grip
+
+ORDER = ("raylet", "agent", "dashboard", "autoscaler", "log_monitor", "client_server", "worker", "child", "driver", "gcs_server")
+"""As `ray stop` does it (2.9 to 2.60): the raylet first, so that its agents don't complain; the GCS last, since others need it to leave."""
+ROOTS = ("raylet", "gcs_server")
+"""All else of a session has been started by one of these, or for one by `ray start`."""
+Members = Mapping[int, str]
+"""Pid → part, in ORDER."""
+
+
+class SessionError(Exception):
+    """Which session is meant, or whose it is, can't be told; the text is one sentence."""
+
+
+def choose(look: HostState, name: str | None) -> str | None:
+    """The session that is meant: the named, else the only live one, else the only one that has left something. `None`: there is none."""
+    if name is not None:
+        return name
+    alive, dead = sessions(look)
+    found = alive or dead
+    if len(found) > 1:
+        raise SessionError(
+            f"{len(found)} sessions of Ray {'live' if alive else 'have left something'} on this host ({', '.join(found)}): name one"
+        )
+    return found[0] if found else None
+
+
+def sessions(look: HostState) -> Tuple[List[str], List[str]]:
+    """The names of those that live here, and of those of which only stale processes are left."""
+    alive, stale = (
+        {_name(verdict.session) for pid, verdict in look.verdicts.items() if verdict.kind == kind and _role(look, pid) in roles}
+        for kind, roles in (("ray", ROOTS), ("stale", (*SERVICES, "worker", "supervisor")))
+    )
+    return sorted(alive - {""}), sorted(stale - alive - {""})
+
+
+def members(look: HostState, name: str, known: Collection[Identity] = (), raylets: Collection[Identity] = ()) -> Dict[int, str]:
+    """What is of that session now.
+
+    `known` are what has been seen to be of it before, `raylets` those that it had: a process that one of them started names its pid.
+    """
+    found = _claiming(look, name, known, raylets)
+    others = {pid for pid, _ in impostors(look, name)}
+    return {pid: part for pid, part in found.items() if pid not in others}
+
+
+def impostors(look: HostState, name: str) -> List[Tuple[int, str]]:
+    """Processes that call themselves a part of that Ray, and are not of the user whose session it is: anybody can."""
+    found = _claiming(look, name)
+    uid = owner(look, name, found)
+    users = (uid, trust.ROOT, None)
+    return [
+        (pid, part) for pid, part in found.items() if part in SERVICES and uid is not None and look.forest[pid].details.uid not in users
+    ]
+
+
+def _claiming(look: HostState, name: str, known: Collection[Identity] = (), raylets: Collection[Identity] = ()) -> Dict[int, str]:
+    """Whatever says that it is of that session, in ORDER."""
+    found = {}
+    for pid in look.children_first(pid for pid in look.verdicts if pid in look.forest):
+        process, session = look.forest[pid], _name(look.verdicts[pid].session)
+        part = _part(look, pid) if process.alive else None
+        if part and (session == name or (not session and (process.identity in known or _started_by(process, raylets)))):
+            found[pid] = part
+    return dict(sorted(found.items(), key=lambda one: ORDER.index(one[1])))
+
+
+def _part(look: HostState, pid: int) -> str | None:
+    """`None`: nothing that ends with its session, as far as can be told."""
+    verdict, role = look.verdicts[pid], _role(look, pid)
+    if role in SERVICES and verdict.kind in ("ray", "stale"):
+        return role
+    if verdict.kind in ("worker", "stale"):
+        return "worker"
+    if verdict.kind in ("child", "orphan") or verdict.undecided == "job":
+        return "child"
+    return "driver" if verdict.kind == "driver" else None
+
+
+def hangs_from_service(look: HostState, pid: int) -> bool:
+    """Whether it comes from a part of Ray itself, with no worker and no driver in between."""
+    passed = {pid}
+    while True:
+        pid = look.forest[pid].parent
+        if pid in passed or pid not in look.forest or pid not in look.verdicts:
+            return False
+        if look.verdicts[pid].kind != "child":
+            return _role(look, pid) in SERVICES and look.verdicts[pid].kind in ("ray", "stale")
+        passed.add(pid)
+
+
+def _started_by(process: ScannedProcess, raylets: Collection[Identity]) -> bool:
+    return not process.details.apart and any(process.origin.raylet == pid and process.ticks >= ticks for pid, ticks in raylets)
+
+
+def _role(look: HostState, pid: int) -> str | None:
+    return look.forest[pid].origin.role if pid in look.forest else None
+
+
+def _name(session: str | None) -> str:
+    return os.path.basename(session or "")
+
+
+def owner(look: HostState, name: str, found: Members) -> int | None:
+    """The user whose session it is: who owns its folder, for anybody can give a process a raylet's name; else who alone claims it."""
+    folders = {one.uid for one in look.sessions.all if one.name == name} - {None}
+    mine = folders.intersection(own_uids()) or folders
+    if len(mine) == 1:
+        return mine.pop()
+    for roots in (ROOTS, SERVICES, ("worker",)):
+        uids = {look.forest[pid].details.uid for pid, part in found.items() if part in roots} - {None}
+        if len(uids) > 1:
+            raise SessionError(f"processes of several users claim to be {' or '.join(roots)} of {name}: whose it is can't be told")
+        if uids:
+            return uids.pop()
+    return None
+
+
+def sorted_out(look: HostState, name: str, found: Members) -> Tuple[List[Target], List[Target]]:
+    """The members as targets, in ORDER, and those that may not be ended from here."""
+    uid = owner(look, name, found)
+    barred = _barred(look, name, found, uid)
+    targets: List[Target] = []
+    refused: List[Target] = []
+    for pid, part in found.items():
+        why_not = barred or _refusal(look.forest[pid], part, uid)
+        (refused if why_not else targets).append(look.target(pid, part=part, **({"reason": why_not} if why_not else {})))
+    return targets, refused
+
+
+def _barred(look: HostState, name: str, found: Members, uid: int | None) -> str | None:
+    """Why nothing of that session is ended."""
+    if uid is not None and os.geteuid() not in (0, uid):
+        user = next(look.target(pid)["user"] for pid in found if look.forest[pid].details.uid == uid)
+        return f"{name} belongs to {user}, and only {user} and root may stop it"
+    for pid in found:
+        if is_own(look.forest[pid]):
+            return f"cockpit itself runs in {name}, below process {pid}: stop it from outside"
+    return None
+
+
+def _refusal(process: ScannedProcess, part: str, uid: int | None) -> str | None:
+    me = os.geteuid()
+    if me not in (0, process.details.uid) and part != "driver":
+        return "it belongs to another user, and only root may end it"
+    if part in SERVICES and process.details.uid != uid:
+        return f"it looks like {part} of this session, but another user than the session's has started it"
+    return None
+
+
+def is_own(process: ScannedProcess) -> bool:
+    """Whether it is this program, or what that hangs from."""
+    try:
+        held = grip(process.pid, process.ticks)
+    except ProtectedError:
+        return True
+    if held is not None:
+        held.release()
+    return False
+
+
+def weight(look: HostState, found: Members) -> Dict[str, Any]:
+    """What makes it grave to stop it: jobs, drivers, and other users than the session's who work in it."""
+    drivers = [look.target(pid) for pid, part in found.items() if part == "driver"]
+    at_work = [pid for pid, part in found.items() if part in ("driver", "worker", "child") and look.verdicts[pid].kind not in LEFT]
+    owners = {look.target(pid)["user"] for pid, part in found.items() if part in SERVICES}
+    return {
+        "jobs": sorted({job for job in (look.verdicts[pid].job for pid in at_work) if job}),
+        "drivers": [{key: driver[key] for key in ("pid", "user", "command")} for driver in drivers],
+        "others": sorted({look.target(pid)["user"] or "?" for pid in at_work} - owners),
+    }

@@ -1,0 +1,171 @@
+"""Ends one session of Ray step by step, looks again after each, and knows what became of each of its processes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Collection, Dict, List, Mapping, Set
+
+from ...look.kinds import LEFT
+from ...look.origin import SERVICES
+from ...look.processes import Identity, read
+from .. import kill
+from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
+from ..signals import Ending, Grip, ProtectedError, grip
+from .parts import ROOTS, SessionError, hangs_from_service, members, sorted_out
+
+GRACE = 16.0
+"""Ray's own."""
+ROUNDS = 3
+"""How often it looks for what is left: the parent that held a process back may have to end first."""
+OTHERS = ("worker", *(part for part in SERVICES if part not in ROOTS))
+SHARED = "/dev/shm"  # noqa: S108 where Ray's objects lie
+Answer = Dict[str, Any]
+
+
+class Stopping:
+    """The end of one session, step by step, and what became of each of its processes."""
+
+    def __init__(self, request: Request, watcher: Watcher, tell: Tell, name: str) -> None:
+        self._request, self._watcher, self._tell, self._name = request, watcher, tell, name
+        self._grace = grace_of(request, GRACE)
+        self._planned: Dict[Identity, Target] = {(int(one["pid"]), int(one["ticks"])): one for one in request["targets"]}
+        self._known: Dict[Identity, Target] = {}
+        self._refused: Dict[Identity, Target] = {}
+        self._served: Set[Identity] = set()
+        """What a part of Ray itself has started. Without that parent nothing tells any more where it comes from, so it is held before."""
+        self._grips: Dict[Identity, Grip] = {}
+        self._endings: Dict[Identity, Ending] = {}
+
+    def begin(self, look: HostState) -> None:
+        """Hold all that is to be ended. Raises `SessionError` when this is not the session any more that was agreed to."""
+        found = members(look, self._name)
+        targets, refused = sorted_out(look, self._name, found)
+        new = [one for one in targets if one["part"] in ROOTS and (one["pid"], one["ticks"]) not in self._planned]
+        if new:
+            started = ", ".join(f"{one['part']} {one['pid']}" for one in new)
+            raise SessionError(f"{self._name} has been started anew since the plan ({started}): nothing was done")
+        self._refused = {(one["pid"], one["ticks"]): one for one in refused}
+        here = {look.forest[pid].identity for pid in found}
+        for identity, target in self._planned.items():
+            if look.same(target) is None:
+                self._known[identity] = target
+                self._endings[identity] = Ending(True, "had already ended")
+            elif identity not in here:
+                self._refused[identity] = {**look.target(identity[0]), "reason": f"it is not of {self._name} any more"}
+        self._learn(targets)
+        self._served = {look.forest[pid].identity for pid, part in found.items() if part == "child" and hangs_from_service(look, pid)}
+        self._served.intersection_update(self._grips)
+
+    def run(self) -> None:
+        """In Ray's own order."""
+        self._end("the raylet", ("raylet",), self._grace)
+        self._end("the other parts", OTHERS, self._grace / 3)
+        self._end("the GCS", ROOTS, self._grace / 3)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """What the session has left, once it is dead: orphans, stale parts, and what hung from a part of Ray itself."""
+        self._watcher.doubt_jobs(self._name)
+        for _ in range(ROUNDS):
+            look = self._watcher.look(0)
+            left = [identity for identity in self._see(look) if look.verdicts[identity[0]].kind in LEFT]
+            left += [identity for identity in self._served if identity not in left and look.same(self._known[identity])]
+            if not left:
+                return
+            self._finish("what it has left", left, self._grace / 3)
+
+    def _end(self, words: str, parts: Collection[str], grace: float) -> None:
+        found = self._see(self._watcher.look(0))
+        self._finish(words, [identity for identity, part in found.items() if part in parts], grace)
+
+    def _see(self, look: HostState) -> Mapping[Identity, str]:
+        """What is of the session and may be ended; it is known from now on."""
+        raylets = [identity for identity, target in self._known.items() if target["part"] == "raylet"]
+        found = members(look, self._name, self._known, raylets)
+        intruders = self._intruders(look, found)
+        found = {pid: part for pid, part in found.items() if look.forest[pid].identity not in self._refused and pid not in intruders}
+        self._learn([look.target(pid, part=part) for pid, part in found.items()])
+        return {look.forest[pid].identity: part for pid, part in found.items() if part != "driver"}
+
+    def _intruders(self, look: HostState, found: Mapping[int, str]) -> Collection[int]:
+        """A raylet or GCS that has come since, and what hangs from it."""
+        new = [pid for pid, part in found.items() if part in ROOTS and look.forest[pid].identity not in self._known]
+        for pid in new:
+            reason = "it was started while its session was being stopped"
+            self._refused.setdefault(look.forest[pid].identity, {**look.target(pid, part=found[pid]), "reason": reason})
+        return {*new, *(below for pid in new for below in look.below(pid))}
+
+    def _learn(self, targets: Collection[Target]) -> None:
+        for target in targets:
+            identity = target["pid"], target["ticks"]
+            try:
+                held = grip(*identity) if identity not in self._grips and target["part"] != "driver" else None
+            except ProtectedError as error:
+                self._refused[identity] = {**target, "reason": str(error)}
+                continue
+            self._known.setdefault(identity, target)
+            if held is not None:
+                self._grips[identity] = held
+
+    def _finish(self, words: str, identities: List[Identity], grace: float) -> None:
+        held = [self._grips[identity] for identity in identities if identity in self._grips]
+        if held:
+            self._tell(f"{words}: {len(held)} of {self._name}")
+            self._endings.update(kill.finish({"force": self._request.get("force"), "grace": grace}, held, self._tell))
+
+    def answer(self) -> Answer:
+        """What became of each, by one more look."""
+        look = self._watcher.look(0)
+        self._see(look)
+        answer: Answer = {"done": [], "refused": list(self._refused.values()), "failed": [], "notes": []}
+        for identity, target in self._known.items():
+            self._account(look, answer, identity, target)
+        for held in self._grips.values():
+            held.release()
+        return answer
+
+    def _account(self, look: HostState, answer: Answer, identity: Identity, target: Target) -> None:
+        ending = self._endings.get(identity)
+        if look.same(target) is None:
+            gone = ending is not None and ending.gone
+            answer["done"].append({**target, "outcome": ending.text if ending and gone else "ended with its session"})
+        elif ending is not None:
+            answer["failed"].append({**target, "error": ending.text})
+        elif target["part"] in ("driver", "child") and look.target(identity[0])["kind"] not in LEFT:
+            answer["refused"].append({**target, "reason": _why_spared(look, target)})
+        else:
+            answer["failed"].append({**target, "error": "it still lives, and nothing has ended it"})
+
+
+def _why_spared(look: HostState, target: Target) -> str:
+    now = look.target(int(target["pid"]))
+    if target["part"] != "driver":
+        return f"it lives on as {now['kind']}: {'; '.join(now['why'])}"
+    holds = ", and holds Ray's shared memory until it ends" if _maps_objects(now) else ""
+    return f"it lives on without its Ray{holds}: a person has started it, and it is not ended with the session"
+
+
+def _maps_objects(target: Target) -> bool:
+    """Whatever has once read an object keeps the whole store's memory from being freed."""
+    try:
+        return target["state"] != "D" and b"/dev/shm/plasma" in read(f"/proc/{target['pid']}/maps")
+    except OSError:
+        return False
+
+
+def add_freed(answer: Answer, before: HostState, watcher: Watcher, shared: int | None) -> Answer:
+    """With what has become free, measured; `shared` is what `free_shared` said before."""
+    notes = [*([before.fault] if before.fault else []), *answer["notes"]]
+    freed = kill.freed(before, watcher, [*answer["done"], *answer["failed"]], notes)
+    now = free_shared()
+    grown = None if shared is None or now is None else max(0, now - shared)
+    return {**answer, "notes": notes, "freed": {**freed, "shm": grown}}
+
+
+def free_shared() -> int | None:
+    """Bytes free where Ray's objects lie; `None` where that can't be told."""
+    try:
+        found = os.statvfs(SHARED)
+    except OSError:
+        return None
+    return found.f_bfree * found.f_frsize

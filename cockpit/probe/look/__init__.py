@@ -1,0 +1,1 @@
+"""What a probe looks at: GPUs, memory, processes, Ray's sessions; it changes nothing."""

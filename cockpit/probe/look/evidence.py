@@ -1,0 +1,210 @@
+"""What a process shows of where it came from, and whether that still lives: each sign with how far it can be believed."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Iterable, List, Mapping, Tuple
+
+from ..trust import ROOT
+from .kinds import ProcessFacts, SessionFolder, Sign
+from .lineage import Lineage
+from .origin import WORKERS
+from .processes import Forest, ScannedProcess
+
+_WORKERS = frozenset(WORKERS)
+
+
+class Evidence:
+    """The signs of one scan."""
+
+    def __init__(self, lineage: Lineage, facts: ProcessFacts) -> None:
+        self._lineage, self._facts = lineage, facts
+        self._forest: Forest = lineage.forest
+        living = [process for process in self._forest.values() if process.alive and process.origin.role]
+        raylets = [process for process in living if process.origin.role == "raylet" and not lineage.is_copy(process)]
+        self._roots = [*raylets, *(process for process in living if process.origin.role == "gcs_server")]
+        self._raylets = _by_pid(raylets)
+        self._workers = _by_pid(process for process in living if process.origin.role in WORKERS)
+        self._hidden = 1 not in self._forest
+        self._unseen = [
+            (folder, listener) for folder in facts.folders for listener in folder.listeners or () if listener.pid not in self._forest
+        ]
+        """Raylets that listen here, and are in another PID namespace."""
+        self.nodes = {process.origin.node for process in raylets if process.origin.node}
+        """Ray's ids of the nodes whose raylets are seen to live."""
+
+    def signs(self, process: ScannedProcess) -> Tuple[Sign, ...]:
+        """All that it carries, and what was seen of it before."""
+        raylet = self.raylet_sign(process) if process.origin.raylet is not None else None
+        found = (raylet, self.session_sign(process), self._job_sign(process), *self._past_signs(process))
+        return tuple(sign for sign in found if sign)
+
+    def raylet_sign(self, process: ScannedProcess) -> Sign:
+        """RAY_RAYLET_PID, of an agent RAY_NODE_ID too: a pid is this host's raylet only where one of its sessions says so."""
+        pid = process.origin.raylet
+        if self.raylet_of(process):
+            return Sign(True, f"its raylet {pid} lives (RAY_RAYLET_PID)")
+        named = f"its raylet {pid}" if pid else "its raylet"
+        if pid not in self._forest and self._hidden:
+            return Sign(None, f"whether {named} lives can't be seen: other users' processes are hidden here")
+        if any(worker.raylet[0] == pid for worker in self._facts.pasts(process)):
+            return Sign(False, f"{named} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
+        homes = self._homes(process)
+        if len(homes) > 1:
+            told = " and ".join(sorted(folder.name for folder in homes))
+            return Sign(None, f"{told} both tell of {named} (RAY_RAYLET_PID): of which it is can't be told")
+        home = homes[0] if homes else None
+        if home is None:
+            return Sign(None, f"no session of its user on this host tells of {named} (RAY_RAYLET_PID): it may be another host's")
+        if self.is_alive(home, process) is None or self._has_unseen_raylet(process):
+            return Sign(None, f"whether {named} of {home.name} lives can't be told: a raylet of that user can't be seen from here")
+        return Sign(False, f"{named} of {home.name} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
+
+    def _now_at(self, pid: int | None) -> str:
+        other = self._forest.get(pid or 0)
+        if other is None:
+            return ""
+        if not other.alive:
+            return ", a zombie"
+        return f", that pid is now {'a raylet that was started later' if other.origin.role == 'raylet' else other.name}"
+
+    def raylet_of(self, process: ScannedProcess) -> ScannedProcess | None:
+        """The living raylet whose pid it inherited. One that was started later, or by a stranger, is another one."""
+        named = self._raylets.get(process.origin.raylet, ()) if process.origin.raylet else ()
+        users = (process.details.uid, ROOT, None)
+        elders = (raylet for raylet in named if raylet.ticks <= process.ticks and raylet.details.uid in users)
+        return next((raylet for raylet in elders if _may_be_inside(process, raylet)), None)
+
+    def home(self, process: ScannedProcess) -> SessionFolder | None:
+        """The session of its own user whose raylet, by what lies there, is the one that it names; `None` also where there are several."""
+        homes = self._homes(process)
+        return homes[0] if len(homes) == 1 else None
+
+    def _homes(self, process: ScannedProcess) -> List[SessionFolder]:
+        """A pid says little: it is given again, and each container counts its own. The session that it writes to is the one."""
+        uid, pid, node = process.details.uid, process.origin.raylet, process.origin.node
+        written = self.folder(process)
+        if written is not None and written.uid is not None and written.uid == uid and not _is_other_node(written, node):
+            return [written]
+        found = [
+            folder
+            for folder in self._facts.folders
+            if folder.uid is not None and folder.uid == uid and not _is_other_node(folder, node)
+            and (pid in folder.raylets or (pid is None and node in folder.nodes))
+        ]  # fmt: skip
+        return list({folder.place or folder.path: folder for folder in found}.values())
+
+    def _has_unseen_raylet(self, process: ScannedProcess) -> bool:
+        """Whether a raylet that its user may have started listens here, and is in another PID namespace."""
+        return any(listener.uid in (process.details.uid, ROOT) for _, listener in self._unseen)
+
+    def session_sign(self, process: ScannedProcess) -> Sign | None:
+        """What its stdout is open on."""
+        worker, folder = process.origin.worker, self.folder(process)
+        if worker is None or folder is None or folder.uid not in (None, process.details.uid, ROOT):
+            return None
+        text = f"it writes to the log of worker {worker} of {folder.name}"
+        alive = self.is_alive(folder, process)
+        if alive is None:
+            return Sign(None, f"{text}; whether that lives can't be told from here")
+        if not alive:
+            return Sign(False, f"{text}, which is dead", proves=False)
+        named = [other for other in self._workers.get(worker, ()) if other.ticks <= process.ticks and other.pid != process.pid]
+        same = [other for other in named if _may_be_inside(process, other)]
+        return Sign(True, text, same[0].pid if same else None)
+
+    def _job_sign(self, process: ScannedProcess) -> Sign | None:
+        job, folder = process.origin.submission, self.folder(process)
+        if job is None or (folder is None and process.origin.raylet is not None):
+            return None  # any raylet could be that job's, but the one that it names is it
+        if folder is None or folder.uid not in (process.details.uid, ROOT):
+            if self.elder_sessions(process):
+                return Sign(True, f"it comes from job {job}", proves=False)
+            return Sign(None, f"it comes from job {job}, and writes to no log of a session of its user here: it may be another host's")
+        alive = self.is_alive(folder, process)
+        if alive is None or (not alive and (folder.uid != process.details.uid or self._has_unseen_raylet(process))):
+            return Sign(None, f"it comes from job {job} in {folder.name}; whether that lives can't be told from here")
+        return Sign(alive, f"it comes from job {job} in {folder.name}{'' if alive else ', which is dead'}")
+
+    def _past_signs(self, process: ScannedProcess) -> Iterable[Sign]:
+        for worker in self._facts.pasts(process):
+            pid = worker.raylet[0]
+            lives = any(raylet.identity == worker.raylet for same in self._raylets.values() for raylet in same)
+            same = self._forest.get(worker.pid)
+            owner = worker.pid if same and same.alive and same.ticks == worker.ticks else None
+            how = "is in the process group" if worker.pid in (process.group, process.leader) else "was seen as a child"
+            yield Sign(lives, f"it {how} of worker {worker.pid}, whose raylet {pid} {'lives' if lives else 'is dead'}", owner)
+
+    def is_alive(self, folder: SessionFolder, process: ScannedProcess, *, gcs: bool = False) -> bool | None:
+        """Whether a raylet (or GCS) of that session runs here; `None` where that can't be told.
+
+        Only its owner, root and the user of the process are believed: anybody may call a process raylet, and listen in that folder.
+        """
+        users = {folder.uid, process.details.uid, ROOT} - {None}
+        roots = [one for one in self._roots if gcs or one.origin.role == "raylet"]
+        mine = [one for one in roots if one.details.uid is None or one.details.uid in users]
+        if any(folder.is_same(found) for found in map(self.folder, mine) if found):
+            return True
+        if any(listener.uid in users for listener in folder.listeners or ()):
+            return True
+        if folder.listeners is None or (folder.place is None and not self._facts.sees_all):
+            return None
+        return None if self._hidden else False
+
+    def elder_sessions(self, process: ScannedProcess) -> Tuple[str, ...]:
+        """The sessions that live here and are older than the process: of a younger one it can't be."""
+        users = (process.details.uid, ROOT, None)
+        raylets = [one for same in self._raylets.values() for one in same if one.ticks <= process.ticks and one.details.uid in users]
+        unseen = [folder.path for folder, listener in self._unseen if listener.uid in users]
+        return tuple(dict.fromkeys([*(one.origin.session or "?" for one in raylets), *unseen]))
+
+    def at_work(self, job: str, session: str | None, process: ScannedProcess) -> Iterable[Tuple[int, str | None]]:
+        """Living parts of the job and their sessions: a worker, its driver, or below a living supervisor. Clusters number jobs alike."""
+        own = {session_name(session)} if session else {session_name(one) for one in self.elder_sessions(process)}
+        for pid, driver in self._facts.drivers.items():
+            same = self._forest.get(pid)
+            at_work = driver.job == job and session_name(driver.session) in own and pid != process.pid
+            if at_work and same and same.alive and same.ticks == driver.ticks:
+                yield pid, driver.session
+        for other in self._forest.values():
+            if other.pid == process.pid or job not in (other.origin.job, other.origin.submission) or not other.alive:
+                continue
+            above = self._lineage.owner(other)
+            at = self._lineage.session(above) if above and _WORKERS.intersection((other.origin.role, above.origin.role)) else None
+            if above and session_name(at) in own:
+                yield other.pid, at
+
+    def folder(self, process: ScannedProcess) -> SessionFolder | None:
+        """The session that it names or writes to."""
+        session = process.origin.session
+        return self._facts.folder_of.get(process.pid) or (SessionFolder(session) if session else None)
+
+    def folder_at(self, path: str) -> SessionFolder:
+        """What is known of the session there."""
+        return next((folder for folder in self._facts.folders if folder.path == path), SessionFolder(path))
+
+
+def _by_pid(processes: Iterable[ScannedProcess]) -> Mapping[int, list[ScannedProcess]]:
+    """By the pid that each knows itself by: in a container that is the one in there."""
+    found: Dict[int, list[ScannedProcess]] = {}
+    for process in processes:
+        found.setdefault(process.ns_pid or process.pid, []).append(process)
+    return found
+
+
+def _may_be_inside(process: ScannedProcess, other: ScannedProcess) -> bool:
+    """Whether it can come from that one: a child is in the same PID namespace, or in one within it."""
+    mine, its = process.details, other.details
+    if len(mine.pids) == len(its.pids):
+        return mine.inside == its.inside
+    return len(mine.pids) > len(its.pids)
+
+
+def _is_other_node(folder: SessionFolder, node: str | None) -> bool:
+    """Whether that session tells of nodes here, and of none with that id."""
+    return node is not None and bool(folder.nodes) and node not in folder.nodes
+
+
+def session_name(session: str | None) -> str:
+    """Of a session's folder, as a person reads it."""
+    return os.path.basename(session) if session else "a session that can't be seen"

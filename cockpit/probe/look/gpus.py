@@ -1,0 +1,253 @@
+"""GPUs and who holds their memory, as NVML tells it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+from typing import Any, Callable, Dict, Mapping, NamedTuple
+
+from .collector import CollectError
+
+Gpu = Dict[str, Any]
+Holders = Dict[int, Dict[int, "int | None"]]
+"""For each pid, how many bytes of which GPU; `None` where NVML won't say."""
+RETRY_EVERY = 15
+"""Readings between two tries to start NVML after it has failed: loading it is not free, and a driver seldom comes back."""
+HEALTH_EVERY = 10.0
+"""Seconds between two questions for what hardly changes."""
+RECOVERY = {
+    1: "reset", 2: "reboot", 3: "drain P2P", 4: "drain and reset", 5: "recover IMEX domain", 6: "bus reset", 7: "system reboot",
+}  # fmt: skip
+"""nvmlDeviceGpuRecoveryAction_t, without 0, which asks for nothing."""
+HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
+"""Of nvmlClocksEventReasons. A power cap, idleness and clocks that somebody has set are no bad signs."""
+_MEASURES = (
+    "utilization", "memory_used", "memory_total", "power", "power_limit", "temperature", "ecc", "recovery", "remap", "slowed",
+)  # fmt: skip
+
+
+class GpuReading(NamedTuple):
+    """`gpus` is `None` when there is no NVIDIA driver on this host."""
+
+    gpus: list[Gpu] | None = None
+    holders: Mapping[int, Dict[int, int | None]] = {}
+    driver: str | None = None
+
+
+class Nvml:
+    """NVML, started once, and started anew when the driver was changed under it."""
+
+    def __init__(self, load: Callable[[], Any] | None = None) -> None:
+        self._load = load or _load
+        self._module: Any = None
+        self._waiting = 0
+        self._refusal: CollectError | None = None
+        self._known: Dict[int, Gpu] = {}
+        self._health: Dict[int, Gpu] = {}
+        self._health_due = 0.0
+        self._driver: str | None = None
+
+    def read(self) -> GpuReading:
+        """Any call in here may hang for ever: a broken driver does that."""
+        if not self._start():
+            return GpuReading()
+        nvml = self._module
+        try:
+            return self._read(nvml, nvml.nvmlDeviceGetCount())
+        except nvml.NVMLError as error:
+            self._stop()
+            raise CollectError(f"NVML failed: {error}") from error
+
+    def _start(self) -> bool:
+        """False when there is no driver to ask."""
+        if self._module is not None:
+            return True
+        if self._waiting > 0:
+            self._waiting -= 1
+            if self._refusal:
+                raise self._refusal
+            return False
+        self._waiting, self._refusal = RETRY_EVERY, None
+        try:
+            self._module = self._init()
+        except CollectError as error:
+            self._refusal = error
+            raise
+        return self._module is not None
+
+    def _init(self) -> Any:
+        try:
+            nvml = self._load()
+        except ImportError as error:
+            raise CollectError(f"NVML can't be asked: the Python module pynvml is missing ({error})") from error
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError as error:
+            absent = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
+            if error.value in absent and not _nvidia_hardware():
+                return None
+            raise CollectError(f"NVML can't be started: {error}") from error
+        self._driver, self._health_due = _text(_ask(nvml, nvml.nvmlSystemGetDriverVersion)), 0.0
+        return nvml
+
+    def _stop(self) -> None:
+        nvml, self._module, self._waiting = self._module, None, 0
+        try:
+            nvml.nvmlShutdown()
+        except nvml.NVMLError:
+            return  # it was not running any more
+
+    def _read(self, nvml: Any, count: int) -> GpuReading:
+        gpus: list[Gpu] = []
+        holders: Holders = {}
+        now = time.monotonic()
+        if now >= self._health_due:
+            self._health, self._health_due = {}, now + HEALTH_EVERY
+        for index in range(count):
+            try:
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            except nvml.NVMLError as error:
+                gpus.append(self._lost(nvml, index, error))
+                continue
+            parts = _mig_devices(nvml, handle)
+            found = [] if parts is not None else [self._gpu(nvml, index, handle, holders)]
+            found += [self._gpu(nvml, index * 1000 + part, device, holders, whole=False) for part, device in (parts or {}).items()]
+            state = self._state(nvml, index, handle)
+            gpus += [{**gpu, **state} for gpu in found]
+        return GpuReading(gpus, holders, self._driver)
+
+    def _state(self, nvml: Any, index: int, handle: Any) -> Gpu:
+        """Of a whole GPU, which each of its MIG devices shares."""
+        if index not in self._health:
+            self._health[index] = {"recovery": _recovery(nvml, handle), "remap": _remap(nvml, handle)}
+        return {**self._health[index], "slowed": _slowed(nvml, handle)}
+
+    def _gpu(self, nvml: Any, index: int, handle: Any, holders: Holders, whole: bool = True) -> Gpu:
+        try:
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        except nvml.NVMLError as error:
+            if not _unsupported(nvml, error):
+                return self._lost(nvml, index, error)
+            memory = None
+        gpu: Gpu = {"index": index, **self._identity(nvml, index, handle), **dict.fromkeys(_MEASURES), "fault": None}
+        gpu["memory_used"], gpu["memory_total"] = (memory.used, memory.total) if memory else (None, None)
+        if whole:
+            gpu.update(_measures(nvml, handle))
+        for pid, amount in _holders(nvml, handle).items():
+            holders.setdefault(pid, {})[index] = amount
+        return gpu
+
+    def _identity(self, nvml: Any, index: int, handle: Any) -> Gpu:
+        """Remembered, because a GPU that is lost can't say it any more."""
+        uuid = _text(_ask(nvml, nvml.nvmlDeviceGetUUID, handle))
+        self._known[index] = {"uuid": uuid or "", "name": _text(_ask(nvml, nvml.nvmlDeviceGetName, handle))}
+        return self._known[index]
+
+    def _lost(self, nvml: Any, index: int, error: Exception) -> Gpu:
+        known = self._known.get(index, {"uuid": "", "name": None})
+        if getattr(error, "value", None) in (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
+            raise error
+        return {"index": index, **known, **dict.fromkeys(_MEASURES), "fault": str(error)}
+
+
+def _load() -> Any:
+    import pynvml  # 23 ms, which the first sample doesn't wait for
+
+    return pynvml
+
+
+def _measures(nvml: Any, handle: Any) -> Gpu:
+    rates = _ask(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
+    power = _ask(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
+    limit = _ask(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    return {
+        "utilization": rates.gpu if rates else None,
+        "power": power / 1000 if power is not None else None,
+        "power_limit": limit / 1000 if limit is not None else None,
+        "temperature": _ask(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+        "ecc": _ask(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
+    }
+
+
+def _recovery(nvml: Any, handle: Any) -> str | None:
+    """`None` also where the driver doesn't know the question yet."""
+    field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
+    answers = _ask(nvml, nvml.nvmlDeviceGetFieldValues, handle, [field]) if field is not None else None
+    if not answers or answers[0].nvmlReturn != nvml.NVML_SUCCESS or not answers[0].value.uiVal:
+        return None
+    action = answers[0].value.uiVal
+    return RECOVERY.get(action, f"recovery action {action}")
+
+
+def _remap(nvml: Any, handle: Any) -> bool | None:
+    rows = _ask(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
+    return bool(rows[2]) if rows else None
+
+
+def _slowed(nvml: Any, handle: Any) -> list[str] | None:
+    """Drivers before 535 call it throttling. Slowed by hardware is said where that doesn't say itself what it is slowed by."""
+    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+    reasons = _ask(nvml, ask, handle)
+    if reasons is None:
+        reasons = _ask(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    if reasons is None:
+        return None
+    hot, braked = reasons & (SOFTWARE_THERMAL | HARDWARE_THERMAL), reasons & POWER_BRAKE
+    plain = reasons & HARDWARE and not (reasons & HARDWARE_THERMAL or braked)
+    return [word for word, so in (("thermal", hot), ("power brake", braked), ("hardware", plain)) if so]
+
+
+def _holders(nvml: Any, handle: Any) -> Dict[int, int | None]:
+    """Compute and graphics processes; one that is both counts once."""
+    found: Dict[int, int | None] = {}
+    for kind in ("Compute", "Graphics"):
+        listed = _ask(nvml, getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses"), handle)
+        older = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v2", None)
+        if listed is None and older is not None:  # a driver before 510
+            listed = _ask(nvml, older, handle)
+        for process in listed or ():
+            amount, before = process.usedGpuMemory, found.get(process.pid)
+            found[process.pid] = amount if before is None else max(before, amount or 0)
+    return found
+
+
+def _mig_devices(nvml: Any, handle: Any) -> Dict[int, Any] | None:
+    """`None` unless the GPU is cut into MIG devices."""
+    mode = _ask(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    if not mode or mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
+        return None
+    count = _ask(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
+    devices = ((part, _ask(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, part)) for part in range(count))
+    return {part: device for part, device in devices if device is not None}
+
+
+def _ask(nvml: Any, call: Callable[..., Any], *words: Any) -> Any:
+    """`None` where the device or the driver doesn't know."""
+    try:
+        return call(*words)
+    except nvml.NVMLError:
+        return None
+
+
+def _unsupported(nvml: Any, error: Any) -> bool:
+    return error.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+
+def _text(value: Any) -> str | None:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _nvidia_hardware(devices: str = "/sys/bus/pci/devices") -> bool:
+    """Whether there is a display or 3D controller by NVIDIA, whatever the driver says."""
+    if os.path.exists("/proc/driver/nvidia/version"):
+        return True
+    return any(_is_nvidia(folder) for folder in glob.glob(f"{devices}/*"))
+
+
+def _is_nvidia(folder: str) -> bool:
+    try:
+        with open(f"{folder}/vendor") as vendor, open(f"{folder}/class") as kind:
+            return vendor.read().strip() == "0x10de" and kind.read().startswith("0x03")
+    except OSError:
+        return False

@@ -1,0 +1,73 @@
+"""What this probe has seen before: which process was once below a worker, which workers there were, and what was Ray's of late."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Sequence, Tuple
+
+from .kinds import LEFT, OWNED, KindVerdict, ProcessFacts, SeenWorker
+from .origin import WORKERS
+from .processes import TICKS_PER_SECOND, Forest, Identity, ScannedProcess
+
+HOUR, MINUTE = 3600 * TICKS_PER_SECOND, 60 * TICKS_PER_SECOND
+
+
+class Past:
+    """Grows with each look, and forgets what has left the host."""
+
+    def __init__(self) -> None:
+        self.seen: Dict[Identity, SeenWorker] = {}
+        self.workers: Dict[int, SeenWorker] = {}
+        self._rays: Dict[int, int] = {}
+        """By pid, when it was last seen to be Ray's, or to come from Ray."""
+        self._begun: int | None = None
+
+    def learn(self, forest: Forest, verdicts: Mapping[int, KindVerdict], now: int) -> None:
+        """`now` in clock ticks since boot."""
+        for pid, verdict in verdicts.items():
+            process = forest.get(pid)
+            if process is None or not process.alive:
+                continue
+            if verdict.kind == "worker":
+                self._learn_worker(forest, process, verdict, now)
+        for pid, verdict in verdicts.items():
+            worker = self.workers.get(verdict.owner) if verdict.owner else None
+            if verdict.kind == "child" and worker and pid in forest:
+                self.seen[forest[pid].identity] = worker
+        self._begun = self._begun or now
+        self._rays.update((pid, now) for pid, verdict in verdicts.items() if verdict.kind in OWNED + LEFT)
+        self._forget(forest, now)
+
+    def was_rays(self, pid: int, ticks: float) -> bool | None:
+        """Whether the process that had this pid then was seen to be Ray's shortly before; `None` where nobody looked yet."""
+        if self._begun is None or ticks < self._begun:
+            return None
+        seen = self._rays.get(pid)
+        return seen is not None and abs(seen - ticks) < MINUTE
+
+    def evidence(self, process: ScannedProcess, verdict: KindVerdict) -> Tuple[Any, ...] | None:
+        """What a probe that has not watched lacks, to judge a process that may be left over; `None` when there is nothing."""
+        if not process.alive or verdict.kind not in (*LEFT, "unknown"):
+            return None
+        worker = next(iter(ProcessFacts(seen=self.seen, workers=self.workers).pasts(process)), None)
+        return (*worker[:2], *worker.raylet, *worker[3:]) if worker else None
+
+    def believe(self, process: Identity, evidence: Sequence[Any]) -> None:
+        """What another probe has said by `evidence`."""
+        worker, ticks, raylet, raylet_ticks, *rest = evidence
+        self.seen[process] = self.workers[int(worker)] = SeenWorker(worker, ticks, (raylet, raylet_ticks), *rest)
+
+    def _learn_worker(self, forest: Forest, process: ScannedProcess, verdict: KindVerdict, now: int) -> None:
+        above = forest.get(process.parent)
+        while above and above.origin.role != "raylet" and above.parent in forest and above.parent != above.pid:
+            above = forest[above.parent]
+        if above and above.origin.role == "raylet" and process.origin.role in WORKERS:
+            self.workers[process.pid] = SeenWorker(
+                process.pid, process.ticks, above.identity, verdict.session, verdict.job, now, process.details.uid
+            )
+
+    def _forget(self, forest: Forest, now: int) -> None:
+        self._rays = {pid: seen for pid, seen in self._rays.items() if now - seen < HOUR}
+        here = {process.identity for process in forest.values()}
+        led = {process.group for process in forest.values()} | {process.leader for process in forest.values()}
+        self.seen = {identity: worker for identity, worker in self.seen.items() if identity in here}
+        self.workers = {pid: worker for pid, worker in self.workers.items() if pid in led or pid in forest}

@@ -1,0 +1,397 @@
+"""Reads /proc: who runs on this host, as what, since when, and whose child."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import queue
+import threading
+import time
+from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Set, Tuple
+
+from .. import trust
+from .origin import NO_JOB, WANTED, ProcessOrigin, trace
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+STUCK_AFTER = 1.0
+"""Seconds after which a process whose memory map is locked (its cmdline and environ then hang) is left alone."""
+MOST_ENVIRON_BYTES = 8 << 20
+"""The kernel gives a new program 6 MiB at most; but a process may say later that its environment is any memory of its, of any size."""
+LEAST_PATIENCE = 0.3
+"""The same once some have hung in one scan: a user may have many that do."""
+SETTLED_AFTER = 3.0
+"""Seconds of a process's life after which it has become what it was started for: forked, redirected, executed."""
+_CHUNK_BYTES = 1 << 16
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of linux/sched.h. Their pids tell nothing: in a container pid 2 is somebody's program."""
+
+Identity = Tuple[int, int]
+"""A pid and its start in clock ticks since boot: a pid alone may be reused."""
+
+
+class Stat(NamedTuple):
+    """What /proc/PID/stat says; reading it never waits for the process."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    group: int
+    leader: int
+    """The id of its session, in the sense of setsid."""
+    ticks: int
+    rss: int
+    terminal: int = 0
+    """The device number of its controlling terminal; 0: it has none."""
+    kernel: bool = False
+    """A thread of the kernel's own."""
+
+
+class Details(NamedTuple):
+    """What is read once for each process, and again when its name changes or it was too young."""
+
+    argv: Tuple[str, ...] = ()
+    environ: Mapping[str, str] | None = None
+    """Of its environment only `origin.WANTED`; `None` when it can't be read."""
+    uid: int | None = None
+    pids: Tuple[int, ...] = ()
+    """Its pids, from this PID namespace inwards."""
+    inside: str | None = None
+    """Which PID namespace within ours it is in; `None`: in ours, or that can't be told."""
+    origin: ProcessOrigin = ProcessOrigin()
+    stuck: bool = False
+    apart: bool = False
+    """It is in another PID or cgroup namespace than we are: memory limits there are not those that we see."""
+    settled: bool = True
+    """False: look again. It was very young, or caught in exec, when neither command line nor environment are there."""
+
+
+class ScannedProcess(NamedTuple):
+    """One process at the moment of a scan."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    group: int
+    leader: int
+    ticks: int
+    rss: int
+    terminal: int = 0
+    details: Details = Details()
+
+    @property
+    def identity(self) -> Identity:
+        """What no other process on this host will ever have."""
+        return self.pid, self.ticks
+
+    @property
+    def origin(self) -> ProcessOrigin:
+        """The signs it carries."""
+        return self.details.origin
+
+    @property
+    def ns_pid(self) -> int | None:
+        """Its pid as it knows it itself, in a PID namespace within ours; `None` when that is the same."""
+        return self.details.pids[-1] if self.details.pids and self.details.pids[-1] != self.pid else None
+
+    @property
+    def alive(self) -> bool:
+        """Not a zombie."""
+        return self.state not in "ZXx"
+
+    @property
+    def command(self) -> str:
+        """As it was started or has named itself; secrets included."""
+        return " ".join(self.details.argv)
+
+
+Forest = Dict[int, ScannedProcess]
+
+
+def parse_stat(text: bytes) -> Stat:
+    """The name stands in parentheses and may hold any character, parentheses and blanks too."""
+    head, _, tail = text.rpartition(b")")
+    pid, _, name = head.partition(b" (")
+    rest = tail.split(None, 22)
+    state, parent, group, leader, terminal, ticks, pages = rest[0].decode(), *rest[1:5], rest[19], rest[21]
+    numbers = int(parent), int(group), int(leader), int(ticks), int(pages) * PAGE, int(terminal)
+    return Stat(int(pid), name.decode("utf-8", "replace"), state, *numbers, bool(int(rest[6]) & _KERNEL_THREAD))
+
+
+def read(path: str) -> bytes:
+    """A whole file of /proc."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def read_at_once(path: str, most: int) -> bytes:
+    """A file of /proc that one system call returns whole, as those of a process are; cut after `most` bytes."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, most)
+    finally:
+        os.close(handle)
+
+
+def read_stat(pid: int) -> Stat | None:
+    """`None` when there is no such process any more."""
+    try:
+        text = read_at_once(f"/proc/{pid}/stat", 4096)
+        found = parse_stat(text)
+    except (OSError, ValueError, IndexError):
+        return None
+    return found._replace(state=_worst_state(pid) or found.state) if found.state == "Z" and _threads(text) > 1 else found
+
+
+def lives(pid: int, ticks: int) -> bool:
+    """Whether exactly that process is there, and is no zombie."""
+    found = read_stat(pid)
+    return found is not None and found.ticks == ticks and found.state not in "ZXx"
+
+
+def _threads(text: bytes) -> int:
+    return int(text.rpartition(b")")[2].split(None, 19)[17])
+
+
+def _worst_state(pid: int) -> str | None:
+    """Of the threads that live on after the main one has ended, which alone looks like a zombie: one that hangs in a driver does that."""
+    try:
+        texts = [read_at_once(f"/proc/{pid}/task/{name}/stat", 4096) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return None  # one of them has just ended
+    living = {state for state in (parse_stat(text).state for text in texts) if state not in "ZXx"}
+    return "D" if "D" in living else min(living, default=None)
+
+
+def read_environ(pid: int) -> Dict[str, str] | None:
+    """The whole environment it was started with, which `os.fsencode` turns back into its bytes; `None` when it may not be read."""
+    text = _environ(pid)
+    return None if text is None else _pairs(text.split(b"\0"))
+
+
+def _environ(pid: int) -> bytes | None:
+    found = bytearray()
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            while len(found) < MOST_ENVIRON_BYTES and (more := file.read(_CHUNK_BYTES)):
+                found += more
+    except OSError:
+        return None
+    return bytes(found)
+
+
+def _pairs(entries: Iterable[bytes]) -> Dict[str, str]:
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry)
+    return {name: value for name, _, value in pairs}
+
+
+def legible(text: str) -> str:
+    """The same, with U+FFFD for what is no UTF-8, so that it can be sent and drawn."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
+def read_details(stat: Stat) -> Details:
+    """May hang, when the process is stuck with its memory map locked."""
+    argv = _argv(stat.pid)
+    alive = stat.state not in "ZXx"
+    text = _environ(stat.pid) if alive else b""
+    kept = None if text is None else _wanted(text)
+    logs = [link for link in (_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
+    uid, pids = _status(stat.pid)
+    settled = not alive or (bool(argv) and text != b"" and _age(stat) > SETTLED_AFTER)
+    head = _log_head(stat.pid) if any(f"-{NO_JOB}-" in log for log in logs) else b""
+    apart = len(pids) > 1 or _namespace(stat.pid) not in (None, _namespace("self"))
+    inside = _link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
+    origin = trace(argv, stat.name, kept, logs, head)
+    if origin.role and _sets_user(stat.pid):
+        origin = ProcessOrigin(readable=False)
+    return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, apart=apart, settled=settled)
+
+
+def _sets_user(pid: int) -> bool:
+    """Whether it runs a program such as sudo: that is root's for whoever starts it, who chooses its name, words and files as well."""
+    try:
+        return bool(os.stat(f"/proc/{pid}/exe").st_mode & trust.SETS_ID)
+    except OSError:
+        return False
+
+
+def _namespace(pid: int | str) -> str | None:
+    """The cgroup namespace; `None` where that can't be told."""
+    return _link(f"/proc/{pid}/ns/cgroup")
+
+
+def _log_head(pid: int) -> bytes:
+    """How the log begins that its stdout writes to: through the process, whose mounts may be others than ours."""
+    try:
+        return trust.read_begin(f"/proc/{pid}/fd/1", 512, link=0)
+    except OSError:
+        return b""
+
+
+def _wanted(environ: bytes) -> Dict[str, str]:
+    """Few processes have any of these; the others' environments are not even taken apart."""
+    if b"RAY_" not in environ:
+        return {}
+    found = _pairs(entry for entry in environ.split(b"\0") if entry.startswith(b"RAY_"))
+    return {name: legible(found[name]) for name in WANTED.intersection(found)}
+
+
+def _age(stat: Stat) -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - stat.ticks / TICKS_PER_SECOND
+
+
+def _argv(pid: int) -> Tuple[str, ...]:
+    try:
+        text = read_at_once(f"/proc/{pid}/cmdline", 1 << 16)
+    except OSError:
+        return ()
+    text = text.rstrip(b"\0")
+    return tuple(word.decode("utf-8", "replace") for word in text.split(b"\0")) if text else ()
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _status(pid: int) -> Tuple[int | None, Tuple[int, ...]]:
+    uid: int | None = None
+    pids: Tuple[int, ...] = ()
+    try:
+        text = read(f"/proc/{pid}/status")  # whole: there may be thousands of groups before its pids
+    except OSError:
+        return None, ()
+    for name, _, value in (line.partition(b":") for line in text.split(b"\n", 20)):
+        if name == b"Uid":
+            uid = int(value.split()[0])
+        elif name == b"NSpid":
+            pids = tuple(int(word) for word in value.split())
+    return uid, pids
+
+
+class _Batch:
+    """Details being read by a thread of its own, which may hang in any of them."""
+
+    def __init__(self, stats: list[Stat], look: Callable[[Stat], Details]) -> None:
+        self.stats = stats
+        self.found: Dict[Identity, Tuple[str, Details]] = {}
+        self.at = 0
+        self.finished = threading.Event()
+        self._look = look
+        threading.Thread(target=self._run, name="details", daemon=True).start()
+
+    def _run(self) -> None:
+        for at, stat in enumerate(self.stats):
+            self.at = at
+            self.found[stat.pid, stat.ticks] = stat.name, self._look(stat)
+        self.finished.set()
+
+    def wait(self, patience: float) -> int | None:
+        """`None` when all is read, else the place of the process that doesn't answer."""
+        at, since = self.at, time.monotonic()
+        while not self.finished.wait(0.05):
+            if self.at != at:
+                at, since = self.at, time.monotonic()
+            elif time.monotonic() - since > patience:
+                return at
+        return None
+
+
+class ProcessTable:
+    """Every process of this host, with what is known of it from earlier scans."""
+
+    def __init__(self, look: Callable[[Stat], Details] = read_details, patience: float = STUCK_AFTER) -> None:
+        self._look = look
+        self._patience = patience
+        self._known: Dict[Identity, Tuple[str, Details]] = {}
+        self._hanging: list[_Batch] = []
+
+    def scan(self) -> Forest:
+        """Every process there is. Kernel threads are left out: they hold no memory and start nothing of Ray."""
+        stats = [stat for stat in map(read_stat, _pids()) if stat and not stat.kernel]
+        self._learn([stat for stat in stats if self._is_new(stat)])
+        known = self._known = {(stat.pid, stat.ticks): self._known[stat.pid, stat.ticks] for stat in stats}
+        return {stat.pid: ScannedProcess(*stat[:9], details=known[stat.pid, stat.ticks][1]) for stat in stats}
+
+    def _is_new(self, stat: Stat) -> bool:
+        """Also after exec and setproctitle, which change the name: a Ray worker is `ray::IDLE` first, then `ray::` its actor."""
+        known = self._known.get((stat.pid, stat.ticks))
+        return known is None or known[0] != stat.name or not known[1].settled
+
+    def _learn(self, stats: list[Stat]) -> None:
+        for batch in self._hanging:  # what hung may have answered since
+            self._known.update(batch.found)
+        self._hanging = [batch for batch in self._hanging if not batch.finished.is_set()]
+        patience = self._patience
+        while stats:
+            batch = _Batch(stats, self._look)
+            at = batch.wait(patience)
+            patience = max(patience / 2, LEAST_PATIENCE)
+            self._known.update(batch.found)
+            if at is None:
+                return
+            stuck = stats[at]
+            uid, pids = _status(stuck.pid)  # that asks nothing of its memory
+            about = Details(uid=uid, origin=trace((), stuck.name, None), pids=pids or (stuck.pid,), stuck=True)
+            self._known[stuck.pid, stuck.ticks] = stuck.name, about
+            self._hanging.append(batch)
+            stats = stats[at + 1 :]
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def boot_time() -> float:
+    """When this host was started."""
+    for line in read("/proc/stat").split(b"\n"):
+        if line.startswith(b"btime "):
+            return float(line.split()[1])
+    return 0.0
+
+
+def user_name(uid: int) -> str:
+    """By the host's own user database, else the number. May hang, when that database is on the network."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OSError):
+        return str(uid)
+
+
+class Users:
+    """Names of users, looked up by a thread of its own that may hang; until it has answered a user is a number."""
+
+    def __init__(self, look: Callable[[int], str] = user_name, patience: float = 0.05) -> None:
+        self._look = look
+        self._patience = patience
+        self._names: Dict[int, str] = {}
+        self._asked: Set[int] = set()
+        self._wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._idle = threading.Event()
+        self._idle.set()
+        threading.Thread(target=self._run, name="users", daemon=True).start()
+
+    def name(self, uid: int | None) -> str | None:
+        """Waits a moment for a name that is new, but for none while another one hangs."""
+        if uid is None:
+            return None
+        if uid not in self._asked:
+            self._asked.add(uid)
+            waits = self._idle.is_set()
+            self._idle.clear()
+            self._wanted.put(uid)
+            if waits:
+                self._idle.wait(self._patience)
+        return self._names.get(uid, str(uid))
+
+    def _run(self) -> None:
+        while True:
+            uid = self._wanted.get()
+            self._names[uid] = self._look(uid)
+            if self._wanted.empty():
+                self._idle.set()

@@ -1,0 +1,269 @@
+"""Puts one sample together out of what the collectors have found last."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Dict, Iterable, Mapping, Tuple
+
+from .. import trust
+from . import host
+from .classify import classify
+from .collector import LENIENCE, Collector
+from .gpus import GpuReading, Nvml
+from .kernel_log import in_first_namespace, uptime
+from .kinds import KindVerdict, ProcessFacts, SessionFolder
+from .oom_kills import Kill, KillScanner, session_of
+from .past import Past
+from .processes import TICKS_PER_SECOND, Forest, Identity, ProcessTable, ScannedProcess, Users, boot_time, legible
+from .raylets import ROLES, Rays, RayService
+from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, written
+from .sizes import Size, Sizes
+from .temp_dirs import Places, look
+
+Sample = Dict[str, Any]
+Said = Tuple["list[Kill] | None", Dict[str, Dict[str, float]]]
+"""What logs tell: kills, and by session when the log of each submitted job was written to last."""
+MEMORY_USERS = 12
+SESSIONS_EVERY = 3.0
+SLOWLY = 10.0
+CLOCK_SET = 1.5
+"""Seconds by which the host's clock must differ from what it was to have been set: the kernel dates its own start anew then."""
+COMMAND = 4096
+"""Characters of a command that are passed on: a raylet's can be 8,000."""
+
+
+class Sampler:
+    """Everything that looks at this host. Each collector has its own thread; `sample` never waits for any of them."""
+
+    def __init__(self, users: Users) -> None:
+        self.boot = boot_time()
+        self.first = threading.Event()
+        """Set whenever a collector has answered for the first time."""
+        self._cpu = host.Cpu()
+        self._past = Past()
+        self._judged: Tuple[Forest, Dict[int, KindVerdict], float] = ({}, {}, 0.0)
+        """Of which processes, as what, and until when that is believed, by the monotonic clock."""
+        self._users = users
+        self._sizes = Sizes()
+        self._kills = KillScanner()
+        self._known_rays = Rays()
+        self._scanner = SessionScanner(usual_temps(), users.name)
+        self._processes: Collector[Forest] = Collector("processes", "/proc", ProcessTable().scan, None)
+        self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml().read, None)
+        self._memory = Collector("memory", "The host's memory", host.memory, None)
+        self._shm = Collector("shm", "/dev/shm", lambda: host.space("/dev/shm"), SLOWLY)  # noqa: S108 where plasma lies
+        self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
+        self._sessions: Collector[Sessions] = Collector(
+            "sessions", lambda: f"Ray's temp dir {legible(self._scanner.at)}", self._read_sessions, SESSIONS_EVERY
+        )
+        self._rays: Collector[Dict[Identity, RayService]] = Collector("rays", "A process of Ray's", self._read_rays, SLOWLY)
+        self._places: Collector[Places] = Collector("temps", "A temp dir of Ray's", self._read_places, SLOWLY)
+        self._logs: Collector[Said] = Collector("logs", "A log of Ray's", self._read_logs, SLOWLY)
+        self.collectors: Tuple[Collector[Any], ...] = (
+            self._processes, self._nvml, self._memory, self._shm, self._sessions, self._disks, self._rays, self._places, self._logs,
+        )  # fmt: skip
+
+    def start(self, patience: float) -> None:
+        """Waits at most that many seconds for everybody's first answer."""
+        until = time.monotonic() + patience
+        for collector in self.collectors:
+            collector.start(self.first)
+        self._sizes.start()
+        for collector in self.collectors:
+            collector.wait(until - time.monotonic())
+        self.first.clear()
+
+    def refresh(self, patience: float) -> None:
+        """Asks those whose facts change from sample to sample, and waits at most that many seconds for them."""
+        until = time.monotonic() + patience
+        asked = (self._processes, self._nvml, self._memory)
+        for collector in asked:
+            collector.ask()
+        for collector in asked:
+            collector.wait(until - time.monotonic())
+
+    @property
+    def answered(self) -> bool:
+        """Whether every collector has answered once."""
+        return all(collector.answered.is_set() for collector in self.collectors)
+
+    def sample(self) -> Sample:
+        """What is known now. What has not been answered yet is `None`, with a fault that says so."""
+        if abs(time.time() - uptime() - self.boot) > CLOCK_SET:
+            self.boot = boot_time()
+        forest = self._processes.facts or {}
+        reading = self._nvml.facts or GpuReading()
+        sessions = self._sessions.facts or Sessions()
+        verdicts = self._judge(forest, reading, sessions)
+        raylets = [process for process in forest.values() if process.alive and process.origin.role == "raylet"]
+        live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
+        places, (kills, written_to) = self._places.facts, self._logs.facts or (None, {})
+        self._sizes.want(folder.path for folder in sessions.folders)
+        return {
+            "taken": round(time.time(), 3),
+            "up": round(uptime(), 3),
+            "cpu": self._cpu.read(),
+            "cpus": os.cpu_count(),
+            "memory": self._memory_facts(raylets),
+            "shm": self._shm.facts,
+            "disks": self._disks.facts,
+            "gpus": reading.gpus,
+            "processes": [self._process(pid, forest.get(pid), verdict, reading) for pid, verdict in verdicts.items()] if forest else None,
+            "memory_users": self._memory_users(forest) if forest else None,
+            "sessions": [self._session(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
+            "nodes": sorted({verdict.node for verdict in verdicts.values() if verdict.kind == "ray" and verdict.node}),
+            "rays": self._ray_facts(forest, verdicts) if forest else None,
+            "temps": places and places.temps,
+            "pointers": places and places.pointers,
+            "driver": reading.driver,
+            "oom_kills": None if kills is None else [self._kill(kill) for kill in kills],
+            "written": written_to,
+            "faults": [fault for collector in self.collectors for fault in [collector.fault()] if fault],
+        }
+
+    def _judge(self, forest: Forest, reading: GpuReading, sessions: Sessions) -> Dict[int, KindVerdict]:
+        """Of very many processes as seldom as they are looked at; of few each time, for what holds a GPU may have changed."""
+        known, verdicts, until = self._judged
+        if known is not forest or time.monotonic() >= until:
+            before = time.thread_time()
+            verdicts = classify(forest, facts_of(sessions, reading, self._past))
+            self._past.learn(forest, verdicts, int(uptime() * TICKS_PER_SECOND))
+            self._judged = forest, verdicts, time.monotonic() + LENIENCE * (time.thread_time() - before)
+        return verdicts
+
+    def _process(self, pid: int, process: ScannedProcess | None, verdict: KindVerdict, reading: GpuReading) -> Sample:
+        held = [{"index": index, "memory": memory} for index, memory in sorted(reading.holders.get(pid, {}).items())]
+        about = {
+            "gpus": held,
+            "kind": verdict.kind,
+            "why": list(verdict.why),
+            "job": verdict.job,
+            "session": os.path.basename(verdict.session) if verdict.session else None,
+            "node": verdict.node,
+            "undecided": verdict.undecided,
+            "asks": [os.path.basename(session) for session in verdict.asks],
+            "past": self._past.evidence(process, verdict) if process else None,
+        }
+        if process is None:
+            return {
+                "pid": pid,
+                **dict.fromkeys(("ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss")),
+                **about,
+            }
+        return {
+            "pid": pid,
+            "ns_pid": process.ns_pid,
+            "ticks": process.ticks,
+            "started": round(self.boot + process.ticks / TICKS_PER_SECOND, 2),
+            "parent": process.parent,
+            "user": self._users.name(process.details.uid),
+            "command": process.command[:COMMAND],
+            "name": process.name,
+            "state": process.state,
+            "rss": process.rss,
+            **about,
+        }
+
+    def _kill(self, kill: Kill) -> Kill:
+        """Whether the kernel has killed one of Ray's is known of those that were seen before."""
+        known = kill["by"] == "kernel" and kill.get("pid")
+        return {**kill, "rays": self._past.was_rays(known, (kill["moment"] - self.boot) * TICKS_PER_SECOND)} if known else kill
+
+    def _session(self, folder: Folder, sessions: Sessions, live: Iterable[SessionFolder]) -> Sample:
+        counted = self._sizes.known.get(folder.path, Size(None, ()))
+        lives = True if any(folder.facts.is_same(other) for other in live) else folder.answers
+        return {
+            "name": os.path.basename(folder.path),
+            "path": folder.path,
+            "live": lives,
+            "owner": folder.owner,
+            "trusted": folder.facts.uid in trust.own_uids(),
+            "size": counted.size,
+            "keeps": list(counted.keeps),
+            "dashboard": sessions.dashboards.get(folder.path) if lives else None,
+            "latest": folder.latest,
+            "started": folder.started,
+            "stopped": folder.stopped,
+        }
+
+    def _memory_facts(self, raylets: Iterable[ScannedProcess]) -> Sample:
+        known = self._memory.facts or host.MemoryUse(None, None)
+        return {**known._asdict(), "kill_at": host.kill_at(known.total, raylets)}
+
+    def _ray_facts(self, forest: Forest, verdicts: Mapping[int, KindVerdict]) -> list[Sample]:
+        """What changes is as of now; one that has just been started is told of before its files were looked at."""
+        services = ((forest[pid], verdict) for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in forest)
+        known = self._rays.facts or {}
+        return [
+            ray_fact(process, verdict, known.get(process.identity, RayService()))
+            for process, verdict in services
+            if process.origin.role in ROLES
+        ]
+
+    def _memory_users(self, forest: Forest) -> list[Sample]:
+        most = sorted(forest.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
+        return [
+            {"pid": one.pid, "rss": one.rss, "user": self._users.name(one.details.uid), "command": one.command[:COMMAND] or one.name}
+            for one in most
+        ]
+
+    def _read_disks(self) -> list[host.Amount]:
+        self._sessions.answered.wait(1.0)
+        known = self._sessions.facts
+        return host.disks([*(known.temps if known else ()), "/"])
+
+    def _read_sessions(self) -> Sessions:
+        self._processes.answered.wait(1.0)
+        return self._scanner.read(self._processes.facts or {})
+
+    def _read_rays(self) -> Dict[Identity, RayService]:
+        self._processes.answered.wait(1.0)
+        return self._known_rays.read(self._processes.facts or {})
+
+    def _read_places(self) -> Places:
+        self._sessions.answered.wait(2.0)
+        known = self._sessions.facts or Sessions()
+        return look(known.temps, self._processes.facts or {}, known, self._users.name)
+
+    def _read_logs(self) -> Said:
+        self._sessions.answered.wait(2.0)
+        logs = (self._sessions.facts or Sessions()).logs
+        written_to = {session_of(f"{one.path}/"): written([one]) for one in logs if one.jobs}
+        return self._kills.read(f"{one.path}/{name}" for one in logs for name in one.raylets), written_to
+
+
+def facts_of(sessions: Sessions, reading: GpuReading, past: Past) -> ProcessFacts:
+    """All that a process table doesn't show."""
+    return ProcessFacts(
+        folders=sessions.all,
+        folder_of=sessions.of,
+        drivers=sessions.drivers,
+        holders=frozenset(reading.holders),
+        seen=past.seen,
+        workers=past.workers,
+        sees_all=in_first_namespace(),
+    )
+
+
+def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> Sample:
+    """A raylet or GCS."""
+    role = process.origin.role
+    return {
+        "role": role,
+        "pid": process.pid,
+        "session": os.path.basename(verdict.session) if verdict.session else None,
+        "node": verdict.node if role == "raylet" else None,
+        "state": process.state,
+        **ray.started._asdict(),
+        "files": ray.files,
+        "files_limit": ray.files_limit,
+        "frameworks": dict(ray.frameworks.releases) if ray.frameworks else None,
+    }
+
+
+def usual_temps() -> Iterable[str]:
+    """Where `ray start` would put a session (ray/_common/utils.py): RAY_TMPDIR, TMPDIR, /tmp."""
+    named = [os.environ[name] for name in ("RAY_TMPDIR", "TMPDIR") if os.environ.get(name)]
+    return [*(os.path.join(folder, "ray") for folder in named), DEFAULT_TEMP]

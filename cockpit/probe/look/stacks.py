@@ -1,0 +1,118 @@
+"""The Python stacks of one process on this host, as py-spy sees them without stopping it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import Any, Dict, Iterable, List
+
+from .. import programs, trust
+from ..trust import TrustError
+from .processes import legible, lives, read_environ, read_stat
+
+PATIENCE = 8.0
+"""Seconds for py-spy: it reads the symbols of every library that is mapped, which takes long on a host under load."""
+TRIES = 3
+"""A process that is not stopped may change its stack while it is read; py-spy then says that it couldn't."""
+MOST_THREADS, MOST_FRAMES = 300, 150
+NO_PY_SPY = (
+    "py-spy is not on this host: `pip install py-spy` in the environment of Ray (it comes with ray[default]), or put it on the PATH of root"
+)
+
+Answer = Dict[str, Any]
+
+
+def stack(pid: int, ticks: int) -> Answer:
+    """The threads of exactly that process, or a sentence that says why not; with `ticks` 0 of whatever has the pid, and what it is."""
+    found = read_stat(pid)
+    if found is None or (ticks and not lives(pid, ticks)):
+        return {"error": f"Process {pid} has ended; that pid is free or another process's now."}
+    program, reason = _py_spy(pid)
+    if program is None:
+        return {"error": f"{NO_PY_SPY}{f' ({reason})' if reason else ''}"}
+    answer = _dump(program, pid)
+    if not lives(pid, found.ticks):
+        return {"error": f"Process {pid} has ended while it was read."}
+    return answer if "error" in answer else {"pid": pid, "ticks": found.ticks, "command": _command(pid), **answer}
+
+
+def _dump(program: str, pid: int) -> Answer:
+    said = ""
+    for _ in range(TRIES):
+        words = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+        try:
+            ended = programs.run(words, programs.our_account(), {"PATH": os.defpath, "LANG": "C.UTF-8"}, limit_s=PATIENCE)
+        except (OSError, TrustError) as error:
+            return {"error": f"{program}: {(getattr(error, 'strerror', None) or str(error)).lower()}"}
+        if ended.code is None:
+            return {"error": f"py-spy has not answered in {PATIENCE:.0f} s: the process may be stopped or in uninterruptible sleep (D)"}
+        if ended.code == 0:
+            return _threads(ended.out)
+        said = legible(ended.err.decode("utf-8", "surrogateescape"))
+        if "ermission" in said:
+            break
+    return {"error": _why(said, pid)}
+
+
+def _threads(printed: bytes) -> Answer:
+    try:
+        threads: List[Answer] = json.loads(printed)
+        return {"threads": [_thread(thread) for thread in threads[:MOST_THREADS]], "cut": len(threads) > MOST_THREADS}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return {"error": f"what py-spy says can't be read: {error}"}
+
+
+def _thread(thread: Answer) -> Answer:
+    frames = [
+        {"name": str(frame["name"]), "file": str(frame.get("short_filename") or frame["filename"]), "line": int(frame["line"])}
+        for frame in thread["frames"][:MOST_FRAMES]
+    ]
+    return {
+        "name": str(thread.get("thread_name") or ""),
+        "id": thread.get("os_thread_id"),
+        "active": bool(thread["active"]),
+        "frames": frames,
+    }
+
+
+def _why(said: str, pid: int) -> str:
+    if "ermission" in said:
+        return (
+            f"py-spy may not look into process {pid}: run cockpit as root or as its user, and where kernel.yama.ptrace_scope is not 0 "
+            "as root (in a container: with the capability SYS_PTRACE)"
+        )
+    if "python version" in said or "python interpreter" in said.lower():
+        return f"process {pid} runs no Python that py-spy knows"
+    line = next((line for line in reversed(said.splitlines()) if line.strip() and not line.startswith((" ", "\t"))), "it says nothing")
+    return f"py-spy can't read process {pid}: {line.strip()[:300]}"
+
+
+def _py_spy(pid: int) -> "tuple[str | None, str | None]":
+    """Beside the Python that runs this, on our PATH, else on that of the process; or why one that is there is not run.
+
+    That of the process is run only where nobody but root and we could have written it.
+    """
+    ours = [os.path.join(os.path.dirname(sys.executable), "py-spy"), shutil.which("py-spy") or ""]
+    reasons: List[str] = []
+    for path in [path for path in ours if path and os.access(path, os.X_OK)]:
+        reason = trust.why_not_run(path, trust.ROOT) if os.geteuid() == trust.ROOT else None
+        if reason is None:
+            return path, None
+        reasons.append(f"{path} is not run as root: {reason}")
+    theirs = next((path for path in _theirs(pid) if os.access(path, os.X_OK) and trust.why_not_run(path, os.geteuid()) is None), None)
+    return theirs, next(iter(reasons), None)
+
+
+def _theirs(pid: int) -> Iterable[str]:
+    path = (read_environ(pid) or {}).get("PATH", "")
+    return (os.path.join(folder, "py-spy") for folder in path.split(os.pathsep) if folder.startswith("/"))
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return legible(file.read(4096).replace(b"\0", b" ").decode("utf-8", "surrogateescape")).strip()
+    except OSError:
+        return ""

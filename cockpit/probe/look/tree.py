@@ -1,0 +1,190 @@
+"""Goes through a folder by descriptors: never through a link, onto another file system, or out of a folder that is moved meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Callable, Iterator, NamedTuple, Tuple
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a folder is opened, so that a link in its place is an error."""
+Place = Tuple[int, int]
+"""Device and inode: what a folder is, whatever it is called and wherever it lies."""
+
+
+class FolderEntry(NamedTuple):
+    """One entry of a folder. `folder` is that folder's descriptor, good until the next entry is asked for."""
+
+    folder: int
+    name: str
+    path: str
+    """From the top, without a slash in front."""
+    status: os.stat_result
+
+    @property
+    def is_folder(self) -> bool:
+        """A real one, no link to one."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+
+class MovedError(Exception):
+    """The folder that is being gone through is not where it was; its text is one sentence."""
+
+
+class _Level(NamedTuple):
+    path: str
+    place: Place
+    folders: list[str]
+    """Those that are still to be entered."""
+
+
+class Walk:
+    """Every entry below a folder, and a folder after all that lies in it.
+
+    It holds two descriptors at most, however deep the folder is: it goes up again by `..`, and that must be where it came from.
+    """
+
+    def __init__(
+        self,
+        top: int,
+        enter: Callable[[str], bool] = lambda _path: True,
+        trouble: Callable[[str, str], None] = lambda _path, _text: None,
+        last: str = "",
+        why_not: Callable[[Place], str | None] = lambda _place: None,
+    ) -> None:
+        """A folder that `enter` does not want is passed over, like one that can't be entered, of which `trouble` is told why.
+
+        `why_not` is asked of each folder once it is held open: why it is not gone into. Of the folders in the top, `last` comes last.
+        """
+        self._top, self._enter, self._trouble, self._last, self._why_not = top, enter, trouble, last, why_not
+        self._here = -1
+        self._path = ""
+        self._line: list[_Level] = []
+        self._device, self._mount, self._lies = os.fstat(top).st_dev, _mount(top), where(top)
+
+    def __iter__(self) -> Iterator[FolderEntry]:
+        """Raises `MovedError`."""
+        self._here = os.open(".", FOLDER, dir_fd=self._top)
+        try:
+            yield from self._read("")
+            while self._line:
+                level = self._line[-1]
+                if level.folders:
+                    path = _join(level.path, level.folders.pop())
+                    if self._enter(path) and self._descend(path):
+                        yield from self._read(path)
+                else:
+                    self._line.pop()
+                    yield from self._ascend(level)
+        finally:
+            os.close(self._here)
+
+    def still_there(self) -> None:
+        """Raises `MovedError` when the folder of the last entry, or one above it, has been moved or renamed."""
+        now = where(self._here)
+        if now is not None and self._lies is not None and now != _join(self._lies, self._path):
+            raise MovedError(f"{_join(self._lies, self._path)} was moved or removed by somebody else meanwhile")
+
+    def _read(self, path: str) -> Iterator[FolderEntry]:
+        folders: list[str] = []
+        self._path = path
+        try:
+            with os.scandir(self._here) as names:
+                for name in (entry.name for entry in names):
+                    found = self._entry(path, name)
+                    if found is not None and found.is_folder:
+                        folders.append(name)
+                    elif found is not None:
+                        yield found
+        except OSError as error:
+            self._trouble(path, str(error.strerror))
+        folders.sort(key=lambda name: (not path and name == self._last, name), reverse=True)  # the next is taken from the end
+        self._line.append(_Level(path, place(os.fstat(self._here)), folders))
+
+    def _entry(self, path: str, name: str) -> FolderEntry | None:
+        """`None` when it has been removed since."""
+        try:
+            status = os.stat(name, dir_fd=self._here, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return FolderEntry(self._here, name, _join(path, name), status)
+
+    def _descend(self, path: str) -> bool:
+        try:
+            child = os.open(os.path.basename(path), FOLDER, dir_fd=self._here)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            replaced = error.errno in (errno.ELOOP, errno.ENOTDIR)
+            self._trouble(path, "something else was put in its place" if replaced else str(error.strerror))
+            return False
+        other = os.fstat(child).st_dev != self._device or _mount(child) != self._mount
+        reason = "another file system is mounted there" if other else self._why_not(place(os.fstat(child)))
+        if reason is not None:
+            os.close(child)
+            self._trouble(path, reason)
+            return False
+        os.close(self._here)
+        self._here = child
+        return True
+
+    def _ascend(self, level: _Level) -> Iterator[FolderEntry]:
+        if not self._line:
+            return
+        above = self._line[-1]
+        parent = os.open("..", FOLDER, dir_fd=self._here)
+        os.close(self._here)
+        self._here, self._path = parent, above.path
+        if place(os.fstat(parent)) != above.place:
+            raise MovedError(f"{_join(self._lies or '', level.path)} was moved by somebody else meanwhile")
+        found = self._entry(above.path, os.path.basename(level.path))
+        if found is not None and place(found.status) == level.place:
+            yield found
+        elif found is not None:
+            self._trouble(level.path, "something else was put in its place")
+
+
+def place(status: os.stat_result) -> Place:
+    """Of a file or folder."""
+    return status.st_dev, status.st_ino
+
+
+def where(descriptor: int) -> str | None:
+    """The path by which an open folder can be reached now; `None` when that is too long to be told."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return None
+
+
+def shown(path: str) -> str:
+    """Fit for JSON: bytes that are no UTF-8 become `\\xff`, and a backslash two, so that `meant` finds the way back."""
+    return os.fsencode(path.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
+
+
+def meant(text: str) -> str:
+    """The path that `shown` has made this of."""
+    parts = (part.split("\\x") for part in text.split("\\\\"))
+    raw = b"\\".join(b"".join([os.fsencode(first), *map(_byte, rest)]) for first, *rest in parts)
+    return os.fsdecode(raw)
+
+
+def _byte(text: str) -> bytes:
+    try:
+        return bytes([int(text[:2], 16)]) + os.fsencode(text[2:])
+    except ValueError:
+        return os.fsencode("\\x" + text)
+
+
+def _mount(descriptor: int) -> bytes | None:
+    """The mount that an open folder lies on: a folder of the same file system may be mounted into another one."""
+    try:
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb", buffering=0) as file:
+            return next((line for line in file.read(1024).splitlines() if line.startswith(b"mnt_id:")), None)
+    except OSError:
+        return None
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder and name else folder or name

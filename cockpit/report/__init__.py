@@ -1,0 +1,1 @@
+"""A snapshot for somebody without a screen: as text, as JSON, as a doctor's report."""

@@ -1,0 +1,174 @@
+"""Every check once: what is wrong, what is OK, and what could not be checked; and all of it packed into one file to send."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import tarfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from cockpit import __version__
+from cockpit.config.settings import Config, config_text
+from cockpit.findings import CHECKS, Check, FindingTracker, Limits
+from cockpit.model import Finding, Session, Snapshot
+from cockpit.report.faults import also_down, by_cause
+from cockpit.report.grouping import Repeats
+from cockpit.report.status import status_json
+from cockpit.report.text import finding_lines, hosts_probed
+from cockpit.secrets import LineRedactor
+from cockpit.text import clean, plural
+from cockpit.trust import read_end
+
+ASSUMED_DURATION_S = 60.0
+"""For which one look takes what it sees to have lasted, where a finding needs a duration."""
+LOG_LINES = 200
+"""Of each log that goes into a bundle."""
+LOG_BYTES = 1 << 20
+"""Read of each log, from its end."""
+LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log", "dashboard_agent.log", "monitor.log")
+"""What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
+_PARTS = ("textual", "httpx", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
+
+
+class CheckResult(NamedTuple):
+    """One check, what it found, and the sources that it lacked."""
+
+    check: Check
+    found: tuple[Finding, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """`found`; `fine`; `partly`: fine as far as its sources answered; `unknown`: none of them did."""
+        if self.found:
+            return "found"
+        if self.missing and len(self.missing) == len(self.check.needs):
+            return "unknown"
+        return "partly" if self.missing else "fine"
+
+
+class CheckStatus(msgspec.Struct, frozen=True):
+    """`checks[]` of `cockpit doctor --json`."""
+
+    title: str
+    verdict: str
+    missing: tuple[str, ...]
+    watches: str | None
+    findings: tuple[str, ...]
+    """Their codes."""
+
+
+def run_checks(snapshot: Snapshot, limits: Limits) -> list[CheckResult]:
+    """Every check on one snapshot."""
+    return [
+        CheckResult(check, FindingTracker(limits, check.detectors, assumed=ASSUMED_DURATION_S)(snapshot).findings, check.missing(snapshot))
+        for check in CHECKS
+    ]
+
+
+def doctor_text(snapshot: Snapshot, checked: Sequence[CheckResult]) -> str:
+    """The findings, worst first; then failing sources, what was not fully checked, and what is OK."""
+    return "\n".join(clean(line) for line in _lines(snapshot, checked))
+
+
+def _lines(snapshot: Snapshot, checked: Sequence[CheckResult]) -> Iterator[str]:
+    yield _where(snapshot)
+    repeats = Repeats(snapshot)
+    for finding in snapshot.findings:
+        yield ""
+        yield from finding_lines(repeats.shorten_finding(finding), snapshot.taken)
+    silent = [f"  - {fault.source}: {fault.text}{also_down(fault)}" for fault in by_cause(snapshot.faults)]
+    yield from ("", "Failing or stale sources:", *silent) if silent else ()
+    for title, verdicts in (("Not fully checked", ("unknown", "partly")), ("OK", ("fine",))):
+        lines = [_line(each) for each in checked if each.verdict in verdicts]
+        yield from ("", f"{title}:", *lines) if lines else ()
+    later = [f"  - {each.check.title}: {each.check.watches}" for each in checked if each.check.watches and each.verdict != "unknown"]
+    yield from ("", "Found only over time (`cockpit` or `cockpit status --watch`):", *later) if later else ()
+
+
+def _where(snapshot: Snapshot) -> str:
+    cluster = snapshot.cluster
+    ray = (
+        f"Ray {cluster.ray_version} at {cluster.address}"
+        if cluster.reachable
+        else f"no Ray dashboard answers{f' at {cluster.address}' if cluster.address else ''}"
+    )
+    living = sum(node.state == "ALIVE" for node in snapshot.nodes or ())
+    return f"cockpit {__version__}: {ray}, {plural(living, 'node')} alive, {hosts_probed(snapshot)}"
+
+
+def _line(each: CheckResult) -> str:
+    mark = {"fine": "", "partly": ": ok as far as checked; ", "unknown": ": unknown; "}[each.verdict]
+    return f"  - {each.check.title}{mark}{'; '.join(each.missing)}"
+
+
+def doctor_json(snapshot: Snapshot, checked: Sequence[CheckResult]) -> str:
+    """`{"status": as of cockpit status --json, "checks": […]}`."""
+    results = [
+        CheckStatus(each.check.title, each.verdict, each.missing, each.check.watches, tuple(finding.code for finding in each.found))
+        for each in checked
+    ]
+    raw = msgspec.json.encode({"status": msgspec.Raw(status_json(snapshot).encode()), "checks": results})
+    return msgspec.json.format(raw, indent=2).decode()
+
+
+def write_bundle(path: Path, snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> None:
+    """One .tar.gz that only its owner may read, secrets hidden in all of it. Raises `OSError`, also where there is such a file already."""
+    files = {
+        "doctor.txt": doctor_text(snapshot, checked),
+        "status.json": doctor_json(snapshot, checked),
+        "config.yaml": config_text(config),
+        "versions.txt": _versions(),
+        **_logs(snapshot),
+    }
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
+        for name, text in files.items():
+            _add(bundle, f"cockpit-doctor/{name}", _safe(text).encode("utf-8", "replace"))
+
+
+def _safe(text: str) -> str:
+    """Without secrets, and without what would act on the terminal of whoever reads it."""
+    hide = LineRedactor()
+    return "\n".join(clean(hide(line)) for line in text.split("\n"))
+
+
+def _add(bundle: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
+    bundle.addfile(entry, io.BytesIO(data))
+
+
+def _versions() -> str:
+    known = {"cockpit": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    known.update((part, _version(part)) for part in _PARTS)
+    return "".join(f"{name}: {value}\n" for name, value in known.items())
+
+
+def _version(part: str) -> str:
+    try:
+        return version(part)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _logs(snapshot: Snapshot) -> Mapping[str, str]:
+    """By name in the bundle, the end of each log of Ray's own, in live sessions of root and of this user on this host."""
+    local = {host.name for host in snapshot.hosts.values() if host.local}
+    near = [session for session in snapshot.sessions or () if session.live and session.trusted and session.host in local]
+    found = {f"logs/{session.name}/{name}": _end(session, name) for session in near for name in LOGS}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def _end(session: Session, name: str) -> str | None:
+    try:
+        return "\n".join(read_end(Path(session.path) / "logs" / name, LOG_BYTES).decode("utf-8", "replace").splitlines()[-LOG_LINES:])
+    except OSError:
+        return None

@@ -1,0 +1,300 @@
+"""The JSON that scripts rely on, and the exit code that goes with it: the public contract of `cockpit status`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from cockpit.model import Actor, Amount, Bundle, Disk, Fault, Finding, HostMemory, Node, PlacementGroup, Quantity, Snapshot
+from cockpit.report.faults import by_cause
+
+OK, WARNING, CRITICAL, NO_ANSWER = 0, 1, 2, 3
+
+
+class GpuStatus(msgspec.Struct, frozen=True):
+    """`nodes[].gpus[]`."""
+
+    index: int
+    uuid: str
+    name: str | None
+    utilization: float | None
+    memory_used: int | None
+    memory_total: int | None
+    power: float | None
+    power_limit: float | None
+    temperature: float | None
+    ecc: int | None
+    fault: str | None
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """`nodes[]`. `gpus` is `null` when nobody could look, empty when there is none."""
+
+    id: str | None
+    host: str
+    ip: str
+    name: str
+    head: bool
+    state: str
+    message: str | None
+    age: float | None
+    cpu: float | None
+    memory: HostMemory
+    object_store: Amount
+    shm: Amount
+    disks: tuple[Disk, ...]
+    resources: Mapping[str, Quantity]
+    gpus: tuple[GpuStatus, ...] | None
+
+
+class PendingActor(msgspec.Struct, frozen=True):
+    """`actors.pending[]`."""
+
+    id: str
+    class_: str = msgspec.field(name="class")
+    name: str
+    state: str
+    job: str | None
+    needs: Mapping[str, float]
+    placement_group: str | None
+    waiting: float | None
+    at_least: bool
+    """`waiting` counts from when cockpit first saw it, and it may have waited longer: Ray doesn't tell."""
+    why: str | None
+    wait: str | None
+    """The same in one word."""
+
+
+class ActorsStatus(msgspec.Struct, frozen=True):
+    """`actors`."""
+
+    counts: Mapping[str, int] | None
+    complete: bool | None
+    pending: tuple[PendingActor, ...] | None
+
+
+class GroupStatus(msgspec.Struct, frozen=True):
+    """`placement_groups[]`."""
+
+    id: str
+    name: str
+    state: str
+    strategy: str | None
+    bundles: tuple[Bundle, ...]
+    job: str | None
+    waiting: float | None
+    why: str | None
+    wait: str | None
+    """The same in one word."""
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """`jobs[]`."""
+
+    id: str
+    status: str
+    entrypoint: str | None
+    started: float | None
+    ended: float | None
+    message: str | None
+
+
+class HoldStatus(msgspec.Struct, frozen=True):
+    """`processes[].gpus[]`."""
+
+    index: int
+    memory: int | None
+
+
+class ProcessStatus(msgspec.Struct, frozen=True):
+    """`processes[]`."""
+
+    host: str
+    pid: int
+    started: float | None
+    parent: int | None
+    user: str | None
+    command: str | None
+    rss: int | None
+    gpus: tuple[HoldStatus, ...]
+    kind: str
+    why: tuple[str, ...]
+    job: str | None
+    actor: str | None
+    session: str | None
+    """Of whichever Ray it is; `job` and `actor` are those of `cluster` alone."""
+
+
+class SessionStatus(msgspec.Struct, frozen=True):
+    """`sessions[]`."""
+
+    host: str
+    name: str
+    path: str
+    live: bool | None
+    owner: str | None
+    size: int | None
+    keeps: tuple[str, ...]
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """`cluster`."""
+
+    address: str | None
+    ray_version: str | None
+    session: str | None
+    cluster_id: str | None
+    auth: str | None
+    reachable: bool | None
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """`findings[].remedy`."""
+
+    text: str
+    act: str | None
+
+
+class FindingStatus(msgspec.Struct, frozen=True):
+    """`findings[]`."""
+
+    code: str
+    level: str
+    subject: str
+    text: str
+    evidence: tuple[str, ...]
+    since: float | None
+    remedy: Remedy | None
+
+
+class FaultStatus(msgspec.Struct, frozen=True):
+    """`faults[]`."""
+
+    source: str
+    host: str | None
+    text: str
+    since: float
+    sources: tuple[str, ...]
+    """All that one cause takes down, `source` first."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What `cockpit status --json` prints. Sizes are bytes, times POSIX seconds, ages seconds, `null` is unknown."""
+
+    taken: float
+    cluster: ClusterStatus
+    nodes: tuple[NodeStatus, ...] | None
+    actors: ActorsStatus
+    placement_groups: tuple[GroupStatus, ...] | None
+    jobs: tuple[JobStatus, ...] | None
+    processes: tuple[ProcessStatus, ...] | None
+    sessions: tuple[SessionStatus, ...] | None
+    findings: tuple[FindingStatus, ...] = ()
+    faults: tuple[FaultStatus, ...] = ()
+    schema: int = 1
+
+
+def status_of(snapshot: Snapshot) -> Status:
+    """The contract's shape of a snapshot."""
+    now = snapshot.taken
+    return Status(
+        taken=now,
+        cluster=_as(ClusterStatus, snapshot.cluster),
+        nodes=_each(snapshot.nodes, lambda node: _node(node, now)),
+        actors=ActorsStatus(snapshot.actor_counts, snapshot.actors_complete, _pending(snapshot)),
+        placement_groups=_each(snapshot.placement_groups, lambda group: _as(GroupStatus, group, waiting=_waited(group, now))),
+        jobs=_each(snapshot.jobs, lambda job: _as(JobStatus, job)),
+        processes=_each(
+            snapshot.processes, lambda process: _as(ProcessStatus, process, gpus=_each(process.gpus, lambda hold: _as(HoldStatus, hold)))
+        ),
+        sessions=_each(snapshot.sessions, lambda session: _as(SessionStatus, session)),
+        findings=_each(snapshot.findings, _finding),
+        faults=_each(by_cause(snapshot.faults), lambda fault: _as(FaultStatus, fault, sources=fault.sources)),
+    )
+
+
+def _as(kind: type[Any], value: msgspec.Struct, **more: Any) -> Any:
+    """The fields of `kind`, taken from `value` where `more` doesn't give them."""
+    return kind(**{name: more[name] if name in more else getattr(value, name) for name in kind.__struct_fields__})
+
+
+def _each(values: tuple[Any, ...] | None, make: Any) -> Any:
+    return None if values is None else tuple(map(make, values))
+
+
+def _node(node: Node, now: float) -> NodeStatus:
+    gpus = _each(node.gpus, lambda gpu: _as(GpuStatus, gpu))
+    status: NodeStatus = _as(NodeStatus, node, age=None if node.seen is None else max(0.0, round(now - node.seen, 1)), gpus=gpus)
+    return status
+
+
+def _finding(finding: Finding) -> FindingStatus:
+    status: FindingStatus = _as(FindingStatus, finding, remedy=_as(Remedy, finding.remedy) if finding.remedy else None)
+    return status
+
+
+def _pending(snapshot: Snapshot) -> tuple[PendingActor, ...] | None:
+    actors = snapshot.actors
+    if actors is None:
+        return None
+    return tuple(
+        _as(PendingActor, actor, waiting=_waited(actor, snapshot.taken)) for actor in actors if actor.pending or actor.state == "RESTARTING"
+    )
+
+
+def _waited(thing: Actor | PlacementGroup, now: float) -> float | None:
+    return round(max(0.0, now - thing.since), 1) if thing.since is not None and (thing.pending or thing.state == "RESTARTING") else None
+
+
+def status_json(snapshot: Snapshot, *, indent: int = 0) -> str:
+    """One line, or many that a person can read."""
+    raw = msgspec.json.encode(status_of(snapshot))
+    return (msgspec.json.format(raw, indent=indent) if indent else raw).decode()
+
+
+def status_schema() -> dict[str, Any]:
+    """The JSON Schema of `cockpit status --json`."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Status)}
+
+
+def export(snapshot: Snapshot, now: float) -> Path:
+    """Write the status as JSON into the current folder; only its owner may read it. Raises `OSError`."""
+    path = Path(f"cockpit-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}.json")
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(status_json(snapshot, indent=2) + "\n", encoding="utf-8")
+    return path.resolve()
+
+
+def exit_code(snapshot: Snapshot, named: Collection[str] = ()) -> int:
+    """As bad as the worst finding: 0 OK · 1 warning or stale data · 2 critical · 3 no answer.
+
+    Data is stale when nodes, actors, groups or jobs are unknown, or a source fails. A host without a probe doesn't count while Ray is well
+    there, unless it is among `named`, the hosts of the config.
+    """
+    if not snapshot.cluster.reachable and not _lives_at_address(snapshot):
+        return NO_ANSWER
+    levels = {finding.level for finding in snapshot.findings}
+    if "critical" in levels or not snapshot.cluster.reachable:
+        return CRITICAL
+    unknown = None in (snapshot.nodes, snapshot.actors, snapshot.placement_groups, snapshot.jobs)
+    well = {name for node in snapshot.nodes or () if node.state == "ALIVE" for name in (node.title, node.host, node.ip)}.difference(named)
+    failing = any(_unprobed_host(fault) not in well for fault in snapshot.faults)
+    return WARNING if "warning" in levels or unknown or failing else OK
+
+
+def _unprobed_host(fault: Fault) -> str | None:
+    """The host that has no probe, where that is the fault."""
+    return fault.host if fault.source == "probe" else None
+
+
+def _lives_at_address(snapshot: Snapshot) -> bool:
+    """Whether Ray lives on a probed host, and the dashboard that doesn't answer is that host's."""
+    where = urlsplit(snapshot.cluster.address or "").hostname
+    live = {session.host for session in snapshot.sessions or () if session.live}
+    known = [name for host in snapshot.hosts.values() if host.name in live for name in (host.name, *host.addresses)]
+    return bool(live) and where in ("127.0.0.1", "localhost", "::1", None, *live, *known)

@@ -1,0 +1,204 @@
+"""A snapshot as text that can be pasted into a chat."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from cockpit.acts.table import ACTS
+from cockpit.model import Finding, Job, Node, PlacementGroup, Process, Quantity, Snapshot
+from cockpit.placement import needs_words
+from cockpit.report.faults import also_down, by_cause
+from cockpit.report.grouping import Repeats, alike_groups, bundles_words
+from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
+
+NAMED_GROUPS = 3
+"""Groups that a line names; the rest are counted."""
+MAX_ROWS = 20
+"""Of one kind: the text is to be read, not searched."""
+COMMANDS = frozenset(act.id for act in ACTS if act.command)
+"""Acts that have a command of their name."""
+
+
+def status_text(snapshot: Snapshot) -> str:
+    """The cluster, what is wrong, nodes, pending work, orphans, other Rays, jobs: safe to print on a terminal."""
+    return "\n".join(clean(line) for line in _lines(snapshot))
+
+
+def _lines(snapshot: Snapshot) -> Iterator[str]:
+    cluster = snapshot.cluster
+    if cluster.reachable:
+        yield f"Ray {cluster.ray_version} at {cluster.address}, {cluster.session or 'session unknown'}"
+    elif cluster.reachable is None:
+        yield f"Ray's dashboard{f' at {cluster.address}' if cluster.address else ''} has not answered yet. Below: what probes report."
+    else:
+        yield f"No Ray dashboard answers{f' at {cluster.address}' if cluster.address else ''}. Below: what probes report."
+    for fault in by_cause(snapshot.faults):
+        place = f" on {fault.host}" if fault.host else ""
+        yield f"FAULT {fault.source}{place}: {fault.text} (for {age(snapshot.taken - fault.since)}{also_down(fault)})"
+    repeats = Repeats(snapshot)
+    for finding in snapshot.findings[:MAX_ROWS]:
+        yield headline(repeats.shorten_finding(finding), snapshot.taken)
+    if len(snapshot.findings) > MAX_ROWS:
+        yield f"{plural(len(snapshot.findings) - MAX_ROWS, 'more finding')}: run `cockpit doctor`"
+    yield ""
+    yield from _node_lines(snapshot)
+    yield ""
+    yield from _actor_lines(snapshot, repeats)
+    yield from _orphan_lines(snapshot)
+    yield from _job_lines(snapshot)
+
+
+def headline(finding: Finding, now: float) -> str:
+    """The finding in one line: level, sentence, for how long."""
+    lasted = age(now - finding.since) if finding.since is not None else ""
+    return f"{finding.level.upper()} {finding.text}" + (f" (for {lasted})" if lasted not in ("", "0s", UNKNOWN) else "")
+
+
+def finding_lines(finding: Finding, now: float) -> Iterator[str]:
+    """The headline, the evidence, and what to do."""
+    yield headline(finding, now)
+    yield from (f"    {line}" for line in finding.evidence)
+    if remedy := finding.remedy:
+        yield f"    -> {remedy.text}" + (f" (`cockpit {remedy.act}`)" if remedy.act in COMMANDS else "")
+
+
+def changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
+    """A line for each finding that started, cleared, or changed its level between two snapshots."""
+    moment = time.strftime("%H:%M:%S", time.localtime(now.taken))
+    old, new = ({finding.key: finding for finding in snapshot.findings} for snapshot in (before, now))
+    for key, finding in new.items():
+        if key not in old or old[key].level != finding.level:
+            yield clean(f"{moment} {'STARTED' if key not in old else 'NOW'} {headline(finding, now.taken)}")
+    yield from (clean(f"{moment} CLEARED {finding.level.upper()} {finding.text}") for key, finding in old.items() if key not in new)
+
+
+_WIDTHS = (16, -8, 9, 11, 5, 11, 7, 5, 5, 5)
+"""Of the columns of nodes; a negative one is left-aligned."""
+_TITLES = ("NODE", "STATE", "GPUS RESV", "GPU MEM", "UTIL", "HOST MEM", "KILL AT", "OBJ", "DISK", "AGE")
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    first, *rest = zip(cells, _WIDTHS, strict=True)
+    aligned = (cell.rjust(width) if width > 0 else cell.ljust(-width) for cell, width in rest)
+    return " ".join((first[0].ljust(first[1]), *aligned))
+
+
+def _node_lines(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.nodes is None:
+        yield "Nodes: unknown"
+        return
+    yield _row(_TITLES)
+    for node in snapshot.nodes:
+        message = f"  {node.message}" if node.state == "DEAD" and node.message else ""
+        yield _row(_node_cells(node, snapshot.taken)) + message
+
+
+def _node_cells(node: Node, now: float) -> tuple[str, ...]:
+    reserved = node.resources.get("GPU", Quantity()) if node.state != "DEAD" else Quantity()
+    known = [gpu for gpu in node.gpus or () if gpu.memory_used is not None]
+    held, there = sum(gpu.memory_used or 0 for gpu in known), sum(gpu.memory_total or 0 for gpu in known)
+    busy = [gpu.utilization for gpu in node.gpus or () if gpu.utilization is not None]
+    disk = max((share for disk in node.disks if (share := ratio(disk.used, disk.total)) is not None), default=None)
+    return (
+        node.title + ("*" if node.head else ""),
+        node.state if node.id else "no Ray" if node.seen is not None else "not seen",
+        f"{count(reserved.used)}/{count(reserved.total)}",
+        f"{size(held)}/{size(there)}" if known else UNKNOWN,
+        percent(sum(busy) / len(busy) if busy else None),
+        f"{size(node.memory.used)}/{size(node.memory.total)}",
+        size(node.memory.kill_at),
+        _share(ratio(node.object_store.used, node.object_store.total)),
+        _share(disk),
+        age(None if node.seen is None else now - node.seen),
+    )
+
+
+def _share(fraction: float | None) -> str:
+    return percent(None if fraction is None else 100 * fraction)
+
+
+def _actor_lines(snapshot: Snapshot, repeats: Repeats) -> Iterator[str]:
+    counts = snapshot.actor_counts
+    if counts is None:
+        yield "Actors: unknown"
+    else:
+        yield "Actors: " + (", ".join(f"{number} {state}" for state, number in counts.items() if number and state != "DEAD") or "none")
+    for groups in alike_groups(snapshot.placement_groups or ())[:MAX_ROWS]:
+        yield _group_line(groups, snapshot.taken, repeats)
+    actors = [actor for actor in snapshot.actors or () if actor.pending]
+    alike = Counter((actor.class_, actor.state, needs_words(actor.needs), actor.why) for actor in actors)
+    for (name, state, needs, why), number in alike.most_common(MAX_ROWS):
+        yield f"  pending: {number} x {name} ({state}) needs {needs or 'nothing special'}{_why(why, f'actor {name}', repeats)}"
+
+
+def _group_line(groups: Sequence[PlacementGroup], now: float, repeats: Repeats) -> str:
+    first, names = groups[0], [group.name or group.id[:12] for group in groups]
+    more = f" and {len(names) - NAMED_GROUPS} more" if len(names) > NAMED_GROUPS else ""
+    who = f"group {names[0]}" if len(groups) == 1 else f"{len(groups)} groups {', '.join(names[:NAMED_GROUPS])}{more}"
+    since = min((group.since for group in groups if group.since is not None), default=None)
+    waited = age(None if since is None else now - since)
+    why = _why(first.why, f"group {names[0]}", repeats)
+    return f"  pending: {who} {first.strategy or ''} {bundles_words(first)} for {waited}{why}"
+
+
+def _why(reason: str | None, name: str, repeats: Repeats) -> str:
+    return f": {repeats.shorten(reason, name)}" if reason else ""
+
+
+def hosts_probed(snapshot: Snapshot) -> str:
+    """`1 of 2 hosts probed`: of the others nobody knows whether they have orphans."""
+    probed = {name for host in snapshot.hosts.values() if host.processes is not None for name in (host.name, *host.addresses)}
+    others = {node.host for node in snapshot.nodes or () if not node.probed and probed.isdisjoint((node.host, node.ip))}
+    return f"{snapshot.looked_at} of {plural(snapshot.looked_at + len(others), 'host')} probed"
+
+
+def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.processes is None:
+        yield f"Orphans: unknown ({hosts_probed(snapshot)})"
+        return
+    orphans = sorted((process for process in snapshot.processes if process.left_over), key=lambda process: -(process.gpu_memory or 0))
+    held = sum(process.gpu_memory or 0 for process in orphans)
+    gpus = f" holding {size(held)} of GPU memory" if held else ""
+    number = plural(len(orphans), "process", "processes") if orphans else "none" if snapshot.looked_at else "unknown"
+    yield f"Orphans: {number}{gpus} ({hosts_probed(snapshot)})"
+    yield from (_process_line(process) for process in orphans[:MAX_ROWS])
+    dead = [session for session in snapshot.sessions or () if session.live is False]
+    if dead:
+        known = [session.size for session in dead if session.size is not None]
+        yield f"Dead sessions: {len(dead)}" + (f", {size(sum(known))} on disk" if known else "")
+    yield from _other_lines(snapshot.processes)
+
+
+def _other_lines(processes: Iterable[Process]) -> Iterator[str]:
+    """The processes of other Rays on the probed hosts, a line for each host and session."""
+    others: dict[tuple[str, str], list[Process]] = {}
+    for process in processes:
+        if process.ours is False and not process.left_over:
+            others.setdefault((process.host, process.session or "an unknown session"), []).append(process)
+    for (host, session), theirs in list(others.items())[:MAX_ROWS]:
+        held = sum(process.gpu_memory or 0 for process in theirs)
+        gpus = f", holding {size(held)} of GPU memory" if held else ""
+        yield f"Another Ray on {host}: {session}, {plural(len(theirs), 'process', 'processes')}{gpus}"
+
+
+def _process_line(process: Process) -> str:
+    gpus = ",".join(str(hold.index) for hold in process.gpus)
+    held = f"{size(process.gpu_memory)} on GPU {gpus}" if gpus else "no GPU"
+    command = (process.command or process.name or UNKNOWN)[:100]
+    return f"  {process.kind} {process.host} pid {process.pid} {held}: {command} ({'; '.join(process.why)})"
+
+
+def _job_lines(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.jobs is None:
+        yield "Jobs: unknown"
+        return
+    states = Counter(job.status for job in snapshot.jobs)
+    yield "Jobs: " + (", ".join(f"{number} {status}" for status, number in states.items()) or "none")
+    yield from (_job_line(job, snapshot.taken) for job in snapshot.jobs if job.running)
+
+
+def _job_line(job: Job, now: float) -> str:
+    lasted = age(None if job.started is None else (job.ended or now) - job.started)
+    return f"  {job.status} {job.id} for {lasted}: {(job.entrypoint or UNKNOWN)[:120]}"

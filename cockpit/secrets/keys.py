@@ -1,0 +1,97 @@
+"""Keys that are known by their shape, wherever they stand: what their vendors put in front, and how long they are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cockpit.secrets.rule import Rule
+
+# fmt: off
+KEYS: Final = (
+    # Tracking of experiments, models, inference
+    Rule("wandb", ("wandb_v1_",), ("x ⟨wandb_v1_{24}_{50}⟩ y",), ("wandb_v1_api",), value=r"wandb_v1_[\w-]{16,}"),
+    Rule("Hugging Face", ("hf_", "api_org_"), ("hf auth: ⟨hf_{34}⟩", "⟨api_org_{34}⟩"), ("hf_model_name_or_path", "use_hf_checkpoint"),
+         value=r"(?<!_)(?:hf|api_org)_(?:[A-Za-z0-9]{10,}(?![\w-])|(?=[A-Za-z-]{0,20}\d)[A-Za-z0-9-]{16,}(?!\w))"),
+    Rule("ModelScope", ("ms-",), ("⟨ms-{8}-{4}-{4}-{4}-{12}⟩",), ("ms-swift-2026",),
+         value=r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    Rule("OpenAI, Anthropic, DeepSeek, Moonshot, Qwen, OpenRouter, LiteLLM", ("sk-",),
+         ("rejected: ⟨sk-{32}⟩.", "⟨sk-proj-{40}_{20}⟩", "⟨sk-ant-api03-{80}⟩"),
+         ("sk-learn", "disk-usage-report-2026", "sk-learn-extra-contrib"), value=r"sk-(?=[A-Za-z_-]{0,40}\d)[\w-]{16,}"),
+    Rule("Groq", ("gsk_",), ("⟨gsk_{52}⟩",), ("gsk_kernel_fused_attention",), value=r"gsk_[A-Za-z0-9]{20,}"),
+    Rule("Replicate", ("r8_",), ("⟨r8_{37}⟩",), ("r8_quantized",), value=r"r8_[A-Za-z0-9]{20,}"),
+    Rule("NVIDIA", ("nvapi-",), ("⟨nvapi-{64}⟩",), value=r"nvapi-[\w-]{20,}"),
+    Rule("Google", ("aiza", "ya29.", "gocspx-"), ("⟨AIza{35}⟩", "⟨ya29.a0{80}⟩", "⟨GOCSPX-{28}⟩"), ("AIza",),
+         value=r"(?:AIza[\w-]{30,}|ya29\.[\w.-]{20,}|GOCSPX-[\w-]{20,})"),
+    Rule("xAI, Perplexity, Cerebras, Voyage, Tavily, Jina", ("xai-", "pplx-", "csk-", "tvly-", "jina_"), ("⟨xai-{80}⟩", "⟨pplx-{48}⟩"),
+         ("xai-org/grok-1", "pplx-api"), value=r"(?:xai-|pplx-|csk-|tvly-(?:dev-|prod-)?|jina_)[A-Za-z0-9]{20,}"),
+    Rule("Fireworks, E2B, Together, Pinecone, RunPod", ("fw_", "e2b_", "tgp_v1_", "pcsk_", "rpa_"), ("⟨fw_{22}⟩", "⟨e2b_{40}⟩"),
+         ("fw_kernel_fused",), value=r"(?:fw|e2b|tgp_v1|pcsk|rpa)_(?=[A-Za-z_]{0,40}\d)[\w-]{20,}"),
+    Rule("LangSmith", ("lsv2_",), ("⟨lsv2_pt_{32}_{10}⟩",), value=r"lsv2_[ps][tk]_\w{20,}"),
+    Rule("Comet, Kaggle, Prefect", ("kgat_", "pnu_"), ("⟨pnu_{36}⟩", "⟨KGAT_{32}⟩"), value=r"(?:KGAT|pnu)_[A-Za-z0-9]{30,}"),
+    Rule("Databricks", ("dapi",), ("⟨dapi{32}⟩", "⟨dapi{32}-2⟩"), ("dapi_v2",), value=r"dapi[0-9a-f]{32}(?:-\d)?"),
+
+    # Code and packages
+    Rule("GitHub", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"), ("⟨ghp_{36}⟩", "⟨github_pat_{22}_{59}⟩"), ("ghp_action",),
+         value=r"(?:gh[pousr]_(?=[A-Za-z-]{0,30}\d)[A-Za-z0-9-]{16,}|github_pat_\w{20,})"),
+    Rule("GitLab", ("glpat-", "glrt-", "gldt-", "glcbt-", "glptt-", "gloas-", "glagent-", "glsoat-", "gr1348941"),
+         ("⟨glpat-{20}⟩", "⟨GR1348941{20}⟩"), value=r"(?:gl(?:pat|rt|dt|cbt|ptt|oas|agent|soat)-[\w.-]{16,}|GR1348941[\w-]{16,})"),
+    Rule("PyPI", ("pypi-ag",), ("⟨pypi-AgEIcHlwaS5vcmc{70}⟩",), ("pypi-agent==1",), value=r"pypi-Ag[\w-]{40,}"),
+    Rule("npm", ("npm_",), ("⟨npm_{36}⟩",), ("npm_config_cache=/c",), value=r"npm_[A-Za-z0-9]{30,}"),
+    Rule("Docker", ("dckr_", "eyjhdxrocyi6"), ("⟨dckr_pat_{27}⟩", ".dockerconfigjson: ⟨eyJhdXRocyI6{60}⟩"),
+         value=r"(?:dckr_[op]at_[\w-]{20,}|eyJhdXRocyI6[\w+/=]{20,})"),
+    Rule("Anaconda", ("an-",), ("⟨an-{8}-{4}-{4}-{4}-{12}⟩",), value=r"[a-z]{2}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    Rule("Artifactory, RubyGems, Sourcegraph, SonarQube", ("akcp", "cmvmd", "rubygems_", "sgp_", "squ_", "sqp_", "sqa_"), ("⟨AKCp{69}⟩",),
+         ("sgp_config",), value=r"(?:AKCp[A-Za-z0-9]{60,}|cmVmd[A-Za-z0-9]{55,}|rubygems_[0-9a-f]{40,}|sgp_\w{40,}|sq[uap]_[0-9a-f]{40})"),
+
+    # Clouds
+    Rule("AWS", ("akia", "asia", "abia", "acca", "a3t", "absk"), ("id ⟨AKIA{U16}⟩ is unknown", "⟨ASIA{U16}⟩"),
+         ("--zone asia-northeast1-a",), value=r"(?:(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}|ABSK[A-Za-z0-9+/]{100,}={0,2})"),
+    Rule("Aliyun", ("ltai", "sts."), ("⟨LTAI5t{18}⟩ is forbidden", "⟨STS.N{24}⟩"), ("sts.py",),
+         value=r"(?:LTAI[A-Za-z0-9]{12,}|STS\.[A-Za-z0-9]{20,})"),
+    Rule("Tencent Cloud", ("akid",), ("secretid ⟨AKID{32}⟩",), ("akid",), value=r"AKID[A-Za-z0-9]{13,}"),
+    Rule("Volcano Engine", ("aklt", "aktp"), ("⟨AKLT{44}⟩",), value=r"AK(?:LT|TP)[A-Za-z0-9_-]{20,}={0,2}"),
+    Rule("Baidu", ("bce-v", "altak"), ("⟨bce-v3/ALTAK-{21}/{40}⟩",), value=r"(?:bce-v\d/)?ALTAK[A-Za-z0-9-]{16,}(?:/[0-9a-f]{32,})?"),
+    Rule("DigitalOcean, Cloudflare, Fly", ("dop_v1_", "doo_v1_", "dor_v1_", "v1.0-", "fm2_", "fo1_"), ("⟨dop_v1_{64}⟩",),
+         value=r"(?:do[por]_v1_[0-9a-f]{40,}|v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}|f[mo][12]_[\w+/-]{40,})"),
+    Rule("hash of a password", ("$1$", "$5$", "$6$", "$y$", "$2a$", "$2b$", "$argon2"), ("usermod -p '⟨$6${8}${40}⟩' x",), ("cost is $1$",),
+         value=r"\$(?:[156y]|2[aby]|argon2\w{1,2})\$[\w./$=,+-]{20,}"),
+    Rule("OpenShift", ("sha256~",), ("⟨sha256~{43}⟩",), ("sha256:{64}",), value=r"sha256~[\w-]{40,}"),
+    Rule("kubeadm", ("kubeadm", "bootstrap"), ("kubeadm join --token ⟨{6}.{16}⟩",), value=r"[a-z0-9]{6}\.[a-z0-9]{16}(?![\w.])"),
+
+    Rule("JSON Web Token", ("eyj",), ("it is ⟨eyJ{33}.eyJ{40}.{43}⟩",), ("eyJust.a.test",),
+         value=r"eyJ[\w-]{10,2000}\.[\w-]{10,4000}\.[\w-]*"),
+
+    # Messages and services
+    Rule("Slack", ("xox", "xapp-"), ("⟨xoxb-{12}-{12}-{24}⟩", "⟨xapp-1-A{10}-{13}-{64}⟩"), ("xapp-config",),
+         value=r"(?:xox[a-z](?:\.xox[a-z])?-[\w-]{10,}|xapp-\d-[\w-]{20,})"),
+    Rule("Feishu", ("t-g", "u-", "cli_"), ("⟨t-g1{38}⟩",), ("t-g10",), value=r"[tu]-g?[01][A-Za-z0-9._-]{30,}"),
+    Rule("DingTalk", ("dingtalk", "dingding"), ("dingtalk ⟨SEC{64}⟩",), ("dingtalk SECTION",), value=r"SEC[0-9a-f]{64}"),
+    Rule("ServerChan", ("sct",), ("⟨SCT123456T{26}⟩",), ("SCTP",), value=r"SCT\d{3,8}T[A-Za-z0-9]{20,}"),
+    Rule("Stripe", ("sk_live_", "sk_test_", "sk_prod_", "rk_live_", "rk_test_", "rk_prod_", "whsec_"), ("⟨sk_live_{24}⟩", "⟨rk_test_{24}⟩"),
+         value=r"(?:[sr]k_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[\w+/=]{20,})"),
+    Rule("SendGrid", ("sg.",), ("⟨SG.{22}.{43}⟩",), ("SG.Config",), value=r"SG\.[\w-]{16,}\.[\w-]{16,}"),
+    Rule("Vault", ("hvs.", "hvb.", "hvr.", "s."), ("⟨hvs.{90}⟩", "⟨s.{24}⟩ is denied"), ("s.startswith(x)", "results.py"),
+         value=r"(?:hv[sbr]\.[\w-]{20,}|(?<![\w.])s\.(?=[A-Za-z]{0,23}\d)[A-Za-z0-9]{24}(?![\w.(]))"),
+    Rule("Doppler", ("dp.",), ("⟨dp.pt.{43}⟩", "⟨dp.st.prd.{40}⟩"), ("dp.size=4",),
+         value=r"dp\.(?:st|pt|ct|sa|scim|audit)\.(?:[\w-]{1,40}\.)?[A-Za-z0-9]{30,}"),
+    Rule("Mailgun", ("key-",), ("api:⟨key-{32}⟩",), ("key-value",), value=r"key-[0-9a-f]{32}"),
+    Rule("Pulumi, 1Password", ("pul-", "ops_eyj"), ("⟨pul-{40}⟩", "⟨ops_eyJ{60}⟩"), ("pul-request",),
+         value=r"(?:pul-[0-9a-f]{40}|ops_eyJ[\w+/-]{40,})"),
+    Rule("Grafana", ("glsa_", "glc_", "eyjrijoi"), ("⟨glsa_{32}_{8}⟩", "⟨glc_{60}⟩"),
+         value=r"(?:glsa_\w{30,}|glc_[\w+/]{30,}={0,2}|eyJrIjoi[\w+/]{40,}={0,2})"),
+    Rule("Sentry", ("sntry",), ("⟨sntryu_{64}⟩", "⟨sntrys_{60}_{43}⟩"), value=r"sntry[su]_[\w+/=]{40,}"),
+    Rule("New Relic", ("nrak-", "nrii-", "nrjs-"), ("⟨NRAK-{27}⟩",), value=r"NR(?:AK|II|JS)-[A-Za-z0-9-]{18,}"),
+    Rule("Linear, Notion, Figma", ("lin_api_", "ntn_", "figd_"), ("⟨lin_api_{40}⟩", "⟨ntn_{46}⟩"), ("lin_api_gateway",),
+         value=r"(?:(?:lin_api|ntn)_[A-Za-z0-9]{30,}|figd_[\w-]{30,})"),
+    Rule("Tailscale, age, PostHog", ("tskey-", "age-secret-key-", "phx_", "phc_"),
+         ("⟨tskey-auth-{11}-{32}⟩", "⟨AGE-SECRET-KEY-1{U58}⟩", "⟨phx_{43}⟩"),
+         value=r"(?:tskey-[\w-]{20,}|AGE-SECRET-KEY-1[A-Z0-9]{40,}|ph[xc]_[A-Za-z0-9]{30,})"),
+    Rule("Atlassian, Postman, Buildkite, CircleCI", ("atatt3", "pmak-", "bkua_", "ccipat_"), ("⟨ATATT3{60}⟩", "⟨PMAK-{24}-{34}⟩"),
+         value=r"(?:ATATT3[\w=-]{40,}|PMAK-[0-9a-f-]{40,}|bkua_[0-9a-f]{30,}|CCIPAT_\w{20,})"),
+    Rule("Shopify, Square, Supabase, Neon", ("shp", "sq0atp-", "sbp_", "napi_"), ("⟨shpat_{32}⟩", "⟨sbp_{40}⟩"), ("shpat_x",),
+         value=r"(?:shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0atp-[\w-]{20,}|(?:sbp|napi)_[a-z0-9]{40,})"),
+    Rule("Zhipu", ("zhipu", "zai ", "bigmodel"), ("zai said ⟨{32}.{16}⟩",), ("zai {32}.safetensors",),
+         value=r"[0-9a-f]{32}\.[A-Za-z0-9]{16}(?!\w)"),
+    Rule("Discord", ("discord",), ("discord ⟨MTA{23}.{6}.{38}⟩",), value=r"[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}"),
+)
+# fmt: on

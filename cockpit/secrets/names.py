@@ -1,0 +1,153 @@
+"""Which names stand before a secret, and which values under such a name are none: two tables, each line with its examples."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import cache, lru_cache
+from typing import Final, NamedTuple
+
+LONGEST_NAME: Final = 200
+"""Characters of a name that are read, from its end: there stands what it is."""
+LONGEST_PLAIN: Final = 400
+"""Characters of a value that may still be no secret."""
+
+
+class Secrecy(IntEnum):
+    """What a name says of the value that stands under it."""
+
+    NONE = 0
+    POSSIBLE = 1
+    """A secret if it looks random."""
+    LIKELY = 2
+    """A secret if it looks random; the value of a variable however it looks."""
+    CERTAIN = 3
+    """A secret however it looks."""
+
+
+NONE, POSSIBLE, LIKELY, CERTAIN = Secrecy
+
+
+class NameRule(NamedTuple):
+    """What names say that match. They are matched as lower-case words with `_` between them: `secretKeyRef` is `secret_key_ref`."""
+
+    secrecy: Secrecy
+    pattern: str
+    examples: tuple[str, ...]
+
+
+class PlainRule(NamedTuple):
+    """Values that are no secret, under whatever name or, if `under` is given, under names that match it."""
+
+    pattern: str
+    examples: tuple[str, ...]
+    under: str = ""
+
+
+_VENDORS: Final = (
+    r"wandb|swanlab|comet|neptune|clearml|hf|modelscope|openai|anthropic|deepseek|moonshot|zhipu\w{0,2}|dashscope|qwen|groq|ngc|nvidia"
+    r"|azure|oss|cos|obs|tos|s3|minio|qiniu"
+)
+
+# fmt: off
+NAME_RULES: Final = (  # the first that matches counts
+    NameRule(NONE, r"_(?:file|path|dir|directory|folder|name|ref|type|class|url|uri|endpoint|host|source|column|field|store|manager)s?$",
+             ("HF_TOKEN_PATH", "secretName", "secretKeyRef", "token_url", "password-file")),
+    NameRule(NONE, r"_(?:len|length|limit|count|size|level|mean|budget|mask|index|idx|ratio|rate|usage|per_\w{1,20}|at_k)s?$",
+             ("max_token_len", "token_budget", "pass_rate", "pass_at_k")),
+    NameRule(NONE, r"_(?:mode|method|enabled|required|version|algorithm|provider|prefix|suffix|status|state|policy|stdin"
+             r"|authentication)s?$", ("auth_mode", "password_authentication", "--password-stdin")),
+    NameRule(NONE, r"_(?:expir\w{1,8}|ttl|prompt|hint|helper|fingerprint|format|template|error|exception|warning)s?$",
+             ("token_expires", "credential.helper", "NoCredentialsError")),
+    NameRule(NONE, r"token_(?:ids?|acc|loss|entropy|logprobs?|probs?|weights?|rewards?|embedding|dispatcher\w{0,5}|level_\w{1,20})$",
+             ("pad_token_id", "stop_token_ids", "token_level_rewards")),
+    NameRule(NONE, r"(?:^|_)(?:input|output|label|prompt|response|answer|images?|videos?|audio|reward_fn|metric|dict|query|q|kv|v"
+             r"|k)_keys?$", ("input_key", "reward_fn_key", "images_key")),
+    NameRule(NONE, r"(?:^|_)(?:primary|foreign|sort|partition|group|cache|padding|public|pub|recv|host)_keys?$",
+             ("primary_key", "public_key", "--recv-keys")),
+    NameRule(POSSIBLE, r"^(?:no|use|with|without|skip|enable|disable|allow|require|need|is|has|add|hf_hub_disable)_"
+             r".*(?:token|pass|auth|key)", ("use_auth_token", "HF_HUB_DISABLE_IMPLICIT_TOKEN")),
+    NameRule(POSSIBLE, r"(?:^|_)(?:max|min|num|per|avg|mean|total|eos|bos|eot|eom|pad|unk|sep|cls|mask|stop|special|image|img|video|audio"
+             r"|vision|think\w{0,3}|start|startup|begin|end|prefix|suffix|middle|prompt|completion|response|output|input|first|next|last"
+             r"|new|cached|added|extra|bad|forced|tool|page|placeholder|dummy|second|all)_(?:\w{1,20}_)?tokens?$",
+             ("eos_token", "max_new_token", "tool_call_start_token")),
+    NameRule(POSSIBLE, r"(?:^|_)(?:forward|backward|first|second|single|one|two|multi|num|test|all|max|min)_pass$", ("forward_pass",)),
+    NameRule(CERTAIN, r"token(?:_?\d{1,3})?$", ("HF_TOKEN", "hfToken", "GITHUB_TOKEN_2", "X-Auth-Token", "access_token")),
+    NameRule(CERTAIN, r"pass_?w(?:or)?d|passwort|pass_?phrase|passcode|(?:^|_|bind)pw$|pwd_?\d{0,3}$|pgpass",
+             ("PGPASSWORD", "redis-password", "MYSQL_PWD", "SSH_PASSPHRASE", "LDAP_BINDPW", "PGPASS")),
+    NameRule(CERTAIN, r"(?:^|_|db|smtp|user|ssh|redis|mysql|root|admin|mail|ftp|proxy|ldap|require|master)pass$",
+             ("DB_PASS", "SMTPPASS", "requirepass")),
+    NameRule(CERTAIN, r"secret(?!s)|credential|(?:^|_)creds?$|connection_string|conn_str",
+             ("CLIENT_SECRET", "DB_CRED", "GOOGLE_CREDENTIALS")),
+    NameRule(CERTAIN, r"(?:api|access|private|auth|account|secret|signing|encrypt\w{0,4}|master|licen[cs]e|subscription|fernet|hmac|aes|jwt"
+             rf"|deploy|{_VENDORS})_?key|key_data$",
+             ("WANDB_API_KEY", "OPENAI_APIKEY", "AccountKey", "aws_access_key_id", "logger.wandb.key", "client-key-data")),
+    NameRule(CERTAIN, r"[a-z0-9]_[as]k$|(?:^|_)(?:otp|jwt|bearer|auth)$|authorization$|auth_?code$|sess(?:ion)?id$|session_cookie$",
+             ("VOLC_SK", "OSS_AK", "VPN_OTP", "API_BEARER", "NPM_AUTH", "JSESSIONID")),
+    NameRule(CERTAIN, r"(?:密码|密碼|口令|令牌|密钥|密鑰|秘钥|金鑰|凭证|凭据|授权码|提取码|验证码)$", ("密码", "登录密码")),
+    NameRule(LIKELY, r"token(?!i[zs])|secrets$|(?<!by)(?<!com)(?<!ask)(?<!sur)pass$", ("HF_TOKENS", "token_prod", "imagePullSecrets")),
+    NameRule(LIKELY, r"(?:^|_|ssh|client|server|session)keys?_?\d{0,3}$|(?:^|_)(?:[as]k|pat|dsn|cookies?)$",
+             ("KEY", "KEY_2", "judge_key", "GITHUB_PAT", "SENTRY_DSN", "sk")),
+    NameRule(POSSIBLE, r"(?:^|_)(?:sid|session|sig|sign|signature)$", ("sig", "DESKTOP_SESSION")),
+)
+PLAIN_RULES: Final = (
+    PlainRule(r"true|false|yes|no|on|off|none|null|nil|undefined|unset|optional|required|default|auto", ("True", "null", "unset")),
+    PlainRule(r"empty|dummy|placeholder|redacted|your\W.*|your_\w+|[*x•]{3,12}|\.{3}|…|\#|[|>][-+]?",
+              ("EMPTY", "YOUR_API_KEY", "***", "xxx", "|")),
+    PlainRule(r"(?:(?:bearer|basic|token)\ )?(?:(?-i:\$\{?[A-Z_][A-Z0-9_]*)\}?|\$\{[\w.]+(?::[\w.]+)?(?::?[-?+])?\}?|\$\d|%\w+%)",
+              ("$HF_TOKEN", "${TOKEN}", "${oc.env:REDIS_PASSWORD", "${TOKEN:-", "Bearer $TOKEN", "$1", "%TOKEN%")),
+    PlainRule(r"\$\w{0,60}?(?:token|key|pass|secret|pwd)\w{0,60}", ("$hf_token",)),
+    PlainRule(r"(?:(?:bearer|basic|token)\ )?(?:(?:\$\(|`|\$?\{\{).*|\{[a-z_][\w.\[\]]*\}?)", ("$(cat", "{{", "${{", "{self.token}")),
+    PlainRule(r"<[^<>\s]{1,60}>|\[[a-z]{2,8}\]", ("</s>", "<|im_end|>", "<your-token>", "[PAD]")),
+    PlainRule(r"\\?[\[({]+(?:[\d.,\s]*|[\w.-]{1,80}:?)[\])}]*", ("[]", "{name:", "(1,")),
+    PlainRule(r"(?:~|\.{1,2}|/(?:root|home|etc|usr|var|run|opt|mnt|tmp|data\d*|dev|srv|workspace|nfs|models?|proc|sys))/.*|id=\w+",
+              ("/run/secrets/hf", "~/.netrc", "id=hf")),
+    PlainRule(r"(?:os|self|args|cls|cfg|config|settings|env|environ|secrets|getpass|request|ctx|kwargs|field|optional|union)[.\[(].*",
+              ("os.environ[", "args.token", "Optional[str]")),
+    PlainRule(r"[a-z_]\w*(?:\.\w+)+\(.*|(?:str|int|bytes|bool|float|token|key|auth|secretstr)[\]),:]{0,2}",
+              ("a.decode(b)", "str,", "token")),
+    PlainRule(r"(?:\w*_)?(?:api_?key|access_?key|secret_?key)|\w+_(?:token|password|secret)", ("api_key", "hf_token")),
+    PlainRule(r"(?:re)?(?:type|enter)|the|please|unable|invalid|missing|wrong|incorrect|updated|expired|changed|failed|denied|not"
+              r"|must|should|was|is|has|an?|it|this|which|expected|got|use|give|write|passwd:", ("Retype", "expired", "a")),
+    PlainRule(r"[\d.,]{1,8}[kmgt]?|-?\d?\.\d+", ("1024", "16k", "-0.5"), under=r"token|pass_?$"),
+    PlainRule(r"\w{1,80}\(.*", ("HTTPBasicAuth(",), under=r"auth$"),
+    PlainRule(r"basic|digest|bearer|token|ntlm|kerberos|gssapi|oauth2?|oidc|ldap|ssh|tls|password|publickey|anonymous|trust|md5|iam|read"
+              r"|write|secret", ("basic", "write"), under=r"auth$|authorization$|token$"),
+)
+# fmt: on
+_FOLDERS: Final = ("PWD", "OLDPWD")
+_HUMP: Final = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Made when it is first needed, for which no start has to wait."""
+    return re.compile(pattern, re.IGNORECASE)
+
+
+def secrecy(name: str) -> Secrecy:
+    """What the name of a variable, a flag or a field says of its value."""
+    return _secrecy(name[-LONGEST_NAME:])
+
+
+@lru_cache(2048)
+def _secrecy(name: str) -> Secrecy:
+    words = re.sub(r"\W+", "_", re.sub(_HUMP, "_", name)).strip("_").lower()
+    if name in _FOLDERS:
+        return NONE
+    return next((rule.secrecy for rule in NAME_RULES if _compiled(rule.pattern).search(words)), NONE)
+
+
+def is_plain(value: str, name: str = "") -> bool:
+    """Whether this is no secret, although it stands where one could stand."""
+    return len(value) <= LONGEST_PLAIN and any(
+        _compiled(rule.pattern).fullmatch(value) for rule in PLAIN_RULES if _compiled(rule.under).search(name.strip("_"))
+    )
+
+
+_RANDOM: Final = r"(?<![a-z0-9])(?:(?=[a-z]*\d[a-z]*\d)(?=\d*[a-z])[a-z0-9]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![a-z0-9]))"
+
+
+def looks_random(value: str) -> bool:
+    """Whether it holds 16 letters and digits or more without a break, as keys do and names don't; or a UUID."""
+    return _compiled(_RANDOM).search(value) is not None

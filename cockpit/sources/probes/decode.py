@@ -1,0 +1,208 @@
+"""What a probe says, in the words of the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from cockpit.clock import shifted
+from cockpit.model import (
+    Amount,
+    Disk,
+    Fault,
+    Gpu,
+    Host,
+    HostMemory,
+    MemoryUser,
+    OomKill,
+    Pointer,
+    Process,
+    RayProcess,
+    Session,
+    TempDir,
+)
+from cockpit.recent import Recent
+from cockpit.secrets import redact
+from cockpit.sources.lenient_json import mend
+from cockpit.sources.source import SourceError
+
+T = TypeVar("T")
+replace = msgspec.structs.replace
+CLOCK_TOLERANCE_S: Final = 2.0
+"""Seconds by which two clocks may differ before times are converted."""
+MEND_MAX_BYTES: Final = 4 << 20
+"""Bytes of what is no JSON: our own probes write some, other programs may write it for ever."""
+_BEYOND_FLOAT: Final = re.compile(rb"\d{300}")
+"""What may be a number that no float holds: it would come out wherever it is divided."""
+
+
+class Hello(msgspec.Struct):
+    """Who speaks."""
+
+    hello: int
+    host: str = ""
+    addresses: tuple[str, ...] = ()
+    pid: int | None = None
+    user: str | None = None
+    python: str | None = None
+
+
+class Sample(msgspec.Struct):
+    """One look, by the host's own clock. Its values are the model's own, raw: `host_of` says whose they are, and hides secrets."""
+
+    taken: float
+    up: float | None = None
+    """The same by a clock that nobody sets: seconds since the host was started."""
+    cpu: float | None = None
+    cpus: int | None = None
+    memory: HostMemory | None = None
+    shm: Amount | None = None
+    disks: tuple[Disk, ...] | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    processes: tuple[Process, ...] | None = None
+    memory_users: tuple[MemoryUser, ...] | None = None
+    sessions: tuple[Session, ...] | None = None
+    nodes: tuple[str, ...] = ()
+    rays: tuple[RayProcess, ...] | None = None
+    pointers: tuple[Pointer, ...] | None = None
+    temps: tuple[TempDir, ...] | None = None
+    driver: str | None = None
+    oom_kills: tuple[OomKill, ...] | None = None
+    written: Mapping[str, Mapping[str, float]] = {}
+    faults: tuple[Fault, ...] = ()
+
+
+class Environ(msgspec.Struct):
+    """The answer to `environ`, secrets included."""
+
+    environ: Mapping[str, str]
+
+
+class StackFrame(msgspec.Struct):
+    """A frame of a stack."""
+
+    name: str
+    file: str
+    line: int
+
+
+class StackThread(msgspec.Struct):
+    """The innermost call first."""
+
+    frames: tuple[StackFrame, ...]
+
+
+class Stacks(msgspec.Struct):
+    """The answer to `stack`."""
+
+    threads: tuple[StackThread, ...]
+
+
+_hello = msgspec.json.Decoder(Hello)
+_sample = msgspec.json.Decoder(Sample)
+
+
+def is_hello(line: bytes) -> bool:
+    """Whether a line introduces the one who speaks."""
+    return b'"hello"' in line[:16]
+
+
+def read_hello(line: bytes) -> Hello:
+    """Raises `SourceError`."""
+    return _decode(_hello, line)
+
+
+def read_sample(line: bytes) -> Sample:
+    """Raises `SourceError`."""
+    return _decode(_sample, line)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    try:
+        if _BEYOND_FLOAT.search(line) is None:
+            return decoder.decode(line)
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    try:  # half a surrogate in a process title, a NaN: Python's json writes them, no other reads them
+        return decoder.decode(mend(line, MEND_MAX_BYTES))
+    except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
+        raise SourceError(str(error)) from error
+
+
+def convert_answer(answer: Mapping[str, Any], shape: type[T], host: str) -> T:
+    """What a probe was asked for. Raises `SourceError`: over there anything may have answered."""
+    try:
+        return msgspec.convert(answer, shape)
+    except msgspec.ValidationError as error:
+        raise SourceError(f"the output of the probe of {host} can't be read: {error}") from error
+
+
+def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, skew: float, *, local: bool) -> Host:
+    """The model's value; `taken` is by our clock, and `skew` is what that is ahead of that host's own clock, in seconds."""
+    shift = skew if abs(skew) > CLOCK_TOLERANCE_S else 0.0
+    return Host(
+        name=name,
+        addresses=tuple(addresses),
+        taken=taken,
+        cpu=sample.cpu,
+        cpus=sample.cpus,
+        memory=sample.memory or HostMemory(),
+        shm=sample.shm or Amount(),
+        disks=sample.disks or (),
+        gpus=sample.gpus,
+        processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
+        memory_users=tuple(
+            MemoryUser(user.pid, user.rss, user.user, _redact_optional(user.command)) for user in sample.memory_users or ()
+        ),
+        sessions=None if sample.sessions is None else tuple(_session(session, name, shift) for session in sample.sessions),
+        nodes=sample.nodes,
+        rays=sample.rays,
+        pointers=sample.pointers,
+        temps=sample.temps,
+        driver=sample.driver,
+        oom_kills=None if sample.oom_kills is None else tuple(_oom_kill(kill, name, shift) for kill in sample.oom_kills),
+        wrote={session: {job: moment + shift for job, moment in jobs.items()} for session, jobs in sample.written.items()},
+        faults=tuple(Fault(fault.source, _redact(fault.text), fault.since + shift, name) for fault in sample.faults),
+        local=local,
+    )  # fmt: skip
+
+
+# What a host is called, and which Ray is the followed one, is never for a probe to say: it speaks for no other host.
+
+
+def _process(process: Process, host: str, shift: float) -> Process:
+    return replace(
+        process,
+        host=host,
+        ours=None,
+        other_job=None,
+        command=_redact_optional(process.command),
+        name=_redact_optional(process.name),
+        why=tuple(map(_redact, process.why)),
+        started=shifted(process.started, shift),
+    )
+
+
+def _session(session: Session, host: str, shift: float) -> Session:
+    return replace(session, host=host, started=shifted(session.started, shift))
+
+
+def _oom_kill(kill: OomKill, host: str, shift: float) -> OomKill:
+    return replace(
+        kill, host=host, ours=None, moment=shifted(kill.moment, shift), name=_redact_optional(kill.name), text=_redact(kill.text)
+    )
+
+
+def _redact_optional(text: str | None) -> str | None:
+    return None if text is None else _redact(text)
+
+
+def _redact(text: str) -> str:
+    return _redact_cached(text) if len(text) <= 4096 else redact(text)
+
+
+_redact_cached = Recent(redact, 8192)
+"""Commands hardly change from sample to sample."""

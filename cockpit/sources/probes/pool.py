@@ -1,0 +1,263 @@
+"""Looks at hosts through their probes: always at this one, at others when somebody wants to; none can hold up another, or us."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from subprocess import Popen
+from typing import Any
+
+from cockpit.clock import CLOCK
+from cockpit.config.document import InputError
+from cockpit.config.reach import THROUGH_RAY, HostEntry, reach_command
+from cockpit.config.settings import Config
+from cockpit.model import Host
+from cockpit.secrets import redact
+from cockpit.sources.lenient_json import loads
+from cockpit.sources.probes.decode import is_hello
+from cockpit.sources.probes.host_probe import HostProbe, Pace, ProbeCommand, ProbeListener, why_it_ended
+from cockpit.sources.probes.payload import program
+from cockpit.sources.probes.process import Child
+from cockpit.sources.probes.spawn import bury, local_command, spawn, watch_words
+from cockpit.sources.probes.ssh_control import SshControlSockets
+from cockpit.sources.ray.nodes import NodeFacts
+from cockpit.sources.source import SourceError, within
+
+MAX_ANSWER_BYTES = 16 << 20
+"""That one question may be answered with: an environment has at most 6 MiB, a stack far less."""
+NVML_TIMEOUT_S = 5.0
+"""Seconds after which a first answer is waited for no longer."""
+
+
+class ProbePool:
+    """Every probe there is. `run` needs the event loop; `close` doesn't."""
+
+    def __init__(
+        self,
+        config: Config,
+        audience: ProbeListener,
+        *,
+        early: Popen[bytes] | None = None,
+        clock: Callable[[], float] = CLOCK,
+        pace: Pace | None = None,
+    ) -> None:
+        self.local = socket.gethostname()
+        """What this host is called here."""
+        self.control_sockets = SshControlSockets()
+        """The connections that are kept open, for whoever else goes to the same hosts."""
+        self._config, self._audience, self._early, self._clock = config, audience, early, clock
+        self._pace = pace or Pace()
+        self._interval = config.interval
+        self._here = HostProbe(self.local, audience, self._pace, clock, local=True)
+        self._watches: dict[str, HostProbe] = {}
+        self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
+        self._program: asyncio.Task[bytes] | None = None
+        self._asked: set[Child] = set()
+        self._woken = asyncio.Event()
+        self._closed = False
+        self._here.wake = self._woken.set
+
+    async def run(self) -> None:
+        """Look until closed or cancelled; every child has been ended when this returns."""
+        before = time.monotonic()
+        try:
+            while not self._closed:
+                now = time.monotonic()
+                self._tick(now, now - before)
+                before = now
+                with suppress(asyncio.TimeoutError):
+                    await within(self._pace.tick, self._woken.wait())
+                self._woken.clear()
+        finally:
+            self.close()
+
+    def want(self, targets: Mapping[str, HostEntry]) -> None:
+        """The other hosts to be looked at from now on. One that is left out is looked at for a minute longer."""
+        if self._config.probe_hosts == "never" or self._config.reach == THROUGH_RAY:
+            return
+        wanted = {name: entry for name, entry in targets.items() if name != self.local}
+        for name, entry in wanted.items():
+            if name not in self._watches or self._entries.get(name) != entry:
+                self._watch(name, entry)
+            self._watches[name].unwanted = None
+        for name in self._watches.keys() - wanted.keys():
+            watch = self._watches[name]
+            watch.unwanted = watch.unwanted or time.monotonic()
+        self._woken.set()
+
+    def set_interval(self, seconds: float) -> None:
+        """Seconds between samples: this host's probe starts anew, others keep theirs until they are started next."""
+        self._interval = min(max(seconds, 0.5), 3600.0)
+        self._woken.set()
+
+    def refresh(self) -> None:
+        """Try again now, also where a pause was made after a failure."""
+        for watch in (self._here, *self._watches.values()):
+            watch.due = min(watch.due, time.monotonic())
+        self._woken.set()
+
+    async def ask(self, host: str, words: Sequence[str], entry: HostEntry | None = None) -> dict[str, Any]:
+        """One question to a probe of its own, such as `environ PID TICKS`. Raises `SourceError`. The answer is raw: secrets are in it.
+
+        `entry` says how to reach a host that has not been looked at.
+        """
+        answers = _Answers()
+        call = await self._question_command(host, words, self._entries.get(host) or entry)
+        try:
+            process = spawn(call.command)
+        except OSError as error:
+            raise SourceError(f"{host}: {call.command[0]}: {(error.strerror or str(error)).lower()}") from error
+        child = Child(process, answers.hear, lambda: None, call.text)
+        self._asked.add(child)
+        try:
+            code = await self._end_of(child, host, answers)
+        finally:
+            child.end()
+            self._asked.discard(child)
+        if answers.last is not None:
+            return _parse_answer(answers.last, host)
+        raise SourceError(why_it_ended(host, code, child.last_words, spoke=False).replace("; started again", ""))
+
+    def close(self) -> None:
+        """End every child at once, without waiting for any; none is started any more."""
+        self._closed = True
+        processes = [process for watch in (self._here, *self._watches.values()) for process in watch.release()]
+        processes += [child.release() for child in self._asked]
+        if self._early is not None:
+            processes.append(self._early)
+            self._early = None
+        bury(*processes)
+        self.control_sockets.close()
+        if self._program is not None and not self._program.done():
+            self._program.cancel()
+
+    def _watch(self, name: str, entry: HostEntry) -> None:
+        if name in self._watches:
+            self._watches[name].stop()
+        self._entries[name] = entry
+        self._watches[name] = watch = HostProbe(name, self._audience, self._pace, self._clock)
+        watch.due = time.monotonic()
+        watch.wake = self._woken.set
+
+    def _tick(self, now: float, gap: float) -> None:
+        watches = (self._here, *self._watches.values())
+        if gap > self._pace.frozen + self._pace.tick:
+            for watch in watches:
+                watch.forgive(gap)
+        for watch in watches:
+            watch.look(now)
+        self._watch_local(now)
+        self._drop_unwanted(now)
+        self._start_due(now)
+
+    def _watch_local(self, now: float) -> None:
+        call = ProbeCommand(local_command(watch_words(self._interval)), self._interval)
+        if self._early is not None:
+            early, self._early = self._early, None
+            if list(early.args) == call.command:  # type: ignore[arg-type]  # a list: `spawn` was given one
+                self._here.start(call, early)
+                return
+            bury(early)
+        if self._here.child is not None and self._here.interval != self._interval:
+            self._here.stop()
+        if self._here.child is None and now >= self._here.due:
+            self._here.start(call)
+
+    def _drop_unwanted(self, now: float) -> None:
+        """Let go of hosts that nobody has wanted for a while, and of those whose turn is over while others wait."""
+        for name, watch in list(self._watches.items()):
+            if watch.unwanted is not None and now - watch.unwanted > self._pace.grace:
+                watch.stop()
+                del self._watches[name]
+                if all(name != entry.name for entry in self._config.hosts):
+                    del self._entries[name]
+                self._audience.trust("probe", name)
+                self._audience.lose(name)
+        running = [watch for watch in self._watches.values() if watch.child is not None]
+        waiting = sum(watch.child is None and now >= watch.due for watch in self._watches.values())
+        spare = self._pace.most - len(running)
+        oldest = sorted(running, key=lambda watch: watch.child.started if watch.child else now)
+        for watch in oldest[: max(0, min(waiting - spare, self._pace.burst))]:
+            if watch.child is not None and now - watch.child.started > self._pace.turn:
+                watch.give_way(now)
+
+    def _start_due(self, now: float) -> None:
+        """Start the probes whose time has come, whoever waits longest first."""
+        running = sum(watch.child is not None for watch in self._watches.values())
+        places = min(self._pace.most - running, self._pace.burst)
+        due = sorted((watch for watch in self._watches.values() if watch.child is None and now >= watch.due), key=lambda watch: watch.due)
+        if not due or places <= 0 or not self._is_program_packed():
+            return
+        for watch in due[:places]:
+            self._start(watch)
+
+    def _is_program_packed(self) -> bool:
+        """Whether the text to send is ready: packing it takes a tenth of a second, so another thread does it."""
+        if self._program is None:
+            self._program = asyncio.create_task(asyncio.to_thread(program, ()))
+            self._program.add_done_callback(lambda _: self._woken.set())
+        return self._program.done()
+
+    def _start(self, watch: HostProbe) -> None:
+        try:
+            command = reach_command(self._config.reach, self._entries[watch.name], self.control_sockets.control)
+        except InputError as error:
+            watch.refuse(f"{watch.name}: {error}")
+            return
+        watch.start(ProbeCommand(command, self._interval, program([*watch_words(self._interval), "--no-lifeline"])))
+
+    async def _question_command(self, host: str, words: Sequence[str], entry: HostEntry | None) -> ProbeCommand:
+        if host == self.local:
+            return ProbeCommand(local_command(words), 0.0)
+        if entry is None or self._config.reach == THROUGH_RAY:
+            raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
+        try:
+            command = reach_command(self._config.reach, entry, self.control_sockets.control)
+        except InputError as error:
+            raise SourceError(f"{host}: {error}") from error
+        return ProbeCommand(command, 0.0, await asyncio.to_thread(program, ["--no-lifeline", *words]))
+
+    async def _end_of(self, child: Child, host: str, answers: _Answers) -> int:
+        deadline = time.monotonic() + self._pace.answer
+        while (code := child.ended()) is None:
+            if answers.size > MAX_ANSWER_BYTES:
+                raise SourceError(f"the probe of {host} sent more than {MAX_ANSWER_BYTES >> 20} MiB and was stopped")
+            if time.monotonic() > deadline:
+                raise SourceError(f"the probe of {host} did not answer within {self._pace.answer:.0f} s")
+            await asyncio.sleep(0.02)
+        return code
+
+
+class _Answers:
+    """What is said to one question: the last line that may be its answer is kept."""
+
+    def __init__(self) -> None:
+        self.last: bytes | None = None
+        self.size = 0
+
+    def hear(self, lines: Sequence[bytes]) -> None:
+        """Also a banner, and whatever else a login shell prints."""
+        self.size += sum(map(len, lines))
+        self.last = next((line for line in reversed(lines) if line.startswith(b"{") and not is_hello(line)), self.last)
+
+
+def has_told(host: Host, rays: NodeFacts | None, now: float) -> bool:
+    """Whether a probe has told of processes, and of GPUs where Ray's agent sees some: a driver that nothing uses wakes for seconds."""
+    wakes = host.gpus is None and any(node.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
+    hangs = any(fault.source == "nvml" and now - fault.since > NVML_TIMEOUT_S for fault in host.faults)
+    return host.processes is not None and (not wakes or hangs)
+
+
+def _parse_answer(line: bytes, host: str) -> dict[str, Any]:
+    try:
+        answer = loads(line)
+    except ValueError as error:
+        raise SourceError(f"the output of the probe of {host} can't be read: {error}") from error
+    if not isinstance(answer, dict):
+        raise SourceError(f"the output of the probe of {host} can't be read: it is not a JSON object")
+    if isinstance(answer.get("error"), str):
+        raise SourceError(redact(answer["error"]))
+    return answer

@@ -1,0 +1,188 @@
+"""A program behind pipes, heard line by line as the event loop turns; whatever it does, nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from typing import IO, Any, Final
+
+from cockpit.config.reach import last_words
+from cockpit.secrets import redact
+from cockpit.sources.lenient_json import loads
+from cockpit.sources.probes.spawn import bury
+from cockpit.text import clean
+
+MAX_LINE_BYTES: Final = 16 << 20
+"""Bytes; a look at a host of ten thousand processes has a quarter of it."""
+_CHUNK_BYTES: Final = 1 << 16
+_CHUNKS_AT_ONCE: Final = 64
+"""Chunks read before others get their turn: a flood must not stop the screen."""
+_STDERR_BYTES: Final = 8192
+"""Bytes of stderr that are remembered."""
+_LINGER_S: Final = 1.0
+"""Seconds given to a program that has closed its stdout to end by itself."""
+
+
+class LineCutter:
+    """Cuts a stream into lines; of one that is too long nothing is kept."""
+
+    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
+        self._longest = longest
+        self._begun: list[bytes] = []
+        self._size = 0
+        self.dropped = 0
+
+    def cut(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes."""
+        *whole, rest = chunk.split(b"\n")
+        lines = []
+        for part in whole:
+            self._keep(part)
+            if self._size > self._longest:
+                self.dropped += 1
+            else:
+                lines.append(b"".join(self._begun))
+            self._begun, self._size = [], 0
+        self._keep(rest)
+        return lines
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._longest:
+            self._begun = []
+        elif part:
+            self._begun.append(part)
+
+
+class Child:
+    """A running program. `hear` gets its lines, as many as have come at once; `wake` is called when it says no more."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        hear: Callable[[list[bytes]], None],
+        wake: Callable[[], None],
+        send: bytes | None = None,
+    ) -> None:
+        self.process, self.started = process, time.monotonic()
+        self.garbage = ""
+        """The last line that was not meant for us: a banner, a message of the day."""
+        self._hear, self._wake, self._send = hear, wake, memoryview(send or b"")
+        self._stays = send is None  # without a text the pipe stays open: its end tells the child that we are gone
+        self._lines, self._errors = LineCutter(), b""
+        self._closed: float | None = None
+        self._loop = asyncio.get_running_loop()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            os.set_blocking(_fd(pipe), False)
+        self._loop.add_reader(_fd(process.stdout), self._read)
+        self._loop.add_reader(_fd(process.stderr), self._read_errors)
+        if not self._stays:
+            self._loop.add_writer(_fd(process.stdin), self._write)
+
+    @property
+    def last_words(self) -> str:
+        """The last line of its stderr, else the last that was no sample: what a person would look at first."""
+        said = last_words(self._errors.decode("utf-8", "replace")) or self.garbage
+        return redact(clean(said.strip()))[:300]
+
+    def say(self, text: bytes) -> None:
+        """Send it more, after all that was said before; only to one that was started without a text."""
+        self._send = memoryview(bytes(self._send) + text)
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            self._loop.add_writer(_fd(self.process.stdin), self._write)
+
+    def ended(self) -> int | None:
+        """Its exit code once it is over, and everything it said has been heard."""
+        if self.process.stdout is None or self.process.stdout.closed:
+            return self.process.returncode or -signal.SIGKILL
+        if self._closed is not None and time.monotonic() - self._closed > _LINGER_S:
+            self.process.kill()
+        if self.process.poll() is None:
+            return None
+        if self._closed is None:
+            self._read()
+        self._read_errors()
+        return self.process.returncode
+
+    def end(self) -> None:
+        """Kill it, if it still runs, and let go of it."""
+        bury(self.release())
+
+    def release(self) -> subprocess.Popen[bytes]:
+        """Listen no more; the process, for whoever buries it."""
+        process = self.process
+        if not self._loop.is_closed() and process.stdout is not None and not process.stdout.closed:
+            for pipe in (process.stdout, process.stderr):
+                self._loop.remove_reader(_fd(pipe))
+            self._stop_writing()
+        return process
+
+    def _read(self) -> None:
+        lines: list[bytes] = []
+        for _ in range(_CHUNKS_AT_ONCE):
+            chunk = _read_chunk(self.process.stdout)
+            if chunk is None:
+                break
+            if not chunk:
+                self._closed = time.monotonic()
+                self._loop.remove_reader(_fd(self.process.stdout))
+                self._wake()
+                break
+            lines += self._lines.cut(chunk)
+        if self._lines.dropped:
+            self.garbage = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
+        if lines:
+            self._hear(lines)
+
+    def _read_errors(self) -> None:
+        for _ in range(_CHUNKS_AT_ONCE):
+            chunk = _read_chunk(self.process.stderr)
+            if not chunk:
+                if chunk is not None:
+                    self._loop.remove_reader(_fd(self.process.stderr))
+                return
+            self._errors = (self._errors + chunk)[-_STDERR_BYTES:]
+
+    def _write(self) -> None:
+        try:
+            self._send = self._send[os.write(_fd(self.process.stdin), self._send[:_CHUNK_BYTES]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # it has ended, or doesn't want to hear it; its own last words say why
+            self._send = memoryview(b"")
+        if not self._send:
+            self._stop_writing()
+            if self.process.stdin is not None and not self._stays:
+                self.process.stdin.close()
+
+    def _stop_writing(self) -> None:
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            self._loop.remove_writer(_fd(self.process.stdin))
+
+
+def parse_message(line: bytes) -> dict[str, Any] | None:
+    """What a probe says; `None`: a banner, a message of the day, whatever else a host prints."""
+    if not line.startswith(b"{"):
+        return None
+    try:
+        said = loads(line)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _fd(pipe: IO[bytes] | None) -> int:
+    assert pipe is not None, "every child has three pipes"  # noqa: S101 told to mypy: `spawn` sees to it
+    return pipe.fileno()
+
+
+def _read_chunk(pipe: IO[bytes] | None) -> bytes | None:
+    """`None`: nothing now; empty: nothing ever again."""
+    try:
+        return os.read(_fd(pipe), _CHUNK_BYTES)
+    except (BlockingIOError, ValueError):  # ValueError: closed, because what was just heard made somebody end this child
+        return None

@@ -1,0 +1,273 @@
+"""Carries requests to the acting probes of hosts, all at once, and brings back their answers; a host that hangs delays no other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple
+
+from cockpit.config.document import InputError
+from cockpit.config.reach import THROUGH_RAY, HostEntry, reach_command
+from cockpit.config.settings import Config
+from cockpit.secrets import redact
+from cockpit.sources.probes.host_probe import why_it_ended
+from cockpit.sources.probes.payload import program
+from cockpit.sources.probes.process import Child, parse_message
+from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
+from cockpit.sources.probes.spawn import ISOLATED, spawn
+from cockpit.sources.probes.ssh_control import SshControlSockets
+from cockpit.sources.source import SourceError, within
+from cockpit.text import clean
+
+HOSTS_AT_ONCE: Final = 32
+"""Hosts at once."""
+RAY_WORKER_START_S: Final = 30.0
+"""Seconds more that Ray gets: a worker must be started over there, perhaps on a busy node."""
+PLAN_TIMEOUT_S, ACT_TIMEOUT_S = 60.0, 3600.0
+"""That one host may take, however often it says how far it is: a plan for all hosts waits for the slowest."""
+ANSWER_KEYS: Final = frozenset(("targets", "done", "error"))
+"""An answer has one of these; a login shell may print JSON too."""
+Way = Literal["local", "reach", "ray"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a host is: `waiting`, `connecting`, `running` until its probe says more; in the end `answered`, or why there is no answer."""
+
+    text: str
+    done: int | None = None
+    of: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a host has answered, raw: secrets are in it; or one sentence that says why there is no answer."""
+
+    host: str
+    way: Way
+    reply: Mapping[str, Any] | None = None
+    error: str | None = None
+    refused: bool = False
+    """Its probe was reached, and does nothing of what it was asked."""
+
+
+class ProbeRefusedError(SourceError):
+    """A probe's own word: it does nothing of what it was asked."""
+
+
+class HostRequest(NamedTuple):
+    """What goes where; a Ray can't be stopped through itself."""
+
+    host: str
+    json: str
+    through_ray: bool
+    hear: Callable[[Progress], None]
+    patience: float
+    at_most: float
+
+    @property
+    def text(self) -> bytes:
+        """The program that is sent; of a hundred kilobytes, so that it is made only when its turn has come."""
+        return program(["--no-lifeline", "act", self.json], acting=True)
+
+
+class ProbeRequests:
+    """The way to hosts of whoever changes something there; never built when cockpit only looks. Close it at the end."""
+
+    def __init__(
+        self,
+        config: Config,
+        local: str,
+        entries: Mapping[str, HostEntry],
+        places: Mapping[str, RayPlace] | None = None,
+        control_sockets: SshControlSockets | None = None,
+    ) -> None:
+        """`local` is what this host is called; `entries` says how to reach the others, `places` where they are in a Ray that lives.
+
+        Both may change meanwhile. `control_sockets` are those of the `ProbePool` that looks at the same hosts, and are closed with it.
+        """
+        self._config, self._local, self._entries = config, local, entries
+        self._places, self._control_sockets = {} if places is None else places, control_sockets
+        self._tunnels: dict[str, RayTunnel] = {}
+        self._closed = False
+        self._under_way: set[Child | RayTask] = set()
+        self._free = asyncio.Semaphore(HOSTS_AT_ONCE)
+
+    async def send(
+        self,
+        requests: Mapping[str, Mapping[str, Any]],
+        hear: Callable[[str, Progress], None],
+        patience: float = 30.0,
+    ) -> dict[str, Answer]:
+        """Each host's answer; one that says nothing for `patience` seconds is given up. When cancelled it ends every child at once."""
+        for host in requests:
+            hear(host, Progress("waiting"))
+        await asyncio.to_thread(program, (), acting=True)  # packed once, which takes a tenth of a second
+        if any(request.get("act") == "stop" for request in requests.values()):
+            for tunnel in self._tunnels.values():
+                tunnel.close_if_idle()  # it must not pass for a driver that would be lost
+        sent = [_host_request(host, request, partial(hear, host), patience) for host, request in requests.items()]
+        return {answer.host: answer for answer in await asyncio.gather(*map(self._deliver, sent))}
+
+    def close(self) -> None:
+        """End every child at once, also what reaches hosts through Ray, and the connections that are kept open; waits for none."""
+        self._closed = True
+        for child in self._under_way:
+            child.end()
+        for tunnel in self._tunnels.values():
+            tunnel.close()
+        self._tunnels = {}
+        if self._control_sockets is not None:
+            self._control_sockets.close()
+
+    async def _deliver(self, request: HostRequest) -> Answer:
+        answer = await self._run(request)
+        request.hear(Progress(answer.error or "answered"))
+        return answer
+
+    async def _run(self, request: HostRequest) -> Answer:
+        way: Way = "local" if request.host == self._local else "ray" if self._config.reach == THROUGH_RAY else "reach"
+        running = ProbeRequest(request.host, request.hear)
+        try:
+            return Answer(request.host, way, reply=await self._run_on(request, way, running))
+        except ProbeRefusedError as error:
+            return Answer(request.host, way, error=str(error), refused=True)
+        except SourceError as error:
+            if way != "reach" or running.spoke or not request.through_ray or request.host not in self._places:
+                return Answer(request.host, way, error=str(error))
+            return await self._run_through_ray(request, str(error))
+
+    async def _run_through_ray(self, request: HostRequest, why: str) -> Answer:
+        """Where the usual way has failed before a probe spoke. What it said is kept: it is worth mending."""
+        running = ProbeRequest(request.host, request.hear)
+        try:
+            reply = await self._run_on(request, "ray", running, f"connecting through Ray: {why}")
+        except SourceError as error:
+            return Answer(request.host, "ray", error=f"{why}; through Ray: {error}", refused=isinstance(error, ProbeRefusedError))
+        notes = reply.get("notes")
+        return Answer(
+            request.host, "ray", reply={**reply, "notes": [*(notes if isinstance(notes, list) else ()), f"{why}; reached through Ray"]}
+        )
+
+    async def _run_on(self, request: HostRequest, way: Way, running: ProbeRequest, words: str = "connecting") -> Mapping[str, Any]:
+        async with self._free:
+            request.hear(Progress(words))
+            child = self._start(request, way, running)
+            self._under_way.add(child)
+            try:
+                return await running.run(child, request.patience + (RAY_WORKER_START_S if way == "ray" else 0), request.at_most)
+            finally:
+                self._under_way.discard(child)
+
+    def _start(self, request: HostRequest, way: Way, running: ProbeRequest) -> Child | RayTask:
+        if self._closed:
+            raise SourceError(f"{request.host}: cockpit is closing")
+        if way == "ray":
+            return self._start_ray_task(request, running)
+        command = self._command(request.host)
+        try:
+            return Child(spawn(command), running.hear, running.wake, request.text)
+        except OSError as error:
+            raise SourceError(f"{request.host}: {command[0]}: {(error.strerror or str(error)).lower()}") from error
+
+    def _start_ray_task(self, request: HostRequest, running: ProbeRequest) -> RayTask:
+        place = self._places.get(request.host)
+        if not request.through_ray:
+            raise SourceError(f"{request.host}: this can't be done through Ray, and cockpit has no other way to reach it")
+        if place is None:
+            raise SourceError(f"{request.host} can't be reached through Ray: it is not a living node of the Ray on this host")
+        tunnel = self._tunnels.setdefault(place.session, RayTunnel(place.session))
+        return tunnel.run(place.node, request.text, running.hear, running.wake)
+
+    def _command(self, host: str) -> Sequence[str]:
+        """Never a request: a command line is read by everybody, and by `ray stop`."""
+        if host == self._local:
+            return [*ISOLATED, "-"]
+        if host not in self._entries:
+            raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
+        try:
+            return reach_command(
+                self._config.reach, self._entries[host], self._control_sockets.control if self._control_sockets else "none"
+            )
+        except InputError as error:
+            raise SourceError(f"{host}: {error}") from error
+
+
+class ProbeRequest:
+    """One request under way on one host."""
+
+    def __init__(self, host: str, hear: Callable[[Progress], None]) -> None:
+        self.spoke = False
+        """Whether a probe has said anything: from then on nobody else may be sent with the same request."""
+        self._host, self._tell = host, hear
+        self._reply: Mapping[str, Any] | None = None
+        self._garbage = ""
+        self._heard = time.monotonic()
+        self._turned = asyncio.Event()
+
+    async def run(self, child: Child | RayTask, patience: float, at_most: float = ACT_TIMEOUT_S) -> Mapping[str, Any]:
+        """The answer; raises `SourceError`. The child has been ended when this returns, or is cancelled."""
+        try:
+            return await self._answer(child, patience, at_most)
+        finally:
+            child.end()
+
+    def wake(self) -> None:
+        """Something may be over."""
+        self._turned.set()
+
+    async def _answer(self, child: Child | RayTask, patience: float, at_most: float) -> Mapping[str, Any]:
+        self._heard = began = time.monotonic()
+        while self._reply is None:
+            if (code := child.ended()) is not None and self._reply is None:
+                child.garbage = self._garbage
+                raise SourceError(why_it_ended(self._host, code, child.last_words, spoke=self.spoke).replace("; started again", ""))
+            now = time.monotonic()
+            if now - self._heard > patience:
+                raise SourceError(self._timeout_text(child, now - self._heard))
+            if now - began > at_most:
+                raise SourceError(f"{self._host}: timed out, no result within {at_most:.0f} s")
+            with suppress(asyncio.TimeoutError):  # an end makes no sound
+                await within(0.05, self._turned.wait())
+            self._turned.clear()
+        if isinstance(error := self._reply.get("error"), str):
+            raise ProbeRefusedError(f"{self._host}: {redact(clean(error))}")
+        return self._reply
+
+    def _timeout_text(self, child: Child | RayTask, silence: float) -> str:
+        last = f": {child.last_words}" if child.last_words else ""
+        return f"{self._host}: timed out, no answer for {silence:.0f} s{last}"
+
+    def hear(self, lines: Sequence[bytes]) -> None:
+        """Progress, the answer, or what a login shell prints."""
+        self._heard = time.monotonic()
+        for line in lines:
+            said = parse_message(line)
+            if said is None:
+                self._garbage = line[:300].decode("utf-8", "replace") or self._garbage
+                continue
+            if not self.spoke:
+                self.spoke = True
+                self._tell(Progress("running"))
+            if isinstance(tell := said.get("tell"), str):
+                self._tell(Progress(redact(clean(tell)), _whole_number(said.get("done")), _whole_number(said.get("of"))))
+            elif ANSWER_KEYS & said.keys():
+                self._reply = said
+        self._turned.set()
+
+
+def _host_request(host: str, request: Mapping[str, Any], hear: Callable[[Progress], None], patience: float) -> HostRequest:
+    """A Ray keeps what its tasks are given, where others may read it: no environment with secrets goes through it."""
+    through_ray = request.get("act") != "stop" and not request.get("env")
+    return HostRequest(
+        host, json.dumps(request), through_ray, hear, patience, PLAN_TIMEOUT_S if request.get("stage") == "plan" else ACT_TIMEOUT_S
+    )
+
+
+def _whole_number(said: Any) -> int | None:
+    return said if isinstance(said, int) else None

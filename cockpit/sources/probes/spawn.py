@@ -1,0 +1,62 @@
+"""Starts the programs that look at hosts, and ends them without waiting. Standard library only: the first starts before the rest loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_LAUNCH_CODE = "import sys; sys.path.append(sys.argv.pop(1)); import runpy; runpy.run_module('cockpit.probe', None, '__main__', True)"
+"""`python -m cockpit.probe` where nothing of the folder that cockpit was started in, or of PYTHON* variables, is imported."""
+ISOLATED = (sys.executable, "-I")
+"""A Python of ours that reads no module from the current folder."""
+_HOME = str(Path(__file__).resolve().parents[3])
+
+
+def local_command(words: Sequence[str]) -> list[str]:
+    """The probe of this host."""
+    return [*ISOLATED, "-c", _LAUNCH_CODE, _HOME, *words]
+
+
+def watch_words(interval: float) -> list[str]:
+    """The probe's words for a sample every so many seconds."""
+    return ["--interval", f"{interval:g}"]
+
+
+def spawn_local(interval: float) -> subprocess.Popen[bytes]:
+    """Call it first of all, and give the child to `ProbePool(early=…)`: it gets ready while everything else is being imported."""
+    return spawn(local_command(watch_words(interval)))
+
+
+def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """A child behind three unbuffered pipes, in a session of its own: no terminal to ask for a password on, no ctrl+c meant for us.
+
+    No window to ask in either, which ssh would open and wait for where SSH_ASKPASS names one. It runs in `/`: whoever owns the folder that
+    cockpit was started in has no say in what it does.
+    """
+    pipe, (program, *words) = subprocess.PIPE, command
+    program = os.path.abspath(program) if "/" in program else program
+    env = {**{name: value for name, value in os.environ.items() if name != "SSH_ASKPASS"}, "SSH_ASKPASS_REQUIRE": "never"}
+    return subprocess.Popen([program, *words], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, cwd="/", env=env)
+
+
+def bury(*processes: subprocess.Popen[bytes]) -> None:
+    """End children at once. One that can't die (state D) is waited for by a thread that holds nothing up."""
+    for process in processes:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        with suppress(PermissionError):  # it runs as another user, through sudo; it ends with its pipes
+            process.kill()
+    alive = [process for process in processes if process.poll() is None]
+    if alive:
+        threading.Thread(target=_wait, args=(alive,), name="bury", daemon=True).start()
+
+
+def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.wait()

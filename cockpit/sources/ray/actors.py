@@ -1,0 +1,243 @@
+"""What Ray's state and job APIs say of actors, placement groups and jobs, put into the words of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from cockpit import secrets
+from cockpit.model import GROUP_WAITS, Actor, Bundle, Job, PlacementGroup, Value
+from cockpit.recent import Recent
+from cockpit.sources.lenient_json import NotRayError, decode
+from cockpit.sources.ray import wire
+from cockpit.sources.ray.nodes import identifier
+from cockpit.sources.ray.resources import bundle_of, plain, sound
+from cockpit.sources.ray.status import GroupDemand
+
+WAITING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
+MAX_MESSAGE_CHARS = 21_000
+"""Characters. Ray itself cuts the log in a failed job's message at 20,000."""
+MAX_ENV_BYTES = 128 << 10
+"""Of a runtime environment, or a command, that is read; what is read is kept. Linux gives a program no text that is longer."""
+NEVER = 2.5e14
+"""Milliseconds: the year 9892. A date that can't be written would be a time that can't be drawn."""
+_SENTENCE_CHARS = 600
+_NOTHING = (b"null", b"[]", b"{}")
+
+SCHEDULING = {
+    "QUEUED": "queued behind other placement groups",
+    "SCHEDULING_STARTED": "Ray is placing it",
+    "NO_RESOURCES": "not enough resources are free for all its bundles",
+    "INFEASIBLE": "its bundles do not fit, even on empty nodes",
+    "FAILED_TO_COMMIT_RESOURCES": "the free resources were taken during placement; Ray tries again",
+}
+"""`stats.scheduling_state` in words. Ray 2.9 says NO_RESOURCES where 2.60 says INFEASIBLE."""
+
+
+class ActorFacts(Value, frozen=True):
+    """All actors that are not dead."""
+
+    actors: tuple[Actor, ...]
+    counts: Mapping[str, int] | None
+    """By state; a lower bound for a state whose list was cut."""
+    complete: bool
+    """Ray cuts its answers at 10,000."""
+
+
+class GroupFacts(Value, frozen=True):
+    """All placement groups that have not been removed."""
+
+    groups: tuple[PlacementGroup, ...]
+    complete: bool = True
+    """Ray cuts its answers at 10,000, and removed groups count."""
+
+
+class JobFacts(Value, frozen=True):
+    """All submissions and drivers, over or not."""
+
+    jobs: tuple[Job, ...]
+
+
+class Since(NamedTuple):
+    """When an actor was first seen waiting; `at_least`: it already waited when the looking began."""
+
+    moment: float
+    at_least: bool
+
+
+SHORT_CHARS = 500
+"""Characters, up to which there may be one for each job and actor; beyond, few differ."""
+_short, _long = Recent(secrets.redact, 16_384), Recent(secrets.redact, 1024)
+
+
+def redact(told: str) -> str:
+    """What Ray says again with every answer, without secrets."""
+    return (_short if len(told) <= SHORT_CHARS else _long)(told)
+
+
+def sentence(message: str | None) -> str | None:
+    """A message on one line, short, and without secrets."""
+    return redact(" ".join(message[: 4 * _SENTENCE_CHARS].split()))[:_SENTENCE_CHARS] or None if message else None
+
+
+def actor(entry: wire.Actor, since: Since | None, groups: Mapping[str, PlacementGroup]) -> Actor:
+    """One actor; of the groups, the one it is bound to explains why it waits."""
+    name, namespace = entry.name or "", entry.ray_namespace or ""
+    return Actor(
+        id=entry.actor_id,
+        class_=entry.class_name or "",
+        name=name,
+        state=entry.state or "",
+        job=identifier(entry.job_id),
+        node=identifier(entry.node_id),
+        pid=sound(entry.pid) or None,
+        needs=plain(entry.required_resources),
+        labels=entry.label_selector or {} if bytes(entry.fallback_strategy) in _NOTHING else {},
+        placement_group=identifier(entry.placement_group_id),
+        bundle=bundle_of(entry.required_resources),
+        restarts=sound(entry.num_restarts),
+        detached=entry.is_detached,
+        since=since.moment if since else None,
+        at_least=since.at_least if since else False,
+        why=_why_dead(entry.death_cause) if entry.state == "DEAD" else _why_waiting(entry, groups),
+        namespace=namespace,
+        internal=name.startswith("_ray_internal_")
+        or namespace == "SUPERVISOR_ACTOR_RAY_NAMESPACE"
+        or namespace.startswith("_ray_internal_"),
+    )
+
+
+def _why_waiting(entry: wire.Actor, groups: Mapping[str, PlacementGroup]) -> str | None:
+    """Ray gives no reason; this is what follows from its own facts alone."""
+    if entry.state == "DEPENDENCIES_UNREADY":
+        return "its constructor's arguments are not ready"
+    group = groups.get(entry.placement_group_id or "")
+    if entry.state == "PENDING_CREATION" and group is not None and group.pending:
+        return f"{GROUP_WAITS}{group.why}" if group.why else "its placement group waits"
+    return None
+
+
+def _why_dead(cause: wire.DeathCause | None) -> str | None:
+    """One sentence for each of the five causes (`ActorDeathCause` in common.proto)."""
+    if cause is None:
+        return None
+    if failure := cause.creation_task_failure_context:
+        return f"its constructor failed: {sentence(_exception(failure.formatted_exception_string)) or 'Ray does not say how'}"
+    if setup := cause.runtime_env_failed_context:
+        return f"its runtime environment could not be set up: {sentence(_exception(setup.error_message)) or 'Ray does not say why'}"
+    if oom := cause.oom_context:
+        told, _, _ = (oom.error_message or "").partition("Object store memory usage")
+        return f"Ray's memory monitor killed it: {sentence(told) or 'the node ran low on memory'}"
+    if stuck := cause.actor_unschedulable_context:
+        return sentence(stuck.error_message) or "it can't be placed on any node"
+    died = cause.actor_died_error_context
+    return sentence(died.error_message or died.reason) if died else None
+
+
+def _exception(trace: str | None) -> str | None:
+    """The first `Error: …` line of a traceback; what follows are the exceptions it was wrapped in."""
+    lines = [line.strip() for line in (trace or "")[:100_000].splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    raised = [
+        line for line in lines if not line.startswith(("Traceback", "During handling", "The above exception", "[", "Could not create"))
+    ]
+    return raised[0] if raised else lines[-1] if lines else None
+
+
+def group(entry: wire.Group, since: float | None, strategy: str | None, shift: float = 0.0) -> PlacementGroup:
+    """One placement group; `shift` makes a date of Ray's one of our clock."""
+    state = entry.state or ""
+    asked = entry.stats.creation_request_received_ns if entry.stats else None
+    if state != "RESCHEDULING" and asked and 0 < asked < NEVER * 1e6:
+        since = asked / 1e9 + shift
+    return PlacementGroup(
+        id=entry.placement_group_id,
+        name=entry.name or "",
+        state=state,
+        strategy=strategy,
+        bundles=tuple(
+            Bundle(needs=plain(bundle.unit_resources), node=identifier(bundle.node_id), labels=bundle.label_selector or {})
+            for bundle in entry.bundles or ()
+        ),
+        job=identifier(entry.creator_job_id),
+        since=since,
+        detached=entry.is_detached,
+        why=SCHEDULING.get(entry.stats.scheduling_state or "") if entry.stats and state != "CREATED" else None,
+    )
+
+
+Shape = tuple[tuple[tuple[str, float], ...], ...]
+"""Bundles in an order of their own, so that equal ones are equal."""
+
+
+def strategies(demands: Iterable[GroupDemand]) -> Mapping[Shape, frozenset[str | None]]:
+    """By the bundles of waiting groups, the strategies with which groups of such bundles wait."""
+    found: dict[Shape, set[str | None]] = {}
+    for demand in demands:
+        found.setdefault(_count_bundles(demand.bundles), set()).add(demand.strategy)
+    return {shape: frozenset(names) for shape, names in found.items()}
+
+
+def strategy(entry: wire.Group, known: Mapping[Shape, frozenset[str | None]]) -> str | None:
+    """The strategy of a waiting group, found by its bundles; `None` when groups of the same bundles wait with different ones.
+
+    Also where it has a strategy of another kind: that of a rack or a switch, say, of which a node has only a label.
+    """
+    if entry.topology_strategy or not known:
+        return None
+    found = known.get(_count_bundles(plain(bundle.unit_resources) for bundle in entry.bundles or ()), frozenset())
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _count_bundles(bundles: Iterable[Mapping[str, float]]) -> Shape:
+    return tuple(sorted(tuple(sorted(bundle.items())) for bundle in bundles))
+
+
+def job(entry: wire.Job) -> Job | None:
+    """One job; `None` for an entry without any id."""
+    name = entry.submission_id or entry.job_id
+    if name is None:
+        return None
+    driver = entry.driver_info
+    return Job(
+        id=name,
+        job=identifier(entry.job_id),
+        submission=entry.submission_id,
+        status=entry.status or "",
+        entrypoint=redact(entry.entrypoint[:MAX_ENV_BYTES]) if entry.entrypoint else None,
+        started=_seconds(entry.start_time),
+        ended=_seconds(entry.end_time),
+        message=redact(entry.message[:MAX_MESSAGE_CHARS]) if entry.message else None,
+        error_type=entry.error_type,
+        driver_node=identifier(entry.driver_node_id),
+        driver_pid=sound(driver.pid) if driver else None,
+        exit_code=sound(entry.driver_exit_code),
+        preset=entry.said(wire.PRESET),
+        runtime_env=_environment(bytes(entry.runtime_env)),
+        metadata=_metadata(entry.texts) if entry.metadata else None,
+    )
+
+
+def _environment(raw: bytes) -> Mapping[str, Any] | None:
+    """Read once, though Ray says it again with every answer; what no person wrote is not read."""
+    return _remembered_environment(raw) if len(raw) <= MAX_ENV_BYTES else None
+
+
+def _read_environment(raw: bytes) -> Mapping[str, Any] | None:
+    try:
+        found = decode(raw, Any)
+    except NotRayError:
+        return None
+    return secrets.redact_within(found) if found and isinstance(found, dict) else None
+
+
+def _metadata(entries: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: _variable((name, value[:MAX_MESSAGE_CHARS])) for name, value in entries.items() if name != wire.PRESET}
+
+
+_variable: Recent[tuple[str, str], str] = Recent(lambda variable: secrets.redact_variable(*variable), 4096)
+_remembered_environment = Recent(_read_environment, 1024)
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    """0 stands for a time that has not come, and the largest 64-bit number for one that was never written."""
+    return milliseconds / 1000 if milliseconds and 0 < milliseconds < NEVER else None

@@ -1,0 +1,399 @@
+"""Ray's dashboard as a source of facts: what to ask, how often, and what of the answers to believe. Ray 2.9 to 2.60."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from urllib.parse import quote
+
+import httpx
+from msgspec.structs import replace
+
+from cockpit.clock import CLOCK, shift_of, shifted
+from cockpit.model import Actor, Cluster, PlacementGroup, Process
+from cockpit.sources.ray import actors, oom, wire
+from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
+from cockpit.sources.ray.http import Dashboard, NoAnswerError, Params, RefusalError, aside
+from cockpit.sources.ray.jobs import JobActs
+from cockpit.sources.ray.logs import JobLog, versions
+from cockpit.sources.ray.nodes import Doubt, NodeFacts, Nodes, processes
+from cockpit.sources.ray.oom import OomFacts
+from cockpit.sources.ray.status import GroupDemand, StatusFacts, StatusReports, parse_status
+from cockpit.sources.source import Source, SourceError, within
+from cockpit.trust import Audience, find_token
+
+__all__ = [
+    "ActorFacts",
+    "GroupDemand",
+    "GroupFacts",
+    "JobFacts",
+    "NoAnswerError",
+    "NodeFacts",
+    "OomFacts",
+    "RayClient",
+    "RefusalError",
+    "StatusFacts",
+]
+
+MAX_LISTED = 10_000
+"""The most that Ray's state API lists (RAY_MAX_LIMIT_FROM_API_SERVER)."""
+PAUSE_PER_ANSWER_TIME = 20
+"""Ray's state API works on one question at a time: it is left alone for so many times as long as it took."""
+ASIDE_FROM = 200
+"""Nodes or actors from which their values are made aside: hundredths of a second in which no key would be drawn."""
+STATUS_WAIT_S = 3.0
+"""Seconds for which a list of waiting placement groups waits for the status, which tells their strategies."""
+LOG_LINES = 5000
+_MEANWHILE = "another Ray now runs at this address; cockpit asks it again"
+
+
+class RayClient:
+    """One Ray cluster, asked through its dashboard. Every failure is a `SourceError`."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: Callable[[], str | None] = find_token,
+        audience: Audience | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Callable[[], float] = CLOCK,
+    ) -> None:
+        self._dashboard = Dashboard(address, token=token, audience=audience, transport=transport)
+        self._clock, self._shift = clock, shift_of(clock)
+        self._cluster = Cluster(address=self._dashboard.shown)
+        self._lost = False
+        self.forget()
+        self.sources: tuple[Source[object], ...] = (
+            Source("ray.identity", self.identify, every=10.0, timeout=15.0),
+            Source("ray.gcs", self.check_gcs, every=2.0, timeout=8.0),
+            Source("ray.nodes", self.read_nodes, every=self._nodes_pause, timeout=25.0),
+            Source("ray.status", self.read_status, every=5.0, timeout=15.0),
+            Source("ray.actors", self.read_actors, every=5.0, timeout=60.0),
+            Source("ray.placement_groups", self.read_placement_groups, every=self._groups_pause, timeout=15.0),
+            Source("ray.jobs", self._read_dated_jobs, every=self._jobs_pause, timeout=15.0),
+            Source("ray.oom", self.read_kills, every=lambda: self._kills.pause(), timeout=30.0),
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it is asked, fit to be shown."""
+        return self._dashboard.shown
+
+    def forget(self) -> None:
+        """Take everything for new: what was known is of another cluster."""
+        self._nodes = Nodes(self._clock)
+        self._known_at = 0.0
+        self._status = StatusReports(self._clock)
+        self._status_as_text = False
+        self._status_told = asyncio.Event()
+        """Set while nobody asks for it."""
+        self._status_told.set()
+        self._actors = Actors(self._clock)
+        self._groups: dict[str, PlacementGroup] = {}
+        self._groups_doubt = Doubt(self._clock)
+        self._strategies: Mapping[actors.Shape, frozenset[str | None]] = {}
+        self._jobs_running = False
+        self._kills = oom.OomKills(self._clock)
+        self._gcs_lost = False
+
+    def job_acts(self) -> JobActs:
+        """The writing half of this dashboard's job API."""
+        return JobActs(self._dashboard)
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        await self._dashboard.close()
+
+    async def identify(self) -> Cluster:
+        """Which Ray answers. When it is another one than before, everything remembered is forgotten."""
+        lost, self._lost = self._lost, True
+        auth = await self._dashboard.find_auth()
+        try:
+            version = await self._dashboard.json("/api/version", wire.Version, timeout=4.0)
+        except RefusalError as error:
+            if error.status != 404:
+                raise
+            raise SourceError(f"{self.address} is not a Ray dashboard: it does not tell a Ray version") from None
+        found = Cluster(
+            address=self.address,
+            ray_version=version.ray_version,
+            session=version.session_name,
+            cluster_id=await self._cluster_id(),
+            auth=auth,
+            reachable=True,
+        )
+        if _differs(self._cluster.session, found.session) or _differs(self._cluster.cluster_id, found.cluster_id):
+            self.forget()
+        self._cluster, self._lost = found, False
+        if lost:
+            self._dashboard.wake()
+        return found
+
+    async def session(self) -> str | None:
+        """The session that answers now."""
+        return (await self._dashboard.json("/api/version", wire.Version, timeout=4.0)).session_name
+
+    async def members(self) -> tuple[wire.Identity, ...]:
+        """All nodes as the GCS has them now, with what each of them offers; no agent is asked."""
+        return (await self._list("nodes", wire.Listed[wire.Identity])).result
+
+    async def _cluster_id(self) -> str | None:
+        try:
+            return (await self._dashboard.data("/cluster_id", wire.ClusterId, timeout=4.0)).cluster_id
+        except RefusalError:
+            return None
+
+    async def check_gcs(self) -> None:
+        """Ray gives the GCS a tenth of a second to answer: one failure may be a hiccup, two in half a second are none."""
+        if not await self._gcs_answers():
+            await asyncio.sleep(0.5)
+            if not await self._gcs_answers():
+                self._gcs_lost = True
+                raise SourceError("Ray's GCS does not answer; the dashboard's data may be old", "gcs")
+        if self._gcs_lost:
+            self._gcs_lost = False
+            self._dashboard.wake()
+
+    async def _gcs_answers(self) -> bool:
+        try:
+            await self._dashboard.get("/api/gcs_healthz", timeout=3.0)
+        except RefusalError as error:
+            if error.status != 503:
+                raise
+            return False
+        return True
+
+    async def read_nodes(self) -> NodeFacts:
+        """All nodes with their GPUs, workers and GPU processes, by one question."""
+        nodes = self._nodes
+        data = await self._dashboard.nodes(timeout=12.0)
+        await aside(len(data.summary) > ASIDE_FROM, nodes.take, data)
+        await self._meet(nodes)
+        facts = await aside(len(nodes) > ASIDE_FROM, nodes.facts)
+        if nodes is not self._nodes:
+            raise SourceError(_MEANWHILE)
+        return facts
+
+    async def _meet(self, nodes: Nodes) -> None:
+        """Ask who the nodes are: now and then, and soon when there is one that nobody knows."""
+        if self._clock() - self._known_at < (10.0 if nodes.strange else 60.0):
+            return
+        self._known_at = self._clock()
+        with suppress(SourceError):  # the figures don't wait for the names; they are asked for again soon
+            nodes.learn((await self._list("nodes", wire.Listed[wire.Identity])).result)
+
+    async def read_status(self) -> StatusFacts:
+        """What is handed out and what is waited for, as the autoscaler's monitor counts it."""
+        told = self._status_told = asyncio.Event()
+        try:
+            return await self._ask_status()
+        finally:
+            told.set()
+
+    async def _ask_status(self) -> StatusFacts:
+        path = "/api/cluster_status"
+        if not self._status_as_text:
+            data = await self._dashboard.data(path, wire.StatusData, timeout=6.0)
+            self._status_as_text = data.cluster_status is None
+            if data.cluster_status is not None:
+                return await self._take_status(data.cluster_status, data.autoscaling_error)
+        text = await self._dashboard.data(path, wire.StatusText, timeout=6.0, params={"format": 1})
+        self._status_as_text = text.cluster_status is not None
+        if text.cluster_status is None:
+            raise SourceError("the autoscaler has no status yet; used and pending resources are unknown")
+        return self._remember_strategies(parse_status(text.cluster_status))
+
+    async def _take_status(self, status: wire.ClusterStatus, error: str | None) -> StatusFacts:
+        known = self._status
+        facts = await aside(len(self._nodes) > ASIDE_FROM, known.take, status, error)
+        if known is not self._status:
+            raise SourceError(_MEANWHILE)
+        return self._remember_strategies(facts)
+
+    def _remember_strategies(self, facts: StatusFacts) -> StatusFacts:
+        self._strategies = actors.strategies(facts.strategies)
+        return facts
+
+    async def read_actors(self) -> ActorFacts:
+        """All actors that are not dead; those states whose lists are dear come from an earlier answer for a while."""
+        known = self._actors
+        for state in (*WAITING, "ALIVE"):  # the living last: an actor on its way is seen twice rather than not at all
+            if known.due(state):
+                started = time.monotonic()
+                listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
+                known.take(state, listing, time.monotonic() - started)
+        facts = await aside(len(known) > ASIDE_FROM, known.facts, self._groups)
+        if known is not self._actors:
+            raise SourceError(_MEANWHILE)
+        return facts
+
+    async def dead_actors(self, limit: int = 1000) -> tuple[Actor, ...]:
+        """Some of the actors that have died, each with its cause; Ray can't say which were the last."""
+        listing = await self._list("actors", wire.Listed[wire.Actor], {"limit": min(limit, MAX_LISTED), **_only_in_state("DEAD")})
+        return tuple(actors.actor(entry, None, {}) for entry in listing.result)
+
+    async def read_placement_groups(self) -> GroupFacts:
+        """All placement groups but removed ones."""
+        listing = await self._list("placement_groups", wire.Listed[wire.Group])
+        if not (listing.total == 0 and self._groups):
+            self._groups_doubt.settle()
+        elif self._groups_doubt.holds():
+            before = f"before: {len(self._groups)}"
+            raise SourceError(f"Ray suddenly lists no placement groups, not even removed ones ({before}); cockpit checks again first")
+        known = self._groups
+        await self._strategies_for(listing.result)
+        groups = await aside(len(self._nodes) > ASIDE_FROM, self._build_groups, listing.result, known)
+        if known is not self._groups:
+            raise SourceError(_MEANWHILE)
+        self._groups = groups
+        return GroupFacts(groups=tuple(groups.values()), complete=not listing.cut)
+
+    async def _strategies_for(self, entries: Iterable[wire.Group]) -> None:
+        """At the first look both are asked at once, and without the status nothing can be said of groups that wait."""
+        if not self._strategies and any(entry.state == "PENDING" for entry in entries):
+            with suppress(asyncio.TimeoutError):
+                await within(STATUS_WAIT_S, self._status_told.wait())
+
+    def _build_groups(self, entries: Iterable[wire.Group], known: Mapping[str, PlacementGroup]) -> dict[str, PlacementGroup]:
+        now = self._clock()
+        listed = [entry for entry in entries if entry.state != "REMOVED"]
+        return {entry.placement_group_id: self._group(entry, known.get(entry.placement_group_id), now) for entry in listed}
+
+    def _group(self, entry: wire.Group, before: PlacementGroup | None, now: float) -> PlacementGroup:
+        """Its strategy is told only while it waits, and remembered from then on."""
+        since = before.since if before and before.state == entry.state and before.since else now
+        strategy = before.strategy if before and before.strategy else actors.strategy(entry, self._strategies)
+        return actors.group(entry, since, strategy, self._shift())
+
+    async def read_jobs(self) -> JobFacts:
+        """All jobs, over or not."""
+        entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=10.0)
+        jobs = tuple(job for entry in entries if (job := actors.job(entry)))
+        self._jobs_running = any(job.running for job in jobs)
+        return JobFacts(jobs=jobs)
+
+    async def _read_dated_jobs(self) -> JobFacts:
+        """The same by our clock: Ray dates them by a wall clock."""
+        facts, shift = await self.read_jobs(), self._shift()
+        if not shift:
+            return facts
+        return JobFacts(tuple(replace(job, started=shifted(job.started, shift), ended=shifted(job.ended, shift)) for job in facts.jobs))
+
+    async def read_kills(self) -> OomFacts:
+        """Workers that its memory monitor has ended; Ray filters after it has cut its list, so that then its events are asked too."""
+        kills, started = self._kills, time.monotonic()
+        workers = await self._list("workers", wire.Listed[oom.WorkerRecord], oom.ONLY)
+        events = None
+        if workers.cut:
+            events = await self._dashboard.data("/events", oom.Events, timeout=12.0, params={"job_id": "global"})
+        if kills is not self._kills:
+            raise SourceError(_MEANWHILE)
+        return kills.take(workers, events, time.monotonic() - started)
+
+    async def node_processes(self, node_id: str) -> tuple[Process, ...]:
+        """Ray's processes on one node, up to 35 s old."""
+        path = f"/nodes/{quote(node_id, safe='', errors='replace')}"
+        data = await self._dashboard.data(path, wire.DetailData, timeout=10.0, endpoint="/nodes/{id}")
+        if data.detail.raylet.node_id is None:
+            raise SourceError(f"Ray at {self.address} knows no node {node_id[:56]}")
+        return processes(node_id, data.detail)
+
+    async def follow_log(self, job: str, lines: int = LOG_LINES) -> AsyncIterator[list[str]]:
+        """The log of a job's driver in batches of raw lines, from the last `lines` (all: -1) until the job is over and all is read."""
+        version = self._cluster.ray_version or (await self.identify()).ray_version
+        async for batch in JobLog(self._dashboard, job, lines).follow(versions(version)):
+            yield batch
+
+    async def _list(self, what: str, shape: type[wire.Listed[wire.T]], params: Params | None = None) -> wire.Listing[wire.T]:
+        asked = {"limit": MAX_LISTED, "detail": 1, "timeout": 6, **(params or {})}
+        return (await self._dashboard.data(f"/api/v0/{what}", shape, timeout=12.0, params=asked)).result
+
+    def _nodes_pause(self) -> float:
+        """Ray samples every 5 s, and building the answer blocks its module: 1.3 s for 1,000 nodes."""
+        count = len(self._nodes)
+        return 5.0 if count <= 100 else 10.0 if count <= 400 else 15.0
+
+    def _groups_pause(self) -> float:
+        return 5.0 if any(group.pending for group in self._groups.values()) else 10.0
+
+    def _jobs_pause(self) -> float:
+        return 5.0 if self._jobs_running else 10.0
+
+
+class Actors:
+    """The actors of each state, and when each list is worth asking for again."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lists: dict[str, wire.Listing[wire.Actor]] = {}
+        self._asked: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+        self._cheap = False
+        self._since: dict[str, actors.Since] = {}
+        self._met = False
+        self._made: dict[str, tuple[wire.Actor, Actor]] = {}
+        self._doubt = Doubt(clock)
+
+    def __len__(self) -> int:
+        return sum(len(listing.result) for listing in self._lists.values())
+
+    def due(self, state: str) -> bool:
+        """Whether this state's list is worth asking for now."""
+        return self._clock() >= self._due.get(state, 0.0)
+
+    def take(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
+        """One state's list."""
+        if not (listing.total == 0 and any(old.result for old in self._lists.values())):
+            self._doubt.settle()
+        elif self._doubt.holds():
+            raise SourceError("Ray suddenly lists no actors, not even dead ones; cockpit checks again first")
+        now = self._clock()
+        if state != "ALIVE" and self._has_left(state, listing) and self._cheap:
+            self._due["ALIVE"] = now
+        self._lists[state] = listing
+        self._asked[state] = now
+        self._due[state] = now + max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
+        self._cheap = took < 0.5 if state == "ALIVE" else self._cheap
+
+    def facts(self, groups: dict[str, PlacementGroup]) -> ActorFacts:
+        """All lists as one; an actor that is in two of them is as the later one has it."""
+        entries: dict[str, wire.Actor] = {}
+        for state in sorted(self._lists, key=lambda state: self._asked[state]):
+            entries.update((entry.actor_id, entry) for entry in self._lists[state].result)
+        now = self._clock()
+        first = actors.Since(now, at_least=not self._met)
+        self._since = {key: self._since.get(key, first) for key, entry in entries.items() if entry.state in WAITING}
+        self._met = True
+        self._made = {key: made for key, made in self._made.items() if key in entries}
+        return ActorFacts(
+            actors=tuple(self._actor(key, entry, groups) for key, entry in entries.items()),
+            counts={
+                state: len(listing.result) if listing.num_filtered is None else listing.num_filtered
+                for state, listing in self._lists.items()
+            },
+            complete=not any(listing.cut for listing in self._lists.values()),
+        )
+
+    def _actor(self, key: str, entry: wire.Actor, groups: dict[str, PlacementGroup]) -> Actor:
+        """What lives is the same as long as its list is: thousands of values needn't be made anew with every look at those that wait."""
+        made = self._made.get(key)
+        if made is None or made[0] is not entry or entry.state in WAITING:
+            made = self._made[key] = (entry, actors.actor(entry, self._since.get(key), groups))
+        return made[1]
+
+    def _has_left(self, state: str, listing: wire.Listing[wire.Actor]) -> bool:
+        """Whether an actor has left this state, perhaps to live."""
+        before = self._lists.get(state)
+        return before is not None and not {entry.actor_id for entry in before.result} <= {entry.actor_id for entry in listing.result}
+
+
+def _only_in_state(state: str) -> dict[str, str]:
+    """Ray's own filter: without it a list is cut before it is searched, and is full of the dead."""
+    return {"filter_keys": "state", "filter_predicates": "=", "filter_values": state}
+
+
+def _differs(before: str | None, now: str | None) -> bool:
+    return before is not None and now is not None and before != now

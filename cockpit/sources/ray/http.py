@@ -1,0 +1,385 @@
+"""How a Ray dashboard is asked over HTTP, and what is said when no Ray answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+import httpx
+
+from cockpit.model import Cause
+from cockpit.secrets import redact
+from cockpit.sources.lenient_json import NotRayError, decode
+from cockpit.sources.ray import wire
+from cockpit.sources.ray.http_words import asked_for, why_unreachable
+from cockpit.sources.source import SourceError, within
+from cockpit.trust import TOKEN_PLACES, Audience
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+Params = Mapping[str, str | float]
+Auth = Literal["token", "disabled"]
+Hide = Callable[[str], str]
+
+MAX_BODY_BYTES = 128 * 2**20
+"""Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
+ASIDE_FROM_BYTES = 1 << 20
+"""Bytes from which an answer is decoded aside."""
+AUTH_CACHE_S = 5.0
+"""Seconds for which an answer about tokens serves all that ask."""
+_LONGEST_REST_S = 60.0
+_CONNECT_TIMEOUT = httpx.Timeout(None, connect=5.0)
+"""The whole exchange has a time-out of its own."""
+_AUTH_MODE_PATH = "/api/authentication_mode"
+_LIGHT_PATHS = (_AUTH_MODE_PATH, "/api/version", "/api/gcs_healthz")
+"""These cost Ray nothing, and tell when it is back: they are not left alone longer and longer."""
+
+
+class NoAnswerError(SourceError):
+    """Nothing listens, nothing was sent, or it broke off: another try may do better."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "silent")
+
+
+class RefusalError(SourceError):
+    """Something answered, but not with success."""
+
+    def __init__(self, text: str, status: int, cause: Cause | None = None) -> None:
+        super().__init__(text, cause)
+        self.status = status
+
+
+async def aside(big: bool, work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
+    """What takes long goes on in a thread, so that a key is drawn meanwhile; a thread for what doesn't would cost more than it saves."""
+    return await asyncio.to_thread(work, *args, **more) if big else work(*args, **more)
+
+
+class Dashboard:
+    """One address, asked over one pool of connections; every failure is a `SourceError` that names the address.
+
+    At most one question at a time for each path. Ray goes on working on a question that nobody waits for any more, so a path that has
+    not answered in time is left alone for a while, longer each time.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: Callable[[], str | None],
+        transport: httpx.AsyncBaseTransport | None,
+        audience: Audience | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        address = address.rstrip("/")
+        self.address = address if "://" in address else f"http://{address}"
+        self.shown = redact(_without_credentials(self.address))
+        self.auth: Auth | None = None
+        self.told_at: float | None = None
+        """The time over there, to the second, when the last answer came: one clock for all who ask."""
+        self._token = token
+        self._audience = audience or Audience(self.address, given=True)
+        self._clock = clock
+        self._client = httpx.AsyncClient(
+            transport=transport,
+            trust_env=False,
+            verify=address.startswith("https:"),  # else a tenth of the start goes into loading certificates that nobody asks for
+            timeout=httpx.Timeout(5.0, pool=30.0),
+            limits=httpx.Limits(max_connections=24, max_keepalive_connections=12),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # Ray sets none; of others' there may be ever more
+            headers={"User-Agent": "ray-cockpit", "Accept": "*/*", "Accept-Encoding": "identity"},
+        )
+        self._asking = asyncio.Lock()
+        self._auth_asked = 0.0
+        self._busy: dict[str, asyncio.Lock] = {}
+        self._rests: dict[str, tuple[float, float]] = {}
+        self._counter = 0
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        await self._client.aclose()
+
+    def wake(self) -> None:
+        """Ask every path again at once: what kept Ray from answering is over."""
+        self._rests.clear()
+
+    async def json(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, params: Params | None = None) -> T:
+        """The answer to `GET path`, decoded."""
+        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params)
+        return await aside(len(body) > ASIDE_FROM_BYTES, self.decode_body, body, shape, path)
+
+    async def data(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, params: Params | None = None) -> T:
+        """The same for answers in an envelope, of which only the data matter."""
+        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params)
+        reply = await aside(len(body) > ASIDE_FROM_BYTES, self.decode_body, body, wire.Reply[shape], path)  # type: ignore[valid-type]  # a shape is a value here
+        return self.unwrap(reply, path)
+
+    async def nodes(self, *, timeout: float) -> wire.NodesData:
+        """The largest answer there is: all nodes, with all that their agents have told."""
+        body = await self.get("/nodes", timeout=timeout, params={"view": "summary"})
+        reply = await aside(len(body) > ASIDE_FROM_BYTES, self._read_as, body, "GET", "/nodes", wire.decode_nodes)
+        return self.unwrap(reply, "/nodes")
+
+    def decode_body(self, body: bytes, shape: type[T], path: str, method: str = "GET") -> T:
+        """The body as `shape`."""
+        return self._read_as(body, method, path, lambda body: decode(body, shape))
+
+    def _read_as(self, body: bytes, method: str, path: str, decode: Callable[[bytes], T]) -> T:
+        try:
+            return decode(body)
+        except NotRayError as error:
+            if body.lstrip()[:1] == b"<":
+                raise SourceError(f"{self.shown} is not a Ray dashboard: it sent an HTML page ({asked_for(method, path)})") from None
+            raise SourceError(f"{self.shown} does not answer like Ray: {error} ({asked_for(method, path)})") from None
+
+    def unwrap(self, reply: wire.Reply[T], path: str) -> T:
+        """What is in the envelope."""
+        if reply.data is None:
+            raise SourceError(
+                f"Ray dashboard {self.shown} sent no data ({asked_for('GET', path)}): {_line(reply.msg or 'no reason given')}"
+            )
+        return reply.data
+
+    async def get(self, path: str, *, timeout: float, endpoint: str | None = None, params: Params | None = None) -> bytes:
+        """The body of a success, whole.
+
+        `endpoint` names the path when an id is part of it. A fresh parameter goes with every question, because Ray hands out the
+        answer to the last question else (`aiohttp_cache` in dashboard/optional_utils.py; `nocache` is known since 2.49).
+        """
+        endpoint = endpoint or path
+        lock = self._busy.setdefault(endpoint, asyncio.Lock())
+        async with lock:
+            self._refuse_while_resting(endpoint, path)
+            with self._resting_after_silence(endpoint, path, timeout):
+                return await within(timeout, self._read(path, params or {}))
+
+    @asynccontextmanager
+    async def stream(self, path: str, params: Params | None = None) -> AsyncIterator[httpx.Response]:
+        """An answer that goes on, and may pause for any time; the caller reads it."""
+        headers = await self._headers(path)
+        with self._failures(path):
+            url, more = f"{self.address}{path}", self._recheck_trust(secret="Authorization" in headers)
+            async with self._client.stream("GET", url, params=params, headers=headers, timeout=_CONNECT_TIMEOUT, extensions=more) as answer:
+                if answer.status_code != 200:
+                    self._judge(answer, path, await self._body(answer, path, MAX_BODY_BYTES))
+                self._refuse_encoded(answer, path)
+                yield answer
+
+    async def write(
+        self,
+        method: Literal["POST", "DELETE"],
+        path: str,
+        shape: type[T],
+        *,
+        timeout: float,
+        content: bytes = b"",
+        hide: Hide | None = None,
+    ) -> T:
+        """The answer to what changes something. It is sent once: a `NoAnswerError` leaves open whether it was done.
+
+        Ray repeats in its errors what it was sent: `hide` takes out of them what nobody may read.
+        """
+        kind = {"Content-Type": "application/json"} if content else {}
+        answer = await self._within(timeout, method, path, self._exchange(method, path, {}, content, hide, kind))
+        return self.decode_body(answer, shape, path, method)
+
+    async def put(self, path: str, pieces: AsyncIterator[bytes], length: int, *, timeout: float) -> None:
+        """Send so many bytes."""
+        sized = {"Content-Length": str(length)}  # else it goes in chunks, whose end a proxy may wait for
+        await self._within(timeout, "PUT", path, self._exchange("PUT", path, {}, pieces, headers=sized))
+
+    async def _within(self, timeout: float, method: str, path: str, work: Awaitable[R]) -> R:
+        try:
+            return await within(timeout, work)
+        except asyncio.TimeoutError:
+            raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({asked_for(method, path)})") from None
+
+    async def _read(self, path: str, params: Params) -> bytes:
+        self._counter += 1
+        return await self._exchange("GET", path, {**params, "nocache": 1, "_": self._counter})
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        params: Params,
+        content: bytes | AsyncIterator[bytes] = b"",
+        hide: Hide | None = None,
+        headers: Mapping[str, str] = {},
+    ) -> bytes:
+        url, headers = f"{self.address}{path}", {**headers, **await self._headers(path)}
+        with self._failures(path, method):
+            secret = self._recheck_trust(secret="Authorization" in headers or hide is not None)
+            stream = self._client.stream(
+                method, url, params=params, headers=headers, content=content or None, timeout=_CONNECT_TIMEOUT, extensions=secret
+            )
+            async with stream as answer:
+                body = await self._body(answer, path, MAX_BODY_BYTES)
+        self.told_at = _moment(answer.headers.get("date")) or self.told_at
+        if answer.status_code != 200:
+            self._judge(answer, path, hide(body.decode("utf-8", "replace")).encode() if hide else body)
+        return body
+
+    async def _body(self, answer: httpx.Response, path: str, largest: int) -> bytes:
+        self._refuse_encoded(answer, path)
+        body = bytearray()  # grown as it comes: to join 30 MB at the end would take as long as a screen is drawn
+        async for chunk in answer.aiter_bytes():
+            body += chunk
+            if len(body) > largest:
+                raise SourceError(
+                    f"Ray dashboard {self.shown} sent more than {largest >> 20} MB ({asked_for(answer.request.method, path)})"
+                )
+        return cast("bytes", body)  # whoever gets it only reads it
+
+    def _refuse_encoded(self, answer: httpx.Response, path: str) -> None:
+        """Nothing but `identity` is asked for: a few kilobytes of gzip may be gigabytes."""
+        encoding = answer.headers.get("content-encoding", "identity")
+        if encoding.strip().lower() not in ("", "identity"):
+            raise SourceError(
+                f"Ray dashboard {self.shown} sent {_line(encoding)} data that cockpit can't read ({asked_for(answer.request.method, path)})"
+            )
+
+    async def _headers(self, path: str) -> dict[str, str]:
+        """The token, if this cluster has asked for one; a cluster that doesn't is never told."""
+        if path == _AUTH_MODE_PATH:
+            return {}
+        if await self.find_auth(known=True) != "token":
+            return {}
+        token = self._token()
+        if token is None:
+            return {}
+        if (reason := self._audience.why_not_trusted()) is not None:
+            raise RefusalError(
+                f"{self.shown} requires a token, cockpit sends none: {reason}; if it is the right Ray, name it with --address", 401
+            )
+        if not (token.isascii() and token.isprintable()):
+            raise SourceError(f"{self.shown} requires a token, and the one found is not valid (looked in {TOKEN_PLACES})")
+        return {"Authorization": f"Bearer {token}"}
+
+    def _recheck_trust(self, *, secret: bool) -> dict[str, Any]:
+        """Once there is a connection, before anything secret goes through it: another user may have bound the port since it was asked."""
+
+        async def check(event: str, _: object) -> None:
+            reason = self._audience.why_not_trusted() if event.endswith("send_request_headers.started") else None
+            if reason is not None:
+                raise RefusalError(f"{self.shown} gets no secret: {reason}; if it is the right Ray, name it with --address", 401)
+
+        return {"trace": check} if secret else {}
+
+    async def find_auth(self, *, known: bool = False) -> Auth:
+        """Whether a token is wanted; asked unless that is `known`, or was asked a moment ago. Ray before 2.52 knows no such path."""
+        async with self._asking:
+            fresh = time.monotonic() - self._auth_asked < AUTH_CACHE_S
+            if self.auth is not None and (known or fresh):
+                return self.auth
+            self.auth = await self._ask_auth()
+            self._auth_asked = time.monotonic()
+            return self.auth
+
+    async def _ask_auth(self) -> Auth:
+        try:
+            mode = await self.json(_AUTH_MODE_PATH, wire.AuthenticationMode, timeout=4.0)
+        except RefusalError as error:
+            if error.status != 404:
+                raise
+            return "disabled"
+        return "disabled" if mode.authentication_mode == "disabled" else "token"
+
+    def _judge(self, answer: httpx.Response, path: str, body: bytes) -> None:
+        status, asked = answer.status_code, asked_for(answer.request.method, path)
+        if path != _AUTH_MODE_PATH and (status == 401 or (status == 403 and "authorization" in answer.request.headers)):
+            self.auth = None
+            raise self._token_refusal(status)
+        if answer.is_redirect:
+            raise RefusalError(
+                f"Ray dashboard {self.shown} redirects to {redact(answer.headers.get('location', 'nowhere'))[:200]} ({asked})", status
+            )
+        raise RefusalError(f"Ray dashboard {self.shown} answered HTTP {status} ({asked}): {_reason(body)}", status)
+
+    def _token_refusal(self, status: int) -> RefusalError:
+        if self._token() is None:
+            return RefusalError(f"{self.shown} requires a token, and none was found (looked in {TOKEN_PLACES})", status, "no token")
+        refused = "rejects the token that was found" if status == 403 else "requires a token, but one was sent"
+        return RefusalError(f"{self.shown} {refused} (the first of {TOKEN_PLACES})", status, "wrong token")
+
+    def _refuse_while_resting(self, endpoint: str, path: str) -> None:
+        until, _ = self._rests.get(endpoint, (0.0, 0.0))
+        if (left := until - self._clock()) > 0:
+            raise NoAnswerError(f"Ray dashboard {self.shown} did not answer ({asked_for('GET', path)}); next try in {left:.0f} s")
+
+    @contextmanager
+    def _resting_after_silence(self, endpoint: str, path: str, timeout: float) -> Iterator[None]:
+        try:
+            yield
+        except asyncio.TimeoutError:
+            self._rest(endpoint, timeout)
+            raise NoAnswerError(f"Ray dashboard {self.shown} did not answer within {timeout:g} s ({asked_for('GET', path)})") from None
+        except asyncio.CancelledError:
+            self._rests[endpoint] = (self._clock() + 1.0, 0.5)
+            raise
+        else:
+            self._rests.pop(endpoint, None)
+
+    def _rest(self, endpoint: str, timeout: float) -> None:
+        _, last = self._rests.get(endpoint, (0.0, timeout / 2))
+        pause = min(last * 2, timeout if endpoint in _LIGHT_PATHS else _LONGEST_REST_S)
+        self._rests[endpoint] = (self._clock() + pause, pause)
+
+    @contextmanager
+    def _failures(self, path: str, method: str = "GET") -> Iterator[None]:
+        """What httpx calls its failures, in words."""
+        asked = asked_for(method, path)
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise NoAnswerError(f"Ray dashboard {self.shown} can't be reached: {why_unreachable(error)}") from None
+        except httpx.TimeoutException:
+            raise NoAnswerError(f"Ray dashboard {self.shown} did not answer in time ({asked})") from None
+        except httpx.RemoteProtocolError:
+            raise NoAnswerError(f"Ray dashboard {self.shown} broke off its answer or does not speak HTTP ({asked})") from None
+        except httpx.NetworkError:
+            raise NoAnswerError(f"Ray dashboard {self.shown} closed the connection ({asked})") from None
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:  # the last: half a surrogate in a name
+            raise SourceError(f"Ray dashboard {self.shown} can't be asked: {_line(redact(f'{error}')) or type(error).__name__}") from None
+
+
+def _without_credentials(address: str) -> str:
+    """The address without a user's name and password."""
+    scheme, _, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _line(text: str) -> str:
+    """The first sentence or so of what came, for the end of a sentence."""
+    return redact(" ".join(text[:2000].split()))[:200]
+
+
+def _reason(body: bytes) -> str:
+    if body.lstrip()[:1] == b"<":
+        return "an HTML page"
+    try:
+        text = decode(body, wire.Reply[object]).msg or ""
+    except NotRayError:
+        text = body[:20_000].decode("utf-8", "replace")
+    return _line(_last_error_line(text) if text.startswith("Traceback") else text) or "nothing"
+
+
+def _last_error_line(trace: str) -> str:
+    """What a traceback ends in. One within another ends in a lone full stop."""
+    lines = [line for line in trace.splitlines() if line.strip(" .")]
+    return lines[-1] if lines else trace
+
+
+def _moment(date: str | None) -> float | None:
+    """Seconds, of an HTTP date."""
+    try:
+        return parsedate_to_datetime(date).timestamp() if date else None
+    except (ValueError, OverflowError):  # a year, or an offset, of twenty digits
+        return None

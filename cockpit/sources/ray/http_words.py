@@ -1,0 +1,58 @@
+"""What was asked of Ray's dashboard, and why it could not be reached, in words: a path says nothing to whoever reads that it failed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+
+import httpx
+
+_READ = (
+    ("/api/authentication_mode", "its authentication mode"),
+    ("/api/version", "its version"),
+    ("/cluster_id", "the cluster's id"),
+    ("/api/gcs_healthz", "the state of the GCS"),
+    ("/nodes", "nodes"),
+    ("/api/cluster_status", "resource usage"),
+    ("/api/v0/nodes", "node names"),
+    ("/api/v0/actors", "actors"),
+    ("/api/v0/placement_groups", "placement groups"),
+    ("/api/v0/workers", "workers"),
+    ("/api/v0/logs", "a log"),
+    ("/events", "events"),
+    ("/api/packages/", "a package"),
+    ("/api/jobs/", "jobs"),
+)
+"""By the beginning of the path."""
+
+
+def asked_for(method: str, path: str) -> str:
+    """`asked for nodes`, `asked to stop a job`: for brackets in a sentence."""
+    if method == "GET":
+        return f"asked for {next((words for start, words in _READ if path.startswith(start)), path)}"
+    if method == "PUT":
+        return "asked to store a package"
+    return f"asked to {'delete' if method == 'DELETE' else 'stop' if path.endswith('/stop') else 'start'} a job"
+
+
+def why_unreachable(error: httpx.TransportError) -> str:
+    """Why no connection came about. httpx keeps the system's reason deep inside."""
+    for inner in _chain(error):
+        if isinstance(inner, socket.gaierror):
+            return "the host name can't be resolved"
+        if isinstance(inner, ConnectionRefusedError):
+            return "connection refused, nothing listens there"
+        if isinstance(inner, ssl.SSLError):
+            return f"TLS failed ({inner.reason or 'no reason given'}); Ray's own dashboard uses http://"
+        if isinstance(inner, OSError) and inner.errno:
+            return os.strerror(inner.errno).lower()
+    return "no connection within 5 s" if isinstance(error, httpx.ConnectTimeout) else "no connection"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        yield from (inner for part in getattr(error, "exceptions", ()) for inner in _chain(part))
+        error = error.__cause__ or error.__context__

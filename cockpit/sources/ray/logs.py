@@ -1,0 +1,292 @@
+"""Following the log of a job's driver over HTTP, through cuts, without losing or repeating a line."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from urllib.parse import quote
+
+from cockpit.sources.ray import wire
+from cockpit.sources.ray.http import Dashboard, Params, RefusalError
+from cockpit.sources.source import SourceError, within
+
+STREAM = "/api/v0/logs/stream"
+STREAMS_SINCE = (2, 44)
+"""Before, every chunk of a stream begins with a mark that can't be told from the text (2.9.3, state_head.py)."""
+STREAM_INTERVAL_S = 0.5
+OVERLAP_LINES = 20_000
+"""Lines to ask for again after a cut: two seconds of a driver that writes 10,000 a second."""
+NEEDLE_BYTES = 32 * 1024
+"""Bytes already had that are looked for after a cut. A log whose last 32 KB repeat one pattern can't be taken up exactly."""
+WHOLE_LOG_BYTES = 16 * 2**20
+"""A log that was had from its beginning is asked for whole again up to this size: then bytes can be counted, and nothing is looked for."""
+MAX_LINE_BYTES = 2**20
+MAX_POLLED_BYTES = 32 * 2**20
+DRAINED_AFTER_S = 1.5
+"""Seconds of silence, three of Ray's intervals, after which the log of a job that is over has been read."""
+BEAT, LOOK = 0.25, 2.0
+"""Seconds between two looks at whether anything came, and, in silence, at whether the job is over."""
+MAX_TRIES = 6
+PATIENCE, LONG_PATIENCE = 5.0, 120.0
+"""Seconds in which the place must have been found in the last lines, and in a whole log."""
+OVER = ("SUCCEEDED", "FAILED", "STOPPED")
+_FAILED = b"[get_logs] Fetch log error"
+
+
+class LogLines:
+    """Bytes in, whole lines out. It knows how much came, and how it ended."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.count = 0
+        self.tail = b""
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """The lines that `data` completes, without their ends; a line without an end is given out at a megabyte."""
+        self.size += len(data)
+        self.count += data.count(b"\n")
+        self.tail = (self.tail + data)[-NEEDLE_BYTES:]
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE_BYTES:
+            whole, self._rest = [*whole, self._rest], b""
+        return [line.decode("utf-8", "replace") for line in whole]
+
+    def last(self) -> list[str]:
+        """The last line, when it has no end."""
+        rest, self._rest = self._rest, b""
+        return [rest.decode("utf-8", "replace")] if rest else []
+
+
+class Skip:
+    """After a cut: leaves out as many bytes as were had before."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the place has been reached."""
+        return self._left == 0
+
+    def feed(self, data: bytes) -> bytes:
+        """What of `data` is new."""
+        skipped = min(self._left, len(data))
+        self._left -= skipped
+        return data[skipped:]
+
+
+class Search:
+    """After a cut: leaves out everything up to the bytes that were had last."""
+
+    def __init__(self, needle: bytes) -> None:
+        self._needle = needle
+        self._window = b""
+        self.is_found = False
+
+    def feed(self, data: bytes) -> bytes:
+        """What of `data` is new."""
+        if self.is_found:
+            return data
+        self._window += data
+        place = self._window.find(self._needle)
+        if place < 0:
+            self._window = self._window[-len(self._needle) :]
+            return b""
+        self.is_found = True
+        return self._window[place + len(self._needle) :]
+
+
+class JobLog:
+    """The log of one submitted job."""
+
+    def __init__(self, dashboard: Dashboard, job: str, lines: int) -> None:
+        self._dashboard = dashboard
+        self._path = f"/api/jobs/{quote(job, safe='', errors='replace')}"
+        self._job = job
+        self._first = lines
+        self._read = LogLines()
+        self._from_start = lines < 0
+        self._over = False
+
+    async def follow(self, version: tuple[int, ...]) -> AsyncIterator[list[str]]:
+        """Batches of raw lines until the job is over and its log is read; beginning with the last `lines` of them."""
+        job = await self._wait_for_node()
+        if job is None:
+            return
+        batches = self._stream(job) if version >= STREAMS_SINCE else self._poll()
+        async for batch in batches:
+            yield batch
+        if last := self._read.last():
+            yield last
+
+    async def _ask(self) -> wire.Job:
+        job = await self._dashboard.json(self._path, wire.Job, timeout=8.0, endpoint="/api/jobs/{id}")
+        self._over = job.status in OVER
+        return job
+
+    async def _wait_for_node(self) -> wire.Job | None:
+        """The job, once its driver has a node; `None` when it was over before."""
+        while True:
+            job = await self._ask()
+            if job.type == "DRIVER" or job.submission_id is None:
+                raise SourceError(
+                    f"{self._job} was started by hand, not submitted: its output went to where it was started, Ray has no log of it"
+                )
+            if job.driver_node_id:
+                return job
+            if self._over:
+                return None
+            await asyncio.sleep(1.0)
+
+    async def _stream(self, job: wire.Job) -> AsyncIterator[list[str]]:
+        """One connection after the other; Ray cuts each at 300 s (the proxy to a dashboard module, 2.49 and later)."""
+        params: Params = {
+            "node_id": job.driver_node_id or "",
+            "filename": f"job-driver-{job.submission_id}.log",
+            "interval": STREAM_INTERVAL_S,
+            "format": "text",
+        }
+        failures, overlap = 0, max(OVERLAP_LINES, self._first)
+        while True:
+            lines, place = self._resumption(overlap)
+            connection = _Connection(self._dashboard, {"lines": lines, **params})
+            patience = PATIENCE if lines > 0 else LONG_PATIENCE
+            async for data in self._until_cut(connection, place, patience):
+                if batch := self._read.feed(data):
+                    yield batch
+            if connection.drained:
+                return
+            overlap = max(OVERLAP_LINES, self._first) if place.is_found else -1
+            failures = 0 if connection.lived else failures + 1
+            if self._over and isinstance(connection.error, RefusalError):
+                raise connection.error
+            if failures >= MAX_TRIES or (overlap == lines == -1 and connection.error is None):
+                raise connection.error or SourceError(f"the log of {self._job} was replaced by another file")
+            await asyncio.sleep(min(2.0**failures - 1, 8.0))
+
+    def _resumption(self, overlap: int) -> tuple[int, Skip | Search]:
+        """How many lines to ask for, and how to find the place in them."""
+        if self._read.size == 0:
+            return self._first, Skip(0)
+        if self._from_start and self._read.size <= WHOLE_LOG_BYTES:
+            return -1, Skip(self._read.size)
+        return overlap, Search(self._read.tail)
+
+    async def _until_cut(self, connection: _Connection, place: Skip | Search, patience: float) -> AsyncIterator[bytes]:
+        """What is new on one connection, until it ends, until the job's log is drained, or until the place isn't found."""
+        silence, asked, begun = 0.0, 0.0, time.monotonic()
+        fresh = self._read.size == 0
+        async for data in connection.pieces(BEAT):
+            if not place.is_found and time.monotonic() - begun > patience:
+                return
+            if data:
+                silence = 0.0
+                if new := place.feed(data):
+                    yield new
+                continue
+            silence, asked = silence + BEAT, asked + BEAT
+            if fresh and self._read.size:
+                fresh, self._from_start = False, self._from_start or self._read.count < self._first - 1
+            if not place.is_found and silence >= 2 * DRAINED_AFTER_S:
+                return
+            if self._over and place.is_found and silence >= DRAINED_AFTER_S:
+                connection.drained = True
+                return
+            if not self._over and asked >= LOOK:
+                asked = 0.0
+                await self._look()
+
+    async def _look(self) -> None:
+        """Ask whether the job is over. When nobody can say, the log is still followed; when the job is gone, it is over."""
+        try:
+            await self._ask()
+        except RefusalError as error:
+            self._over = error.status == 404
+        except SourceError:
+            return
+
+    async def _poll(self) -> AsyncIterator[list[str]]:
+        """The whole log again and again, for a Ray whose streams can't be read."""
+        while True:
+            over = self._over
+            logs = await self._dashboard.json(f"{self._path}/logs", wire.JobLogs, timeout=20.0, endpoint="/api/jobs/{id}/logs")
+            data = logs.logs.encode("utf-8", "replace")
+            if len(data) > MAX_POLLED_BYTES:
+                raise SourceError(
+                    f"the log of {self._job} is larger than {MAX_POLLED_BYTES >> 20} MB, too large to follow with this old Ray"
+                )
+            new = data[self._read.size :]
+            if self._read.size == 0:
+                new = _last_lines(new, self._first)
+                self._read.size = len(data) - len(new)
+            if batch := self._read.feed(new):
+                yield batch
+            if over:
+                return
+            await asyncio.sleep(1.0 + len(data) / 2**20)
+            await self._ask()
+
+
+class _Connection:
+    """One stream, read by a task of its own, because Ray sends not even a header before there is a line."""
+
+    def __init__(self, dashboard: Dashboard, params: Params) -> None:
+        self._dashboard = dashboard
+        self._params = params
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
+        self.error: SourceError | None = None
+        self.lived = False
+        self.drained = False
+
+    async def pieces(self, beat: float) -> AsyncIterator[bytes]:
+        """What comes; nothing, for every `beat` seconds in which nothing comes. Ends with the connection."""
+        task = asyncio.create_task(self._pump())
+        try:
+            while True:
+                try:
+                    data = await within(beat, self._queue.get())
+                except asyncio.TimeoutError:
+                    data = b""
+                if data is None:
+                    return
+                yield data
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _pump(self) -> None:
+        try:
+            async with self._dashboard.stream(STREAM, self._params) as answer:
+                async for data in answer.aiter_bytes():
+                    if data.startswith(_FAILED):
+                        raise RefusalError(
+                            f"{self._dashboard.shown} can't read the log: {data[len(_FAILED) : 300].decode('utf-8', 'replace')}", 500
+                        )
+                    self.lived = True
+                    await self._queue.put(data)
+        except SourceError as error:
+            self.error = error
+        await self._queue.put(None)
+
+
+def _last_lines(data: bytes, count: int) -> bytes:
+    """The end of `data` with that many lines, as `tail -n` has it."""
+    if count < 0:
+        return data
+    ends = len(data) - 1 if data.endswith(b"\n") else len(data)
+    for _ in range(count):
+        ends = data.rfind(b"\n", 0, max(ends, 0))
+        if ends < 0:
+            return data
+    return data[ends + 1 :]
+
+
+def versions(text: str | None) -> tuple[int, ...]:
+    """`(2, 44)` of `2.44.1`; nothing known counts as new."""
+    match = re.match(r"(\d{1,9})\.(\d{1,9})", text or "")
+    return (int(match[1]), int(match[2])) if match else (999,)

@@ -1,0 +1,399 @@
+"""Ray's JSON, typed: only the fields that are read, in the dialects of Ray 2.9 to 2.60.
+
+Decoding is lax, because protobuf writes 64-bit numbers as strings and leaves zeros out; a field that is missing is `None`, which stands
+for unknown until whoever reads it knows better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Generic, TypeVar
+
+import msgspec
+
+from cockpit.sources.lenient_json import NotRayError, decode
+
+T = TypeVar("T")
+Resources = Mapping[str, float]
+NULL: Final = msgspec.Raw(b"null")
+MOST_LISTED: Final = 100_000
+"""Entries of one list: ten times what Ray lists, whatever it is asked for. A million would be gigabytes here."""
+
+
+class Snake(msgspec.Struct, frozen=True, gc=False):
+    """The dialect of the state and job APIs: names as in Python."""
+
+
+class Camel(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The dialect of `/nodes` and `/api/cluster_status`: names as in JavaScript, resource names mangled (`resources`)."""
+
+
+class Reply(Snake, Generic[T], frozen=True):
+    """The envelope of everything but the job API; `result` is false on a refusal, and `msg` then says why."""
+
+    result: bool = False
+    msg: str | None = None
+    data: T | None = None
+
+
+class Version(Snake, frozen=True):
+    """`/api/version`."""
+
+    ray_version: str
+    session_name: str | None = None
+
+
+class AuthenticationMode(Snake, frozen=True):
+    """`/api/authentication_mode`, since Ray 2.52."""
+
+    authentication_mode: str
+
+
+class ClusterId(Camel, frozen=True):
+    """`/cluster_id`, since Ray 2.35."""
+
+    cluster_id: str | None = None
+
+
+class GpuProcess(Camel, frozen=True):
+    """A process on a GPU; memory in MiB, 0 or missing where NVML can't tell whose it is."""
+
+    pid: float | None = None
+    gpu_memory_usage: float | None = None
+
+
+class Gpu(Camel, frozen=True):
+    """Memory in MiB, -1 where NVML failed."""
+
+    index: float | None = None
+    name: str | None = None
+    uuid: str | None = None
+    utilization_gpu: float | None = None
+    memory_used: float | None = None
+    memory_total: float | None = None
+    power_mw: float | None = None
+    temperature_c: float | None = None
+    processes_pids: tuple[GpuProcess, ...] | None = None
+
+
+class CoreWorker(Camel, frozen=True):
+    """A worker or driver, as its raylet counts it."""
+
+    pid: float | None = None
+    job_id: str | None = None
+    actor_id: str | None = None
+    worker_type: str | None = None
+
+
+class DeathInfo(Camel, frozen=True):
+    """Why a node died, where `stateMessage` doesn't say."""
+
+    reason_message: str | None = None
+
+
+class Raylet(Camel, frozen=True):
+    """A node's entry in the GCS, mixed with its raylet's figures; nearly blank once the node is dead."""
+
+    node_id: str | None = None
+    state: str | None = None
+    state_message: str | None = None
+    death_info: DeathInfo | None = None
+    node_manager_address: str | None = None
+    node_manager_hostname: str | None = None
+    node_name: str | None = None
+    is_head_node: bool | None = None
+    node_type_name: str | None = None
+    start_time_ms: float | None = None
+    end_time_ms: float | None = None
+    resources_total: Resources | None = None
+    labels: Mapping[str, str] | None = None
+    core_workers_stats: tuple[CoreWorker, ...] | None = None
+    object_store_used_memory: float | None = None
+    object_store_available_memory: float | None = None
+
+
+class DiskUse(Camel, frozen=True):
+    """Bytes; `free` is what a user can still write."""
+
+    used: float | None = None
+    total: float | None = None
+    free: float | None = None
+
+
+class Agent(Camel, frozen=True):
+    """The node's dashboard agent."""
+
+    pid: float | None = None
+
+
+class Summary(Camel, frozen=True):
+    """One node of `/nodes?view=summary`."""
+
+    raylet: Raylet = Raylet()
+    now: float | None = None
+    hostname: str | None = None
+    ip: str | None = None
+    cpu: float | None = None
+    cpus: tuple[float | None, ...] | None = None
+    mem: tuple[float | None, ...] | None = None
+    """Total, available, percent, used."""
+    shm: float | None = None
+    """Shared memory in use, not how much of it there is."""
+    disk: Mapping[str, DiskUse] | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    agent: Agent | None = None
+
+
+class NodesData(Camel, frozen=True):
+    """`/nodes?view=summary`."""
+
+    summary: tuple[Summary, ...]
+    node_logical_resources: Mapping[str, str] | None = None
+
+
+class NodesParts(Camel, frozen=True):
+    """The same with nodes that are not read yet."""
+
+    summary: tuple[msgspec.Raw, ...]
+    node_logical_resources: Mapping[str, str] | None = None
+
+
+class ProcessMemory(Camel, frozen=True):
+    """Bytes."""
+
+    rss: float | None = None
+
+
+class ProcessInfo(Camel, frozen=True):
+    """A process of Ray's on a node; `cmdline` is padded with empty strings by the hundred."""
+
+    pid: int
+    create_time: float | None = None
+    cmdline: tuple[str, ...] | None = None
+    memory_info: ProcessMemory | None = None
+    core_worker_stats: tuple[CoreWorker, ...] = ()
+
+
+class Detail(Camel, frozen=True):
+    """One node of `/nodes/{id}`."""
+
+    raylet: Raylet = Raylet()
+    hostname: str | None = None
+    ip: str | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    agent: Agent | None = None
+    workers: tuple[ProcessInfo, ...] = ()
+
+
+class DetailData(Camel, frozen=True):
+    """`/nodes/{id}`; an unknown id gives an empty skeleton."""
+
+    detail: Detail
+
+
+class GroupShape(Camel, frozen=True):
+    """A placement group that waits: how often each bundle, and how they are to be placed."""
+
+    bundles: tuple[tuple[Resources, float], ...] = ()
+    strategy: str | None = None
+
+
+class LoadMetrics(Camel, frozen=True):
+    """What the autoscaler's monitor counts; the names in `usage` and `usageByNode` are mangled, the others are not."""
+
+    usage: Mapping[str, tuple[float, float]] = {}
+    usage_by_node: Mapping[str, Mapping[str, tuple[float, float]]] | None = None
+    resource_demand: tuple[tuple[Resources, float], ...] = ()
+    pg_demand: tuple[tuple[GroupShape, float], ...] = ()
+    node_types: tuple[tuple[Resources, float], ...] = ()
+
+
+class ClusterStatus(Camel, frozen=True):
+    """The blob that the monitor leaves in the GCS every 5 s; `time` is its host's clock."""
+
+    time: float | None = None
+    load_metrics_report: LoadMetrics | None = None
+
+
+class StatusData(Camel, frozen=True):
+    """`/api/cluster_status`; the status is null under autoscaler v2."""
+
+    cluster_status: ClusterStatus | None = None
+    autoscaling_error: str | None = None
+
+
+class StatusText(Camel, frozen=True):
+    """`/api/cluster_status?format=1`: what `ray status` prints."""
+
+    cluster_status: str | None = None
+
+
+class Listing(Snake, Generic[T], frozen=True):
+    """A list of the state API: `total` in the GCS, of which all but `num_after_truncation` were cut off before filtering."""
+
+    result: Annotated[tuple[T, ...], msgspec.Meta(max_length=MOST_LISTED)] = ()
+    total: int | None = None
+    num_after_truncation: int | None = None
+    num_filtered: int | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Whether there are more than are listed."""
+        source = self.total is not None and self.num_after_truncation is not None and self.total > self.num_after_truncation
+        return source or (self.num_filtered is not None and self.num_filtered > len(self.result))
+
+
+class Listed(Snake, Generic[T], frozen=True):
+    """The state API's second envelope."""
+
+    result: Listing[T]
+
+
+class Identity(Snake, frozen=True):
+    """A node of `/api/v0/nodes?detail=1`: names unmangled, and kept when the node is dead."""
+
+    node_id: str
+    node_ip: str | None = None
+    node_name: str | None = None
+    is_head_node: bool | None = None
+    state: str | None = None
+    state_message: str | None = None
+    resources_total: Resources | None = None
+    labels: Mapping[str, str] | None = None
+    start_time_ms: float | None = None
+    end_time_ms: float | None = None
+
+
+class Message(Snake, frozen=True):
+    """A cause of death that is one message."""
+
+    error_message: str | None = None
+    reason: str | None = None
+
+
+class CreationFailure(Snake, frozen=True):
+    """The constructor's exception; its pickle is never read."""
+
+    formatted_exception_string: str | None = None
+
+
+class DeathCause(Snake, frozen=True):
+    """One of the five is set."""
+
+    actor_died_error_context: Message | None = None
+    creation_task_failure_context: CreationFailure | None = None
+    runtime_env_failed_context: Message | None = None
+    actor_unschedulable_context: Message | None = None
+    oom_context: Message | None = None
+
+
+class Actor(Snake, frozen=True):
+    """An actor of `/api/v0/actors?detail=1`."""
+
+    actor_id: str
+    class_name: str | None = None
+    state: str | None = None
+    job_id: str | None = None
+    name: str | None = None
+    node_id: str | None = None
+    pid: int | None = None
+    ray_namespace: str | None = None
+    required_resources: Resources | None = None
+    label_selector: Mapping[str, str] | None = None
+    fallback_strategy: msgspec.Raw = NULL
+    death_cause: DeathCause | None = None
+    is_detached: bool | None = None
+    placement_group_id: str | None = None
+    num_restarts: int | None = None
+
+
+class GroupBundle(Snake, frozen=True):
+    """One bundle; `node_id` is empty while it has no place."""
+
+    unit_resources: Resources | None = None
+    node_id: str | None = None
+    label_selector: Mapping[str, str] | None = None
+
+
+class GroupStats(Snake, frozen=True):
+    """How the placing of a group goes."""
+
+    creation_request_received_ns: int | None = None
+    scheduling_state: str | None = None
+
+
+class Group(Snake, frozen=True):
+    """A placement group of `/api/v0/placement_groups?detail=1`."""
+
+    placement_group_id: str
+    name: str | None = None
+    creator_job_id: str | None = None
+    state: str | None = None
+    bundles: tuple[GroupBundle, ...] | None = None
+    is_detached: bool | None = None
+    stats: GroupStats | None = None
+    topology_strategy: Mapping[str, str] | None = None
+
+
+class DriverInfo(Snake, frozen=True):
+    """The driver of a job that has connected."""
+
+    id: str | None = None
+    pid: int | None = None
+    node_ip_address: str | None = None
+
+
+PRESET = "cockpit_preset"
+"""In a job's metadata: the name of the preset that it was launched from."""
+
+
+class Job(Snake, frozen=True):
+    """A submission or a driver of `/api/jobs/`; times in milliseconds, 0 or null while they have not come."""
+
+    type: str | None = None
+    job_id: str | None = None
+    submission_id: str | None = None
+    driver_info: DriverInfo | None = None
+    status: str | None = None
+    entrypoint: str | None = None
+    message: str | None = None
+    error_type: str | None = None
+    start_time: float | None = None
+    end_time: float | None = None
+    driver_node_id: str | None = None
+    driver_exit_code: int | None = None
+    runtime_env: msgspec.Raw = NULL
+    metadata: Mapping[str, msgspec.Raw] | None = None
+
+    def said(self, name: str) -> str | None:
+        """A text of its metadata, where anybody may have written anything."""
+        value = (self.metadata or {}).get(name, NULL)
+        return text_of(value) if bytes(value).startswith(b'"') else None
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """All of its metadata. Ray takes nothing but texts."""
+        return {name: text_of(value) for name, value in (self.metadata or {}).items()}
+
+
+class JobLogs(Snake, frozen=True):
+    """`/api/jobs/{id}/logs`: the whole file."""
+
+    logs: str = ""
+
+
+def text_of(value: msgspec.Raw) -> str:
+    """A text, or the JSON of anything else as it came: to build that may take a hundred times its bytes."""
+    try:
+        return decode(value, str)
+    except NotRayError:
+        return bytes(value).decode("utf-8", "replace")
+
+
+def decode_nodes(body: bytes) -> Reply[NodesData]:
+    """As `decode`, node by node: 30 MB in one go would keep other threads waiting for a tenth of a second, and one of them draws keys."""
+    reply = decode(body, Reply[NodesParts])
+    if reply.data is None:
+        return Reply(reply.result, reply.msg)
+    nodes = tuple([decode(part, Summary) for part in reply.data.summary])
+    return Reply(reply.result, reply.msg, NodesData(nodes, reply.data.node_logical_resources))

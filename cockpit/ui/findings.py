@@ -1,0 +1,65 @@
+"""Findings as the screen shows them: visible or hidden by the user, and the rows they are about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from typing import Any
+
+from cockpit.model import Finding, Level, Snapshot
+
+
+class FindingIndex:
+    """Findings by the row they are about. Made once per snapshot, because every drawn line asks for its mark."""
+
+    def __init__(self, findings: Sequence[Finding] = (), hidden: AbstractSet[str] = frozenset()) -> None:
+        """`hidden` holds the keys of findings."""
+        self.visible = tuple(finding for finding in findings if finding.key not in hidden) if hidden else tuple(findings)
+        self.hidden = tuple(finding for finding in findings if finding.key in hidden) if hidden else ()
+
+    @cached_property
+    def counts(self) -> Mapping[Level, int]:
+        """How many are shown of each level."""
+        return Counter(finding.level for finding in self.visible)
+
+    @cached_property
+    def marks(self) -> Mapping[str, Level]:
+        """By the key of a row: the worst that is found about it. What is found about a GPU is found about its node too."""
+        marks: dict[str, Level] = {}
+        for finding in reversed(self.visible):  # the worst has the last word
+            marks |= dict.fromkeys(finding.about, finding.level)
+            marks |= dict.fromkeys(_gpu_nodes(finding), finding.level)
+        return marks
+
+    def level(self, row: Any) -> Level | None:
+        """The worst that is found about a row, or about what it stands for."""
+        if not self.visible:
+            return None
+        return self.marks.get(row.key) or self.marks.get(getattr(getattr(row, "about", None), "key", ""))
+
+    def about(self, key: str) -> Sequence[Finding]:
+        """What is found about the thing with this key, the worst first."""
+        return [finding for finding in self.visible if key in finding.about or key in _gpu_nodes(finding)]
+
+
+def _gpu_nodes(finding: Finding) -> list[str]:
+    """Of the GPUs that it is about: a GPU's key is that of its node and its index, `node:…:3`."""
+    parts = [key.rpartition(":") for key in finding.about if key.startswith("node:")]
+    return [node for node, _, index in parts if node != "node" and index.isdigit()]
+
+
+def things(finding: Finding, snapshot: Snapshot) -> list[Any]:
+    """The things a finding is about that are in the snapshot: nodes (those of GPUs too), sessions, processes, jobs, groups, actors."""
+    wanted = {*finding.about, *_gpu_nodes(finding)}
+    kinds = {key.partition(":")[0] for key in wanted}
+    pools: tuple[tuple[str, Iterable[Any] | None], ...] = (
+        ("node", snapshot.nodes),
+        ("session", snapshot.sessions),
+        ("process", snapshot.processes),
+        ("job", snapshot.jobs),
+        ("pg", snapshot.placement_groups),
+        ("actor", snapshot.actors),
+    )
+    return [thing for kind, pool in pools if kind in kinds for thing in pool or () if thing.key in wanted]

@@ -1,0 +1,84 @@
+"""The line of keys below every page: one widget that draws it, because a widget a key is made anew whenever a key's meaning changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.text import clean
+
+Key = tuple[str, str, str]
+"""The key to press, how it is shown, and what it does."""
+
+
+class Footer(Widget):
+    """Replaces Textual's own footer, which makes a widget for each key whenever one changes, and leaks them."""
+
+    ALLOW_SELECT = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"footer--key", "footer--description"}
+    DEFAULT_CSS = """
+    Footer {
+        height: 1; dock: bottom; background: $panel; color: $footer-foreground;
+        & > .footer--key { color: $footer-key-foreground; background: $footer-key-background; text-style: bold; }
+        & > .footer--description { color: $footer-description-foreground; background: $footer-description-background; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keys: tuple[Key, ...] = ()
+
+    def on_mount(self) -> None:
+        """Draw anew whenever keys mean something else."""
+        self.screen.bindings_updated_signal.subscribe(self, self._update_keys)
+
+    def on_unmount(self) -> None:
+        """Its screen may be gone before it."""
+        self.screen.bindings_updated_signal.unsubscribe(self)
+
+    def _update_keys(self, screen: Screen[Any]) -> None:
+        """Without the terminal's focus no key applies; the footer then stays as it was."""
+        if self.app.app_focus and self.is_attached and (keys := tuple(_footer_keys(screen))) != self._keys:
+            self._keys = keys
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002 there is one
+        """As many keys as there is room for, each with its whole label."""
+        key, description = (self.get_component_rich_style(f"footer--{part}") for part in ("key", "description"))
+        base = self.rich_style
+        segments = [
+            segment
+            for (_, key_text, label), _, _ in self._places()
+            for segment in (Segment(key_text, base + key), Segment(f" {label}", base + description), Segment(" ", base))
+        ]
+        return Strip(segments).adjust_cell_length(self.size.width, base)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A click on a key presses it."""
+        for (key, _, _), begin, end in self._places():
+            if begin <= event.x < end:
+                self.app.simulate_key(key)
+
+    def _places(self) -> Iterator[tuple[Key, int, int]]:
+        """The keys that are drawn, with the first cell of each and the one after its last."""
+        edges = accumulate((cell_len(f"{key_text} {label} ") for _, key_text, label in self._keys), initial=0)
+        for key, (begin, end) in zip(self._keys, pairwise(edges), strict=False):
+            if end - 1 <= self.size.width:
+                yield key, begin, end - 1
+
+
+def _footer_keys(screen: Screen[Any]) -> Iterator[Key]:
+    """Each act once, by the first of its keys."""
+    seen: set[str] = set()
+    for _, binding, _, _ in screen.active_bindings.values():
+        if binding.show and binding.action not in seen:
+            seen.add(binding.action)
+            yield binding.key, clean(screen.app.get_key_display(binding)), clean(binding.description)

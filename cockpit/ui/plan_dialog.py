@@ -1,0 +1,317 @@
+"""The dialog of an act: what it would do, the question, how far it is, and what it has done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, Literal, Protocol
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Label
+
+from cockpit.acts.act import Act, Aim, Operation
+from cockpit.acts.audit import audit_path
+from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.text import plan_lines, receipt_lines
+from cockpit.config.document import shown
+from cockpit.sources.probes.requests import Progress
+from cockpit.sources.source import SourceError
+from cockpit.text import clean, plural
+from cockpit.ui.dialogs import FoldedText
+
+UNREAD: Final = 0.3
+"""Seconds for which nothing can be agreed to or closed: what was typed ahead was meant for something else."""
+LEAST, AROUND = 16, 10
+"""Lines of the dialog, and those of them that are around the text."""
+Stage = Literal["looking", "plan", "nothing", "doing", "receipt", "failed"]
+_HINTS: Final[Mapping[Stage, str]] = {
+    "looking": "Nothing is changed yet. Esc cancels",
+    "plan": "Esc cancels, Tab moves on",
+    "nothing": "There is nothing to do",
+    "doing": "Under way. q ends cockpit and breaks it off",
+    "receipt": "",
+    "failed": "",
+}
+
+
+class Doer(Protocol):
+    """Whoever makes plans and carries them out: the door."""
+
+    async def plan(self, act: Act, aim: Aim, hear: Callable[[str, Progress], None]) -> Plan:
+        """What would be done; raises `SourceError`."""
+
+    async def perform(self, plan: Plan, hear: Callable[[str, Progress], None]) -> Receipt:
+        """Do it; raises `SourceError` when nothing was begun."""
+
+
+class PlanLines(FoldedText, can_focus=False):
+    """Plans and receipts: the screen scrolls them, so that the focus can stay on Cancel."""
+
+    hang = 6
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"plan--head", "plan--warn", "plan--bad"}
+    DEFAULT_CSS = """
+    PlanLines {
+        & > .plan--head { color: $text-accent; text-style: bold; }
+        & > .plan--warn { color: $text-warning; text-style: bold; }
+        & > .plan--bad { color: $text-error; text-style: bold; }
+    }
+    """
+    HEADS: ClassVar[Mapping[str, str]] = {
+        "What ends with it": "plan--bad",
+        "Failed": "plan--bad",
+        "Refused": "plan--warn",
+        "Could not be asked": "plan--warn",
+        "Not reached": "plan--warn",
+    }
+
+    def tone(self, line: str) -> str:
+        """Headings begin at the edge; the things below them never do."""
+        return "" if line[:1] in ("", " ") else self.HEADS.get(line, "plan--head")
+
+
+class ActDialog(ModalScreen["Receipt | None"]):
+    """From the look at the hosts to the receipt. Nothing is agreed to but by the act's own button, or by its word typed in full."""
+
+    DEFAULT_CSS = """
+    ActDialog { align: center middle; }
+    ActDialog #dialog { width: 100%; max-width: 140; max-height: 100%; padding: 0 1; }
+    ActDialog #dialog { background: $panel; border: round $primary; }
+    ActDialog.ascii #dialog { border: ascii $primary; }
+    ActDialog.ascii PlanLines { scrollbar-size: 0 0; }
+    ActDialog Label { width: 100%; }
+    ActDialog #title { text-style: bold; margin-bottom: 1; }
+    ActDialog PlanLines { background: $panel; scrollbar-size: 0 1; }
+    ActDialog #word { border: none; height: 1; padding: 0 1; background: $surface; color: $foreground; }
+    ActDialog #buttons { height: 1; margin-top: 1; }
+    ActDialog Button { min-width: 14; margin-right: 2; }
+    ActDialog #hint { color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,n", "leave", "Cancel"),
+        Binding("q", "quit", "Cancel"),
+        Binding("right", "app.focus_next", "Next"),
+        Binding("left", "app.focus_previous", "Previous"),
+        Binding("up,k", "scroll('scroll_up')", "Up"),
+        Binding("down,j", "scroll('scroll_down')", "Down"),
+        Binding("pageup", "scroll('scroll_page_up')", "Page up"),
+        Binding("pagedown,space", "scroll('scroll_page_down')", "Page down"),
+        Binding("home,g", "scroll('scroll_home')", "First"),
+        Binding("end,G", "scroll('scroll_end')", "Last"),
+    ]
+
+    def __init__(self, act: Operation, clock: Callable[[], float], *, ascii: bool = False) -> None:  # noqa: A002
+        super().__init__()
+        self.stage: Stage = "looking"
+        self.plan: Plan | None = None
+        self.receipt: Receipt | None = None
+        self._act, self._clock = act, clock
+        self._heard: dict[str, Progress] = {}
+        self._hint = ""
+        self._read = False
+        """Whether what is shown has been there long enough to be answered."""
+        self.set_class(ascii, "ascii")
+
+    def compose(self) -> ComposeResult:
+        """A sentence, the lines, the word if one is asked for, two buttons, a hint."""
+        with Vertical(id="dialog"):
+            yield Label(id="title")
+            yield from self.choices()
+            yield PlanLines("")
+            yield Input(id="word", compact=True, select_on_focus=False)
+            with Horizontal(id="buttons"):
+                yield Button(Content("Cancel"), id="leave", compact=True)
+                yield Button(Content(self._act.title), id="agree", variant="error", compact=True, disabled=True)
+            yield Label(id="hint")
+
+    def choices(self) -> ComposeResult:
+        """What may be chosen before it is agreed to."""
+        yield from ()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self._enter("looking", f"{self._act.title}: looking")
+        self.set_interval(0.1, self._tell)
+        self.run_worker(self._look())
+
+    # What becomes of it
+
+    async def _look(self) -> None:
+        """Make the plan, and show it."""
+        raise NotImplementedError
+
+    async def _do(self, plan: Plan) -> None:
+        """Do what was agreed to, and show what became of it."""
+        raise NotImplementedError
+
+    def _enter(self, stage: Stage, title: str, text: str = "") -> None:
+        """Show another stage; the focus is on the button that changes nothing."""
+        self.stage, self._read = stage, False
+        self._say("#title", title)
+        self._hint = self._hint_of(stage)
+        lines = self.query_one(PlanLines)
+        lines.show(text)
+        lines.scroll_home(animate=False)
+        self.fit()
+        leave, word = self.query_one("#leave", Button), self.query_one("#word", Input)
+        leave.label = Content("Cancel" if stage in ("looking", "plan") else "Close")
+        leave.display = stage != "doing"
+        word.display = stage == "plan" and self._word is not None
+        word.placeholder = clean(self._word or "")
+        self.query_one("#agree").display = stage == "plan"
+        self.set_focus(leave if leave.display else None)
+        self._weigh()
+        self.call_after_refresh(self._painted)
+
+    def _hint_of(self, stage: Stage) -> str:
+        """What may be done now."""
+        if stage == "plan" and self._word:
+            return f"Type {self._word} to go on (Tab, or click), Esc cancels"
+        if self._again:
+            return f"{self._act.first_key} again {self._act.key_again}, Esc cancels"
+        if stage == "nothing" and self.plan and self.plan.refused:
+            return "All of it was refused"
+        return _HINTS[stage]
+
+    def fit(self) -> None:
+        """As high as its lines need."""
+        self.query_one("#dialog").styles.height = max(LEAST, self.query_one(PlanLines).count + AROUND)
+
+    def _painted(self) -> None:
+        self.query_one("#title").refresh(layout=True)  # Textual 8.2.8 keeps its old height where the dialog's stays the same
+        self.set_timer(UNREAD, self._mark_read)
+
+    def _mark_read(self) -> None:
+        self._read = True
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Whether it can be agreed to now: there is a plan, it could be read, and its word has been typed."""
+        typed = self.query_one("#word", Input).value.strip()
+        ready = self._read and self.stage == "plan" and self._word in (None, typed)
+        self.query_one("#agree", Button).disabled = not ready
+
+    @property
+    def _again(self) -> bool:
+        """Whether the act's own key agrees: only where nothing that lives can end with it."""
+        return self._act.key_again is not None and self.stage == "plan" and self._word is None
+
+    @property
+    def _word(self) -> str | None:
+        return self.plan.word.strip() if self.plan and self.plan.word else None
+
+    def _agree(self) -> None:
+        self._weigh()
+        if self.plan is not None and not self.query_one("#agree", Button).disabled:
+            self._read = False  # a key that is pressed twice at once agrees once
+            self.run_worker(self._do(self.plan))
+
+    # How far it is
+
+    def _tell(self) -> None:
+        lines = self.query_one(PlanLines)
+        below = round(lines.max_scroll_y - lines.scroll_y)
+        more = f"{plural(below, 'more line')}: scroll down" if below > 0 else ""
+        self._say("#hint", ". ".join(filter(None, (self._hint, more))))
+        if self.stage in ("looking", "doing") and self._heard:
+            self._say("#title", f"{self._act.title}: {'looking' if self.stage == 'looking' else 'under way'}, {overall(self._heard)}")
+            lines.show("\n".join(f"  {host}  {progress.text}" for host, progress in self._heard.items()))
+
+    def _say(self, place: str, text: str) -> None:
+        self.query_one(place, Label).update(Content(clean(text)))
+
+    # Keys and clicks
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Cancel, close, or the deed."""
+        event.stop()
+        if event.button.id == "agree":
+            self._agree()
+        else:
+            self.action_leave()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """The word; it is nobody's filter."""
+        event.stop()
+        self._weigh()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter after the word."""
+        event.stop()
+        self._agree()
+
+    def on_key(self, event: events.Key) -> None:
+        """Whoever begins to type the word has not meant the keys that its letters are."""
+        if self._again and event.character == self._act.first_key:
+            event.stop()
+            self._agree()
+            return
+        field = self.query_one("#word", Input)
+        typed = event.character if event.is_printable else None
+        if self.stage == "plan" and self._word and not field.has_focus and typed and typed != " ":
+            event.stop()
+            self.set_focus(field)
+            field.insert_text_at_cursor(typed)
+
+    def action_leave(self) -> None:
+        """Cancel or close; what is under way goes on."""
+        if self.stage == "doing":
+            self._hint = f"It goes on; q breaks it off. The log of acts: {shown(audit_path())}"
+        elif self.is_current and (self._read or self.stage != "receipt"):
+            self.dismiss(self.receipt)
+
+    async def action_quit(self) -> None:
+        """The end of the program while something is under way; else of this dialog."""
+        if self.stage == "doing":
+            await self.app.action_quit()
+        else:
+            self.action_leave()
+
+    def action_scroll(self, how: str) -> None:
+        """Read on, wherever the focus is."""
+        getattr(self.query_one(PlanLines), how)(animate=False)
+
+
+class PlanScreen(ActDialog):
+    """One act, whose plan the door makes and carries out."""
+
+    def __init__(self, door: Doer, act: Act, aim: Aim, clock: Callable[[], float], *, ascii: bool = False) -> None:  # noqa: A002
+        super().__init__(act, clock, ascii=ascii)
+        self._door, self._carried_out, self._aim = door, act, aim
+
+    async def _look(self) -> None:
+        try:
+            self.plan = plan = await self._door.plan(self._carried_out, self._aim, self._heard.__setitem__)
+        except SourceError as error:
+            self._enter("failed", f"{self._act.title}: there is no plan", str(error))
+            return
+        title, _, *lines = plan_lines(plan, self._clock())
+        self._enter("nothing" if plan.empty else "plan", title, "\n".join(lines))
+
+    async def _do(self, plan: Plan) -> None:
+        self._heard = {}
+        self._enter("doing", f"{self._act.title}: under way")
+        try:
+            self.receipt = receipt = await self._door.perform(plan, self._heard.__setitem__)
+        except SourceError as error:
+            self._enter("failed", f"{self._act.title}: nothing was done", str(error))
+            return
+        title, _, *lines = receipt_lines(receipt)
+        self._enter("receipt", title, "\n".join(lines))
+
+    def _hint_of(self, stage: Stage) -> str:
+        if stage == "receipt" and self._act.starts_job and self.receipt and self.receipt.done:
+            return "Esc shows its log"
+        return super()._hint_of(stage)
+
+
+def overall(heard: Mapping[str, Progress]) -> str:
+    """`3 of 5, 2 hosts waiting, 29 running, 1 answered`: sums of what the hosts say."""
+    measured = [progress for progress in heard.values() if progress.done is not None and progress.of is not None]
+    states = Counter(progress.text if progress.text in ("waiting", "connecting", "answered") else "running" for progress in heard.values())
+    done = [f"{sum(one.done or 0 for one in measured)} of {sum(one.of or 0 for one in measured)}"] if measured else []
+    return ", ".join([*done, *(f"{plural(number, 'host')} {state}" for state, number in states.items())])

@@ -1,0 +1,126 @@
+"""Presets on the screen: they are read, edited in the user's editor, and made from jobs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from textual import work
+from textual.app import SuspendNotSupported
+
+from cockpit.check.preset_list import PresetEntry, check_presets
+from cockpit.config.document import InputError, shown
+from cockpit.model import Job
+from cockpit.presets import copy_preset, presets_folder, read_preset, write_preset
+from cockpit.presets.folder import READY_MADE
+from cockpit.presets.save import preset_of
+from cockpit.sources.disk import in_time
+from cockpit.sources.source import SourceError
+from cockpit.ui.acts import chosen
+from cockpit.ui.inspection import InspectionApp
+from cockpit.ui.name_dialog import NameDialog
+from cockpit.ui.pages.details import DetailPage
+from cockpit.ui.pages.presets import PresetsPage
+
+READ_INTERVAL_S = 20.0
+"""Seconds after which presets that are shown are read and checked again."""
+
+
+class PresetApp(InspectionApp):
+    """The part of the application that reads and writes presets."""
+
+    preset_entries: tuple[PresetEntry, ...] | None = None
+    _presets_read_at = 0.0
+
+    def draw(self, *, fresh: bool = False) -> None:
+        """Show what is known now."""
+        raise NotImplementedError
+
+    def refresh_presets(self, *, now: bool = False) -> None:
+        """Read presets when they are shown and have not been read for a while."""
+        about_presets = isinstance(self.page, PresetsPage) or (
+            isinstance(self.page, DetailPage) and isinstance(self.page.thing, PresetEntry)
+        )
+        if now or (about_presets and self.clock() - self._presets_read_at > READ_INTERVAL_S):
+            self._presets_read_at = self.clock()
+            self._read_presets()
+
+    @work(group="shelf", exclusive=True)
+    async def _read_presets(self) -> None:
+        """Beside the screen: a home folder may lie on a disk that hangs."""
+        try:
+            self.preset_entries = await in_time(
+                partial(check_presets, self.drawn_snapshot, dict(os.environ), self.config.limits), presets_folder(), READ_INTERVAL_S
+            )
+        except SourceError as error:
+            self.say(str(error), "warning")
+        self.draw()
+
+    def chosen_of(self, kind: type[Any]) -> Sequence[Any]:
+        """What is chosen, or open, of one kind."""
+        return [thing for thing in chosen(self.page, self.table) if isinstance(thing, kind)] if self.screen_stack else []
+
+    def action_edit(self) -> None:
+        """Edit the preset in $EDITOR; of a ready-made one, your own copy."""
+        entries = self.chosen_of(PresetEntry)
+        if len(entries) != 1:
+            self.say("Edit one preset at a time: put the cursor on it")
+            return
+        try:
+            path = self._own_copy(entries[0])
+            self._edit(path)
+            read_preset(path)
+        except InputError as error:
+            self.say(str(error), "warning")
+        except (OSError, ValueError, SuspendNotSupported) as error:  # an EDITOR may open a quote that it never closes
+            self.say(f"Can't start an editor: {error}. Set EDITOR", "warning")
+        self.refresh_presets(now=True)
+
+    def _own_copy(self, entry: PresetEntry) -> Path:
+        path = Path(entry.path)
+        if path.parent != READY_MADE:
+            return path
+        own = copy_preset(entry.name)
+        self.say(f"Copied to {shown(own)}")
+        return own
+
+    def _edit(self, path: Path) -> None:
+        editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "") or ["vi"]
+        with _ignore_sigint(), self.suspend():
+            subprocess.run([*editor, str(path)], check=False)
+        self.refresh()
+
+    @work(group="naming", exclusive=True)
+    async def action_save(self) -> None:
+        """Save the job under the cursor as a preset: command, environment, metadata."""
+        jobs = self.chosen_of(Job)
+        if len(jobs) != 1:
+            self.say("Save one job at a time: put the cursor on it")
+            return
+        try:
+            text = preset_of(jobs[0], self.drawn_snapshot.actors or ())
+            name = await self.push_screen_wait(
+                NameDialog(f"Save job {jobs[0].id} as a preset. Name:", jobs[0].preset or jobs[0].id, ascii=self.config.ascii)
+            )
+            if name is not None:
+                self.say(f"Preset written: {shown(write_preset(text, name))}. To edit it: e on the page Presets (7)")
+        except InputError as error:
+            self.say(str(error), "warning")
+        self.refresh_presets(now=True)
+
+
+@contextmanager
+def _ignore_sigint() -> Iterator[None]:
+    """ctrl+c in the editor is meant for the editor. A handler, unlike `SIG_IGN`, is not inherited."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

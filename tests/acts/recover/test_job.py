@@ -1,0 +1,193 @@
+"""What the runbook makes of a job that Ray is not given, and of a head that nobody knows anything of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.acts.plan import Plan, Target, Unreached
+from cockpit.acts.recover.job import JobSteps
+from cockpit.acts.recover.step_state import StepError
+from cockpit.acts.recover.steps import RecoverySteps
+from cockpit.config.reach import HostEntry
+from cockpit.config.thresholds import Limits
+from cockpit.model import Actor, Job, Quantity, Snapshot
+from cockpit.presets import JobSpec, Needs, Preset, RayNode, RayStart
+from tests.world import node, snapshot
+
+PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), (RayNode("10.0.0.1"),)), job=JobSpec("python train.py"))
+
+
+class Door:
+    """Stands where the door does: it has one plan, and knows each host by the name of `called`."""
+
+    def __init__(self, plan: Plan, called: dict[str, str]) -> None:
+        self._plan, self._called, self.asked = plan, called, 0
+
+    async def plan(self, *_: object) -> Plan:
+        self.asked += 1
+        return self._plan
+
+    def meet(self, entry: HostEntry) -> str:
+        return self._called[entry.name]
+
+
+def quiet(*_: object) -> None:
+    """Nobody listens."""
+
+
+def deeds(called: dict[str, str], plan: Plan) -> tuple[RecoverySteps, Door]:
+    async def wait_until_complete() -> None:
+        pass
+
+    door: Any = Door(plan, called)
+    lookout: Any = SimpleNamespace(wait_until_complete=wait_until_complete, choice=SimpleNamespace())
+    return RecoverySteps(lookout, door, PRESET, {}, "http://head:8265"), door
+
+
+async def test_a_launch_that_is_refused_says_why_and_submits_nothing():
+    door: Any = Door(Plan("launch", "Launch", refused=(Target("job", "Ray", reason="it can never fit"),)), {})
+    nobody: Any = SimpleNamespace()
+    with pytest.raises(StepError, match="it can never fit"):
+        await JobSteps(nobody, door, PRESET).launch(quiet, quiet)
+
+
+async def test_one_host_under_two_names_is_refused_before_it_is_asked_anything():
+    runbook, door = deeds({"head": "login-1", "10.0.0.1": "login-1"}, Plan("start", "Start Ray"))
+    with pytest.raises(StepError, match=r"head and 10\.0\.0\.1 are the same host"):
+        await runbook.survey(quiet)
+    assert door.asked == 0
+
+
+async def test_a_head_that_has_said_nothing_is_not_waited_for():
+    runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
+    await runbook.survey(quiet)
+    with pytest.raises(StepError, match="no Ray is known to run on the head"):
+        await runbook.wait(quiet, quiet)
+
+
+async def test_hosts_of_which_none_answers_are_not_reachable():
+    silent = Plan("start", "Start Ray", unreached=(Unreached("login-1", "login-1: no route"), Unreached("w1", "w1: no route")))
+    runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, silent)
+    assert await runbook.survey(quiet) == "login-1: no route; w1: no route"
+    assert not runbook.heard
+
+
+async def test_a_part_that_is_in_the_way_is_mended_by_stopping_and_all_else_by_hand():
+    half = Target("host", "w1", live=True, session="session_1", reason="only a part of that Ray runs here: raylet, without gcs_server")
+    for refused, begin in ((half, "stop"), (replace(half, live=False), None)):
+        runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray", refused=(refused,)))
+        await runbook.survey(quiet)
+        with pytest.raises(StepError) as failed:
+            await runbook.check_hosts(quiet, quiet)
+        assert failed.value.begin == begin
+        assert runbook.left() == (("Ray runs only in part on w1 (session_1)", "not started on login-1") if begin else ())
+
+
+async def test_what_runs_already_is_told_to_whoever_goes_on():
+    session = "session_2026-11-21_01-00-00_000001_1"
+    rays = [{"session": session, "gcs": "10.0.0.1:6379", "here": True}]
+    head = Target("host", "login-1", part="head", facts={"gcs": "10.0.0.1:6379", "rays": rays})
+    runbook, _ = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray", targets=(head,)))
+    await runbook.survey(quiet)
+    assert runbook.left() == (f"Ray runs on login-1 ({session})", "not started on w1")
+    runbook.stopped.append(session)
+    assert runbook.left() == (f"stopped: {session}",)
+
+
+class Look:
+    """Stands where the lookout does: one job, how it goes on, and what it writes."""
+
+    def __init__(self, states: Sequence[Job], lines: Sequence[str], actors: tuple[Actor, ...] = ()) -> None:
+        self._states, self._lines = [*states], lines
+        self.poller: Any = SimpleNamespace(snapshot=Snapshot(actors=actors), refresh=lambda: None)
+
+    async def jobs(self) -> tuple[Job, ...]:
+        return (self._states.pop(0) if len(self._states) > 1 else self._states[0],)
+
+    async def follow_log(self, job: str) -> AsyncIterator[Sequence[str]]:
+        assert job == "ppo-1"
+        yield self._lines
+
+
+RUNS = Job("ppo-1", job="02000000", submission="ppo-1", status="RUNNING", preset="ppo")
+RAYS = (
+    "2026-11-21 21:58:44,526\tINFO job_manager.py:581 -- Runtime env is setting up.",
+    "Running entrypoint for job ppo-1: python train.py",
+    "2026-11-21 21:58:47,238\tINFO worker.py:1841 -- Connecting to existing Ray cluster at address: 10.99.0.1:6379...",
+)
+
+
+async def followed(look: Look) -> str:
+    nobody: Any = SimpleNamespace()
+    lookout: Any = look
+    return "".join(await JobSteps(lookout, nobody, PRESET).follow(quiet))
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("POLL_INTERVAL_S", 0.01), ("SETTLE_S", 0.2), ("PROGRESS_TIMEOUT_S", 1.0)):
+        monkeypatch.setattr(f"cockpit.acts.recover.job.{name}", seconds)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_what_ray_writes_into_a_jobs_log_is_no_sign_of_progress():
+    with pytest.raises(StepError, match=r"showed no progress within 1 s$"):
+        await followed(Look([RUNS], RAYS))
+    assert await followed(Look([RUNS], [*RAYS, "loading the model"])) == "job ppo-1 is RUNNING; last log line: loading the model"
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_actors_that_live_are_a_sign_and_rays_own_are_none():
+    trainers = tuple(Actor(str(one), "Trainer", state="ALIVE", job="02000000", needs={"GPU": 8.0}) for one in range(2))
+    assert await followed(Look([RUNS], RAYS, trainers)) == "job ppo-1 is RUNNING, 2 actors with 16 GPUs"
+    with pytest.raises(StepError, match="showed no progress"):
+        await followed(Look([RUNS], RAYS, (replace(trainers[0], internal=True),)))
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_first_line_that_is_a_tracebacks_is_no_progress_and_the_job_is_to_be_launched_again():
+    message = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n" + "\n".join(RAYS)
+    failed = replace(RUNS, status="FAILED", message=message)
+    with pytest.raises(StepError) as error:
+        await followed(Look([RUNS, RUNS, RUNS, failed], [*RAYS, "Traceback (most recent call last):", "ValueError: no such model"]))
+    assert (
+        str(error.value) == "job ppo-1 is FAILED: Job entrypoint command failed with exit code 1; last log line: ValueError: no such model"
+    )
+    assert error.value.begin == "launch"
+
+
+class Started:
+    """A Ray that has just started: what it has handed out it tells when it is asked for the third time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.config = SimpleNamespace(limits=Limits())
+        self.poller = SimpleNamespace(snapshot=self._seen(None))
+
+    def _seen(self, used: float | None) -> Snapshot:
+        there = node(1, resources={"GPU": Quantity(used, 8), "CPU": Quantity(used, 16)})
+        calm: dict[str, Any] = {"placement_groups": (), "actors": (), "jobs": (), "demand": (), "processes": (), "faults": ()}
+        return snapshot(nodes=(there,), **calm)
+
+    def refresh(self) -> None:
+        self.asked += 1
+        self.poller.snapshot = self._seen(4 if self.asked > 2 else None)
+
+    async def wait_until_complete(self, _: float) -> None:
+        """At once."""
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_check_waits_until_a_ray_that_has_just_started_tells_what_is_free():
+    lookout: Any = Started()
+    nobody: Any = SimpleNamespace()
+    wide = replace(PRESET, needs=Needs(bundles=(({"GPU": 8.0}, 1),)))
+    with pytest.raises(StepError, match="ppo doesn't fit now"):
+        await JobSteps(lookout, nobody, wide).check()
+    assert lookout.asked == 3

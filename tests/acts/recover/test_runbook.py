@@ -1,0 +1,142 @@
+"""A runbook goes through its steps in their order, tells how far it is, and stops at the first that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.recover.runbook import Recovery
+from cockpit.acts.recover.step_state import NAMES, Step, StepError, steps_of
+from cockpit.acts.recover.steps import Hear, Lines, Show
+from cockpit.presets import JobSpec, Preset, RayNode, RayStart, launchable
+from cockpit.sources.probes.requests import Progress
+
+TOKEN = "hf_" + "0a" * 17
+PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), env={"HF_TOKEN": "${HF_TOKEN}"}), job=JobSpec("python train.py"))
+
+
+class Scripted(Recovery):
+    """Its deeds are told beforehand, by name; each is noted when it is done."""
+
+    def __init__(self, fails: dict[str, Exception] | None = None, preset: Preset = PRESET, **more: Any) -> None:
+        nobody: Any = SimpleNamespace(choice=SimpleNamespace())
+        super().__init__(nobody, nobody, preset, launchable(preset, {"HF_TOKEN": TOKEN}), dashboard="http://head:8265", **more)
+        self.done: list[str] = []
+        self._fails = fails or {}
+
+    def _function_of(self, name: str) -> Any:
+        async def deed(hear: Hear, show: Show) -> Lines:
+            show(Plan(name, name))
+            show(Receipt(name, name))
+            hear("head", Progress("half way"))
+            await asyncio.sleep(0.01)
+            hear("head", Progress(f"it wrote {TOKEN}"))
+            self.done.append(name)
+            if name in self._fails:
+                raise self._fails[name]
+            return (f"{name} with {TOKEN}",)
+
+        return deed
+
+
+async def changes(recovery: Recovery) -> list[Step]:
+    return [step async for step in recovery.run()]
+
+
+def states(steps: Sequence[Step]) -> list[str]:
+    return [step.state for step in steps]
+
+
+async def test_every_step_is_done_in_its_order():
+    recovery = Scripted()
+    seen = await changes(recovery)
+    assert tuple(recovery.done) == NAMES
+    assert {*states(recovery.steps)} == {"done"}
+    assert recovery.failed is None
+    stop = [step for step in seen if step.name == "stop"]
+    assert (stop[0].state, stop[-1].state) == ("running", "done")
+    assert "half way" in [step.hosts.get("head") for step in stop]
+    assert stop[-1].plan == Plan("stop", "stop")
+
+
+@pytest.mark.parametrize("begin", NAMES)
+@pytest.mark.parametrize("preset", [PRESET, replace(PRESET, job=None)], ids=["job", "no job"])
+@pytest.mark.parametrize("follow", [True, False])
+async def test_nothing_before_the_step_to_go_on_at_is_ever_done(begin, preset, follow):
+    left = [step.name for step in steps_of(job=preset.job is not None, follow=follow) if NAMES.index(step.name) >= NAMES.index(begin)]
+    if not left:
+        with pytest.raises(StepError, match=f"no step left to run: --from {begin} and --skip leave out all of them"):
+            Scripted(preset=preset, begin=begin, follow=follow)
+        return
+    recovery = Scripted(preset=preset, begin=begin, follow=follow)
+    await changes(recovery)
+    assert recovery.done == left
+
+
+def test_where_no_step_is_left_it_is_said():
+    with pytest.raises(StepError, match="no step"):
+        Scripted(skip=NAMES)
+
+
+async def test_it_stops_at_the_first_step_that_fails():
+    recovery = Scripted({"hosts": StepError("w1: port 6379 is taken")})
+    await changes(recovery)
+    assert recovery.done == ["stop", "kill-orphans", "clean", "hosts"]
+    assert recovery.failed is not None
+    assert (recovery.failed.name, recovery.failed.error) == ("hosts", "w1: port 6379 is taken")
+    assert states(recovery.steps) == ["done"] * 3 + ["failed"] + ["waiting"] * 5
+
+
+async def test_what_was_done_is_kept_also_where_the_step_fails_and_an_earlier_step_may_mend_it():
+    recovery = Scripted({"start": StepError("w1: only a part of that Ray runs here", "stop"), "wait": StepError("never")})
+    await changes(recovery)
+    assert recovery.failed is not None
+    assert (recovery.failed.go_on, recovery.failed.receipts) == ("stop", (Receipt("start", "start"),))
+    assert recovery["clean"].go_on == "clean"
+
+
+async def test_a_bug_is_not_taken_for_a_failed_step():
+    with pytest.raises(ZeroDivisionError):
+        await changes(Scripted({"clean": ZeroDivisionError()}))
+
+
+async def test_it_goes_on_where_it_is_told_to_and_leaves_out_what_is_not_wanted():
+    recovery = Scripted(begin="start", skip=("check",))
+    await changes(recovery)
+    assert recovery.done == ["start", "wait", "launch", "follow"]
+    assert states(recovery.steps) == ["skipped"] * 4 + ["done", "done", "skipped", "done", "done"]
+
+
+async def test_without_a_job_it_ends_with_a_cluster():
+    recovery = Scripted(preset=Preset("idle", Path("idle.yaml"), ray=RayStart(RayNode("head"))))
+    assert [step.name for step in recovery.steps] == ["stop", "kill-orphans", "clean", "hosts", "start", "wait"]
+    assert [step.name for step in Scripted(follow=False).steps][-1] == "launch"
+
+
+def test_a_preset_without_a_cluster_can_not_be_recovered():
+    with pytest.raises(StepError, match="has no `ray` section"):
+        Scripted(preset=Preset("job", Path("job.yaml"), job=JobSpec("python train.py")))
+
+
+async def test_the_presets_secrets_are_in_nothing_that_is_told():
+    recovery = Scripted({"launch": StepError(f"Ray refused {TOKEN}")})
+    assert TOKEN not in repr(await changes(recovery))
+    assert recovery.failed is not None
+    assert (recovery.failed.error or "").startswith("Ray refused ")
+
+
+async def test_whoever_leaves_in_the_middle_ends_the_deed_that_is_under_way():
+    recovery = Scripted()
+    steps = recovery.run()
+    await anext(steps)
+    await anext(steps)
+    await steps.aclose()
+    await asyncio.sleep(0.05)
+    assert recovery.done == []

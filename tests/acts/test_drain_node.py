@@ -1,0 +1,53 @@
+"""A node that is to be drained: which may be aimed at, what is asked of the probe, and what is typed before it is done."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.acts.act import Aim
+from cockpit.acts.audit import title_of
+from cockpit.acts.plan import Plan, Target
+from cockpit.acts.table import act_for, find_act
+from cockpit.acts.text import headline
+from tests.world import actor, node, snapshot
+
+DRAIN = find_act("drain-node")
+WORKER = f"{2:056x}"
+
+
+def plan(*names: str) -> Plan:
+    targets = tuple(Target("node", "head", id=f"{number:056x}", name=name) for number, name in enumerate(names, 2))
+    return Plan("drain-node", "Drain node", targets, hosts=("head",))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [(node(1), "is the head node"), (node(2, state="DEAD"), "No Ray lives on node2"), (node(2, id=None), "No Ray lives on node2")],
+)
+def test_only_a_living_worker_node_may_be_aimed_at(row, said):
+    assert said in str(act_for("D", [row]))
+
+
+def test_nodes_are_asked_for_by_the_ids_that_ray_gave_them():
+    act, rows = act_for("D", [node(2), node(3)])  # type: ignore[misc]
+    asked = act.request(act.aim_at(rows), "head")
+    assert (asked["act"], asked["verb"], asked["ids"]) == ("ray", "drain_node", [WORKER, f"{3:056x}"])
+    assert DRAIN.request(Aim(id=WORKER), "head")["ids"] == [WORKER]
+
+
+def test_its_name_is_typed_and_what_goes_on_is_told():
+    world = replace(snapshot(), actors=(actor(1, node=WORKER), actor(2, node=WORKER), actor(3)))
+    ends, word = DRAIN.impact(plan("w1"), world, {})
+    assert word == "w1"
+    assert ends == (
+        "node w1 takes no new work, and this can't be undone: its Ray ends once nothing runs there",
+        "2 actors on w1 go on until their jobs end them",
+    )
+    assert DRAIN.impact(plan("w1"), replace(world, actors=None), {})[0][1:] == ("which actors run on w1 is not known",)
+    assert DRAIN.impact(plan("w1", "w2"), world, {})[1] == "2 nodes"
+
+
+def test_a_node_has_its_words_in_plan_and_log():
+    assert headline(plan("w1", "w2")) == "Drain node: 2 nodes on 1 host"
+    assert title_of(plan("w1").targets[0]) == "node w1"

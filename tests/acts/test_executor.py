@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.acts.act import Aim
+from cockpit.acts.audit import Audit
+from cockpit.acts.executor import ActionExecutor
+from cockpit.acts.plan import Target
+from cockpit.acts.table import find_act
+from cockpit.config.reach import HostEntry
+from cockpit.config.settings import Address, Config
+from cockpit.model import Cluster, Host, Job, Session
+from cockpit.sources.probes.requests import Answer, Progress
+from cockpit.sources.source import SourceError
+from tests.world import NOW, node, process, snapshot
+
+SESSION = "session_2026-11-21_08-02-10_714202_8139"
+ROW = {"what": "process", "pid": 12, "ticks": 99, "kind": "orphan", "gpus": [{"index": 0, "memory": 5}]}
+
+
+class Poller:
+    def __init__(self, known):
+        self.snapshot = known
+
+
+class ClusterMonitor:
+    """What the door needs of one: what is known, what Ray says now, and how hosts are reached."""
+
+    config, local, control_sockets, session, address = Config(), "head", None, SESSION, Address("http://127.0.0.1:8265", "default")
+
+    def __init__(self, known, jobs=()):
+        self.poller, self.ray_jobs, self.refreshed, self.ending = Poller(known), jobs, 0, []
+
+    def others(self):
+        return {"w1": HostEntry("w1", address="10.0.0.2"), "w7": HostEntry("w7")}
+
+    def places(self):
+        return {}
+
+    async def wait_until_complete(self):
+        pass
+
+    async def jobs_by_session(self):
+        if isinstance(self.ray_jobs, Exception):
+            raise self.ray_jobs
+        return [(self.session, self.ray_jobs)]
+
+    def refresh(self):
+        self.refreshed += 1
+
+
+class ProbeRequests:
+    """Remembers what hosts were asked, and answers as it was told to."""
+
+    def __init__(self, **replies):
+        self.replies, self.asked, self.hang = replies, [], False
+
+    async def send(self, requests, hear, patience):
+        self.asked.append(requests)
+        if self.hang:
+            await asyncio.sleep(60)
+        for host in requests:
+            hear(host, Progress("running"))
+        return {host: self._answer(host, request["stage"]) for host, request in requests.items()}
+
+    def _answer(self, host, stage):
+        reply = self.replies.get(host, {}).get(stage, {})
+        return Answer(host, "reach", error=reply) if isinstance(reply, str) else Answer(host, "reach", reply=reply)
+
+
+def known(**more):
+    here = Host("head", addresses=("10.0.0.1",), local=True)
+    return replace(snapshot(), cluster=Cluster(session=SESSION, reachable=True), hosts={"head": here}, nodes=(node(1), node(2)), **more)
+
+
+@pytest.fixture
+def door(tmp_path):
+    def make(world=None, jobs=(), **replies):
+        made = ActionExecutor(ClusterMonitor(world or known(), jobs), Audit(tmp_path / "acts.jsonl", lambda: NOW))
+        made._world.errands = ProbeRequests(**replies)
+        return made
+
+    return make
+
+
+def log(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "acts.jsonl").read_text().splitlines()]
+
+
+async def test_a_plan_is_made_of_what_every_host_says(door):
+    made = door(
+        head={"plan": {"targets": [ROW]}}, w1={"plan": {"refused": [{**ROW, "reason": "another user's"}]}}, w7={"plan": "w7: timed out"}
+    )
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    assert [(target.host, target.pid) for target in plan.targets] == [("head", 12)]
+    assert [(target.host, target.reason) for target in plan.refused] == [("w1", "another user's")]
+    assert [(one.host, one.error) for one in plan.unreached] == [("w7", "w7: timed out")]
+    assert plan.hosts == ("head", "w1", "w7")
+    assert plan.word is None
+
+
+async def test_hosts_that_were_named_are_asked_and_no_others(door):
+    made = door()
+    await made.plan(find_act("kill-orphans"), Aim(hosts=("w1", "10.0.0.1", "elsewhere")))
+    assert list(made._world.errands.asked[0]) == ["w1", "head", "elsewhere"]
+
+
+async def test_a_host_can_be_named_by_what_ray_calls_its_node(door):
+    made = door()
+    await made.plan(find_act("clean"), Aim(hosts=("node2",)))
+    assert list(made._world.errands.asked[0]) == ["w1"]
+
+
+async def test_a_pid_means_a_process_of_this_host_unless_another_is_named(door):
+    made = door()
+    await made.plan(find_act("kill-orphans"), Aim(pids=(12,)))
+    await made.plan(find_act("kill-orphans"), Aim(pids=(12,), hosts=("w1",)))
+    assert [list(asked) for asked in made._world.errands.asked] == [["head"], ["w1"]]
+
+
+async def test_a_host_that_has_two_names_is_one_host(door):
+    reply = {"plan": {"targets": [ROW], "machine": "boot pid:1"}}
+    plan = await door(w1=reply, w7=reply).plan(find_act("kill-orphans"), Aim())
+    assert [target.host for target in plan.targets] == ["w1"]
+    assert "w7 is w1" in plan.notes
+
+
+async def test_what_a_host_is_silent_about_has_not_been_done(door):
+    made = door(w1={"plan": {"targets": [ROW, {**ROW, "pid": 13}]}, "do": {"done": [ROW]}})
+    receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
+    assert [(target.pid, target.error) for target in receipt.failed] == [(13, "its host has not said what became of it")]
+
+
+async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_shown(door):
+    other = "session_2026-11-20_10-00-00_000001_77"
+    world = known(jobs=(Job("train1", job="02000000", status="RUNNING", driver_node=f"{2:056x}"),))
+    weight = {"jobs": ["01000000"], "drivers": [], "others": ["eve"]}
+    made = door(world, w1={"plan": {"targets": [{**ROW, "part": "worker", "session": other, "kind": "worker"}], "weight": weight}})
+    plan = await made.plan(find_act("stop"), Aim(session=other))
+    assert not [loss for loss in plan.losses if "train1" in loss]
+    assert [loss for loss in plan.losses if "eve" in loss]
+    assert [loss for loss in plan.losses if "01000000" in loss]
+    assert plan.word == other
+
+
+async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(door):
+    made = door()
+    made._world.errands._answer = lambda host, stage: Answer(host, "reach", error=f"{host}: started anew", refused=True)
+    plan = await made.plan(find_act("stop"), Aim())
+    assert not plan.unreached
+    assert [target.reason for target in plan.refused] == ["head: started anew", "w1: started anew", "w7: started anew"]
+
+
+async def test_rays_word_on_jobs_is_asked_for_anew_and_sent_along(door):
+    jobs = (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED"))
+    made = door(jobs=jobs)
+    await made.plan(find_act("kill-orphans"), Aim())
+    assert made._world.errands.asked[0]["w1"]["jobs"] == [{"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}]
+
+
+async def test_when_ray_is_silent_nobody_guesses_which_jobs_run(door):
+    made = door(jobs=SourceError("no answer"))
+    await made.plan(find_act("kill-orphans"), Aim())
+    assert made._world.errands.asked[0]["w1"]["jobs"] == []
+
+
+async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(door, tmp_path):
+    made = door(head={"plan": {}}, w1={"plan": {"targets": [ROW]}, "do": {"done": [{**ROW, "outcome": "ended"}], "freed": {"gpu": 5}}})
+    receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
+    asked = made._world.errands.asked[1]
+    assert list(asked) == ["w1"]
+    assert (asked["w1"]["stage"], [(row["pid"], row["ticks"]) for row in asked["w1"]["targets"]]) == ("do", [(12, 99)])
+    assert (receipt.well, receipt.freed.gpu, [target.outcome for target in receipt.done]) == (True, 5, ["ended"])
+    assert [line["outcome"] == "begun" for line in log(tmp_path)] == [True, False]
+    assert made._lookout.refreshed == 1
+
+
+async def test_of_a_ray_that_is_silent_neither_its_hosts_nor_its_work_is_known_and_that_is_said(door):
+    silent = replace(
+        known(),
+        cluster=Cluster(session=SESSION, reachable=False),
+        sessions=(Session(host="head", name=SESSION, path=f"/tmp/ray/{SESSION}", live=True),),
+    )
+    plan = await door(silent, head={"plan": {"targets": [{**ROW, "kind": "ray", "session": SESSION}]}}).plan(find_act("stop"), Aim())
+    assert [one.host for one in plan.unreached] == ["other hosts"]
+    assert plan.losses[-1] == "whatever else it has at work, which could not be asked of it"
+    assert plan.word == SESSION
+    nothing = await door(silent).plan(find_act("kill-orphans"), Aim())
+    assert nothing.notes == ("the Ray that is meant has not answered: if it has other hosts than these, name them",)
+
+
+async def test_a_host_that_falls_silent_is_in_the_receipt_and_delays_no_other(door):
+    made = door(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}}, w1={"plan": {"targets": [ROW]}, "do": "w1: timed out"})
+    receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
+    assert [one.host for one in receipt.unreached] == ["w1"]
+    assert [target.host for target in receipt.done] == ["head"]
+    assert not receipt.well
+
+
+async def test_live_work_asks_for_the_name_of_its_job(door):
+    row = process(1001, host="w1", ticks=5, kind="worker", job="02000000")
+    world = known(processes=(row,), jobs=(Job("train1", job="02000000", status="RUNNING"),))
+    reply = {"targets": [{"what": "process", "pid": 1001, "ticks": 5, "kind": "worker", "job": "02000000"}]}
+    made = door(world, w1={"plan": reply})
+    plan = await made.plan(find_act("kill"), Aim(rows=(row,)))
+    assert plan.word == "train1"
+    assert list(made._world.errands.asked[0]) == ["w1"]
+
+
+async def test_stopping_ray_means_the_session_that_is_shown(door):
+    made = door(w1={"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}})
+    plan = await made.plan(find_act("stop"), Aim())
+    assert made._world.errands.asked[0]["w1"]["session"] == SESSION
+    assert plan.word == SESSION
+
+
+async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(door):
+    sessions = tuple(Session(host="head", name=name, path=f"/tmp/ray/{name}", live=True) for name in ("session_a", "session_b"))
+    with pytest.raises(SourceError, match="Choose one of session_a, session_b"):
+        await door(replace(known(sessions=sessions), cluster=Cluster())).plan(find_act("stop"), Aim())
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [("http://10.0.0.1:8265", True), ("http://localhost:8265", True), ("http://10.0.0.1:8266", False), ("http://elsewhere:8265", False)],
+)
+async def test_a_session_that_lives_here_is_not_stopped_for_one_whose_dashboard_is_silent(door, url, meant):
+    lives = Session(host="head", name=SESSION, path=f"/tmp/ray/{SESSION}", live=True, dashboard="http://10.0.0.1:8265")
+    made = door(replace(known(sessions=(lives,)), cluster=Cluster()))
+    made._lookout.address = Address(url, "--address")
+    if meant:
+        await made.plan(find_act("stop"), Aim())
+        assert made._world.errands.asked[0]["head"]["session"] == SESSION
+    else:
+        with pytest.raises(SourceError, match=f"{SESSION} lives behind another one"):
+            await made.plan(find_act("stop"), Aim())
+
+
+async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(door):
+    made = door(
+        replace(known(sessions=()), cluster=Cluster()),
+        head={"plan": {"targets": [{**ROW, "session": "session_a"}]}},
+        w1={"plan": {"targets": [{**ROW, "session": "session_b"}]}},
+    )
+    with pytest.raises(SourceError, match="session_a, session_b"):
+        await made.plan(find_act("stop"), Aim())
+
+
+async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(door):
+    made = door()
+    await made.plan(find_act("kill-actor"), Aim(id="ab"))
+    assert list(made._world.errands.asked[0]) == ["head"]
+
+
+async def test_while_one_act_is_under_way_no_other_begins(door):
+    made = door(head={"plan": {"targets": [ROW]}})
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    made._world.errands.hang = True
+    first = asyncio.ensure_future(made.perform(plan))
+    await asyncio.sleep(0)
+    with pytest.raises(SourceError, match="another act is under way"):
+        await made.perform(plan)
+    first.cancel()
+    await asyncio.wait([first])
+
+
+async def test_an_act_that_is_broken_off_is_in_the_log(door, tmp_path):
+    made = door(head={"plan": {"targets": [ROW]}})
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    made._world.errands.hang = True
+    task = asyncio.ensure_future(made.perform(plan))
+    while len(made._world.errands.asked) < 2:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.wait([task])
+    assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
+
+
+async def test_an_act_in_the_middle_of_which_the_door_is_closed_is_in_the_log_once(door, tmp_path):
+    made = door(head={"plan": {"targets": [ROW]}})
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    made._world.errands.hang, made._world.errands.close = True, lambda: None
+    task = asyncio.ensure_future(made.perform(plan))
+    while len(made._world.errands.asked) < 2:
+        await asyncio.sleep(0.001)
+    made.close()
+    assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
+    task.cancel()
+    await asyncio.wait([task])
+    assert len(log(tmp_path)) == 2
+
+
+async def test_a_full_disk_hinders_no_act_and_is_said(door, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Audit, "_write", full)
+    made = door(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}})
+    receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
+    assert receipt.done
+    assert receipt.notes == ("the log of acts could not be written: No space left on device",)
+
+
+async def test_what_a_host_says_in_another_shape_is_that_hosts_trouble_alone(door):
+    made = door(head={"plan": {"targets": [{"what": "planet"}]}}, w1={"plan": {"targets": [ROW]}})
+    plan = await made.plan(find_act("kill-orphans"), Aim())
+    assert [one.host for one in plan.unreached] == ["head"]
+    assert plan.targets == (Target("process", "w1", pid=12, ticks=99, kind="orphan", gpus=plan.targets[0].gpus),)

@@ -1,0 +1,96 @@
+"""Several things that end with one plan: all that ends with them is told, and one word stands for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from cockpit.acts.act import Impact
+from cockpit.acts.owners import with_owners
+from cockpit.acts.plan import Plan, Target
+from cockpit.acts.table import find_act
+from cockpit.model import Actor, Bundle, Cluster, Job, PlacementGroup, Process, Snapshot
+from tests.world import OTHER_RAY, process, theirs
+
+WORLD = Snapshot(
+    jobs=(Job("train1", "02000000", "train1", "RUNNING"),),
+    actors=tuple(
+        Actor(str(number), class_=kind, state="ALIVE", job="02000000", needs={}) for number, kind in enumerate(("Critic", "Policy"))
+    ),
+    actors_complete=True,
+    placement_groups=tuple(
+        PlacementGroup(str(number), name=f"g{number}", state="CREATED", bundles=(Bundle({"GPU": 4.0}),), job="02000000")
+        for number in range(2)
+    ),
+)
+
+
+def plan(act: str, what: str, *names: str, leaked: bool = False) -> Plan:
+    return Plan(act, act, tuple(Target(what, "head", id=name, name=f"n{name}", leaked=leaked) for name in names))  # type: ignore[arg-type]
+
+
+def weigh(world: Snapshot, plan: Plan) -> Impact:
+    return find_act(plan.act).impact(plan, world, {})
+
+
+def test_one_actor_is_named_and_several_are_counted():
+    assert weigh(WORLD, plan("kill-actor", "actor", "0"))[1] == "n0"
+    ends, word = weigh(WORLD, plan("kill-actor", "actor", "0", "1"))
+    assert ends == ("actor Critic of job train1 ends", "actor Policy of job train1 ends")
+    assert word == "2 actors"
+
+
+def test_groups_that_nobody_uses_need_no_word_however_many_they_are():
+    assert weigh(WORLD, plan("remove-placement-group", "placement_group", "0", "1", leaked=True))[1] is None
+    assert weigh(WORLD, plan("remove-placement-group", "placement_group", "0", "1"))[1] == "2 groups"
+    assert weigh(WORLD, plan("remove-placement-group", "placement_group", "0"))[1] == "n0"
+
+
+MINE, THEIRS = "session_a", "session_b"
+
+
+def killing(*targets: Target) -> Plan:
+    return Plan("kill", "Kill", targets)
+
+
+def worker(pid: int, session: str | None, **more: Any) -> Target:
+    facts = {"ticks": 5, "kind": "worker", "job": "02000000", "session": session, **more}
+    return Target("process", "head", pid=pid, **facts)
+
+
+def followed(*processes: Process) -> Snapshot:
+    return replace(WORLD, cluster=Cluster(session=MINE), processes=processes)
+
+
+def test_a_live_worker_of_another_ray_is_named_by_its_pid_and_never_by_a_job_of_ours():
+    world = followed(theirs(7, host="head", ticks=5))
+    ends, word = weigh(world, killing(worker(7, THEIRS)))
+    assert word == "7"
+    assert ends == (f"process 7 on head works for job 02000000 of another Ray, {OTHER_RAY}: what ends with it there is not known here",)
+    assert weigh(followed(), killing(worker(7, THEIRS)))[1] == "7", "no probe has told of it before"
+    assert weigh(followed(), killing(worker(7, None)))[1] == "7", "of which Ray it is can't be told"
+    assert weigh(followed(), killing(worker(7, MINE)))[1] == "train1"
+
+
+def test_one_of_another_ray_among_ours_asks_for_its_pid():
+    assert weigh(followed(), killing(worker(6, MINE), worker(7, THEIRS)))[1] == "7"
+
+
+def test_a_raylet_of_another_ray_is_named_by_its_session_and_ends_no_job_of_ours():
+    raylet = theirs(7, host="head", ticks=5, kind="ray", name="raylet", other_job=None)
+    ends, word = weigh(followed(raylet), killing(worker(7, OTHER_RAY, kind="ray", job=None)))
+    assert word == OTHER_RAY
+    assert ends == (f"process 7 on head is a part of another Ray, {OTHER_RAY}: what ends with it there is not known here",)
+
+
+def test_a_plan_says_first_whose_a_process_is_that_is_not_ours():
+    plan = with_owners(killing(worker(6, MINE, why=("a",)), worker(7, THEIRS, why=("b",)), worker(8, None, kind="orphan")), followed())
+    assert [target.why for target in plan.targets] == [
+        ("a",),
+        ("job 02000000 of another Ray, session_b", "b"),
+        ("job 02000000 of a Ray that can not be told",),
+    ]
+    known = followed(process(8, host="head", ticks=5, job="02000000", ours=True))
+    assert with_owners(killing(worker(8, None, kind="orphan")), known).targets[0].why == ()
+    assert with_owners(Plan("kill", "Kill", (Target("process", "head", pid=9, kind="foreign"),)), followed()).targets[0].why == ()

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from cockpit.acts.plan import Freed, losses_of, reply_of, sum_freed
+
+KINDS = ("process", "session")
+TOKEN = "hf_abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def test_a_probes_answer_becomes_targets_of_its_host():
+    reply = reply_of(
+        "w1", {"targets": [{"what": "process", "pid": 7, "ticks": 8, "gpus": [{"index": 0, "memory": 5}]}], "notes": ["n"]}, KINDS
+    )
+    (target,) = reply.targets
+    assert (target.host, target.pid, target.gpu_memory) == ("w1", 7, 5)
+    assert reply.notes == ("w1: n",)
+
+
+def test_a_field_that_a_newer_probe_adds_is_no_trouble():
+    row = {"what": "session", "path": "/tmp/ray/s", "colour": "red"}
+    assert reply_of("w1", {"targets": [row], "more": 1}, KINDS).targets[0].path == "/tmp/ray/s"
+
+
+def test_secrets_are_taken_out_of_whatever_a_host_says():
+    row = {"what": "process", "pid": 7, "command": f"serve --token {TOKEN}", "why": [f"saw {TOKEN}"], "reason": TOKEN}
+    reply = reply_of("w1", {"refused": [row], "notes": [TOKEN], "weight": {"drivers": [{"pid": 3, "command": TOKEN}]}}, KINDS)
+    assert TOKEN not in repr(reply.refused) + repr(reply.notes) + repr(losses_of(reply, "w1", followed=True))
+
+
+def test_an_answer_of_another_shape_is_an_error():
+    with pytest.raises(msgspec.ValidationError):
+        reply_of("w1", {"targets": [{"what": "planet"}]}, KINDS)
+
+
+def test_a_target_of_a_kind_that_its_act_does_not_know_is_an_error():
+    with pytest.raises(msgspec.ValidationError, match=r"Invalid kind of target 'session' - at `\$.done`"):
+        reply_of("w1", {"done": [{"what": "session", "path": "/tmp/ray/s"}]}, ("process",))
+
+
+def test_memory_freed_is_summed_over_hosts_and_unknown_where_nobody_measured():
+    assert sum_freed([Freed(gpu=3, disk=1), Freed(gpu=4), None]) == Freed(gpu=7, disk=None)
+
+
+def test_memory_of_which_nvml_says_nothing_is_unknown():
+    (target,) = reply_of("h", {"targets": [{"what": "process", "pid": 7, "gpus": [{"index": 0, "memory": None}]}]}, KINDS).targets
+    assert target.gpu_memory is None

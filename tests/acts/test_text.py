@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from cockpit.acts.plan import Freed, Plan, Receipt, Target, Unreached
+from cockpit.acts.text import counted, headline, plan_lines, receipt_lines, summary
+from cockpit.model import Hold
+
+GIB = 1 << 30
+ORPHAN = Target(
+    "process", "w1", ("its raylet 100 is dead",), pid=4711, ticks=9, started=1000.0, user="train", kind="orphan",
+    command="python serve.py", gpus=(Hold(0, 40 * GIB), Hold(1, 39 * GIB)),
+)  # fmt: skip
+FOLDER = Target("session", "head", path="/tmp/ray/session_1", size=3 * GIB, files=20, age=86400.0, owner="root", keeps=("ckpt/a.pt",))
+
+
+def plan(**more):
+    return Plan("kill-orphans", "Kill orphans", **{"targets": (ORPHAN,), "hosts": ("head", "w1"), **more})
+
+
+def test_a_plan_says_exactly_which_process_would_be_hit():
+    text = "\n".join(plan_lines(plan(), now=4600.0))
+    for word in ("w1", "4711", "orphan", "train", "started 1h00m ago", "79G of GPU 0,1", "python serve.py", "its raylet 100 is dead"):
+        assert word in text
+
+
+def test_a_plan_says_what_ends_what_is_refused_and_who_was_not_asked():
+    refused = Target("process", "w1", pid=5, ticks=1, reason="it is a worker")
+    silent = {"hosts": ("w1", "w7"), "unreached": (Unreached("w7", "w7: timed out"),)}
+    lines = plan_lines(plan(losses=("3 actors end",), refused=(refused,), notes=("n",), **silent), 0.0)
+    assert [line for line in lines if line.strip() in ("3 actors end", "w1 pid 5: it is a worker", "w7: timed out", "n")]
+    assert lines[0] == "Kill orphans: 1 process on 1 of 2 hosts, 79G of GPU memory"
+
+
+def test_what_is_kept_of_a_folder_is_listed():
+    text = "\n".join(plan_lines(Plan("clean", "Clean", targets=(FOLDER,), hosts=("head",)), 0.0))
+    assert "kept: ckpt/a.pt" in text
+    assert "/tmp/ray/session_1  3.0G  20 files  1d00h old  of root" in text
+
+
+def test_what_would_be_hit_beyond_the_aim_stands_out():
+    text = "\n".join(plan_lines(plan(targets=(Target("process", "w1", pid=8, ticks=1, beyond=True, command="vim monitor.py"),)), 0.0))
+    assert "BEYOND what was aimed at  vim monitor.py" in text
+
+
+def test_an_empty_plan_says_nothing_would_be_done():
+    assert headline(plan(targets=())) == "Kill orphans: nothing on 2 hosts"
+
+
+def test_a_receipt_tells_which_host_was_missed():
+    receipt = Receipt(
+        "kill-orphans", "Kill orphans", done=(ORPHAN,), failed=(Target("process", "w2", pid=6, error="state D"),),
+        unreached=(Unreached("w7", "w7: timed out"),), hosts=tuple(f"w{n}" for n in range(32)), freed=Freed(gpu=79 * GIB), took=2.13,
+    )  # fmt: skip
+    assert summary(receipt) == "Kill orphans: 1 process of 2 on 31 of 32 hosts (w7: timed out), 79G of GPU memory measured free, 2.1 s"
+    assert "  w2 pid 6: state D" in receipt_lines(receipt)
+
+
+def test_hosts_that_nobody_knows_of_are_no_host_that_was_missed():
+    more = {"hosts": ("head",), "unreached": (Unreached("other hosts", "name them"),)}
+    assert headline(plan(**more)).startswith("Kill orphans: 1 process on 1 host,")
+    assert "other hosts: name them" in "\n".join(plan_lines(plan(**more), 0.0))
+    assert summary(Receipt("stop", "Stop", done=(ORPHAN,), **more)) == "Stop: 1 process on 1 host (other hosts: name them), 0.0 s"
+
+
+def test_text_of_a_cluster_can_do_nothing():
+    lines = plan_lines(plan(targets=(Target("process", "w1", pid=8, command="a\x1b]0;x\x07b\n\u202ec"),)), 0.0)
+    assert not any(ord(char) < 32 or char == "\u202e" for line in lines for char in line)
+
+
+def test_things_are_counted_by_what_they_are():
+    assert counted((ORPHAN, FOLDER, FOLDER)) == "1 process and 2 session folders"

@@ -1,0 +1,274 @@
+"""Scripts are read as bash reads them: beside a real bash, and without one where a value can't be known."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.budget.scripts import UNKNOWN, commands
+from tests.budget.scripts.bash import BASH, by_bash, only, read_here
+
+KNOWN = {
+    "plain words": "show a b  c",
+    "a line that goes on": "show a \\\n  b\\\nc",
+    "comments between and behind": "# one\nshow a # two\nshow b#c",
+    "quotes": """show 'a b' "c d" e'f'"g" '' "" """,
+    "what another program takes": "show a > >(cat) 2>&1; show b 2> >(cat) c; show d < <(true)",
+    "escapes": r"""show a\ b "c\"d\$e" 'f\g' """,
+    "a variable": "N=8; show $N ${N}0 \"$N\" '$N'",
+    "words of a variable are split": 'A="x  y z"; show $A "$A" p$A',
+    "an empty variable is no word": 'A=; show $A b "$A" $A$A',
+    "defaults": 'A=1; E=; show ${A:-2} ${E:-3} ${E-4} "${E:+5}" ${A:+6}',
+    "defaults in defaults": "A=4; E=; show ${E:-${A:-7}}8",
+    "a default is kept": "E=; show ${E:=9} $E",
+    "arguments": 'show $1 "$2" $# "$@" $3',
+    "all arguments in words": 'show "a$@b" $*',
+    "shift": "shift; show $1 $#",
+    "set arguments": 'set -- a "b c"; show "$@"',
+    "sums": "A=2; B=3; show $((A*B)) $(( (A + $B) * 4 / 3 )) $((B % A)) $((-7/2))",
+    "sums of conditions": "A=2; show $((A > 1)) $((A == 1 || A == 2))",
+    "counting": "I=1; ((I++)); I=$((I+1)); ((I+=2)); show $I $((I++)) $I",
+    "arrays": 'A=(a "b c" d); show "${A[@]}" ${A[1]} "${#A[@]}" ${A[*]} $A',
+    "arrays grow": 'A=(--x 1); A+=(--y "2 3"); show "${A[@]}"',
+    "an empty array is no word": 'A=(); show "${A[@]}" end',
+    "an array over lines, with comments": 'A=(\n  --x 1 # one\n  # none\n  --y 2\n)\nshow "${A[@]}"',
+    "some of many": 'A=(a b c d); show "${A[@]:1}" "${A[@]:1:2}" "${@:2}" ${*:1:1}',
+    "one of an array": "A=(1 2 3); show ${A[1]} ${A[-1]}",
+    "text grows": 'A="a"; A+=" b"; show $A',
+    "cuts": "F=dir/sub/x.tar.gz; show ${F##*/} ${F%.*} ${F%%.*} ${F#*/} ${F/sub/top} ${F//r/R}",
+    "and, or": "true && A=1 || A=2; false && B=1 || B=2; show $A $B; false || show c; true && show d",
+    "a condition holds": 'N=4; if [ $N -gt 2 ]; then show many; else show few; fi; if [[ "$1" == a* ]]; then show a; fi',
+    "a condition does not hold": 'if [[ ${1} != "one" && -n $2 ]]; then show x; elif test "$1" = one; then show y; else show z; fi',
+    "not": 'if ! [ "$1" = one ]; then show a; else show b; fi; if [[ ! -z $1 ]]; then show c; fi',
+    "cases": 'case "$1" in zero) show 0;; on?|two) show 1;; *) show 2;; esac',
+    "a for": 'for i in 1 "2 3" $1; do show $i; done',
+    "a for over arguments": "for a; do show $a; done",
+    "break and continue": "for i in 1 2 3 4; do [ $i = 2 ] && continue; [ $i = 4 ] && break; show $i; done",
+    "a while over arguments": 'while [[ $# -gt 0 ]]; do case $1 in one) show first; shift;; *) show "$1"; shift;; esac; done',
+    "until": "I=0; until [ $I -ge 2 ]; do show $I; I=$((I+1)); done",
+    "a function": 'f() { local A=$1; show "$A" $#; B=2; }; A=0; f x y; show $A $B',
+    "a function returns": "function g { show a; return; show b; }; g; show c",
+    "a heredoc": 'show "$(cat <<EOF\nmod --x ${1} \\\n  --y "2"\nEOF\n)"',
+    "a heredoc without expansion": "show $(cat <<'EOF'\n--x $1\nEOF\n)",
+    "a heredoc with tabs": "show $(cat <<-EOF\n\t--x 1\n\tEOF\n)",
+    "length": "A=abcdef; show ${#A}",
+    "a shell of its own": "A=1; (A=2; show $A); show $A; { A=3; }; show $A",
+    "a pipe": "A=1; show a | { cat > /dev/null; A=2; show $A; }; show $A",
+    "dirname and basename": "show $(dirname a/b/c.sh) $(basename a/b/c.sh) $(dirname c.sh)",
+    "commas to words": "G=0,1,2; L=(${G//,/ }); show ${#L[@]}",
+    "eval": 'A="show a"; eval "$A b"',
+    "exit": "show a; exit 0; show b",
+    "set -x and redirections": "set -euxo pipefail; show a > /dev/null 2>&1; show b &>> /dev/null < /dev/null",
+    "in the background": "show a & wait; show b",
+    "assignments for one command": "A=1; A=2 show $A; show $A; A=2 eval 'show $A'",
+    "export": 'export A=5 B="x y"; show $A "$B"',
+    "a JSON in quotes": """show --env='{"a": {"b": "c"}}' -- x""",
+    "semicolons everywhere": "if true; then show a;fi;{ show b;};(show c)",
+}
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash here")
+@pytest.mark.parametrize("script", KNOWN.values(), ids=KNOWN.keys())
+def test_a_script_runs_what_bash_would_run(script: str):
+    expected = by_bash(script, "one", "two words")
+    assert expected or "exit" in script
+    assert read_here(script, "one", "two words") == expected
+
+
+_NAMES = st.sampled_from(["A", "B", "N"])
+_VALUES = st.sampled_from(["1", "8", "x", "a b", "", "--flag", "0"])
+_WORDS = st.one_of(
+    _VALUES.map(lambda value: f"'{value}'"),
+    _NAMES.map(lambda name: f"${name}"),
+    _NAMES.map(lambda name: f'"${{{name}}}"'),
+    st.builds(lambda name, value: f'"${{{name}:-{value}}}"', _NAMES, _VALUES),
+    st.builds(
+        lambda one, sign, other: f"$(({one} {sign} {other}))", st.integers(0, 9), st.sampled_from(["+", "-", "*"]), st.integers(0, 9)
+    ),
+    st.sampled_from(["$1", '"$@"', "$#", '"${L[@]}"', "${L[0]}"]),
+)
+_COMMANDS = st.one_of(
+    st.lists(_WORDS, min_size=1, max_size=4).map(lambda words: "show " + " ".join(words)),
+    st.builds(lambda name, value: f"{name}='{value}'", _NAMES, _VALUES),
+    st.lists(_WORDS, max_size=3).map(lambda words: f"L=({' '.join(words)})"),
+    st.lists(_WORDS, max_size=3).map(lambda words: f"L+=({' '.join(words)})"),
+    st.just("shift"),
+)
+_CONDITIONS = st.builds(
+    lambda word, other: f'[ "{word}" = {other} ]', _NAMES.map(lambda name: f"${name}"), st.sampled_from(["1", "8", "''"])
+)
+_SCRIPTS = st.recursive(
+    _COMMANDS,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=4).map("\n".join),
+        st.builds(lambda test, one, other: f"if {test}; then\n{one}\nelse\n{other}\nfi", _CONDITIONS, inner, inner),
+        st.builds(
+            lambda name, words, body: f"for {name} in {' '.join(words)}; do\n{body}\ndone", _NAMES, st.lists(_WORDS, max_size=2), inner
+        ),
+        st.builds(lambda body: f"(\n{body}\n)", inner),
+        st.builds(lambda test, body: f"{test} && {{ {body}\n}}", _CONDITIONS, inner),
+    ),
+    max_leaves=8,
+)
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash here")
+@given(_SCRIPTS, st.lists(_VALUES, max_size=3))
+def test_any_script_runs_what_bash_would_run(script: str, args: list[str]):
+    whole = f"A=1 B='a b' N=\nL=()\n{script}"
+    assert read_here(whole, *args) == by_bash(whole, *args)
+
+
+@given(st.text(alphabet=st.sampled_from("ab1 $'\"`\\(){}[]<>|&;!#=*?~\n\0-:,@+%/"), max_size=60))
+def test_no_text_trips_it(text: str):
+    commands(text, env={}, read=lambda _: None)
+
+
+_SIGNS = (
+    "if",
+    "then",
+    "fi",
+    "for i in",
+    "do",
+    "done",
+    "case x in",
+    "esac",
+    "<<E",
+    "E",
+    "((",
+    "))",
+    "${",
+    "}",
+    "$(",
+    ")",
+    "\n",
+    ";",
+    "a",
+    "[[",
+)
+
+
+@given(st.lists(st.sampled_from(_SIGNS), max_size=25))
+def test_no_shape_trips_it(words: list[str]):
+    commands(" ".join(words), env={}, read=lambda _: None)
+
+
+def test_what_nobody_can_know_is_unknown():
+    assert only("run $(nproc) x$(date)y $NOBODY ${RANDOM} $$") == ("run", UNKNOWN, f"x{UNKNOWN}y", UNKNOWN, UNKNOWN, UNKNOWN)
+    assert only("run $((N * 2)) $GIVEN", GIVEN=None) == ("run", UNKNOWN, UNKNOWN)
+    assert only("N=$(nproc); run --n=$N ${N:-8} ${#N} ${N%x}") == ("run", f"--n={UNKNOWN}", UNKNOWN, UNKNOWN, UNKNOWN)
+
+
+def test_a_variable_that_nothing_sets_has_its_default_and_that_is_said():
+    found = commands("run ${GPUS:-8}", env={}, read=lambda _: None)
+    assert found.commands[0].argv == ("run", "8")
+    assert found.assumed == ("GPUS",)
+    assert only("run ${GPUS:-8}", GPUS="4") == ("run", "4")
+    assert only("run ${GPUS:-8}", GPUS=None) == ("run", UNKNOWN)
+
+
+def test_what_a_scheduler_sets_is_not_taken_as_not_set():
+    assert only("run ${WORLD_SIZE:-1} ${SLURM_NNODES:-2}") == ("run", UNKNOWN, UNKNOWN)
+
+
+def test_all_branches_are_walked_where_the_condition_is_not_known():
+    found = commands("if [ -d /data ]; then N=1; run a; else N=2; M=3; run b; fi; run $N ${M}", env={}, read=lambda _: None)
+    assert [(command.argv, command.maybe) for command in found.commands] == [
+        (("run", "a"), True), (("run", "b"), True), (("run", UNKNOWN, UNKNOWN), False),
+    ]  # fmt: skip
+
+
+def test_a_branch_that_leaves_does_not_count_after_it():
+    assert only("N=1; [ -f x ] || { N=2; exit 1; }; run $N") == ("run", "1")
+
+
+def test_after_a_loop_of_unknown_length_what_it_changes_is_unknown():
+    found = commands("N=1; M=1; for f in $(ls); do N=$((N+1)); run $f $N; done; run $N $M", env={}, read=lambda _: None)
+    assert [command.argv for command in found.commands[1:]] == [("run", UNKNOWN, UNKNOWN), ("run", UNKNOWN, "1")]
+
+
+def test_a_loop_that_may_have_been_left_early_leaves_what_any_of_its_turns_left():
+    assert only("for i in 1 2 3; do N=$i; [ -d x$i ] && break; done; run $N") == ("run", UNKNOWN)
+    assert only("for i in 1 2 3; do N=4; [ -d x$i ] && break; done; run $N") == ("run", "4")
+    assert only("while true; do if [ -e up ]; then break; fi; sleep 1; done; run a") == ("run", "a")
+    assert only("n=0; until ray status; do n=$((n+1)); [ $n -gt 9 ] && exit 1; done; run a") == ("run", "a")
+
+
+def test_what_goes_on_for_ever_in_the_background_holds_nothing_up():
+    found = commands(
+        "watch() { while true; do sleep 9; [ -f end ] && exit; done; }; watch & run a; while :; do :; done; run b", env={}, read=FILES.get
+    )
+    assert [command.argv for command in found.commands] == [("run", "a")]
+    assert found.unread == ("The script goes on for too long to be followed",)
+
+
+def test_a_program_before_and_is_taken_to_succeed_and_a_question_is_not():
+    found = commands("pip install x && run a; grep -q y z && run b; cd d && run c", env={}, read=lambda _: None)
+    runs = [(command.argv[1], command.maybe) for command in found.commands if command.argv[0] == "run"]
+    assert runs == [("a", False), ("b", True), ("c", False)]
+
+
+FILES = {"train.sh": "run $1 $N ${#}", "sub/env.sh": "N=5; export M=6", "loop.sh": "bash loop.sh"}
+
+
+def test_other_scripts_are_read_with_their_arguments_and_what_is_exported():
+    found = commands("N=1; bash train.sh a b; export N=2; sh -x ./train.sh c; cd sub; . env.sh; run $N $M", env={}, read=FILES.get)
+    assert [command.argv for command in found.commands] == [("run", "a", UNKNOWN, "2"), ("run", "c", "2", "1"), ("run", "5", "6")]
+    assert found.commands[2].env == {"M": "6", "N": "5"}
+
+
+def test_a_script_that_cannot_be_read_is_said():
+    found = commands("bash other.sh; bash $X; source env.sh; source ~/.venv/bin/activate; cd $D; bash train.sh", env={}, read=FILES.get)
+    assert found.commands == ()
+    assert [sentence.split()[0] for sentence in found.unread] == ["other.sh", "…", "env.sh", "train.sh"]
+
+
+def test_after_a_file_that_cannot_be_read_a_default_is_not_taken():
+    assert commands("source env.sh; run ${N:-8}", env={}, read=FILES.get).commands[0].argv == ("run", UNKNOWN)
+    assert commands("N=4; source env.sh; run ${N:-8}", env={}, read=FILES.get).commands[0].argv == ("run", "4")
+
+
+def test_a_script_that_calls_itself_ends():
+    assert commands("bash loop.sh", env={}, read=FILES.get).unread
+    assert commands("while true; do :; done", env={}, read=FILES.get).unread
+    assert commands("f() { f; }; f", env={}, read=FILES.get).unread
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "nohup",
+        "env A=1",
+        "env -u B A=1",
+        "exec",
+        "time",
+        "sudo -E",
+        "timeout -k 5 60",
+        "nice -n 5",
+        "setsid",
+        "srun --nodes=1 -w n1",
+    ],
+)
+def test_what_only_starts_another_program_is_taken_off(before: str):
+    assert only(f"{before} python x.py") == ("python", "x.py")
+
+
+def test_text_for_another_shell_is_read():
+    assert only("bash -c 'run $0 $1' a b") == ("run", "a", "b")
+    assert only('bash -lc "run 1"') == ("run", "1")
+    assert only("srun -N1 bash -c 'run 2'") == ("run", "2")
+
+
+def test_only_what_is_exported_reaches_a_command():
+    found = commands("A=1; export B=2; C=3 run; A=4 env D=5 run", env={"E": "6"}, read=lambda _: None)
+    assert [dict(command.env) for command in found.commands] == [{"B": "2", "C": "3", "E": "6"}, {"A": "4", "B": "2", "D": "5", "E": "6"}]
+
+
+def test_commands_in_a_substitution_are_found_too():
+    assert only("ID=$(run a --b 2 | grep -o x)") == ("run", "a", "--b", "2")
+
+
+def test_what_is_no_shell_is_said():
+    assert "line 2" in commands("run a\nif true; then", env={}, read=lambda _: None).unread[0]
+    assert commands("echo 'a", env={}, read=lambda _: None).unread

@@ -1,0 +1,84 @@
+"""What a preset's command asks for, read with the files that it names."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.check import preset
+from cockpit.check.preset import Files, budget_for, filled, hosts_of
+from cockpit.presets import JobSpec, Preset, RayNode, RayStart
+
+
+def job(**more):
+    return JobSpec(**{"entrypoint": "bash train.sh", "working_dir": ".", **more})
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads as the job in this folder would."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.sh").write_text("one\ntwo\n")
+    (tmp_path / "outside.sh").write_text("three\n")
+    (tmp_path / "code" / "weights.bin").write_bytes(b"\0\1")
+    (tmp_path / "code" / "large.sh").write_bytes(b"x" * (preset.LARGEST + 1))
+    return Files(tmp_path / "code")
+
+
+def test_a_script_in_the_working_dir_is_read_and_told_of(read):
+    assert read.read("./train.sh") == "one\ntwo\n"
+    assert read.found == {"./train.sh": 2}
+
+
+@pytest.mark.parametrize("name", ["../outside.sh", "nothing.sh", "weights.bin", "large.sh", ".", "../code/../outside.sh", "a\0b"])
+def test_what_is_not_packed_or_is_no_script_is_not_read(read, name):
+    assert read.read(name) is None
+    assert read.found == {}
+
+
+def test_an_absolute_path_may_be_shared_by_all_hosts(read, tmp_path):
+    assert read.read(str(tmp_path / "outside.sh")) == "three\n"
+    assert read.read("/dev/zero") is None
+
+
+@pytest.mark.parametrize("folder", [None, "s3://bucket/code.zip", "~nobody-of-that-name/code"])
+def test_without_a_folder_that_is_packed_from_here_no_relative_path_is_read(tmp_path, folder):
+    (tmp_path / "train.sh").write_text("python -m openrlhf.cli.train_ppo_ray\n")
+    budget = budget_for(Preset("ppo", tmp_path / "ppo.yaml", job=job(working_dir=folder)), {})
+    assert not [line for line in budget.lines if "read for this" in line.text]
+
+
+def test_where_the_folder_is_gone_that_we_are_in_nothing_is_read_and_nothing_breaks(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    budget = budget_for(Preset("ppo", tmp_path / "cockpit" / "presets" / "ppo.yaml", job=job()), {})
+    assert not budget.lines
+
+
+def test_variables_are_filled_in_as_at_launch_and_unknown_ones_stay_unknown():
+    given = job(entrypoint="run ${MODEL} $${HOME} ${LATER}", env={"A": "x${MODEL}", "B": "${LATER}", "C": "1${EMPTY}"})
+    entrypoint, known = filled(given, {"MODEL": "7b", "EMPTY": ""})
+    assert entrypoint == "run 7b ${HOME} ${LATER}"
+    assert known == {"LATER": None, "A": "x7b", "B": None, "C": "1"}
+
+
+def test_secrets_are_filled_in_as_dots():
+    given = job(entrypoint="run --key ${WANDB_API_KEY}", env={"HF_TOKEN": "${HF_TOKEN}", "MY_PASSWORD": "plain-secret"})
+    entrypoint, known = filled(given, {"HF_TOKEN": "hf-very-secret"})
+    assert entrypoint == "run --key •••"
+    assert known == {"HF_TOKEN": "•••", "MY_PASSWORD": "•••"}
+
+
+def test_a_preset_without_a_job_asks_for_nothing(tmp_path):
+    ray = RayStart(RayNode("head"), (RayNode("w1", "10.0.0.2"),))
+    bare = Preset("up", tmp_path / "up.yaml", ray=ray)
+    assert budget_for(bare, {}).amount("GPU") == 0
+    assert [(entry.name, entry.target) for entry in hosts_of(bare)] == [("head", "head"), ("w1", "10.0.0.2")]
+
+
+def test_which_files_were_read_is_a_line_of_the_budget(tmp_path):
+    (tmp_path / "train.sh").write_text("python -m openrlhf.cli.train_ppo_ray --actor.num_gpus_per_node 4\n")
+    told = budget_for(Preset("ppo", tmp_path / "ppo.yaml", job=job(working_dir="${HERE}")), {"HERE": "."})
+    assert told.lines[0].text == "files read on this host: train.sh (1 line)"

@@ -1,0 +1,132 @@
+"""Before a Ray runs: would the job fit on the cluster that the preset starts."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.budget import Budget
+from cockpit.check import check, exit_code
+from cockpit.model import Bundle, Fault, Host, PlacementGroup, Session
+from cockpit.presets import Needs, Preset, RayNode
+from tests.check.worlds import GIB, NOW, HostMemory, asked, cluster, down, gpu, group, machine, preset, start, told
+
+ACTOR = group("actor", 8)
+FLAGS = {"num_gpus": 8, "num_cpus": 16}
+TWO = start(RayNode("head", flags=FLAGS), RayNode("w1", flags=FLAGS))
+
+
+def host(name, gpus=8, **more):
+    return Host(
+        name, (f"10.0.0.{1 + ('w' in name)}",), NOW, cpus=32, gpus=tuple(gpu(index, 0) for index in range(gpus)), processes=(), **more
+    )
+
+
+def planned(ray, *groups, world=None, needs=None):
+    return check(preset(ray=ray, needs=needs), asked(*groups), world or down(host("head"), host("w1")))
+
+
+def test_it_is_judged_for_the_nodes_that_the_preset_starts_and_fits_once_they_run():
+    result = planned(TWO, ACTOR, group("vLLM", 8))
+    assert (result.verdict, exit_code(result)) == ("later", 1)
+    assert (result.reason.text, result.reason.change) == (
+        "no Ray runs: checked against the 2 nodes, 16 GPU that the preset starts",
+        "`cockpit recover ppo`",
+    )
+    assert len([text for text in told(result, "fine") if text.startswith(("actor", "vLLM"))]) == 2
+
+
+@pytest.mark.parametrize(
+    ("ray", "groups", "verdict", "words"),
+    [
+        (TWO, (group("actor", 17),), "never", "actor: needs 17 x 1 GPU"),
+        (TWO, (group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0),), "never", "needs 24 CPU on one node; 2 nodes have 16"),
+        (start(RayNode("head")), (group("pool", 8, "STRICT_PACK", GPU=1.0, CPU=3.0),), "later", "no Ray runs"),
+        (start(RayNode("head"), CUDA_VISIBLE_DEVICES="0,1"), (ACTOR,), "never", "actor: needs 8 x 1 GPU"),
+        (start(RayNode("w9")), (ACTOR,), "unknown", "the CPU of w9 is unknown"),
+        (start(RayNode("w9", flags=FLAGS)), (ACTOR,), "unknown", "free GPU memory is unknown on w9"),
+        (start(RayNode("head", flags={**FLAGS, "resources": '{"tpu": 1}'})), (group("task", 1, tpu=1.0),), "later", "no Ray runs"),
+        (start(RayNode("head", flags=FLAGS)), (group("task", 1, memory=1.0),), "unknown", "the memory of head is unknown"),
+    ],
+)  # fmt: skip
+def test_by_what_the_preset_says_and_what_its_hosts_have(ray, groups, verdict, words):
+    result = planned(ray, *groups, needs=Needs(gpu_memory_free=GIB))
+    assert result.verdict == verdict
+    assert any(words in line.text for line in result.lines if line.level == verdict), result.lines
+
+
+@pytest.mark.parametrize(
+    ("ray", "level", "text", "change"),
+    [
+        (start(RayNode("head", flags=FLAGS), CUDA_VISIBLE_DEVICES="0,1,2,3"), "never",
+         "ray.env sets CUDA_VISIBLE_DEVICES=0,1,2,3 (4 GPUs), but head has num_gpus: 8; Ray refuses to start",
+         "set num_gpus: 4, or list 8 GPUs in CUDA_VISIBLE_DEVICES"),
+        (start(RayNode("head", flags={"num_gpus": 2}), CUDA_VISIBLE_DEVICES="0,1,2,3"), "doubt",
+         "ray.env sets CUDA_VISIBLE_DEVICES=0,1,2,3 (4 GPUs), but head has num_gpus: 2; 2 of them stay unused", "set num_gpus: 4"),
+        (start(RayNode("head", flags={"num_gpus": 16})), "doubt", "head has num_gpus: 16, but NVML sees 8", "set num_gpus: 8"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself_or_its_hosts_is_told_with_what_to_change(ray, level, text, change):
+    line = next(line for line in planned(ray, group("actor", 1)).lines if "num_gpus" in line.text)
+    assert (line.level, line.text, line.change) == (level, text, change)
+
+
+def test_devices_that_come_from_the_environment_are_not_guessed():
+    assert planned(start(RayNode("head", flags=FLAGS), CUDA_VISIBLE_DEVICES="${GPUS}"), ACTOR).verdict == "later"
+
+
+def test_devices_in_the_jobs_own_environment_are_a_doubt():
+    result = check(preset(env={"CUDA_VISIBLE_DEVICES": "0"}), asked(ACTOR), cluster(machine(1)))
+    assert "job.env sets CUDA_VISIBLE_DEVICES" in told(result, "doubt")[0]
+
+
+def test_a_host_that_nobody_reaches_is_named():
+    silent = down(host("head"), faults=(Fault("probe", "w1: ssh: no route to host", NOW, "w1"),))
+    assert "resources of w1 are unknown: w1: ssh: no route to host" in told(planned(TWO, ACTOR, world=silent), "doubt")
+
+
+def test_orphans_are_seen_before_ray_is_started():
+    full = Host("head", ("10.0.0.1",), NOW, cpus=32, gpus=tuple(gpu(index, 40) for index in range(8)), processes=())
+    result = planned(start(RayNode("head", flags=FLAGS)), ACTOR, world=down(full), needs=Needs(gpu_memory_free=70 * GIB))
+    assert "8 of the 8 GPUs" in told(result, "later")[1]
+
+
+def test_a_ray_that_runs_is_judged_as_it_is():
+    assert check(preset(ray=TWO), asked(ACTOR), cluster(machine(1))).verdict == "now"
+
+
+def test_what_a_host_that_has_not_joined_could_bring_is_never_impossible():
+    half = check(preset(ray=TWO), asked(ACTOR, group("vLLM", 8)), cluster(machine(1)))
+    assert half.verdict == "later"
+    assert half.reason.text.endswith("not on the current nodes; w1 of the preset has not joined")
+    assert check(preset(ray=TWO), asked(group("actor", 17)), cluster(machine(1), machine(2))).verdict == "never"
+    assert check(preset(ray=start(RayNode("x"))), asked(group("actor", 17)), cluster(machine(1))).verdict == "never"
+
+
+def test_what_waits_in_a_ray_that_is_gone_is_nobody():
+    old = replace(down(host("head"), host("w1")), placement_groups=(PlacementGroup("7", "g", "PENDING", "PACK", (Bundle({"GPU": 16.0}),)),))
+    assert told(planned(TWO, ACTOR, world=old), "later", "doubt") == [
+        "no Ray runs: checked against the 2 nodes, 16 GPU that the preset starts"
+    ]
+
+
+def test_a_live_ray_whose_dashboard_is_silent_is_unknown():
+    world = down(host("head"), sessions=(Session(host="head", name="session_1", path="/tmp/ray/session_1", live=True),))
+    told_why = check(preset(), asked(ACTOR), world).reason.text
+    assert told_why.endswith("no Ray dashboard answers at http://10.0.0.1:8265, although a Ray runs on head")
+
+
+@pytest.mark.parametrize(("threshold", "verdict"), [("0.97", "later"), ("0.5", "never"), ("much", "later"), ("${X}", "later")])
+def test_the_line_at_which_the_presets_ray_would_kill_counts(threshold, verdict):
+    memory = HostMemory(1 * GIB, 100 * GIB)
+    world = down(host("head", memory=memory))
+    world = replace(world, nodes=tuple(replace(each, memory=memory) for each in world.nodes))
+    ray = start(RayNode("head", flags=FLAGS), RAY_memory_usage_threshold=threshold)
+    assert planned(ray, ACTOR, world=world, needs=Needs(host_memory_free=60 * GIB)).verdict == verdict
+
+
+def test_a_preset_without_a_job_is_checked_for_its_cluster_alone():
+    bare = Preset("up", preset().path, ray=TWO, needs=Needs(host_memory_free=10 * GIB))
+    result = check(bare, Budget(None), down(host("head", memory=HostMemory(1, 100 * GIB)), host("w1", memory=HostMemory(1, 100 * GIB))))
+    assert result.verdict == "later"
+    assert result.budget.amount("GPU") == 0

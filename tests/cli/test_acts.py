@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import stat
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cockpit.cli.acts import print_log
+from cockpit.config.settings import Config
+from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
+
+PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(300)"
+SLEEPER = "import signal, time; print('up', flush=True); time.sleep(300)"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home of its own, nothing in the environment that says where Ray is, and no way to any other host."""
+    for name in list(os.environ):
+        if name.startswith(("COCKPIT_", "RAY_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COCKPIT_ADDRESS", "http://127.0.0.1:9")
+    config = tmp_path / ".config/cockpit/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("reach: 'false'\n")
+    return tmp_path
+
+
+def cockpit(*words, **more):
+    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL, **more)
+
+
+def _started(text, environ):
+    child = Alone(sys.executable, "-c", text, environ=environ)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"up\n"
+    return child
+
+
+def _left_over(text, temp):
+    raylet = ended_pid()
+    dead_session(temp / "ray", raylet)
+    return _started(text, left_variables(temp, raylet))
+
+
+@pytest.fixture
+def left_over(tmp_path):
+    """A process that a raylet, dead by now, has started."""
+    child = _left_over(SLEEPER, tmp_path)
+    yield child
+    child.close()
+
+
+@pytest.fixture
+def stubborn(tmp_path):
+    """The same, and it takes no notice of SIGTERM."""
+    child = _left_over(STUBBORN, tmp_path)
+    yield child
+    child.close()
+
+
+@pytest.fixture
+def foreign():
+    child = _started(SLEEPER, {})
+    yield child
+    child.close()
+
+
+def log_of(home):
+    return [json.loads(line) for line in (home / ".local/state/cockpit/acts.jsonl").read_text().splitlines()]
+
+
+def test_an_orphan_that_was_named_is_ended_and_the_log_says_so(home, left_over):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid), "--yes", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert [row["pid"] for row in answer["plan"]] == [row["pid"] for row in answer["done"]] == [left_over.pid]
+    assert "ended by SIGTERM" in answer["done"][0]["outcome"]
+    assert left_over.wait() == 0
+    assert [line["outcome"] == "begun" for line in log_of(home)] == [True, False]
+    assert stat.S_IMODE((home / ".local/state/cockpit/acts.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_dry_run_prints_the_plan_and_does_nothing(home, left_over):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid), "--dry-run", "--yes")
+    assert done.returncode == 0
+    assert f"pid {left_over.pid}" in done.stdout
+    assert left_over.poll() is None
+    assert not (home / ".local/state").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--force",)])
+def test_a_process_that_is_nothing_of_rays_is_refused_whatever_the_flags(home, foreign, more):
+    done = cockpit("kill-orphans", "--pid", str(foreign.pid), "--yes", "--json", *more)
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert (answer["plan"], answer["done"]) == ([], [])
+    assert "it is a foreign, and only orphan and stale processes are ended" in answer["refused"][0]["reason"]
+    assert foreign.poll() is None
+
+
+def test_without_a_terminal_and_without_yes_it_refuses(home, left_over):
+    done = cockpit("kill-orphans", "--pid", str(left_over.pid))
+    assert done.returncode == 1
+    assert "no terminal to ask on" in done.stderr
+    assert left_over.poll() is None
+
+
+def test_read_only_means_that_no_act_is_done(home, left_over):
+    done = cockpit("--readonly", "kill-orphans", "--pid", str(left_over.pid), "--yes")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "read-only" in done.stderr
+    assert left_over.poll() is None
+
+
+@pytest.mark.parametrize(
+    "words", [("kill-orphans", "--nope"), ("clean", "--older-than", "soon"), ("stop-job",), ("stop", "--session", "a", "--everything")]
+)
+def test_bad_usage_of_an_act_ends_with_three(home, words):
+    done = cockpit(*words)
+    assert done.returncode == 3
+    assert "Error" in done.stderr
+
+
+def test_a_mistake_in_the_config_ends_an_act_with_three(home):
+    assert cockpit("kill-orphans", "--interval", "0").returncode == 3
+
+
+def test_a_host_that_cannot_be_reached_ends_with_three(home):
+    done = cockpit("kill-orphans", "nowhere.invalid", "--yes", "--json")
+    assert done.returncode == 3
+    assert "nowhere.invalid" in json.loads(done.stdout)["failed"][0]["error"]
+
+
+def test_a_host_whose_name_would_be_an_option_of_ssh_is_no_host(home):
+    done = cockpit("kill-orphans", "--yes", "--", "-oProxyCommand=true")
+    assert done.returncode == 3
+    assert "can't be the name of a host" in done.stderr
+
+
+def reads(pid):
+    """Whether it has stopped to be told something: a signal in the moment before would only be seen after the next key."""
+    states = set()
+    for _ in range(4):
+        states.add(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
+        time.sleep(0.05)
+    return states == {"S"}
+
+
+def asked(answer, *words):
+    """What it says on a terminal to somebody who types that, or who sends that signal; and its exit code."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp(PROGRAM[0], [*PROGRAM, *words])
+    said, deadline, answers = b"", time.monotonic() + 60, [answer]
+    with suppress(OSError):  # Linux says so when the other side has hung up
+        while time.monotonic() < deadline:
+            if select.select([terminal], [], [], 0.2)[0]:
+                said += os.read(terminal, 4096)
+            if answers and b"Continue?" in said and reads(pid):
+                given = answers.pop()
+                os.write(terminal, given + b"\n") if isinstance(given, bytes) else os.kill(pid, given)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(terminal)
+    return said.decode(), code
+
+
+def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(home, left_over):
+    said, code = asked(b"n", "kill-orphans", "--pid", str(left_over.pid))
+    assert code == 1
+    assert "Continue?" in said
+    assert left_over.poll() is None
+
+
+def test_on_a_terminal_it_asks_and_does_it_on_yes(home, left_over):
+    said, code = asked(b"y", "kill-orphans", "--pid", str(left_over.pid))
+    assert code == 0
+    assert "ended by SIGTERM" in said
+    assert left_over.wait() == 0
+
+
+def test_who_asks_for_json_on_a_terminal_sees_the_plan_before_the_question(home, left_over):
+    said, _ = asked(b"n", "kill-orphans", "--pid", str(left_over.pid), "--json")
+    plan, _, _ = said.partition("Continue?")
+    assert f"pid {left_over.pid}" in plan
+    assert "{" not in plan
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_a_no_to_the_question(home, left_over, number):
+    said, code = asked(number, "kill-orphans", "--pid", str(left_over.pid))
+    assert code == 128 + number
+    assert "nothing was done" in said
+    assert "Traceback" not in said
+    assert left_over.poll() is None
+    assert not (home / ".local/state").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_the_middle_of_an_act_is_told_there_and_in_the_log(home, stubborn, number):
+    words = ["kill-orphans", "--pid", str(stubborn.pid), "--yes", "--json"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as program:
+        deadline = time.monotonic() + 60
+        while not (home / ".local/state/cockpit/acts.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        program.send_signal(number)
+        said, warned = program.communicate(timeout=60)
+    assert program.returncode == 128 + number
+    assert b"was aborted: the state of 1 process is unknown" in warned
+    assert "unknown" in json.loads(said)["failed"][0]["error"]
+    assert log_of(home)[1]["outcome"] == {"broken_off": "cancelled"}
+
+
+def test_every_command_of_an_act_says_what_it_does_and_how_it_ends(home):
+    from cockpit.acts.table import ACTS
+
+    listed = cockpit("--help").stdout
+    for act in (act for act in ACTS if act.command):
+        assert act.id in listed
+        assert "0  done, or nothing to do" in cockpit(act.id, "--help").stdout
+
+
+class Following:
+    """A job whose log has these lines."""
+
+    def __init__(self, *lines):
+        self.lines = lines
+
+    async def follow_log(self, job, lines):
+        yield self.lines
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_log_shows_no_secret_on_a_terminal_and_is_raw_in_a_pipe(monkeypatch, capsys, terminal):
+    lines = ("step 1", "HF_TOKEN=c0ffee4dead9", "password:", "  c0ffee4dead9")
+
+    async def look_once(config):
+        return Following(*lines)
+
+    monkeypatch.setattr("cockpit.monitor.single_look.look_once", look_once)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    assert print_log(Config(), "x", follow=False, lines=-1) == 0
+    shown = ("step 1", "HF_TOKEN=•••", "password:", "  •••")
+    assert capsys.readouterr().out.splitlines() == list(shown if terminal else lines)

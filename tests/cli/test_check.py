@@ -1,0 +1,107 @@
+"""`cockpit check`: of a preset, of its file, or of a command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from cockpit.check import preset
+from cockpit.check.preset import look_and_check
+from cockpit.cli.check import preset_of
+from cockpit.cli.main import main
+from cockpit.config.settings import Address, Config
+from cockpit.monitor import single_look
+from cockpit.presets import read_preset
+from tests.check.worlds import asked, cluster, group, machine
+
+PRESET = """
+ray:
+  head: {host: w7, address: 10.7.7.7, num_gpus: 8}
+job: {entrypoint: "python train.py --token ${SECRET_TOKEN}"}
+needs: {gpus: %d}
+"""
+
+
+class Looked:
+    """A lookout that has seen this much."""
+
+    undecided = ()
+
+    def __init__(self, config, snapshot):
+        self.config, self.poller = config, self
+        self.snapshot = snapshot
+        self.waited = []
+
+    async def wait_until_complete(self, patience):
+        self.waited.append(patience)
+
+
+@pytest.fixture
+def seen(monkeypatch, tmp_path):
+    """The cluster that is looked at: one node of 8 GPUs; answers with the configs it was looked at with."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    configs = []
+
+    async def look_once(config, **how):
+        assert how["everywhere"]
+        configs.append(config)
+        return Looked(config, cluster(machine(1)))
+
+    monkeypatch.setattr(single_look, "look_once", look_once)
+    return configs
+
+
+def run(*words):
+    return CliRunner().invoke(main, ["check", *words])
+
+
+@pytest.mark.parametrize(("gpus", "code", "first"), [(8, 0, "ppo fits now"), (9, 2, "ppo can never fit here: job: needs 9 x 1 GPU")])
+def test_a_presets_file_is_checked_and_its_hosts_are_looked_at(seen, tmp_path, gpus, code, first):
+    (tmp_path / "ppo.yaml").write_text(PRESET % gpus)
+    result = run("./ppo.yaml")
+    assert (result.exit_code, result.stdout.splitlines()[0][: len(first)]) == (code, first)
+    assert [(entry.name, entry.target) for entry in seen[0].hosts] == [("w7", "10.7.7.7")]
+
+
+def test_json_is_for_scripts(seen, tmp_path):
+    (tmp_path / "ppo.yaml").write_text(PRESET % 8)
+    told = json.loads(run("./ppo.yaml", "--json").stdout)
+    assert (told["verdict"], told["budget"]["gpus"]) == ("now", 8)
+
+
+def test_what_stands_after_two_dashes_is_a_command_with_flags_of_its_own(seen, tmp_path, monkeypatch):
+    monkeypatch.setenv("COCKPIT_ASCII", "1")
+    (tmp_path / "train.sh").write_text("python -m openrlhf.cli.train_ppo_ray --actor.num_gpus_per_node 8 --json\n")
+    result = run("--", "bash", "train.sh", "--json")
+    assert "ok files read on this host: train.sh (1 line)" in result.stdout
+    assert preset_of(("a b && c",)).job.entrypoint == "a b && c"
+    assert preset_of(("a", "b c")).job.entrypoint == "a 'b c'"
+
+
+@pytest.mark.parametrize("words", [(), ("--",), ("ppo", "--", "python"), ("nothing-of-that-name",), ("./nothing.yaml",), ("a", "b")])
+def test_bad_usage_ends_with_3(seen, words):
+    result = run(*words)
+    assert (result.exit_code, seen) == (3, [])
+    assert result.stderr
+
+
+def test_of_several_sessions_one_must_be_chosen(seen, monkeypatch, tmp_path):
+    (tmp_path / "ppo.yaml").write_text(PRESET % 8)
+    address = Address("http://h:8265", "session_1")
+    monkeypatch.setattr(Looked, "undecided", (address,))
+    result = run("./ppo.yaml")
+    assert result.exit_code == 3
+    assert "choose one with --address:\n  http://h:8265  session_1" in result.stderr
+
+
+def test_who_watches_already_checks_what_is_known_by_then(tmp_path, monkeypatch):
+    (tmp_path / "ppo.yaml").write_text(PRESET % 8)
+    watching = Looked(Config(), cluster(machine(1)))
+    result = asyncio.run(look_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {}))
+    assert (result.verdict, watching.waited) == ("now", [preset.HOSTS_PATIENCE_S])
+    monkeypatch.setattr(preset, "budget_of", lambda *_, **__: asked(group("actor", 9)))
+    assert asyncio.run(look_and_check(watching, read_preset(tmp_path / "ppo.yaml"), {})).verdict == "never"

@@ -1,0 +1,137 @@
+"""`cockpit launch` as it is typed: how it ends, what it says, and that following is not the job."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cockpit.cli import launch
+from cockpit.config.settings import Config
+from cockpit.model import Job
+from cockpit.presets import Preset, read_preset
+
+SECRET = "not-for-anybodys-eyes-1b2c"
+
+
+@pytest.fixture
+def preset(tmp_path: Path, monkeypatch) -> Preset:
+    monkeypatch.setenv("SECRET_TOKEN", SECRET)
+    (tmp_path / "ppo.yaml").write_text('job: {entrypoint: python a.py, env: {SECRET_TOKEN: "${SECRET_TOKEN}"}}')
+    return read_preset(tmp_path / "ppo.yaml")
+
+
+def cockpit(*words: str) -> subprocess.CompletedProcess[str]:
+    program = [str(Path(sys.executable).with_name("cockpit")), *words]
+    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+
+
+class ClusterMonitor:
+    """A job whose log has these lines, and which is in these states, one after the other."""
+
+    def __init__(self, lines: list[str], *states: Job) -> None:
+        self.lines, self.states, self.gate = lines, list(states), asyncio.Event()
+        self.gate.set()
+
+    async def follow_log(self, job: str, lines: int):
+        await self.gate.wait()
+        yield self.lines
+
+    async def jobs(self) -> tuple[Job, ...]:
+        return (self.states.pop(0) if len(self.states) > 1 else self.states[0],)
+
+
+async def followed(lookout: ClusterMonitor, preset: Preset) -> int:
+    return await launch._follow(Config(), lookout, "ppo-1", preset)
+
+
+def job(status: str, **more) -> Job:
+    return Job("ppo-1", status=status, **more)
+
+
+async def test_a_job_that_succeeds_ends_with_0_and_its_log_shows_no_secret(preset, capsys, monkeypatch):
+    monkeypatch.setattr(launch.asyncio, "sleep", lambda _: _soon())
+    code = await followed(ClusterMonitor(["step 1", f"login with {SECRET}"], job("RUNNING"), job("SUCCEEDED")), preset)
+    out, said = capsys.readouterr()
+    assert (code, out) == (0, "step 1\nlogin with •••\n")
+    assert "job ppo-1 SUCCEEDED" in said
+
+
+_sleep = asyncio.sleep
+
+
+async def _soon() -> None:
+    await _sleep(0.001)
+
+
+async def test_a_job_that_never_began_tells_why_and_shows_no_secret(preset, capsys):
+    message = f"runtime_env setup failed:\nTOKEN={SECRET}\nno such package: vlm"
+    code = await followed(ClusterMonitor([], job("FAILED", message=message)), preset)
+    _, said = capsys.readouterr()
+    assert code == 1
+    assert "no such package: vlm" in said
+    assert "job ppo-1 FAILED" in said
+    assert SECRET not in said
+
+
+def test_of_a_traceback_the_beginning_and_the_end_are_told():
+    trace = "Traceback (most recent call last):\n  File a\n    child = x\nFileNotFoundError: conda\nDuring handling …\n"
+    message = f"runtime_env setup failed: it could not be made.\n[Node 10.0.0.1] {trace}{trace.replace('[', '')}ValueError: no conda here\n"
+    assert launch.failure_lines(message) == [
+        "runtime_env setup failed: it could not be made.",
+        "FileNotFoundError: conda",
+        "During handling …",
+        "ValueError: no conda here",
+    ]
+    assert launch.failure_lines("exit code 3\nlast lines:\n  x") == ["exit code 3", "last lines:", "  x"]
+    assert launch.failure_lines("") == []
+
+
+async def test_a_job_that_waits_says_why(preset, capsys, monkeypatch):
+    monkeypatch.setattr(launch, "PENDING_GRACE_S", 0.0)
+
+    async def why(config, job):
+        return "8 GPU are held by holds1"
+
+    monkeypatch.setattr(launch, "_why_pending", why)
+    lookout = ClusterMonitor([], job("PENDING"), job("SUCCEEDED"))
+    lookout.gate.clear()
+    task = asyncio.create_task(followed(lookout, preset))
+    while "is PENDING: 8 GPU are held by holds1" not in (said := capsys.readouterr().err):
+        await _sleep(0.01)
+        assert not task.done(), said
+    lookout.gate.set()
+    assert await task == 0
+
+
+async def test_whoever_stops_following_is_told_that_the_job_goes_on(preset, capsys):
+    lookout = ClusterMonitor([], job("RUNNING"))
+    lookout.gate.clear()
+    task = asyncio.create_task(followed(lookout, preset))
+    await _soon()
+    task.cancel()
+    assert await task == 1
+    assert "job ppo-1 keeps running. Log: cockpit logs -f ppo-1. Stop: cockpit stop-job ppo-1" in capsys.readouterr().err
+
+
+def test_a_mistake_in_a_preset_is_bad_usage(tmp_path):
+    (tmp_path / "ppo.yaml").write_text("job: {entrypont: python a.py}")
+    ended = cockpit("launch", str(tmp_path / "ppo.yaml"), "--yes")
+    assert ended.returncode == 3
+    assert "ppo.yaml:1: job.entrypont" in ended.stderr
+    assert cockpit("launch", "no-such-preset", "--yes").returncode == 3
+    assert cockpit("launch").returncode == 3
+
+
+def test_where_cockpit_is_read_only_nothing_is_launched(preset):
+    ended = cockpit("launch", str(preset.path), "--yes", "--readonly")
+    assert (ended.returncode, ended.stderr) == (1, "cockpit: launch: cockpit is read-only (--readonly)\n")
+
+
+def test_where_nothing_answers_that_is_said(preset):
+    ended = cockpit("launch", str(preset.path), "--yes", "--address", "http://127.0.0.1:9")
+    assert ended.returncode == 3
+    assert "127.0.0.1:9 can't be reached" in ended.stderr

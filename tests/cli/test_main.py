@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cockpit import __version__
+from cockpit.cli.main import main
+from cockpit.monitor.monitor import Address
+from cockpit.monitor.poller import Poller
+
+CLOSED = "http://127.0.0.1:9"
+PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A home of its own, and nothing in the environment that says where Ray is."""
+    for name in list(os.environ):
+        if name.startswith(("COCKPIT_", "RAY_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def config(home):
+    path = home / ".config/cockpit/config.yaml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def cockpit(*words):
+    """Run in this process; what it raises is not swallowed."""
+    result = CliRunner().invoke(main, words)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert "Traceback" not in result.output
+    return result
+
+
+def program(*words, **more):
+    """Run as a program, as people do."""
+    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False, **more)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--nope",),
+        ("status", "--nope"),
+        ("nope",),
+        ("status", "--interval"),
+        ("status", "surplus"),
+        ("schema", "nope"),
+        ("config", "nope"),
+    ],
+)
+def test_bad_usage_ends_with_three(words):
+    result = cockpit(*words)
+    assert result.exit_code == 3
+    assert "Error:" in result.stderr
+    assert not result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--interval", "0"), "--interval: expected a number of seconds from 0.5 to 3600, got 0"),
+        (("--interval", "soon"), "--interval: expected a number of seconds from 0.5 to 3600, got soon"),
+        (("--address", "ray://head:10001"), "--address: ray://head:10001 is for Ray's client"),
+        (("--address", "http://me:secret@head"), "--address: an address must not contain a user or password"),
+        (("--hosts", "/nowhere/hosts"), "--hosts: /nowhere/hosts: there is no such file"),
+        (("--hosts", "-oProxyCommand=x"), "--hosts: '-oProxyCommand=x' can't be the name of a host"),
+    ],
+)
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_a_bad_value_of_a_flag_is_one_sentence(words, said, place):
+    result = cockpit(*words, "status") if place == "before" else cockpit("status", *words)
+    assert result.exit_code == 3
+    assert result.stderr.startswith(f"cockpit: {said}")
+    assert result.stderr.count("\n") == 1
+    assert "secret" not in result.output.replace("RAY_AUTH_TOKEN", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("interval: soon", ":1: interval: expected a number of seconds"),
+        ("theme: midnight\nintervall: 3", ":2: intervall: no such key; perhaps interval"),
+        ("hosts:\n  - {name: w1, usr: me}", ":2: hosts[0].usr: no such key; perhaps user"),
+        ("a: [", ": not YAML"),
+        ("[1, 2]", ":1: expected keys with values"),
+    ],
+)
+def test_a_mistake_in_the_config_names_file_line_and_key(config, text, said):
+    config.write_text(text)
+    result = cockpit("status")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("cockpit: ~/.config/cockpit/config.yaml:")
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_mistake_in_a_variable_names_it(monkeypatch):
+    monkeypatch.setenv("COCKPIT_INTERVAL", "0")
+    result = cockpit("status")
+    assert result.exit_code == 3
+    assert "COCKPIT_INTERVAL" in result.stderr
+
+
+@pytest.mark.parametrize("option", [("--theme", "nord"), ("--ascii",), ("--quiet",)])
+def test_only_what_draws_has_the_options_of_the_screen(option):
+    for command in sorted({*main.list_commands(click.Context(main))} - {"config", "demo"}):
+        assert option[0] not in cockpit(command, "--help").stdout
+        result = cockpit(command, *option)
+        assert (result.exit_code, "No such option" in result.stderr) == (3, True), result.stderr
+    assert option[0] in cockpit("demo", "--help").stdout
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_every_command_and_flag(flag):
+    result = cockpit(flag)
+    assert result.exit_code == 0
+    for word in ("status", "config", "schema", "demo", "--address", "--hosts", "--interval", "--readonly", "--theme", "--ascii"):
+        assert word in result.stdout
+    for command in ("status", "demo", "schema", "config"):
+        assert cockpit(command, flag).exit_code == 0
+
+
+def test_the_version_is_told():
+    assert cockpit("--version").stdout == f"cockpit, version {__version__}\n"
+
+
+def test_the_config_file_is_written_once(home):
+    first = cockpit("config", "init")
+    path = home / ".config/cockpit/config.yaml"
+    assert (first.exit_code, first.stdout) == (0, f"Written: {path}\n")
+    path.write_text("interval: 7\n")
+    second = cockpit("config", "init")
+    assert second.exit_code == 3
+    assert "already exists" in second.stderr
+    assert path.read_text() == "interval: 7\n"
+
+
+def test_the_config_file_is_where_it_says(config):
+    assert cockpit("config", "path").stdout == f"{config}\n"
+
+
+def test_print_says_where_each_value_comes_from(config, monkeypatch):
+    config.write_text("# mine\ninterval: 7\n")
+    monkeypatch.setenv("COCKPIT_THEME", "nord")
+    result = cockpit("--ascii", "config", "print", "--hosts", "w1,w2")
+    assert result.exit_code == 0
+    said = dict(line.split(": ", 1) for line in result.stdout.splitlines())
+    assert said["interval"] == "7.0  # ~/.config/cockpit/config.yaml:2"
+    assert said["theme"] == '"nord"  # COCKPIT_THEME'
+    assert said["hosts"] == '[{"name": "w1"}, {"name": "w2"}]  # --hosts'
+    assert said["readonly"] == "false  # default"
+    assert said["ascii"] == "true  # --ascii"
+
+
+def test_a_flag_before_the_command_counts_and_one_after_it_counts_more():
+    shown = cockpit("--interval", "7", "--readonly", "status", "--help")
+    assert shown.exit_code == 0
+    assert "interval: 3.0" in cockpit("config", "print", "--interval", "3").stdout
+
+
+@pytest.mark.parametrize("what", ["status", "config"])
+def test_a_schema_is_json(what):
+    result = cockpit("schema", what)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["$schema"].startswith("https://json-schema.org")
+    assert cockpit("schema").stdout == cockpit("schema", "status").stdout
+
+
+# A look
+
+
+def test_a_port_at_which_nothing_listens_is_unreachable():
+    result = cockpit("status", "--json", "--address", CLOSED)
+    status = json.loads(result.stdout)
+    assert status["cluster"]["reachable"] is False
+    assert "ray.identity" in {fault["source"] for fault in status["faults"]}
+    assert result.exit_code in (2, 3), "3, or 2 where a Ray of somebody else lives on this host"
+
+
+def test_a_look_in_words_says_so_too():
+    result = cockpit("status", "--address", CLOSED)
+    assert result.stdout.startswith(f"No Ray dashboard answers at {CLOSED}")
+    assert "FAULT ray.identity" in result.stdout
+
+
+@contextmanager
+def served(answer):
+    """A web server that is no Ray."""
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("answer", [b"<html>Welcome to nginx!</html>", b"", b"[1, 2]", b"\xff\xfe\x00", b'{"ray_version": 7}'])
+def test_a_web_server_that_is_no_ray_is_a_fault(answer):
+    with served(answer) as address:
+        result = cockpit("status", "--json", "--address", address)
+    status = json.loads(result.stdout)
+    (fault,) = [fault for fault in status["faults"] if fault["source"] == "ray.identity"]
+    assert address in fault["text"]
+    assert status["nodes"] is None or not [node for node in status["nodes"] if node["id"]]
+    assert result.exit_code in (2, 3)
+
+
+def test_a_port_that_speaks_no_http_is_a_fault():
+    def greet(server):
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:
+                return
+            client.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+            client.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=greet, args=(server,), daemon=True).start()
+        result = cockpit("status", "--address", f"http://127.0.0.1:{server.getsockname()[1]}")
+        server.shutdown(socket.SHUT_RDWR)
+    assert "FAULT ray.identity" in result.stdout
+    assert result.exit_code in (2, 3)
+
+
+def test_two_live_sessions_are_listed_and_none_is_taken(monkeypatch):
+    class Two:
+        undecided = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
+        poller = Poller.__new__(Poller)
+
+    async def look(_, **patience):
+        return Two()
+
+    monkeypatch.setattr("cockpit.monitor.single_look.look_once", look)
+    result = cockpit("status")
+    assert result.exit_code == 3
+    assert "choose one with --address" in result.stderr
+    assert "http://10.0.0.1:9266  session_2" in result.stderr
+    assert not result.stdout
+
+
+# As a program
+
+
+def test_without_a_terminal_the_screen_is_a_status():
+    result = program("--address", CLOSED, stdin=subprocess.DEVNULL)
+    assert result.stderr == "cockpit: no terminal here: this is the output of `cockpit status`\n\n"
+    assert result.stdout.startswith(f"No Ray dashboard answers at {CLOSED}")
+    assert result.returncode in (2, 3)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk here that is always full")
+@pytest.mark.parametrize("words", [("status", "--address", CLOSED), ("kill-orphans", "--dry-run", "--address", CLOSED), ("schema",)])
+def test_a_full_disk_below_what_is_printed_is_one_sentence(words):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([*PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert result.stderr == "cockpit: output: no space left on device\n"
+    assert result.returncode == 3
+
+
+@pytest.mark.parametrize("words", [("status", "--address", CLOSED), ("presets",), ("config", "print"), ("kill-orphans", "--dry-run")])
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user whom nobody knows")
+def test_a_user_whom_nobody_knows_and_who_has_no_home_is_served(words, monkeypatch):
+    monkeypatch.delenv("HOME")
+    monkeypatch.setenv("COCKPIT_ADDRESS", CLOSED)
+    reads_all = [f"--{kind}-caps=+dac_read_search" for kind in ("inh", "ambient")]  # this Python may lie where only root may look
+    become = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", *reads_all]
+    done = subprocess.run([*become, *PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("words", [("status",), ("status", "--json"), ("doctor",)])
+def test_without_a_stdout_it_ends_as_it_would_with_one(words):
+    without = ["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, *words, "--address", CLOSED]
+    closed = subprocess.run(without, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (closed.returncode, closed.stderr) == (3, "")
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    command = f"{shlex.join(PROGRAM)} status --json --address {CLOSED} | head -c 1; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert result.stdout == "{"
+    assert not result.stderr
+    assert result.returncode in (0, 2, 3)
+
+
+def test_a_reader_that_was_never_there_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        result = subprocess.run([*PROGRAM, "status", "--address", CLOSED], stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False)
+    finally:
+        os.close(writing)
+    assert not result.stderr
+    assert result.returncode == 0
+
+
+def test_watching_ends_with_its_reader():
+    command = [*PROGRAM, "status", "--watch", "--json", "--interval", "0.5", "--address", CLOSED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        first, second = (json.loads(watching.stdout.readline()) for _ in range(2))
+        watching.stdout.close()
+        assert watching.wait(60) == 0
+        assert not watching.stderr.read()
+    assert second["taken"] >= first["taken"]
+
+
+def test_an_interrupted_look_says_nothing():
+    command = [*PROGRAM, "status", "--watch", "--interval", "0.5", "--address", CLOSED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        watching.stdout.readline()
+        watching.send_signal(2)
+        assert watching.wait(60) == 130
+        assert not watching.stderr.read()
+
+
+def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
+    shown = []
+
+    def run_demo(screen):
+        screen("http://127.0.0.1:8299", {})
+        return 0
+
+    monkeypatch.setattr("cockpit.demo.run_demo", run_demo)
+    monkeypatch.setattr("cockpit.cli.main.show", shown.append)
+    assert cockpit("--theme", "nord", "demo").exit_code == 0
+    assert (shown[0].address, shown[0].theme) == ("http://127.0.0.1:8299", "nord")

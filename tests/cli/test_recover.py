@@ -1,0 +1,137 @@
+"""`cockpit recover` says what is wrong with what it is given before it asks any host."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+from cockpit.acts.plan import Plan, Receipt, Target
+from cockpit.acts.recover.step_state import NAMES, steps_of
+from cockpit.cli.acts import EndSignal
+from cockpit.cli.main import main
+from cockpit.cli.recover import StepPrinter, _confirm_and_run, _print_end, _print_json
+from cockpit.presets import Preset
+
+PRESET = """
+ray: {head: {host: 127.0.0.1, port: 6399}, env: {HF_TOKEN: "${HF_TOKEN}"}}
+job: {entrypoint: python train.py}
+"""
+
+
+@pytest.fixture
+def preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "ppo.yaml").write_text(PRESET)
+    return str(tmp_path / "ppo.yaml")
+
+
+def recover(*words: str) -> Result:
+    return CliRunner().invoke(main, ["recover", *words])
+
+
+def test_a_preset_that_nobody_has_is_bad_usage(preset: str):
+    result = recover("nowhere")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "no preset is named nowhere" in result.stderr
+
+
+def test_a_variable_that_is_not_set_is_named_with_its_place(preset: str):
+    result = recover(preset, "--yes")
+    assert result.exit_code == 3
+    assert "ppo.yaml:2: ray.env.HF_TOKEN: ${HF_TOKEN} is not set in your environment" in result.stderr
+
+
+def test_a_preset_without_a_cluster_is_bad_usage_also_for_a_script(preset: str):
+    Path(preset).write_text("job: {entrypoint: python train.py}")
+    result = recover(preset, "--json")
+    assert result.exit_code == 3
+    assert "has no `ray` section" in json.loads(result.stdout)["failed"][0]["error"]
+    assert "has no `ray` section, so cockpit can't start its cluster" in result.stderr
+
+
+@pytest.mark.parametrize("flag", ["--from", "--skip"])
+def test_a_step_that_there_is_not_is_bad_usage_and_those_that_there_are_are_named(preset: str, flag: str):
+    result = recover(preset, flag, "reboot")
+    assert result.exit_code == 3
+    assert all(f"'{name}'" in result.stderr for name in NAMES)
+
+
+def test_read_only_it_does_not_even_look(preset: str):
+    result = recover(preset, "--readonly", "--yes")
+    assert (result.exit_code, result.stderr) == (1, "cockpit: recover: cockpit is read-only (--readonly)\n")
+
+
+class Begun:
+    """Stands where the runbook does, in the middle of its second step."""
+
+    preset, left = Preset("ppo", Path("ppo.yaml")), ("stopped: session_1",)
+
+    async def plan(self):
+        return Plan("stop", "Recover ppo", hosts=("head",))
+
+    async def run(self):
+        self.steps = tuple(replace(step, state="running" if step.name == "clean" else "done") for step in steps_of(job=False, follow=False))
+        yield self.steps[2]
+
+    steps = steps_of(job=False, follow=False)
+
+
+async def test_who_asks_for_json_sees_the_plan_before_the_question(monkeypatch, capsys):
+    seen = []
+
+    def answered(*_: object) -> bool:
+        seen.append(capsys.readouterr())
+        return False
+
+    monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda _: True})())
+    monkeypatch.setattr("cockpit.cli.acts._answered", answered)
+    assert await _confirm_and_run(Begun(), EndSignal(), as_json=True, dry_run=False, yes=False) == 1
+    assert "Recover ppo on head: no Ray to stop" in seen[0].err
+    assert seen[0].out == ""
+
+
+async def test_where_nobody_reads_on_it_says_what_is_left_and_how_to_go_on(monkeypatch, capsys):
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(StepPrinter, "__call__", closed)
+    assert await _confirm_and_run(Begun(), EndSignal(), as_json=False, dry_run=False, yes=True) == 1
+    told = capsys.readouterr().err
+    assert "aborted in step clean\n  stopped: session_1\n" in told
+    assert "cockpit recover ppo.yaml --from clean" in told
+
+
+@pytest.mark.parametrize(
+    ("fails", "failed"),
+    [
+        ({"error": "it can never fit"}, [("", "start", "it can never fit")]),
+        (
+            {"error": "w1: no", "receipts": (Receipt("start", "Start Ray", failed=(Target("host", "w1", error="no"),)),)},
+            [("w1", "start", "no")],
+        ),
+    ],
+)
+async def test_a_script_reads_what_was_done_and_what_has_failed_and_no_secret(fails, failed, capsys):
+    runbook = Begun()
+    runbook.left, runbook.hide = ("Ray runs on head",), lambda text: text.replace("hf_secret", "…")
+    done = Receipt("stop", "Stop Ray", done=(Target("process", "head", pid=7, outcome="it had hf_secret"),))
+    news = {"stop": {"state": "done", "receipts": (done,)}, "start": {"state": "failed", **fails}}
+    runbook.steps = tuple(replace(step, **news.get(step.name, {})) for step in steps_of(job=False, follow=False))
+    _print_json(runbook, await runbook.plan())
+    told = json.loads(capsys.readouterr().out)
+    assert [(one["host"], one["target"], one["outcome"]) for one in told["done"]] == [("head", "pid 7", "it had …")]
+    assert [(one["host"], one["act"], one["error"]) for one in told["failed"]] == failed
+    assert told["refused"] == []
+
+
+@pytest.mark.parametrize(("begin", "told"), [(None, "--from start"), ("stop", "--from stop")])
+def test_it_says_where_to_go_on(begin, told, capsys):
+    runbook = Begun()
+    runbook.failed = replace(runbook.steps[4], state="failed", error="half of it runs", begin=begin)
+    assert _print_end(runbook, as_json=False) == 1
+    assert f"  continue with: cockpit recover ppo.yaml {told}\n" in capsys.readouterr().err

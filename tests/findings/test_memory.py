@@ -1,0 +1,318 @@
+"""Ray's kill line is near, workers were ended for lack of memory, a cgroup gives less than the host has: told, and only then."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.findings import FindingTracker, Limits
+from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
+from cockpit.model import Cluster, Host, HostMemory, OomKill
+from tests.findings.detection import codes, looked, only
+from tests.world import GIB, NOW, actor, node, process, snapshot
+
+NEAR, KILLED, CGROUP = (near_kill,), (oom_kills,), (cgroup_limit,)
+HOG = f"{1:032x}"
+
+
+def of(used, kill_at=950, total=1000, **more):
+    """A cluster of one node that uses so many GiB."""
+    memory = HostMemory(int(used * GIB), total * GIB, None if kill_at is None else kill_at * GIB)
+    return snapshot(nodes=(node(1, memory=memory, seen=NOW),), **more)
+
+
+class Growing:
+    """Looks every 5 s at one node, whose memory an actor fills."""
+
+    def __init__(self, **limits):
+        self.judge, self.now, self.found = FindingTracker(Limits(**limits), NEAR), NOW - 300, ()
+
+    def use(self, *gibs, **more):
+        for gib in gibs:
+            self.now += 5.0
+            hog = process(1001, actor=HOG, job="02000000", rss=int((gib - 100) * GIB), started=NOW - 400)
+            other = process(1002, job="02000000", kind="driver", rss=90 * GIB)
+            base = of(gib, processes=(hog, other), **more)
+            host = replace(base.hosts["node1"], taken=self.now, processes=(hog, other), memory_users=())
+            nodes = tuple(replace(known, seen=self.now) for known in base.nodes)
+            told = self.judge(replace(base, taken=self.now, nodes=nodes, hosts={"node1": host}))
+            assert not told.faults[1:], "a detector tripped"
+            self.found = told.findings
+        return self.found
+
+
+def test_a_growth_towards_the_line_is_told_with_the_minutes_that_are_left():
+    growing = Growing()
+    found = only(growing.use(*(600 + 10 * step for step in range(21))), "host-memory-near-kill")
+    assert found.text == (
+        "800G of host memory is in use on node1, 150G below the 950G at which Ray kills workers; at +120G/min Ray starts killing in ~1 min"
+    )
+    assert found.level == "critical"
+    assert found.remedy.act == "stop-job"
+    assert found.about == (node(1).key, "job:ppo-7b")
+
+
+def test_a_growth_that_would_take_minutes_still_is_a_warning_and_stops_no_job():
+    found = only(Growing().use(*(600 + 4 * step for step in range(33))), "host-memory-near-kill")
+    assert (found.level, found.remedy.act) == ("warning", None)
+    assert "Ray starts killing in ~" in found.text
+
+
+def test_its_evidence_says_who_holds_who_grows_and_whom_ray_would_end():
+    found = only(Growing().use(*(600 + 10 * step for step in range(21))), "host-memory-near-kill")
+    policy = (
+        "Ray kills idle workers that hold much memory, then retriable work, the newest first, even if it holds little; never a driver; "
+        "cockpit does not know which is retriable; "
+        "the newest worker process is pid 1001, actor actor1 of job ppo-7b, 700G, started 3m25s ago"
+    )
+    assert found.evidence == (
+        "node1 has 800G of 1.0T in use (`free -b`: total - available)",
+        "the raylet's environment on node1 (RAY_memory_usage_threshold, RAY_min_memory_free_bytes) sets the line to 950G",
+        "holds most: actor actor1 of job ppo-7b 700G, +120G/min (pid 1001)",
+        "holds most: job ppo-7b 90G (pid 1002)",
+        policy,
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("2.55.1", "Ray kills a worker of the owner that has most workers"),
+        ("2.60.0", "Ray kills idle workers"),
+        (None, "if it is 2.56 or later, Ray kills idle workers"),
+    ],
+)
+def test_whom_ray_ends_hangs_on_its_version(version, words):
+    found = only(looked(of(930, cluster=Cluster(ray_version=version)), detectors=NEAR), "host-memory-near-kill")
+    assert found.evidence[-1].startswith(words)
+    assert "does not know which is retriable" in found.evidence[-1]
+
+
+def test_much_in_use_that_does_not_grow_is_a_warning_and_very_much_is_critical():
+    assert only(looked(of(870), detectors=NEAR), "host-memory-near-kill").level == "warning"
+    assert only(looked(of(925), detectors=NEAR), "host-memory-near-kill").level == "critical"
+    above = only(looked(of(960), detectors=NEAR), "host-memory-near-kill")
+    assert above.text == "960G of host memory is in use on node1, 10G above the 950G at which Ray kills workers"
+
+
+def test_where_the_line_is_not_known_the_default_is_assumed_and_that_is_said():
+    found = only(looked(of(900, kill_at=None), detectors=NEAR), "host-memory-near-kill")
+    assert found.text == "900G of host memory is in use on node1, 50G below the 950G at which Ray kills workers (by its default setting)"
+    assert found.evidence[1].startswith("the kill line is assumed: the default of RAY_memory_usage_threshold is 95 % of all memory")
+
+
+def test_where_nobody_looks_the_holders_are_not_known():
+    found = only(looked(of(900, hosts={}), detectors=NEAR), "host-memory-near-kill")
+    assert found.evidence[2] == "who holds it is not known: no probe runs on node1 now; use `ps aux --sort=-rss | head` there"
+    assert found.remedy.act is None
+
+
+@pytest.mark.parametrize(("version", "probed", "told"), [("2.44.1", False, True), ("2.60.0", False, False), ("2.44.1", True, False)])
+def test_shared_memory_that_an_old_agent_leaves_out_is_a_doubt(version, probed, told):
+    memory = HostMemory(700 * GIB, 1000 * GIB)
+    nodes = (node(1, memory=memory, shared=200 * GIB, probed=probed, seen=NOW),)
+    found = looked(snapshot(nodes=nodes, hosts={}, cluster=Cluster("http://x", version)), detectors=NEAR)
+    assert bool(found) == told
+    if told:
+        assert found[0].level == "warning"
+        assert found[0].text == (
+            "700G of host memory is in use on node1 (900G with 200G of shared memory that its agent may not count), "
+            "50G below the 950G at which Ray kills workers (by its default setting)"
+        )
+
+
+def test_what_is_far_from_the_line_is_not_told_however_fast_it_grows():
+    assert Growing().use(*(300 + 10 * step for step in range(30))) == ()
+
+
+def test_what_would_take_long_is_not_told():
+    assert Growing().use(*(700 + step for step in range(30))) == ()
+
+
+@pytest.mark.parametrize("nodes", [None, (), (node(1, memory=HostMemory(), seen=NOW),), (node(1, memory=HostMemory(5 * GIB), seen=NOW),)])
+def test_what_is_not_known_says_nothing(nodes):
+    assert looked(snapshot(nodes=nodes), detectors=NEAR) == ()
+
+
+def test_a_dead_node_and_a_host_without_ray_are_not_told():
+    full = HostMemory(990 * GIB, 1000 * GIB)
+    nodes = (node(1, state="DEAD", memory=full), node(2, id=None, state="UNKNOWN", memory=full))
+    assert looked(snapshot(nodes=nodes), detectors=NEAR) == ()
+
+
+def test_a_moment_of_much_is_not_told():
+    assert Growing().use(*[600] * 24, 870, *[600] * 5) == ()
+
+
+def test_it_ends_at_a_lower_mark_than_it_began():
+    growing = Growing()
+    assert codes(growing.use(*[860] * 10)) == {"host-memory-near-kill"}
+    assert codes(growing.use(*[830] * 40)) == {"host-memory-near-kill"}
+    assert growing.use(*[820] * 10) == ()
+
+
+def test_growth_in_portions_does_not_flicker():
+    growing = Growing()
+    growing.use(*(650 + 40 * (step // 8) for step in range(24)))
+    seen = [codes(growing.use(650 + 40 * (step // 8))) for step in range(24, 48)]
+    assert all(seen), seen
+
+
+def test_once_it_falls_it_is_over_soon():
+    growing = Growing()
+    assert growing.use(*(600 + 10 * step for step in range(21)))
+    assert growing.use(*[660] * 5) == ()
+
+
+def test_old_facts_make_no_forecast():
+    found = only(looked(of(900, as_of={}), detectors=NEAR), "host-memory-near-kill")
+    assert found.seen is None
+    judge = FindingTracker(Limits(), NEAR)
+    for step in range(10):
+        told = judge(replace(of(900), taken=NOW + 60 + 5 * step)).findings
+    assert only(told, "host-memory-near-kill").seen == NOW
+
+
+def test_a_large_cluster_is_heard_of_every_15_s_and_what_grows_there_is_told_ahead_too():
+    judge, found = FindingTracker(Limits(), NEAR), []
+    for step in range(60):
+        heard = step // 3 * 3
+        used = HostMemory(int((600 + 4 * heard) * GIB), 1000 * GIB, 950 * GIB)
+        looked_at = replace(of(0), taken=NOW + 5 * step, nodes=(node(1, memory=used, seen=NOW + 5 * heard - 8),), hosts={})
+        found.append([each.text for each in judge(looked_at).findings])
+    told = [bool(texts) for texts in found]
+    assert told[36:] == [True] * 24, told
+    assert all("Ray starts killing in" in texts[0] for texts in found[36:])
+
+
+def test_several_raylets_of_one_host_are_one_finding():
+    memory = HostMemory(940 * GIB, 1000 * GIB, 950 * GIB)
+    nodes = (node(1, memory=memory, seen=NOW), node(2, host="node1", memory=memory, seen=NOW))
+    hosts = {"node1": Host("node1", taken=NOW, nodes=(nodes[0].id, nodes[1].id))}
+    only(looked(snapshot(nodes=nodes, hosts=hosts), detectors=NEAR), "host-memory-near-kill")
+
+
+def kill(pid=1001, ago=120.0, **more):
+    facts = {"name": "hog:Hog.__init__", "node": f"{1:056x}", "job": "02000000", "held": 3 * GIB, "text": "Memory on the node", **more}
+    return OomKill(facts.pop("by", "ray"), NOW - ago, pid, **facts)
+
+
+def killed(*kills, **more):
+    return looked(snapshot(oom_kills=kills, **more), detectors=KILLED)
+
+
+def test_what_ray_has_ended_is_told_by_node_with_when_and_what_it_held():
+    found = only(killed(kill(actor=HOG), kill(1002, 500, name="rollout", held=None)), "workers-killed-oom")
+    assert found.text == (
+        "Ray killed 2 workers on node1 for lack of memory, the last 2m00s ago: actor actor1 of job ppo-7b, which held 3.0G"
+    )
+    assert (found.level, found.since, found.about) == ("critical", NOW - 500, (node(1).key,))
+    assert "Ray killed pid 1001, actor actor1 of job ppo-7b, which held 3.0G: Memory on the node" in found.evidence[0]
+    assert "Ray killed pid 1002, task rollout of job ppo-7b" in found.evidence[1]
+    assert "NODE_OUT_OF_MEMORY" in found.evidence[2]
+
+
+def test_an_actor_that_is_gone_is_called_as_ray_called_it():
+    found = only(killed(kill(actor="f" * 32)), "workers-killed-oom")
+    assert found.text == "Ray killed 1 worker on node1 for lack of memory 2m00s ago: actor hog:Hog of job ppo-7b, which held 3.0G"
+
+
+def test_what_the_kernel_has_ended_is_told_too():
+    one = kill(4242, by="kernel", node=None, host="node1", name="VLLM::EngineCore", job=None)
+    found = only(killed(one), "workers-killed-oom")
+    assert found.text == "The kernel killed 1 process on node1 for lack of memory 2m00s ago: VLLM::EngineCore, which held 3.0G"
+    both = only(killed(one, kill(ago=300)), "workers-killed-oom")
+    assert both.text.startswith("Ray killed 1 worker and the kernel 1 process on node1 for lack of memory, the last 2m00s ago: VLLM")
+
+
+@pytest.mark.parametrize(
+    ("name", "rays", "level"),
+    [
+        ("stress", False, "info"),
+        ("stress", None, "warning"),
+        ("python", True, "critical"),
+        ("ray::Actor.step", False, "critical"),
+        ("VLLM::EngineCor", None, "critical"),
+    ],
+)
+def test_what_the_kernel_ends_of_others_on_a_host_of_ray_is_no_alarm(name, rays, level):
+    one = kill(4242, by="kernel", node=None, host="node1", name=name, job=None, rays=rays)
+    found = only(killed(one), "workers-killed-oom")
+    assert found.level == level
+    assert found.text.endswith("stress, which held 3.0G, not known to belong to Ray") == (name == "stress")
+    both = only(killed(one, kill(ago=700)), "workers-killed-oom")
+    assert both.level == ("critical" if level == "critical" else "warning"), "Ray's own was ended too, but long ago"
+
+
+def test_whom_another_ray_has_ended_is_not_called_ours_and_is_no_alarm():
+    theirs = kill(4242, ours=False, session="session_b", job=None, name="rollout")
+    found = only(killed(theirs), "workers-killed-oom")
+    assert found.level == "info"
+    assert found.text == (
+        "Another Ray (session_b) killed 1 worker on node1 for lack of memory 2m00s ago: task rollout of another Ray, which held 3.0G"
+    )
+    both = only(killed(theirs, kill(ago=300, ours=True)), "workers-killed-oom")
+    assert both.level == "critical"
+    assert both.text.startswith("Another Ray (session_b) killed 1 worker and Ray 1 worker on node1")
+    assert "another Ray (session_b) killed pid 4242, task rollout of another Ray" in both.evidence[0]
+
+
+def test_the_end_of_a_jobs_supervisor_is_the_end_of_the_job():
+    one = kill(actor="f" * 32, job="01000000", name="_ray_internal_job_actor_ppo-7b:JobSupervisor.__init__", held=64 << 20)
+    found = only(killed(one), "workers-killed-oom")
+    assert found.text.endswith("2m00s ago: the supervisor of job ppo-7b (the job ends with it), which held 64M")
+
+
+def test_a_kill_of_which_only_a_counter_tells_is_told_with_what_is_known():
+    one = OomKill("kernel", NOW - 60, host="node1", text="oom_kill in /sys/fs/cgroup/memory.events has grown from 0 to 1")
+    found = only(killed(one), "workers-killed-oom")
+    assert found.text == "The kernel killed 1 process on node1 for lack of memory 1m00s ago: unknown process"
+    assert found.evidence[0].endswith("the kernel killed a process: oom_kill in /sys/fs/cgroup/memory.events has grown from 0 to 1")
+
+
+def test_it_is_critical_for_minutes_and_ends_an_hour_after_the_last():
+    assert only(killed(kill(ago=599)), "workers-killed-oom").level == "critical"
+    assert only(killed(kill(ago=601)), "workers-killed-oom").level == "warning"
+    assert killed(kill(ago=3601)) == ()
+
+
+def test_each_node_has_its_own():
+    found = killed(kill(), kill(node=f"{2:056x}"), kill(node="ab" * 28))
+    assert {each.subject for each in found} == {"node1", "node2", "abababab"}
+
+
+def test_what_the_kernel_ends_on_a_host_without_ray_is_not_ours():
+    other = replace(snapshot().hosts["node1"], name="laptop", sessions=(), nodes=())
+    assert killed(kill(by="kernel", node=None, host="laptop"), hosts={"laptop": other}) == ()
+
+
+def test_nothing_ended_and_nothing_known_say_nothing():
+    assert killed() == ()
+    assert looked(snapshot(oom_kills=None), detectors=KILLED) == ()
+
+
+@pytest.mark.parametrize("more", [{"moment": math.nan}, {"moment": None}, {"moment": NOW + 10**9}, {"held": -1, "name": None, "job": None}])
+def test_absurd_kills_make_no_nonsense(more):
+    for found in killed(replace(kill(), **more)):
+        assert "nan" not in found.text.lower()
+        assert "-1" not in found.text
+
+
+def test_a_cgroup_that_gives_less_than_the_host_has_is_worth_knowing():
+    found = only(
+        looked(snapshot(nodes=(node(1, memory=HostMemory(GIB, 64 * GIB, None, 1000 * GIB)),)), detectors=CGROUP), "memory-limit-cgroup"
+    )
+    assert found.text == "Ray may use 64G of memory on node1, not the host's 1.0T: a cgroup limits it"
+    assert found.level == "info"
+
+
+@pytest.mark.parametrize("whole", [None, 64 * GIB, 32 * GIB, 0, -1, 2**70, math.nan])
+def test_a_host_that_gives_all_it_has_is_not_told(whole):
+    assert looked(snapshot(nodes=(node(1, memory=HostMemory(GIB, 64 * GIB, None, whole)),)), detectors=CGROUP) == ()
+
+
+def test_an_actor_of_no_name_is_called_by_its_class():
+    found = only(killed(kill(actor=HOG), actors=(actor(1, name=""),)), "workers-killed-oom")
+    assert "actor PolicyModelActor" in found.text

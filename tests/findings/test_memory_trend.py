@@ -1,0 +1,242 @@
+"""Host memory over time: gaps are gaps, growth is told robustly, and each byte has its owner."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.config.thresholds import OLD
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, MemoryHistory, kill_line, seconds_until
+from cockpit.model import Amount, HostMemory, MemoryUser
+from tests.world import GIB, NOW, OTHER_RAY, node, process, snapshot, theirs
+
+KEY = node(1).key
+
+
+class Past:
+    """Records one node and its host, step after step."""
+
+    def __init__(self):
+        self.memory, self.now = MemoryHistory(), NOW - NOW % STEP_S
+
+    def hear(self, used=None, *processes, wait=STEP_S, seen=None, **host):
+        self.now += wait
+        known = node(1, seen=self.now if seen is None else seen, memory=HostMemory(used, 1000 * GIB))
+        looked = replace(snapshot().hosts["node1"], taken=self.now, processes=processes, memory_users=host.pop("memory_users", ()), **host)
+        self.memory.record(snapshot(taken=self.now, nodes=(known,), processes=processes, hosts={"node1": looked}))
+
+    def grow(self, *gibs):
+        for gib in gibs:
+            self.hear(None if gib is None else int(gib * GIB))
+
+    def silence(self, seconds):
+        self.now += seconds
+        self.memory.record(snapshot(taken=self.now, nodes=(), processes=(), hosts={}))
+
+    def tail(self, width=5):
+        return self.memory.tail(KEY, width)
+
+    @property
+    def trend(self):
+        return self.memory.trend(KEY)
+
+    def held(self):
+        return {one.owner.key: one.used // GIB for one in self.memory.holdings("node1")}
+
+
+@pytest.fixture
+def past():
+    return Past()
+
+
+def test_of_what_was_never_heard_nothing_is_known(past):
+    assert past.tail() == [None] * 5
+    assert past.trend is None
+    assert past.memory.holdings("node1") is None
+    assert past.memory.owner_tail("node1", "ray", 3) == [None] * 3
+
+
+def test_the_newest_value_is_last_and_a_silence_is_a_gap(past):
+    past.grow(1, 2)
+    past.hear(4 * GIB, wait=3 * STEP_S)
+    assert past.tail() == [GIB, 2 * GIB, None, None, 4 * GIB]
+
+
+def test_a_silence_that_lasts_moves_the_past_to_the_left(past):
+    past.grow(1)
+    past.silence(2 * STEP_S)
+    assert past.tail() == [None, None, GIB, None, None]
+    past.silence(MAX_STEPS * STEP_S)
+    assert past.tail(MAX_STEPS) == [None] * MAX_STEPS
+
+
+def test_unknown_and_absurd_amounts_are_gaps(past):
+    past.grow(1, None)
+    for absurd in (-1, 2**70, math.nan, math.inf):
+        past.hear(absurd)
+    past.grow(2)
+    assert past.tail(7) == [GIB, None, None, None, None, None, 2 * GIB]
+
+
+def test_facts_that_were_old_or_did_not_change_are_not_recorded(past):
+    seen = past.now
+    past.hear(GIB, seen=seen)
+    past.hear(2 * GIB, seen=seen)
+    past.hear(3 * GIB, seen=past.now + STEP_S - OLD - 1)
+    assert past.tail(3) == [GIB, None, None]
+
+
+def test_the_past_is_bounded(past):
+    past.grow(*range(1, 2 * MAX_STEPS))
+    assert past.tail(2 * MAX_STEPS)[: MAX_STEPS + 1] == [None] * MAX_STEPS + [MAX_STEPS * GIB]
+
+
+def test_a_clock_that_goes_back_breaks_nothing(past):
+    past.grow(1, 2)
+    past.hear(3 * GIB, wait=-STEP_S)
+    assert past.tail(1) == [3 * GIB]
+
+
+def test_what_grows_evenly_is_told_to_the_byte(past):
+    past.grow(*range(100, 124))
+    assert past.trend.slope == pytest.approx(GIB / STEP_S)
+    assert past.trend.steady
+
+
+def test_too_little_is_no_trend(past):
+    past.grow(1, 2, 3, 4, 5)
+    assert past.trend is None
+
+
+def test_one_spike_moves_the_slope_little(past):
+    past.grow(*(100 + number + (500 if number == 12 else 0) for number in range(24)))
+    assert past.trend.slope == pytest.approx(GIB / STEP_S, rel=0.2)
+
+
+def test_one_jump_is_no_steady_growth(past):
+    past.grow(*[100] * 12, *[200] * 12)
+    assert not past.trend.steady
+
+
+def test_memory_that_comes_in_portions_grows_steadily(past):
+    past.grow(*[100] * 8, *[110] * 8, *[120] * 8)
+    assert past.trend.steady
+
+
+def test_a_sawtooth_and_a_fall_do_not_grow_steadily(past):
+    past.grow(*(100 + number % 6 for number in range(24)))
+    assert not past.trend.steady
+    fallen = Past()
+    fallen.grow(*range(100, 120), *[60] * 4)
+    assert not fallen.trend.steady
+
+
+def test_gaps_do_not_bend_a_trend(past):
+    past.grow(*(None if 8 <= number < 14 else 100 + number for number in range(24)))
+    assert past.trend.slope == pytest.approx(GIB / STEP_S)
+
+
+def test_an_old_past_has_no_trend(past):
+    past.grow(*range(100, 124))
+    past.silence(150)
+    assert past.trend is None
+
+
+def test_memory_belongs_to_the_actor_then_the_job_then_to_what_runs(past):
+    past.hear(
+        GIB,
+        process(1, actor="a" * 32, job="02000000", rss=4 * GIB),
+        process(2, actor="a" * 32, job="02000000", rss=GIB, kind="child"),
+        process(3, job="02000000", kind="driver", rss=3 * GIB),
+        process(4, kind="ray", rss=2 * GIB),
+        process(5, kind="orphan", name="VLLM::EngineCore", rss=9 * GIB),
+        memory_users=(MemoryUser(1, 4 * GIB, "train", "python"), MemoryUser(77, 7 * GIB, "root", "/usr/bin/dockerd -H")),
+        shm=Amount(6 * GIB, 100 * GIB),
+    )
+    assert past.held() == {
+        "orphan:train:VLLM::EngineCore": 9,
+        "command:root:dockerd": 7,
+        "shm": 6,
+        f"actor:{'a' * 32}": 5,
+        "job:02000000": 3,
+        "ray": 2,
+    }
+
+
+def test_the_past_of_an_owner_has_gaps_where_it_was_not_there(past):
+    hog = process(1, actor="a" * 32, rss=4 * GIB)
+    past.hear(GIB, hog)
+    past.hear(GIB)
+    past.hear(GIB, hog)
+    assert past.memory.owner_tail("node1", f"actor:{'a' * 32}", 3) == [4 * GIB, None, 4 * GIB]
+
+
+def test_who_grows_is_told(past):
+    for number in range(24):
+        past.hear(GIB, process(1, actor="a" * 32, rss=(10 + number) * GIB), process(2, kind="ray", rss=GIB))
+    growing = {one.owner.key: one.trend.steady for one in past.memory.holdings("node1")}
+    assert growing == {f"actor:{'a' * 32}": True, "ray": False}
+
+
+def test_who_holds_it_is_not_known_once_nobody_looks(past):
+    past.hear(GIB, process(1, rss=GIB))
+    past.silence(OLD + 2 * STEP_S)
+    assert past.memory.holdings("node1") is None
+
+
+def test_a_process_whose_size_is_not_known_holds_nothing_that_is_told(past):
+    past.hear(GIB, process(1, rss=None, kind="ray"), process(2, rss=-5, kind="orphan"), process(3, rss=GIB, job="02000000"))
+    assert past.held() == {"job:02000000": 1}
+
+
+def test_nodes_and_hosts_that_come_and_go_for_ever_do_not_fill_the_memory():
+    memory = MemoryHistory()
+    for number in range(300):
+        host = replace(snapshot().hosts["node1"], name=f"n{number}", taken=NOW + number)
+        held = (process(1, host=f"n{number}"),)
+        memory.record(snapshot(taken=NOW + number, nodes=(node(number, seen=NOW + number),), hosts={f"n{number}": host}, processes=held))
+    assert max(len(memory._nodes), len(memory._held), len(memory._pasts)) <= 205
+
+
+@pytest.mark.parametrize(
+    ("memory", "line"),
+    [
+        (HostMemory(1, 1000, 800), (800, False)),
+        (HostMemory(1, 1000), (950, True)),
+        (HostMemory(1), None),
+        (HostMemory(1, -5, math.nan), None),
+        (HostMemory(1, 1000, 0), (950, True)),
+    ],
+)
+def test_the_kill_line_is_told_or_assumed_or_unknown(memory, line):
+    assert kill_line(memory) == line
+
+
+def test_the_line_is_reached_when_the_growth_reaches_it():
+    assert seconds_until(700, 1000, 5) == 60
+    assert seconds_until(1000, 1000, -5) == 0
+    assert seconds_until(700, 1000, 0) is None
+    assert seconds_until(700, 1000, -5) is None
+
+
+def test_what_another_ray_holds_is_added_to_nothing_of_ours(past):
+    past.hear(
+        GIB,
+        process(1, job="02000000", kind="driver", rss=3 * GIB),
+        process(2, kind="ray", rss=GIB),
+        theirs(3, rss=5 * GIB),
+        theirs(4, rss=2 * GIB, kind="child"),
+        theirs(5, rss=4 * GIB, kind="ray", other_job=None),
+        process(6, rss=6 * GIB, other_job="02000000", kind="unknown"),
+    )
+    assert past.held() == {
+        f"other:{OTHER_RAY}:02000000": 7,
+        "other:None:02000000": 6,
+        f"other:{OTHER_RAY}:None": 4,
+        "job:02000000": 3,
+        "ray": 1,
+    }
+    names = [one.owner.name for one in past.memory.holdings("node1")]
+    assert names[:2] == [f"job 02000000 of another Ray, {OTHER_RAY}", "job 02000000 of a Ray that can not be told"]

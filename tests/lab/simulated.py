@@ -1,0 +1,227 @@
+"""The life of a cluster at a multiple of its pace, and cockpit's screen on it, which asks at the same multiple.
+
+    python -m tests.lab.simulated dashboard BEGUN PACE
+    python -m tests.lab.simulated screen BEGUN PACE ADDRESS
+
+Both count the same seconds from BEGUN on, PACE of them in a real one. Every two minutes of that life a job starts that ends 20 s later,
+with workers, actors and processes that nobody has seen before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from cockpit.config.settings import Config
+from cockpit.model import Snapshot
+from cockpit.monitor import poller
+from cockpit.sources.probes.decode import host_of, read_sample
+from cockpit.sources.ray.client import RayClient
+from cockpit.sources.source import Source
+from cockpit.ui.app import Cockpit
+from tests.fakes import records
+from tests.fakes.dashboard import Dashboard
+from tests.fakes.shapes import GIB, JOB, Record, Shape, gpu, worker_pid
+
+EVERY, LASTS = 120.0, 20.0
+"""Seconds from one job to the next; of each job."""
+KEPT = 100
+"""Jobs that Ray lists: its operators delete older ones."""
+LOOK = 2.0
+"""Seconds between two samples of a host."""
+NODES, GPUS, ACTORS, WORKERS = 2, 8, 24, 12
+PAUSES = ("PUBLISH_AT_LEAST_EVERY_S", "PUBLISH_PAUSE_S", "LARGE_PUBLISH_PAUSE_S", "STARTUP_PUBLISH_PAUSE_S", "LONGEST_BACKOFF_S")
+"""Of the poller, in its own words: seconds of the cluster's life."""
+
+
+class Clock(NamedTuple):
+    """Seconds of that life, as a date."""
+
+    begun: float
+    pace: float
+
+    def __call__(self) -> float:
+        return self.begun + (time.time() - self.begun) * self.pace
+
+    @property
+    def run(self) -> int:
+        """The number of the newest job."""
+        return int((self() - self.begun) // EVERY)
+
+    @property
+    def busy(self) -> bool:
+        """Whether it still runs."""
+        return (self() - self.begun) % EVERY < LASTS
+
+
+def job_id(run: int) -> str:
+    """As Ray counts them: four bytes, the lowest first."""
+    return (run + 2).to_bytes(4, "little").hex()
+
+
+def renamed(body: bytes, run: int) -> bytes:
+    """The same of another job: what carries the job's number is another thing then."""
+    return body.replace(JOB.encode(), job_id(run).encode()).replace(b"rank_", b"rank_%d_" % run)
+
+
+class Life:
+    """The synthetic dashboard, of which each answer is as of now."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        started = clock.begun - 3600
+        shape = {"nodes": NODES, "gpus": GPUS, "pending": 0, "started": started}
+        self.busy = Dashboard(Shape(actors=ACTORS, workers=WORKERS, jobs=0, **shape), clock=clock)  # type: ignore[arg-type]
+        self.idle = Dashboard(Shape(actors=0, workers=0, jobs=0, **shape), clock=clock)  # type: ignore[arg-type]
+        self._applications = {dashboard: dashboard.application() for dashboard in (self.busy, self.idle)}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Whatever is asked."""
+        if request.path == "/api/jobs/":
+            return web.json_response(self._jobs())
+        application = self._applications[self.busy if self._clock.busy else self.idle]
+        match = await application.router.resolve(request)
+        found = await match.handler(request)
+        body = found.body if isinstance(found, web.Response) and isinstance(found.body, bytes) else b""
+        return web.Response(status=found.status, body=renamed(body, self._clock.run), content_type="application/json")
+
+    def _jobs(self) -> list[Record]:
+        run = self._clock.run
+        return [self._job(number, runs=number == run and self._clock.busy) for number in range(max(0, run - KEPT + 1), run + 1)]
+
+    def _job(self, number: int, *, runs: bool) -> Record:
+        started = int(1000 * (self._clock.begun + number * EVERY))
+        return records.job(self.busy.shape, 0 if runs else 1) | {
+            "job_id": job_id(number),
+            "submission_id": f"ppo-7b-{number}",
+            "entrypoint": f"python train.py --run {number} --out /data/runs/{number}",
+            "start_time": started,
+            "end_time": None if runs else started + int(1000 * LASTS),
+            "driver_info": {"id": job_id(number), "node_ip_address": self.busy.shape.ip(0), "pid": str(19000 + number)},
+        }
+
+
+def sample(clock: Clock, node: int, shape: Shape) -> bytes:
+    """What a probe on one of its hosts would say now."""
+    now, run = clock(), clock.run
+    slots = range(WORKERS) if clock.busy else ()
+    workers = [process(clock, worker_pid(slot) + 100 * run, run, slot) for slot in slots]
+    said: dict[str, Any] = {
+        "taken": now,
+        "cpu": 20.0 + run % 50,
+        "cpus": 192,
+        "memory": {"used": (300 + run % 100) * GIB, "total": 2000 * GIB, "kill_at": 1900 * GIB},
+        "shm": {"used": 20 * GIB, "total": 1000 * GIB},
+        "disks": [{"path": "/", "used": 400 * GIB, "total": 7000 * GIB}],
+        "gpus": [reading(shape, node, index, used=70 if clock.busy else 0) for index in range(GPUS)],
+        "processes": workers,
+        "memory_users": [{"pid": 5, "rss": GIB, "user": "train", "command": "sshd"}],
+        "sessions": [{"name": shape.session, "path": f"/tmp/ray/{shape.session}", "live": True, "latest": True, "trusted": True}],
+        "nodes": [shape.node_id(node)],
+        "rays": [],
+    }
+    return json.dumps(said).encode()
+
+
+def process(clock: Clock, pid: int, run: int, slot: int) -> Record:
+    """A worker of the job that runs."""
+    began = clock.begun + run * EVERY
+    return {
+        "pid": pid,
+        "ticks": int(100 * began),
+        "started": began,
+        "parent": 11,
+        "user": "train",
+        "command": f"ray::RolloutWorker.step run={run} slot={slot} " + "--option=value " * 40,
+        "name": f"rank_{run}_{slot}",
+        "state": "R",
+        "rss": 3 * GIB + slot,
+        "kind": "worker",
+        "why": [f"its raylet is above it, worker {pid}"],
+        "job": job_id(run),
+        "gpus": [{"index": slot, "memory": 69 * GIB}] if slot < GPUS else [],
+    }
+
+
+def reading(shape: Shape, node: int, index: int, used: int) -> Record:
+    """A GPU as NVML has it."""
+    uuid = str(gpu(shape, node, index)["uuid"])
+    return {"index": index, "uuid": uuid, "name": "H100", "utilization": float(used), "memory_used": used * GIB, "memory_total": 80 * GIB}
+
+
+class ClusterMonitor:
+    """Stands where cockpit's own does: asks Ray at a multiple of its pace, and hears hosts that nobody looks at."""
+
+    def __init__(self, publish: Callable[[Snapshot], None], clock: Clock, address: str) -> None:
+        self.choice, self.choose = self, None
+        self.ending: list[Callable[[], None]] = []
+        self._clock = clock
+        self._poller = poller.Poller(publish, clock=clock)
+        self.memory = self._poller.judge.memory
+        self._ray = RayClient(address, clock=clock)
+        self._ray.sources = tuple(map(self._hurried, self._ray.sources))
+
+    def _hurried(self, source: Source[object]) -> Source[object]:
+        return Source(source.name, source.read, lambda: source.pause() / self._clock.pace, source.timeout)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._poller.watch(self._ray)
+        try:
+            await asyncio.gather(self._poller.run(), *map(self._hear, range(NODES)))
+        finally:
+            self._poller.leave()
+            await self._ray.close()
+
+    async def _hear(self, node: int) -> None:
+        shape = Shape(nodes=NODES, gpus=GPUS, started=self._clock.begun - 3600)
+        while True:
+            taken = self._clock()
+            said = read_sample(sample(self._clock, node, shape))
+            self._poller.hear(host_of(said, shape.host(node), (shape.ip(node),), taken, 0.0, local=node == 0))
+            await asyncio.sleep(LOOK / self._clock.pace)
+
+    def close(self) -> None:
+        """Nothing runs outside of this process."""
+
+    def refresh(self) -> None:
+        """Ask everything again now."""
+        self._poller.refresh()
+
+
+def screen(clock: Clock, address: str) -> None:
+    """The screen, until it is quit."""
+    for name in PAUSES:
+        setattr(poller, name, getattr(poller, name) / clock.pace)
+    app = Cockpit(Config(quiet=True, readonly=True), lambda publish: ClusterMonitor(publish, clock, address), clock=clock)  # type: ignore[arg-type,return-value]
+    app.run()
+
+
+async def serve(clock: Clock) -> None:
+    """The dashboard, until killed."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", Life(clock).answer)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(f"address=http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
+    await asyncio.Event().wait()
+
+
+def main() -> None:
+    """One of the two."""
+    which, clock = sys.argv[1], Clock(*map(float, sys.argv[2:4]))
+    if which == "dashboard":
+        asyncio.run(serve(clock))
+    else:
+        screen(clock, sys.argv[4])
+
+
+if __name__ == "__main__":
+    main()

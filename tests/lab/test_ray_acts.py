@@ -1,0 +1,319 @@
+"""Jobs, actors and placement groups of a real Ray are ended when they are what was meant, and left alone when not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from cockpit.acts.losses import left_by_job, lost_with_job
+from cockpit.model import Snapshot
+from cockpit.sources.probes import payload
+from cockpit.sources.ray.client import RayClient
+from cockpit.sources.ray.http import Dashboard
+from cockpit.sources.ray.jobs import JobActs
+from cockpit.sources.source import NotMeantError, SourceError
+from tests.lab.cluster import Cluster, eventually
+from tests.lab.eyes import act as by_command
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("/tmp/stubborn", "w").close()
+time.sleep(10000)
+"""
+LEAVES = """
+import ray, sys, time
+from ray.util.placement_group import placement_group
+ray.init(address="auto", log_to_driver=False, namespace="train")
+@ray.remote(num_cpus=0, max_restarts=-1)
+class Keeper:
+    def ready(self): pass
+keepers = [Keeper.remote(), Keeper.options(lifetime="detached", name="keeper", num_gpus=1).remote()]
+ray.get([keeper.ready.remote() for keeper in keepers])
+ray.get(placement_group([{"CPU": 1}], name="engines", lifetime="detached").ready())
+open("/tmp/ready", "w").close()
+time.sleep(float(sys.argv[1]))
+"""
+"""An actor without a name, and a detached actor and group that outlive their job."""
+
+
+@pytest.fixture
+def scene(cluster: Cluster) -> Iterator[Cluster]:
+    yield from played(cluster)
+
+
+@pytest.fixture
+def old_scene(old_cluster: Cluster) -> Iterator[Cluster]:
+    yield from played(old_cluster)
+
+
+@pytest.fixture
+def guarded_scene(token_cluster: Cluster) -> Iterator[Cluster]:
+    yield from played(token_cluster)
+
+
+def played(cluster: Cluster) -> Iterator[Cluster]:
+    """Whatever a test has left behind is ended afterwards."""
+    for name in ("ready", "stubborn"):
+        (cluster.head.tmp / name).unlink(missing_ok=True)
+    (cluster.head.tmp / "jobs" / "leaves.py").write_text(LEAVES)
+    (cluster.head.tmp / "jobs" / "stubborn.py").write_text(STUBBORN)
+    yield cluster
+    cluster.stop_jobs()
+    for verb, what in (("kill_actor", "actors"), ("remove_placement_group", "placement_groups")):
+        for name in alive(cluster, what):
+            act(cluster, verb, stage="do", targets=act(cluster, verb, name)["targets"])
+    cluster.heal()
+
+
+def alive(cluster: Cluster, what: str) -> dict[str, dict[str, Any]]:
+    """By id, what Ray lists and is neither over nor its own."""
+    listing = cluster.http.get(f"/api/v0/{what}", params={"limit": 1000, "detail": 1}).json()["data"]["result"]["result"]
+    key = "actor_id" if what == "actors" else "placement_group_id"
+    there = [one for one in listing if one["state"] not in ("DEAD", "REMOVED")]
+    return {one[key]: one for one in there if "SUPERVISOR" not in (one.get("ray_namespace") or "")}
+
+
+def act(cluster: Cluster, verb: str, *names: str, **more: Any) -> dict[str, Any]:
+    """What the acting probe says, sent to the head as it is sent to any host."""
+    request = {"act": "ray", "stage": "plan", "verb": verb, "ids": names, "session": None, **more}
+    (cluster.head.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
+    answer: dict[str, Any] = json.loads(cluster.head.ssh("python3 - </tmp/act.py").splitlines()[-1])
+    return answer
+
+
+def ray_jobs(cluster: Cluster) -> set[str]:
+    return {job["job_id"] for job in cluster.http.get("/api/jobs/").json()}
+
+
+def start(cluster: Cluster, name: str, seconds: float) -> str:
+    """A job that leaves things behind; its id among actors."""
+    cluster.submit(name, f"python leaves.py {seconds}")
+    eventually((cluster.head.tmp / "ready").exists, within=120)
+    job: str = eventually(lambda: cluster.http.get(f"/api/jobs/{name}").json()["job_id"])
+    return job
+
+
+@asynccontextmanager
+async def acting(cluster: Cluster) -> AsyncIterator[JobActs]:
+    dashboard = Dashboard(cluster.address, token=lambda: cluster.token, transport=None)
+    yield JobActs(dashboard)
+    await dashboard.close()
+
+
+async def seen(cluster: Cluster) -> Snapshot:
+    ray = RayClient(cluster.address, token=lambda: cluster.token)
+    try:
+        jobs, groups = await ray.read_jobs(), await ray.read_placement_groups()
+        actors = await ray.read_actors()
+    finally:
+        await ray.close()
+    return Snapshot(jobs=jobs.jobs, placement_groups=groups.groups, actors=actors.actors, actors_complete=actors.complete)
+
+
+async def started(cluster: Cluster, name: str) -> float | None:
+    return next(job.started for job in (await seen(cluster)).jobs or () if job.id == name)
+
+
+async def check_jobs(cluster: Cluster) -> None:
+    cluster.submit("deaf", "exec python stubborn.py")
+    eventually((cluster.head.tmp / "stubborn").exists)
+    when = await started(cluster, "deaf")
+    async with acting(cluster) as acts:
+        with pytest.raises(NotMeantError, match="stop it first"):
+            await acts.delete_job("deaf", when)
+        with pytest.raises(NotMeantError, match="now a different job"):
+            await acts.stop_job("deaf", (when or 0) + 1)
+        assert cluster.job("deaf") == "RUNNING"
+        ended = await acts.stop_job("deaf", when)
+        assert (ended.job.status, ended.already) == ("STOPPED", False)
+        assert not cluster.head.matching("stubborn.py")
+        assert (await acts.stop_job("deaf", when)).already
+        assert (await acts.delete_job("deaf", when)).status == "STOPPED"
+        with pytest.raises(NotMeantError, match="knows no job deaf any more"):
+            await acts.delete_job("deaf", when)
+    assert cluster.http.get("/api/jobs/deaf").status_code == 404
+
+
+async def check_left_behind(cluster: Cluster) -> None:
+    job = start(cluster, "train1", 10000)
+    before = await seen(cluster)
+    lost, left = lost_with_job(before, "train1"), left_by_job(before, "train1")
+    assert lost == ("1 actor of job train1 ends with it: Keeper",)
+    assert left == (
+        "actor Keeper keeper of job train1 is detached and stays, with 1 GPU",
+        "placement group engines of job train1 is detached and stays",
+    )
+    (nameless,) = [name for name, actor in alive(cluster, "actors").items() if not actor["name"]]
+    plan = act(cluster, "kill_actor", nameless)
+    assert [target["leaked"] for target in plan["targets"]] == [False]
+
+    async with acting(cluster) as acts:
+        await acts.stop_job("train1", await started(cluster, "train1"))
+    eventually(lambda: nameless not in alive(cluster, "actors"))
+    gone = act(cluster, "kill_actor", stage="do", targets=plan["targets"])
+    assert [target["reason"] for target in gone["refused"]] == ["it has ended: Ray says DEAD"]
+    assert gone["done"] == []
+
+    jobs = ray_jobs(cluster)
+    (keeper,), (group,) = alive(cluster, "actors").items(), alive(cluster, "placement_groups")
+    (target,) = act(cluster, "kill_actor", keeper[0])["targets"]
+    expected = {"class": "Keeper", "name": "keeper", "namespace": "train", "job": job, "detached": True, "leaked": True}
+    assert {key: target[key] for key in expected} == expected
+    assert (target["pid"], target["node"]) == (keeper[1]["pid"], keeper[1]["node_id"])
+    (done,) = act(cluster, "kill_actor", stage="do", targets=[target])["done"]
+    assert done["outcome"].startswith("Ray says DEAD")
+    if cluster.hosts == [cluster.head]:
+        assert done["outcome"].endswith(f"its process {target['pid']} has ended")
+    eventually(lambda: not any(host.matching("ray::Keeper") for host in cluster.hosts))
+
+    (target,) = act(cluster, "remove_placement_group", group)["targets"]
+    assert (target["name"], target["job"], target["leaked"]) == ("engines", job, True)
+    assert len(act(cluster, "remove_placement_group", stage="do", targets=[target])["done"]) == 1
+    assert (alive(cluster, "actors"), alive(cluster, "placement_groups")) == ({}, {})
+    assert ray_jobs(cluster) == jobs
+
+
+def check_wrong_ids(cluster: Cluster) -> None:
+    start(cluster, "train2", 10000)
+    (nameless,) = [name for name, actor in alive(cluster, "actors").items() if not actor["name"]]
+    (group,) = alive(cluster, "placement_groups")
+    assert "32 hex digits" in act(cluster, "kill_actor", group)["error"]
+    (unknown,) = act(cluster, "kill_actor", "ab" * 16)["refused"]
+    assert unknown["reason"] == "this Ray knows no actor of that id"
+    (unknown,) = act(cluster, "remove_placement_group", "ab" * 18)["refused"]
+    assert unknown["reason"] == "this Ray knows no placement group of that id"
+    target, keeper = act(cluster, "kill_actor", nameless, *(alive(cluster, "actors").keys() - {nameless}))["targets"]
+    (other,) = act(cluster, "kill_actor", stage="do", targets=[{**target, "class": "Critic"}])["refused"]
+    assert other["reason"] == "its class is not the one that was planned"
+    assert nameless in alive(cluster, "actors")
+    assert len(act(cluster, "kill_actor", stage="do", targets=[target, keeper])["done"]) == 2
+    assert alive(cluster, "actors") == {}  # although one may restart for ever
+    assert cluster.job("train2") == "RUNNING"
+
+
+async def test_jobs_are_stopped_and_deleted(scene: Cluster):
+    await check_jobs(scene)
+
+
+async def test_what_a_job_leaves_behind_is_shown_and_then_ended(scene: Cluster):
+    await check_left_behind(scene)
+
+
+def test_only_what_was_planned_is_ended(scene: Cluster):
+    check_wrong_ids(scene)
+
+
+def test_a_supervisor_of_a_job_is_rays_own(scene: Cluster):
+    start(scene, "train3", 10000)
+    listing = scene.http.get("/api/v0/actors", params={"detail": 1}).json()["data"]["result"]["result"]
+    (supervisor,) = [one["actor_id"] for one in listing if one["state"] == "ALIVE" and one["class_name"] == "JobSupervisor"]
+    (refused,) = act(scene, "kill_actor", supervisor)["refused"]
+    assert "it is Ray's own" in refused["reason"]
+    (refused,) = act(scene, "kill_actor", stage="do", targets=[refused])["refused"]
+    assert "it is Ray's own" in refused["reason"]
+    assert scene.job("train3") == "RUNNING"
+
+
+@pytest.mark.incident
+def test_a_gcs_that_hangs_is_said_to_hang(scene: Cluster):
+    start(scene, "train4", 10000)
+    (target,) = [one for name in alive(scene, "actors") for one in act(scene, "kill_actor", name)["targets"] if not one["name"]]
+    gcs = scene.part("gcs")
+    gcs.freeze()
+    said = act(scene, "kill_actor", stage="do", targets=[target])["error"]
+    gcs.thaw()
+    assert "can't be asked (DEADLINE_EXCEEDED" in said
+    assert said.endswith("whether anything has ended is not known")
+
+
+@pytest.mark.incident
+@pytest.mark.old_ray
+async def test_jobs_of_an_old_ray(old_scene: Cluster):
+    await check_jobs(old_scene)
+
+
+@pytest.mark.incident
+@pytest.mark.old_ray
+async def test_what_a_job_of_an_old_ray_leaves_behind(old_scene: Cluster):
+    await check_left_behind(old_scene)
+
+
+@pytest.mark.incident
+@pytest.mark.old_ray
+def test_only_what_was_planned_is_ended_in_an_old_ray(old_scene: Cluster):
+    check_wrong_ids(old_scene)
+
+
+async def test_a_ray_that_asks_for_a_token_gets_it(guarded_scene: Cluster):
+    await check_jobs(guarded_scene)
+    await check_left_behind(guarded_scene)
+
+
+async def test_without_the_token_nothing_is_done(guarded_scene: Cluster):
+    guarded_scene.submit("sleeps", "sleep 10000")
+    when = await started(guarded_scene, "sleeps")
+    dashboard = Dashboard(guarded_scene.address, token=lambda: None, transport=None)
+    with pytest.raises(SourceError, match="requires a token"):
+        await JobActs(dashboard).stop_job("sleeps", when)
+    await dashboard.close()
+    assert guarded_scene.job("sleeps") in ("PENDING", "RUNNING")
+
+
+HOLDS = """
+import ray, time
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+ray.init(address="auto", log_to_driver=False)
+worker = next(node["NodeID"] for node in ray.nodes() if not node["Resources"].get("node:__internal_head__"))
+@ray.remote(num_cpus=1)
+class Holder:
+    def ready(self): pass
+there = NodeAffinitySchedulingStrategy(worker, soft=False)
+holder = Holder.options(scheduling_strategy=there).remote()
+ray.get(holder.ready.remote())
+open("/tmp/holds", "w").close()
+time.sleep(10000)
+"""
+
+
+def nodes(cluster: Cluster) -> dict[bool, dict[str, Any]]:
+    """The head (`True`) and the worker as Ray's state API lists them."""
+    listed = cluster.http.get("/api/v0/nodes", params={"detail": 1}).json()["data"]["result"]["result"]
+    return {node["is_head_node"]: node for node in listed if node["state"] == "ALIVE"}
+
+
+def test_a_drained_node_keeps_its_work_until_that_is_over_and_then_ends(cluster: Cluster):
+    (cluster.head.tmp / "holds").unlink(missing_ok=True)
+    (cluster.head.tmp / "jobs" / "holds.py").write_text(HOLDS)
+    cluster.submit("holds", "python holds.py")
+    eventually((cluster.head.tmp / "holds").exists)
+    (head, worker) = nodes(cluster)[True]["node_id"], nodes(cluster)[False]["node_id"]
+    assert "56 hex digits" in act(cluster, "drain_node", "ab" * 16)["error"]
+    (refused,) = act(cluster, "drain_node", head)["refused"]
+    assert refused["reason"] == "it is the head node, which the cluster can't do without"
+    (unknown,) = act(cluster, "drain_node", "ab" * 28)["refused"]
+    assert unknown["reason"] == "this Ray knows no node of that id"
+    (target,) = act(cluster, "drain_node", worker)["targets"]
+    assert (target["what"], target["id"], target["state"]) == ("node", worker, "ALIVE")
+    (other,) = act(cluster, "drain_node", stage="do", targets=[{**target, "name": "another"}])["refused"]
+    assert other["reason"] == "its name is not the one that was planned"
+    code, answer, said = by_command(cluster.head, f"drain-node {worker} --yes")
+    assert code == 0, said
+    (done,) = answer["done"]
+    assert done["outcome"].startswith("Ray says DRAINING")
+    assert "takes no new work" in answer["losses"][0]
+    assert "1 actor on " in answer["losses"][1]
+    (again,) = act(cluster, "drain_node", stage="do", targets=[target])["refused"]
+    assert again["reason"] == "it is being drained already"
+    assert cluster.job("holds") == "RUNNING"
+    assert False in nodes(cluster), "what runs there goes on"
+    cluster.stop_jobs()
+    eventually(lambda: False not in nodes(cluster), within=90)
+    (gone,) = act(cluster, "drain_node", worker)["refused"]
+    assert gone["reason"] == "it has ended: Ray says DEAD"

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+from cockpit.model import Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Quantity, Worker
+from cockpit.monitor.join import Join, Parts
+from cockpit.sources.ray.client import JobFacts, NodeFacts, OomFacts, StatusFacts
+from tests.world import GIB, NOW, gpu, node, process
+
+HEAD, OTHER = f"{1:056x}", f"{2:056x}"
+
+
+def host(**more):
+    facts = {
+        "addresses": ("10.0.0.1",),
+        "taken": NOW,
+        "memory": HostMemory(5, 10, 9),
+        "gpus": (gpu(0),),
+        "processes": (),
+        "local": True,
+        "nodes": (HEAD,),
+        **more,
+    }
+    return Host("node1", **facts)
+
+
+def joined(**parts):
+    return Join()(Parts(**parts), NOW)
+
+
+def node_facts(*nodes, workers=(), holders=()):
+    return NodeFacts(nodes=nodes, workers=workers, holders=holders)
+
+
+def test_nothing_heard_is_unknown_and_not_nothing():
+    snapshot = joined()
+    assert snapshot.nodes is None
+    assert snapshot.processes is None
+    assert snapshot.sessions is None
+
+
+def test_a_probe_wins_on_what_is_physical():
+    snapshot = joined(nodes=node_facts(node(1), node(2)), hosts={"node1": host()})
+    first, second = snapshot.nodes
+    assert first.probed
+    assert first.memory == HostMemory(5, 10, 9)
+    assert not second.probed
+    assert second.memory == node(2).memory
+
+
+def test_a_probe_that_has_not_spoken_changes_nothing():
+    assert joined(nodes=node_facts(node(1)), hosts={"node1": host(taken=None)}).nodes[0] == node(1)
+
+
+def test_gpus_of_another_raylet_on_the_same_host_stay_its_own():
+    mine, others = node(1, gpus=(gpu(0, uuid="a"),)), node(2, ip="10.0.0.1", gpus=(gpu(0, uuid="b"),))
+    first, second = joined(nodes=node_facts(mine, others), hosts={"node1": host(gpus=(gpu(0, 1, uuid="a"),))}).nodes
+    assert first.gpus[0].memory_used == GIB
+    assert second.gpus == others.gpus
+
+
+def test_gpus_that_nobody_could_ask_for_are_taken_from_the_probe():
+    assert joined(nodes=node_facts(node(1, gpus=None)), hosts={"node1": host()}).nodes[0].gpus == (gpu(0),)
+
+
+def test_a_dead_node_gives_way_to_the_living_one_on_its_host():
+    dead, alive = node(2, ip="10.0.0.1", state="DEAD"), node(1)
+    first, second = joined(nodes=node_facts(dead, alive), hosts={"node1": host()}).nodes
+    assert not first.probed
+    assert second.probed
+
+
+def test_a_dead_node_alone_on_its_host_shows_what_the_probe_sees():
+    assert joined(nodes=node_facts(node(1, state="DEAD", gpus=None)), hosts={"node1": host()}).nodes[0].gpus == (gpu(0),)
+
+
+def test_a_host_without_ray_is_a_row_of_its_own():
+    (only,) = joined(hosts={"node1": host()}).nodes
+    assert only.id is None
+    assert only.gpus == (gpu(0),)
+
+
+def test_a_host_of_the_config_that_nobody_has_heard_of_is_listed_as_unknown():
+    snapshot = joined(nodes=node_facts(node(1)), expected=(("node1", "10.0.0.1"), ("w7", "w7"), ("other-name", "10.0.0.1")))
+    assert [item.host for item in snapshot.nodes] == ["node1", "w7"]
+    assert snapshot.nodes[1].memory.used is None
+
+
+def test_used_resources_come_from_the_monitor_and_are_unknown_without_it():
+    bare = node(1, resources={"GPU": Quantity(None, 8.0)})
+    assert joined(nodes=node_facts(bare)).nodes[0].resources["GPU"].used is None
+    status = StatusFacts(usage={HEAD: {"GPU": Quantity(5.0, 8.0)}}, totals=None, demand=(), strategies=())
+    assert joined(nodes=node_facts(bare), status=status).nodes[0].resources["GPU"] == Quantity(5.0, 8.0)
+
+
+def test_without_a_probe_the_holders_that_ray_reports_are_listed_with_their_owners():
+    holders = (Holder(OTHER, 0, 77, GIB), Holder(OTHER, 1, 77, GIB), Holder(OTHER, 2, 88, GIB))
+    workers = (Worker(OTHER, 77, "02000000", "actor"),)
+    known, unknown = joined(nodes=node_facts(node(2), workers=workers, holders=holders)).processes
+    assert (known.kind, known.job, known.actor, known.gpu_memory) == ("worker", "02000000", "actor", 2 * GIB)
+    assert unknown.kind == "unknown"
+    assert "has not been looked at" in unknown.why[0]
+
+
+def test_where_a_probe_looks_its_processes_count_and_nothing_is_listed_twice():
+    worker = process(77, node=None, gpus=(Hold(0, GIB),))
+    facts = node_facts(node(1), workers=(Worker(HEAD, 77, "02000000", "actor"),), holders=(Holder(HEAD, 0, 77, GIB),))
+    (only,) = joined(nodes=facts, hosts={"node1": host(processes=(worker,))}).processes
+    assert (only.actor, only.job, only.node) == ("actor", "02000000", HEAD)
+
+
+def test_a_child_belongs_to_the_actor_it_descends_from():
+    forest = (process(77, node=None), process(78, node=None, parent=77, kind="child"), process(79, node=None, parent=78, kind="child"))
+    facts = node_facts(node(1), workers=(Worker(HEAD, 77, "02000000", "actor"),))
+    assert [item.actor for item in joined(nodes=facts, hosts={"node1": host(processes=forest)}).processes] == ["actor"] * 3
+
+
+def test_parents_that_form_a_loop_end():
+    forest = (process(77, parent=78), process(78, parent=77))
+    assert len(joined(hosts={"node1": host(processes=forest)}).processes) == 2
+
+
+def test_whether_an_abandoned_child_is_an_orphan_hangs_on_its_job():
+    left = process(
+        90,
+        kind="unknown",
+        undecided="job",
+        session="session_1",
+        job="02000000",
+        why=("its worker is dead", "whether job 02000000 still runs must be asked of Ray"),
+    )
+
+    def kind(*jobs, session="session_1"):
+        (only,) = joined(cluster=Cluster(session=session), jobs=JobFacts(jobs=jobs), hosts={"node1": host(processes=(left,))}).processes
+        return only.kind
+
+    assert kind(Job("a", "02000000", status="RUNNING")) == "child"
+    assert kind(Job("a", "02000000", status="FAILED")) == "orphan"
+    assert kind(Job("b", "03000000", status="FAILED")) == "unknown"
+    assert kind(Job("a", "02000000", status="FAILED"), session="session_2") == "unknown"
+    (unasked,) = joined(cluster=Cluster(session="session_1"), hosts={"node1": host(processes=(left,))}).processes
+    assert unasked.kind == "unknown"
+
+
+def test_a_process_that_ray_knows_as_a_driver_is_one():
+    plain = process(50, kind="foreign", node=None)
+    jobs = JobFacts(jobs=(Job("a", "02000000", status="RUNNING", driver_pid=50, driver_node=HEAD),))
+    (only,) = joined(nodes=node_facts(node(1)), jobs=jobs, hosts={"node1": host(processes=(plain,))}).processes
+    assert only.kind == "driver"
+
+
+def test_what_did_not_change_is_not_made_again():
+    join, facts = Join(), node_facts(node(1))
+    parts = Parts(nodes=facts)
+    assert join(parts, NOW).nodes is join(parts, NOW + 1).nodes
+
+
+def test_a_laptop_from_which_a_cluster_is_watched_is_not_a_row_of_it():
+    laptop = Host("laptop", ("192.168.1.7",), NOW, gpus=(), processes=(), sessions=(), local=True)
+    assert [item.host for item in joined(nodes=node_facts(node(1)), hosts={"laptop": laptop}).nodes] == ["node1"]
+    assert [item.host for item in joined(hosts={"laptop": laptop}).nodes] == ["laptop"]
+
+
+def test_what_a_worker_holds_of_gpus_that_the_probe_does_not_see_is_as_ray_reports_it():
+    others = node(2, ip="10.0.0.1", gpus=(gpu(0, uuid="b"),))
+    facts = node_facts(node(1), others, workers=(Worker(OTHER, 77, "02000000", "actor"),), holders=(Holder(OTHER, 0, 77, GIB),))
+    (only,) = joined(nodes=facts, hosts={"node1": host(processes=(process(77, node=OTHER),))}).processes
+    assert (only.actor, only.gpu_memory) == ("actor", GIB)
+
+
+def test_a_worker_in_a_container_is_known_by_its_pid_in_there():
+    inside, stranger = process(88123, ns_pid=57, node=None), process(57, kind="foreign", node=None)
+    facts = node_facts(node(1), workers=(Worker(HEAD, 57, "02000000", "actor"),))
+    first, second = joined(nodes=facts, hosts={"node1": host(processes=(inside, stranger))}).processes
+    assert first.actor == "actor"
+    assert second.actor is None
+
+
+def oom(by="ray", pid=77, ago=60.0, **more):
+    return OomKill(by, NOW - ago, pid, **more)
+
+
+def kills_of(*told, **of_host):
+    """What is joined of Ray's word and of a host's logs."""
+    return joined(nodes=node_facts(node(1)), oom=OomFacts(told) if told else None, hosts={"node1": host(**of_host)}).oom_kills
+
+
+def test_kills_that_nobody_was_asked_for_are_unknown_and_none_is_none():
+    assert kills_of() is None
+    assert joined(oom=OomFacts(())).oom_kills == ()
+    assert kills_of(oom_kills=()) == ()
+
+
+def test_a_kill_that_ray_and_its_log_tell_of_is_one_and_each_adds_what_it_knows():
+    (kill,) = kills_of(
+        oom(node=HEAD, name="hog", text="Memory on the node"),
+        oom_kills=(oom(ago=61.0, host="node1", held=3 * GIB, text="Killing 1 worker(s)"),),
+    )
+    assert kill == oom(node=HEAD, host="node1", name="hog", held=3 * GIB, text="Memory on the node", ours=True)
+
+
+def test_kills_of_others_stay_apart_and_the_newest_is_first():
+    kernel = oom("kernel", ago=10.0, host="node1")
+    kills = kills_of(oom(node=HEAD), oom(node=OTHER, ago=30.0), oom_kills=(kernel, oom(pid=None, ago=5.0, host="node1")))
+    assert [(kill.by, kill.pid, kill.host) for kill in kills] == [
+        ("ray", None, "node1"),
+        ("kernel", 77, "node1"),
+        ("ray", 77, None),
+        ("ray", 77, "node1"),
+    ]
+
+
+def test_another_cluster_has_had_no_kills():
+    assert Parts(oom=OomFacts((oom(node=HEAD),))).forget_ray().oom is None
+
+
+class Counted(tuple):  # noqa: SLOT001 it counts
+    """How often somebody has gone through it."""
+
+    times = 0
+
+    def __iter__(self):
+        Counted.times += 1
+        return super().__iter__()
+
+
+def test_a_thousand_hosts_cost_no_look_at_all_of_rays_workers_each():
+    homes = [f"{number:056x}" for number in range(50)]
+    nodes = tuple(node(number, ip=f"10.0.1.{number}") for number in range(50))
+    workers = Counted(Worker(home, 100) for home in homes)
+    hosts = {home: Host(home, addresses=(), taken=NOW, nodes=(home,), processes=(process(100, host=home, node=None),)) for home in homes}
+    Counted.times = 0
+    found = joined(nodes=node_facts(*nodes, workers=workers), hosts=hosts).processes
+    assert found
+    assert {one.node for one in found if one.pid == 100} == set(homes)
+    assert Counted.times < len(homes) // 4

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import pytest
+
+from cockpit.config.thresholds import OLD
+from cockpit.model import HostMemory, Snapshot
+from cockpit.monitor import history as history_module
+from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
+from tests.world import GIB, NOW, gpu, node
+
+
+class Past:
+    """Records snapshots of one node, step after step."""
+
+    def __init__(self):
+        self.history, self.now = History(), NOW - NOW % STEP_S
+
+    def hear(self, utilization=None, *, wait=STEP_S, seen=None, **more):
+        self.now += wait
+        facts = {"seen": self.now if seen is None else seen, "gpus": (gpu(0, utilization=utilization),), **more}
+        self.history.record(Snapshot(taken=self.now, nodes=(node(1, **facts),)))
+
+    def silence(self, wait=STEP_S):
+        self.now += wait
+        self.history.record(Snapshot(taken=self.now, nodes=()))
+
+    def tail(self, what="gpu", index=0, width=5):
+        return self.history.tail(node(1).key, what, index, width)
+
+
+@pytest.fixture
+def past():
+    return Past()
+
+
+def test_of_what_was_never_heard_nothing_is_known(past):
+    assert past.tail() == [None] * 5
+    assert past.history.tail("node:nobody", "gpu", 0, 3) == [None] * 3
+
+
+def test_the_newest_value_is_last(past):
+    for value in (10, 20, 30):
+        past.hear(value)
+    assert past.tail() == [None, None, 10, 20, 30]
+
+
+def test_only_so_many_steps_are_asked_for_and_told(past):
+    for value in range(10):
+        past.hear(value)
+    assert past.tail(width=3) == [7, 8, 9]
+    assert len(past.tail(width=2 * STEPS_KEPT)) == 2 * STEPS_KEPT
+
+
+def test_a_silence_is_a_gap_and_not_a_zero(past):
+    past.hear(10)
+    past.hear(40, wait=3 * STEP_S)
+    assert past.tail() == [None, 10, None, None, 40]
+
+
+def test_a_silence_that_lasts_still_moves_the_past_to_the_left(past):
+    past.hear(10)
+    past.silence(2 * STEP_S)
+    assert past.tail() == [None, None, 10, None, None]
+    past.silence(100 * STEP_S)
+    assert past.tail() == [None] * 5
+
+
+def test_a_long_silence_leaves_no_more_than_a_gap(past):
+    past.hear(10)
+    past.hear(20, wait=10 * STEPS_KEPT * STEP_S)
+    assert past.tail() == [None, None, None, None, 20]
+    assert set(past.tail(width=STEPS_KEPT)) == {None, 20}
+
+
+def test_two_values_within_a_step_are_one(past):
+    past.hear(10)
+    past.hear(90, wait=STEP_S / 5)
+    assert past.tail() == [None, None, None, None, 90]
+
+
+def test_an_idle_gpu_is_zero_and_one_that_does_not_say_is_unknown(past):
+    past.hear(0)
+    past.hear(None)
+    assert past.tail(width=2) == [0, None]
+
+
+def test_facts_that_did_not_change_are_not_recorded_again(past):
+    seen = past.now
+    for _ in range(3):
+        past.hear(50, seen=seen)
+    assert past.tail() == [None, None, 50, None, None]
+
+
+def test_facts_that_were_old_when_they_came_are_not_of_now(past):
+    past.hear(50, seen=past.now + STEP_S - OLD - 1)
+    assert past.tail() == [None] * 5
+    past.hear(60, seen=past.now + STEP_S - OLD + 1)
+    assert past.tail() == [None] * 4 + [60]
+
+
+def test_a_node_that_nobody_has_seen_is_not_recorded(past):
+    past.history.record(Snapshot(taken=past.now, nodes=(node(1, seen=None),)))
+    assert past.tail() == [None] * 5
+
+
+def test_no_nodes_known_is_no_news(past):
+    past.hear(10)
+    past.history.record(Snapshot(taken=past.now + STEP_S, nodes=None))
+    assert past.tail(width=2) == [10, None]
+
+
+def test_a_clock_that_goes_back_breaks_nothing(past):
+    past.hear(10)
+    past.hear(20, wait=-STEP_S)
+    assert past.tail(width=1) == [20]
+
+
+def test_memory_is_a_percentage_and_a_node_is_the_mean_of_its_gpus(past):
+    gpus = (gpu(0, 20, utilization=100.0), gpu(1, 60, utilization=50.0), gpu(2, utilization=None, memory_used=None))
+    past.hear(gpus=gpus, memory=HostMemory(25 * GIB, 100 * GIB))
+    assert past.tail("memory", 0, 1) == [25]
+    assert past.tail("memory", 2, 1) == [None]
+    assert past.tail("gpu", None, 1) == [75]
+    assert past.tail("memory", None, 1) == [50]
+    assert past.tail("host", None, 1) == [25]
+
+
+def test_the_memory_of_a_host_that_does_not_say_is_unknown(past):
+    past.hear(10, memory=HostMemory())
+    assert past.tail("host", None, 1) == [None]
+
+
+def test_a_node_without_gpus_has_no_past_of_them(past):
+    past.hear(gpus=())
+    past.hear(gpus=None)
+    assert past.tail("gpu", None) == [None] * 5
+
+
+def test_the_past_is_bounded(past):
+    for value in range(3 * STEPS_KEPT):
+        past.hear(value % 100)
+    kept = past.history._pasts[node(1).key].steps
+    assert STEPS_KEPT <= len(kept) <= 2 * STEPS_KEPT
+    assert past.tail(width=2) == [(3 * STEPS_KEPT - 2) % 100, (3 * STEPS_KEPT - 1) % 100]
+
+
+def test_nodes_that_come_and_go_for_ever_do_not_fill_the_memory():
+    history = History()
+    for number in range(300):
+        history.record(Snapshot(taken=NOW + number, nodes=(node(number, seen=NOW + number, gpus=()),)))
+    assert len(history._pasts) <= 102
+    assert history.tail(node(299).key, "host", None, 1) == [70]
+
+
+def test_of_a_large_cluster_the_rest_is_taken_in_with_the_next_snapshots(monkeypatch):
+    monkeypatch.setattr(history_module, "NODES_PER_SNAPSHOT", 2)
+    history = History()
+    nodes = tuple(node(number, seen=NOW) for number in range(1, 6))
+    for look in range(3):
+        history.record(Snapshot(nodes=nodes, taken=NOW + 0.1 * look))
+    assert all(history.tail(each.key, "host", width=1) == [70.0] for each in nodes)

@@ -1,0 +1,577 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from cockpit import trust as trust_module
+from cockpit.config.reach import HostEntry
+from cockpit.config.settings import Address, Config
+from cockpit.model import Cluster, Hold, Holder, Host, Session
+from cockpit.monitor import cluster_choice as choice_module
+from cockpit.monitor import jobs_by_session as jobs_module
+from cockpit.monitor import poller as poller_module
+from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor
+from cockpit.monitor.single_look import look_once
+from cockpit.sources.probes import pool as hosts_module
+from cockpit.sources.ray.client import JobFacts, NodeFacts
+from cockpit.sources.source import Source, SourceError
+from tests.world import NOW, node, process, snapshot, theirs
+
+HERE = socket.gethostname()
+QUIET = [sys.executable, "-c", "import time; time.sleep(3600)"]
+WORKER = node(2)
+
+
+def session(name, port, **more):
+    facts = {"live": True, "dashboard": f"http://10.0.0.1:{port}", "trusted": True, **more}
+    return Session(host=HERE, name=name, path=f"/tmp/ray/{name}", **facts)
+
+
+def here(*sessions, **more):
+    """What this host's own probe says."""
+    facts = {"addresses": ("10.0.0.1",), "taken": NOW, "processes": (), "sessions": sessions, "local": True, **more}
+    return Host(HERE, **facts)
+
+
+class Ray:
+    """A dashboard that says only who it is, when it is told to."""
+
+    made: list[Ray]
+    answer: object = SourceError("connection refused")
+
+    silent = ""
+    claims: ClassVar[dict[str, str]] = {}
+    """By address, which session it says that it is."""
+
+    def __init__(self, address, *, clock, token=None, audience=None):
+        self.address, self.closed, self.token = address, False, token
+        self.sources = (Source("ray.identity", self.identify, every=0.01),)
+        self.made.append(self)
+
+    async def identify(self):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def close(self):
+        self.closed = True
+
+    async def session(self):
+        if self.address == self.silent:
+            raise SourceError("connection refused")
+        return self.claims.get(self.address, f"of {self.address}")
+
+    async def read_jobs(self):
+        return JobFacts(("job",))
+
+    async def dead_actors(self):
+        return ("the dead",)
+
+    async def follow_log(self, job, lines):
+        yield [f"log of {job}"]
+
+
+@pytest.fixture
+def ray(monkeypatch):
+    for module in (choice_module, jobs_module):
+        monkeypatch.setattr(module, "RayClient", Ray)
+    monkeypatch.setattr(Ray, "made", [], raising=False)
+    monkeypatch.setattr(Ray, "answer", Ray.answer)
+    monkeypatch.setattr(Ray, "claims", {f"http://10.0.0.1:{8266 + number}": f"session_{name}" for number, name in enumerate("abc")})
+    return Ray
+
+
+@pytest.fixture
+async def look(ray, monkeypatch):
+    """Makes monitors whose own probe says nothing by itself; the test speaks for it."""
+    monkeypatch.setattr(hosts_module, "local_command", lambda _: QUIET)
+    monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 0.01)
+    made = []
+
+    def make(config=Config(), env=None, *, begin=True, **more):  # noqa: B008
+        monitor = ClusterMonitor(config, more.pop("publish", lambda _: None), env=env or {}, **more)
+        made.append((monitor, asyncio.ensure_future(monitor.run()) if begin else None))
+        return monitor
+
+    yield make
+    for monitor, task in made:
+        monitor.close()
+        monitor.poller.leave()
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def until(fact):
+    deadline = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < deadline, "it never came true"
+        await asyncio.sleep(0.002)
+
+
+async def published(monitor, host):
+    """A probe has spoken, and everybody who listens to snapshots has heard it."""
+    monitor.poller.hear(host)
+    await until(lambda: monitor.poller.snapshot.hosts.get(host.name) is host)
+
+
+# Which cluster
+
+
+async def test_an_address_that_was_given_is_asked_at_once(look):
+    monitor = look(Config(address="http://head:8265"))
+    await until(lambda: monitor.address)
+    assert (monitor.address.url, [made.address for made in Ray.made]) == ("http://head:8265", ["http://head:8265"])
+
+
+async def test_rays_own_variable_is_asked_at_once(look):
+    monitor = look(env={"RAY_ADDRESS": "http://elsewhere:8265"})
+    await until(lambda: monitor.address)
+    assert monitor.address == Address("http://elsewhere:8265", "RAY_ADDRESS", given=True)
+
+
+async def test_nobody_is_asked_before_the_probe_has_told_of_the_session_here(look):
+    monitor = look()
+    await asyncio.sleep(0.02)
+    assert monitor.address is None
+    monitor.poller.hear(here(session("session_1", 9265)))
+    await until(lambda: monitor.address)
+    assert monitor.address == Address("http://10.0.0.1:9265", "session_1")
+
+
+async def test_a_dead_session_is_not_asked(look):
+    monitor = look()
+    monitor.poller.hear(here(session("session_1", 9265, live=False), session("session_2", 9266)))
+    await until(lambda: monitor.address)
+    assert monitor.address.origin == "session_2"
+
+
+async def test_a_probe_that_says_nothing_is_waited_for_only_so_long(look, monkeypatch):
+    monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 0.02)
+    monitor = look()
+    await until(lambda: monitor.address)
+    assert monitor.address == Address("http://127.0.0.1:8265", "default")
+
+
+async def test_a_probe_that_fails_is_not_waited_for(look):
+    monitor = look()
+    monitor.poller.doubt("probe", "no Python there", HERE)
+    await until(lambda: monitor.address)
+    assert monitor.address.origin == "default"
+
+
+async def test_between_two_sessions_somebody_must_choose(look):
+    monitor, offered = look(), []
+    monitor.choice.choose = offered.append
+    two = (session("session_1", 9265), session("session_2", 9266))
+    await published(monitor, here(*two))
+    await until(lambda: monitor.choice.choices)
+    await published(monitor, here(*two))
+    assert offered == [(Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))]
+    assert monitor.address is None
+    assert not Ray.made
+    monitor.follow(monitor.choice.choices[1])
+    assert monitor.address.origin == "session_2"
+
+
+async def test_whoever_must_choose_is_asked_once_and_not_at_every_look(look):
+    monitor, offered = look(), []
+    monitor.choice.choose = offered.append
+    await published(monitor, here(session("session_1", 9265)))
+    await until(lambda: monitor.poller.parts.cluster.reachable is False)
+    for _ in range(3):
+        await published(monitor, here(session("session_2", 9266), session("session_3", 9267)))
+    assert len(offered) == 1
+
+
+async def test_a_variable_that_holds_nonsense_is_a_fault(look):
+    monitor = look(env={"RAY_API_SERVER_ADDRESS": "ray://head:10001"})
+    await until(lambda: monitor.poller.parts.faults)
+    (fault,) = monitor.poller.parts.faults.values()
+    assert fault.source == "address"
+    assert "RAY_API_SERVER_ADDRESS" in fault.text
+    assert monitor.address is None
+
+
+async def test_a_session_that_comes_back_on_another_port_is_followed(look):
+    monitor = look()
+    await published(monitor, here(session("session_1", 9265)))
+    await until(lambda: monitor.poller.parts.cluster.reachable is False)
+    await published(monitor, here(session("session_1", 9265, live=False), session("session_2", 9777)))
+    assert monitor.address == Address("http://10.0.0.1:9777", "session_2")
+    await until(lambda: Ray.made[0].closed)
+    assert not Ray.made[1].closed
+    assert monitor.poller.parts.jobs is None
+
+
+async def test_a_session_started_after_cockpit_is_found(look, monkeypatch):
+    monkeypatch.setattr(choice_module, "LOCAL_PROBE_TIMEOUT_S", 0.01)
+    monitor = look()
+    await until(lambda: monitor.poller.parts.cluster.reachable is False)
+    assert monitor.address.origin == "default"
+    await published(monitor, here(session("session_1", 9777)))
+    assert monitor.address.url == "http://10.0.0.1:9777"
+
+
+async def test_a_dashboard_that_answers_is_not_left_for_another(look):
+    Ray.answer = Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True)
+    monitor = look()
+    await published(monitor, here(session("session_1", 9265)))
+    await until(lambda: monitor.poller.parts.cluster.reachable)
+    await published(monitor, here(session("session_1", 9265), session("session_2", 9777)))
+    assert monitor.address.url == "http://10.0.0.1:9265"
+
+
+async def test_an_address_that_a_person_gave_is_never_left(look):
+    monitor = look(Config(address="http://head:8265", origins={"address": "--address"}))
+    await until(lambda: monitor.poller.parts.cluster.reachable is False)
+    await published(monitor, here(session("session_1", 9777)))
+    assert monitor.address.url == "http://head:8265"
+
+
+async def test_following_the_same_address_again_changes_nothing(look):
+    monitor = look(Config(address="http://head:8265"))
+    await until(lambda: Ray.made)
+    monitor.follow(Address("http://head:8265", "again"))
+    assert len(Ray.made) == 1
+
+
+# Which hosts
+
+
+def wanted(monitor, **facts):
+    local = {"hosts": {HERE: here(addresses=("10.0.0.1",))}, "processes": (), **facts}
+    return {name: entry.target for name, entry in monitor.selection.wanted(snapshot(**local)).items()}
+
+
+@pytest.fixture
+def idle(look):
+    def make(*, begin_named=False, **config):
+        return look(Config(**config), begin=False, named=begin_named)
+
+    return make
+
+
+def test_while_all_is_well_no_other_host_is_looked_at(idle):
+    assert not wanted(idle(hosts=(HostEntry("w7"),)), nodes=(node(1), WORKER))
+
+
+def test_when_ray_is_down_every_node_and_host_that_is_known_matters(idle):
+    down = Cluster("http://10.0.0.1:8265", reachable=False)
+    found = wanted(idle(hosts=(HostEntry("w7", "10.0.0.7"),)), cluster=down, nodes=(node(1), WORKER))
+    assert found == {"node2": "10.0.0.2", "w7": "10.0.0.7"}
+
+
+def test_before_the_dashboard_was_asked_it_is_not_down(idle):
+    assert not wanted(idle(hosts=(HostEntry("w7"),)), cluster=Cluster(reachable=None), nodes=(node(1), WORKER))
+
+
+@pytest.mark.parametrize("state", ["DEAD", "UNKNOWN"])
+def test_a_node_that_does_not_live_matters(idle, state):
+    assert wanted(idle(), nodes=(node(1), WORKER, node(3, state=state))) == {"node3": "10.0.0.3"}
+
+
+@pytest.mark.parametrize("kind", ["unknown", "orphan", "stale"])
+def test_a_gpu_process_that_nobody_knows_makes_its_host_matter(idle, kind):
+    suspect = process(77, kind=kind, node=WORKER.id)
+    assert wanted(idle(), nodes=(node(1), WORKER, node(3)), processes=(suspect,)) == {"node2": "10.0.0.2"}
+
+
+@pytest.mark.parametrize("kind", ["worker", "child", "driver", "ray", "foreign"])
+def test_a_process_that_is_known_does_not(idle, kind):
+    assert not wanted(idle(), nodes=(node(1), WORKER), processes=(process(77, kind=kind, node=WORKER.id),))
+
+
+def test_a_host_on_which_another_ray_holds_gpus_stays_looked_at(idle):
+    worker = theirs(77, host="node2", gpus=(Hold(0, 1),))
+    hosts = {HERE: here(), "node2": Host("node2", taken=NOW, nodes=(WORKER.id, worker.node))}
+    assert wanted(idle(), nodes=(node(1), WORKER, node(3)), processes=(worker,), hosts=hosts) == {"node2": "10.0.0.2"}
+
+
+def test_this_host_is_never_looked_at_from_afar(idle):
+    suspects = (process(1, kind="orphan", node=node(1).id),)
+    local = (HostEntry(HERE), HostEntry("me", "10.0.0.1"), HostEntry("localhost"), HostEntry("loop", "127.0.0.1"), HostEntry("six", "::1"))
+    assert not wanted(idle(hosts=local, probe_hosts="always"), nodes=(node(1), node(4, ip="127.0.0.1", state="DEAD")), processes=suspects)
+
+
+def test_always_means_every_host_of_the_config(idle):
+    assert wanted(idle(hosts=(HostEntry("w7"), HostEntry("w8")), probe_hosts="always"), nodes=(node(1), WORKER)) == {"w7": "w7", "w8": "w8"}
+
+
+def test_a_node_is_reached_as_the_config_says(idle):
+    by_address, by_name = HostEntry("w2", "10.0.0.2", user="train"), HostEntry("node3", "gateway", python="/opt/python")
+    monitor = idle(hosts=(by_address, by_name))
+    dead = snapshot(nodes=(node(2, state="DEAD"), node(3, state="DEAD")), processes=())
+    assert monitor.selection.wanted(dead) == {"w2": by_address, "node3": by_name}
+
+
+def test_a_dead_node_without_a_name_is_reached_as_the_one_that_lives_at_its_address(idle):
+    dead = node(2, id="f" * 56, host="10.0.0.2", name="10.0.0.2", state="DEAD")
+    monitor = idle(hosts=(HostEntry("node2"),))
+    assert monitor.selection.wanted(snapshot(nodes=(node(1), node(2), dead), processes=())) == {"node2": HostEntry("node2")}
+
+
+def test_a_host_that_ray_does_not_know_is_no_target_of_its_own(idle):
+    assert not wanted(idle(), nodes=(node(1), node(9, id=None, state="UNKNOWN")))
+
+
+async def test_never_means_never(look, monkeypatch):
+    asked = []
+    monitor = look(Config(probe_hosts="never", hosts=(HostEntry("w7"),)))
+    monkeypatch.setattr(monitor.pool, "want", asked.append)
+    monitor.selection.hear(snapshot(cluster=Cluster(reachable=False)))
+    assert not asked
+
+
+async def test_a_dead_node_is_looked_at_as_soon_as_it_is_published(look, monkeypatch):
+    asked = []
+    monitor = look(Config())
+    monkeypatch.setattr(monitor.pool, "want", asked.append)
+    monitor.poller.hear(here(nodes=(node(1).id,)))
+    facts = NodeFacts(nodes=(node(1), node(3, state="DEAD")), workers=(), holders=())
+    monitor.poller._learn("ray.nodes", facts)
+    await until(lambda: asked and asked[-1])
+    assert set(asked[-1]) == {"node3"}
+
+
+# What a person asks for
+
+
+async def test_without_a_dashboard_nothing_can_be_asked_of_it(look):
+    monitor = look()
+    with pytest.raises(SourceError, match="no Ray dashboard is known yet"):
+        await monitor.dead_actors()
+    with pytest.raises(SourceError, match="no Ray dashboard is known yet"):
+        monitor.follow_log("ppo")
+
+
+async def test_the_dead_and_the_logs_come_from_the_dashboard(look):
+    monitor = look(Config(address="http://head:8265"))
+    await until(lambda: Ray.made)
+    assert await monitor.dead_actors() == ("the dead",)
+    assert [batch async for batch in monitor.follow_log("ppo")] == [["log of ppo"]]
+
+
+async def test_which_jobs_run_is_asked_of_every_ray_that_lives_here_and_the_token_goes_to_ours_alone(look):
+    monitor = look(Config(address="http://head:8265"))
+    await until(lambda: monitor.address)
+    monitor.poller.hear(here(session("session_a", 8266), session("session_b", 8267), session("session_c", 8268, live=False)))
+    assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",)), ("session_a", ("job",)), ("session_b", ("job",))]
+    assert [(made.token(), made.closed) for made in Ray.made[1:]] == [(None, True), (None, True)]
+
+
+async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_for_another_session(look):
+    """It decides what is ended."""
+    monitor = look(Config(address="http://head:8265"))
+    await until(lambda: monitor.address)
+    monitor.poller.hear(here(session("session_a", 8266, trusted=False, owner="evil"), session("session_x", 8267)))
+    assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",))]
+    assert [made.address for made in Ray.made] == ["http://head:8265", "http://10.0.0.1:8267"]
+
+
+async def test_what_was_only_found_here_is_not_believed_once_another_user_listens_there(look, monkeypatch):
+    monkeypatch.setattr(trust_module, "serving_users", lambda port: frozenset([666]))
+    monitor = look()
+    monitor.poller.hear(here(session("session_1", 9265)))
+    await until(lambda: monitor.address)
+    assert monitor.why_not_trusted() == "what listens on port 9265 of this host belongs to user 666"
+    assert await monitor.jobs_by_session() == []
+
+
+async def test_a_ray_beside_ours_that_says_nothing_is_left_out(look, monkeypatch):
+    monitor = look(Config(address="http://head:8265"))
+    await until(lambda: monitor.address)
+    monitor.poller.hear(here(session("session_a", 8266)))
+    monkeypatch.setattr(Ray, "silent", "http://10.0.0.1:8266")
+    assert await monitor.jobs_by_session() == [("of http://head:8265", ("job",))]
+    monkeypatch.setattr(Ray, "silent", "http://head:8265")
+    with pytest.raises(SourceError):
+        await monitor.jobs_by_session()
+
+
+async def test_an_environment_comes_sorted_and_without_its_secrets(look, monkeypatch):
+    async def answer(host, words):
+        assert (host, words) == ("node1", ("environ", "7", "70"))
+        return {"environ": {"WANDB_API_KEY": "c0ffee", "HOME": "/root", "MAX_TOKENS": "1024", "DB_PASS": "two words\nand a line"}}
+
+    monitor = look()
+    monkeypatch.setattr(monitor.pool, "ask", answer)
+    assert await monitor.environment(process(7)) == ["DB_PASS=•••", "HOME=/root", "MAX_TOKENS=1024", "WANDB_API_KEY=•••"]
+
+
+@pytest.mark.parametrize("said", [{}, {"environ": [], "threads": 7}, {"environ": {"A": 1}, "threads": [{"frames": [{"name": "step"}]}]}])
+async def test_an_answer_that_is_none_is_a_sentence_and_no_end_of_the_screen(look, monkeypatch, said):
+    async def answer(*_):
+        return said
+
+    monitor = look()
+    monkeypatch.setattr(monitor.pool, "ask", answer)
+    for ask in (monitor.environment, monitor.stack):
+        with pytest.raises(SourceError, match="the output of the probe of node1 can't be read"):
+            await ask(process(7))
+
+
+async def test_a_process_that_no_probe_has_seen_has_no_environment(look):
+    with pytest.raises(SourceError, match="can't be told from one that took its pid"):
+        await look().environment(process(7, ticks=None))
+
+
+def test_the_interval_goes_in_steps_and_no_further(idle):
+    monitor = idle(interval=2.0)
+    assert [monitor.pace(-1), monitor.pace(-1), monitor.pace(-1)] == [1.0, 0.5, 0.5]
+    assert [monitor.pace(1) for _ in range(10)][-1] == PROBE_INTERVALS_S[-1]
+    assert idle(interval=3.0).pace(1) == 5.0
+
+
+# One look
+
+
+@pytest.fixture
+def silent():
+    """A port that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+async def test_one_look_returns_in_time_though_nothing_answers(silent, monkeypatch):
+    monkeypatch.setattr(hosts_module, "local_command", lambda _: QUIET)
+    started = time.monotonic()
+    monitor = await look_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
+    assert time.monotonic() - started > 0.4
+    assert monitor.poller.snapshot.nodes is None
+    monitor.poller.leave()
+
+
+async def test_one_look_ends_as_soon_as_all_have_answered_or_failed(monkeypatch):
+    monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", "raise SystemExit('no NVML')"])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monitor = await look_once(Config(address=f"http://127.0.0.1:{port}"), env={}, patience=10_000)
+    faults = {fault.source: fault.text for fault in monitor.poller.snapshot.faults}
+    assert monitor.poller.snapshot.cluster.reachable is False
+    assert "no NVML" in faults["probe"]
+    assert str(port) in faults["ray.identity"]
+    monitor.poller.leave()
+
+
+async def test_one_look_leaves_no_child_behind(silent, monkeypatch, tmp_path):
+    born = tmp_path / "born"
+    code = f"import os, time; open({str(born)!r}, 'w').write(str(os.getpid())); time.sleep(3600)"
+    monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, "-c", code])
+    monitor = await look_once(Config(address=f"http://127.0.0.1:{silent}"), env={}, patience=0.5)
+    monitor.poller.leave()
+    assert born.read_text()
+    await until(lambda: not Path(f"/proc/{born.read_text()}").exists())
+
+
+async def test_two_sessions_are_found_by_one_look_and_none_is_taken(look):
+    monitor = look()
+    monitor.poller.hear(here(session("session_1", 9265), session("session_2", 9266)))
+    await until(lambda: monitor.coverage.is_complete())
+    assert len(monitor.choice.choices) == 2
+    assert not Ray.made
+
+
+# Other hosts, for a single look
+
+
+PROBE = """
+import json, sys, time
+if not sys.argv[-1].startswith("here"):
+    sys.stdin.read()
+if sys.argv[-1].startswith("frozen"):
+    time.sleep(3600)
+print(json.dumps({"hello": 1, "addresses": ["10.0.0.1" if sys.argv[-1] == "here" else "10.0.0.9"]}), flush=True)
+processes = None if sys.argv[-1].startswith("half") else []
+print(json.dumps({"taken": time.time(), "processes": processes, "sessions": [], "gpus": []}), flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def seen(monkeypatch, tmp_path):
+    """What one look sees of these hosts: those that are `frozen` never speak."""
+    program = tmp_path / "probe.py"
+    program.write_text(PROBE)
+    monkeypatch.setattr(hosts_module, "local_command", lambda _: [sys.executable, str(program), "here"])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+    async def look(*names, hosts_patience=30.0, reach=f"{sys.executable} {program} {{name}}", **more):
+        hosts = tuple(name if isinstance(name, HostEntry) else HostEntry(name) for name in names)
+        config = Config(address=f"http://127.0.0.1:{port}", hosts=hosts, reach=reach, **more)
+        monitor = await look_once(config, env={}, patience=30, hosts_patience=hosts_patience)
+        monitor.poller.leave()
+        snapshot = monitor.poller.snapshot
+        return set(snapshot.hosts) - {HERE}, {fault.host: fault.text for fault in snapshot.faults if fault.source == "probe"}
+
+    return look
+
+
+async def test_one_look_waits_for_the_hosts_that_are_named_and_looks_at_them(seen):
+    assert await seen("w1", "w2") == ({"w1", "w2"}, {})
+
+
+async def test_a_named_host_that_hangs_is_said_not_to_have_been_reached_and_the_others_are_seen(seen):
+    hosts, faults = await seen("frozen1", "w2", hosts_patience=3.0)
+    assert faults == {"frozen1": "frozen1 has not been reached within 3 s"}
+    assert hosts == {"w2"}
+
+
+async def test_a_host_that_has_told_only_a_part_is_said_so(seen):
+    assert await seen("half1", hosts_patience=2.0) == (
+        {"half1"},
+        {"half1": "half1 has not told of all its processes and GPUs within 2 s"},
+    )
+
+
+async def test_a_named_host_that_is_this_one_is_not_waited_for(seen):
+    me = (HostEntry(HERE), HostEntry("me", "10.0.0.1"), HostEntry("localhost"))
+    assert await seen(*me) == (set(), {})
+
+
+async def test_probes_dont_go_through_ray_and_that_is_said_at_once(seen):
+    assert await seen("w1", reach="ray") == (set(), {"w1": "w1 is not looked at: `reach: ray` is for acts alone"})
+
+
+async def test_who_never_wants_other_hosts_looked_at_waits_for_none(seen):
+    assert await seen("frozen1", probe_hosts="never") == (set(), {})
+
+
+def test_hosts_of_the_config_file_are_named_by_nobody(idle):
+    listed = idle(hosts=(HostEntry("w1"),), origins={"hosts": "config.yaml:3"}, begin_named=True)
+    assert not wanted(listed, nodes=(node(1),))
+    for origin in ("--hosts", "COCKPIT_HOSTS"):
+        typed = idle(hosts=(HostEntry("w1"),), origins={"hosts": origin}, begin_named=True)
+        assert wanted(typed, nodes=(node(1),)) == {"w1": "w1"}
+    assert not wanted(idle(hosts=(HostEntry("w1"),)), nodes=(node(1),)), "whoever watches looks where something is wrong"
+
+
+async def test_a_host_whose_gpu_processes_have_no_known_owner_is_waited_for_and_a_dead_one_is_not(look):
+    monitor = look(once=True, named=True)
+    monitor.poller.hear(here())
+    holder = Holder(WORKER.id, 0, 77, 1 << 30)
+    facts = NodeFacts(nodes=(node(1), WORKER, node(3, state="DEAD")), workers=(), holders=(holder,))
+    monitor.poller._learn("ray.nodes", facts)
+    monitor.poller.rejoin()
+    assert set(monitor.coverage.unanswered_hosts()) == {"node2"}
+    monitor.poller.hear(Host("node2", taken=NOW, processes=(), gpus=(), nodes=(WORKER.id,)))
+    assert not monitor.coverage.unanswered_hosts()
+
+
+async def test_a_host_that_refuses_is_waited_for_no_longer(look):
+    monitor = look(Config(hosts=(HostEntry("w1"),)), once=True, named=True)
+    monitor.poller.hear(here())
+    monitor.poller.rejoin()
+    assert set(monitor.coverage.unanswered_hosts()) == {"w1"}
+    monitor.poller.doubt("probe", "w1: ssh: connection refused", "w1")
+    assert not monitor.coverage.unanswered_hosts()

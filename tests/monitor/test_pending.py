@@ -1,0 +1,343 @@
+"""Why something waits, from what Ray says of nodes, actors, groups and demand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cockpit.model import Bundle, Demand, Fault, Job, PlacementGroup, Quantity, Worker
+from cockpit.monitor import pending, pending_reasons
+from cockpit.monitor.join import Join, Parts
+from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, StatusFacts
+from tests.sources.ray.recorded_ray import RecordedRay
+from tests.world import NOW, actor, node
+
+HEAD, W1 = f"{1:056x}", f"{2:056x}"
+STARTING = "it has its resources: its runtime environment or its worker process is starting"
+
+
+def nodes(*used, growing=False, **more):
+    """Nodes of 8 GPUs and 16 CPUs, so many of these handed out."""
+    made = [
+        node(number, resources={"GPU": Quantity(gpus, 8.0), "CPU": Quantity(cpus, 16.0)}, **more)
+        for number, (gpus, cpus) in enumerate(used, 1)
+    ]
+    return NodeFacts(nodes=tuple(made), workers=(), holders=(), growing=growing)
+
+
+def waiting(number=9, **more):
+    facts = {"state": "PENDING_CREATION", "node": None, "pid": None, "needs": {"GPU": 8.0}, "since": NOW - 60, **more}
+    return actor(number, **facts)
+
+
+def group(number=7, **more):
+    facts = {"state": "PENDING", "strategy": "PACK", "bundles": (Bundle({"GPU": 8.0}),), "job": "02000000", "since": NOW - 60, **more}
+    return PlacementGroup(f"{number:036x}", f"group{number}", **facts)
+
+
+def parts(listed, *actors, groups=(), jobs=(), demand=None, asked=NOW, grouped=NOW, **more):
+    return Parts(
+        nodes=listed,
+        status=StatusFacts(usage=None, totals=None, demand=demand),
+        actors=ActorFacts(actors=actors, counts=None, complete=True),
+        groups=GroupFacts(groups=groups),
+        jobs=JobFacts(jobs=jobs),
+        as_of={"ray.status": asked, "ray.placement_groups": grouped},
+        **more,
+    )
+
+
+def why(listed, *actors, **more):
+    """Why the last of the actors waits; where there is none, the last of the groups."""
+    snapshot = Join()(parts(listed, *actors, **more), NOW)
+    return (snapshot.actors or snapshot.placement_groups)[-1].why
+
+
+def word(listed, *actors, **more):
+    """The same in one word."""
+    snapshot = Join()(parts(listed, *actors, **more), NOW)
+    return (snapshot.actors or snapshot.placement_groups)[-1].wait
+
+
+def queued(**needs):
+    return (Demand(needs=needs, count=1),)
+
+
+def test_what_holds_the_rest_is_told_by_job_and_actor():
+    critic = actor(1, class_="Critic", node=W1, needs={"GPU": 2.0})
+    jobs = (Job("train1", "02000000", status="RUNNING"),)
+    told = why(nodes((8, 0), (2, 0)), critic, waiting(), jobs=jobs)
+    assert told.startswith("needs 8 GPU on one node; node2 has 8 but 2 are held by job train1 (actor Critic), node1 has 8 but 8 are held")
+
+
+def test_what_a_job_left_behind_is_told_to_be_over():
+    left = group(1, state="CREATED", bundles=(Bundle({"GPU": 8.0}, HEAD),))
+    jobs = (Job("train0", "02000000", status="FAILED"),)
+    assert why(nodes((8, 0)), waiting(), groups=(left,), jobs=jobs).endswith("8 are held by ended job train0 (group group1)")
+
+
+def test_a_groups_reason_has_rays_own_words_behind_it():
+    told = why(nodes((0, 0)), groups=(group(bundles=(Bundle({"GPU": 9.0}),), why="no nodes could hold it"),))
+    assert told == "never fits on these nodes: needs 9 GPU on one node; node1 has 8 (Ray: no nodes could hold it)"
+
+
+def test_on_a_cluster_that_grows_nothing_is_impossible_for_ever():
+    assert why(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})).startswith("does not fit on the current nodes: needs 9 GPU")
+
+
+def test_an_actor_of_a_waiting_group_waits_for_what_the_group_waits_for():
+    told = why(nodes((0, 0)), waiting(placement_group=f"{7:036x}"), groups=(group(bundles=(Bundle({"GPU": 9.0}),)),))
+    assert told == "its placement group waits: never fits on these nodes: needs 9 GPU on one node; node1 has 8"
+
+
+def test_an_actor_whose_group_is_gone_is_told_so_once_the_list_is_newer_than_the_actor():
+    bound = waiting(placement_group=f"{7:036x}")
+    assert why(nodes((0, 0)), bound) == "its placement group was removed"
+    assert why(nodes((0, 0)), bound, grouped=NOW - 50) is None
+    cut = replace(parts(nodes((0, 0)), bound), groups=GroupFacts(groups=(), complete=False))
+    assert Join()(cut, NOW).actors[-1].why is None
+
+
+def test_an_actor_in_a_placed_group_waits_for_others_there():
+    placed = group(state="CREATED", bundles=(Bundle({"GPU": 1.0}, HEAD), Bundle({"GPU": 1.0}, HEAD)))
+    inside = {"placement_group": placed.id, "needs": {"GPU": 1.0}, "bundle": 1}
+    told = why(nodes((2, 0)), actor(1, class_="Rollout", **inside), waiting(**inside), groups=(placed,), demand=queued(GPU=1.0))
+    assert told == "in its placement group it needs 1 GPU on one node; bundle 1 has 1 but 1 is held by job 02000000 (actor Rollout)"
+    anywhere = waiting(placement_group=placed.id, needs={"GPU": 1.0})
+    assert why(nodes((2, 0)), actor(1, **inside), anywhere, groups=(placed,), demand=queued(GPU=1.0)) is None
+
+
+def test_what_ray_no_longer_queues_is_being_started():
+    assert why(nodes((8, 0)), waiting(), demand=()) == STARTING
+    assert why(nodes((0, 0)), waiting(), demand=queued(GPU=8.0)).startswith("there is room for it, but Ray keeps it queued")
+    assert why(nodes((0, 0)), waiting()).startswith("there is room for it: its runtime environment")
+
+
+def test_what_is_free_may_be_parts_of_several_gpus():
+    parted = [actor(number, node=HEAD, needs={"GPU": 0.5}) for number in (1, 2)]
+    told = why(nodes((1, 0)), *parted, waiting(needs={"GPU": 7.0}), demand=queued(GPU=7.0))
+    assert "but Ray keeps it queued: the free GPUs may be parts of several, or it may be bound to a node" in told
+
+
+def test_what_has_only_just_come_is_judged_when_the_report_is_newer_than_it():
+    assert why(nodes((8, 0)), waiting(since=NOW - 2), demand=()) is None
+    assert "8 are held" in why(nodes((8, 0)), waiting(since=NOW - 2), demand=queued(GPU=8.0))
+    assert "never" in why(nodes((8, 0)), waiting(since=NOW - 2, needs={"GPU": 9.0}), demand=())
+
+
+def test_an_actor_whose_constructor_runs_waits_for_that_and_holds_what_it_needs():
+    listed = replace(nodes((8, 0)), workers=(Worker(HEAD, 77, actor=f"{1:032x}"),))
+    running = waiting(1, class_="Critic")
+    assert why(listed, running) == "its constructor is running on node1, pid 77"
+    assert "8 are held by job 02000000 (actor Critic)" in why(listed, running, waiting())
+
+
+def test_an_actor_that_declares_nothing_needs_a_cpu_to_be_placed():
+    told = why(nodes((0, 16)), waiting(needs={}), demand=queued(CPU=1.0))
+    assert told == "needs 1 CPU on one node; node1 has 16 but 16 are held by tasks or starting workers"
+
+
+def test_an_actor_that_is_restarted_is_judged_too():
+    assert "8 are held" in why(nodes((8, 0)), waiting(state="RESTARTING", node=W1), demand=())
+
+
+def test_a_label_that_no_node_has():
+    assert "no node has that label; there are gpu=a100 on 1 node" in why(
+        nodes((0, 0), labels={"gpu": "a100"}), waiting(labels={"gpu": "h100"})
+    )
+
+
+def test_without_a_strategy_only_what_no_strategy_could_place_is_told():
+    unknown = group(strategy=None, bundles=(Bundle({"GPU": 4.0}),) * 3, why="Ray's words")
+    assert why(nodes((0, 0), (8, 0)), groups=(unknown,)) == "Ray's words"
+    assert "there are only 8 GPU in total" in why(nodes((0, 0)), groups=(unknown,))
+
+
+def test_of_a_group_that_lost_a_node_only_the_lost_bundles_wait():
+    half = group(state="RESCHEDULING", strategy="STRICT_SPREAD", bundles=(Bundle({"GPU": 8.0}, HEAD), Bundle({"GPU": 8.0}, W1)))
+    assert why(nodes((8, 0)), groups=(half,)).startswith("never fits on these nodes: needs 8 GPU on one node; no node may take it")
+
+
+def test_two_jobs_in_a_deadlock_are_both_told():
+    held = [group(number, state="CREATED", bundles=(Bundle({"GPU": 8.0}, f"{number:056x}"),), job=f"0{number}000000") for number in (1, 2)]
+    wanted = [group(number, job=f"0{number - 2}000000") for number in (3, 4)]
+    snapshot = Join()(parts(nodes((8, 0), (8, 0)), groups=(*held, *wanted)), NOW)
+    told = (
+        "deadlock, none continues until one releases its resources "
+        "(job 01000000 holds 8 GPU and waits for 8; job 02000000 holds 8 GPU and waits for 8): "
+    )
+    assert [each.why.startswith(told) for each in snapshot.placement_groups[2:]] == [True, True]
+    assert {each.wait for each in snapshot.placement_groups[2:]} == {"deadlock"}
+
+
+def test_each_reason_has_its_word():
+    full, half = nodes((8, 0)), nodes((4, 0), (4, 0))
+    assert word(full, waiting(needs={"GPU": 9.0})) == "never"
+    assert word(full, waiting()) == "held"
+    assert word(half, waiting()) == "fragmented"
+    assert word(nodes((0, 16)), waiting(needs={"GPU": 8.0, "CPU": 1.0})) == "short"
+    assert word(full, waiting(), demand=()) == "starting"
+    assert word(nodes((0, 0)), waiting()) == "room"
+    assert word(full, waiting(placement_group=f"{7:036x}")) == "removed"
+    assert word(full, waiting(placement_group=f"{7:036x}"), groups=(group(),)) == "group"
+    assert word(full, groups=(group(),)) == "held"
+
+
+def test_a_node_without_the_label_has_room():
+    labelled = nodes((8, 0), (0, 0))
+    listed = replace(labelled, nodes=(replace(labelled.nodes[0], labels={"gpu": "h100"}), labelled.nodes[1]))
+    assert word(listed, waiting(labels={"gpu": "h100"})) == "label"
+
+
+def test_a_job_that_waits_for_what_it_holds_itself_is_no_deadlock_with_others():
+    assert word(nodes((8, 0)), actor(1, node=HEAD, needs={"GPU": 8.0}), waiting()) == "itself"
+
+
+def test_what_is_not_certain_has_no_word():
+    assert word(nodes((0, 0), growing=True), waiting(needs={"GPU": 9.0})) is None
+    assert word(nodes((8, 0)), waiting(since=NOW - 2), demand=()) is None
+    assert word(None, waiting()) is None
+
+
+def test_old_or_missing_facts_give_no_reasons():
+    old = {("ray.status", None): Fault("ray.status", "silent", NOW)}
+    assert why(nodes((8, 0)), waiting(), faults=old) is None
+    assert "never" in why(nodes((8, 0)), waiting(needs={"GPU": 9.0}), faults=old)
+    assert why(nodes((8, 0)), waiting(needs={"GPU": 9.0}), faults={("ray.nodes", None): Fault("ray.nodes", "silent", NOW)}) is None
+    assert why(nodes((None, None)), waiting()) is None
+    assert why(None, waiting()) is None
+
+
+@pytest.mark.parametrize("source", ["ray.identity", "ray.gcs", "ray.nodes"])
+def test_reasons_stay_while_nothing_of_ray_answers(source):
+    join, never = Join(), waiting(needs={"GPU": 9.0})
+    spoken = {"ray.status": NOW, "ray.placement_groups": NOW, "ray.identity": NOW - 8, "ray.gcs": NOW}
+    first = replace(parts(nodes((8, 0)), never), as_of=spoken)
+    told = join(first, NOW).actors
+    silent = replace(
+        first, faults={("ray.nodes", None): Fault("ray.nodes", "silent", NOW + 5), (source, None): Fault(source, "x", NOW + 9)}
+    )
+    assert join(silent, NOW + 60).actors is told
+    answered = replace(silent, as_of={**spoken, "ray.identity": NOW + 12, "ray.gcs": NOW + 12})
+    assert join(answered, NOW + 60).actors[-1].why is None
+
+
+def test_a_name_that_is_still_mangled_is_no_missing_resource():
+    listed = NodeFacts(nodes=(node(1, resources={"specialHw": Quantity(0.0, 1.0)}),), workers=(), holders=())
+    assert why(listed, waiting(needs={"special_hw": 1.0})) is None
+    assert why(nodes((0, 0)), waiting(needs={"special_hw": 1.0})).startswith("never fits on these nodes: ")
+
+
+def test_an_unchanged_world_is_not_judged_again(monkeypatch):
+    join, listed = Join(), nodes((8, 0))
+    first = join(parts(listed, waiting()), NOW)
+    monkeypatch.setattr(pending_reasons, "Reasons", None)
+    hotter = replace(listed, nodes=tuple(replace(each, cpu=99.0, seen=NOW) for each in listed.nodes))
+    again = join(parts(hotter, waiting(), asked=NOW + 5, grouped=NOW + 5), NOW + 5)
+    assert again.actors is first.actors
+
+
+def test_what_matters_is_judged_again():
+    join, young = Join(), waiting(since=NOW - 10)
+    assert join(parts(nodes((8, 0)), young), NOW).actors[-1].why is None
+    assert "8 are held" in join(parts(nodes((8, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
+    assert "7 are held" in join(parts(nodes((7, 0)), young, asked=NOW + 10), NOW + 10).actors[-1].why
+
+
+def test_of_a_large_cluster_reasons_are_found_anew_only_now_and_then_but_at_once_with_the_first_word_of_somebody_new():
+    clock = [0.0]
+    told = pending.PendingReasons(lambda: clock[0])
+    large = [
+        NodeFacts(nodes=tuple(node(1 + n, resources={"GPU": Quantity(used, 8.0)}) for n in range(101)), workers=(), holders=())
+        for used in (8, 7)
+    ]
+    actors = ActorFacts(actors=(actor(1, state="PENDING_CREATION", needs={"GPU": 9.0}, since=NOW - 60), actor(2)), counts={}, complete=True)
+
+    def why(facts, listed=actors, jobs=None):
+        asked = pending.ReasonInputs(facts, None, None, None, listed, None, jobs)
+        if told.due(asked):
+            told.explain(asked)
+        return told.with_reasons(asked)[0][0]
+
+    first = why(large[0]).why
+    assert "8" in first
+    other = ActorFacts(actors=(replace(actors.actors[0], needs={"GPU": 10.0}), actors.actors[1]), counts={}, complete=True)
+    carried = why(large[1], other)
+    assert carried.why == first
+    assert carried.needs == {"GPU": 10.0}
+    assert "10" in why(large[1], other, JobFacts(jobs=())).why
+    clock[0] = 20.0
+    assert "9" in why(large[1], actors, JobFacts(jobs=())).why
+
+
+def test_where_nothing_waits_all_stays_as_it_came():
+    calm = parts(nodes((8, 0)), actor(1))
+    assert Join()(calm, NOW).actors is calm.actors.actors
+
+
+@pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
+async def test_what_every_ray_answered_gives_the_same_reasons(version):
+    ray = RecordedRay(version).ray(lambda: NOW)
+    read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
+    snapshot = Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW)
+    assert "never fits on these nodes: needs 100 GPU on one node; vm has 2" in {each.why for each in snapshot.actors}
+    waits_for = {each.why.partition(" (Ray: ")[0] for each in snapshot.placement_groups if each.pending}
+    assert "never fits on these nodes: needs 50 GPU on one node; vm has 2" in waits_for
+
+
+async def test_what_recorded_actors_wait_for():
+    ray = RecordedRay().ray(lambda: NOW)
+    read = {"nodes": await ray.read_nodes(), "status": await ray.read_status(), "groups": await ray.read_placement_groups()}
+    actors = Join()(Parts(**read, actors=await ray.read_actors(), as_of={"ray.status": NOW}), NOW).actors
+    two_nodes = "needs 2 x 1 CPU, each on a node of its own; only 1 node can take it"
+    never = "never fits on these nodes"
+    assert {(each.why or "").partition(" (Ray: ")[0] for each in actors if each.state == "PENDING_CREATION"} == {
+        f"{never}: needs 1 special_hw_a on one node; no node has any",
+        f"its placement group waits: {never}: {two_nodes}",
+        f"its placement group waits: {never}: needs 50 GPU on one node; vm has 2",
+        "needs 2 GPU on one node; vm has 2 but 2 are held by tasks or starting workers",
+        f"{never}: needs 100 GPU on one node; vm has 2",
+        f"{never}: needs 1 CPU on one node with accel=h100: no node has a label accel",
+    }
+
+
+AMOUNT = st.one_of(st.none(), st.floats(-1e18, 1e18), st.integers(0, 9).map(float))
+TEXT = st.sampled_from(["", "x", "!", "in(", "in()", "!in(a", "\x1b[31m", "😀" * 99])
+NEEDS = st.dictionaries(st.sampled_from(["GPU", "CPU", "memory", "a_b", ""]), AMOUNT.filter(lambda amount: amount is not None), max_size=3)
+BUNDLES = st.lists(st.builds(Bundle, NEEDS, st.sampled_from([None, HEAD, "gone"]), st.dictionaries(TEXT, TEXT, max_size=2)), max_size=4)
+ACTOR = st.builds(
+    lambda number, **more: waiting(number, **more),
+    st.integers(1, 4),
+    state=st.sampled_from(["PENDING_CREATION", "RESTARTING", "ALIVE", "DEPENDENCIES_UNREADY", "?"]),
+    node=st.sampled_from([None, HEAD, "gone"]),
+    needs=NEEDS,
+    labels=st.dictionaries(TEXT, TEXT, max_size=2),
+    placement_group=st.sampled_from([None, f"{1:036x}", "gone"]),
+    bundle=st.one_of(st.none(), st.integers(0, 9)),
+    job=st.sampled_from([None, "", "02000000"]),
+    since=st.sampled_from([None, -1.0, NOW - 60, NOW + 1e9]),
+)
+GROUP = st.builds(
+    lambda number, bundles, **more: group(number, bundles=tuple(bundles), **more),
+    st.integers(1, 4),
+    BUNDLES,
+    state=st.sampled_from(["PENDING", "RESCHEDULING", "PREPARED", "CREATED", "?"]),
+    strategy=st.sampled_from([None, "PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD", "?"]),
+    job=st.sampled_from([None, "", "02000000", "03000000"]),
+)
+RESOURCES = st.dictionaries(st.sampled_from(["GPU", "CPU", "memory", "aB"]), st.builds(Quantity, AMOUNT, AMOUNT), max_size=3)
+
+
+@settings(max_examples=150)
+@given(st.lists(RESOURCES, max_size=3), st.lists(ACTOR, max_size=5), st.lists(GROUP, max_size=4), NEEDS)
+def test_absurd_facts_make_no_absurd_sentence(resources, actors, groups, demand):
+    listed = nodes(*[(0, 0)] * len(resources))
+    listed = replace(listed, nodes=tuple(replace(each, resources=has) for each, has in zip(listed.nodes, resources, strict=True)))
+    read = parts(listed, *actors, groups=tuple(groups), demand=(Demand(demand, 1),))
+    snapshot = Join()(read, NOW)
+    assert [each.id for each in snapshot.actors] == [each.id for each in actors]
+    for told in [each.why for each in (*snapshot.actors, *snapshot.placement_groups) if each.why]:
+        assert not {"nan", "inf", "None", "\x1b"} & set(told.replace(";", " ").split())
+        assert len(told) < 3000

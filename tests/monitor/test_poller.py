@@ -1,0 +1,424 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from cockpit.model import Cluster, Host, Job
+from cockpit.monitor import poller as poller_module
+from cockpit.monitor.poller import Poller
+from cockpit.sources.ray.client import JobFacts, NodeFacts
+from cockpit.sources.source import Source, SourceError
+from tests.world import NOW, node
+
+JOBS = JobFacts(jobs=(Job("ppo-7b", status="RUNNING"),))
+NODES = NodeFacts(nodes=(node(1),), workers=(), holders=())
+HERE = Cluster("http://head:8265", "2.60.0", "session_1", "cluster_1", reachable=True)
+
+
+class Asked:
+    """A source that answers as it is told to, and knows how it was asked."""
+
+    def __init__(self, name="ray.jobs", answer=JOBS, *, every=0.01, timeout=0.2):
+        self.answer, self.takes = answer, 0.0
+        self.gate = None
+        self.times = self.at_once = self.most_at_once = 0
+        self.when = []
+        self.source = Source(name, self.read, every=every, timeout=timeout)
+
+    async def read(self):
+        self.times += 1
+        self.at_once += 1
+        self.when.append(time.monotonic())
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await (self.gate.wait() if self.gate else asyncio.sleep(self.takes))
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return self.answer
+        finally:
+            self.at_once -= 1
+
+
+class Dashboard:
+    def __init__(self, *asked):
+        self.sources = tuple(each.source for each in asked)
+
+    async def close(self):
+        pass
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+class Watched:
+    """A poller at work, and all that it published."""
+
+    def __init__(self):
+        self.published = []
+        self.clock = Clock()
+        self.poller = Poller(self.published.append, clock=self.clock)
+        self.task = asyncio.ensure_future(self.poller.run())
+
+    def watch(self, *asked):
+        self.poller.watch(Dashboard(*asked), "http://head:8265")
+
+    async def until(self, fact):
+        deadline = time.monotonic() + 60
+        while not fact():
+            assert time.monotonic() < deadline, f"it never came true; the last parts are {self.poller.parts}"
+            await asyncio.sleep(0.002)
+
+    async def shows(self, fact):
+        await self.until(lambda: self.published and fact(self.published[-1]))
+        return self.published[-1]
+
+    @property
+    def faults(self):
+        return {fault.source: fault.text for fault in self.poller.parts.faults.values()}
+
+
+@pytest.fixture
+async def watched(monkeypatch):
+    monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 0.005)
+    monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 0.1)
+    watched = Watched()
+    yield watched
+    watched.poller.leave()
+    watched.task.cancel()
+    await asyncio.wait_for(asyncio.wait({watched.task}), 5)
+
+
+async def test_answers_are_published_as_one_snapshot(watched):
+    watched.watch(Asked(), Asked("ray.nodes", NODES), Asked("ray.identity", HERE))
+    seen = await watched.shows(lambda snapshot: snapshot.jobs and snapshot.nodes and snapshot.cluster.reachable)
+    assert (seen.jobs, seen.nodes, seen.cluster) == (JOBS.jobs, NODES.nodes, HERE)
+    assert seen.taken == NOW
+    assert seen.as_of == {"ray.jobs": NOW, "ray.nodes": NOW, "ray.identity": NOW}
+    assert watched.poller.answered == {"ray.jobs", "ray.nodes", "ray.identity"}
+
+
+async def test_before_anything_is_heard_everything_is_unknown(watched):
+    slow = Asked()
+    slow.takes = 10
+    watched.watch(slow)
+    seen = await watched.shows(lambda snapshot: True)
+    assert seen.jobs is seen.nodes is seen.processes is seen.cluster.reachable is None
+    assert seen.cluster.address == "http://head:8265", "where it is asked is known"
+    assert not watched.poller.answered
+
+
+async def test_a_source_that_fails_keeps_its_last_facts_and_a_fault_says_since_when(watched):
+    jobs, nodes = Asked(), Asked("ray.nodes", NODES)
+    watched.watch(jobs, nodes)
+    await watched.shows(lambda snapshot: snapshot.jobs and snapshot.nodes)
+    watched.clock.now += 60
+    jobs.answer = SourceError("the job API does not answer")
+    seen = await watched.shows(lambda snapshot: snapshot.faults)
+    (fault,) = seen.faults
+    assert (fault.source, fault.text, fault.since) == ("ray.jobs", "the job API does not answer", NOW + 60)
+    assert seen.jobs == JOBS.jobs
+    assert seen.as_of["ray.jobs"] == NOW
+    await watched.until(lambda: watched.poller.parts.as_of["ray.nodes"] == NOW + 60)
+
+
+async def test_a_fault_that_lasts_began_when_it_began_whatever_it_says_now(watched):
+    jobs = Asked(answer=SourceError("connection refused"))
+    watched.watch(jobs)
+    await watched.until(lambda: watched.faults)
+    watched.clock.now += 60
+    jobs.answer = SourceError("HTTP 503")
+    await watched.until(lambda: watched.faults == {"ray.jobs": "HTTP 503"})
+    (fault,) = watched.poller.parts.faults.values()
+    assert fault.since == NOW
+
+
+async def test_a_source_that_recovers_has_no_fault_and_new_facts(watched):
+    jobs = Asked(answer=SourceError("connection refused"))
+    watched.watch(jobs)
+    await watched.shows(lambda snapshot: snapshot.faults)
+    jobs.answer = JOBS
+    seen = await watched.shows(lambda snapshot: not snapshot.faults)
+    assert seen.jobs == JOBS.jobs
+
+
+async def test_a_source_that_hangs_is_a_fault_and_delays_no_other(watched):
+    hangs, works = Asked(timeout=0.05), Asked("ray.nodes", NODES)
+    hangs.takes = 60
+    watched.watch(hangs, works)
+    await watched.until(lambda: watched.faults)
+    assert watched.faults == {"ray.jobs": "no answer within 0 s"}
+    assert works.times > 1
+
+
+async def test_no_source_is_asked_twice_at_once(watched):
+    slow = Asked(every=0.001)
+    slow.takes = 0.02
+    watched.watch(slow)
+    while slow.times < 5:
+        watched.poller.refresh()
+        await asyncio.sleep(0.001)
+    assert slow.most_at_once == 1
+
+
+async def test_whoever_fails_again_and_again_is_asked_less_and_less(watched):
+    jobs = Asked(answer=SourceError("connection refused"), every=0.01)
+    watched.watch(jobs)
+    await watched.until(lambda: jobs.times >= 6)
+    gaps = [after - before for before, after in zip(jobs.when, jobs.when[1:], strict=False)]
+    assert gaps[4] >= 0.95 * 0.01 * 2**5
+    assert gaps[0] < gaps[4]
+
+
+async def test_the_longest_pause_is_bounded(watched, monkeypatch):
+    monkeypatch.setattr(poller_module, "LONGEST_BACKOFF_S", 0.03)
+    jobs = Asked(answer=SourceError("connection refused"), every=0.02)
+    watched.watch(jobs)
+    await watched.until(lambda: jobs.times >= 12)
+    gaps = [after - before for before, after in zip(jobs.when, jobs.when[1:], strict=False)]
+    assert min(gaps[4:]) < 0.02 * 2**4, "doubled each time it would have been more than that"
+
+
+async def test_after_an_answer_the_pace_is_as_before(watched):
+    jobs = Asked(answer=SourceError("connection refused"))
+    watched.watch(jobs)
+    await watched.until(lambda: jobs.times >= 4)
+    jobs.answer = JOBS
+    watched.poller.refresh()
+    await watched.until(lambda: not watched.faults)
+    before = jobs.times
+    await watched.until(lambda: jobs.times >= before + 6)
+    gaps = [after - before for before, after in zip(jobs.when[before:], jobs.when[before + 1 :], strict=False)]
+    assert min(gaps) < 0.01 * 2**3
+
+
+async def test_refresh_asks_at_once_whoever_rests(watched):
+    rests = Asked(every=3600)
+    watched.watch(rests)
+    await watched.until(lambda: watched.poller.answered)
+    await asyncio.sleep(0)
+    watched.poller.refresh()
+    await watched.until(lambda: rests.times == 2)
+
+
+async def test_a_bug_of_ours_is_said_and_its_source_is_asked_again(watched, monkeypatch):
+    monkeypatch.setattr(poller_module, "LONGEST_BACKOFF_S", 0.01)
+    broken = Asked(answer=ZeroDivisionError("a bug"))
+    watched.watch(broken)
+    await watched.until(lambda: "a bug: ZeroDivisionError" in watched.faults.get("ray.jobs", ""))
+    broken.answer = JOBS
+    await watched.until(lambda: not watched.faults and watched.poller.parts.jobs)
+
+
+async def test_it_publishes_though_nothing_is_heard(watched):
+    await watched.until(lambda: len(watched.published) >= 2)
+    watched.clock.now += 300
+    await watched.shows(lambda snapshot: snapshot.taken == NOW + 300)
+
+
+async def test_answers_that_come_together_are_published_together(watched, monkeypatch):
+    monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 0.1)
+    monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 60.0)
+    await watched.until(lambda: len(watched.published) == 1)
+    for number in range(50):
+        watched.poller.hear(Host(f"w{number}"))
+        await asyncio.sleep(0)
+    seen = await watched.shows(lambda snapshot: len(snapshot.hosts) == 50)
+    assert watched.published.index(seen) <= 2
+
+
+async def test_another_cluster_behind_the_same_address_makes_everything_forgotten(watched):
+    identity, jobs, nodes = Asked("ray.identity", HERE), Asked(every=3600), Asked("ray.nodes", NODES, every=3600)
+    watched.watch(identity, jobs, nodes)
+    watched.poller.hear(Host("here", taken=NOW, processes=(), local=True))
+    await watched.shows(lambda snapshot: snapshot.jobs and snapshot.nodes and snapshot.hosts)
+    identity.answer = Cluster("http://head:8265", "2.60.0", "session_2", "cluster_2", reachable=True)
+    seen = await watched.shows(lambda snapshot: snapshot.cluster.session == "session_2")
+    assert seen.jobs is None
+    assert node(1) not in seen.nodes
+    assert seen.hosts, "what a probe sees is true of the host, whatever cluster runs there"
+
+
+@pytest.mark.parametrize("answer", [HERE, Cluster("http://head:8265", "2.9.3", reachable=True)])
+async def test_the_same_cluster_that_says_less_of_itself_is_still_the_same(watched, answer):
+    identity, jobs = Asked("ray.identity", HERE), Asked(every=3600)
+    watched.watch(identity, jobs)
+    await watched.shows(lambda snapshot: snapshot.jobs and snapshot.cluster.reachable)
+    identity.answer, before = answer, identity.times
+    await watched.until(lambda: identity.times >= before + 2)
+    assert watched.poller.parts.jobs is JOBS
+
+
+async def test_a_dashboard_that_goes_away_is_not_reachable_and_its_facts_stay(watched):
+    identity, jobs = Asked("ray.identity", HERE), Asked()
+    watched.watch(identity, jobs)
+    await watched.shows(lambda snapshot: snapshot.jobs and snapshot.cluster.reachable)
+    identity.answer = SourceError("connection refused", "silent")
+    seen = await watched.shows(lambda snapshot: snapshot.cluster.reachable is False)
+    assert [fault.cause for fault in seen.faults if fault.source == "ray.identity"] == ["silent"]
+    assert seen.cluster.session == "session_1"
+    assert seen.jobs == JOBS.jobs
+
+
+async def test_when_the_dashboard_is_back_everything_is_asked_again_at_once(watched):
+    identity, jobs = Asked("ray.identity", SourceError("connection refused")), Asked(every=60.0)
+    watched.watch(identity, jobs)
+    await watched.until(lambda: identity.times > 3 and jobs.times == 1)
+    identity.answer = HERE
+    await watched.until(lambda: jobs.times == 2)
+
+
+async def test_leaving_forgets_ray_and_asks_no_more(watched):
+    failing, identity = Asked("ray.nodes", SourceError("no answer")), Asked("ray.identity", HERE)
+    watched.watch(failing, identity, Asked())
+    watched.poller.doubt("probe", "w1: connection refused", "w1")
+    await watched.shows(lambda snapshot: snapshot.jobs and len(snapshot.faults) == 2)
+    tasks = watched.poller._tasks
+    watched.poller.leave()
+    await asyncio.wait(tasks, timeout=1)
+    assert all(task.done() for task in tasks)
+    seen = await watched.shows(lambda snapshot: snapshot.jobs is None)
+    assert seen.cluster == Cluster()
+    assert watched.faults == {"probe": "w1: connection refused"}
+
+
+async def test_another_dashboard_is_asked_after_the_first_was_left(watched):
+    first, second = Asked(), Asked("ray.jobs", JobFacts(jobs=()))
+    watched.watch(first)
+    await watched.until(lambda: watched.poller.parts.jobs is JOBS)
+    watched.poller.leave()
+    watched.watch(second)
+    await watched.until(lambda: second.times > 2)
+    before = first.times
+    await watched.until(lambda: second.times > 4)
+    assert first.times == before
+    assert watched.poller.parts.jobs.jobs == ()
+
+
+async def test_an_answer_that_comes_just_as_its_dashboard_is_left_is_not_believed(watched):
+    late = Asked()
+    late.gate = asyncio.Event()
+    watched.watch(late)
+    await watched.until(lambda: late.times == 1)
+    tasks = watched.poller._tasks
+    late.gate.set()
+    await asyncio.sleep(0)
+    watched.poller.leave()
+    await asyncio.wait_for(asyncio.wait(tasks), 5)
+    assert late.times == 1
+    assert all(task.cancelled() or task.exception() is None for task in tasks)
+    assert watched.poller.parts.jobs is None
+
+
+async def test_it_ends_when_it_is_cancelled_just_as_something_is_heard(watched, monkeypatch):
+    monkeypatch.setattr(poller_module, "PUBLISH_PAUSE_S", 0)
+    monkeypatch.setattr(poller_module, "PUBLISH_AT_LEAST_EVERY_S", 60.0)
+    await watched.until(lambda: watched.published)
+    await watched.until(lambda: not watched.poller._changed.is_set())
+    watched.poller.hear(Host("w1"))
+    await asyncio.sleep(0)
+    watched.task.cancel()
+    await asyncio.wait_for(asyncio.wait({watched.task}), 5)
+
+
+async def test_what_a_probe_says_is_kept_until_its_host_is_lost(watched):
+    watched.poller.hear(Host("w1", taken=NOW, cpus=8, processes=()))
+    watched.poller.hear(Host("w2", taken=NOW, cpus=8, processes=()))
+    await watched.shows(lambda snapshot: set(snapshot.hosts) == {"w1", "w2"})
+    assert {"probe:w1", "probe:w2"} <= watched.poller.answered
+    watched.poller.lose("w1")
+    watched.poller.lose("nobody")
+    await watched.shows(lambda snapshot: set(snapshot.hosts) == {"w2"})
+
+
+async def test_faults_of_two_hosts_are_two_and_each_ends_by_itself(watched):
+    watched.poller.doubt("probe", "gone", "w1")
+    watched.poller.doubt("probe", "gone", "w2")
+    assert len(watched.poller.parts.faults) == 2
+    watched.poller.trust("probe", "w1")
+    watched.poller.trust("probe", "w1")
+    assert [fault.host for fault in watched.poller.parts.faults.values()] == ["w2"]
+
+
+async def test_whoever_waits_for_news_hears_them_at_once_and_no_later_than_its_patience(watched):
+    started = time.monotonic()
+    await watched.poller.change(0.05)
+    assert time.monotonic() - started > 0.04
+    waiting = asyncio.ensure_future(watched.poller.change(60))
+    await asyncio.sleep(0)
+    watched.poller.hear(Host("w1"))
+    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(watched.poller.change(-1), 1)
+
+
+async def test_expected_hosts_are_listed_before_anybody_speaks():
+    published = []
+    poller = Poller(published.append, expected=(("w7", "w7"),))
+    poller.hear(Host("here", taken=NOW, processes=(), local=True))
+    running = asyncio.ensure_future(poller.run())
+    await asyncio.sleep(0.01)
+    running.cancel()
+    assert [item.host for item in published[-1].nodes] == ["here", "w7"]
+
+
+@pytest.mark.parametrize("place", ["join", "judge"])
+async def test_facts_that_trip_us_leave_the_last_snapshot_in_place_and_a_fault_that_ends_with_them(watched, monkeypatch, place):
+    watched.watch(Asked())
+    await watched.shows(lambda snapshot: snapshot.jobs)
+
+    def trip(*_):
+        raise ZeroDivisionError("token=abcdefgh\nof a job")
+
+    with monkeypatch.context() as tripping:
+        tripping.setattr(watched.poller, "join", trip) if place == "join" else tripping.setattr(watched.poller.judge, "with_findings", trip)
+        watched.clock.now += 60
+        seen = await watched.shows(lambda snapshot: snapshot.taken == NOW + 60 and snapshot.faults)
+        watched.clock.now += 60
+        seen = await watched.shows(lambda snapshot: snapshot.taken == NOW + 120)
+    assert seen.jobs == JOBS.jobs
+    (fault,) = seen.faults
+    assert (fault.source, fault.since) == ("cockpit", NOW + 60)
+    assert fault.text.startswith("cockpit has a bug: ZeroDivisionError: token=•••")
+    await watched.shows(lambda snapshot: not snapshot.faults)
+    assert not watched.task.done()
+
+
+class Judging:
+    """Stands where the judge does, and notes what is asked of it."""
+
+    def __init__(self):
+        self.looks, self.forgiven = 0, 0.0
+
+    def due(self, snapshot):
+        return True
+
+    def run_detectors(self, snapshot):
+        self.looks += 1
+
+    def with_findings(self, snapshot):
+        return snapshot
+
+    def skip_gap(self, gap):
+        self.forgiven += gap
+
+
+def test_after_it_was_stopped_nothing_is_found_of_old_facts_and_nothing_has_lasted():
+    now, judge = [1000.0], Judging()
+    poller = Poller(lambda _: None, judge=judge, clock=lambda: now[0])
+    for _ in range(3):
+        now[0] += 2
+        poller._make_snapshot(poller.parts)
+    assert (judge.looks, judge.forgiven) == (3, 0.0)
+    now[0] += 3600
+    poller._make_snapshot(poller.parts)
+    assert (judge.looks, judge.forgiven) == (3, 3600.0)
+    for _ in range(5):
+        now[0] += 2
+        poller._make_snapshot(poller.parts)
+    assert judge.looks == 4
+    assert judge.forgiven == 3600.0

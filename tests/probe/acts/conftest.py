@@ -1,0 +1,58 @@
+"""Temp dirs of Ray to be cleaned."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.acts.host_state import Watcher
+from cockpit.probe.look.processes import Forest, ProcessTable
+from cockpit.probe.look.sessions import SessionScanner
+from tests.probe.acts.grounds import Ground
+
+
+@pytest.fixture
+def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ground]:
+    """A short path: the name of a Unix socket has at most 107 bytes. This machine's own temp dirs and processes are not looked at."""
+    temp = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    known = SessionScanner._known_temps
+    monkeypatch.setattr(
+        SessionScanner, "_known_temps", lambda *seen: tuple(one for one in known(*seen) if one.startswith((str(temp), str(tmp_path))))
+    )
+    scan = ProcessTable.scan
+    monkeypatch.setattr(ProcessTable, "scan", lambda table: without_others(scan(table)))
+    yield Ground(temp)
+    shutil.rmtree(temp)
+
+
+def without_others(forest: Forest) -> Forest:
+    """All but what others run of Ray: a raylet whose session can't be seen would make each session one that may live."""
+
+    def hangs_from_us(pid: int) -> bool:
+        while pid in forest and pid != os.getpid():
+            pid = forest[pid].parent
+        return pid == os.getpid()
+
+    return {pid: process for pid, process in forest.items() if process.origin.role is None or hangs_from_us(pid)}
+
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> Iterator[list[Path]]:
+    """Mount points to be given back after the test; needs root."""
+    if os.getuid() != 0:
+        pytest.skip("needs root, to mount")
+    mounted: list[Path] = []
+    yield mounted
+    for path in reversed(mounted):
+        subprocess.run(["umount", str(path)], check=True)
+
+
+@pytest.fixture
+def watcher() -> Watcher:
+    return Watcher({})

@@ -1,0 +1,588 @@
+"""What is cleaned and what stays: dead and living sessions, what is dear in them, what points at them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.probe.acts.grounds import NAME, OTHER, Ground, age, listening, program, session, what, write
+from tests.probe.probe_copy import copy_probe
+from tests.pythons import installed_pythons, version_of
+
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
+NOBODY = 65534
+
+
+def reason(answer, name):
+    return next(one["reason"] for one in answer["refused"] if os.path.basename(one["path"]) == name)
+
+
+# Dead or alive
+
+
+def test_a_dead_session_goes_whole(ground):
+    path = session(ground.temp)
+    planned = ground.plan()
+    (target,) = planned["targets"]
+    assert target["path"] == str(path)
+    assert (target["live"], target["files"], target["keeps"], target["uid"]) == (False, 3, [], os.getuid())
+    assert target["size"] == sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
+    answer = ground.do(planned["targets"])
+    assert (what(answer["done"]), answer["notes"]) == ([NAME], [])
+    assert not path.exists()
+    assert answer["freed"] == {"disk": target["size"], "shm": 0}
+    assert any("files counted" in text for text in ground.told)
+
+
+def test_a_plan_changes_nothing(ground):
+    path = session(ground.temp)
+    before = sorted((file, file.lstat().st_mtime_ns) for file in path.rglob("*"))
+    ground.plan()
+    assert sorted((file, file.lstat().st_mtime_ns) for file in path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("named", [None, [NAME]])
+def test_a_session_whose_socket_answers_stays_also_when_named(ground, named):
+    path = session(ground.temp)
+    with listening(path / "sockets" / "raylet.1"):
+        planned = ground.plan(sessions=named)
+    assert planned["targets"] == []
+    assert reason(planned, NAME) == "it lives: a raylet listens on its socket"
+    assert planned["refused"][0]["live"] is True
+
+
+@pytest.mark.parametrize(
+    ("program_name", "words"),
+    [
+        ("/env/ray/core/src/ray/raylet/raylet", ["--raylet_socket_name={path}/sockets/raylet", "--session_dir={path}"]),
+        ("/env/ray/core/src/ray/gcs/gcs_server", ["--log_dir={path}/logs", "--gcs_server_port=1"]),
+        ("ray-dashboard-NodeHead-0", ["--session-dir={path}"]),
+    ],
+)
+def test_a_session_that_a_process_of_ray_names_stays(ground, program_name, words):
+    path = session(ground.temp)
+    with program(program_name, *(word.format(path=path) for word in words)) as pid:
+        planned = ground.plan()
+    assert planned["targets"] == []
+    assert reason(planned, NAME).startswith("it lives: ")
+    assert str(pid) in reason(planned, NAME)
+
+
+def test_a_session_seen_by_another_path_stays_when_its_raylet_runs(ground):
+    session(ground.temp)
+    with program("/env/raylet", f"--raylet_socket_name=/elsewhere/{NAME}/sockets/raylet", f"--session_dir=/elsewhere/{NAME}"):
+        assert ground.plan()["targets"] == []
+
+
+def test_a_session_whose_socket_cannot_be_asked_stays(ground):
+    path = session(ground.temp)
+    (path / "sockets").rename(path / "moved")
+    os.symlink(path / "moved", path / "sockets")
+    age(path)
+    assert reason(ground.plan(), NAME).startswith("whether it lives can't be told")
+
+
+def test_the_latest_session_is_not_alive_for_being_the_latest(ground):
+    session(ground.temp)
+    os.symlink(ground.temp / NAME, ground.temp / "session_latest")
+    planned = ground.plan()
+    assert what(planned["targets"]) == [NAME, "session_latest"]
+    assert what(ground.do(planned["targets"])["done"]) == [NAME, "session_latest"]
+    assert os.listdir(ground.temp) == []
+
+
+def test_one_dead_session_goes_and_a_living_one_beside_it_does_not(ground):
+    dead, lives = session(ground.temp), session(ground.temp, OTHER)
+    with listening(lives / "sockets" / "raylet"):
+        answer = ground.clean()
+        assert what(answer["done"]) == [NAME]
+        assert len(list(lives.rglob("*"))) == 8
+    assert not dead.exists()
+
+
+def test_one_that_came_alive_since_it_was_planned_stays(ground):
+    path = session(ground.temp)
+    planned = ground.plan()
+    with listening(path / "sockets" / "raylet"):
+        answer = ground.do(planned["targets"])
+    assert answer["done"] == []
+    assert reason(answer, NAME) == "it lives: a raylet listens on its socket"
+    assert (path / "logs" / "raylet.out").exists()
+
+
+def test_a_session_that_is_just_being_made_is_waited_for(ground, monkeypatch):
+    monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.SETTLE", 1.0)
+    path = session(ground.temp)
+    os.utime(path)
+    began = time.monotonic()
+    assert what(ground.plan()["targets"]) == [NAME]
+    assert time.monotonic() - began > 0.5
+    assert ground.told[0] == f"{NAME} has just been changed; waiting whether it comes alive"
+
+
+def test_a_session_that_we_have_just_ended_ourselves_is_not_waited_for_and_stays_when_it_lives_after_all(ground, monkeypatch):
+    path = session(ground.temp)
+    os.utime(path)
+    monkeypatch.setattr("cockpit.probe.acts.clean.dead_sessions.SETTLE", 10_000)
+    answer = ground.clean(ended=[NAME])
+    assert what(answer["done"]) == [NAME]
+    lives = session(ground.temp)
+    os.utime(lives)
+    with listening(lives / "sockets" / "raylet"):
+        assert reason(ground.plan(ended=[NAME]), NAME) == "it lives: a raylet listens on its socket"
+
+
+# Which are meant
+
+
+def test_of_named_sessions_only_those_go(ground):
+    session(ground.temp)
+    other = session(ground.temp, OTHER)
+    os.symlink(NAME, ground.temp / "session_latest")
+    write(ground.temp / "ray_current_cluster").write_text("127.0.0.1:1")
+    assert what(ground.plan(sessions=[OTHER])["targets"]) == [OTHER]
+    assert what(ground.plan(sessions=[NAME])["targets"]) == [NAME, "session_latest"]
+    assert what(ground.clean(sessions=[str(other) + "/"])["done"]) == [OTHER]
+
+
+def test_a_session_is_found_by_its_path_wherever_it_lies(ground, tmp_path):
+    link = tmp_path / "ray"
+    link.symlink_to(ground.temp)
+    session(ground.temp)
+    unknowing = Ground(tmp_path)
+    unknowing.watcher().hear(str(tmp_path))
+    planned = unknowing.plan(sessions=[f"{link}/{NAME}"])
+    assert what(planned["targets"]) == [NAME]
+    assert what(unknowing.do(planned["targets"], sessions=[f"{link}/{NAME}"])["done"]) == [NAME]
+    assert os.listdir(ground.temp) == []
+
+
+def test_what_is_named_and_not_there_is_said(ground):
+    os.symlink("/etc", ground.temp / NAME)
+    assert ground.plan(sessions=[OTHER])["notes"] == [f"there is no session {OTHER} here"]
+    assert ground.plan(sessions=[f"{ground.temp}/{NAME}"])["notes"] == [f"{ground.temp}/{NAME} is a link, and no session's folder"]
+
+
+def test_only_what_was_written_last_long_enough_ago_goes(ground):
+    path = session(ground.temp)
+    for file in path.rglob("*"):
+        age(file, 7200)
+    age(path, 7200)
+    assert ground.plan(older_than=7300)["notes"] == [f"{NAME} stays: something in it was written 2.0 hours ago"]
+    (target,) = ground.plan(older_than=7000)["targets"]
+    assert 7200 <= target["age"] < 7260
+    os.utime(path / "logs" / "raylet.out")
+    assert ground.plan(older_than=7000)["targets"] == []
+
+
+def test_one_that_was_written_since_the_plan_stays_where_age_was_asked_for(ground):
+    path = session(ground.temp)
+    for file in path.rglob("*"):
+        age(file, 7200)
+    age(path, 7200)
+    planned = ground.plan(older_than=7000)
+    os.utime(path / "logs" / "raylet.out")
+    assert reason(ground.do(planned["targets"], older_than=7000), NAME) == "something in it was written 0.0 hours ago"
+    assert path.exists()
+
+
+def test_what_nobody_has_foreseen_of_one_thing_costs_no_other_its_answer(ground):
+    session(ground.temp)
+    session(ground.temp, OTHER)
+    first, second = sorted(ground.plan()["targets"], key=lambda one: one["name"])
+    del first["inode"]
+    answer = ground.do([first, second])
+    assert (what(answer["failed"]), what(answer["done"])) == ([OTHER], [NAME])
+    assert "KeyError" in answer["failed"][0]["error"]
+
+
+@ROOT
+def test_root_removes_another_users_session_only_when_it_is_named(ground):
+    path = session(ground.temp)
+    for one in (path, *path.rglob("*")):
+        os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
+    assert reason(ground.plan(), NAME).endswith(f"name it with --session {NAME} if it is meant")
+    planned = ground.plan(sessions=[NAME])
+    assert ground.do(planned["targets"])["done"] == []
+    assert what(ground.do(planned["targets"], sessions=[NAME])["done"]) == [NAME]
+
+
+# What is dear
+
+
+def test_what_is_dear_stays_where_it_is(ground):
+    path = session(ground.temp)
+    kept = [write(path / "runtime_resources" / "a" / "model.safetensors"), write(path / "run" / "global_step7" / "weights.bin")]
+    kept += [write(path / "run" / "global_step7" / "vocab.txt"), write(path / "core.4711")]
+    write(path / "run" / "global_step7.log")
+    age(path)
+    planned = ground.plan()
+    (target,) = planned["targets"]
+    assert sorted(target["keeps"]) == ["core.4711", "run/global_step7", "runtime_resources/a/model.safetensors"]
+    (done,) = ground.do(planned["targets"])["done"]
+    assert done["outcome"].endswith(" and 2 more")
+    assert sorted(file for file in path.rglob("*") if file.is_file()) == sorted(kept)
+    assert os.listdir(path / "sockets") == os.listdir(path / "logs") == []
+    assert what(ground.clean(dear=[str(path / "run")])["done"]) == [NAME], "it can still be told to be a session's folder"
+
+
+def test_what_is_dear_goes_when_it_is_named(ground):
+    path = session(ground.temp)
+    kept = write(path / "a" / "one.pt")
+    named = [write(path / "a" / "two.pt"), write(path / "checkpoint-3" / "optimizer.bin").parent]
+    write(path / "checkpoint-3" / "vocab.txt")
+    age(path)
+    dear = [str(one) for one in named]
+    planned = ground.plan(dear=dear)
+    assert planned["targets"][0]["keeps"] == ["a/one.pt"]
+    ground.do(planned["targets"], dear=dear)
+    assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+
+
+def test_a_link_stays_while_its_session_keeps_something(ground):
+    write(session(ground.temp) / "model.pt")
+    age(ground.temp / NAME)
+    os.symlink(NAME, ground.temp / "session_latest")
+    planned = ground.plan()
+    assert what(planned["targets"]) == [NAME]
+    ground.do(planned["targets"])
+    assert os.readlink(ground.temp / "session_latest") == NAME
+
+
+def test_a_name_that_is_nothing_dear_saves_nothing_and_is_said(ground):
+    path = session(ground.temp)
+    assert ground.plan(dear=[f"{path}/logs"])["notes"] == [f"{NAME}: logs was named, but nothing dear is called so"]
+
+
+def test_a_checkpoint_that_comes_while_it_is_removed_stays(ground):
+    path = session(ground.temp)
+    planned = ground.plan()
+    late = write(path / "logs" / "late.pt")
+    age(path)
+    ground.do(planned["targets"])
+    assert [file for file in path.rglob("*") if file.is_file()] == [late]
+
+
+def test_names_that_are_no_text_survive_the_way_there_and_back(ground):
+    path = session(ground.temp)
+    odd = os.fsdecode(os.fsencode(path) + b"/a\n\xff\\x41.pt")
+    other = f"{path}/a\n\\xff\\x41.pt"
+    for name in (odd, other):
+        with open(name, "w") as file:
+            file.write("dear")
+    age(path)
+    planned = json.loads(json.dumps(ground.plan()))
+    keeps = sorted(planned["targets"][0]["keeps"])
+    assert keeps == ["a\n\\\\xff\\\\x41.pt", "a\n\\xff\\\\x41.pt"]
+    dear = [f"{path}/{keeps[1]}"]
+    ground.do(planned["targets"], dear=dear)
+    assert sorted(os.listdir(path)) == [os.path.basename(other), "logs", "sockets"]
+
+
+PACKAGE = "runtime_resources/working_dir_files/_ray_pkg_1f"
+UNPACKED = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "wandb/offline-run-1/run-1.wandb", "runs/events.out.tfevents.1", "outputs/rollout.jsonl", "model.bin", "consolidated.00.bin",
+        "optimizer.bin", "data/train.parquet", "replay.pkl", "step_500/x.bin",
+    ],
+)  # fmt: skip
+def test_what_a_job_has_written_into_its_working_dir_stays(ground, result):
+    path = session(ground.temp)
+    package = path / PACKAGE
+    for name in ("train.py", "vocab.bin"):
+        os.utime(write(package / name, 100), (UNPACKED, UNPACKED))
+    kept = write(package / result, 100)
+    os.utime(kept, (UNPACKED + 600, UNPACKED + 600))
+    os.utime(write(package / "__pycache__" / "train.cpython-311.pyc"), (UNPACKED + 600, UNPACKED + 600))
+    age(path)
+    ground.clean()
+    assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+
+
+def test_a_large_file_in_a_working_dir_stays_whatever_its_age(ground):
+    path = session(ground.temp)
+    kept = write(path / PACKAGE / "weights.bin", 2 << 20)
+    os.utime(write(path / PACKAGE / "train.py"), (UNPACKED, UNPACKED))
+    os.utime(kept, (UNPACKED, UNPACKED))
+    age(path)
+    ground.clean()
+    assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+
+
+def test_what_a_job_writes_while_it_is_removed_stays(ground):
+    path = session(ground.temp)
+    os.utime(write(path / PACKAGE / "train.py"), (UNPACKED, UNPACKED))
+    age(path)
+    planned = ground.plan()
+    late = write(path / PACKAGE / "late.jsonl", 100)
+    age(path)
+    ground.do(planned["targets"])
+    assert [file for file in path.rglob("*") if file.is_file()] == [late]
+
+
+# What may be no session at all
+
+
+@ROOT
+@pytest.mark.parametrize("part", ["logs", "sockets"])
+@pytest.mark.parametrize("how", ["missing", "another user's", "a link"])
+def test_a_folder_that_somebody_may_have_renamed_is_no_session(ground, part, how):
+    """Whoever may write to the folder above gives root's folders any name."""
+    path = session(ground.temp)
+    if how == "another user's":
+        os.chown(path / part, NOBODY, NOBODY)
+    else:
+        (path / part).rename(path / "moved")
+    if how == "a link":
+        (path / part).symlink_to("moved")
+    age(path)
+    planned = ground.plan()
+    assert planned["targets"] == []
+    assert "it may be no session's folder" in reason(planned, NAME) or part == "sockets"
+
+
+@ROOT
+@pytest.mark.parametrize("above", [False, True])
+def test_root_believes_no_temp_dir_of_another_user_unless_it_is_named_by_its_path(ground, above):
+    path = session(ground.temp / "ray")
+    os.chown(ground.temp if above else ground.temp / "ray", NOBODY, NOBODY)
+    ground = Ground(ground.temp / "ray")
+    planned = ground.plan()
+    assert planned["targets"] == []
+    assert "who can rename what lies there: name it by its path if it is meant" in reason(planned, NAME)
+    assert ground.plan(sessions=[NAME])["targets"] == []
+    assert what(ground.clean(sessions=[str(path)])["done"]) == [NAME]
+
+
+@ROOT
+def test_another_user_keeps_no_session_from_being_removed(ground):
+    """By a raylet of no session, or by listening in its folder."""
+    path = session(ground.temp)
+    (path / "sockets").chmod(0o777)
+    ground.temp.chmod(0o755)
+    (path / "sockets" / "raylet").unlink()
+    be = f"import os, socket, sys; os.setuid({NOBODY})"
+    listen = f"s = socket.socket(1); s.bind('{path}/sockets/raylet'); s.listen()"
+    stay = "print(flush=True); sys.stdin.read()"
+    gcs = program("gcs_server", "--log_dir=x", code=f"{be}; {stay}")
+    claims = program("raylet", f"--raylet_socket_name={path}/sockets/raylet", f"--session_dir={path}", code=f"{be}; {stay}")
+    with gcs, claims, program(code=f"{be}; {listen}; {stay}"):
+        age(path)
+        assert what(ground.clean()["done"]) == [NAME]
+
+
+def test_what_a_living_ray_works_with_stays(ground):
+    """A session that somebody has renamed is its Ray's still: the kernel tells what it has open."""
+    path, lives = session(ground.temp), session(ground.temp, OTHER)
+    write(path / "runtime_resources" / "data.txt")
+    age(path)
+    flags = f"--raylet_socket_name={lives}/sockets/raylet", f"--session_dir={lives}"
+    holds = f"import sys; file = open('{path}/runtime_resources/data.txt'); print(flush=True); sys.stdin.read()"
+    with program("/env/raylet", *flags, code=holds) as pid:
+        planned = ground.plan()
+        assert reason(planned, NAME) == f"it is in use: ray {pid} of a live Ray has runtime_resources/data.txt open"
+        assert planned["targets"] == []
+
+
+# Who still uses it
+
+
+def test_whoever_holds_a_file_open_is_named_and_stops_nothing(ground):
+    path = session(ground.temp)
+    log = write(path / "logs" / "left.log", 100_000)
+    blocks = log.stat().st_blocks * 512
+    size = sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
+    age(path)
+    with (
+        log.open() as stdin,
+        program(
+            "sleeper", code="import os; os.write(2, b''); print(flush=True); import time; time.sleep(600)", pass_fds=[stdin.fileno()]
+        ) as pid,
+    ):
+        planned = ground.plan()
+        (note,) = [one for one in planned["notes"] if str(pid) in one]
+        assert note == f"{NAME}: logs/left.log is held open by sleeper -c (pid {pid}): its space comes back when that ends"
+        stdin.close()
+        answer = ground.do(planned["targets"])
+    assert not path.exists()
+    assert answer["freed"]["disk"] == size - blocks
+
+
+def test_whoever_works_in_it_is_named(ground):
+    path = session(ground.temp)
+    with program("train", cwd=path / "runtime_resources") as pid:
+        assert [one for one in ground.plan()["notes"] if str(pid) in one] == [
+            f"{NAME}: runtime_resources is worked in by train -c (pid {pid}): its space comes back when that ends"
+        ]
+
+
+# What points at sessions and clusters
+
+
+def test_a_link_that_points_at_nothing_goes(ground):
+    os.symlink(f"/gone/{NAME}", ground.temp / "session_latest")
+    answer = ground.clean()
+    assert [done["outcome"] for done in answer["done"]] == [f"removed: it points at {NAME}, which is gone"]
+    assert os.listdir(ground.temp) == []
+
+
+def test_a_link_to_a_session_here_under_another_path_is_good(ground):
+    path = session(ground.temp)
+    os.symlink(f"/elsewhere/{NAME}", ground.temp / "session_latest")
+    with listening(path / "sockets" / "raylet"):
+        assert ground.plan()["targets"] == []
+
+
+def test_a_link_stays_when_its_session_lives_though_its_folder_was_removed(ground):
+    os.symlink(NAME, ground.temp / "session_latest")
+    with program("/env/raylet", f"--raylet_socket_name={ground.temp}/{NAME}/sockets/raylet", f"--session_dir={ground.temp}/{NAME}"):
+        planned = ground.plan()
+    assert planned["targets"] == []
+    assert reason(planned, "session_latest").startswith("it lives: raylet ")
+
+
+def test_a_link_made_anew_since_it_was_planned_stays(ground):
+    link = ground.temp / "session_latest"
+    os.symlink("gone", link)
+    planned = ground.plan()
+    os.symlink("gone too", ground.temp / "new")
+    os.replace(ground.temp / "new", link)
+    assert what(ground.do(planned["targets"])["refused"]) == ["session_latest"]
+    assert os.readlink(link) == "gone too"
+
+
+def address_file(ground, text) -> Path:
+    path = ground.temp / "ray_current_cluster"
+    path.write_text(text)
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def test_an_address_where_nothing_listens_goes(ground):
+    path = address_file(ground, f"127.0.0.1:{free_port()}")
+    answer = ground.clean()
+    assert what(answer["done"]) == ["ray_current_cluster"]
+    assert not path.exists()
+
+
+def test_an_address_where_something_listens_stays(ground):
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        address_file(ground, f"127.0.0.1:{sock.getsockname()[1]}")
+        assert ground.plan() | {"notes": []} == {"targets": [], "refused": [], "notes": []}
+
+
+def test_an_address_that_came_alive_since_it_was_planned_stays(ground):
+    port = free_port()
+    path = address_file(ground, f"127.0.0.1:{port}")
+    planned = ground.plan()
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", port))
+        sock.listen()
+        assert what(ground.do(planned["targets"])["refused"]) == ["ray_current_cluster"]
+    assert path.exists()
+
+
+def test_another_hosts_address_stays_while_a_raylet_here_belongs_to_it(ground):
+    address_file(ground, "192.0.2.7:63790")
+    with program(
+        "/env/raylet", f"--raylet_socket_name=/x/{NAME}/sockets/raylet", "--gcs-address=192.0.2.7:63790", f"--session_dir=/x/{NAME}"
+    ):
+        assert ground.plan()["targets"] == []
+    assert what(ground.plan()["targets"]) == ["ray_current_cluster"]
+
+
+def test_an_address_stays_when_a_raylet_may_be_there_that_cannot_be_seen(ground):
+    address_file(ground, "192.0.2.7:63790")
+    with listening(session(ground.temp) / "sockets" / "raylet"):
+        planned = ground.plan()
+    assert planned["targets"] == []
+    assert reason(planned, "ray_current_cluster") == f"{NAME} may be of that cluster, and its raylet can't be seen from here"
+
+
+def test_an_address_by_name_stays(ground):
+    address_file(ground, "head-node:63790")
+    assert reason(ground.plan(), "ray_current_cluster") == "whether head-node:63790 is an address of this host can't be told"
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "{temp}/precious", "{temp}/../{name}/logs"])
+@pytest.mark.parametrize("kind", ["session", "link", "file", "shm", "process"])
+def test_nothing_else_is_ever_removed_whatever_is_asked(ground, path, kind):
+    precious = write(ground.temp / "precious")
+    session(ground.temp)
+    asked = path.format(temp=ground.temp, name=NAME)
+    status = os.lstat(precious)
+    target = {"what": kind, "path": asked, "device": status.st_dev, "inode": status.st_ino}
+    answer = ground.do([target])
+    assert len(answer["refused"]) == 1
+    assert answer["done"] == answer["failed"] == []
+    assert precious.exists()
+
+
+# As a program
+
+
+def test_a_reader_that_goes_away_ends_the_counting(ground, start):
+    path = session(ground.temp)
+    for number in range(30_000):
+        (path / "logs" / str(number)).touch()
+    age(path)
+    probe = start("act", json.dumps(ground.request(stage="plan", sessions=[str(path)])))
+    while "files counted" not in probe.line()["tell"]:
+        pass
+    probe.process.stdout.close()
+    assert probe.process.wait(60) in (0, -signal.SIGPIPE)
+    assert probe.errors() == ""
+
+
+def test_it_cleans_on_any_python(ground, start, tmp_path):
+    folder = copy_probe(tmp_path / "there")
+    tried = [path for path in installed_pythons() if version_of(path) != sys.version_info[:2]]
+    if not any(version_of(path) == (3, 8) for path in tried):
+        pytest.skip(f"there is no Python 3.8 here; found only {tried}")
+    for python in tried:
+        path = session(ground.temp)
+        kept = Path(os.fsdecode(os.fsencode(path) + b"/\xff.pt"))
+        write(kept)
+        age(path)
+        shm = age(write(Path("/dev/shm") / f"psm_{secrets.token_hex(4)}", 8192))
+        there = {"python": python, "module": "probe", "cwd": tmp_path, "PYTHONPATH": str(folder), "PYTHONWARNINGS": "error"}
+        plan = said(start("act", json.dumps(ground.request(stage="plan", sessions=[str(path)])), **there))
+        assert plan["targets"][0]["keeps"] == ["\\xff.pt"], python
+        status = shm.lstat()
+        leftover = {"what": "shm", "path": str(shm), "device": status.st_dev, "inode": status.st_ino}
+        receipt = said(start("act", json.dumps(ground.request(stage="do", targets=[*plan["targets"], leftover])), **there))
+        assert what(receipt["done"]) == [NAME, shm.name], (python, receipt)
+        assert receipt["freed"] == {"disk": plan["targets"][0]["size"] - 8192, "shm": 8192}
+        assert not shm.exists()
+        assert [file for file in path.rglob("*") if file.is_file()] == [kept]
+        shutil.rmtree(path)
+
+
+def said(probe):
+    """Its answer, after whatever it tells on the way."""
+    while True:
+        line = probe.line()
+        if "tell" not in line:
+            assert probe.process.wait(60) == 0
+            assert probe.errors() == ""
+            return line

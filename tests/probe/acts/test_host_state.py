@@ -1,0 +1,112 @@
+"""One look: what Ray says of a job, what another probe has seen, and what NVML says now rather than before."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from cockpit.probe.acts.host_state import HostState, Watcher, grace_of, settled
+from cockpit.probe.acts.stop.steps import Stopping
+from cockpit.probe.look.gpus import GpuReading
+from cockpit.probe.look.kinds import KindVerdict
+from cockpit.probe.look.sessions import Sessions
+from tests.probe.forests import SESSION, forest, process, raylet, worker
+
+ASKED = KindVerdict(
+    "unknown", ("its raylet 100 lives", "whether job 02 still runs must be asked of Ray"), "02", SESSION, undecided="job", asks=(SESSION,)
+)
+NAME = SESSION.rpartition("/")[2]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "kind"),
+    [
+        (None, "unknown"),
+        ({"session": NAME, "running": ["02"], "ended": []}, "child"),
+        ({"session": NAME, "running": [], "ended": ["02"]}, "orphan"),
+        ({"session": NAME, "running": [], "ended": ["03"]}, "unknown"),
+        ({"session": "session_of_another_cluster", "running": [], "ended": ["02"]}, "unknown"),
+    ],
+)
+def test_ray_settles_only_what_it_knows_of_its_own_session(jobs, kind):
+    assert settled({210: ASKED}, [jobs] if jobs else [])[210].kind == kind
+
+
+ELDERS = KindVerdict("unknown", ("whether job ppo runs in …",), "ppo", SESSION, undecided="job", asks=(f"{SESSION}1", f"{SESSION}2"))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "kind"),
+    [
+        ([], "unknown"),
+        ([(f"{NAME}1", [], [])], "unknown"),
+        ([(f"{NAME}1", [], []), (f"{NAME}2", [], [])], "orphan"),
+        ([(f"{NAME}1", [], []), (f"{NAME}2", ["ppo"], [])], "child"),
+        ([(f"{NAME}1", ["ppo"], [])], "child"),
+        ([("session_of_another_user", [], ["ppo"])], "unknown"),
+    ],
+)
+def test_what_may_be_of_several_sessions_is_left_over_when_all_were_asked_and_none_runs_its_job(jobs, kind):
+    said = [{"session": session, "running": running, "ended": ended} for session, running, ended in jobs]
+    assert settled({210: ELDERS}, said)[210].kind == kind
+
+
+def test_a_job_that_ray_calls_running_outweighs_every_sign_of_death():
+    orphan = KindVerdict("orphan", ("its raylet 100 is dead",), "02", SESSION)
+    assert settled({210: orphan}, [{"session": NAME, "running": ["02"], "ended": []}])[210].kind == "child"
+    assert settled({210: orphan}, [{"session": "session_of_another", "running": ["02"], "ended": []}])[210].kind == "orphan"
+
+
+def test_whoever_is_deepest_comes_first_and_a_loop_ends_it():
+    family = forest(raylet(), worker(200), process(201, parent=200), process(300, parent=301), process(301, parent=300))
+    look = HostState(family, {}, GpuReading(), Sessions())
+    assert look.children_first([100, 200, 201])[:3] == [201, 200, 100]
+    assert set(look.below(100)) == {200, 201}
+    assert look.below(300) == (301,)
+
+
+def test_an_answer_that_was_on_its_way_tells_of_before_and_is_not_taken_for_now(monkeypatch):
+    answers = iter([GpuReading([], {1: {0: 5}}), GpuReading([], {})])
+    gate = threading.Event()
+
+    def slow(_) -> GpuReading:
+        found = next(answers, GpuReading([], {}))
+        gate.wait(10)
+        return found
+
+    monkeypatch.setattr("cockpit.probe.acts.host_state.Nvml.read", slow)
+    watcher = Watcher({})
+    until = time.monotonic() + 60
+    while watcher._nvml._asked is None and time.monotonic() < until:
+        time.sleep(0.001)
+    threading.Timer(0.1, gate.set).start()
+    found = watcher.reading(10)
+    assert found is not None
+    assert found.holders == {}
+
+
+def test_a_reading_that_does_not_come_is_none_and_not_the_last_one(monkeypatch):
+    hangs = threading.Event()
+    read = "cockpit.probe.acts.host_state.Nvml.read"
+    monkeypatch.setattr(read, lambda _: (hangs.is_set() and time.sleep(60)) or GpuReading([], {1: {0: 5}}))
+    watcher = Watcher({})
+    assert watcher.reading(10) is not None
+    hangs.set()
+    assert watcher.reading(0.2) is None
+    assert "NVML has not answered" in str(watcher.look(0.2).fault)
+
+
+def test_many_questions_in_a_row_are_answered_by_one_look(watcher):
+    assert watcher.recent(60) is watcher.recent(60)
+    first = watcher.recent(60)
+    assert watcher.recent(-1) is not first
+    newer = watcher.look(0.0)
+    assert watcher.recent(60) is newer
+
+
+@pytest.mark.parametrize(("wanted", "grace"), [({}, 16.0), ({"grace": None}, 16.0), ({"grace": 0}, 0.0), ({"grace": 2}, 2.0)])
+def test_no_grace_is_a_grace_too(wanted, grace):
+    assert grace_of(wanted, 16.0) == grace
+    assert Stopping({"targets": [], **wanted}, Watcher({}), lambda *_: None, NAME)._grace == grace

@@ -1,0 +1,368 @@
+"""What is left over is ended, and nothing else: the acting probe on real processes and simulated GPUs."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from cockpit.demo import nvml
+from cockpit.probe.look.processes import read_stat
+from cockpit.sources.probes import payload
+from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
+
+GIB = 1 << 30
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+PARENT = """
+import subprocess, sys, time
+print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
+sys.stdin.readline()
+print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
+time.sleep(60)
+"""
+
+RESTARTS = """
+import signal, subprocess
+signal.signal(signal.SIGTERM, lambda *_: None)
+while True:
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    print(child.pid, flush=True)
+    child.wait()
+"""
+
+
+@pytest.fixture
+def run():
+    """Starts a process, and ends it after the test."""
+    with ExitStack() as kept:
+
+        def begin(*command: str, **more: object) -> subprocess.Popen:
+            environ = {**os.environ, **more.pop("environ", {})}
+            process = kept.enter_context(
+                subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, **more)
+            )
+            kept.callback(process.kill)
+            return process
+
+        yield begin
+
+
+@pytest.fixture
+def orphan(tmp_path):
+    """Starts a process whose raylet is dead."""
+    raylet = ended_pid()
+    with ExitStack() as kept:
+
+        def begin(*command: str, user: int | None = None) -> Alone:
+            if not (tmp_path / str(user) / "ray").exists():
+                dead_session(tmp_path / str(user) / "ray", raylet, user=user)
+            process = Alone(*(command or ("sleep", "60")), environ=left_variables(tmp_path / str(user), raylet), user=user)
+            kept.callback(process.close)
+            return process
+
+        yield begin
+
+
+@pytest.fixture
+def act(start):
+    """The answer of a fresh acting probe."""
+
+    def ask(stage: str, *processes: subprocess.Popen | Alone, gpus: dict[str, str] | None = None, **more: object) -> dict:
+        named = {"named": [[process.pid, None] for process in processes]} if processes else {}
+        return answer(start("act", json.dumps({"act": "kill", "stage": stage, "grace": 5, **named, **more}), **(gpus or {})))
+
+    return ask
+
+
+def answer(probe) -> dict:
+    while "tell" in (found := probe.line(60)):
+        pass
+    return found
+
+
+def pids(targets) -> list[int]:
+    return [target["pid"] for target in targets]
+
+
+def until(fact, what: str) -> None:
+    limit = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < limit, what
+        time.sleep(0.01)
+
+
+def test_an_orphan_is_found_by_itself_and_ended(act, orphan):
+    process = orphan()
+    (mine,) = (target for target in act("plan")["targets"] if target["pid"] == process.pid)
+    assert (mine["kind"], mine["ticks"], mine["job"]) == ("orphan", read_stat(process.pid).ticks, "02000000")
+    assert "is dead" in mine["why"][0]
+    done = act("do", targets=[mine])
+    assert done["done"][0]["outcome"].startswith("ended by SIGTERM")
+    assert (done["refused"], done["failed"]) == ([], [])
+    process.wait(60)
+
+
+def test_a_tree_is_ended_children_first(act, orphan):
+    process = orphan(sys.executable, "-c", PARENT)
+    child = int(process.stdout.readline())
+    plan = act("plan", process)
+    assert pids(plan["targets"]) == [child, process.pid]
+    assert pids(act("do", targets=plan["targets"])["done"]) == [child, process.pid]
+
+
+def test_what_came_after_the_plan_is_not_touched_and_is_named(act, orphan):
+    process = orphan(sys.executable, "-c", PARENT)
+    process.stdout.readline()
+    plan = act("plan", process)
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    newcomer = int(process.stdout.readline())
+    try:
+        done = act("do", targets=plan["targets"])
+        assert process.pid in pids(done["done"])
+        assert f"pid {newcomer} came of these since the plan" in done["notes"][-1]
+        assert read_stat(newcomer).state == "S"
+        (again,) = act("plan", named=[[newcomer, None]])["targets"]
+        assert again["kind"] == "orphan"
+    finally:
+        os.kill(newcomer, 9)
+
+
+def test_what_is_started_anew_while_it_is_ended_is_told_though_it_has_left_the_group(act, orphan):
+    process = orphan(sys.executable, "-c", RESTARTS)
+    child = int(process.stdout.readline())
+    done = act("do", targets=act("plan", process)["targets"], grace=1)
+    again = int(process.stdout.readline())
+    try:
+        assert pids(done["done"]) == [child, process.pid]
+        assert [(one["pid"], one["error"]) for one in done["failed"]] == [
+            (again, "it was started while the others were being ended: look again")
+        ]
+    finally:
+        os.kill(again, 9)
+
+
+def test_what_has_ended_since_the_plan_is_reported(act, orphan):
+    process = orphan()
+    plan = act("plan", process)
+    process.kill()
+    process.wait()
+    done = act("do", targets=plan["targets"])
+    assert done["refused"][0]["reason"] == "it has ended since"
+    assert done["done"] == []
+
+
+def test_another_start_under_the_same_pid_is_refused(act, orphan):
+    process = orphan()
+    (target,) = act("plan", process)["targets"]
+    done = act("do", targets=[{**target, "ticks": target["ticks"] - 1}])
+    assert done["refused"][0]["reason"] == "it has ended; its pid is another process's now"
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize("more", [{}, {"any": True}])
+def test_what_is_no_orphan_any_more_is_refused(act, orphan, run, more):
+    """Agreed to as an orphan; what is found at that moment is somebody's own."""
+    (target,) = act("plan", orphan())["targets"]
+    process = run("sleep", "60")
+    stranger = {**target, "pid": process.pid, "ticks": read_stat(process.pid).ticks}
+    done = act("do", targets=[stranger], **more)
+    assert "foreign" in done["refused"][0]["reason"]
+    assert process.poll() is None
+
+
+def test_a_process_that_is_nothing_of_rays_is_ended_only_by_who_has_seen_what_it_is(act, run):
+    process = run("sleep", "60")
+    (refused,) = act("plan", process)["refused"]
+    assert refused["reason"].startswith("it is a foreign, and only orphan and stale processes are ended")
+    plan = act("plan", process, any=True)
+    assert pids(act("do", targets=plan["targets"], any=True)["done"]) == [process.pid]
+
+
+def test_an_orphan_that_a_live_raylet_hangs_from_is_refused(act, orphan):
+    """Who starts Ray in a shell that an old job has left must not lose it."""
+    script = "import time; time.sleep(60)"
+    raylet = f"(exec -a /ray/raylet {sys.executable} -c '{script}' --raylet_socket_name=/x) & echo $!; wait"
+    shell = orphan("bash", "-c", raylet)
+    below = int(shell.stdout.readline())
+    try:
+        until(lambda: b"raylet_socket_name=/x" in Path(f"/proc/{below}/cmdline").read_bytes(), "the raylet runs")
+        plan = act("plan", shell)
+        assert plan["targets"] == []
+        assert plan["refused"][0]["reason"] == f"a live part of Ray hangs from it: ray {below}"
+    finally:
+        os.kill(below, 9)
+
+
+def test_what_cockpit_runs_in_is_refused_already_in_the_plan(act):
+    plan = act("plan", named=[[os.getpid(), None]], any=True)
+    assert plan["refused"][0]["reason"] == "it is what cockpit itself runs in"
+    assert plan["targets"] == []
+
+
+def test_a_stubborn_one_is_killed_after_the_grace_or_left_as_wished(act, orphan):
+    process = orphan(sys.executable, "-c", STUBBORN)
+    process.stdout.readline()
+    targets = act("plan", process)["targets"]
+    assert "has not ended" in act("do", targets=targets, only="TERM", grace=0.2)["failed"][0]["error"]
+    assert process.poll() is None
+    forever = 10_000
+    assert act("do", targets=targets, force=True, grace=forever)["done"][0]["outcome"].startswith("ended by SIGKILL")
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have another user's processes")
+
+
+@needs_root
+def test_another_users_orphan_is_ended_only_when_it_is_named_by_pid(act, orphan):
+    process = orphan(user=65534)
+    (refused,) = (one for one in act("plan")["refused"] if one["pid"] == process.pid)
+    assert refused["reason"].endswith(f"name it with --pid {process.pid} if it is meant")
+    plan = act("plan", process, pids=True)
+    assert pids(plan["targets"]) == [process.pid]
+    assert pids(act("do", targets=plan["targets"])["refused"]) == [process.pid]
+    assert pids(act("do", targets=plan["targets"], pids=True)["done"]) == [process.pid]
+
+
+# GPU memory
+
+
+def test_the_memory_that_came_back_is_measured(act, orphan, gpus, state):
+    process = orphan()
+    nvml.hold(state, process.pid, [0, 3], 10 * GIB)
+    plan = act("plan", process, gpus=gpus)
+    assert plan["targets"][0]["gpus"] == [{"index": 0, "memory": 10 * GIB}, {"index": 3, "memory": 10 * GIB}]
+    done = act("do", targets=plan["targets"], gpus=gpus)
+    assert done["freed"] == {"gpu": 20 * GIB}
+    assert done["notes"] == []
+
+
+def test_memory_that_stays_without_a_holder_is_said_to(start, act, orphan, gpus, state):
+    process = orphan(sys.executable, "-c", STUBBORN)
+    process.stdout.readline()
+    nvml.hold(state, process.pid, [2], 10 * GIB)
+    done = meanwhile(start, act, process, gpus, lambda: nvml.edit(state, lambda lines: [kept(line) for line in lines]))
+    assert done["done"]
+    assert "GPU 2 still has 10.5 GiB in use that no process here holds" in done["notes"][0]
+    assert "--gpu-reset" in done["notes"][0]
+
+
+def kept(line: str) -> str:
+    """The driver keeps what the process held."""
+    words = line.split(" ")
+    return " ".join([*words[:4], str(GIB // 2 + 10 * GIB), *words[5:]]) if line.startswith("gpu 2 ") else line
+
+
+def meanwhile(start, act, process, gpus, change) -> dict:
+    """What is answered when that happens between SIGTERM and SIGKILL."""
+    targets = act("plan", process, gpus=gpus)["targets"]
+    probe = start("act", json.dumps({"act": "kill", "stage": "do", "targets": targets, "grace": 2}), **gpus)
+    while "processes have ended" not in probe.line(30)["tell"]:
+        pass
+    change()
+    return answer(probe)
+
+
+def test_where_nvml_hangs_before_processes_are_ended_all_the_same(act, orphan, gpus, state):
+    process = orphan()
+    nvml.add(state, "hang forever nvmlInit")
+    plan = act("plan", process, gpus=gpus)
+    assert plan["targets"][0]["gpus"] == []
+    assert "NVML has not answered" in plan["notes"][0]
+    done = act("do", targets=plan["targets"], gpus=gpus)
+    assert done["done"]
+    assert done["freed"] == {"gpu": None}
+
+
+def test_where_nvml_hangs_after_nobody_says_that_memory_is_free(start, act, orphan, gpus, state):
+    process = orphan(sys.executable, "-c", STUBBORN)
+    process.stdout.readline()
+    nvml.hold(state, process.pid, [2], 10 * GIB)
+    done = meanwhile(start, act, process, gpus, lambda: nvml.add(state, "hang forever *"))
+    assert done["done"]
+    assert done["freed"] == {"gpu": None}
+    assert "NVML doesn't answer any more" in done["notes"][-1]
+
+
+# What a probe has seen that watches
+
+RAYLET = """
+import os, subprocess, sys, time
+env = {**os.environ, "RAY_RAYLET_PID": str(os.getpid()), "RAY_JOB_ID": "02000000"}
+subprocess.Popen(["ray::Trainer", "-c", sys.argv[1]], executable=os.environ["PYTHON"], env=env)
+time.sleep(60)
+"""
+WORKER = """
+import subprocess, time
+print(subprocess.Popen(["sleep", "60"], env={}, start_new_session=True, stdout=-3).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_an_orphan_that_only_a_watcher_can_know_is_found_with_its_evidence_and_refused_without(start, act, run):
+    """In a session of its own, with nothing of Ray in its environment, its parents dead."""
+    words = ["/ray/raylet", "-c", RAYLET, WORKER, "--raylet_socket_name=/x"]
+    raylet = run(*words, executable=sys.executable, environ={"PYTHON": sys.executable})
+    lonely = int(raylet.stdout.readline())
+    worker = read_stat(lonely).parent
+    watching = start("--interval", "0.1")
+    try:
+        watching.until(lambda one: any(process["pid"] == lonely and process["kind"] == "child" for process in one["processes"] or ()))
+        raylet.kill()
+        os.kill(worker, 9)
+        sample = watching.until(lambda one: any(process["pid"] == lonely and process["kind"] == "orphan" for process in one["processes"]))
+        (seen,) = (process["past"] for process in sample["processes"] if process["pid"] == lonely)
+        assert (seen[0], seen[2]) == (worker, raylet.pid)
+        (refused,) = act("plan", named=[[lonely, None]])["refused"]
+        assert refused["kind"] == "foreign"
+        past = [[lonely, read_stat(lonely).ticks, seen]]
+        plan = act("plan", past=past)
+        (mine,) = (target for target in plan["targets"] if target["pid"] == lonely)
+        assert "was seen as a child of worker" in mine["why"][0]
+        assert pids(act("do", targets=[mine])["refused"]) == [lonely]
+        assert pids(act("do", targets=[mine], past=past)["done"]) == [lonely]
+    finally:
+        if read_stat(lonely):
+            os.kill(lonely, 9)
+
+
+# On the oldest Python
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.12", "3.13"])
+def test_it_ends_an_orphan_on_every_python(orphan, version):
+    process = orphan()
+    request = {"act": "kill", "named": [[process.pid, None]], "grace": 5}
+    plan = piped(interpreter(version), {**request, "stage": "plan"})
+    assert pids(plan["targets"]) == [process.pid]
+    done = piped(interpreter(version), {**request, "stage": "do", "targets": plan["targets"]})
+    assert pids(done["done"]) == [process.pid]
+    process.wait(60)
+
+
+def interpreter(version: str) -> str:
+    """From PATH or pyenv."""
+    found = glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")) or [shutil.which(f"python{version}")]
+    return found[0] or pytest.skip(f"no Python {version} here")
+
+
+def piped(python: str, request: dict) -> dict:
+    program = payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True)
+    played = subprocess.run([python, "-"], input=program, capture_output=True, check=True)
+    return json.loads(played.stdout.splitlines()[-1])
+
+
+def test_of_two_starts_under_one_pid_each_is_answered_for(act, orphan):
+    process = orphan()
+    (target,) = act("plan", process)["targets"]
+    done = act("do", targets=[target, {**target, "ticks": target["ticks"] - 1}])
+    assert [one["ticks"] for one in done["done"]] == [target["ticks"]]
+    assert [one["ticks"] for one in done["refused"]] == [target["ticks"] - 1]

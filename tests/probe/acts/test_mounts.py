@@ -1,0 +1,60 @@
+"""What other hosts see too stays: whoever uses it there can't be seen from here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look import mounts as mounted
+from tests.probe.acts.grounds import NAME, OTHER, Ground, age, session, what
+
+
+@pytest.fixture
+def shared(ground: Ground, mounts: list[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temp dir beside the ground, on a file system that is taken for one of many hosts."""
+    temp = ground.temp / "shared"
+    temp.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(temp)], check=True)
+    mounts.append(temp)
+    monkeypatch.setattr(mounted, "LOCAL", mounted.LOCAL - {"tmpfs"})
+    return temp
+
+
+def test_a_session_that_other_hosts_see_too_stays_also_when_named(ground: Ground, shared: Path):
+    path, _ = session(shared), session(ground.temp, OTHER)
+    named = [str(path), OTHER]
+    planned = ground.plan(sessions=named)
+    assert what(planned["targets"]) == [OTHER]
+    (refused,) = planned["refused"]
+    assert refused["reason"] == "it lies on a file system that other hosts share (tmpfs): whether it lives there can't be told"
+    status = path.stat()
+    target = {**planned["targets"][0], "path": str(path), "name": NAME, "device": status.st_dev, "inode": status.st_ino}
+    assert what(ground.do([target], sessions=named)["refused"]) == [NAME]
+    assert path.exists()
+
+
+def test_a_pointer_that_other_hosts_see_too_stays(ground: Ground, shared: Path):
+    os.symlink(f"/elsewhere/{NAME}", shared / "session_latest")
+    age(shared / "session_latest")
+    planned = Ground(shared).plan()
+    assert planned["targets"] == []
+    assert "other hosts share (tmpfs)" in planned["refused"][0]["reason"]
+
+
+def test_of_mounts_on_one_another_the_one_that_is_seen_counts(ground: Ground, shared: Path):
+    for folder, reason in ((ground.temp, None), (shared, "it lies on a file system that other hosts share (tmpfs)")):
+        opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            assert mounted.why_shared(opened) == reason
+        finally:
+            os.close(opened)
+
+
+def test_what_can_not_be_told_is_not_taken_for_local(ground: Ground, monkeypatch: pytest.MonkeyPatch):
+    session(ground.temp)
+    monkeypatch.setattr(mounted, "mounts", list)
+    (refused,) = ground.plan()["refused"]
+    assert refused["reason"] == "whether other hosts share its file system can't be told: whether it lives there can't be told"

@@ -1,0 +1,276 @@
+"""Leftovers in /dev/shm: only what is known, nobody's, and used by nobody, wherever that may run."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.acts import clean, holders
+from cockpit.probe.acts.clean import shm
+from cockpit.probe.acts.host_state import Watcher
+from cockpit.probe.look.processes import ProcessTable
+from cockpit.probe.look.tree import FOLDER
+from tests.probe.acts.grounds import LONG_AGO, Ground, age, program, what
+
+SHM = Path("/dev/shm")
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
+NOBODY = 65534
+KINDS = {
+    "plasma": lambda: f"plasma{secrets.token_hex(3)}",
+    "python": lambda: f"psm_{secrets.token_hex(4)}",
+    "semaphore": lambda: f"sem.mp-{secrets.token_hex(4)}",
+    "torch": lambda: f"torch_{ended_pid()}_{secrets.randbelow(1 << 31)}_0",
+    "nccl": lambda: f"nccl-{secrets.token_hex(3)}",
+    "vllm": lambda: f"VLLM_OBJECT_STORAGE_SHM_BUFFER_{secrets.token_hex(8)}",
+}
+
+
+def ended_pid() -> int:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+class Leftovers:
+    """Files there that are this test's own."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.made: list[Path] = []
+
+    def make(self, kind: str = "python", size: int = 8192, old: float = LONG_AGO, name: str | None = None) -> Path:
+        path = SHM / (name or KINDS[kind]())
+        path.write_bytes(b"x" * size)
+        self.made.append(age(path, old))
+        return path
+
+    def plan(self) -> dict[str, list]:
+        """Of these files alone."""
+        answer = clean.plan(self.ground.request(), self.ground.watcher(), self.ground.tell)
+        mine = {str(path) for path in self.made}
+        return {key: [one for one in answer[key] if one["path"] in mine] for key in ("targets", "refused")}
+
+    def do(self, targets) -> dict[str, list]:
+        return self.ground.do(targets)
+
+
+def once_it_is_done(leftovers: Leftovers, within: float = 60) -> list:
+    """Somebody else on this machine may have the file open for a moment: then it is refused, and rightly."""
+    deadline = time.monotonic() + within
+    while True:
+        answer = leftovers.do(leftovers.plan()["targets"])
+        if answer["done"] or time.monotonic() > deadline:
+            assert answer["done"], answer
+            return answer["done"]
+
+
+@pytest.fixture
+def leftovers(ground) -> Iterator[Leftovers]:
+    found = Leftovers(ground)
+    yield found
+    for path in found.made:
+        path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_leftover_of_a_known_kind_goes_and_its_bytes_are_counted(leftovers, kind):
+    path = leftovers.make(kind, size=1 << 20)
+    planned = leftovers.plan()
+    (target,) = planned["targets"]
+    assert (target["what"], target["size"], target["why"][0].endswith("that nobody has open or mapped")) == ("shm", 1 << 20, True)
+    answer = leftovers.do(planned["targets"])
+    assert what(answer["done"]) == [path.name]
+    assert answer["freed"] == {"disk": 0, "shm": 1 << 20}
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["mydata", "psm_model", "sem.lock", "sem.mp-", "torch_compile", "nccl.conf", "plasma", "notpsm_01234567"])
+def test_a_file_of_an_unknown_name_is_nobodys_business(leftovers, name):
+    path = leftovers.make(name=f"{name}" if name != "mydata" else f"mydata{os.getpid()}")
+    assert leftovers.plan() == {"targets": [], "refused": []}
+    status = path.lstat()
+    asked = {"what": "shm", "path": str(path), "device": status.st_dev, "inode": status.st_ino}
+    assert what(leftovers.do([asked])["refused"]) == [path.name]
+    assert path.exists()
+
+
+def test_a_folder_a_link_or_a_pipe_of_a_known_name_is_left(leftovers, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("x")
+    folder, link, pipe = (SHM / KINDS["python"]() for _ in range(3))
+    folder.mkdir()
+    link.symlink_to(precious)
+    os.mkfifo(pipe)
+    try:
+        leftovers.made += [folder, link, pipe]
+        assert leftovers.plan() == {"targets": [], "refused": []}
+    finally:
+        folder.rmdir()
+        leftovers.made.remove(folder)
+    assert precious.exists()
+
+
+def test_a_young_one_is_left_to_whoever_may_hand_it_on(leftovers):
+    leftovers.make(old=30)
+    (refused,) = leftovers.plan()["refused"]
+    assert refused["reason"].startswith("it was written 3")
+
+
+def test_one_whose_maker_runs_is_left(leftovers):
+    with program("train") as pid:
+        leftovers.make(name=f"torch_{pid}_{secrets.randbelow(1 << 31)}_0")
+        (refused,) = leftovers.plan()["refused"]
+    assert refused["reason"] == f"process {pid}, whose pid it names, runs"
+
+
+def test_what_somebody_has_open_is_left(leftovers):
+    path = leftovers.make()
+    with path.open("rb"):
+        assert leftovers.plan() == {"targets": [], "refused": []}
+
+
+def test_what_somebody_has_mapped_and_no_longer_open_is_left(leftovers):
+    path = leftovers.make()
+    with path.open("r+b") as file:
+        mapped = mmap.mmap(file.fileno(), 8192)
+    assert leftovers.plan() == {"targets": [], "refused": []}
+    mapped.close()
+    assert what(leftovers.plan()["targets"]) == [path.name]
+
+
+def test_the_shared_memory_of_a_living_python_is_left(leftovers):
+    memory = SharedMemory(create=True, size=4096)
+    path = age(SHM / memory.name.lstrip("/"))
+    leftovers.made.append(path)
+    assert leftovers.plan() == {"targets": [], "refused": []}
+    memory.close()
+    memory.unlink()
+
+
+@ROOT
+def test_what_a_process_that_cannot_be_seen_has_mapped_is_left(leftovers, monkeypatch):
+    """As in another container that shares /dev/shm: no look at /proc shows it."""
+    path = leftovers.make()
+    code = f"import mmap; f = open('{path}', 'r+b'); m = mmap.mmap(f.fileno(), 4096); f.close(); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline()
+        monkeypatch.setattr("cockpit.probe.look.processes._pids", lambda: [1, os.getpid()])
+        assert leftovers.plan() == {"targets": [], "refused": []}
+        child.kill()
+
+
+def test_what_was_opened_since_it_was_planned_is_left(leftovers):
+    path = leftovers.make()
+    planned = leftovers.plan()
+    with path.open("rb"):
+        (refused,) = leftovers.do(planned["targets"])["refused"]
+    assert refused["reason"] == "somebody has it open or mapped now"
+    assert path.exists()
+
+
+def test_another_file_of_the_same_name_is_left(leftovers):
+    path, other = leftovers.make(), leftovers.make()
+    planned = leftovers.plan()
+    os.replace(other, path)
+    assert sorted(what(leftovers.do(planned["targets"])["refused"])) == sorted([path.name, other.name])
+    assert path.exists()
+
+
+def test_whoever_opens_one_at_the_last_moment_keeps_it(leftovers):
+    """The kernel makes him wait until the lease is given back, and the lease tells that he waits."""
+    path = leftovers.make()
+    folder = os.open(SHM, FOLDER)
+    found = shm.leftover(folder, path.name)
+    lease = shm.Lease(folder, found)
+    opened: list[int] = []
+    opener = threading.Thread(target=lambda: opened.append(os.open(path, os.O_RDWR)))
+    opener.start()
+    while lease.holds():
+        pass
+    assert opened == []
+    lease.release()
+    opener.join()
+    with pytest.raises(BlockingIOError):
+        shm.remove(folder, found)
+    assert path.exists()
+    os.close(opened[0])
+    os.close(folder)
+
+
+@ROOT
+def test_another_users_goes_only_when_he_runs_nothing_here(leftovers):
+    uid = 54321
+    path = leftovers.make()
+    os.chown(path, uid, uid)
+    with subprocess.Popen(["sleep", "600"], user=uid, group=uid, extra_groups=[]) as child:
+        (refused,) = leftovers.plan()["refused"]
+        child.kill()
+    assert refused["reason"] == f"it belongs to {uid}, of whom something still runs here"
+    assert what(once_it_is_done(leftovers)) == [path.name]
+
+
+@ROOT
+def test_another_users_is_nothing_for_a_plain_user(leftovers):
+    path = leftovers.make()
+    os.seteuid(NOBODY)
+    try:
+        planned = leftovers.plan()
+    finally:
+        os.seteuid(0)
+    assert planned["targets"] == []
+    assert planned["refused"][0]["reason"] == "it belongs to root, and only root may remove it"
+    assert path.exists()
+
+
+def test_where_the_kernel_says_nothing_everything_stays(leftovers, monkeypatch):
+    path = leftovers.make()
+    planned = leftovers.plan()
+
+    def no_lease(*_args: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr("cockpit.probe.acts.clean.shm.fcntl.fcntl", no_lease)
+    assert leftovers.plan()["refused"][0]["reason"] == "whether somebody uses it can't be told here"
+    assert what(leftovers.do(planned["targets"])["failed"]) == [path.name]
+    assert path.exists()
+
+
+def test_named_sessions_leave_shared_memory_alone(leftovers):
+    path = leftovers.make()
+    request = leftovers.ground.request(sessions=["session_2026-01-01_00-00-00_000000_1"])
+    answer = clean.plan(request, leftovers.ground.watcher(), leftovers.ground.tell)
+    assert answer["targets"] == answer["refused"] == []
+    assert path.exists()
+
+
+def test_many_leftovers_cost_one_look_and_are_told_of(leftovers, monkeypatch):
+    for _ in range(5):
+        leftovers.make()
+    planned = leftovers.plan()
+    looks = []
+    look = Watcher.look
+    monkeypatch.setattr(Watcher, "look", lambda *words: looks.append(1) or look(*words))
+    monkeypatch.setattr(Watcher.recent, "__defaults__", (60.0,))
+    monkeypatch.setattr(clean, "TELL_EVERY", 0.0)
+    assert len(leftovers.do(planned["targets"])["done"]) == 5
+    assert len(looks) == 1
+    assert [text for text in leftovers.ground.told if "of 5 things" in text] == [f"{done} of 5 things are done" for done in range(5)]
+
+
+def test_while_processes_hang_it_is_told_how_many_were_asked(ground, monkeypatch):
+    monkeypatch.setattr(holders, "PATIENCE", 0.1)
+    monkeypatch.setattr(holders, "_links", lambda pid: time.sleep(5 if pid == hanging else 0) or ())
+    with program() as hanging:
+        forest = {pid: process for pid, process in ProcessTable().scan().items() if pid == hanging}
+        assert holders.holds(forest, ground.tell) == ((), (hanging,))
+    assert ground.told == ["asked 0 of 1 processes what they hold open"]

@@ -1,0 +1,320 @@
+"""A Ray is started where the host is fit for it, outlives whoever started it, and what goes wrong is said in a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.probe.acts import start
+from cockpit.probe.acts.host_state import Watcher
+from cockpit.probe.acts.start import installation
+from cockpit.probe.acts.start.fitness import listening, own_address
+from cockpit.probe.acts.start.ray_start import Outcome, why_apart
+from cockpit.sources.probes import payload
+
+SESSION = f"session_2026-11-21_07-17-58_164160_{os.getpid()}"
+VERSIONS = '["2.60.0", "3.11.7"]'
+RAYLET = """
+echo "$@" >{notes}/argv; env >{notes}/env; pwd >{notes}/cwd
+setsid bash -c 'for fd in $(ls /proc/$$/fd); do [ $fd -le 2 ] || eval "exec $fd>&-"; done
+exec -a /opt/raylet {python} -c "import time; time.sleep(1000)" --raylet_socket_name=/r --session_dir=/tmp/{session} \
+--gcs-address={gcs}' &
+echo $! >{notes}/pid
+sleep 0.2
+"""
+"""What stands in for `ray start`: it leaves something behind that looks like a raylet, and which has nothing of its open."""
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What the stand-in writes down, beside itself and its Python."""
+    with tempfile.TemporaryDirectory(prefix="start") as folder:
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
+        path = Path(folder)
+        stand_in(path / "python", f"echo '{VERSIONS}'")
+        yield path
+        with suppress(OSError, ValueError):
+            os.kill(int((path / "pid").read_text()), signal.SIGKILL)
+
+
+@pytest.fixture
+def gcs() -> Iterator[str]:
+    """Where a head's GCS would be: something answers there."""
+    address = own_address(None)
+    with socket.socket() as server:
+        server.bind((address, 0))
+        server.listen()
+        yield f"{address}:{server.getsockname()[1]}"
+
+
+def stand_in(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def raylet(notes: Path, gcs: str) -> None:
+    stand_in(notes / "ray", RAYLET.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
+
+
+def request(notes: Path, gcs: str | None, *words: str, **more: Any) -> dict[str, Any]:
+    usual = {"role": "worker", "words": list(words), "env": {"TRAIN": "yes"}, "python": str(notes / "python"), "gcs": gcs}
+    return {"act": "start", **usual, **more}
+
+
+def told(stage: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = stage(asked, Watcher(asked), lambda *_: None)
+    return answer
+
+
+def test_a_worker_is_started_with_the_presets_flags_and_environment(notes: Path, gcs: str):
+    raylet(notes, gcs)
+    asked = request(notes, gcs, "--num-cpus=2")
+    plan = told(start.plan, asked)
+    (target,) = plan["targets"]
+    assert (target["part"], target["live"], plan["refused"]) == ("worker", False, [])
+    assert (target["facts"]["ray_version"], target["facts"]["python_version"]) == ("2.60.0", "3.11.7")
+    done = told(start.do, {**asked, "targets": plan["targets"]})
+    assert [one["outcome"] for one in done["done"]] == [f"started: {SESSION}"], done
+    assert (notes / "argv").read_text() == f"start --address={gcs} --num-cpus=2\n"
+    environ = (notes / "env").read_text().splitlines()
+    assert "TRAIN=yes" in environ
+    assert f"PATH={notes}:{os.environ['PATH']}" in environ
+    assert not [line for line in environ if line.startswith(("RAY_ADDRESS=", "RAY_JOB_ID="))]
+
+
+def test_what_was_started_is_in_a_session_of_its_own_and_has_nothing_of_ours_open(notes: Path, gcs: str):
+    raylet(notes, gcs)
+    asked = request(notes, gcs)
+    told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})
+    pid = int((notes / "pid").read_text())
+    assert os.getsid(pid) != os.getsid(0)
+    ours = {link(one) for one in Path("/proc/self/fd").iterdir()}
+    log = f"{notes}/state/cockpit/ray-start-worker-{os.geteuid()}.log"
+    assert [link(Path(f"/proc/{pid}/fd/{number}")) for number in range(3)] == ["/dev/null", log, log]
+    assert {link(one) for one in Path(f"/proc/{pid}/fd").iterdir()} & ours <= {"/dev/null", ""}
+    assert int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[4]) == 0, "no terminal"
+
+
+def link(path: Path) -> str:
+    """Where it leads; nothing when it is gone."""
+    with suppress(OSError):
+        return str(path.readlink())
+    return ""
+
+
+def test_it_goes_on_when_whoever_has_asked_is_killed_in_the_middle(notes: Path, gcs: str):
+    slow = RAYLET.replace("setsid", f"touch {notes}/begun; sleep 1; setsid")
+    stand_in(notes / "ray", slow.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
+    asked = request(notes, gcs)
+    plan = told(start.plan, asked)
+    text = json.dumps({**asked, "stage": "do", "targets": plan["targets"]})
+    with subprocess.Popen([sys.executable, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as probe:
+        assert probe.stdin
+        probe.stdin.write(payload.program(["--no-lifeline", "act", text], acting=True))
+        probe.stdin.close()
+        await_file(notes / "begun")
+        os.killpg(probe.pid, signal.SIGKILL)
+    done = told(start.do, {**asked, "targets": plan["targets"]})
+    assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"], "whoever comes next waits for it"
+    assert Path(f"/proc/{int((notes / 'pid').read_text())}").exists()
+
+
+def test_two_who_start_it_at_once_start_it_once(notes: Path, gcs: str):
+    slow = RAYLET.replace("setsid", "sleep 1; setsid").replace(">{notes}/argv", ">>{notes}/argv")
+    stand_in(notes / "ray", slow.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
+    asked = request(notes, gcs)
+    asked["targets"] = told(start.plan, asked)["targets"]
+    with ThreadPoolExecutor() as pool:
+        done = [*pool.map(lambda _: told(start.do, asked)["done"][0]["outcome"], range(2))]
+    assert sorted(done) == [f"already runs: {SESSION}", f"started: {SESSION}"]
+    assert len((notes / "argv").read_text().splitlines()) == 1
+
+
+def test_what_a_failed_start_has_left_is_known(notes: Path, gcs: str):
+    raylet(notes, gcs)
+    stand_in(notes / "ray", (notes / "ray").read_text() + "exit 1")
+    asked = request(notes, gcs)
+    (failed,) = told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})["failed"]
+    assert (failed["live"], failed["session"]) == (True, SESSION)
+
+
+def await_file(path: Path) -> None:
+    until = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_ray_that_runs_already_is_not_started_twice(notes: Path, gcs: str):
+    raylet(notes, gcs)
+    asked = request(notes, gcs)
+    plan = told(start.plan, asked)
+    told(start.do, {**asked, "targets": plan["targets"]})
+    (notes / "argv").unlink()
+    again = told(start.plan, asked)
+    assert [(one["live"], one["session"]) for one in again["targets"]] == [(True, SESSION)]
+    done = told(start.do, {**asked, "targets": plan["targets"]})
+    assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"]
+    assert not (notes / "argv").exists()
+    other = told(start.do, {**asked, "session": "session_2026-11-21_08-00-00_000000_1", "targets": plan["targets"]})
+    assert f"a raylet of {SESSION} still runs here, and the head's session is" in other["refused"][0]["reason"]
+
+
+def test_half_a_head_is_no_head(notes: Path, gcs: str):
+    raylet(notes, gcs)
+    worker = request(notes, gcs)
+    told(start.do, {**worker, "targets": told(start.plan, worker)["targets"]})
+    head = told(start.plan, request(notes, None, f"--port={gcs.rpartition(':')[2]}", role="head"))
+    assert [one["reason"] for one in head["refused"]] == ["only a part of that Ray runs here: raylet, without gcs_server"]
+
+
+def test_what_would_now_be_done_otherwise_is_refused(notes: Path, gcs: str):
+    raylet(notes, gcs)
+    plan = told(start.plan, request(notes, gcs, "--num-cpus=2"))
+    done = told(start.do, {**request(notes, gcs, "--num-cpus=64"), "targets": plan["targets"]})
+    assert "it would now be started otherwise" in done["refused"][0]["reason"]
+    assert not (notes / "argv").exists()
+
+
+def test_a_port_that_is_taken_is_said_with_who_has_it(notes: Path, gcs: str):
+    stand_in(notes / "ray", "exit 1")
+    port = gcs.rpartition(":")[2]
+    answer = told(start.plan, request(notes, None, f"--port={port}", role="head"))
+    assert answer["targets"] == []
+    assert (
+        f"port {port} (port) is taken by {Path('/proc/self/comm').read_text().strip()} {os.getpid()} of " in answer["refused"][0]["reason"]
+    )
+    assert told(start.plan, request(notes, None, f"--port={port}", role="head", survey=True))["refused"] == []
+
+
+def test_without_its_agents_port_a_head_runs_and_gets_no_job(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
+    stand_in(notes / "ray", "exit 1")
+    monkeypatch.setattr("cockpit.probe.acts.start.fitness.AGENT", {"--dashboard-agent-listen-port": int(gcs.rpartition(":")[2])})
+    head = request(notes, None, f"--port={free_port()}", role="head")
+    reason = told(start.plan, {**head, "job": True})["refused"][0]["reason"]
+    assert "(dashboard_agent_listen_port) is taken by" in reason
+    assert reason.endswith(": no job could be submitted to this node")
+    without = told(start.plan, head)
+    assert (len(without["targets"]), any("dashboard_agent_listen_port" in note for note in without["notes"])) == (1, True)
+    assert told(start.plan, request(notes, gcs, job=True))["refused"] == []
+
+
+def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(notes: Path, gcs: str):
+    stand_in(notes / "ray", "exit 1")
+    answer = told(start.plan, request(notes, gcs, "--num-gpus=8", env={"CUDA_VISIBLE_DEVICES": "0,1"}))
+    assert "num_gpus is 8, and CUDA_VISIBLE_DEVICES names 2" in answer["refused"][0]["reason"]
+
+
+def test_a_python_without_ray_is_an_error(notes: Path, gcs: str):
+    assert told(start.plan, request(notes, gcs))["error"] == f"there is no {notes}/ray that could be run"
+
+
+def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_started(notes: Path, gcs: str):
+    stand_in(notes / "ray", "exit 1")
+    (notes / "ray").write_text(f"#!{notes}/moved/python\nimport ray\n")
+    error = told(start.plan, request(notes, gcs))["error"]
+    assert error.startswith(f"{notes}/ray can't be run here: its {notes}/moved/python is not there, or not for ")
+
+
+def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(installation, "_running", lambda *_: None)
+    monkeypatch.setattr(installation, "_recorded", lambda _: None)
+    me = pwd.getpwuid(os.geteuid())
+    monkeypatch.setattr(installation, "_entry", lambda _: pwd.struct_passwd((*me[:6], "/bin/false")))  # whatever a login here would find
+    raylet(notes, gcs)
+    monkeypatch.setenv("PATH", f"{notes}:/usr/bin:/bin")
+    found = told(start.plan, request(notes, gcs, python=None))["targets"][0]["facts"]
+    assert (found["ray"], found["how"]) == (f"{notes}/ray", "on the PATH")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert "no `ray` command is on the PATH, nor on that of a login" in told(start.plan, request(notes, gcs, python=None))["error"]
+    found = told(start.plan, request(notes, gcs, python=None, likely=f"{notes}/ray"))["targets"][0]["facts"]
+    assert (found["ray"], found["how"]) == (f"{notes}/ray", "where the head has its own")
+
+
+def test_a_head_that_can_not_be_reached_is_said_before_ray_waits_for_minutes(notes: Path, gcs: str):
+    raylet(notes, gcs)
+    nowhere = f"{gcs.rpartition(':')[0]}:{free_port()}"
+    asked = request(notes, nowhere)
+    done = told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})
+    assert done["failed"][0]["error"] == f"the head's GCS at {nowhere} can't be reached from here: connection refused"
+    assert why_apart(gcs) is None
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("", 0))
+        port: int = server.getsockname()[1]
+        return port
+
+
+def test_listening_ports_are_seen(gcs: str):
+    assert int(gcs.rpartition(":")[2]) in listening()
+    with closed() as port:
+        assert port not in listening()
+
+
+@contextmanager
+def closed() -> Iterator[int]:
+    with socket.socket() as server:
+        server.bind(("", 0))
+        yield server.getsockname()[1]
+
+
+def test_a_failure_is_a_sentence_with_the_lines_that_matter(notes: Path, gcs: str):
+    stand_in(notes / "ray", f"echo Local node IP: 1.2.3.4; echo '{WRONG_TOKEN}'; exit 1")
+    asked = request(notes, gcs)
+    done = told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})
+    error = done["failed"][0]["error"]
+    assert error.startswith(
+        "the cluster asks for a token, and what was given for one, if anything was, is not its: `ray start` ended with 1: "
+    )
+    assert "Local node" not in error
+    assert f"{notes}/state/cockpit/ray-start-worker-{os.geteuid()}.log" in error
+
+
+WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: Authentication token is missing or incorrect."
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("ConnectionError: Ray is trying to start at 10.0.0.1:6379, but is already running at 10.0.0.1:6379.", "a Ray already runs"),
+        (WRONG_TOKEN, "the cluster asks for a token"),
+        (
+            "  File utils.py\nRuntimeError: Version mismatch: The cluster was started with:\n    Ray: 2.44.1\n    Python: 3.11.7",
+            "the Ray or the Python here",
+        ),
+        ("ValueError: Attempting to start raylet with 8 GPU, but CUDA_VISIBLE_DEVICES contains ['0', '1'].", "num_gpus is more than"),
+        ("OSError: [Errno 24] Too many open files", "the limit of open files"),
+        ("OSError: [Errno 28] No space left on device: '/tmp/ray'", "a disk is full"),
+        ("PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'", "a file of another user"),
+        ("Usage: ray start [OPTIONS]\nError: No such option: --nonsense", "this Ray doesn't know one of the flags"),
+        ("rpc_client.h:153: Failed to connect to GCS at address 10.99.3.1:6379 within 5 seconds.", "the head's GCS doesn't answer"),
+        (
+            "RuntimeError: Session name a does not match persisted value b. Perhaps there was an error connecting to Redis.",
+            "the head is of",
+        ),
+        ("RuntimeError: Failed to start GCS.  Last 2 lines of error files:disk.", "the GCS has not come up"),
+        ("Exception: The current node timed out during startup. This could happen because", "a part of Ray has not come up in time"),
+        ("grpc_server.cc: Failed to bind: Address already in use", "a port is taken"),
+    ],
+)
+def test_what_ray_writes_is_understood(text: str, cause: str):
+    said = Outcome(1, text, "/log").sentence
+    assert said.startswith(cause)
+    assert text.splitlines()[-1].strip()[:100] in said

@@ -1,0 +1,133 @@
+"""A source that hangs or fails, and those who wait for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from cockpit.probe.look import collector
+from cockpit.probe.look.collector import CollectError, Collector
+
+
+def until(fact) -> None:
+    end = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_facts_come_from_a_thread_of_its_own():
+    one = Collector("x", "X", threading.get_ident, 60)
+    first = threading.Event()
+    assert one.facts is None
+    one.start(first)
+    assert first.wait(60)
+    assert one.facts not in (None, threading.get_ident())
+    assert one.fault() is None
+
+
+def test_before_its_first_answer_there_is_no_fact_and_soon_a_fault(monkeypatch):
+    monkeypatch.setattr(collector, "FIRST_PATIENCE", 0.05)
+    never = threading.Event()
+    one = Collector("nvml", "NVML", never.wait, 60)
+    one.start(threading.Event())
+    until(one.fault)
+    assert one.fault()["text"] == "NVML has not answered yet"
+    assert one.facts is None
+    never.set()
+
+
+def test_a_source_that_hangs_keeps_its_facts_and_says_since_when():
+    never, asked = threading.Event(), []
+
+    def collect() -> int:
+        asked.append(1)
+        if len(asked) > 1:
+            never.wait()
+        return 7
+
+    one = Collector("nvml", "NVML", collect, 0.01, patience=0.1)
+    one.start(threading.Event())
+    until(lambda: one.fault() and one.answered.is_set())
+    assert one.facts == 7
+    fault = one.fault()
+    assert fault["source"] == "nvml"
+    assert time.time() - 10 < fault["since"] < time.time()
+    assert len(asked) == 2, "one question in flight"
+    never.set()
+    until(lambda: one.fault() is None)
+
+
+def test_one_without_a_pace_answers_when_asked():
+    asked: list[int] = []
+    one = Collector("x", "X", lambda: asked.append(1), None)
+    one.start(threading.Event())
+    one.wait(60)
+    assert len(asked) == 1
+    one.ask()
+    one.wait(60)
+    assert len(asked) == 2
+
+
+def test_nobody_waits_longer_than_he_wants_to():
+    never = threading.Event()
+    one = Collector("x", "X", never.wait, None)
+    one.start(threading.Event())
+    one.ask()
+    one.wait(0.05)
+    never.set()
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (CollectError("NVML can't be started: Driver Not Loaded"), "NVML can't be started: Driver Not Loaded"),
+        (PermissionError(13, "Permission denied"), "NVML can't be read: PermissionError: [Errno 13] Permission denied"),
+        (ValueError("odd"), "NVML can't be read: ValueError: odd"),
+    ],
+)
+def test_a_failure_is_a_sentence_and_the_next_answer_ends_it(error, text):
+    answers = [error]
+
+    def collect() -> int:
+        if answers:
+            raise answers[0]
+        return 7
+
+    one = Collector("nvml", "NVML", collect, 0.005)
+    one.start(threading.Event())
+    until(lambda: one.answered.is_set() and one.fault())
+    assert one.fault()["text"] == text
+    answers.clear()
+    until(lambda: one.facts == 7 and one.fault() is None)
+
+
+def burn(seconds):
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        sum(range(100))
+
+
+def test_what_is_dear_to_read_takes_a_tenth_of_a_core_however_often_it_is_asked():
+    looks = []
+
+    def look():
+        burn(0.02)
+        looks.append(time.monotonic())
+        return len(looks)
+
+    one = Collector("processes", "/proc", look, 0.0)
+    one.start(threading.Event())
+    until(lambda: len(looks) >= 6)
+    assert looks[5] - looks[0] >= 5 * 0.02 * collector.LENIENCE
+
+
+def test_what_is_read_seldom_for_that_is_said(monkeypatch):
+    monkeypatch.setattr(collector, "SELDOM", 0.05)
+    one = Collector("processes", "/proc", lambda: burn(0.05), 60)
+    one.start(threading.Event())
+    until(one.fault)
+    assert one.fault()["text"].startswith("/proc takes 0.1 s of CPU to read, so it is read only every ")
+    assert one.facts is None

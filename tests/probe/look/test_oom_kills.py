@@ -1,0 +1,237 @@
+"""Kills for want of memory: what raylets of Ray 2.60 and 2.44 wrote, read bit by bit; and the kernel's own log."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.probe.look import oom_kills as reading
+from cockpit.probe.look.classify import classify
+from cockpit.probe.look.kernel_log import Kernel, parse
+from cockpit.probe.look.kinds import ProcessFacts
+from cockpit.probe.look.oom_kills import KillScanner
+from cockpit.probe.look.past import Past
+from cockpit.probe.look.processes import TICKS_PER_SECOND
+from tests.probe.forests import forest, process, raylet, worker
+from tests.probe.silent_kernel import SilentKernel
+
+RECORDED = Path(__file__).parents[2] / "recorded"
+NEW, OLD = (RECORDED / version / "raylet_kills.txt" for version in ("2.60", "2.44.1"))
+WRITTEN = {NEW: datetime(2026, 11, 21, 15, 25, 19, 360000), OLD: datetime(2026, 11, 21, 15, 21, 49, 565000)}
+GIB = 1 << 30
+
+
+def at(log: Path) -> float:
+    """When the first kill in that recorded log was, by this host's clock."""
+    return WRITTEN[log].timestamp()
+
+
+SESSION = "session_2026-11-22_08-06-31_428681_12"
+
+
+def reader(log: Path, later: float = 60.0) -> KillScanner:
+    return KillScanner(SilentKernel(), lambda: at(log) + later)
+
+
+def write(path: Path, text: bytes, moment: float) -> str:
+    with path.open("ab") as file:
+        file.write(text)
+    os.utime(path, (moment, moment))
+    return str(path)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    folder = tmp_path / SESSION / "logs"
+    folder.mkdir(parents=True)
+    return folder / "raylet.out"
+
+
+def test_ray_2_60_names_each_worker_that_it_killed(log):
+    found = reader(NEW).read([write(log, NEW.read_bytes(), at(NEW) + 1)])
+    assert found
+    task, actor = found
+    assert (task["name"], task["pid"], task["actor"], task["job"]) == ("munch", 21026, None, "01000000")
+    assert (actor["name"], actor["pid"], actor["actor"]) == ("hog:Hog.__init__", 21025, "ac2747c3da8c1a54f86cb16f01000000")
+    assert {kill["node"] for kill in found} == {"873994cd253114770ff1662b23d14f9cfcb48c34eeb27f34736b5c6f"}
+    assert {kill["moment"] for kill in found} == {at(NEW)}
+    assert {kill["session"] for kill in found} == {SESSION}
+    assert {kill["held"] for kill in found} == {int(0.04 * GIB)}
+    assert task["text"].startswith("Selected to kill: (Task: job ID=01000000, ")
+
+
+def test_ray_2_44_says_it_in_a_sentence_below_the_headline(log):
+    found = reader(OLD).read([write(log, OLD.read_bytes(), at(OLD) + 1)])
+    assert found
+    task, actor = found
+    assert (task["name"], task["pid"], task["actor"], task["job"]) == ("munch", 12373, None, "01000000")
+    assert (actor["name"], actor["pid"], actor["actor"], actor["job"]) == (
+        "hog:Hog.__init__", 12374, "fcdb2957895f2440c7e9af2201000000", "01000000",
+    )  # fmt: skip
+    assert {kill["node"] for kill in found} == {"a51490ada9dbe4fb354e29854257bae4db40bdcf26350fd5a5945a48"}
+    assert [kill["moment"] for kill in found] == pytest.approx([at(OLD), at(OLD) + 0.418])
+    assert actor["held"] == int(0.04 * GIB)
+
+
+@pytest.mark.parametrize(("start", "actor"), [("f" * 16, "fcdb2957895f2440c7e9af2201000000"), ("65fd96608bd1de0d", None)])
+def test_an_actor_that_ray_2_44_killed_while_it_was_made_is_known_by_its_task(log, start, actor):
+    text = OLD.read_text().replace("(actor ID: ", f"(task ID: {start}")
+    found = reader(OLD).read([write(log, text.encode(), at(OLD))])
+    assert found
+    assert (found[-1]["actor"], found[-1]["job"], found[0]["actor"]) == (actor, "01000000", None)
+
+
+@pytest.mark.parametrize("recorded", [NEW, OLD])
+@pytest.mark.parametrize("step", [1000, 37])
+def test_a_log_that_grows_piece_by_piece_tells_each_kill_once(log, recorded, step):
+    text, kills = recorded.read_bytes(), reader(recorded)
+    whole = reader(recorded).read([write(log.with_name("whole"), text, at(recorded))])
+    for start in range(0, len(text), step):
+        found = kills.read([write(log, text[start : start + step], at(recorded))])
+    assert found == whole
+    assert len(found) == 2
+
+
+def test_what_was_rotated_away_is_not_told_again(log):
+    kills = reader(NEW)
+    write(log, NEW.read_bytes(), at(NEW))
+    kills.read([str(log)])
+    log.rename(log.with_name("raylet.1.out"))
+    write(log, b"[2026-11-21 15:26:00,000 I 1 1] (raylet) quiet\n", at(NEW) + 50)
+    found = kills.read([str(log), str(log.with_name("raylet.1.out"))])
+    assert found
+    assert len(found) == 2
+
+
+def test_after_an_hour_it_is_forgotten(log):
+    moment = [at(NEW) + 60]
+    kills = KillScanner(SilentKernel(), lambda: moment[0])
+    assert len(kills.read([write(log, NEW.read_bytes(), at(NEW))]) or ()) == 2
+    moment[0] += 3600
+    assert kills.read([str(log)]) == []
+
+
+def test_of_a_long_log_only_the_end_is_read(log, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_BYTES", 20_000)
+    quiet = b"[2026-11-21 15:25:20,000 I 1 1] (raylet) nothing happens\n" * 1000
+    assert reader(NEW).read([write(log, NEW.read_bytes() + quiet, at(NEW))]) == []
+    assert len(reader(NEW).read([write(log, NEW.read_bytes(), at(NEW))]) or ()) == 2
+
+
+def test_one_that_nobody_has_written_to_for_an_hour_is_not_read(log):
+    assert reader(NEW).read([write(log, NEW.read_bytes(), at(NEW) - 4000)]) == []
+
+
+@pytest.mark.parametrize("hours", [-8, 0, 5.5])
+def test_a_log_in_another_time_zone_tells_the_same_moment(log, hours):
+    """It says 15:25, and was written `hours` away from that."""
+    zone = timedelta(hours=hours).total_seconds()
+    kills = KillScanner(SilentKernel(), lambda: at(NEW) + zone + 60)
+    found = kills.read([write(log, NEW.read_bytes(), at(NEW) + zone + 1)])
+    assert found
+    assert found[0]["moment"] == at(NEW) + zone
+
+
+def test_without_a_log_and_without_a_kernel_nothing_is_known(tmp_path):
+    assert KillScanner(SilentKernel()).read([]) is None
+    assert KillScanner(SilentKernel()).read([str(tmp_path / "gone")]) == []
+
+
+def test_neither_a_pipe_nor_a_link_is_read(tmp_path, log):
+    os.mkfifo(tmp_path / "pipe")
+    write(log, NEW.read_bytes(), at(NEW))
+    (tmp_path / "link").symlink_to(log)
+    assert reader(NEW).read([str(tmp_path / "pipe"), str(tmp_path / "link")]) == []
+
+
+@given(
+    st.lists(st.one_of(st.binary(max_size=60), st.sampled_from(NEW.read_bytes().split(b"\n") + OLD.read_bytes().split(b"\n"))), max_size=30)
+)
+def test_whatever_is_in_a_log_brings_nobody_down(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("log") / "raylet.out"
+    found = KillScanner(SilentKernel(), lambda: at(NEW)).read([write(path, b"\n".join(lines), at(NEW))])
+    assert all(kill["pid"] > 0 and at(NEW) - 3600 <= kill["moment"] for kill in found or ())
+
+
+# The kernel
+
+KILLED = (
+    "3,2417,9000000,-;Out of memory: Killed process 4711 (python (x)) total-vm:9000kB, anon-rss:4000kB, file-rss:20kB, "
+    "shmem-rss:4kB, UID:0 pgtables:100kB oom_score_adj:1000\n"
+)
+
+
+def test_the_kernel_names_whom_it_killed_and_when():
+    assert parse(KILLED, 1000.0) == {
+        "by": "kernel", "moment": 1009.0, "pid": 4711, "name": "python (x)", "held": 4024 * 1024, "text": KILLED.partition(";")[2].strip(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "pid", "held"),
+    [
+        ("Memory cgroup out of memory: Killed process 7 (x) total-vm:1kB, anon-rss:2kB, file-rss:0kB, shmem-rss:0kB, UID:0", 7, 2048),
+        ("Killed process 8 (x) total-vm:1kB, anon-rss:3kB, file-rss:1kB", 8, 4096),
+        ("Killed process 9 (x), UID 1000, total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB", 9, 1024),
+    ],
+)
+def test_older_kernels_say_it_in_other_words(text, pid, held):
+    found = parse(f"3,1,1,-;{text}", 0.0)
+    assert found
+    assert (found["pid"], found["held"]) == (pid, held)
+
+
+@pytest.mark.parametrize("record", ["", "3;Killed process", "6,1,5,-;eth0: link up", "3,1,x,-;Killed process 1 (a) anon-rss:1kB"])
+def test_other_records_say_nothing(record):
+    assert parse(record, 0.0) is None
+
+
+def test_each_record_is_told_once(tmp_path):
+    """A file stands in for the log; that gives one record a read, and a file all that there are."""
+    log = tmp_path / "kmsg"
+    log.write_text(KILLED)
+    kernel = Kernel(str(log), counters=())
+    assert [kill["pid"] for kill in kernel.read() or ()] == [4711]
+    assert kernel.read() == []
+    with log.open("a") as file:
+        file.write(KILLED.replace("4711", "4712"))
+    assert [kill["pid"] for kill in kernel.read() or ()] == [4712]
+
+
+@pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="the kernel's log may not be read here")
+def test_the_kernels_real_log_can_be_read_to_its_end():
+    kernel = Kernel("/dev/kmsg", counters=())
+    assert kernel.read() is not None
+    assert kernel.read() is not None, "and does not wait for more"
+
+
+def test_where_its_log_may_not_be_read_a_counter_says_that_somebody_was_killed(tmp_path):
+    counter = tmp_path / "memory.events"
+    counter.write_text("low 0\nhigh 0\nmax 7\noom 3\noom_kill 2\n")
+    kernel = Kernel(str(tmp_path / "absent"), (str(tmp_path / "none"), str(counter)), lambda: 77.0)
+    assert kernel.read() == []
+    counter.write_text("oom_kill 4\n")
+    assert kernel.read() == [{"by": "kernel", "moment": 77.0, "text": f"oom_kill in {counter} has grown from 2 to 4"}]
+    assert kernel.read() == []
+
+
+def test_where_neither_may_be_read_nothing_is_known(tmp_path):
+    assert Kernel(str(tmp_path / "absent"), ()).read() is None
+
+
+def test_whom_it_killed_was_rays_when_it_was_seen_to_be_shortly_before():
+    past, second = Past(), TICKS_PER_SECOND
+    there = forest(raylet(), worker(200), process(300, "stress", ticks=9))
+    past.learn(there, classify(there, ProcessFacts()), 100 * second)
+    assert past.was_rays(200, 99 * second) is None, "nobody looked yet"
+    assert [past.was_rays(pid, 103 * second) for pid in (100, 200, 300, 400)] == [True, True, False, False]
+    assert past.was_rays(200, 500 * second) is False, "another one has its pid"
+    past.learn(forest(), {}, 104 * second)
+    assert past.was_rays(200, 103 * second) is True
+    past.learn(forest(), {}, 3800 * second)
+    assert past.was_rays(200, 103 * second) is False, "long ago"

@@ -1,0 +1,225 @@
+"""Reading /proc: odd names, processes that end meanwhile, processes that never answer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look import processes
+from cockpit.probe.look.processes import (
+    PAGE,
+    Details,
+    ProcessTable,
+    Stat,
+    Users,
+    boot_time,
+    legible,
+    parse_stat,
+    read_details,
+    read_environ,
+    read_stat,
+    user_name,
+)
+
+CAPTURED = (
+    b"8913 (ray::A) S 8432 8913 4637 0 -1 4194304 21873 0 0 0 117 21 0 0 35 15 27 0 27283 13894438912 17291 "
+    b"18446744073709551615 4194304 4197033 140722 0 0 0 0 16781312 134235650 0 0 0 17 1 0 0 0 0 0 6340 6884 3420 14072 140 1407 14073 0\n"
+)
+
+
+def test_a_captured_stat_is_read():
+    assert parse_stat(CAPTURED) == Stat(8913, "ray::A", "S", 8432, 8913, 4637, 27283, 17291 * PAGE)
+
+
+@pytest.mark.parametrize("name", ["a b", "(sd-pam)", ") S 1 (", "tmux: server", "ü", ""])
+def test_a_name_may_hold_anything(name):
+    text = CAPTURED.replace(b"(ray::A)", b"(" + name.encode() + b")")
+    assert parse_stat(text)[:4] == (8913, name, "S", 8432)
+
+
+def test_a_process_that_has_ended_has_no_stat_and_no_environment():
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert read_stat(ended.pid) is None
+    assert read_environ(ended.pid) is None
+
+
+def test_the_scan_finds_this_process_with_its_command_and_user():
+    found = ProcessTable().scan()[os.getpid()]
+    assert found.parent == os.getppid()
+    assert found.details.uid == os.getuid()
+    assert found.command.split() == Path("/proc/self/cmdline").read_text().replace("\0", " ").split()
+    assert 1e6 < found.rss < 1e11
+
+
+def test_kernel_threads_are_left_out():
+    assert all(
+        process.details.argv or not process.alive or process.details.uid is None
+        for process in ProcessTable().scan().values()
+        if process.parent == 2
+    )
+    assert 2 not in ProcessTable().scan()
+
+
+def test_what_a_process_is_called_is_read_again_when_it_renames_itself():
+    table = ProcessTable()
+    with subprocess.Popen(["sh", "-c", "read line; exec sleep 60"], stdin=subprocess.PIPE) as child:
+        try:
+            assert table.scan()[child.pid].command.startswith("sh -c")
+            assert child.stdin
+            child.stdin.write(b"\n")
+            child.stdin.close()
+            while table.scan()[child.pid].command.startswith("sh -c") or not table.scan()[child.pid].command:
+                pass
+            assert table.scan()[child.pid].command == "sleep 60"
+        finally:
+            child.kill()
+
+
+def test_details_are_read_once():
+    asked: list[int] = []
+
+    def look(stat: Stat) -> Details:
+        asked.append(stat.pid)
+        return Details()
+
+    table = ProcessTable(look)
+    table.scan()
+    table.scan()
+    assert asked.count(os.getpid()) == 1
+
+
+def test_what_is_not_settled_is_looked_at_again():
+    looks = iter([Details(settled=False), Details(argv=("python",))])
+    table = ProcessTable(lambda stat: next(looks) if stat.pid == os.getpid() else Details())
+    assert table.scan()[os.getpid()].command == ""
+    assert table.scan()[os.getpid()].command == "python"
+    assert table.scan()[os.getpid()].command == "python"
+
+
+def test_a_newborn_is_not_settled(monkeypatch):
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            assert not read_details(read_stat(child.pid)).settled
+        finally:
+            child.kill()
+    monkeypatch.setattr(processes, "SETTLED_AFTER", 0.0)
+    assert read_details(read_stat(os.getpid())).settled
+
+
+def test_a_process_that_never_answers_is_marked_and_holds_up_nobody():
+    never, asked = threading.Event(), []
+
+    def look(stat: Stat) -> Details:
+        if stat.pid == os.getpid():
+            asked.append(stat.pid)
+            never.wait()
+        return Details(argv=("read",))
+
+    table = ProcessTable(look, patience=0.2)
+    try:
+        found = table.scan()
+        assert found[os.getpid()].details.stuck
+        assert all(process.details.argv == ("read",) for pid, process in found.items() if pid != os.getpid())
+        assert table.scan()[os.getpid()].details.stuck
+        assert len(asked) == 1
+    finally:
+        never.set()
+    while table.scan()[os.getpid()].details.stuck:
+        pass
+
+
+def test_a_zombie_is_seen_as_one():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    try:
+        while read_stat(child.pid).state != "Z":
+            pass
+        found = ProcessTable().scan()[child.pid]
+        assert not found.alive
+        assert found.command == ""
+    finally:
+        child.wait()
+
+
+def test_the_whole_environment_is_read():
+    with subprocess.Popen(["sleep", "60"], env={"A": "1", "B": "x=y\nz", "EMPTY": "", "ODD": os.fsdecode(b"\xff")}) as child:
+        try:
+            while not read_environ(child.pid) or read_stat(child.pid).name != "sleep":
+                pass  # it has none while it is being executed
+            found = read_environ(child.pid)
+            assert found == {"A": "1", "B": "x=y\nz", "EMPTY": "", "ODD": os.fsdecode(b"\xff")}
+            assert legible(found["ODD"]) == "\ufffd"
+        finally:
+            child.kill()
+
+
+def test_users_have_names_or_numbers():
+    assert user_name(0) == "root"
+    assert user_name(4242424) == "4242424"
+    assert Users().name(None) is None
+
+
+def test_a_name_is_known_at_once_where_the_user_database_answers():
+    assert Users(patience=20.0).name(0) == "root"
+
+
+def test_a_user_database_that_hangs_holds_up_nobody():
+    answers = threading.Event()
+
+    def look(uid: int) -> str:
+        answers.wait()
+        return f"user{uid}"
+
+    users = Users(look, patience=0.2)
+    assert [users.name(uid) for uid in range(1000, 1050)] == [str(uid) for uid in range(1000, 1050)]
+    answers.set()
+    while users.name(1049) != "user1049":
+        time.sleep(0.01)
+    assert users.name(1000) == "user1000"
+
+
+def test_a_process_in_our_namespaces_has_one_pid_and_is_not_apart():
+    seen = ProcessTable().scan()[os.getpid()]
+    assert (seen.ns_pid, seen.details.apart) == (None, False)
+
+
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+@pytest.mark.parametrize(("namespaces", "ns_pid"), [(["--pid", "--fork"], 1), (["--cgroup"], None)])
+def test_a_process_in_a_container_is_apart_and_has_a_pid_of_its_own(namespaces, ns_pid):
+    allowed = subprocess.run(["unshare", *namespaces, "true"], capture_output=True)
+    if allowed.returncode:
+        pytest.skip("no namespaces can be made here")
+    with subprocess.Popen(["unshare", "--kill-child", *namespaces, "sleep", "600.25"]) as child:
+        try:
+            found = None
+            while found is None:
+                assert child.poll() is None
+                found = next((one for one in ProcessTable().scan().values() if one.name == "sleep" and one.command == "sleep 600.25"), None)
+            assert (found.ns_pid, found.details.apart) == (ns_pid, True)
+        finally:
+            child.kill()
+
+
+def test_this_host_was_started_in_the_past():
+    assert 1e9 < boot_time() < os.stat("/proc/self").st_mtime
+
+
+def test_the_job_of_a_worker_that_waited_for_one_is_read_from_its_log(tmp_path):
+    log = tmp_path / "session_2026-11-21_08-02-10_714202_8139" / "logs" / "worker-8ce8f3-ffffffff-8913.out"
+    log.parent.mkdir(parents=True)
+    log.write_text(":job_id:03000000\n:actor_name:A\n")
+    with log.open("a") as out, subprocess.Popen(["sleep", "60"], stdout=out, env={"RAY_JOB_ID": "ffffffff"}) as child:
+        try:
+            while not read_environ(child.pid):
+                pass
+            origin = read_details(read_stat(child.pid)).origin
+        finally:
+            child.kill()
+    assert (origin.worker, origin.job, origin.session) == (8913, "03000000", str(log.parents[1]))

@@ -1,0 +1,193 @@
+"""Raylets and GCSs as they live: real processes that call themselves so, in real folders of a made-up installation."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look.installed import python_version, ray_version, resolved
+from cockpit.probe.look.processes import ScannedProcess, read_stat
+from cockpit.probe.look.raylets import Rays, RayService, Started
+from tests.probe.forests import SESSION, forest, process, raylet
+
+HERE = ".".join(map(str, sys.version_info[:3]))
+HEADERS = Path(sysconfig.get_path("include")) / "patchlevel.h"
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Where Ray is installed."""
+    folder = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "ray"
+    for part in ("raylet", "gcs"):
+        (folder / "core" / "src" / "ray" / part).mkdir(parents=True)
+    (folder / "_version.py").write_text('# Replaced when building.\ncommit = "b7f4"\nversion = "2.60.0"\n')
+    return folder
+
+
+@contextmanager
+def living(program: Path, *words: str, **environ: str) -> Iterator[ScannedProcess]:
+    """A process of which argv[0] is that program, as a scan finds it; it waits until its stdin ends."""
+    argv = [str(program), *words]
+    script = "import sys; print(flush=True); sys.stdin.read()"
+    code = f"import os, sys; os.execv({sys.executable!r}, [{str(program)!r}, '-c', {script!r}, *{list(words)!r}])"
+    env = {**os.environ, "PYTHONHOME": sys.base_prefix, **environ}
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as child:
+        assert child.stdout
+        child.stdout.readline()
+        stat = read_stat(child.pid)
+        assert stat
+        yield process(child.pid, " ".join(argv), name=program.name[:15], ticks=stat.ticks)
+        child.communicate(b"")
+
+
+def look(process: ScannedProcess) -> RayService:
+    return Rays().read(forest(process))[process.identity]
+
+
+def test_a_raylet_says_what_it_was_started_with(package):
+    program = package / "core" / "src" / "ray" / "raylet" / "raylet"
+    words = (f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}")
+    with living(program, *words, CUDA_VISIBLE_DEVICES="0,1") as one:
+        found = look(one)
+        assert found.files == len(os.listdir(f"/proc/{one.pid}/fd"))
+        limits = Path(f"/proc/{one.pid}/limits").read_text()
+    assert (found.started.ray, found.started.visible) == ("2.60.0", "0,1")
+    assert f"Max open files            {found.files_limit} " in limits
+
+
+def test_a_gcs_says_it_too(package):
+    with living(package / "core" / "src" / "ray" / "gcs" / "gcs_server", f"--log_dir={SESSION}/logs") as one:
+        found = look(one)
+    assert (found.started.ray, found.started.python, found.started.visible) == ("2.60.0", None, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    assert found.files
+
+
+def test_what_stays_is_read_once_and_open_files_are_counted_anew(package):
+    rays = Rays()
+    with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
+        first = rays.read(forest(one))[one.identity]
+        (package / "_version.py").write_text('version = "9.9.9"\n')
+        assert rays.read(forest(one))[one.identity].started == first.started
+        young = one._replace(details=one.details._replace(settled=False))
+        again = Rays()
+        again.read(forest(young))
+        (package / "_version.py").write_text('version = "2.60.1"\n')
+        assert again.read(forest(young))[one.identity].started.ray == "2.60.1"
+
+
+def test_training_frameworks_that_lie_beside_ray_are_told_and_a_new_one_is_seen_while_ray_lives(package):
+    site = package.parent
+    for name in ("openrlhf-0.8.5.post1.dist-info", "verl-0.5.0.dev0-py3.10.egg-info", "vllm-0.9.1.dist-info", "verl_tool-0.1.dist-info"):
+        (site / name).mkdir()
+    rays = Rays()
+    with living(package / "core" / "src" / "ray" / "raylet" / "raylet", f"--raylet_socket_name={SESSION}/sockets/raylet") as one:
+
+        def told() -> Mapping[str, str] | None:
+            found = rays.read(forest(one))[one.identity].frameworks
+            return found.releases if found else None
+
+        assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.5.0.dev0"}
+        (site / "verl-0.5.0.dev0-py3.10.egg-info").rmdir()
+        (site / "verl-0.6.1.dist-info").mkdir()
+        assert told() == {"openrlhf": "0.8.5.post1", "verl": "0.6.1"}
+        (site / "openrlhf-0.9.0.dist-info").mkdir()
+        assert told() == {"verl": "0.6.1"}, "one of the two was removed by halves"
+        shutil.rmtree(site)
+        assert told() is None
+
+
+def test_how_many_files_it_may_open_is_read_again_for_it_can_be_changed(package):
+    program = package / "core" / "src" / "ray" / "raylet" / "raylet"
+    with living(program, f"--raylet_socket_name={SESSION}/sockets/raylet", f"--session_dir={SESSION}") as one:
+        rays = Rays()
+        rays.read(forest(one))
+        resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (512, 1024))
+        assert rays.read(forest(one))[one.identity].files_limit == 512
+
+
+def test_of_a_process_that_is_gone_nothing_is_known():
+    found = look(raylet(4_000_000))
+    assert found.files is found.files_limit is found.started.visible is None
+
+
+def test_one_that_is_stuck_in_the_kernel_is_left_alone(monkeypatch):
+    monkeypatch.setattr("cockpit.probe.look.raylets.read_environ", lambda _: pytest.fail("it would hang"))
+    stuck = process(os.getpid(), name="raylet", stuck=True)
+    assert look(stuck).started == Started()
+
+
+def workers(interpreter: Path) -> ScannedProcess:
+    """A raylet in this very root whose workers use that interpreter."""
+    return process(os.getpid(), f"/x/raylet --raylet_socket_name=s --python_worker_command={interpreter}")
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A Python, with its headers."""
+    (tmp_path / "base" / "bin").mkdir(parents=True)
+    (tmp_path / "base" / "bin" / "python3.11").touch()
+    headers = tmp_path / "base" / "include" / "python3.11"
+    headers.mkdir(parents=True)
+    (headers / "patchlevel.h").write_text('#define PY_MAJOR_VERSION 3\n#define PY_VERSION      \t"3.11.9"\n')
+    return tmp_path / "base"
+
+
+def test_the_python_of_a_raylets_workers_is_told_to_its_last_number(base, tmp_path):
+    assert python_version(workers(base / "bin" / "python3.11")) == "3.11.9"
+    venv = tmp_path / "venv" / "bin"
+    venv.mkdir(parents=True)
+    (venv / "python").symlink_to("python3")
+    (venv / "python3").symlink_to(base / "bin" / "python3.11")
+    (tmp_path / "venv" / "pyvenv.cfg").write_text("home = /elsewhere\nversion = 3.11.2\n")
+    assert python_version(workers(venv / "python")) == "3.11.9", "what it was made with may have been replaced since"
+    shutil.rmtree(base / "include")
+    assert python_version(workers(venv / "python")) == "3.11.2"
+
+
+@pytest.mark.skipif(not HEADERS.exists(), reason="this Python has no headers")
+def test_it_is_right_about_this_python():
+    assert python_version(workers(Path(sys.executable))) == HERE
+
+
+@pytest.mark.parametrize("config", ["version_info = 3.11.2.final.0\n", "version_info = 3.11.2\n", "home = x\nversion = 3.11.2\n"])
+def test_environments_of_every_maker_are_understood(tmp_path, config):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "pyvenv.cfg").write_text(config)
+    assert python_version(workers(tmp_path / "bin" / "python")) == "3.11.2"
+
+
+def test_where_two_pythons_have_headers_none_is_guessed(base):
+    (base / "include" / "python3.12").mkdir()
+    assert python_version(workers(base / "bin" / "python3.11")) is None
+
+
+@pytest.mark.parametrize("argv", ["raylet", "python raylet.py", "/x/raylet --python_worker_command=python", "/core/src/ray/raylet/raylet"])
+def test_what_is_not_there_is_unknown(argv):
+    one = process(os.getpid(), argv)
+    assert ray_version(one) is python_version(one) is None
+
+
+def test_links_are_followed_below_the_root_that_they_are_meant_for(tmp_path):
+    (tmp_path / "opt" / "py" / "bin").mkdir(parents=True)
+    (tmp_path / "usr").mkdir()
+    (tmp_path / "usr" / "bin").symlink_to("/opt/py/bin")
+    (tmp_path / "opt" / "py" / "bin" / "python").symlink_to("../../py/./bin/python3")
+    assert resolved(str(tmp_path), "/usr/bin/python") == "/opt/py/bin/python3"
+    (tmp_path / "loop").symlink_to("/loop")
+    assert resolved(str(tmp_path), "/loop") == "/loop"
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(package):
+    (package / "_version.py").unlink()
+    os.mkfifo(package / "_version.py")
+    one = process(os.getpid(), f"{package}/core/src/ray/raylet/raylet --raylet_socket_name=s")
+    assert ray_version(one) is None

@@ -1,0 +1,307 @@
+"""Session folders: alive or dead, whose, the latest, their drivers and dashboards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look import sessions
+from cockpit.probe.look.kinds import Listener
+from cockpit.probe.look.processes import ProcessTable, read_stat
+from cockpit.probe.look.sessions import SessionScanner, written
+from tests.probe.forests import RAY, forest, process, raylet
+
+NAME = "session_2026-11-21_08-02-10_714202_8139"
+
+
+@pytest.fixture
+def temp() -> Iterator[Path]:
+    """A short path: the name of a Unix socket has at most 107 bytes."""
+    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def session(temp: Path, name: str = NAME) -> Path:
+    for part in ("sockets", "logs"):
+        (temp / name / part).mkdir(parents=True)
+    return temp / name
+
+
+def only(scanner: SessionScanner, *processes):
+    (folder,) = scanner.read(forest(*processes)).folders
+    return folder
+
+
+def test_a_session_nobody_listens_in_is_dead(temp):
+    path = session(temp)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(path / "sockets" / "raylet"))
+    found = only(SessionScanner([str(temp)]))
+    assert (found.path, found.answers, found.latest) == (str(path), False, False)
+    assert found.owner == path.owner()
+
+
+def test_a_session_without_a_socket_is_dead(temp):
+    session(temp)
+    assert only(SessionScanner([str(temp)])).answers is False
+
+
+SIGTERM = """[2026-11-21 18:34:52,499 I 24 24] (raylet) main.cc:481: Raylet graceful shutdown triggered with death info: reason: EXPECTED_\
+TERMINATION
+reason_message: "received SIGTERM"
+
+[2026-11-21 18:34:52,538 I 24 24] (raylet) stats.h:176: Stats module has shutdown.
+"""
+"""What a raylet of 2.60 wrote when `ray stop` ended it."""
+OLDER = "[2026-11-21 18:34:52,499 I 24 24] (raylet) main.cc:398: received SIGTERM. Existing local drain request = None"
+CRASH = "[2026-11-21 18:34:52,499 C 24 24] (raylet) gcs_rpc_client.h:1 Failed to connect to GCS within 60 seconds"
+
+
+@pytest.mark.parametrize(("words", "stopped"), [(SIGTERM, True), (OLDER, True), (CRASH, False), ("worker 7 received SIGTERM", False)])
+def test_the_latest_raylets_last_words_say_whether_it_was_told_to_end(temp, words, stopped):
+    path = session(temp)
+    (path / "logs" / "raylet.out").write_text("quiet\n" * 9999 + words)
+    assert only(SessionScanner([str(temp)])).stopped is None, "not the latest"
+    (temp / "session_latest").symlink_to(path)
+    assert only(SessionScanner([str(temp)])).stopped is stopped
+    (path / "logs" / "raylet.out").unlink()
+    assert only(SessionScanner([str(temp)])).stopped is None
+
+
+def test_a_session_whose_raylet_listens_lives(temp):
+    path = session(temp)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(path / "sockets" / "raylet"))
+        sock.listen()
+        assert only(SessionScanner([str(temp)])).answers is True
+
+
+def test_a_stopped_raylet_with_a_full_queue_lives(temp):
+    path = session(temp)
+    callers = []
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(path / "sockets" / "raylet.1"))
+        sock.listen(0)
+        for _ in range(3):
+            callers.append(socket.socket(socket.AF_UNIX))
+            callers[-1].setblocking(False)
+            callers[-1].connect_ex(str(path / "sockets" / "raylet.1"))
+        assert only(SessionScanner([str(temp)])).answers is True
+        for caller in callers:
+            caller.close()
+
+
+def test_a_session_that_a_raylet_carries_need_not_be_asked(temp):
+    path = session(temp)
+    assert only(SessionScanner(), raylet(session=str(path), uid=os.getuid())).answers is True
+
+
+# Whose it is, and by whose word
+
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be somebody else")
+EVIL = 65534
+RAYLET_OUT = f"""[2026-11-22 07:55:59,521 I 308 308] (raylet) main.cc:283: Setting cluster ID to: {"8a" * 28}
+[2026-11-22 07:55:59,531 I 308 308] (raylet) main.cc:711: Setting node ID node_id={"1c" * 28}
+"""
+"""As 2.60 begins it; 2.44 does alike."""
+
+
+def facts(temp: Path, *processes):
+    return only(SessionScanner([str(temp)]), *processes).facts
+
+
+def test_the_logs_of_a_session_tell_its_raylets(temp):
+    path = session(temp)
+    (path / "logs" / "raylet.out").write_text(RAYLET_OUT)
+    (path / "logs" / "raylet.1.out").write_text(RAYLET_OUT.replace("308", "309").replace("1c" * 28, "2d" * 28))
+    (path / "logs" / "worker.out").write_text(RAYLET_OUT.replace("308", "310"))
+    found = facts(temp)
+    assert (found.raylets, found.nodes) == ({308, 309}, {"1c" * 28, "2d" * 28})
+    assert found.uid == os.getuid()
+
+
+def test_a_raylet_that_has_just_begun_to_write_is_told_of_later(temp):
+    path, scanner = session(temp), SessionScanner([str(temp)])
+    (path / "logs" / "raylet.out").touch()
+    assert only(scanner).facts.raylets == set()
+    (path / "logs" / "raylet.out").write_text(RAYLET_OUT)
+    assert only(scanner).facts.raylets == {308}
+
+
+@needs_root
+def test_only_what_a_sessions_owner_has_written_tells_of_its_raylets(temp):
+    """Ray makes `logs` writable for everybody."""
+    path = session(temp)
+    forged = path / "logs" / "raylet.out"
+    forged.write_text(RAYLET_OUT)
+    os.chown(forged, EVIL, EVIL)
+    assert facts(temp).raylets == set()
+
+
+@pytest.mark.parametrize("planted", ["link", "pipe", "second name", "folder"])
+def test_what_is_no_plain_file_of_its_own_tells_nothing(temp, tmp_path, planted):
+    path, elsewhere = session(temp), temp / "elsewhere"
+    elsewhere.write_text(RAYLET_OUT)
+    log = path / "logs" / "raylet.out"
+    {"link": lambda: log.symlink_to(elsewhere), "pipe": lambda: os.mkfifo(log), "second name": lambda: os.link(elsewhere, log),
+     "folder": log.mkdir}[planted]()  # fmt: skip
+    assert facts(temp).raylets == set()
+
+
+@needs_root
+def test_whoever_else_listens_in_a_session_keeps_it_from_nothing(temp):
+    """The kernel tells who listens."""
+    path = session(temp)
+    (path / "sockets").chmod(0o777)
+    temp.chmod(0o755)
+    listen = f"s=socket.socket(1); s.bind('{path}/sockets/raylet'); s.listen()"
+    code = f"import os,socket,sys; os.setuid({EVIL}); {listen}; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
+        found = facts(temp)
+        child.communicate(b"")
+    assert found.listeners == (Listener(child.pid, EVIL),)
+    assert found.answers is False
+
+
+def test_a_session_that_a_link_leads_to_is_one_session(temp, tmp_path):
+    path = session(temp)
+    (tmp_path / "link").symlink_to(temp)
+    linked = f"{tmp_path}/link/{NAME}"
+    seen = forest(raylet(session=linked, uid=os.getuid()), process(300, logs=[f"{path}/logs/job-driver-x.log"]))
+    found = SessionScanner().read(seen)
+    assert found.of[100].is_same(found.of[300])
+    assert found.of[100].place == found.of[300].place is not None
+    assert [folder.answers for folder in found.folders] == [True]
+
+
+def test_the_dashboard_of_another_user_is_no_dashboard_of_the_session(temp):
+    path = session(temp)
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        theirs = process(os.getpid(), " ".join(dashboard(path, os.getpid(), port).details.argv), uid=EVIL)
+        assert SessionScanner().read(forest(theirs)).dashboards == {}
+
+
+def test_of_very_many_sessions_the_latest_are_looked_at(temp, monkeypatch):
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
+    for number in range(5):
+        session(temp, f"{NAME}{number}")
+    found = SessionScanner([str(temp)]).read(forest()).folders
+    assert [folder.path[-1] for folder in found] == ["2", "3", "4"]
+
+
+def test_a_temp_dir_once_heard_of_is_remembered(temp):
+    path = session(temp)
+    scanner = SessionScanner()
+    scanner.read(forest(raylet(session=str(path), uid=os.getuid())))
+    assert only(scanner).answers is False
+
+
+def test_the_latest_is_what_session_latest_points_at(temp):
+    session(temp)
+    os.symlink(session(temp, NAME + "1"), temp / "session_latest")
+    assert [folder.latest for folder in SessionScanner([str(temp)]).read(forest()).folders] == [False, True]
+
+
+def test_only_folders_named_like_sessions_count(temp):
+    session(temp)
+    (temp / "session_notes").mkdir()
+    (temp / (NAME + "9")).touch()
+    assert len(SessionScanner([str(temp)]).read(forest()).folders) == 1
+
+
+def test_two_names_of_one_temp_dir_show_its_sessions_once(temp, tmp_path):
+    session(temp)
+    os.symlink(temp, tmp_path / "link")
+    assert len(SessionScanner([str(temp), str(tmp_path / "link")]).read(forest()).folders) == 1
+
+
+def test_a_session_says_when_it_was_started(temp):
+    session(temp)
+    found = only(SessionScanner([str(temp)])).started
+    assert subprocess.check_output(["date", "-d", f"@{found:.0f}", "+%F_%H-%M-%S"], text=True).strip() == "2026-11-21_08-02-10"
+
+
+def test_who_holds_a_drivers_log_open_is_a_driver(temp):
+    path = session(temp)
+    log = f"{path}/logs/python-core-driver-01000000ffffffff_"
+    code = f"import os,sys; f=open('{log}%d.log' % os.getpid(), 'w'); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
+        (path / "logs" / f"python-core-driver-02000000ffffffff_{os.getpid()}.log").touch()
+        seen = {**ProcessTable().scan(), 100: raylet(session=str(path), uid=os.getuid())}
+        drivers = SessionScanner().read(seen).drivers
+        child.communicate(b"")
+    assert {pid: (driver.session, driver.job) for pid, driver in drivers.items() if driver.session == str(path)} == {
+        child.pid: (str(path), "01000000")
+    }
+
+
+def test_the_logs_of_a_live_session_say_when_each_job_wrote_last(temp, monkeypatch):
+    path = session(temp)
+    for number, name in enumerate(("job-driver-raysubmit_a.log", "job-driver-my.log.log", "job-driver-.log", "raylet.out", "raylet.err")):
+        (path / "logs" / name).touch()
+        os.utime(path / "logs" / name, (1000 + number, 1000 + number))
+    alive = forest(raylet(session=str(path), uid=os.getuid()))
+    (logs,) = SessionScanner().read(alive).logs
+    assert written([logs]) == {"raysubmit_a": 1000.0, "my.log": 1001.0}
+    assert (logs.path, logs.raylets) == (f"{path}/logs", ("raylet.out",))
+    (path / "logs" / "job-driver-raysubmit_a.log").write_text("more")
+    assert written([logs])["raysubmit_a"] > 1001
+    monkeypatch.setattr(sessions, "MOST_JOBS", 1)
+    assert list(written([logs])) == ["raysubmit_a"], "the latest are told of, when there are too many"
+
+
+def test_what_a_raylet_has_written_before_is_beside_it(temp):
+    path = session(temp)
+    for name in ("raylet.out", "raylet.1.out", "raylet.out.1", "raylet.outside", "raylet_x.out"):
+        (path / "logs" / name).touch()
+    (logs,) = SessionScanner().read(forest(raylet(session=str(path), uid=os.getuid()))).logs
+    assert logs.raylets == ("raylet.1.out", "raylet.out", "raylet.out.1")
+
+
+def test_the_logs_of_a_dead_session_are_left_alone(temp):
+    (session(temp) / "logs" / "job-driver-raysubmit_a.log").touch()
+    assert SessionScanner([str(temp)]).read(forest()).logs == ()
+
+
+def dashboard(session: Path, pid: int, port: int, retries: int = 0, host: str = "0.0.0.0"):
+    command = f"python {RAY}/dashboard/dashboard.py --host={host} --port={port} --port-retries={retries} --session-dir={session}"
+    return process(pid, command, ticks=read_stat(pid).ticks if read_stat(pid) else 1, uid=os.getuid())
+
+
+@pytest.mark.parametrize(("family", "bound"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")])
+def test_a_dashboard_is_where_it_listens_and_not_where_it_was_told_to(temp, family, bound):
+    path = session(temp)
+    with socket.socket(family) as sock:
+        sock.bind((bound, 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        found = SessionScanner().read(forest(dashboard(path, os.getpid(), port - 3, retries=5))).dashboards
+    assert found == {str(path): f"http://127.0.0.1:{port}"}
+
+
+def test_a_dashboard_that_does_not_listen_yet_has_no_address(temp):
+    path = session(temp)
+    scanner = SessionScanner()
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+        assert scanner.read(forest(dashboard(path, os.getpid(), port))).dashboards == {}
+        sock.listen()
+        assert scanner.read(forest(dashboard(path, os.getpid(), port))).dashboards == {str(path): f"http://127.0.0.1:{port}"}

@@ -1,0 +1,124 @@
+"""What a session's folder takes, and what in it may be dear."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look import sizes as module
+from cockpit.probe.look.sizes import KEEPS, Sizes, count
+
+
+def never_pause(_seconds: float) -> None:
+    """Nobody else needs this machine."""
+
+
+def write(path: Path, size: int = 5000) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+
+
+def test_the_blocks_of_all_files_are_counted(tmp_path):
+    write(tmp_path / "logs" / "a.out", 100_000)
+    write(tmp_path / "b", 1)
+    os.symlink("/", tmp_path / "root")
+    assert count(str(tmp_path), never_pause).size == sum((tmp_path / name).stat().st_blocks * 512 for name in ("logs/a.out", "b"))
+
+
+def test_a_folder_that_is_gone_takes_nothing(tmp_path):
+    assert count(str(tmp_path / "absent"), never_pause) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("path", "keep"),
+    [
+        ("runtime_resources/working_dir_files/pkg/model.safetensors", "runtime_resources/working_dir_files/pkg/model.safetensors"),
+        ("a/weights.pt", "a/weights.pt"),
+        ("a/last.ckpt", "a/last.ckpt"),
+        ("a/global_step120/actor/optim.bin", "a/global_step120"),
+        ("a/checkpoint-500/optimizer.bin", "a/checkpoint-500"),
+        ("a/checkpoints/iter_7/x", "a/checkpoints"),
+        ("core.4711", "core.4711"),
+        ("core", "core"),
+        ("core-python3.4711", "core-python3.4711"),
+        ("a/ckpt_best/vocab.json", "a/ckpt_best"),
+        ("a/pytorch_model-00001-of-2.bin", "a/pytorch_model-00001-of-2.bin"),
+        ("pip/lib/site-packages/distutils-precedence.pth", None),
+        ("pip/lib/site-packages/torch/checkpoint/mod.so", None),
+        ("logs/worker.out", None),
+        ("pkg/checkpoint.py", None),
+        ("pkg/checkpoint/loader.py", None),
+        ("pkg/core/mod.so", None),
+        ("logs/checkpoint.log", None),
+    ],
+)
+def test_files_that_somebody_may_miss_are_named(tmp_path, path, keep):
+    write(tmp_path / path)
+    assert count(str(tmp_path), never_pause).keeps == ((keep,) if keep else ())
+
+
+def test_a_name_that_is_no_text_is_written_so_that_it_can_be_sent(tmp_path):
+    write(tmp_path / os.fsdecode(b"\xff.pt"))
+    assert count(str(tmp_path), never_pause).keeps == ("\\xff.pt",)
+
+
+def test_an_empty_checkpoint_is_no_loss(tmp_path):
+    write(tmp_path / "model.pt", 0)
+    assert count(str(tmp_path), never_pause).keeps == ()
+
+
+def test_some_names_are_enough(tmp_path):
+    for number in range(KEEPS + 5):
+        write(tmp_path / f"{number}.pt")
+    assert len(count(str(tmp_path), never_pause).keeps) == KEEPS
+
+
+def test_too_many_files_have_no_size(tmp_path):
+    for number in range(5):
+        write(tmp_path / str(number))
+    assert count(str(tmp_path), never_pause, most=4).size is None
+
+
+def test_it_pauses_on_the_way(tmp_path):
+    for number in range(401):
+        (tmp_path / str(number)).touch()
+    pauses: list[float] = []
+    count(str(tmp_path), pauses.append)
+    assert len(pauses) == 2
+
+
+def test_a_disk_that_fills_has_its_folders_counted_anew(tmp_path, monkeypatch):
+    used = [0.5]
+    monkeypatch.setattr(module, "_used", lambda folder: used[0])
+    monkeypatch.setattr(module, "LOOK_AGAIN", 0.01)
+    sizes = Sizes(never_pause)
+    sizes.start()
+    sizes.want([str(tmp_path)])
+    settled(lambda: str(tmp_path) in sizes.known)
+    before = sizes.known[str(tmp_path)].size
+    write(tmp_path / "spilled")
+    used[0] = 0.56
+    settled(lambda: sizes.known[str(tmp_path)].size != before)
+    sizes.want([])
+
+
+def settled(fact) -> None:
+    end = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_folders_are_counted_when_wanted_and_forgotten_when_not(tmp_path):
+    write(tmp_path / "a" / "x")
+    sizes = Sizes(never_pause)
+    sizes.start()
+    sizes.want([str(tmp_path / "a")])
+    settled(lambda: str(tmp_path / "a") in sizes.known)
+    sizes.want([])
+    assert sizes.known == {}
+    assert any(thread.name == "sizes" and thread.daemon for thread in threading.enumerate())

@@ -1,0 +1,100 @@
+"""What py-spy sees of real processes here, and what is said where it can't look."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look import stacks
+from cockpit.probe.look.processes import read_stat
+from cockpit.probe.look.stacks import stack
+
+SLEEPER = "import time\ndef waits_for_the_others():\n    print(flush=True)\n    time.sleep(600)\nwaits_for_the_others()"
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    started = []
+
+    def start(*command: str) -> int:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE)
+        started.append(child)
+        if command[0] == sys.executable:
+            assert child.stdout.readline()
+        return child.pid
+
+    yield start
+    for child in started:
+        child.kill()
+        child.communicate()
+
+
+def ticks(pid: int) -> int:
+    return read_stat(pid).ticks
+
+
+def test_a_process_is_where_its_innermost_call_is(run: Run):
+    pid = run(sys.executable, "-c", SLEEPER)
+    seen = stack(pid, ticks(pid))
+    assert (seen["pid"], seen["ticks"], seen["cut"]) == (pid, ticks(pid), False)
+    assert "waits_for_the_others" in seen["command"]
+    assert [frame["name"] for frame in seen["threads"][0]["frames"]] == ["waits_for_the_others", "<module>"]
+
+
+def test_another_process_with_that_pid_is_not_looked_into(run: Run):
+    pid = run(sys.executable, "-c", SLEEPER)
+    assert stack(pid, ticks(pid) + 1) == {"error": f"Process {pid} has ended; that pid is free or another process's now."}
+    assert stack(pid, 0)["ticks"] == ticks(pid)
+
+
+def test_what_runs_no_python_is_said_to_be_so(run: Run):
+    pid = run("sleep", "60")
+    assert stack(pid, ticks(pid)) == {"error": f"process {pid} runs no Python that py-spy knows"}
+
+
+def test_without_py_spy_it_is_said_what_to_do(run: Run, monkeypatch: pytest.MonkeyPatch):
+    pid = run("sleep", "60")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(stacks, "_theirs", lambda pid: [])
+    assert "pip install py-spy" in stack(pid, ticks(pid))["error"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others run what is on their PATH")
+def test_a_py_spy_that_others_may_write_is_not_run_as_root(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ran = tmp_path / "ran"
+    own = tmp_path / "py-spy"
+    own.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    own.chmod(0o777)
+    pid = run("sleep", "60")
+    monkeypatch.setattr(sys, "executable", f"{tmp_path}/python")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(stacks, "_theirs", lambda pid: [str(own)])
+    error = stack(pid, ticks(pid))["error"]
+    assert f"{own} is not run as root" in error
+    assert "can be written by everybody" in error
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'", "py-spy may not look"),
+        ("Error: Operation not permitted (os error 1)", "py-spy can't read process 7: Error: Operation not permitted"),
+        ("Error: Failed to find python version from target process", "runs no Python"),
+        ("", "it says nothing"),
+    ],
+)
+def test_what_py_spy_complains_of_is_a_sentence(said: str, told: str):
+    assert told in stacks._why(said, 7)
+
+
+def test_what_is_no_answer_is_an_error():
+    assert "can't be read" in stacks._threads(b"[{}]")["error"]
+    assert "can't be read" in stacks._threads(b"half a")["error"]

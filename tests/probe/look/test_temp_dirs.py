@@ -1,0 +1,203 @@
+"""Ray's temp dirs, and where their pointers lead: real folders, links, sockets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look import pointers, temp_dirs
+from cockpit.probe.look.processes import Forest
+from cockpit.probe.look.sessions import SessionScanner
+from tests.probe.forests import forest, gcs, process, raylet
+
+NAME = "session_2026-11-21_08-02-10_714202_8139"
+LATEST, CURRENT = "session_latest", "ray_current_cluster"
+
+
+@pytest.fixture
+def temp() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch) -> None:
+    monkeypatch.setattr(pointers, "addresses", lambda: ["10.0.0.1"])
+
+
+def old(path: Path) -> Path:
+    """That nobody has just made."""
+    os.utime(path, (1e9, 1e9), follow_symlinks=False)
+    return path
+
+
+def session(temp: Path, name: str = NAME) -> Path:
+    (temp / name / "sockets").mkdir(parents=True)
+    return old(temp / name)
+
+
+def look(temp: Path, found: Forest | None = None) -> temp_dirs.Places:
+    found = forest() if found is None else found
+    return temp_dirs.look([str(temp)], found, SessionScanner([str(temp)]).read(found), str)
+
+
+def pointer(temp: Path, name: str, found: Forest | None = None) -> tuple[str, bool | None]:
+    """Its target, and whether that Ray lives."""
+    (fact,) = [fact for fact in look(temp, found).pointers if fact["path"] == f"{temp}/{name}"]
+    return fact["target"], fact["alive"]
+
+
+@contextmanager
+def stranger() -> Iterator[None]:
+    """For a moment we are nobody: what may be done is asked for the real user."""
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+# Temp dirs
+
+
+def test_a_temp_dir_says_whose_it_is(temp):
+    assert look(temp).temps == ({"path": str(temp), "owner": str(os.getuid()), "writable": True},)
+
+
+def test_two_names_of_one_temp_dir_are_one(temp, tmp_path):
+    (tmp_path / "link").symlink_to(temp)
+    found = temp_dirs.look([str(temp), str(tmp_path / "link"), str(tmp_path / "absent")], forest(), SessionScanner().read(forest()), str)
+    assert [fact["path"] for fact in found.temps] == [str(temp)]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be somebody else")
+@pytest.mark.parametrize(
+    ("mode", "file", "writable"), [(0o755, None, False), (0o777, None, True), (0o777, 0o644, False), (0o777, 0o666, True)]
+)
+def test_a_stranger_may_start_a_ray_only_where_he_may_write_all_of_it(temp, mode, file, writable):
+    if file is not None:
+        cluster(temp, "10.9.9.9:6379")
+        (temp / CURRENT).chmod(file)
+    temp.chmod(mode)
+    with stranger():
+        found = look(temp).temps
+    assert found[0]["writable"] is writable
+
+
+# session_latest
+
+
+def test_where_nothing_points_nothing_is_told(temp):
+    session(temp)
+    assert look(temp).pointers == ()
+
+
+def test_the_latest_session_lives_while_its_raylet_or_gcs_does(temp):
+    path = session(temp)
+    (temp / LATEST).symlink_to(path)
+    assert pointer(temp, LATEST, forest(raylet(session=str(path)))) == (str(path), True)
+    assert pointer(temp, LATEST, forest(gcs(session=str(path)))) == (str(path), True)
+    assert pointer(temp, LATEST) == (str(path), False)
+
+
+def test_it_lives_when_its_raylet_only_answers(temp):
+    (temp / LATEST).symlink_to(NAME)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(session(temp) / "sockets" / "raylet"))
+        sock.listen()
+        assert pointer(temp, LATEST) == (NAME, True)
+
+
+def test_a_session_that_is_gone_does_not_live(temp):
+    (temp / LATEST).symlink_to(NAME)
+    assert pointer(temp, LATEST) == (NAME, None), "it may just be starting"
+    old(temp / LATEST)
+    assert pointer(temp, LATEST) == (NAME, False)
+
+
+def test_a_session_that_is_just_being_started_is_not_called_dead(temp):
+    path = session(temp)
+    (temp / LATEST).symlink_to(NAME)
+    os.utime(path)
+    assert pointer(temp, LATEST) == (NAME, None)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_what_is_no_link_leads_nowhere(temp, make):
+    make(temp / LATEST)
+    assert pointer(temp, LATEST) == ("", False)
+
+
+def test_on_a_file_system_that_hosts_share_it_may_live_elsewhere(temp, monkeypatch):
+    monkeypatch.setattr(temp_dirs, "why_shared", lambda _: "it lies on a file system that other hosts share (nfs4)")
+    (temp / LATEST).symlink_to(session(temp))
+    cluster(temp, "127.0.0.1:1")
+    assert [fact["alive"] for fact in look(temp).pointers] == [None, None]
+
+
+# ray_current_cluster
+
+
+def cluster(temp: Path, address: str) -> None:
+    (temp / CURRENT).write_text(address + "\n")
+    old(temp / CURRENT)
+
+
+def head(address: str, port: int = 6379) -> Forest:
+    return forest(process(90, f"/e/ray/core/src/ray/gcs/gcs_server --log_dir=/l --gcs_server_port={port} --node-ip-address={address}"))
+
+
+def test_the_current_cluster_lives_while_somebody_here_belongs_to_it(temp):
+    cluster(temp, "10.0.0.1:6379")
+    assert pointer(temp, CURRENT, head("10.0.0.1")) == ("10.0.0.1:6379", True)
+    joined = forest(process(100, "/e/ray/core/src/ray/raylet/raylet --raylet_socket_name=s --gcs-address=10.0.0.1:6379"))
+    assert pointer(temp, CURRENT, joined) == ("10.0.0.1:6379", True)
+
+
+def test_an_address_of_this_host_at_which_nobody_listens_is_dead(temp):
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{sock.getsockname()[1]}"
+        cluster(temp, address)
+        assert pointer(temp, CURRENT, head("10.0.0.1")) == (address, False)
+        sock.listen()
+        assert pointer(temp, CURRENT) == (address, True)
+
+
+def test_one_that_has_just_been_written_is_not_called_dead(temp):
+    cluster(temp, "127.0.0.1:1")
+    os.utime(temp / CURRENT)
+    assert pointer(temp, CURRENT) == ("127.0.0.1:1", None)
+
+
+@pytest.mark.parametrize("address", ["10.9.9.9:6379", "[fd00::9]:6379", "head.example:6379"])
+def test_an_address_of_another_host_cannot_be_judged_from_here(temp, address):
+    cluster(temp, address)
+    assert pointer(temp, CURRENT, head("10.0.0.1")) == (address, None)
+
+
+def test_while_others_processes_are_hidden_nothing_is_called_dead(temp):
+    (temp / LATEST).symlink_to(NAME)
+    old(temp / LATEST)
+    cluster(temp, "127.0.0.1:1")
+    assert [fact["alive"] for fact in look(temp, forest(init=False)).pointers] == [None, None]
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "10.0.0.1:99999999", "\x00\xff:1"])
+def test_what_is_no_address_leads_nowhere(temp, text):
+    cluster(temp, text)
+    assert pointer(temp, CURRENT)[1] in (False, None)
+    assert pointer(temp, CURRENT)[1] is False or ":1" in text
+
+
+def test_what_is_no_file_leads_nowhere(temp):
+    (temp / CURRENT).symlink_to("/etc/hostname")
+    assert pointer(temp, CURRENT) == ("", False)

@@ -1,0 +1,94 @@
+"""Going through a folder by descriptors."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from cockpit.probe.look.tree import FOLDER, MovedError, Walk, meant, shown
+
+
+@pytest.fixture
+def top(tmp_path):
+    for name in ("b/c/two", "b/one", "a/three", "four"):
+        (tmp_path / "top" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "top" / name).touch()
+    descriptor = os.open(tmp_path / "top", FOLDER)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_a_folder_comes_after_all_that_lies_in_it(top):
+    assert [entry.path for entry in Walk(top)] == ["four", "a/three", "a", "b/one", "b/c/two", "b/c", "b"]
+
+
+def test_one_folder_of_the_top_can_be_last(top):
+    assert [entry.path for entry in Walk(top, last="a")][-2:] == ["a/three", "a"]
+
+
+def test_a_folder_that_is_not_wanted_is_passed_over(top):
+    assert [entry.path for entry in Walk(top, lambda path: path != "b")] == ["four", "a/three", "a"]
+
+
+def test_an_entry_can_be_reached_by_its_folders_descriptor(top):
+    for entry in Walk(top):
+        assert os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False).st_ino == entry.status.st_ino
+
+
+def test_a_link_to_a_folder_is_an_entry_and_no_folder(top, tmp_path):
+    os.symlink("b", tmp_path / "top" / "link")
+    assert [entry.is_folder for entry in Walk(top) if entry.path.startswith("link")] == [False]
+
+
+def test_a_folder_that_becomes_a_link_is_not_entered(top, tmp_path):
+    troubles = []
+    found = []
+    for entry in Walk(top, trouble=lambda *trouble: troubles.append(trouble)):
+        found.append(entry.path)
+        if entry.path == "four":
+            (tmp_path / "top" / "b").rename(tmp_path / "b")
+            os.symlink(tmp_path / "b", tmp_path / "top" / "b")
+    assert found == ["four", "a/three", "a"]
+    assert troubles == [("b", "something else was put in its place")]
+
+
+def test_a_folder_moved_away_is_not_left_upwards(top, tmp_path):
+    walk = iter(Walk(top))
+    while next(walk).path != "b/c/two":
+        pass
+    (tmp_path / "top" / "b" / "c").rename(tmp_path / "c")
+    with pytest.raises(MovedError, match="/top/b/c was moved by somebody else meanwhile"):
+        next(walk)
+
+
+def test_a_folder_moved_away_is_noticed_before_anything_is_done_in_it(top, tmp_path):
+    walk = Walk(top)
+    entries = iter(walk)
+    while next(entries).path != "b/c/two":
+        walk.still_there()
+    (tmp_path / "top" / "b").rename(tmp_path / "b")
+    with pytest.raises(MovedError):
+        walk.still_there()
+
+
+def test_no_descriptor_stays_open(top):
+    before = os.listdir("/proc/self/fd")
+    list(Walk(top))
+    next(iter(Walk(top)))
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"/plain/path", b"\xff", b"a\\xff", b"\\", b"\\\\x41\xc3\xa4\xc3", b"line\nbreak\xf0\x9f\x90", "größe".encode()]
+)
+def test_a_path_that_is_no_text_finds_its_way_there_and_back(raw):
+    path = os.fsdecode(raw)
+    there = json.dumps(shown(path)).encode().decode("ascii")
+    assert meant(json.loads(there)) == path
+
+
+def test_a_plain_path_is_shown_as_it_is():
+    assert shown("/tmp/ray/größe") == meant("/tmp/ray/größe") == "/tmp/ray/größe"
+    shown(os.fsdecode(b"\xff")).encode("utf-8")

@@ -1,0 +1,345 @@
+"""The probe as a program: real processes, simulated GPUs, and readers that go away."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from cockpit.demo import nvml
+from cockpit.probe.look.processes import read_stat
+from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
+from tests.probe.probe_copy import copy_probe
+from tests.pythons import installed_pythons, version_of
+
+GIB = 1 << 30
+
+
+@contextmanager
+def running(*command: str, session: bool = False, **environ: str) -> Iterator[int]:
+    with subprocess.Popen(command, env={**os.environ, **environ}, start_new_session=session) as child:
+        try:
+            yield child.pid
+        finally:
+            child.kill()
+
+
+def process(sample, pid):
+    return next((one for one in sample["processes"] or () if one["pid"] == pid), None)
+
+
+def faults(sample, source="nvml"):
+    return [fault for fault in sample["faults"] if fault["source"] == source]
+
+
+def test_it_says_who_it_is_and_then_everything_at_once(start, gpus, state):
+    with running("sleep", "600") as pid:
+        nvml.hold(state, pid, [3], 20 * GIB)
+        probe = start("--interval", "30", **gpus)
+        hello = probe.line()
+        assert hello["hello"] == 1
+        assert hello["pid"] == probe.pid
+        assert hello["boot"] < time.time()
+        sample = probe.until(lambda one: all(one[fact] for fact in ("gpus", "memory", "shm", "disks", "processes")) and not one["faults"])
+    assert len(sample["gpus"]) == 8
+    assert sample["memory"]["total"] > sample["memory"]["used"] > 0
+    assert sample["shm"]["total"] > 0
+    assert sample["disks"]
+    assert 1 < len(sample["memory_users"]) <= 12
+    assert sample["memory_users"][0]["rss"] >= sample["memory_users"][1]["rss"]
+    assert {"cpu", "cpus", "processes", "sessions", "nodes"} <= set(sample)
+
+
+def test_samples_keep_coming(start):
+    probe = start("--interval", "0.1")
+    times = [probe.until(lambda one: one)["taken"] for _ in range(4)]
+    assert times == sorted(set(times))
+
+
+def test_once_is_one_full_sample(start, gpus):
+    probe = start("--once", **gpus)
+    hello, sample = probe.line(), probe.line()
+    assert "hello" in hello
+    assert sample["faults"] == []
+    assert sample["cpu"] is not None
+    assert probe.process.wait(60) == 0
+    assert (probe.process.stdout.read(), probe.errors()) == (b"", "")
+
+
+# GPUs
+
+
+def test_a_gpu_says_what_it_does(start, gpus, state):
+    nvml.edit(state, lambda lines: ["gpu 0 GPU-x 80000000000 1000 37 20 51 350000 0 3 NVIDIA H100 80GB HBM3", *lines[1:2]])
+    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    assert [gpu["index"] for gpu in found] == [0, 1]
+    assert found[0] == {
+        "index": 0, "uuid": "GPU-x", "name": "NVIDIA H100 80GB HBM3", "utilization": 37, "memory_used": 1000, "memory_total": 80000000000,
+        "power": 350.0, "power_limit": 700.0, "temperature": 51, "ecc": 3, "fault": None,
+        "recovery": None, "remap": False, "slowed": [],
+    }  # fmt: skip
+
+
+def test_a_lost_gpu_keeps_its_name_and_says_what_happened(start, gpus, state):
+    probe = start("--interval", "0.2", **gpus)
+    before = probe.until(lambda one: one["gpus"])["gpus"][3]
+    nvml.edit(state, lambda lines: [line.replace(" 0 0 NVIDIA", " 1 0 NVIDIA") if line.startswith("gpu 3 ") else line for line in lines])
+    sample = probe.until(lambda one: one["gpus"][3]["fault"])
+    lost = sample["gpus"][3]
+    assert lost["fault"] == "GPU is lost"
+    assert (lost["uuid"], lost["name"]) == (before["uuid"], before["name"])
+    assert lost["memory_used"] is lost["utilization"] is lost["memory_total"] is None
+    assert [gpu["fault"] for gpu in sample["gpus"]].count(None) == 7
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [(1, "reset"), (2, "reboot"), (3, "drain P2P"), (4, "drain and reset"), (7, "system reboot"), (9, "recovery action 9")],
+)
+def test_a_gpu_says_what_makes_it_whole_again(start, gpus, state, action, words):
+    nvml.add(state, f"recovery 3 {action}")
+    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    assert [gpu["recovery"] for gpu in found] == [None, None, None, words, None, None, None, None]
+
+
+def test_a_gpu_says_whether_rows_of_its_memory_wait_for_a_reset(start, gpus, state):
+    nvml.add(state, "remap 1")
+    assert [gpu["remap"] for gpu in start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]] == [False, True] + [False] * 6
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        ("0x1", []), ("0x4", []), ("0x48", ["thermal"]), ("0x20", ["thermal"]), ("0x88", ["power brake"]), ("0x8", ["hardware"]),
+        ("0x28", ["thermal", "hardware"]), ("0xe8", ["thermal", "power brake"]),
+    ],
+)  # fmt: skip
+def test_a_gpu_says_what_slows_it_down_unless_that_is_its_usual_life(start, gpus, state, reasons, words):
+    nvml.add(state, f"slow 2 {reasons}")
+    assert start("--once", **gpus).until(lambda one: one["gpus"])["gpus"][2]["slowed"] == words
+
+
+def test_what_ails_a_gpu_is_seen_while_it_lasts(start, gpus, state):
+    probe = start("--interval", "0.1", **gpus)
+    probe.until(lambda one: one["gpus"])
+    nvml.add(state, "slow 2 0x40")
+    probe.until(lambda one: one["gpus"][2]["slowed"] == ["thermal"])
+    nvml.remove(state, "slow")
+    probe.until(lambda one: one["gpus"][2]["slowed"] == [])
+
+
+def test_an_old_driver_says_none_of_it_and_all_the_rest(start, gpus, state):
+    asked = ("FieldValues", "RemappedRows", "CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
+    nvml.add(state, *(f"error 13 nvmlDeviceGet{what}" for what in asked), "error 13 nvmlSystemGetDriverVersion")
+    sample = start("--once", **gpus).until(lambda one: one["gpus"])
+    gpu = sample["gpus"][0]
+    assert sample["driver"] is gpu["recovery"] is gpu["remap"] is gpu["slowed"] is gpu["fault"] is None
+    assert gpu["temperature"] > 0
+
+
+def test_a_driver_that_calls_it_throttling_says_it_too(start, gpus, state):
+    nvml.add(state, "error 13 nvmlDeviceGetCurrentClocksEventReasons", "slow 0 0x40", "driver 525.60.13")
+    sample = start("--once", **gpus).until(lambda one: one["gpus"])
+    assert (sample["gpus"][0]["slowed"], sample["driver"]) == (["thermal"], "525.60.13")
+
+
+def test_mig_devices_share_what_ails_their_gpu(start, gpus, state):
+    nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
+    nvml.add(state, "recovery 2 1", "slow 2 0x80")
+    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    assert {gpu["index"]: (gpu["recovery"], gpu["slowed"]) for gpu in found if gpu["recovery"]} == {
+        2000: ("reset", ["power brake"]),
+        2001: ("reset", ["power brake"]),
+    }
+
+
+def test_mig_devices_stand_for_their_gpu(start, gpus, state):
+    nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
+    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    assert [gpu["index"] for gpu in found] == [0, 1, 2000, 2001, 3, 4, 5, 6, 7]
+    assert [(gpu["uuid"], gpu["memory_used"], gpu["utilization"]) for gpu in found[2:4]] == [("MIG-a", 5, None), ("MIG-b", 7, None)]
+
+
+def test_what_a_gpu_does_not_know_is_unknown(start, gpus, state):
+    nvml.add(state, "error 3 nvmlDeviceGetPowerUsage", "error 3 nvmlDeviceGetTotalEccErrors", "error 3 nvmlDeviceGetUtilizationRates")
+    gpu = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"][0]
+    assert gpu["power"] is gpu["ecc"] is gpu["utilization"] is None
+    assert gpu["temperature"] > 0
+    assert gpu["fault"] is None
+
+
+def test_no_driver_is_no_fault(start):
+    if os.path.exists("/proc/driver/nvidia"):
+        pytest.skip("there is a driver here")
+    sample = start("--once").until(lambda one: one)
+    assert sample["gpus"] is None
+    assert not faults(sample)
+
+
+def test_a_broken_driver_is_a_fault(start, gpus, state):
+    nvml.add(state, "error 18 nvmlInit")
+    sample = start("--once", **gpus).until(lambda one: one)
+    assert sample["gpus"] is None
+    (fault,) = faults(sample)
+    assert fault["text"].startswith("NVML can't be started: ")
+
+
+def test_without_pynvml_everything_else_is_still_told(start, tmp_path):
+    (tmp_path / "pynvml.py").write_text("raise ImportError('not for this Python')")
+    sample = start("--once", PYTHONPATH=str(tmp_path)).until(lambda one: one)
+    assert sample["gpus"] is None
+    assert sample["memory"]["total"]
+    assert [fault["text"] for fault in sample["faults"]] == [
+        "NVML can't be asked: the Python module pynvml is missing (not for this Python)"
+    ]
+
+
+def test_a_driver_that_hangs_from_the_start_stops_no_sample(start, gpus, state):
+    nvml.add(state, "hang forever nvmlInit")
+    probe = start("--interval", "0.2", **gpus)
+    sample = probe.until(lambda one: one["memory"]["total"])
+    assert sample["gpus"] is None
+    assert not faults(sample)
+    (later,) = faults(probe.until(faults))
+    assert later["text"].startswith("NVML has not answered")
+    assert later["since"] < sample["taken"]
+    nvml.remove(state, "hang")
+    assert len(probe.until(lambda one: one["gpus"])["gpus"]) == 8
+
+
+def test_a_driver_that_hangs_later_leaves_the_last_facts_and_a_fault(start, gpus, state):
+    probe = start("--interval", "0.2", **gpus)
+    probe.until(lambda one: one["gpus"])
+    nvml.add(state, "hang forever nvmlDeviceGetMemoryInfo")
+    sample = probe.until(faults)
+    assert faults(sample)[0]["text"] == "NVML has not answered for 5 s"
+    assert len(sample["gpus"]) == 8
+    probe.process.stdin.close()
+    assert probe.process.wait(60) == 0, "a hanging thread must not hold the program"
+
+
+# Whose
+
+
+def test_a_process_of_a_dead_raylet_that_holds_a_gpu_is_an_orphan(start, gpus, state, tmp_path):
+    dead = ended_pid()
+    session = dead_session(tmp_path / "ray", dead)
+    with closing(Alone("sleep", "600", environ=left_variables(tmp_path, dead))) as left:
+        pid = left.pid
+        nvml.hold(state, pid, [3], 20 * GIB)
+        sample = start("--interval", "0.2", **gpus).until(lambda one: process(one, pid) and process(one, pid)["kind"] == "orphan")
+    found = process(sample, pid)
+    assert found["why"] == [f"its raylet {dead} of {session.name} is dead (RAY_RAYLET_PID)"]
+    assert found["gpus"] == [{"index": 3, "memory": 20 * GIB}]
+    assert (found["job"], found["command"], found["state"]) == ("02000000", "sleep 600", "S")
+
+
+def test_a_process_of_nobodys_that_holds_a_gpu_is_foreign(start, gpus, state):
+    with running("sleep", "600", session=True) as pid:
+        nvml.hold(state, pid, [0, 1], GIB)
+        sample = start("--interval", "0.2", **gpus).until(lambda one: process(one, pid) and process(one, pid)["command"] == "sleep 600")
+    assert process(sample, pid)["kind"] == "foreign"
+    assert [held["index"] for held in process(sample, pid)["gpus"]] == [0, 1]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to run as two users")
+def test_somebody_elses_process_is_unknown_to_a_plain_user(library, state, tmp_path):
+    python = shutil.which("python3", path="/usr/bin")
+    if python is None or subprocess.run([python, "-c", "import sys; sys.exit(sys.version_info < (3, 8))"]).returncode:
+        pytest.skip("no Python here that another user may run")
+    folder = copy_probe(Path("/tmp") / f"probe-{os.getpid()}")
+    with running("sleep", "600", RAY_RAYLET_PID=str(ended_pid())) as pid:
+        shutil.copytree(library, folder / "nvml")
+        shutil.copy(state, folder / "state")
+        nvml.hold(folder / "state", pid, [0], GIB)
+        subprocess.run(["chmod", "-R", "a+rX", str(folder)], check=True)
+        env = {**nvml.environment(folder / "nvml", folder / "state"), "PYTHONPATH": str(folder)}
+        out = subprocess.check_output(
+            [python, "-m", "probe", "--once"], env=env, cwd="/", user=65534, group=65534, extra_groups=[], stdin=subprocess.DEVNULL
+        )
+    shutil.rmtree(folder)
+    found = process(json.loads(out.splitlines()[1]), pid)
+    assert (found["kind"], found["why"], found["user"]) == ("unknown", ["its environment can't be read: no permission"], "root")
+
+
+# The environment of one process
+
+
+def test_the_environment_of_one_process_is_shown_on_request(start):
+    with running("sleep", "600", COLOUR="green") as pid:
+        while read_stat(pid).name != "sleep":
+            pass
+        answer = start("environ", str(pid), str(read_stat(pid).ticks)).line()
+        other = start("environ", str(pid), "7").line()
+    assert answer["environ"]["COLOUR"] == "green"
+    assert (answer["pid"], answer["ticks"] > 7) == (pid, True)
+    assert other == {"error": f"Process {pid} has ended; that pid is free or another process's now."}
+
+
+# Its own end
+
+
+def test_it_ends_when_its_starter_does(start):
+    probe = start()
+    probe.until(lambda one: one)
+    probe.process.stdin.close()
+    assert probe.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("words", [(), ("--no-lifeline",)])
+def test_it_ends_when_nobody_reads_any_more(start, words):
+    """At once, long before its next sample; or of a late one that was under way."""
+    probe = start("--interval", "600", *words)
+    probe.until(lambda one: one)
+    probe.process.stdout.close()
+    assert probe.process.wait(60) in (0, -signal.SIGPIPE)
+    assert probe.errors() == ""
+
+
+def test_it_can_be_told_to_ignore_stdin(start):
+    probe = start("--interval", "0.1", "--no-lifeline")
+    probe.process.stdin.close()
+    times = {probe.until(lambda one: one)["taken"] for _ in range(5)}
+    assert len(times) == 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_it_obeys_signals(start, number):
+    probe = start()
+    probe.until(lambda one: one)
+    probe.process.send_signal(number)
+    assert probe.process.wait(60) == -number
+    assert probe.errors() == ""
+
+
+# As a payload
+
+
+def test_it_runs_elsewhere_on_any_python(start, gpus, tmp_path):
+    folder = copy_probe(tmp_path / "there")
+    tried = [path for path in installed_pythons() if version_of(path) != sys.version_info[:2]]
+    if not any(version_of(path) == (3, 8) for path in tried):
+        pytest.skip(f"there is no Python 3.8 here; found only {tried}")
+    for python in tried:
+        probe = start("--once", python=python, module="probe", cwd=tmp_path, PYTHONPATH=str(folder), PYTHONWARNINGS="error", **gpus)
+        sample = probe.until(lambda one: one)
+        assert len(sample["gpus"]) == 8, python
+        assert sample["faults"] == []
+        assert probe.process.wait(60) == 0
+        assert probe.errors() == ""
+
+
+def test_it_imports_nothing_of_cockpit(tmp_path):
+    folder = copy_probe(tmp_path)
+    show = "import sys, probe.__main__; print(*[name for name in sys.modules if name.split('.')[0] in ('cockpit', 'psutil', 'pynvml')])"
+    shown = subprocess.run([sys.executable, "-S", "-c", show], cwd=folder, capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == []

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+
+from cockpit.findings import DETECTORS, FindingTracker, Limits
+from cockpit.model import Cluster, Disk, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
+from cockpit.report.status import CRITICAL, NO_ANSWER, OK, WARNING, exit_code, export, status_json, status_schema
+from tests.world import GIB, NOW, actor, node, process, snapshot
+
+TEXT, NUMBER, WHOLE, TRUTH, MANY = str, (int, float), int, bool, list
+CONTRACT = {
+    "": {"schema": WHOLE, "taken": NUMBER, "cluster": dict, "nodes": MANY, "actors": dict, "placement_groups": MANY, "jobs": MANY,
+         "processes": MANY, "sessions": MANY, "findings": MANY, "faults": MANY},
+    "cluster": {"address": TEXT, "ray_version": TEXT, "session": TEXT, "cluster_id": TEXT, "auth": TEXT, "reachable": TRUTH},
+    "nodes": {"id": TEXT, "host": TEXT, "ip": TEXT, "head": TRUTH, "state": TEXT, "age": NUMBER, "cpu": NUMBER, "memory": dict,
+              "object_store": dict, "shm": dict, "disks": MANY, "resources": dict, "gpus": MANY},
+    "nodes.memory": {"used": WHOLE, "total": WHOLE, "kill_at": WHOLE},
+    "nodes.object_store": {"used": WHOLE, "total": WHOLE},
+    "nodes.shm": {"used": WHOLE, "total": WHOLE},
+    "nodes.disks": {"path": TEXT, "used": WHOLE, "total": WHOLE},
+    "nodes.resources.GPU": {"used": NUMBER, "total": NUMBER},
+    "nodes.gpus": {"index": WHOLE, "uuid": TEXT, "name": TEXT, "utilization": NUMBER, "memory_used": WHOLE, "memory_total": WHOLE,
+                   "power": NUMBER, "power_limit": NUMBER, "temperature": NUMBER},
+    "actors": {"counts": dict, "complete": TRUTH, "pending": MANY},
+    "actors.pending": {"id": TEXT, "class": TEXT, "name": TEXT, "state": TEXT, "job": TEXT, "needs": dict, "placement_group": TEXT,
+                       "waiting": NUMBER, "why": TEXT, "wait": TEXT},
+    "placement_groups": {"id": TEXT, "name": TEXT, "state": TEXT, "strategy": TEXT, "bundles": MANY, "job": TEXT, "waiting": NUMBER,
+                         "why": TEXT, "wait": TEXT},
+    "placement_groups.bundles": {"needs": dict, "node": (str, type(None))},
+    "jobs": {"id": TEXT, "status": TEXT, "entrypoint": TEXT, "started": NUMBER, "ended": NUMBER, "message": TEXT},
+    "processes": {"host": TEXT, "pid": WHOLE, "started": NUMBER, "parent": WHOLE, "user": TEXT, "command": TEXT, "rss": WHOLE,
+                  "gpus": MANY, "kind": TEXT, "why": MANY, "job": TEXT, "actor": TEXT, "session": TEXT},
+    "processes.gpus": {"index": WHOLE, "memory": WHOLE},
+    "sessions": {"host": TEXT, "name": TEXT, "path": TEXT, "live": TRUTH, "owner": TEXT, "size": WHOLE, "keeps": MANY},
+    "faults": {"source": TEXT, "host": TEXT, "text": TEXT, "since": NUMBER, "sources": MANY},
+}  # fmt: skip
+
+
+def told(of=None):
+    return json.loads(status_json(of or snapshot()))
+
+
+def found(value, where):
+    """Every object at a place such as `nodes.gpus`."""
+    at = [value]
+    for name in filter(None, where.split(".")):
+        at = [inner for outer in at for inner in (outer[name] if isinstance(outer[name], list) else [outer[name]]) if inner is not None]
+    return at
+
+
+def right(value, kind):
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+@pytest.mark.parametrize("where", CONTRACT)
+def test_every_field_of_the_contract_is_there_with_its_type(where):
+    objects = found(told(), where)
+    assert objects, f"nothing is listed in {where}"
+    for name, kind in CONTRACT[where].items():
+        values = [each[name] for each in objects]
+        assert [value for value in values if right(value, kind)], f"no {where}.{name} is ever known"
+        assert not [value for value in values if value is not None and not right(value, kind)]
+
+
+def test_every_object_of_a_kind_has_the_same_fields():
+    for where in ("nodes", "nodes.gpus", "actors.pending", "placement_groups", "jobs", "processes", "sessions", "faults"):
+        objects = found(told(snapshot(nodes=(node(1), node(2)))) if where == "nodes.gpus" else told(), where)
+        assert len({frozenset(each) for each in objects}) == 1
+
+
+def test_what_is_not_known_is_null_and_neither_empty_nor_zero():
+    unknown = told(Snapshot(taken=NOW))
+    assert {name: unknown[name] for name in ("nodes", "placement_groups", "jobs", "processes", "sessions")} == dict.fromkeys(
+        ("nodes", "placement_groups", "jobs", "processes", "sessions")
+    )
+    assert unknown["actors"] == {"counts": None, "complete": None, "pending": None}
+    assert set(unknown["cluster"].values()) == {None}
+    assert unknown["findings"] == unknown["faults"] == []
+
+
+def test_a_node_that_nobody_could_look_at_has_nulls():
+    (bare,) = told(snapshot(nodes=(node(1, gpus=None, seen=None, cpu=None, memory=HostMemory(), disks=(Disk("/tmp"),)),)))["nodes"]
+    assert bare["gpus"] is bare["age"] is bare["cpu"] is None
+    assert bare["memory"] == {"used": None, "total": None, "kill_at": None, "host_total": None}
+    assert bare["disks"] == [{"path": "/tmp", "used": None, "total": None}]
+    (none,) = told(snapshot(nodes=(node(1, gpus=()),)))["nodes"]
+    assert none["gpus"] == []
+
+
+def test_ages_and_waits_are_seconds_before_the_snapshot():
+    status = told()
+    assert [each["age"] for each in status["nodes"]] == [1, 2, 3]
+    assert {each["waiting"] for each in status["actors"]["pending"] if each["state"] == "PENDING_CREATION"} == {300}
+    assert [each["waiting"] for each in status["placement_groups"]] == [400, None]
+
+
+def test_a_node_whose_clock_is_ahead_was_seen_now():
+    assert told(snapshot(nodes=(node(1, seen=NOW + 30),)))["nodes"][0]["age"] == 0
+
+
+def test_pending_lists_what_waits_or_starts_again_and_nothing_that_lives():
+    states = [each["state"] for each in told()["actors"]["pending"]]
+    assert sorted(set(states)) == ["PENDING_CREATION", "RESTARTING"]
+    assert len(states) == 5
+
+
+def test_text_from_the_cluster_is_told_as_it_is():
+    hostile = 'x[/]"\\\x1b[31m\u202e漢\n'
+    assert told(snapshot(jobs=None, nodes=(node(1, hostile),)))["nodes"][0]["host"] == f"node1{hostile}"
+
+
+def test_one_line_for_scripts_and_many_for_people():
+    assert "\n" not in status_json(snapshot())
+    assert json.loads(status_json(snapshot(), indent=2)) == told()
+    assert status_json(snapshot(), indent=2).count("\n") > 100
+
+
+# Its schema
+
+
+def shapes(schema):
+    """Every object that the schema tells of, with the schema's definitions looked up."""
+
+    def follow(part):
+        if "$ref" in part:
+            part = schema["$defs"][part["$ref"].rsplit("/", 1)[-1]]
+        return next((follow(one) for one in part["anyOf"] if one.get("type") != "null"), part) if "anyOf" in part else part
+
+    def at(where):
+        part = follow(schema)
+        for name in filter(None, where.split(".")):
+            part = follow(part["properties"][name])
+            part = follow(part["items"]) if part.get("type") == "array" else part
+        return part["properties"]
+
+    return at
+
+
+@pytest.mark.parametrize("where", [where for where in CONTRACT if where != "nodes.resources.GPU"])
+def test_the_schema_knows_every_field(where):
+    assert set(CONTRACT[where]) <= set(shapes(status_schema())(where))
+
+
+@pytest.mark.parametrize("of", [snapshot(), snapshot("\x1b[31m"), Snapshot(), snapshot(nodes=(node(1, gpus=None),), faults=())])
+def test_what_is_told_is_what_the_schema_says(of):
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator(status_schema()).validate(told(of))
+
+
+def test_the_schema_refuses_what_is_something_else():
+    jsonschema = pytest.importorskip("jsonschema")
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(status_schema()).validate({**told(), "nodes": 3})
+
+
+# Its exit code
+
+CALM = {
+    "nodes": (node(1), node(2)),
+    "actors": (actor(1),),
+    "placement_groups": (),
+    "jobs": (Job("ppo-7b", "02000000", status="RUNNING"),),
+    "processes": (process(1001),),
+    "sessions": (Session(host="node1", name="s", path="/tmp/ray/s", live=True),),
+    "faults": (),
+}
+WAITS = PlacementGroup("a", state="PENDING", since=NOW - 600, why="8 are held", wait="held")
+DOWN = Cluster("http://10.0.0.1:8265", reachable=False)
+LIVE, DEAD = (Session(host="node1", name="s", path="/tmp/ray/s", live=live) for live in (True, False))
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        ({}, OK),
+        ({"sessions": (DEAD,)}, OK),
+        ({"processes": None, "sessions": None}, OK),
+        ({"actors": (actor(1, state="PENDING_CREATION", since=NOW - 1),)}, OK),
+        ({"placement_groups": (WAITS,)}, WARNING),
+        ({"processes": (process(1, kind="orphan", gpus=(Hold(0, GIB),)),)}, WARNING),
+        ({"processes": (process(1, kind="orphan", gpus=(Hold(0, GIB), Hold(1, GIB))),)}, CRITICAL),
+        ({"faults": (Fault("probe", "w1: gone", NOW, "w1"),)}, WARNING),
+        ({"faults": (Fault("probe", "node2: no ssh", NOW, "node2"),)}, OK),
+        ({"faults": (Fault("probe.gpus", "node2: NVML hangs", NOW, "node2"),)}, WARNING),
+        ({"faults": (Fault("ray.jobs", "silent", NOW),)}, WARNING),
+        ({"nodes": (node(1), node(2, state="DEAD"))}, CRITICAL),
+        ({"nodes": (node(1), node(9, ip="10.0.0.1", state="DEAD"))}, OK),
+        ({"nodes": (node(1), node(2, state="DEAD")), "placement_groups": (WAITS,)}, CRITICAL),
+        ({"cluster": DOWN, "sessions": (LIVE,)}, CRITICAL),
+        ({"cluster": DOWN, "sessions": (DEAD,)}, NO_ANSWER),
+        ({"cluster": Cluster("http://elsewhere:8265", reachable=False), "sessions": (LIVE,)}, NO_ANSWER),
+        ({"nodes": None}, WARNING),
+        ({"actors": None}, WARNING),
+        ({"cluster": DOWN, "sessions": None}, NO_ANSWER),
+        ({"cluster": Cluster(), "sessions": None}, NO_ANSWER),
+    ],
+)
+def test_the_exit_code_is_as_bad_as_the_worst_finding_of_one_look(facts, code):
+    judged = FindingTracker(Limits(), DETECTORS, assumed=60.0)(snapshot(**{**CALM, **facts}))
+    assert exit_code(judged) == code, judged.findings
+
+
+def test_a_host_that_somebody_named_is_to_be_reached():
+    judged = FindingTracker(Limits(), DETECTORS, assumed=60.0)(
+        snapshot(**{**CALM, "faults": (Fault("probe", "node2: no ssh", NOW, "node2"),)})
+    )
+    assert [exit_code(judged, named) for named in (["node1"], ["node2"])] == [OK, WARNING]
+
+
+def test_the_codes_are_those_of_the_contract():
+    assert (OK, WARNING, CRITICAL, NO_ANSWER) == (0, 1, 2, 3)
+
+
+def test_findings_are_told_with_evidence_and_remedy():
+    finding = Finding("deadlock", "critical", "jobs a and b", "…", ("why",), NOW - 60, Remedy("stop one", "stop-job"), ("job:a",))
+    (bare,) = told(snapshot(findings=(finding,)))["findings"]
+    assert bare == {
+        "code": "deadlock",
+        "level": "critical",
+        "subject": "jobs a and b",
+        "text": "…",
+        "evidence": ["why"],
+        "since": NOW - 60,
+        "remedy": {"text": "stop one", "act": "stop-job"},
+    }
+    assert told(snapshot(findings=(Finding("a", "info", "x", "…"),)))["findings"][0]["remedy"] is None
+
+
+# A file of it
+
+
+def test_an_export_is_for_its_owner_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(0)
+    try:
+        path = export(snapshot(), NOW)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.parent == tmp_path
+    assert json.loads(path.read_text()) == told()
+
+
+def test_an_export_never_writes_over_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = export(snapshot(), NOW)
+    with pytest.raises(FileExistsError):
+        export(Snapshot(), NOW)
+    assert json.loads(path.read_text())["nodes"]
+
+
+def test_an_export_where_nothing_may_be_written_says_so(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(OSError, match="No such file"):
+        export(snapshot(), NOW)

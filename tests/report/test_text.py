@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from unicodedata import category
+
+from cockpit.model import Amount, Bundle, Cluster, Disk, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
+from cockpit.report.text import MAX_ROWS, changes, status_text
+from tests.world import NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
+
+
+def lines(**facts):
+    return status_text(snapshot(**facts)).splitlines()
+
+
+def line(word, **facts):
+    return next(line for line in lines(**facts) if word in line)
+
+
+def test_a_colleague_learns_what_is_wrong_at_a_glance():
+    text = status_text(snapshot())
+    for fact in (
+        "Ray 2.60.0 at http://10.0.0.1:8265",
+        "FAULT probe on w7: w7: ssh: connection refused (for 1m40s)",
+        "health check failed",
+        "2 ALIVE, 1 RESTARTING, 4 PENDING_CREATION",
+        "pending: group vllm STRICT_PACK 16 x {1 GPU, 1 CPU} for 6m40s: no node has the resources now",
+        "pending: 4 x CriticModelActor (PENDING_CREATION) needs 1 GPU: its placement group waits",
+        "Orphans: 2 processes holding 80G of GPU memory (0 of",
+        "orphan node1 pid 1200 80G on GPU 2,3: python train.py  (its raylet is dead)",
+        "Dead sessions: 1, 90G on disk",
+        "Jobs: 1 RUNNING, 1 FAILED",
+        "RUNNING ppo-7b for 15m00s: python -m openrlhf.cli.train_ppo_ray",
+    ):
+        assert fact in text
+
+
+REASON = "never fits on these nodes: needs 16 GPU on one node; 2 nodes have 8 each, and no other node could be started"
+
+
+def test_groups_of_the_same_needs_are_one_line_and_a_long_reason_is_there_once():
+    def waiting(number, **needs):
+        bundles = tuple(Bundle(dict(needs)) for _ in range(4))
+        return PlacementGroup(f"{number:036x}", f"g{number}", "PENDING", "PACK", bundles, "02000000", NOW - 60 * number, REASON)
+
+    groups = (
+        waiting(1, GPU=1.0, CPU=1.0),
+        waiting(2, CPU=1.0, GPU=1.0),
+        waiting(3, CPU=1.0, GPU=1.0),
+        waiting(4, GPU=1.0, CPU=1.0),
+        waiting(5, GPU=2.0),
+    )
+    actors = [actor(n, state="PENDING_CREATION", class_=f"A{n}", why=f"its placement group waits: {REASON}", wait="group") for n in (1, 2)]
+    told = Finding("placement-group-pending", "warning", "job ppo-7b", f"5 groups wait: {REASON}", about=(groups[0].key,))
+    text = status_text(snapshot(placement_groups=groups, actors=tuple(actors), findings=(told,)))
+    assert text.count(REASON) == 1
+    assert "  pending: 4 groups g1, g2, g3 and 1 more PACK 4 x {1 GPU, 1 CPU} for 4m00s: see the warning finding on job ppo-7b\n" in text
+    assert "  pending: group g5 PACK 4 x {2 GPU} for 5m00s: see the warning finding on job ppo-7b\n" in text
+    assert "its placement group waits: see the warning finding on job ppo-7b" in text
+    plain = status_text(snapshot(placement_groups=groups, actors=tuple(actors), findings=()))
+    assert plain.count(REASON) == 1
+    assert "  pending: group g5 PACK 4 x {2 GPU} for 5m00s: see group g1\n" in plain
+
+
+def test_actors_of_the_same_needs_are_one_line_whatever_their_order():
+    needs = ({"GPU": 1.0, "CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0})
+    actors = tuple(actor(n, state="PENDING_CREATION", needs=each, why="no room") for n, each in enumerate(needs))
+    assert line("PENDING_CREATION)", actors=actors, placement_groups=()) == (
+        "  pending: 2 x PolicyModelActor (PENDING_CREATION) needs 1 GPU, 1 CPU: no room"
+    )
+
+
+def test_what_fails_of_one_cause_is_one_line():
+    faults = tuple(Fault(f"ray.{name}", "nothing listens there", NOW - 5, cause="silent") for name in ("identity", "jobs", "nodes"))
+    found = [line for line in lines(faults=faults) if line.startswith("FAULT")]
+    assert found == ["FAULT ray.identity: nothing listens there (for 5s; no new data on: jobs, nodes)"]
+
+
+def test_a_host_that_nobody_has_looked_at_is_not_said_to_have_no_ray():
+    assert line("w8", nodes=(node(8, host="w8", id=None, seen=None),)).split()[1:3] == ["not", "seen"]
+    assert line("w8", nodes=(node(8, host="w8", id=None),)).split()[1:3] == ["no", "Ray"]
+
+
+def test_a_node_is_one_aligned_line():
+    titles, first = line("NODE "), line("node1*")
+    for title, value in (("GPUS RESV", "6/8"), ("GPU MEM", "336G/640G"), ("UTIL", "35%"), ("HOST MEM", "700G/1.0T"), ("KILL AT", "950G")):
+        assert first[: titles.index(title) + len(title)].split()[-1] == value
+
+
+def test_a_dead_node_has_nothing_reserved_and_says_why_it_died():
+    dead = line("node3")
+    assert "DEAD" in dead
+    assert "–/–" in dead
+    assert dead.endswith("health check failed")
+
+
+def test_unknown_is_a_dash_and_never_zero():
+    bare = line(
+        "node1", nodes=(node(1, gpus=None, seen=None, memory=HostMemory(), resources={}, disks=(Disk("/tmp"),), object_store=Amount()),)
+    )
+    assert bare.split()[2:] == ["–/–", "–", "–", "–/–", "–", "–", "–", "–"]
+
+
+def test_gpus_that_do_not_say_count_as_unknown_and_not_as_empty():
+    assert line("node1", nodes=(node(1, gpus=(gpu(0, memory_used=None, utilization=None), gpu(1, 40, utilization=50.0))),)).split()[
+        3:5
+    ] == [
+        "40G/80G",
+        "50%",
+    ]
+
+
+def test_when_nothing_is_known_it_says_so():
+    text = status_text(Snapshot(taken=NOW))
+    for fact in (
+        "Ray's dashboard has not answered yet. Below: what probes report.",
+        "Nodes: unknown",
+        "Actors: unknown",
+        "Jobs: unknown",
+    ):
+        assert fact in text
+    assert "Orphans: unknown (" in text
+    assert "none" not in text
+
+
+def test_a_dashboard_that_does_not_answer_is_named():
+    assert lines(cluster=Cluster("http://head:8265", reachable=False))[0].startswith("No Ray dashboard answers at http://head:8265")
+
+
+def test_what_is_known_to_be_nothing_is_none():
+    text = lines(actors=(), actor_counts={"ALIVE": 0, "DEAD": 9}, placement_groups=(), processes=(), jobs=(), sessions=())
+    assert "Actors: none" in text
+    assert "Jobs: none" in text
+    assert "Orphans: unknown (0 of 2 hosts probed)" in text
+    assert not [row for row in text if "Dead sessions" in row]
+
+
+def test_waiting_actors_of_one_kind_are_one_line_and_there_are_not_too_many():
+    alike = [actor(number, state="PENDING_CREATION", class_="Reward", needs={}) for number in range(500)]
+    many = [actor(1000 + number, state="PENDING_CREATION", class_=f"Odd{number}") for number in range(100)]
+    waits = [row for row in lines(actors=(*alike, *many), placement_groups=()) if "pending:" in row]
+    assert waits[0] == "  pending: 500 x Reward (PENDING_CREATION) needs nothing special"
+    assert len(waits) == MAX_ROWS
+
+
+def test_the_greatest_holders_are_listed_and_not_all():
+    left = tuple(process(pid, kind="orphan", gpus=(Hold(0, pid << 30),)) for pid in range(1, 60))
+    rows = [row for row in lines(processes=left) if row.startswith("  orphan")]
+    assert len(rows) == MAX_ROWS
+    assert "pid 59 59G on GPU 0" in rows[0]
+
+
+def test_a_group_whose_name_and_wait_are_not_known_has_its_id():
+    group = PlacementGroup("0123456789abcdef", state="PENDING", bundles=(Bundle({"GPU": 0.5}),))
+    assert "group 0123456789ab  1 x {0.5 GPU} for –" in line("group", placement_groups=(group,), actors=())
+
+
+def test_a_session_whose_size_is_not_known_adds_nothing():
+    dead = Session(host="node1", name="s", path="/tmp/ray/s", live=False)
+    assert "Dead sessions: 1" in lines(sessions=(dead,))
+
+
+def test_a_job_whose_start_is_not_known_has_no_duration():
+    assert line("RUNNING x", jobs=(Job("x", status="RUNNING"),)) == "  RUNNING x for –: –"
+
+
+def test_hostile_names_control_nothing():
+    text = status_text(snapshot("\x1b]0;x\x07 \u202e\r\nFAULT"))
+    assert not {char for char in text if category(char) in ("Cc", "Cf") and char != "\n"}
+    assert len(text.splitlines()) == len(status_text(snapshot()).splitlines())
+
+
+def found(code="gpu-lost", level="critical", since=NOW - 100, **more):
+    return Finding(
+        code, level, "w1", "GPU 3 of w1 is lost", ("nvidia-smi -q -i 3",), since, Remedy("end what is left", "kill-orphans"), **more
+    )
+
+
+def test_a_finding_is_one_line_and_the_worst_stands_above_the_nodes():
+    lines = status_text(snapshot(findings=(found(),))).splitlines()
+    assert lines.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") < next(at for at, line in enumerate(lines) if line.startswith("NODE"))
+
+
+def test_only_what_begins_ends_or_changes_is_told_again():
+    before, now = snapshot(findings=(found(), found("old"))), snapshot(findings=(found(), found("new"), found("old", "warning")))
+    begun, worse = list(changes(before, now))
+    assert begun.endswith("STARTED CRITICAL GPU 3 of w1 is lost (for 1m40s)")
+    assert "NOW WARNING GPU 3 of w1" in worse
+    ended = list(changes(now, before))
+    assert any("CLEARED CRITICAL GPU 3 of w1 is lost" in line for line in ended)
+    assert not list(changes(now, now))
+
+
+def test_what_other_rays_have_at_work_is_told_apart():
+    held = theirs(7, gpus=(Hold(0, 38 << 30),))
+    assert line("Another Ray", processes=(held, theirs(8), process(9, job="02000000"))) == (
+        f"Another Ray on node1: {OTHER_RAY}, 2 processes, holding 38G of GPU memory"
+    )
+    assert "Another Ray" not in status_text(snapshot())

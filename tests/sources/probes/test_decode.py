@@ -1,0 +1,76 @@
+"""What a probe says reaches the model whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.model import Fault, Host, OomKill, Pointer, Process, RayProcess, Session, TempDir
+from cockpit.report.status import ProcessStatus
+from cockpit.sources.probes import decode
+from cockpit.sources.source import SourceError
+
+
+def said(line: bytes, skew: float = 0.0) -> Host:
+    return decode.host_of(decode.read_sample(line), "w1", (), 1.0, skew, local=False)
+
+
+def test_a_probe_speaks_for_no_other_host_and_not_of_whose_things_are():
+    host = said(
+        b'{"taken": 1.0, "processes": [{"pid": 7, "host": "w2", "ours": true, "other_job": "x"}], "faults": [{"source": "a", "text": "b",'
+        b' "since": 1.0, "host": "w2", "cause": "gcs", "sources": ["c"]}], "sessions": [{"name": "s", "path": "/s", "host": "w2"}],'
+        b' "oom_kills": [{"by": "ray", "host": "w2", "ours": true}]}'
+    )
+    assert host.processes == (Process(host="w1", pid=7),)
+    assert host.sessions == (Session(host="w1", name="s", path="/s"),)
+    assert host.oom_kills == (OomKill("ray", host="w1"),)
+    assert host.faults == (Fault("a", "b", 1.0, "w1"),)
+
+
+@pytest.mark.parametrize("part", ['"processes": [{"ticks": 7}]', '"sessions": [{"name": "s"}]', '"oom_kills": [{"pid": 7}]'])
+def test_a_thing_without_its_identity_is_no_sample(part):
+    with pytest.raises(SourceError):
+        decode.read_sample(b'{"taken": 1.0, ' + part.encode() + b"}")
+
+
+def test_what_a_probe_has_seen_passes_through_unchanged():
+    seen = b'[200,2000,100,1000,"/tmp/ray/session_x","02",5000,0]'
+    line = b'{"taken": 1.0, "processes": [{"pid": 7, "ticks": 9, "past": ' + seen + b'}, {"pid": 8, "past": null}]}'
+    host = decode.host_of(decode.read_sample(line), "w1", (), 1.0, 0.0, local=False)
+    assert host.processes
+    assert [process.past for process in host.processes] == [(200, 2000, 100, 1000, "/tmp/ray/session_x", "02", 5000, 0), None]
+    assert "past" not in ProcessStatus.__struct_fields__
+
+
+def test_what_explains_things_is_read():
+    host = said(
+        b'{"taken": 1.0, "memory": {"used": 1, "total": 2, "host_total": 4, "kill_at": null}, "driver": "580.1",'
+        b' "gpus": [{"index": 0, "recovery": "reset", "remap": true, "slowed": ["thermal"]}],'
+        b' "rays": [{"role": "raylet", "pid": 7, "session": "s", "node": "n", "state": "T", "ray": "2.60.0", "python": "3.11.7",'
+        b' "visible": "0,1", "files": 5, "files_limit": 1024, "frameworks": {"verl": "0.5.0"}}],'
+        b' "temps": [{"path": "/tmp/ray", "owner": "ann", "writable": false}],'
+        b' "pointers": [{"path": "/tmp/ray/session_latest", "target": "s", "alive": null}]}'
+    )
+    assert host.memory.host_total == 4
+    assert host.gpus
+    assert (host.gpus[0].recovery, host.gpus[0].remap, host.gpus[0].slowed, host.driver) == ("reset", True, ("thermal",), "580.1")
+    assert host.rays == (RayProcess("raylet", 7, "s", "n", "T", "2.60.0", "3.11.7", "0,1", 5, 1024, {"verl": "0.5.0"}),)
+    assert host.temps == (TempDir("/tmp/ray", "ann", False),)
+    assert host.pointers == (Pointer("/tmp/ray/session_latest", "s", None),)
+
+
+def test_what_a_probe_does_not_say_is_unknown():
+    host = said(b'{"taken": 1.0}')
+    assert host.rays is host.temps is host.pointers is host.oom_kills is host.driver is host.memory.host_total is None
+
+
+def test_times_of_another_clock_are_ours_and_secrets_are_taken_out():
+    host = said(
+        b'{"taken": 1.0, "written": {"session_1": {"raysubmit_1": 100.0}},'
+        b' "oom_kills": [{"by": "kernel", "moment": 50.0, "pid": 3, "name": "python",'
+        b' "text": "python serve.py --api-key=sk-verysecret was killed"}]}',
+        skew=7.0,
+    )
+    assert host.wrote == {"session_1": {"raysubmit_1": 107.0}}
+    assert host.oom_kills
+    assert (host.oom_kills[0].host, host.oom_kills[0].moment, host.oom_kills[0].pid) == ("w1", 57.0, 3)
+    assert "verysecret" not in host.oom_kills[0].text

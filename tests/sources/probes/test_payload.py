@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cockpit.sources.probes import payload
+from cockpit.sources.probes.payload import program
+from tests.pythons import python_or_skip
+from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
+
+
+@contextmanager
+def running(interpreter: str, words: list[str], **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The payload piped through a shell, as `ssh` would do it, on a Python that sees nothing of ours."""
+    bare = {"PATH": "/usr/bin:/bin", "HOME": env.pop("HOME", "/root"), **env}
+    command = ["sh", "-c", f"cat | exec {interpreter} -"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=bare, cwd="/") as child:
+        assert child.stdin is not None
+        child.stdin.write(program(words))
+        child.stdin.close()
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def first_lines(child: subprocess.Popen[bytes]) -> tuple[dict[str, object], dict[str, object]]:
+    assert child.stdout is not None
+    assert child.stderr is not None
+    lines = [child.stdout.readline(), child.stdout.readline()]
+    if not all(lines):
+        pytest.fail(child.stderr.read().decode())
+    hello, sample = map(json.loads, lines)
+    return hello, sample
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
+def test_the_probe_speaks_on_every_python_it_promises(version):
+    with running(python_or_skip(version), ["--interval", "0.5", "--no-lifeline"]) as child:
+        hello, sample = first_lines(child)
+        assert child.stdout
+        while sample["memory"]["total"] is None:  # unknown until it was read
+            sample = json.loads(child.stdout.readline())
+    assert str(hello["python"]).startswith(version + ".")
+    assert sample["cpus"] == os.cpu_count()
+    assert sample["memory"]["total"] > 0
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.7"])
+def test_an_older_python_is_named_in_one_sentence(version):
+    with running(python_or_skip(version), ["--no-lifeline"]) as child:
+        assert child.stderr is not None
+        assert child.wait(60) == 1
+        assert child.stderr.read().decode().strip() == f"Python {version} is too old there: the probe needs 3.8 or later"
+
+
+def test_nothing_is_written_on_the_host(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    places = (tmp_path, Path("/dev/shm"))
+    before = [set(place.rglob("*")) for place in places]
+    with running(sys.executable, ["--interval", "0.5", "--no-lifeline"], HOME=str(home), TMPDIR=str(tmp_path)) as child:
+        hello, _ = first_lines(child)
+        files = [os.readlink(path) for path in glob.glob(f"/proc/{hello['pid']}/fd/*")]
+        assert [set(place.rglob("*")) for place in places] == before
+        assert not any("memfd" in file or str(tmp_path) in file for file in files)
+
+
+def test_the_probe_uses_what_it_brings_along_and_nothing_that_lies_around(tmp_path):
+    for name in ("pynvml", "cockpit"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger')")
+    with running(sys.executable, ["--interval", "0.5", "--no-lifeline"], PYTHONPATH=str(tmp_path)) as child:
+        assert first_lines(child)[0]["hello"] == 1
+
+
+def test_ray_stop_does_not_know_it():
+    with running(sys.executable, ["--interval", "0.5", "--no-lifeline"]) as child:
+        hello, _ = first_lines(child)
+        process = Path(f"/proc/{hello['pid']}")
+        words = (process / "cmdline").read_text() + (process / "comm").read_text()
+    assert words
+    assert not [word for word in WORDS_OF_RAY_STOP if word in words]
+
+
+def test_it_ends_when_nobody_listens_any_more_and_not_only_at_its_next_sample():
+    with running(sys.executable, ["--interval", "3600", "--no-lifeline"]) as child:
+        hello, _ = first_lines(child)
+        assert child.stdout is not None
+        child.stdout.close()
+        limit = time.monotonic() + 60
+        while state(int(str(hello["pid"]))) not in ("gone", "Z"):
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "gone"
+
+
+def test_one_question_gets_one_answer():
+    with subprocess.Popen(["sleep", "60"], env={"FLAVOUR": "vanilla"}) as other:
+        ticks = Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        with running(sys.executable, ["--no-lifeline", "environ", str(other.pid), ticks]) as child:
+            assert child.stdout is not None
+            answer = json.loads(child.stdout.read())
+        other.kill()
+    assert answer["environ"] == {"FLAVOUR": "vanilla"}
+
+
+def test_words_travel_unharmed():
+    with running(sys.executable, ['"; import os; os.abort() #', "\\", "–"]) as child:
+        assert child.stderr is not None
+        said = child.stderr.read().decode()
+    assert "os.abort()" in said
+    assert child.returncode == 2
+
+
+def test_it_is_small_and_made_once():
+    payload._pack.cache_clear()
+    text = program(["--interval", "2"])
+    assert len(text) < 200_000
+    assert program(["--interval", "2"]) == text
+    assert payload._pack.cache_info().misses == 1

@@ -1,0 +1,563 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.clock import CLOCK
+from cockpit.config.reach import NO_PROMPT, HostEntry
+from cockpit.config.settings import Config
+from cockpit.model import Fault, Gpu, Host, Node
+from cockpit.sources.probes import pool as hosts_module
+from cockpit.sources.probes.host_probe import Pace, why_it_ended
+from cockpit.sources.probes.pool import ProbePool, has_told
+from cockpit.sources.probes.process import LineCutter
+from cockpit.sources.probes.spawn import bury, spawn, spawn_local, watch_words
+from cockpit.sources.ray.nodes import NodeFacts
+from cockpit.sources.source import SourceError
+from tests.sources.probes.audience import RecordingAudience
+
+FAKE = Path(__file__).with_name("fake_probe.py")
+REACH = f"{sys.executable} {FAKE} --read {{name}}"
+DEFAULT = Config()
+HERE = socket.gethostname()
+QUICK = Pace(tick=0.02, silence=0.4, restart=1.2, first_pause=0.1, longest_pause=0.4, settled=60, grace=0.3, turn=0.3, answer=5)
+
+
+class Lab:
+    """Hosts whose probes are fakes, running until the test ends."""
+
+    def __init__(self) -> None:
+        self.told = RecordingAudience()
+        self.children: list[subprocess.Popen[bytes]] = []
+        self.hosts: ProbePool
+        self.task: asyncio.Task[None]
+
+    def begin(self, *, pace: Pace = QUICK, config: Config = DEFAULT, early: subprocess.Popen[bytes] | None = None) -> ProbePool:
+        whole = Config(
+            hosts=config.hosts,
+            interval=config.interval,
+            reach=REACH if config.reach == DEFAULT.reach else config.reach,
+            probe_hosts=config.probe_hosts,
+        )
+        self.hosts = ProbePool(whole, self.told, pace=pace, early=early)
+        self.task = asyncio.create_task(self.hosts.run())
+        return self.hosts
+
+    def want(self, *names: str) -> None:
+        self.hosts.want({name: HostEntry(name) for name in names})
+
+    async def until(self, what: Callable[[], Any], seconds: float = 60) -> Any:
+        """Wait for a fact."""
+        limit = time.monotonic() + seconds
+        while not (fact := what()):
+            if self.task.done():
+                self.task.result()
+            assert time.monotonic() < limit, f"never came true; faults: {self.told.faults}"
+            await asyncio.sleep(0.01)
+        return fact
+
+    def pid(self, name: str) -> int:
+        return int(self.told.hosts[name].nodes[0])
+
+
+@pytest.fixture
+async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
+    lab = Lab()
+
+    def local(words: list[str]) -> list[str]:
+        return [sys.executable, str(FAKE), *words, "well"]
+
+    def noted(command: list[str]) -> subprocess.Popen[bytes]:
+        lab.children.append(spawn(command))
+        return lab.children[-1]
+
+    monkeypatch.setattr("cockpit.sources.probes.pool.local_command", local)
+    monkeypatch.setattr("cockpit.sources.probes.host_probe.spawn", noted)
+    monkeypatch.setattr("cockpit.sources.probes.pool.spawn", noted)
+    yield lab
+    lab.task.cancel()
+    with suppress(asyncio.CancelledError):
+        await lab.task
+    for child in lab.children:  # nothing outlives cockpit
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(60)
+        assert child.returncode is not None
+
+
+async def test_this_host_is_looked_at_by_itself(lab):
+    began = time.time()
+    lab.begin()
+    host = await lab.until(lambda: lab.told.hosts.get(HERE))
+    assert (host.local, host.cpu, host.cpus, host.addresses) == (True, 12.5, 4, ("10.0.0.9",))
+    assert began - 1 < host.taken < time.time() + 1
+    assert host.processes is None
+    assert host.gpus is None
+    assert lab.told.faults == {}
+
+
+async def test_a_child_that_was_started_early_is_taken_over(lab, monkeypatch):
+    early = lab.children
+    command = [sys.executable, str(FAKE), *watch_words(2.0), "well"]
+    early.append(spawn(command))
+    lab.begin(early=early[0])
+    await lab.until(lambda: HERE in lab.told.hosts)
+    assert lab.pid(HERE) == early[0].pid
+    assert len(lab.children) == 1
+
+
+async def test_a_child_that_was_started_early_with_another_interval_is_replaced(lab):
+    lab.children.append(spawn([sys.executable, str(FAKE), *watch_words(2.0), "well"]))
+    lab.begin(early=lab.children[0], config=Config(interval=5.0))
+    await lab.until(lambda: HERE in lab.told.hosts)
+    assert lab.pid(HERE) == lab.children[1].pid
+    assert "5" in lab.children[1].args
+    assert lab.children[0].wait(60) == -signal.SIGKILL
+
+
+async def test_a_new_interval_starts_this_hosts_probe_anew_without_a_fault(lab):
+    hosts = lab.begin()
+    await lab.until(lambda: HERE in lab.told.hosts)
+    first = lab.pid(HERE)
+    hosts.set_interval(7)
+    await lab.until(lambda: lab.pid(HERE) != first)
+    assert "7" in lab.children[1].args
+    assert lab.told.said == []
+    hosts.set_interval(0)
+    await lab.until(lambda: "0.5" in lab.children[-1].args)
+
+
+async def test_a_killed_probe_is_started_again_and_said_so(lab):
+    lab.begin()
+    await lab.until(lambda: HERE in lab.told.hosts)
+    first = lab.pid(HERE)
+    os.kill(first, signal.SIGKILL)
+    await lab.until(lambda: lab.told.said)
+    assert lab.told.said == [(HERE, f"the probe of {HERE} was killed by signal 9; started again")]
+    await lab.until(lambda: lab.pid(HERE) != first)
+    assert lab.told.faults == {}
+
+
+async def test_a_probe_that_hangs_is_told_of_and_then_replaced(lab):
+    lab.begin(config=Config(interval=0.5))
+    await lab.until(lambda: HERE in lab.told.hosts)
+    first = lab.pid(HERE)
+    os.kill(first, signal.SIGSTOP)
+    text = await lab.until(lambda: lab.told.faults.get(HERE))
+    assert text == f"the probe of {HERE} has not answered for 2 s"
+    await lab.until(lambda: lab.pid(HERE) != first)
+    assert lab.told.said[-1][1].endswith("s; started again")
+    await lab.until(lambda: HERE not in lab.told.faults)
+
+
+async def test_a_probe_that_wakes_up_in_time_is_trusted_again(lab):
+    lab.begin(config=Config(interval=0.5), pace=replace(QUICK, restart=60))
+    await lab.until(lambda: HERE in lab.told.hosts)
+    os.kill(lab.pid(HERE), signal.SIGSTOP)
+    await lab.until(lambda: HERE in lab.told.faults)
+    os.kill(lab.pid(HERE), signal.SIGCONT)
+    await lab.until(lambda: HERE not in lab.told.faults)
+    assert len(lab.children) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("refused-1", "refused-1: ssh: connect to host 10.0.0.2 port 22: Connection refused"),
+        ("nologin-1", "nologin-1: This account is currently not available."),
+        ("nopython-1", "nopython-1: no Python to run there: bash: line 1: python3: command not found"),
+        ("chatty-1", f"chatty-1: Permission denied (publickey): {NO_PROMPT}"),
+        ("dies-1", "the probe of dies-1 was killed by signal 9; started again"),
+        ("leaves-1", "the probe of leaves-1 ended by itself; started again"),
+        ("closes-1", "the probe of closes-1 was killed by signal 9; started again"),
+        ("silent-1", "the probe of silent-1 has not answered for 6 s"),
+    ],
+)
+async def test_what_went_wrong_is_said_in_one_sentence(lab, name, text):
+    lab.begin()
+    lab.want(name)
+    assert await lab.until(lambda: lab.told.faults.get(name), 15) == text
+
+
+async def test_a_host_is_tried_again_and_again_but_ever_more_slowly(lab):
+    lab.begin(pace=replace(QUICK, longest_pause=60))
+    lab.want("refused-1")
+    began = time.monotonic()
+    await lab.until(lambda: len(lab.told.said) == 4)
+    assert time.monotonic() - began > 0.1 * 0.8 * (1 + 2 + 4)
+
+
+async def test_refresh_tries_at_once_what_was_put_off(lab):
+    hosts = lab.begin(pace=replace(QUICK, first_pause=60, longest_pause=60))
+    lab.want("refused-1")
+    await lab.until(lambda: len(lab.told.said) == 1)
+    hosts.refresh()
+    await lab.until(lambda: len(lab.told.said) == 2)
+
+
+async def test_a_command_that_is_not_there_is_named(lab):
+    lab.begin(config=Config(reach="no-such-command {address}"))
+    lab.want("w1")
+    assert await lab.until(lambda: lab.told.faults.get("w1")) == "w1: no-such-command: no such file or directory"
+
+
+async def test_a_name_that_could_be_an_option_starts_nothing(lab):
+    lab.begin()
+    lab.want("-oProxyCommand=id", "well-1")
+    await lab.until(lambda: "well-1" in lab.told.hosts)
+    assert lab.told.faults["-oProxyCommand=id"].endswith("can't be the name of a host")
+    assert all("-oProxyCommand=id" not in child.args for child in lab.children)
+
+
+async def test_banners_are_skipped(lab):
+    lab.begin()
+    lab.want("banner-1")
+    await lab.until(lambda: "banner-1" in lab.told.hosts)
+    assert lab.told.faults == {}
+
+
+async def test_lines_that_come_in_halves_are_put_together(lab):
+    lab.begin()
+    lab.want("halves-1")
+    await lab.until(lambda: lab.told.heard.count("halves-1") > 3)
+    assert lab.told.said == []
+
+
+async def test_a_line_that_is_too_long_is_dropped_and_the_next_one_counts(lab):
+    lab.begin()
+    lab.want("huge-1")
+    await lab.until(lambda: "huge-1" in lab.told.hosts, 30)
+    assert lab.told.faults == {}
+
+
+async def test_a_flood_neither_stops_the_loop_nor_hides_other_hosts(lab):
+    lab.begin()
+    lab.want("floods-1", "well-1")
+    await lab.until(lambda: "floods-1" in lab.told.hosts)
+    before, turns = lab.told.heard.count("well-1"), 0
+    while lab.told.heard.count("well-1") < before + 10:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 10, "the loop stood still while it read"
+
+
+async def test_odd_text_and_numbers_cost_only_themselves(lab):
+    lab.begin()
+    lab.want("odd-1")
+    host = await lab.until(lambda: lab.told.hosts.get("odd-1"))
+    assert host.cpu is None
+    assert host.memory_users[0].command == "half ? surrogate"
+
+
+async def test_a_sample_that_cannot_be_read_is_a_fault(lab):
+    lab.begin()
+    lab.want("broken-1")
+    text = await lab.until(lambda: lab.told.faults.get("broken-1"))
+    assert text == "the output of the probe of broken-1 can't be read: Expected `float | null`, got `str` - at `$.cpu`"
+
+
+async def test_times_of_a_host_with_another_clock_are_converted_and_secrets_taken_out(lab):
+    began = time.time()
+    lab.begin()
+    lab.want("skewed-1")
+    host = await lab.until(lambda: lab.told.hosts.get("skewed-1"))
+    (process,) = host.processes
+    assert (process.host, process.kind, process.command) == ("skewed-1", "worker", "python train.py --api-key=•••")
+    assert began - 1 < process.started + 100 < time.time() + 1
+    assert began - 1 < host.sessions[0].started + 100 < time.time() + 1
+    assert began - 1 < host.faults[0].since + 12 < time.time() + 1
+    assert (host.faults[0].source, host.faults[0].host, host.sessions[0].host) == ("nvml", "skewed-1", "skewed-1")
+    assert began - 1 < host.taken < time.time() + 1
+
+
+async def test_a_host_whose_clock_is_set_is_no_older_for_it(lab):
+    lab.begin()
+    lab.want("set-1")
+    await lab.until(lambda: lab.told.hosts.get("set-1"))
+    began = lab.told.hosts["set-1"].processes[0].started
+    seen = set()
+    while len(seen) < 10:
+        host = lab.told.hosts["set-1"]
+        assert abs(CLOCK() - host.taken) < 10
+        assert abs(host.processes[0].started - began) < 3
+        seen.add(host.taken)
+        await asyncio.sleep(0.05)
+    assert lab.told.faults == {}
+
+
+async def test_a_host_nobody_wants_any_more_is_let_go_after_a_while(lab):
+    lab.begin()
+    lab.want("well-1", "well-2")
+    await lab.until(lambda: {"well-1", "well-2"} <= lab.told.hosts.keys())
+    child = next(child for child in lab.children if child.pid == lab.pid("well-1"))
+    lab.want("well-2")
+    assert child.poll() is None
+    await lab.until(lambda: lab.told.lost == ["well-1"])
+    await lab.until(lambda: child.poll() == -signal.SIGKILL)
+    assert HERE in lab.told.hosts
+
+
+async def test_a_host_wanted_again_in_time_keeps_its_probe(lab):
+    lab.begin(pace=replace(QUICK, grace=0.5))
+    lab.want("well-1")
+    await lab.until(lambda: "well-1" in lab.told.hosts)
+    pid = lab.pid("well-1")
+    lab.want()
+    lab.want("well-1")
+    told = len(lab.told.heard)
+    await lab.until(lambda: len(lab.told.heard) > told + 30)
+    assert (lab.pid("well-1"), lab.told.lost) == (pid, [])
+
+
+async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
+    lab.begin(pace=replace(QUICK, turn=2.0, silence=20.0))
+    names = [f"calm-{number}" for number in range(40)]
+    lab.want(*names)
+    most = 0
+
+    def all_heard() -> bool:
+        nonlocal most
+        most = max(most, sum(watch.child is not None for watch in lab.hosts._watches.values()))
+        return set(names) <= lab.told.hosts.keys()
+
+    await lab.until(all_heard, 60)
+    assert most == 32
+    assert lab.told.said == []
+
+
+async def test_a_host_that_hangs_delays_no_other(lab):
+    lab.begin(pace=replace(QUICK, most=4))
+    lab.want(*[f"silent-{number}" for number in range(6)], "well-1", "well-2")
+    await lab.until(lambda: {"well-1", "well-2"} <= lab.told.hosts.keys(), 20)
+
+
+async def test_probes_of_other_hosts_can_be_forbidden(lab):
+    lab.begin(config=Config(probe_hosts="never"))
+    lab.want("well-1")
+    await lab.until(lambda: lab.told.heard.count(HERE) > 3)
+    assert len(lab.children) == 1
+
+
+async def test_this_host_is_not_looked_at_twice(lab):
+    lab.begin()
+    lab.want(HERE, "well-1")
+    await lab.until(lambda: {HERE, "well-1"} <= lab.told.hosts.keys())
+    assert len(lab.children) == 2
+
+
+async def test_closing_waits_for_no_child(lab, monkeypatch):
+    hosts = lab.begin(pace=replace(QUICK, burst=32))
+    lab.want(*[f"stops-{number}" for number in range(12)], *[f"silent-{number}" for number in range(12)])
+    await lab.until(lambda: len(lab.children) == 25 and sum(name.startswith("stops") for name in lab.told.hosts) == 12, 20)
+    waiting: list[threading.Thread] = []
+    wait = subprocess.Popen.wait
+    monkeypatch.setattr(subprocess.Popen, "wait", lambda *words: (waiting.append(threading.current_thread()), wait(*words))[1])
+    hosts.close()
+    assert threading.current_thread() not in waiting
+    await lab.task
+    assert len(lab.children) == 25
+    for child in lab.children:
+        assert child.wait(60) == -signal.SIGKILL
+
+
+async def test_where_killed_probes_hang_in_the_kernel_no_more_are_piled_up(lab):
+    lab.begin()
+    lab.want("refused-1")
+    await lab.until(lambda: lab.told.said)
+    stuck = [spawn(["sleep", "60"]) for _ in range(3)]
+    lab.hosts._watches["refused-1"]._ended.extend(stuck)
+    await lab.until(lambda: "hang in its kernel" in lab.told.faults["refused-1"])
+    for process in stuck:
+        bury(process)
+    await lab.until(lambda: lab.told.faults["refused-1"].endswith("Connection refused"))
+
+
+def test_a_child_of_another_user_ends_with_its_pipes(monkeypatch):
+    child = spawn(["cat"])
+
+    def refused() -> None:
+        raise PermissionError("Operation not permitted")
+
+    monkeypatch.setattr(child, "kill", refused)
+    bury(child)
+    assert child.wait(60) == 0
+
+
+async def test_the_real_probe_is_understood_here_and_through_a_pipe():
+    told = RecordingAudience()
+    hosts = ProbePool(Config(reach=f"sh -c 'cat | {sys.executable} -'", interval=0.5), told)
+    task = asyncio.create_task(hosts.run())
+    hosts.want({"w1": HostEntry("w1")})
+    limit = time.monotonic() + 60
+    while not {HERE, "w1"} <= {name for name, host in told.hosts.items() if host.processes is not None}:
+        assert time.monotonic() < limit, told.faults
+        await asyncio.sleep(0.02)
+    for name in (HERE, "w1"):
+        host = told.hosts[name]
+        assert host.addresses
+        assert host.memory.total > 0
+        assert all(process.host == name and process.ticks for process in host.processes or ())
+    with subprocess.Popen(["sleep", "60"], env={"FLAVOUR": "vanilla"}) as other:
+        ticks = Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        for name in (HERE, "w1"):
+            assert (await hosts.ask(name, ["environ", str(other.pid), ticks]))["environ"] == {"FLAVOUR": "vanilla"}
+            with pytest.raises(SourceError, match="has ended"):
+                await hosts.ask(name, ["environ", str(other.pid), "7"])
+        other.kill()
+    hosts.close()
+    await task
+
+
+async def test_while_we_sleep_nobody_is_blamed(lab):
+    lab.begin(config=Config(interval=0.5), pace=replace(QUICK, frozen=0.5))
+    lab.want("well-1")
+    await lab.until(lambda: {HERE, "well-1"} <= lab.told.hosts.keys())
+    pids = lab.pid(HERE), lab.pid("well-1")
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(3)  # the whole loop stands still, as under a closed lid
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    told = len(lab.told.heard)
+    await lab.until(lambda: len(lab.told.heard) > told + 4)
+    assert lab.told.said == []
+    assert (lab.pid(HERE), lab.pid("well-1")) == pids
+
+
+async def test_a_sample_that_lay_in_the_pipe_while_we_slept_is_shown_as_old_as_it_is(lab):
+    lab.begin(config=Config(interval=0.5), pace=replace(QUICK, frozen=0.5))
+    await lab.until(lambda: HERE in lab.told.hosts)
+    first = lab.told.hosts[HERE]
+    time.sleep(0.3)
+    os.kill(lab.pid(HERE), signal.SIGSTOP)
+    time.sleep(1.5)
+    taken = first.taken
+    await lab.until(lambda: lab.told.hosts[HERE] is not first)
+    assert lab.told.hosts[HERE].taken < time.time() - 1
+    os.kill(lab.pid(HERE), signal.SIGCONT)
+    await lab.until(lambda: lab.told.hosts[HERE].taken > taken + 1.4)
+
+
+async def test_a_question_is_answered_here_and_elsewhere(lab):
+    hosts = lab.begin(config=Config(hosts=(HostEntry("well-1"),), reach=f"{sys.executable} {FAKE} --read environ {{name}}"))
+    assert await hosts.ask(HERE, ["environ", "7", "99"]) == {"pid": 7, "environ": {"A": "1"}}
+    assert lab.children[0].args[-4:] == ["environ", "7", "99", "well"]
+    assert await hosts.ask("well-1", ["environ", "7", "99"]) == {"pid": 7, "environ": {"A": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("w9", "cockpit has no way to reach w9: add it under `hosts` in the config"),
+        ("refused-1", "refused-1: ssh: connect to host 10.0.0.2 port 22: Connection refused"),
+        ("leaves-1", "the probe of leaves-1 ended by itself"),
+        ("silent-1", "the probe of silent-1 did not answer within 1 s"),
+    ],
+)
+async def test_a_question_that_finds_no_answer_says_why(lab, host, text):
+    known = tuple(HostEntry(name) for name in ("refused-1", "leaves-1", "silent-1"))
+    hosts = lab.begin(config=Config(hosts=known), pace=replace(QUICK, answer=1.0))
+    if host == "leaves-1":
+        assert "taken" in await hosts.ask(host, ["environ", "7", "99"])
+        return
+    with pytest.raises(SourceError) as caught:
+        await hosts.ask(host, ["environ", "7", "99"])
+    assert str(caught.value) == text
+
+
+async def test_a_question_that_nobody_waits_for_any_more_ends_its_child(lab):
+    hosts = lab.begin(config=Config(hosts=(HostEntry("silent-1"),)))
+    task = asyncio.create_task(hosts.ask("silent-1", ["environ", "7", "99"]))
+    child = await lab.until(lambda: next((child for child in lab.children if "silent-1" in child.args), None))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await lab.until(lambda: child.poll() == -signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("code", "last", "spoke", "text"),
+    [
+        (-9, "", True, "the probe of w1 was killed by signal 9; started again"),
+        (137, "Killed", True, "the probe of w1 was killed by signal 9; started again"),
+        (255, "w1: Permission denied", False, "w1: w1: Permission denied"),
+        (255, "", False, "the probe of w1 ended with code 255; started again"),
+        (127, "", False, "w1: no Python to run there: exit code 127"),
+        (126, "sh: python3: Permission denied", False, "w1: no Python to run there: sh: python3: Permission denied"),
+        (
+            1,
+            "Python 2.7 is too old there: the probe needs 3.8 or later",
+            False,
+            "w1: Python 2.7 is too old there: the probe needs 3.8 or later",
+        ),
+        (1, "KeyError: 'x'", True, "w1: KeyError: 'x'"),
+        (0, "Connection to w1 closed.", True, "the probe of w1 ended by itself; started again"),
+    ],
+)
+def test_why_a_probe_ended(code, last, spoke, text):
+    assert why_it_ended("w1", code, last, spoke=spoke) == text
+
+
+def test_lines_are_cut_wherever_the_chunks_end():
+    text = b"one\n\ntwo and a half\nthree\nrest"
+    for size in range(1, len(text) + 1):
+        lines = LineCutter()
+        found = [line for start in range(0, len(text), size) for line in lines.cut(text[start : start + size])]
+        assert found == [b"one", b"", b"two and a half", b"three"]
+
+
+def test_of_a_line_that_is_too_long_nothing_is_kept():
+    lines = LineCutter(longest=5)
+    assert lines.cut(b"12345\n123456\n12") == [b"12345"]
+    assert lines.cut(b"3456789" * 100) == []
+    assert lines.cut(b"\nok\n") == [b"ok"]
+    assert lines.dropped == 2
+
+
+def test_the_first_child_starts_before_anything_heavy_is_imported():
+    heavy = ["asyncio", "msgspec", "yaml", "httpx", "textual"]
+    code = f"import sys; import cockpit.sources.probes.spawn; print(sorted({set(heavy)} & set(sys.modules)))"
+    place = Path(hosts_module.__file__).parents[3]
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=place)
+    assert out.stdout == "[]\n"
+
+
+def test_the_probe_is_found_whatever_lies_in_the_current_folder(tmp_path, monkeypatch):
+    for name in ("psutil", "pynvml", "cockpit", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger')")
+    monkeypatch.chdir(tmp_path)
+    with spawn_local(2.0) as child:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        child.kill()
+    assert line.startswith(b'{"hello"')
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"gpus": (Gpu(0),)}, True),
+        ({}, False),
+        ({"processes": None}, False),
+        ({"nodes": ()}, True),
+        ({"faults": (Fault("nvml", "NVML has not answered for 6 s", 94.0),)}, True),
+        ({"faults": (Fault("nvml", "NVML has not answered for 2 s", 98.0),)}, False),
+    ],
+)
+def test_a_probe_has_told_when_it_has_seen_the_gpus_that_rays_agent_sees_or_nvml_hangs(facts, told):
+    rays = NodeFacts(nodes=(Node("n1", "w1", gpus=(Gpu(0),)),), workers=(), holders=())
+    host = Host("w1", **{"processes": (), "nodes": ("n1",), **facts})
+    assert has_told(host, rays, 100.0) is told
+    assert has_told(host, None, 100.0) is (host.processes is not None), "without Ray's word nobody waits for GPUs"

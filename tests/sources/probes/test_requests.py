@@ -1,0 +1,294 @@
+"""Requests to real probes: here, through real programs in the place of ssh, and on every Python that is found."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.config.reach import HostEntry, last_words
+from cockpit.config.settings import Config
+from cockpit.sources.probes.ray_tunnel import RayPlace
+from cockpit.sources.probes.requests import HOSTS_AT_ONCE, Answer, ProbeRequests, Progress
+from tests.pythons import python_or_skip
+from tests.sources.probes.ray_stop import WORDS_OF_RAY_STOP
+
+PLAN = {"act": "kill", "stage": "plan"}
+NEVER = "sh -c 'echo $$ >> {folder}/pids; exec sleep 600'"
+"""A host that connects and then says nothing."""
+
+
+class Heard:
+    """What was told on the way."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Progress]] = []
+
+    def __call__(self, host: str, progress: Progress) -> None:
+        self.said.append((host, progress))
+
+    def of(self, host: str) -> list[str]:
+        return [progress.text for name, progress in self.said if name == host]
+
+
+def script(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text)
+
+
+def errands(reach: str, *names: str, python: str = sys.executable, places: dict[str, RayPlace] | None = None) -> ProbeRequests:
+    return ProbeRequests(Config(reach=reach), "here", {name: HostEntry(name, python=python) for name in names}, places)
+
+
+async def answer_of(sent: ProbeRequests, host: str, request: dict[str, Any] | None = None, hear: Heard | None = None) -> Answer:
+    return (await sent.send({host: request or PLAN}, hear or Heard()))[host]
+
+
+def alive(folder: Path) -> list[int]:
+    pids = [int(pid) for pid in (folder / "pids").read_text().split()] if (folder / "pids").exists() else []
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+async def until(fact: Callable[[], Any], seconds: float = 60) -> Any:
+    limit = time.monotonic() + seconds
+    while not (found := fact()):
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.02)
+    return found
+
+
+async def test_this_host_answers_without_any_reach():
+    heard = Heard()
+    answer = await answer_of(errands("false"), "here", hear=heard)
+    assert (answer.way, answer.error) == ("local", None)
+    assert set(answer.reply) >= {"targets", "refused", "notes"}
+    assert heard.of("here")[:3] == ["waiting", "connecting", "running"]
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
+async def test_an_act_is_planned_on_every_python_that_is_promised(version):
+    answer = await answer_of(errands("env -i {python} -", "w1", python=python_or_skip(version)), "w1")
+    assert (answer.way, answer.error) == ("reach", None)
+    assert set(answer.reply) >= {"targets", "refused", "notes"}
+
+
+async def test_an_act_is_planned_on_every_python_that_lies_around():
+    """Those of the PATH and of pyenv; an older one says so in one sentence."""
+    folders = [*os.environ["PATH"].split(":"), *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin"))]
+    found = {
+        os.path.realpath(path) for folder in folders for path in glob.glob(f"{folder}/python3*") if re.search(r"python3(\.\d+)?$", path)
+    }
+    minors = {path: minor for path in found if os.access(path, os.X_OK) and (minor := minor_of(path))}
+    assert minors
+    for python, minor in minors.items():
+        answer = await answer_of(errands("env -i {python} -", "w1", python=python), "w1")
+        assert (answer.error is None) == (minor >= 8), (python, answer.error)
+        assert answer.reply or "is too old there" in str(answer.error)
+
+
+def minor_of(python: str) -> int | None:
+    """`None`: a shim of a version that is not there."""
+    said = subprocess.run([python, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True, check=False).stdout
+    return int(said) if said else None
+
+
+async def test_no_command_line_says_what_is_asked_or_what_ray_stop_looks_for(tmp_path):
+    """The command lines of everything that an errand starts here and over there, while it runs."""
+    request = {**PLAN, "stage": "do", "targets": [target(os.getppid())], "any": True, "marker": "raylet monitor.py"}
+    seen: set[str] = set()
+    before = sessions()
+    sent = asyncio.ensure_future(errands("sh -c 'cat | {python} -'", "w1").send({"here": request, "w1": request}, Heard()))
+    while not sent.done():
+        seen |= lines_of(sessions() - before)
+        await asyncio.sleep(0.005)
+    await sent
+    assert f"{sys.executable} -" in seen
+    assert not [line for line in seen for word in (*WORDS_OF_RAY_STOP, "kill", "stage") if word in line]
+
+
+def target(pid: int) -> dict[str, Any]:
+    """A process that will not be found: its start is another one."""
+    return {"what": "process", "pid": pid, "ticks": 1, "kind": "orphan"}
+
+
+def sessions() -> set[str]:
+    """Those that this process has begun: a lab that other tests left running is one of them."""
+    mine = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if fields[1] == str(os.getpid()) and fields[3] == path.parent.name != str(os.getsid(0)):
+                mine.add(path.parent.name)
+    return mine
+
+
+def lines_of(sessions: set[str]) -> set[str]:
+    lines = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if path.read_text().rpartition(")")[2].split()[3] in sessions:
+                lines.add(path.with_name("cmdline").read_text().replace("\0", " ").strip())
+    return lines
+
+
+async def test_a_host_that_hangs_delays_no_other():
+    reach = "sh -c 'case {name} in w2) exec sleep 600;; *) exec {python} -;; esac'"
+    heard = Heard()
+    sent = asyncio.ensure_future(errands(reach, "w1", "w2", "w3").send(dict.fromkeys(("w1", "w2", "w3"), PLAN), heard))
+    await until(lambda: "answered" in heard.of("w1") and "answered" in heard.of("w3"), 60)
+    assert heard.of("w2") == ["waiting", "connecting"]
+    sent.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sent
+
+
+async def test_a_host_that_says_nothing_is_given_up(tmp_path):
+    answers = await errands(NEVER.format(folder=tmp_path), "w1").send({"w1": PLAN}, Heard(), patience=1)
+    assert re.fullmatch(r"w1: timed out, no answer for \d+ s", str(answers["w1"].error))
+    await until(lambda: not alive(tmp_path))
+
+
+async def test_words_on_the_way_renew_the_patience(tmp_path):
+    script(
+        tmp_path,
+        "slow",
+        'for i in 1 2 3 4 5 6; do echo \'{"tell": "step", "done": \'$i\', "of": 6}\'; sleep 0.5; done; echo \'{"done": []}\'',
+    )
+    heard = Heard()
+    answers = await errands(f"sh {tmp_path}/slow", "w1").send({"w1": PLAN}, heard, patience=2)
+    assert answers["w1"].reply == {"done": []}
+    assert ("w1", Progress("step", 6, 6)) in heard.said
+
+
+async def test_no_more_than_so_many_hosts_are_asked_at_once(tmp_path):
+    """Each answers when it may, and until then nobody's turn is over."""
+    script(tmp_path, "held", f"echo $$ >> {tmp_path}/pids; until [ -e {tmp_path}/go ]; do sleep 0.2; done; echo '{{\"done\": []}}'")
+    names, heard = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)], Heard()
+    sent = asyncio.ensure_future(errands(f"sh {tmp_path}/held", *names).send(dict.fromkeys(names, PLAN), heard))
+    await until(lambda: len(alive(tmp_path)) >= HOSTS_AT_ONCE, 60)
+    assert sorted(map(len, map(heard.of, names))) == [1] * 3 + [2] * HOSTS_AT_ONCE, "three are waiting, the others are connecting"
+    assert len(alive(tmp_path)) == HOSTS_AT_ONCE
+    (tmp_path / "go").touch()
+    assert all(answer.reply for answer in (await sent).values())
+    assert len((tmp_path / "pids").read_text().split()) == HOSTS_AT_ONCE + 3
+
+
+async def test_when_it_is_broken_off_every_child_ends_at_once(tmp_path):
+    names = ["w1", "w2", "w3"]
+    sent = asyncio.ensure_future(errands(NEVER.format(folder=tmp_path), *names).send(dict.fromkeys(names, PLAN), Heard()))
+    await until(lambda: len(alive(tmp_path)) == 3, 60)
+    sent.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sent
+    await until(lambda: not alive(tmp_path))
+
+
+async def test_when_it_is_closed_every_child_ends_at_once_and_none_is_started_any_more(tmp_path):
+    names = [f"w{number}" for number in range(HOSTS_AT_ONCE + 3)]
+    sent = errands(NEVER.format(folder=tmp_path), *names, places={name: RayPlace("session_x", "ab") for name in names})
+    task = asyncio.ensure_future(sent.send(dict.fromkeys(names, PLAN), Heard()))
+    await until(lambda: len(alive(tmp_path)) == HOSTS_AT_ONCE, 60)
+    sent.close()
+    answers = await asyncio.wait_for(task, 10)
+    assert not any(answer.reply for answer in answers.values())
+    await until(lambda: not alive(tmp_path))
+    assert len((tmp_path / "pids").read_text().split()) == HOSTS_AT_ONCE
+
+
+async def test_when_cockpit_is_killed_the_act_ends(tmp_path):
+    """The probe that acts is waiting for a process to obey when its reader dies."""
+    with subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], start_new_session=True) as stubborn:
+        ticks = int(Path(f"/proc/{stubborn.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        request = {
+            "act": "kill",
+            "stage": "do",
+            "grace": 60,
+            "any": True,
+            "targets": [{**target(stubborn.pid), "ticks": ticks, "kind": "foreign"}],
+        }
+        program = (
+            "import asyncio, json, sys\n"
+            "from cockpit.config.settings import Config\n"
+            "from cockpit.sources.probes.requests import ProbeRequests\n"
+            "request = json.load(sys.stdin)\n"
+            "def hear(host, progress): print(progress.text, flush=True)\n"
+            "asyncio.run(ProbeRequests(Config(), 'here', {}).send({'here': request}, hear))\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cockpit:
+            assert cockpit.stdin
+            assert cockpit.stdout
+            cockpit.stdin.write(json.dumps(request))
+            cockpit.stdin.close()
+            while "running" not in cockpit.stdout.readline():
+                assert cockpit.poll() is None
+            acting = [int(pid) for pid in Path(f"/proc/{cockpit.pid}/task/{cockpit.pid}/children").read_text().split()]
+            assert acting
+            cockpit.kill()
+        try:
+            await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in acting), 30)
+            assert stubborn.poll() is None
+        finally:
+            stubborn.kill()
+
+
+@pytest.mark.parametrize(
+    ("reach", "error"),
+    [
+        ("no-such-program", "w1: no-such-program: no such file or directory"),
+        ("sh -c 'echo Permission denied >&2; exit 255'", "w1: Permission denied"),
+        ("sh -c 'echo Welcome; exit 1'", "w1: Welcome"),
+        ("sh -c 'exit 127'", "w1: no Python to run there: exit code 127"),
+        ("sh -c 'kill -9 $$'", "the probe of w1 was killed by signal 9"),
+        ("""sh -c 'echo "{\\"error\\": \\"no token=abcdefgh here\\"}"'""", "w1: no token=••• here"),
+    ],
+)
+async def test_what_went_wrong_is_one_sentence(reach, error):
+    answer = await answer_of(errands(reach, "w1"), "w1")
+    assert answer.reply is None
+    assert answer.error == error
+
+
+async def test_a_host_that_nobody_knows_is_refused():
+    assert (await answer_of(errands("sh"), "w9")).error == "cockpit has no way to reach w9: add it under `hosts` in the config"
+
+
+async def test_a_ray_is_never_stopped_through_itself():
+    sent = errands("ray", "w1", places={"w1": RayPlace("session_x", "ab")})
+    answer = await answer_of(sent, "w1", {"act": "stop", "stage": "plan"})
+    assert answer.error == "w1: this can't be done through Ray, and cockpit has no other way to reach it"
+    sent = errands("sh -c 'exit 255'", "w1", places={"w1": RayPlace("session_x", "ab")})
+    assert (await answer_of(sent, "w1", {"act": "stop", "stage": "plan"})).way == "reach"
+
+
+async def test_where_no_ray_lives_both_ways_are_told():
+    sent = errands("sh -c 'echo refused >&2; exit 255'", "w1", places={"w1": RayPlace("session_that_is_not_there", "ab")})
+    answer = await answer_of(sent, "w1")
+    assert answer.error == "w1: refused; through Ray: w1: no raylet of session_that_is_not_there runs on this host"
+    sent.close()
+
+
+async def test_who_has_spoken_is_not_asked_again_through_ray():
+    reach = """sh -c 'echo "{\\"tell\\": \\"half done\\"}"; exit 255'"""
+    answer = await answer_of(errands(reach, "w1", places={"w1": RayPlace("session_x", "ab")}), "w1")
+    assert answer.way == "reach"
+    assert answer.error
+
+
+def test_what_ssh_says_of_host_keys_is_made_plain():
+    changed = "@@@\nOffending ED25519 key in /home/me/.ssh/known_hosts:7\n  remove with:\nHost key verification failed.\r\n"
+    assert last_words(changed) == "its host key has changed and doesn't match /home/me/.ssh/known_hosts:7; nothing was sent"
+    assert "is unknown here" in last_words("Host key verification failed.")
+    assert last_words("a\nme@w1: Permission denied (publickey,password).\n").startswith(
+        "me@w1: Permission denied (publickey,password): ssh can't ask"
+    )
+    assert last_words("") == ""

@@ -1,0 +1,139 @@
+"""Probes through a real OpenSSH: a server of our own on the loopback, with keys of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.config.reach import DEFAULT_REACH, HostEntry
+from tests.sources.probes.audience import watch_host
+from tests.sources.probes.ssh_masters import master_pids, read_text
+
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
+
+
+@pytest.fixture(scope="module")
+def reach(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The default way to reach a host, through a config that knows our server."""
+    if SSHD is None or os.getuid() != 0:
+        pytest.skip("NO SSHD OR NOT ROOT: nothing was tried through a real ssh")
+    folder = tmp_path_factory.mktemp("ssh")
+    Path("/run/sshd").mkdir(exist_ok=True)
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = (
+        "PidFile=none",
+        f"AuthorizedKeysFile={folder}/user.pub",
+        "StrictModes=no",
+        "PermitRootLogin=yes",
+        "UsePAM=no",
+        "ListenAddress=127.0.0.1",
+    )
+    words = [word for option in options for word in ("-o", option)]
+    config = folder / "config"
+    config.write_text(
+        f"Port {port}\nIdentityFile {folder}/user\nIdentitiesOnly yes\n"
+        "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"
+    )
+    with subprocess.Popen([SSHD, "-D", "-e", "-p", str(port), "-h", str(folder / "host"), *words], stderr=subprocess.PIPE) as server:
+        assert server.stderr is not None
+        assert b"listening" in server.stderr.readline()
+        yield DEFAULT_REACH.replace("ssh ", f"ssh -F {config} ", 1)
+        server.kill()
+
+
+async def test_a_host_is_looked_at_through_ssh_and_left_alone_at_once(reach):
+    hosts, task, told = await watch_host(reach, HostEntry("w1", "127.0.0.1", getpass.getuser(), sys.executable))
+    assert told.faults == {}
+    assert told.hosts["w1"].memory.total is not None
+    assert carried()
+    hosts.close()
+    await task
+    limit = time.monotonic() + 60
+    while carried():
+        assert time.monotonic() < limit, "the probe outlives the ssh that carried it"
+        await asyncio.sleep(0.05)
+
+
+async def test_one_connection_is_kept_open_and_ends_with_us(reach):
+    entry = HostEntry("w1", "127.0.0.1", getpass.getuser(), sys.executable)
+    hosts, task, _ = await watch_host(reach, entry)
+    answers = await asyncio.gather(*(hosts.ask("w1", ("environ", str(os.getpid()), "0")) for _ in range(3)), return_exceptions=True)
+    assert all("has ended" in str(answer) for answer in answers)  # those ticks are nobody's
+    assert len(master_pids()) == 1
+    hosts.close()
+    await task
+    limit = time.monotonic() + 60
+    while master_pids():
+        assert time.monotonic() < limit, "a connection outlives us"
+        await asyncio.sleep(0.02)
+
+
+async def test_a_killed_cockpit_leaves_no_connection_for_long(reach):
+    """Here `ControlPersist` is two seconds, and not sixty."""
+    with_two = reach.replace("ControlPersist=60", "ControlPersist=2")
+    program = (
+        "import asyncio, getpass, os, sys\n"
+        "from cockpit.config.reach import HostEntry\n"
+        "from tests.sources.probes.audience import watch_host\n"
+        "from tests.sources.probes.ssh_masters import master_pids\n"
+        "async def main():\n"
+        "    hosts, task, told = await watch_host(sys.argv[1], HostEntry('w1', '127.0.0.1', getpass.getuser(), sys.executable))\n"
+        "    print(told.faults or 'looking', os.getpid(), master_pids()[0], flush=True)\n"
+        "    await task\n"
+        "asyncio.run(main())\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, with_two], stdout=subprocess.PIPE, text=True, env=dict(os.environ, PYTHONPATH=".")
+    ) as cockpit:
+        assert cockpit.stdout is not None
+        said, _, master = cockpit.stdout.readline().split()
+        assert said == "looking"
+        cockpit.kill()
+    limit = time.monotonic() + 60
+    while "[mux]" in read_text(Path(f"/proc/{master}/cmdline")) or carried():
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.05)
+
+
+def carried() -> list[str]:
+    """Programs that were sent through our server and still run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cmdline").read_bytes() == f"{sys.executable}\0-\0".encode() and b"SSH_CONNECTION=127.0.0.1" in (
+                process / "environ"
+            ).read_bytes():
+                found.append(process.name)
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        (HostEntry("w1", "127.0.0.1", "nobody"), "Permission denied (publickey"),
+        (HostEntry("w1", "127.0.0.9"), "w1: ssh: connect to host 127.0.0.9 port "),
+        (HostEntry("w1", "127.0.0.1", python="python9"), "w1: no Python to run there: "),
+        (HostEntry("w1", "no-such-host.invalid"), "w1: ssh: Could not resolve hostname no-such-host.invalid"),
+    ],
+)
+async def test_what_ssh_says_is_told(reach, entry, text):
+    hosts, task, told = await watch_host(reach, entry)
+    assert text in told.faults["w1"]
+    hosts.close()
+    await task

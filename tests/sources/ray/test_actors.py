@@ -1,0 +1,392 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cockpit.recent import Recent
+from cockpit.secrets import redact
+from cockpit.sources.lenient_json import decode
+from cockpit.sources.ray import actors, wire
+from cockpit.sources.ray.client import Actors as ActorLists
+from cockpit.sources.ray.status import GroupDemand
+from cockpit.sources.source import SourceError
+from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, of_state, recorded
+
+
+def asked_states(ray: RecordedRay) -> list[str | None]:
+    return [request.url.params.get("filter_values") for request in ray.asked if request.url.path == "/api/v0/actors"]
+
+
+def an_actor(number: int, state: str, **more: Any) -> dict[str, Any]:
+    return {
+        "actor_id": f"{number:032x}",
+        "class_name": "W",
+        "state": state,
+        "job_id": "02000000",
+        "name": "",
+        "node_id": None,
+        "pid": 0,
+        **more,
+    }
+
+
+class Actors(RecordedRay):
+    """Whatever actors a test puts in."""
+
+    def __init__(self, *actors: dict[str, Any]) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.put(*actors)
+
+    def put(self, *actors: dict[str, Any], **counts: int) -> None:
+        self.paths["/api/v0/actors"] = of_state(listing(*actors, **counts))
+
+
+async def test_only_actors_that_are_not_dead_are_listed_and_only_asked_for_by_their_state():
+    ray = RecordedRay()
+    facts = await ray.ray().read_actors()
+    assert {actor.state for actor in facts.actors} == {"ALIVE", "PENDING_CREATION", "DEPENDENCIES_UNREADY"}
+    assert facts.counts == {"DEPENDENCIES_UNREADY": 1, "PENDING_CREATION": 7, "RESTARTING": 0, "ALIVE": 6}
+    assert facts.complete
+    assert asked_states(ray) == ["DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING", "ALIVE"]
+    assert all(request.url.params["limit"] == "10000" for request in ray.asked if request.url.path == "/api/v0/actors")
+
+
+@pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
+async def test_a_jobs_supervisor_is_rays_own(version):
+    facts = await RecordedRay(version).ray().read_actors()
+    assert {actor.class_ for actor in facts.actors if actor.internal} == {"JobSupervisor"}
+    assert any(not actor.internal for actor in facts.actors)
+
+
+async def test_how_often_an_actor_was_restarted_is_unknown_to_an_old_ray():
+    assert {actor.restarts for actor in (await RecordedRay("2.9.3").ray().read_actors()).actors} == {None}
+    assert {actor.restarts for actor in (await RecordedRay("2.44.1").ray().read_actors()).actors} == {0}
+
+
+async def test_what_an_actor_in_a_group_needs_has_no_groups_name():
+    facts = await RecordedRay(actors="actors_groups").ray().read_actors()
+    bound = next(actor for actor in facts.actors if actor.name == "w1")
+    assert bound.needs == {"GPU": 1.0, "CPU": 1.0}
+    assert bound.placement_group == "1170df76616358ce8c39a7b4122302000000"
+
+
+async def test_an_actor_that_is_nowhere_has_no_node_and_no_process():
+    pending = next(actor for actor in (await RecordedRay().ray().read_actors()).actors if actor.pending)
+    assert (pending.node, pending.pid) == (None, None)
+
+
+async def test_ray_gives_no_reason_for_waiting_and_none_is_made_up():
+    ray = RecordedRay().ray()
+    await ray.read_placement_groups()
+    why = {(actor.state, actor.placement_group is not None): actor.why for actor in (await ray.read_actors()).actors}
+    assert why["DEPENDENCIES_UNREADY", False] == "its constructor's arguments are not ready"
+    assert why["PENDING_CREATION", True] == "its placement group waits: its bundles do not fit, even on empty nodes"
+    assert why["PENDING_CREATION", False] is None
+
+
+async def test_an_actor_waits_since_it_was_first_seen_waiting():
+    ray = Actors(an_actor(1, "PENDING_CREATION"))
+    it = ray.ray(ray.clock)
+    first = (await it.read_actors()).actors[0].since
+    ray.clock.now += 60.0
+    ray.put(an_actor(1, "PENDING_CREATION"), an_actor(2, "RESTARTING"))
+    assert [actor.since for actor in (await it.read_actors()).actors] == [first, ray.clock.now]
+    ray.clock.now += 60.0
+    ray.put(an_actor(1, "ALIVE"))
+    assert [actor.since for actor in (await it.read_actors()).actors] == [None]
+
+
+async def test_an_actor_that_waited_before_the_looking_began_has_waited_at_least_so_long():
+    ray = Actors(an_actor(1, "PENDING_CREATION"))
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    ray.clock.now += 60.0
+    ray.put(an_actor(1, "PENDING_CREATION"), an_actor(2, "PENDING_CREATION"))
+    assert [actor.at_least for actor in (await it.read_actors()).actors] == [True, False]
+
+
+async def test_a_list_that_was_cut_is_not_complete():
+    ray = Actors()
+    ray.put(*(an_actor(number, "PENDING_CREATION") for number in range(3)), total=12203, num_after_truncation=10091)
+    facts = await ray.ray().read_actors()
+    assert not facts.complete
+    assert facts.counts is not None
+    assert facts.counts["PENDING_CREATION"] == 3
+
+
+async def test_those_that_live_are_asked_for_less_often_than_those_that_wait():
+    ray = Actors(an_actor(1, "ALIVE"))
+    it = ray.ray(ray.clock)
+    for _ in range(4):
+        await it.read_actors()
+        ray.clock.now += 5.0
+    assert (asked_states(ray).count("ALIVE"), asked_states(ray).count("RESTARTING")) == (2, 4)
+
+
+async def test_an_actor_that_stops_waiting_is_looked_for_among_the_living_at_once():
+    ray = Actors(an_actor(1, "PENDING_CREATION"))
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    ray.put(an_actor(1, "ALIVE"))
+    ray.clock.now += 5.0
+    assert [actor.state for actor in (await it.read_actors()).actors] == ["ALIVE"]
+
+
+async def test_a_dear_list_is_left_alone_for_twenty_times_as_long_as_it_took():
+    actors = ActorLists(clock := Clock())
+    empty: wire.Listing[wire.Actor] = wire.Listing(total=1)
+    actors.take("PENDING_CREATION", empty, took=2.0)
+    clock.now += 39.0
+    assert not actors.due("PENDING_CREATION")
+    clock.now += 1.0
+    assert actors.due("PENDING_CREATION")
+
+
+async def test_a_gcs_that_has_forgotten_all_actors_even_dead_ones_is_not_believed_at_once():
+    ray = Actors(an_actor(1, "ALIVE"), an_actor(2, "DEAD"))
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    for _ in range(3):  # each loss is doubted anew, however often there has been one
+        ray.put()
+        for _ in range(2):
+            ray.clock.now += 10.0
+            with pytest.raises(SourceError, match="checks again first"):
+                await it.read_actors()
+        ray.put(an_actor(1, "ALIVE"), an_actor(2, "DEAD"))
+        assert len((await it.read_actors()).actors) == 1
+
+
+async def test_actors_that_stay_forgotten_are_believed_to_be_gone_at_last():
+    ray = Actors(an_actor(1, "ALIVE"), an_actor(2, "RESTARTING"), an_actor(3, "DEAD"))
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    ray.put()
+    for _ in range(2):
+        ray.clock.now += 10.0
+        with pytest.raises(SourceError, match="checks again first"):
+            await it.read_actors()
+    ray.clock.now += 10.0
+    assert (await it.read_actors()).actors == ()
+
+
+async def test_actors_that_all_end_at_once_are_believed():
+    ray = Actors(an_actor(1, "ALIVE"))
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    ray.put(an_actor(1, "DEAD"))
+    ray.clock.now += 10.0
+    assert (await it.read_actors()).actors == ()
+
+
+async def test_the_dead_are_told_with_their_causes():
+    why = {actor.name or actor.class_: actor.why or "" for actor in await RecordedRay().ray().dead_actors()}
+    assert why["BadInit"] == "its constructor failed: RuntimeError: constructor blew up: CUDA out of memory (fake)"
+    assert why["bad_affinity"].startswith("The node specified via NodeAffinitySchedulingStrategy doesn't exist")
+    assert why["_ray_internal_job_actor_badrenv"].endswith("No such file or directory: 'conda'")
+    assert "owner has died" in why["named1"]
+    (hog,) = await RecordedRay(actors="actors_oom").ray().dead_actors()
+    assert hog.why is not None
+    assert hog.why.startswith("Ray's memory monitor killed it: 1 worker(s) were killed due to the node running low on memory")
+    assert "\n" not in hog.why
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        {"actor_died_error_context": {"error_message": "killed with HF_TOKEN=hf_abcdefghijkl"}},
+        {"creation_task_failure_context": {"formatted_exception_string": "Traceback\n  x\nKeyError: HF_TOKEN=hf_abcdefghijkl"}},
+        {"runtime_env_failed_context": {"error_message": "pip: HF_TOKEN=hf_abcdefghijkl"}},
+        {"actor_unschedulable_context": {"error_message": "no node, HF_TOKEN=hf_abcdefghijkl"}},
+        {"oom_context": {"error_message": "ended, HF_TOKEN=hf_abcdefghijkl"}},
+    ],
+)
+async def test_no_cause_of_death_tells_a_secret(cause):
+    ray = Actors(an_actor(1, "DEAD", death_cause=cause))
+    (dead,) = await ray.ray().dead_actors()
+    assert dead.why is not None
+    assert "HF_TOKEN=•••" in dead.why
+
+
+@pytest.mark.parametrize("context", ["actor_died", "creation_task_failure", "runtime_env_failed", "actor_unschedulable", "oom"])
+async def test_a_death_without_a_message_breaks_nothing(context):
+    key = {"actor_died": "actor_died_error_context"}.get(context, f"{context}_context")
+    (dead,) = await Actors(an_actor(1, "DEAD", death_cause={key: {}})).ray().dead_actors()
+    assert dead.why is None or len(dead.why) > 10
+
+
+async def test_groups_that_were_removed_are_left_out():
+    facts = await RecordedRay().ray().read_placement_groups()
+    assert [group.name for group in facts.groups] == ["pg_strict_spread", "pg_infeasible", "pg_ok"]
+
+
+async def test_a_bundle_has_a_node_once_it_has_a_place():
+    groups = {group.name: group for group in (await RecordedRay().ray().read_placement_groups()).groups}
+    assert [bundle.node for bundle in groups["pg_strict_spread"].bundles] == [None, None]
+    assert groups["pg_ok"].bundles[0].node is not None
+    assert groups["pg_strict_spread"].since == pytest.approx(1795224081.968, abs=0.01)
+
+
+async def test_a_waiting_groups_strategy_is_found_by_its_bundles_and_then_remembered():
+    ray = RecordedRay()
+    it = ray.ray()
+    assert {group.strategy for group in (await it.read_placement_groups()).groups} == {None}
+    await it.read_status()
+    assert [group.strategy for group in (await it.read_placement_groups()).groups] == ["STRICT_SPREAD", "PACK", None]
+    ray.paths["/api/cluster_status"]["data"]["clusterStatus"]["loadMetricsReport"]["pgDemand"] = []
+    await it.read_status()
+    assert [group.strategy for group in (await it.read_placement_groups()).groups] == ["STRICT_SPREAD", "PACK", None]
+
+
+def test_two_strategies_for_the_same_bundles_leave_it_unknown():
+    group = wire.Group("a", bundles=(wire.GroupBundle({"GPU": 1.0}),))
+    demands = [actors.GroupDemand(({"GPU": 1.0},), strategy, 1) for strategy in ("PACK", "SPREAD")]
+    assert actors.strategy(group, actors.strategies(demands[:1])) == "PACK"
+    assert actors.strategy(group, actors.strategies(demands)) is None
+
+
+@pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])
+async def test_older_rays_say_no_resources_where_newer_ones_say_infeasible(version):
+    (group,) = (await RecordedRay(version).ray().read_placement_groups()).groups
+    assert (group.pending, group.why) == (True, "not enough resources are free for all its bundles")
+
+
+async def test_groups_are_asked_for_more_often_while_one_waits():
+    ray = RecordedRay()
+    it = ray.ray()
+    source = next(source for source in it.sources if source.name == "ray.placement_groups")
+    assert source.pause() == 10.0
+    await it.read_placement_groups()
+    assert source.pause() == 5.0
+
+
+async def test_jobs_are_told_as_ray_knows_them():
+    jobs = {job.id: job for job in (await RecordedRay().ray().read_jobs()).jobs}
+    done, failed, waiting = jobs["raysubmit_P8GeGrtyjBPkys5g"], jobs["fail-1"], jobs["needs-gpus"]
+    assert (done.job, done.status, done.exit_code, done.driver_pid) == ("03000000", "SUCCEEDED", 0, 14172)
+    assert (done.started, done.ended) == (1795223967.264, 1795223972.886)
+    assert failed.error_type == "JOB_ENTRYPOINT_COMMAND_ERROR"
+    assert failed.message is not None
+    assert "failing on purpose" in failed.message
+    assert (waiting.running, waiting.job, waiting.ended) == (True, None, None)
+
+
+async def test_a_driver_that_was_not_submitted_is_called_by_its_job():
+    jobs = {job.id: job for job in (await RecordedRay(jobs="jobs_driver").ray().read_jobs()).jobs}
+    assert (jobs["03000000"].submission, jobs["03000000"].ended, jobs["03000000"].driver_pid) == (None, None, 17937)
+
+
+async def test_a_jobs_secrets_stay_with_the_job():
+    ray = RecordedRay()
+    ray.paths["/api/jobs/"] = [
+        {
+            "submission_id": "a",
+            "status": "FAILED",
+            "entrypoint": "HF_TOKEN=hf_abcdefghijkl python x.py --api-key=abcdef123",
+            "message": "Bearer abcdefghijkl",
+        }
+    ]
+    (job,) = (await ray.ray().read_jobs()).jobs
+    assert job.entrypoint == "HF_TOKEN=••• python x.py --api-key=•••"
+    assert job.message == "Bearer •••"
+
+
+async def test_a_jobs_environment_is_told_without_its_secrets():
+    jobs = {job.id: job for job in (await RecordedRay().ray().read_jobs()).jobs}
+    assert [job.runtime_env for job in jobs.values() if job.runtime_env] == [
+        {"working_dir": "/home/user/jobs"},
+        {"conda": "no_such_env_xyz"},
+    ]
+    assert [job.metadata for job in jobs.values() if job.metadata] == [{"owner": "alice", "purpose": "rl-train"}]
+    ray = RecordedRay()
+    env = {"HF_TOKEN": "abc", "VLLM_USE_V1": "1", "DB": "postgres://me:abc@db/x"}
+    odd = [{"submission_id": name, "runtime_env": told} for name, told in (("b", "text"), ("c", [1]), ("d", None), ("e", {}))]
+    ray.paths["/api/jobs/"] = [{"submission_id": "a", "runtime_env": {"env_vars": env}, "metadata": {"token": "abc", "n": 1}}, *odd]
+    job, *others = (await ray.ray().read_jobs()).jobs
+    assert job.runtime_env == {"env_vars": {"HF_TOKEN": "•••", "VLLM_USE_V1": "1", "DB": "postgres://•••@db/x"}}
+    assert job.metadata == {"token": "•••", "n": "1"}
+    assert {other.runtime_env for other in others} == {None}
+
+
+async def test_a_jobs_message_has_an_end():
+    ray = RecordedRay()
+    ray.paths["/api/jobs/"] = [{"submission_id": "a", "message": "x" * 10**6}]
+    (job,) = (await ray.ray().read_jobs()).jobs
+    assert job.message is not None
+    assert len(job.message) == actors.MAX_MESSAGE_CHARS
+
+
+async def test_times_that_never_came_are_unknown():
+    ray = RecordedRay()
+    ray.paths["/api/jobs/"] = [{"submission_id": "a", "start_time": 18446744073709551615, "end_time": 0}]
+    (job,) = (await ray.ray().read_jobs()).jobs
+    assert (job.started, job.ended) == (None, None)
+
+
+async def test_times_that_no_calendar_has_are_unknown():
+    ray = RecordedRay()
+    ray.paths["/api/jobs/"] = [{"submission_id": "a", "start_time": 2.5e14, "end_time": "nan", "driver_exit_code": 10**30}]
+    (job,) = (await ray.ray().read_jobs()).jobs
+    assert (job.started, job.ended, job.exit_code) == (None, None, None)
+
+
+async def test_a_group_that_was_asked_for_in_no_calendar_waits_since_it_was_seen():
+    ray, clock = RecordedRay(), Clock()
+    stats = {"creation_request_received_ns": 10**400, "scheduling_state": "QUEUED"}
+    ray.paths["/api/v0/placement_groups"] = listing({"placement_group_id": "a", "state": "PENDING", "stats": stats})
+    (group,) = (await ray.ray(clock).read_placement_groups()).groups
+    assert group.since == clock.now
+
+
+async def test_jobs_are_asked_for_more_often_while_one_runs():
+    ray = RecordedRay()
+    it = ray.ray()
+    source = next(source for source in it.sources if source.name == "ray.jobs")
+    await it.read_jobs()
+    assert source.pause() == 5.0
+    ray.paths["/api/jobs/"] = [job for job in recorded("jobs") if job["status"] == "FAILED"]
+    await it.read_jobs()
+    assert source.pause() == 10.0
+
+
+def waiting_for(**more: Any) -> Any:
+    entry = decode(json.dumps(an_actor(1, "PENDING_CREATION", **more)).encode(), wire.Actor)
+    return actors.actor(entry, None, {})
+
+
+def test_what_an_actor_asks_of_labels_is_known_unless_others_would_do_too():
+    assert waiting_for(label_selector={"gpu": "h100"}).labels == {"gpu": "h100"}
+    assert waiting_for(label_selector={"gpu": "h100"}, fallback_strategy=[{"label_selector": {"gpu": "a100"}}]).labels == {}
+    assert waiting_for(label_selector=None).labels == {}
+
+
+def test_the_bundle_that_an_actor_is_bound_to_is_in_the_names_of_its_resources():
+    group = "1170df76616358ce8c39a7b4122302000000"
+    assert waiting_for(required_resources={f"GPU_group_{group}": 1.0, f"GPU_group_12_{group}": 1.0}).bundle == 12
+    assert waiting_for(required_resources={f"GPU_group_{group}": 1.0}).bundle is None
+    assert waiting_for(required_resources={"GPU": 1.0}).bundle is None
+
+
+def test_a_group_that_asks_for_more_than_a_strategy_has_none_that_is_known():
+    bundles = [{"unit_resources": {"GPU": 1.0}, "label_selector": {"gpu": "h100"}}]
+    demands = [GroupDemand(({"GPU": 1.0},), "PACK", 1)]
+    plain, racked = (
+        decode(json.dumps({"placement_group_id": "a", "bundles": bundles, "topology_strategy": topology}).encode(), wire.Group)
+        for topology in ({}, {"rack": "STRICT_PACK"})
+    )
+    assert tuple(actors.strategy(group, actors.strategies(demands)) for group in (plain, racked)) == ("PACK", None)
+    assert actors.group(plain, None, None).bundles[0].labels == {"gpu": "h100"}
+
+
+def test_what_ray_says_again_of_thousands_of_jobs_is_searched_for_secrets_once(monkeypatch: pytest.MonkeyPatch):
+    entries = [
+        wire.Job(submission_id=f"ppo-{n}", entrypoint=f"python train.py --token=abc{n}defgh", message=f"job {n} failed")
+        for n in range(5000)
+    ]
+    asked: list[str] = []
+    monkeypatch.setattr(actors, "_short", Recent(lambda told: asked.append(told) or redact(told), 16_384))  # type: ignore[func-returns-value]
+    first = list(map(actors.job, entries))
+    assert list(map(actors.job, entries)) == first
+    assert len(asked) == len(set(asked)) == 10_000

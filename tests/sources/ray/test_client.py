@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cockpit.sources.ray.client import RayClient
+from cockpit.sources.ray.http import Dashboard
+from cockpit.sources.source import SourceError
+from cockpit.trust import find_token
+from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, recorded
+
+SECRET = "5ec4e7" * 10
+
+
+async def test_a_cluster_says_who_it_is():
+    found = await RecordedRay().ray().identify()
+    assert (found.address, found.ray_version, found.auth, found.reachable) == ("http://head:8265", "2.60.0", "disabled", True)
+    assert found.session == "session_2026-11-21_01-17-58_164160_11638"
+    assert found.cluster_id == "58908cde40a28e65414addd5499a2fb8638695872daafe96f34aaf93"
+
+
+@pytest.mark.parametrize(("version", "session"), [("2.44.1", True), ("2.9.3", False)])
+async def test_old_rays_know_no_authentication_and_no_cluster_id(version, session):
+    found = await RecordedRay(version).ray().identify()
+    assert (found.ray_version, found.auth, found.cluster_id) == (version, "disabled", None)
+    assert (found.session is not None) is session
+
+
+async def test_everything_is_forgotten_when_another_cluster_answers():
+    ray, clock = RecordedRay(), Clock()
+    it = ray.ray(clock)
+    await it.identify()
+    await it.read_nodes()
+    other = recorded("nodes_groups")
+    ray.paths["/nodes"] = other
+    clock.now += 5.0
+    with pytest.raises(SourceError, match="checks again first"):
+        await it.read_nodes()
+    ray.paths["/api/version"] = {**recorded("version"), "session_name": "session_2026-11-22"}
+    await it.identify()
+    assert [node.id for node in (await it.read_nodes()).nodes] == [other["data"]["summary"][0]["raylet"]["nodeId"]]
+
+
+async def test_the_same_cluster_is_not_forgotten():
+    ray = RecordedRay()
+    it = ray.ray()
+    await it.identify()
+    await it.read_nodes()
+    await it.identify()
+    ray.paths["/nodes"] = {"result": True, "msg": "", "data": {"summary": []}}
+    with pytest.raises(SourceError, match="checks again first"):
+        await it.read_nodes()
+
+
+def with_token() -> RecordedRay:
+    ray = RecordedRay()
+    open_paths = {"/api/authentication_mode": recorded("authentication_mode_token"), "/api/gcs_healthz": (200, "success")}
+    closed = {path: answer for path, answer in ray.paths.items() if path not in open_paths}
+
+    def guarded(path):
+        def answer(request):
+            header = request.headers.get("authorization")
+            if header is None:
+                return 401, "Unauthorized: Missing authentication token"
+            if header != f"Bearer {SECRET}":
+                return 403, "Forbidden: Invalid authentication token"
+            found = closed[path]
+            return found(request) if callable(found) else found
+
+        return answer
+
+    ray.paths = {**{path: guarded(path) for path in closed}, **open_paths}
+    return ray
+
+
+async def test_a_token_is_sent_where_it_is_asked_for():
+    ray = with_token()
+    found = await ray.ray(token=SECRET).identify()
+    assert (found.auth, found.ray_version) == ("token", "2.60.0")
+    assert "authorization" not in ray.asked[0].headers, "the question whether a token is wanted carries none"
+
+
+async def test_a_token_is_not_sent_where_it_is_not_asked_for():
+    ray = RecordedRay()
+    it = ray.ray(token=SECRET)
+    await it.identify()
+    await it.read_nodes()
+    assert not any("authorization" in request.headers for request in ray.asked)
+
+
+async def test_facts_can_be_asked_for_before_the_cluster_was_identified():
+    assert (await with_token().ray(token=SECRET).read_nodes()).nodes
+
+
+async def test_a_missing_token_says_where_it_was_looked_for():
+    with pytest.raises(
+        SourceError, match=r"requires a token, and none was found \(looked in RAY_AUTH_TOKEN, .*RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token\)"
+    ) as caught:
+        await with_token().ray().identify()
+    assert caught.value.cause == "no token"
+
+
+async def test_a_wrong_token_is_not_told():
+    with pytest.raises(SourceError, match="rejects the token that was found") as caught:
+        await with_token().ray(token="wrong" + SECRET).identify()
+    assert SECRET not in str(caught.value)
+    assert caught.value.cause == "wrong token"
+
+
+@pytest.mark.parametrize("token", [f"{SECRET}\nX-Evil: 1", "tökän"])
+async def test_what_can_not_be_a_token_is_neither_sent_nor_told(token):
+    ray = with_token()
+    with pytest.raises(SourceError, match="the one found is not valid") as caught:
+        await ray.ray(token=token).identify()
+    assert token not in str(caught.value)
+    assert not any("authorization" in request.headers for request in ray.asked)
+
+
+async def test_a_head_that_comes_back_with_a_token_is_asked_again_what_it_wants():
+    ray = RecordedRay()
+    it = ray.ray(token=SECRET)
+    await it.read_nodes()
+    ray.paths = with_token().paths
+    with pytest.raises(SourceError):
+        await it.read_nodes()
+    assert (await it.read_nodes()).nodes
+
+
+def test_a_token_is_found_where_ray_finds_it(tmp_path: Path):
+    home, named = tmp_path / "home", tmp_path / "named"
+    (home / ".ray").mkdir(parents=True)
+    (home / ".ray" / "auth_token").write_text("at-home\n")
+    named.write_text("named\n")
+    assert find_token({}, home) == "at-home"
+    assert find_token({"RAY_AUTH_TOKEN_PATH": str(named)}, home) == "named"
+    assert find_token({"RAY_AUTH_TOKEN": "direct", "RAY_AUTH_TOKEN_PATH": str(named)}, home) == "direct"
+    assert find_token({}, tmp_path) is None
+    assert find_token({"RAY_AUTH_TOKEN_PATH": str(tmp_path / "gone")}, home) is None
+
+
+def test_a_token_file_of_rubbish_is_no_token(tmp_path: Path):
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_bytes(b"\xff\xfe\x00")
+    assert find_token({}, tmp_path) is None
+
+
+def test_who_has_no_home_has_no_token(monkeypatch: pytest.MonkeyPatch):
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert find_token({}) is None
+    assert find_token({"RAY_AUTH_TOKEN_PATH": "~no-such-user-here/token"}) is None
+
+
+async def test_a_gcs_that_answers_is_no_news():
+    assert await RecordedRay().ray().check_gcs() is None
+
+
+async def test_a_gcs_that_hiccups_once_is_believed_to_live():
+    ray = RecordedRay()
+    answers = iter([(503, "503: Health check failed"), (200, "success")])
+    ray.paths["/api/gcs_healthz"] = lambda _: next(answers)
+    await ray.ray().check_gcs()
+
+
+async def test_a_gcs_that_does_not_answer_makes_everything_old():
+    ray = RecordedRay()
+    ray.paths["/api/gcs_healthz"] = (503, "503: Health check failed: RPC error: Deadline Exceeded")
+    with pytest.raises(SourceError, match="Ray's GCS does not answer; the dashboard's data may be old") as caught:
+        await ray.ray().check_gcs()
+    assert caught.value.cause == "gcs"
+
+
+async def test_when_the_gcs_is_back_nothing_is_left_alone_any_longer():
+    ray = RecordedRay()
+    it = ray.ray()
+    ray.paths["/api/gcs_healthz"] = (503, "503: Health check failed")
+    it._dashboard._rest("/nodes", 30.0)
+    with pytest.raises(SourceError):
+        await it.check_gcs()
+    with pytest.raises(SourceError, match="next try in"):
+        await it.read_nodes()
+    ray.paths["/api/gcs_healthz"] = (200, "success")
+    await it.check_gcs()
+    assert (await it.read_nodes()).nodes
+
+
+async def test_what_the_state_api_says_of_a_hung_gcs_is_passed_on():
+    ray = RecordedRay()
+    body = '{"result": false, "msg": "Failed to query data from GCS. It is due to (1) GCS is unexpectedly failed.", "data": null}'
+    ray.paths["/api/v0/placement_groups"] = (500, body)
+    with pytest.raises(SourceError, match=r"answered HTTP 500 \(asked for placement groups\): Failed to query data from GCS"):
+        await ray.ray().read_placement_groups()
+
+
+async def test_a_refusal_within_a_success_is_a_refusal():
+    ray = RecordedRay()
+    ray.paths["/nodes"] = {"result": False, "msg": "Unknown view None", "data": None}
+    with pytest.raises(SourceError, match=r"sent no data \(asked for nodes\): Unknown view None"):
+        await ray.ray().read_nodes()
+
+
+async def test_something_else_on_the_port_is_not_a_ray():
+    ray = RecordedRay()
+    ray.paths = {"/api/version": (200, "<!doctype html><p>hello")}
+    with pytest.raises(SourceError, match="http://head:8265 is not a Ray dashboard: it sent an HTML page"):
+        await ray.ray().identify()
+    ray.paths = {}
+    with pytest.raises(SourceError, match="is not a Ray dashboard: it does not tell a Ray version"):
+        await ray.ray().identify()
+    ray.paths = {"/api/version": {"hello": "world"}}
+    with pytest.raises(SourceError, match="unexpected JSON"):
+        await ray.ray().identify()
+
+
+async def test_ids_are_quoted_whole():
+    ray = RecordedRay()
+    with pytest.raises(SourceError):
+        await ray.ray().node_processes("../../x?y=1&\udc80")
+    assert ray.asked[-1].url.raw_path.startswith(b"/nodes/..%2F..%2Fx%3Fy%3D1%26%3F?")
+
+
+@pytest.mark.parametrize("address", ["http://head:8265", "http://he\udc80d:8265"])
+async def test_what_can_not_be_written_into_a_url_is_said(address):
+    dashboard = Dashboard(address, token=lambda: None, transport=httpx.MockTransport(RecordedRay()))
+    with pytest.raises(SourceError, match="can't be asked"):
+        await dashboard.get("/api/version", timeout=5.0, params={"filename": "job-driver-\ud800.log"})
+    await dashboard.close()
+
+
+async def test_groups_that_are_all_gone_at_once_are_not_believed_at_once():
+    ray, clock = RecordedRay(), Clock()
+    it = ray.ray(clock)
+    some = ray.paths["/api/v0/placement_groups"]
+    await it.read_placement_groups()
+    for _ in range(3):  # each loss is doubted anew, however often there has been one
+        for _ in range(2):
+            ray.paths["/api/v0/placement_groups"] = listing()
+            clock.now += 10.0
+            with pytest.raises(SourceError, match="checks again first"):
+                await it.read_placement_groups()
+        ray.paths["/api/v0/placement_groups"] = some
+        assert (await it.read_placement_groups()).groups
+
+
+async def test_groups_that_stay_gone_are_believed_at_last():
+    ray, clock = RecordedRay(), Clock()
+    it = ray.ray(clock)
+    await it.read_placement_groups()
+    ray.paths["/api/v0/placement_groups"] = listing()
+    for _ in range(2):
+        clock.now += 10.0
+        with pytest.raises(SourceError, match="checks again first"):
+            await it.read_placement_groups()
+    assert (await it.read_placement_groups()).groups == ()
+
+
+@pytest.mark.parametrize("asked", ["nodes", "actors"])
+async def test_what_was_asked_of_a_ray_that_is_gone_is_not_told_of_the_next(asked):
+    ray = RecordedRay()
+    it = ray.ray()
+    path = {"nodes": "/api/v0/nodes", "actors": "/api/v0/actors"}[asked]
+    recorded_answer = ray.paths[path]
+
+    def meanwhile(request: httpx.Request) -> object:
+        it.forget()
+        return recorded_answer(request) if callable(recorded_answer) else recorded_answer
+
+    ray.paths[path] = meanwhile
+    with pytest.raises(SourceError, match="another Ray"):
+        await (it.read_nodes() if asked == "nodes" else it.read_actors())
+    ray.paths[path] = recorded_answer
+    assert (await it.read_nodes()).nodes
+    assert (await it.read_actors()).actors
+
+
+def test_every_source_has_a_name_that_faults_can_carry():
+    names = [source.name for source in RayClient("http://head:8265").sources]
+    assert names == ["ray.identity", "ray.gcs", "ray.nodes", "ray.status", "ray.actors", "ray.placement_groups", "ray.jobs", "ray.oom"]
+    assert all(source.pause() >= 2.0 for source in RayClient("head:8265").sources)
+
+
+def test_an_address_is_shown_without_its_password():
+    assert RayClient("http://user:hunter22@head:8265/").address == "http://head:8265"
+    assert RayClient("head:8265").address == "http://head:8265"
+
+
+async def test_groups_that_wait_are_told_with_their_strategies_at_the_first_look_though_the_status_is_slow():
+    it = RecordedRay().ray()
+    ask = it._dashboard.data
+
+    async def slow(path, *rest, **more):
+        if path == "/api/cluster_status":
+            await asyncio.sleep(0.3)
+        return await ask(path, *rest, **more)
+
+    it._dashboard.data = slow
+    _, facts = await asyncio.gather(it.read_status(), it.read_placement_groups())
+    waiting = [group for group in facts.groups if group.pending]
+    assert waiting
+    assert all(group.strategy for group in waiting)

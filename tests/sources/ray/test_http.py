@@ -1,0 +1,293 @@
+"""Servers that are broken in every way a server can be; real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import httpx
+import pytest
+
+from cockpit.sources.ray import http, wire
+from cockpit.sources.ray.http import Dashboard, NoAnswerError, RefusalError
+from cockpit.sources.source import SourceError
+from cockpit.trust import Audience
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@asynccontextmanager
+async def serving(talk: Talk) -> AsyncIterator[Dashboard]:
+    """A dashboard client of a server that reads one request and then does as `talk` does."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (head := await reader.readuntil(b"\r\n\r\n")) and b"authentication_mode" in head:
+                body = b'{"authentication_mode": "disabled"}'
+                writer.write(OK + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+            await talk(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    server = await asyncio.start_server(lambda *streams: tasks.add(asyncio.ensure_future(connected(*streams))), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: None, transport=None)
+    try:
+        yield dashboard
+    finally:
+        await dashboard.close()
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def saying(answer: bytes) -> Talk:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        await writer.drain()
+
+    return talk
+
+
+async def ask(dashboard: Dashboard, timeout: float = 5.0) -> wire.Version:
+    return await dashboard.json("/api/version", wire.Version, timeout=timeout)
+
+
+async def failure(talk: Talk, timeout: float = 5.0) -> str:
+    async with serving(talk) as dashboard:
+        with pytest.raises(SourceError) as caught:
+            await ask(dashboard, timeout)
+        text = str(caught.value)
+        assert dashboard.shown in text, "the sentence names the address"
+        assert "\n" not in text
+        return text
+
+
+async def test_a_good_answer_in_small_pieces_is_a_good_answer():
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for byte in OK + b'Content-Length: 22\r\n\r\n{"ray_version": "2.9"}':
+            writer.write(bytes([byte]))
+            await writer.drain()
+
+    async with serving(talk) as dashboard:
+        assert (await ask(dashboard)).ray_version == "2.9"
+
+
+async def test_half_an_answer_is_none():
+    assert "broke off its answer or does not speak HTTP (asked for its version)" in await failure(
+        saying(OK + b'Content-Length: 99\r\n\r\n{"ray')
+    )
+    assert "broke off its answer" in await failure(saying(OK + b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"ray\r\n'))
+
+
+async def test_an_endless_answer_is_cut_off(monkeypatch):
+    monkeypatch.setattr(http, "MAX_BODY_BYTES", 3 * 2**20)
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + b"\r\n")
+        while True:
+            writer.write(b" " * 65536)
+            await writer.drain()
+
+    assert "sent more than 3 MB (asked for its version)" in await failure(talk)
+
+
+async def test_an_answer_that_trickles_for_ever_is_not_waited_for():
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + b"\r\n")
+        while True:
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    assert "did not answer within 0.3 s (asked for its version)" in await failure(talk, timeout=0.3)
+
+
+async def test_silence_is_not_waited_for():
+    async def talk(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    assert "did not answer within 0.2 s (asked for its version)" in await failure(talk, timeout=0.2)
+
+
+async def test_who_does_not_speak_http_is_told_apart():
+    assert "does not speak HTTP" in await failure(saying(b"SSH-2.0-OpenSSH_9.6\r\n"))
+    assert "does not speak HTTP" in await failure(saying(b""))
+    assert "does not speak HTTP" in await failure(saying(b"\x00" * 1000))
+
+
+async def test_a_page_is_not_ray():
+    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 21\r\n\r\n\n<!doctype html>hello."
+    assert "is not a Ray dashboard: it sent an HTML page (asked for its version)" in await failure(saying(page))
+
+
+async def test_a_page_with_an_error_is_not_quoted():
+    page = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 28\r\n\r\n<html><h1>502 Bad Gateway..."
+    assert (await failure(saying(page))).endswith("answered HTTP 502 (asked for its version): an HTML page")
+
+
+async def test_a_redirect_is_not_followed():
+    where = b"http://evil.example/?token=abcdefgh"
+    text = await failure(saying(b"HTTP/1.1 302 Found\r\nLocation: " + where + b"\r\nContent-Length: 0\r\n\r\n"))
+    assert "redirects to http://evil.example/" in text
+    assert "abcdefgh" not in text
+
+
+async def test_an_answer_with_escapes_in_it_is_one_line():
+    text = await failure(saying(b"HTTP/1.1 500 x\r\nContent-Length: 30\r\n\r\nTraceback x\n  y\nKeyError: 'a'\n\n"))
+    assert text.endswith("answered HTTP 500 (asked for its version): KeyError: 'a'")
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br", b"zstd", b"identity, gzip"])
+async def test_what_nobody_has_asked_to_be_compressed_is_not_unpacked(encoding):
+    """A few kilobytes may be gigabytes."""
+    bomb = gzip.compress(b"x" * (1 << 20))
+    text = await failure(saying(OK + b"Content-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s" % (encoding, len(bomb), bomb)))
+    assert text.endswith(f"sent {encoding.decode()} data that cockpit can't read (asked for its version)")
+
+
+async def test_a_token_is_sent_only_where_nobody_else_listens():
+    sent: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers.get("authorization"))
+        asked = request.url.path == "/api/authentication_mode"
+        body = {"authentication_mode": "token"} if asked else {"ray_version": "2.60.0", "session_name": "session_1"}
+        return httpx.Response(200, json=body)
+
+    users = {8265: frozenset([0])}
+    audience = Audience("http://127.0.0.1:8265", given=False, users=lambda port: users.get(port, frozenset()))
+    dashboard = Dashboard("http://127.0.0.1:8265", token=lambda: "s3cret", transport=httpx.MockTransport(answer), audience=audience)
+    await ask(dashboard)
+    assert sent[-1] == "Bearer s3cret"
+    users[8265] = frozenset([666])
+    sent.clear()
+    with pytest.raises(RefusalError, match=r"cockpit sends none: what listens on port 8265 of this host belongs to user 666"):
+        await ask(dashboard)
+    assert not any(sent)
+    await dashboard.close()
+
+
+async def test_where_nothing_listens_the_connection_is_refused():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        dashboard = Dashboard(f"http://127.0.0.1:{taken.getsockname()[1]}", token=lambda: None, transport=None)
+        with pytest.raises(NoAnswerError, match="can't be reached: connection refused, nothing listens there"):
+            await ask(dashboard)
+        await dashboard.close()
+
+
+async def test_a_name_that_is_none_can_not_be_resolved():
+    dashboard = Dashboard("http://no-such-host.invalid:8265", token=lambda: None, transport=None)
+    with pytest.raises(NoAnswerError, match=r"no-such-host.invalid:8265 can't be reached: the host name can't be resolved"):
+        await ask(dashboard)
+    await dashboard.close()
+
+
+async def test_tls_to_a_plain_dashboard_says_so():
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    dashboard = Dashboard(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", token=lambda: None, transport=None)
+    with pytest.raises(NoAnswerError, match=r"TLS failed .* uses http://"):
+        await ask(dashboard)
+    await dashboard.close()
+    server.close()
+
+
+@pytest.mark.parametrize("address", ["ftp://head", "http://", "http://[::1", "http://head:99999", "http://a b", "http://user:hunter22@[x"])
+async def test_what_is_no_address_says_so(address):
+    dashboard = Dashboard(address, token=lambda: None, transport=None)
+    with pytest.raises(SourceError) as caught:
+        await ask(dashboard)
+    assert "hunter22" not in str(caught.value)
+    await dashboard.close()
+
+
+@pytest.mark.parametrize(("path", "waits"), [("/nodes", (0.2, 0.4, 0.8)), ("/api/version", (0.2, 0.2, 0.2))], ids=["dear", "light"])
+async def test_a_path_that_did_not_answer_is_left_alone_longer_each_time_unless_it_costs_ray_nothing(path, waits):
+    now = [0.0]
+    asked = 0
+
+    async def talk(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.read()
+
+    async with serving(talk) as dashboard:
+        dashboard._clock = lambda: now[0]
+        for wait in waits:
+            with pytest.raises(NoAnswerError, match=r"within 0\.2 s"):
+                await dashboard.json(path, wire.Version, timeout=0.2)
+            now[0] += wait * 0.9
+            with pytest.raises(NoAnswerError, match="next try in"):
+                await dashboard.json(path, wire.Version, timeout=0.2)
+            now[0] += wait * 0.2
+        assert asked == 3
+
+
+async def test_one_question_at_a_time_for_each_path():
+    asked = 0
+    go = asyncio.Event()
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await go.wait()
+        writer.write(OK + b'Content-Length: 22\r\n\r\n{"ray_version": "2.9"}')
+
+    async with serving(talk) as dashboard:
+        await dashboard.find_auth()
+        both = asyncio.gather(ask(dashboard), ask(dashboard))
+        while not asked:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert asked == 1
+        go.set()
+        await both
+        assert asked == 2
+
+
+async def test_no_proxy_gets_in_between(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with serving(saying(OK + b'Content-Length: 22\r\n\r\n{"ray_version": "2.9"}')) as dashboard:
+        assert (await ask(dashboard)).ray_version == "2.9"
+
+
+async def test_ray_does_not_take_us_for_a_browser():
+    heads = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + b'Content-Length: 22\r\n\r\n{"ray_version": "2.9"}')
+        await writer.drain()
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(OK + b'Content-Length: 22\r\n\r\n{"ray_version": "2.9"}')
+
+    async with serving(talk) as dashboard:
+        await ask(dashboard)
+        await ask(dashboard)
+    names = {line.split(b":")[0].strip().lower() for line in heads[0].splitlines()}
+    assert not names & {b"origin", b"referer", b"cookie"}
+    assert b"mozilla" not in heads[0].lower()
+
+
+async def test_a_refusal_carries_its_status():
+    async with serving(saying(b"HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n404: Not Found")) as dashboard:
+        with pytest.raises(RefusalError) as caught:
+            await ask(dashboard)
+        assert caught.value.status == 404

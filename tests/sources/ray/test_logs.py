@@ -1,0 +1,347 @@
+"""Logs through cuts: a server that streams a growing file as Ray does, and breaks off when it is told to; real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+from cockpit.sources.ray import logs
+from cockpit.sources.ray.client import RayClient
+from cockpit.sources.ray.logs import LogLines, Search, Skip, _last_lines, versions
+from cockpit.sources.source import SourceError
+
+
+class LogServer:
+    """One job whose log is `written`; each stream is broken off after the next number of bytes in `cuts`, if there is one."""
+
+    def __init__(self, version: str = "2.60.0") -> None:
+        self.version = version
+        self.written = b""
+        self.cuts: list[int] = []
+        self.status = "RUNNING"
+        self.type = "SUBMISSION"
+        self.node: str | None = "ab" * 28
+        self.streams: list[dict[str, str]] = []
+        self.lines_on_each_stream = 0
+        self.fail: tuple[int, bytes] | None = None
+
+    def write(self, *lines: str) -> None:
+        self.written += "".join(f"{line}\n" for line in lines).encode()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                where = urlsplit(head.split()[1].decode())
+                if where.path.endswith("/stream"):
+                    return await self.stream({key: value[0] for key, value in parse_qs(where.query).items()}, writer)
+                self.answer(unquote(where.path), writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            return None
+        finally:
+            writer.close()
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    def answer(self, path: str, writer: asyncio.StreamWriter) -> None:
+        job = {
+            "type": self.type,
+            "submission_id": "j/1" if self.type == "SUBMISSION" else None,
+            "status": self.status,
+            "driver_node_id": self.node,
+        }
+        found = {
+            "/api/authentication_mode": {"authentication_mode": "disabled"},
+            "/api/version": {"ray_version": self.version},
+            "/api/jobs/j/1": job,
+            "/api/jobs/j/1/logs": {"logs": self.written.decode()},
+        }.get(path)
+        body = b"404: Not Found" if found is None else json.dumps(found).encode()
+        writer.write(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s" % (404 if found is None else 200, len(body), body))
+
+    async def stream(self, params: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        self.streams.append(params)
+        if self.fail:
+            writer.write(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s" % (self.fail[0], len(self.fail[1]), self.fail[1]))
+            return
+        place = len(self.written) - len(_last_lines(self.written, int(params["lines"])))
+        cut = place + self.cuts.pop(0) if self.cuts else None
+        begun = False
+        while not writer.is_closing():
+            if new := self.written[place:cut][:65536]:
+                if not begun:
+                    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                    begun = True
+                writer.write(b"%x\r\n%s\r\n" % (len(new), new))
+                await writer.drain()
+                place += len(new)
+            elif cut is not None and place >= cut:
+                return
+            else:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving(log: LogServer) -> AsyncIterator[RayClient]:
+    tasks: set[asyncio.Task[None]] = set()
+    server = await asyncio.start_server(lambda *streams: tasks.add(asyncio.ensure_future(log.serve(*streams))), "127.0.0.1", 0)
+    ray = RayClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", token=lambda: None)
+    try:
+        yield ray
+    finally:
+        await ray.close()
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def in_haste(monkeypatch):
+    monkeypatch.setattr(logs, "DRAINED_AFTER_S", 0.3)
+    monkeypatch.setattr(logs, "BEAT", 0.05)
+    monkeypatch.setattr(logs, "LOOK", 0.2)
+
+
+async def followed(log: LogServer, lines: int = 5000) -> list[str]:
+    async with serving(log) as ray:
+        return [line async for batch in ray.follow_log("j/1", lines) for line in batch]
+
+
+def numbered(first: int, last: int) -> list[str]:
+    return [f"line {number}" for number in range(first, last)]
+
+
+async def test_a_log_of_a_job_that_is_over_is_read_to_its_end():
+    log = LogServer()
+    log.write(*numbered(0, 10))
+    log.written += b"no end"
+    log.status = "SUCCEEDED"
+    assert await followed(log) == [*numbered(0, 10), "no end"]
+
+
+async def test_only_the_last_lines_are_wanted_to_begin_with():
+    log = LogServer()
+    log.write(*numbered(0, 1000))
+    log.status = "FAILED"
+    assert await followed(log, lines=3) == numbered(997, 1000)
+
+
+async def test_lines_come_as_they_are_written_until_the_job_is_over():
+    log = LogServer()
+    log.write("first")
+    got: list[str] = []
+    async with serving(log) as ray:
+        async for batch in ray.follow_log("j/1"):
+            got += batch
+            if batch == ["first"]:
+                log.write("second")
+            if batch == ["second"]:
+                log.status = "STOPPED"
+    assert got == ["first", "second"]
+
+
+async def test_a_log_without_a_line_yet_is_waited_for():
+    log = LogServer()
+    async with serving(log) as ray:
+        batches = ray.follow_log("j/1")
+        first = asyncio.ensure_future(batches.__anext__())
+        while not log.streams:
+            await asyncio.sleep(0.01)
+        log.write("at last")
+        assert await first == ["at last"]
+        await batches.aclose()
+
+
+@pytest.mark.parametrize("lines", [-1, 5000])
+@pytest.mark.parametrize("cuts", [[7], [1, 1, 1], [64, 65, 70_000, 9], [100_000] * 3])
+async def test_a_log_that_grows_loses_and_repeats_nothing_at_cuts(cuts, lines):
+    log = LogServer()
+    log.write(*numbered(0, 20))
+    got: list[str] = []
+    async with serving(log) as ray:
+        async for batch in ray.follow_log("j/1", lines):
+            got += batch
+            if len(got) == 20:
+                log.cuts = list(cuts)
+                log.write(*numbered(20, 30_000))
+            if len(got) == 30_000:
+                log.status = "SUCCEEDED"
+    assert got == numbered(0, 30_000)
+
+
+@pytest.mark.parametrize("cuts", [[700], [40_000, 250_000, 200_000]])
+async def test_a_log_had_from_its_middle_loses_and_repeats_nothing_at_cuts(cuts):
+    log = LogServer()
+    log.write(*numbered(0, 50_000))
+    log.cuts = list(cuts)
+    log.status = "SUCCEEDED"
+    assert await followed(log, lines=40_000) == numbered(10_000, 50_000)
+    assert len(log.streams) == len(cuts) + 1
+
+
+async def test_a_log_that_says_the_same_again_and_again_is_counted_when_it_was_had_from_its_beginning():
+    log = LogServer()
+    log.write(*["tick"] * 20)
+    log.status = "RUNNING"
+    got: list[str] = []
+    async with serving(log) as ray:
+        async for batch in ray.follow_log("j/1", -1):
+            got += batch
+            if len(got) == 20:
+                log.cuts = [30_000, 45_000]
+                log.write(*["tick"] * 20_000)
+            if len(got) == 20_020:
+                log.status = "SUCCEEDED"
+    assert len(got) == 20_020
+
+
+async def test_a_log_that_went_on_for_long_after_a_cut_is_taken_up_from_the_whole(monkeypatch):
+    monkeypatch.setattr(logs, "PATIENCE", 0.3)
+    log = LogServer()
+    log.write(*numbered(0, 10_000))
+    log.cuts = [5_000]
+    got: list[str] = []
+    async with serving(log) as ray:
+        async for batch in ray.follow_log("j/1", 9_000):
+            if not got:
+                log.write(*numbered(10_000, 60_000))
+                log.status = "SUCCEEDED"
+            got += batch
+    assert got == numbered(1_000, 60_000)
+    assert [params["lines"] for params in log.streams] == ["9000", "20000", "-1"]
+
+
+async def test_a_log_that_is_another_one_after_a_cut_is_not_mixed_with_the_first(monkeypatch):
+    monkeypatch.setattr(logs, "PATIENCE", 0.3)
+    monkeypatch.setattr(logs, "LONG_PATIENCE", 0.3)
+    log = LogServer()
+    log.write(*numbered(0, 10_000))
+    log.cuts = [5_000]
+    got: list[str] = []
+
+    async def follow(ray: RayClient) -> None:
+        async for batch in ray.follow_log("j/1", 9_000):
+            log.written = b"something else\n" * 1000
+            got.extend(batch)
+
+    async with serving(log) as ray:
+        with pytest.raises(SourceError, match="the log of j/1 was replaced by another file"):
+            await follow(ray)
+    assert got == numbered(1_000, 1_000 + len(got))
+
+
+async def test_a_driver_that_was_not_submitted_has_no_log_in_ray():
+    log = LogServer()
+    log.type = "DRIVER"
+    with pytest.raises(SourceError, match=r"was started by hand, not submitted"):
+        await followed(log)
+
+
+async def test_a_job_that_never_started_has_no_lines():
+    log = LogServer()
+    log.status, log.node = "FAILED", None
+    assert await followed(log) == []
+
+
+async def test_a_job_that_ray_does_not_know_is_not_an_empty_log():
+    async with serving(LogServer()) as ray:
+        with pytest.raises(SourceError, match="404"):
+            async for _ in ray.follow_log("other"):
+                pass
+
+
+async def test_a_log_whose_node_is_gone_says_what_ray_says(monkeypatch):
+    monkeypatch.setattr(logs, "MAX_TRIES", 2)
+    log = LogServer()
+    log.fail = (500, b"Agent for node id: abab doesn't exist.")
+    with pytest.raises(SourceError, match=r"answered HTTP 500 \(asked for a log\): Agent for node id: abab doesn't exist"):
+        await followed(log)
+
+
+async def test_an_error_within_a_stream_is_no_line_of_the_log(monkeypatch):
+    monkeypatch.setattr(logs, "MAX_TRIES", 1)
+    log = LogServer("2.44.1")
+    log.written = b"[get_logs] Fetch log error: File or directory not found"
+    with pytest.raises(SourceError, match="can't read the log: : File or directory not found"):
+        await followed(log)
+
+
+async def test_a_stream_of_an_old_ray_is_not_read_but_the_whole_log_is_asked_for():
+    log = LogServer("2.9.3")
+    log.write(*numbered(0, 100))
+    got: list[str] = []
+    async with serving(log) as ray:
+        async for batch in ray.follow_log("j/1", 10):
+            if not got:
+                log.write(*numbered(100, 110))
+                log.status = "SUCCEEDED"
+            got += batch
+    assert got == numbered(90, 110)
+    assert log.streams == []
+
+
+async def test_leaving_early_ends_the_connection():
+    log = LogServer()
+    log.write("one")
+    async with serving(log) as ray:
+        before = asyncio.all_tasks()
+        batches = ray.follow_log("j/1")
+        assert await batches.__anext__() == ["one"]
+        await batches.aclose()
+        while asyncio.all_tasks() - before - {asyncio.current_task()} and not _only_servers(before):
+            await asyncio.sleep(0.01)
+
+
+def _only_servers(before: set[asyncio.Task[object]]) -> bool:
+    return not any("_pump" in repr(task) for task in asyncio.all_tasks() - before)
+
+
+def test_a_line_without_an_end_is_given_out_at_a_megabyte():
+    lines = LogLines()
+    assert lines.feed(b"x" * 2**20) == []
+    assert [len(line) for line in lines.feed(b"y\nz")] == [2**20 + 1]
+    assert lines.feed(b"z" * (2**20 + 1))[0].startswith("zz")
+    assert lines.last() == []
+
+
+def test_bytes_that_are_no_text_are_replaced_but_a_character_cut_in_two_is_not():
+    lines = LogLines()
+    assert lines.feed("tök".encode()[:2]) == []
+    assert lines.feed("tök".encode()[2:] + b"\n\xff\n") == ["tök", "\N{REPLACEMENT CHARACTER}"]
+
+
+def test_a_skip_leaves_out_exactly_what_was_had():
+    skip = Skip(5)
+    assert [skip.feed(b"abc"), skip.is_found, skip.feed(b"defg"), skip.is_found, skip.feed(b"h")] == [b"", False, b"fg", True, b"h"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_a_search_finds_the_place_however_the_bytes_are_cut(size):
+    data = b"one two three four five"
+    search = Search(b"three ")
+    assert b"".join(search.feed(data[start : start + size]) for start in range(0, len(data), size)) == b"four five"
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "left"),
+    [
+        (b"a\nb\nc\n", 2, b"b\nc\n"),
+        (b"a\nb\nc", 2, b"b\nc"),
+        (b"a\nb\n", 9, b"a\nb\n"),
+        (b"", 3, b""),
+        (b"a\n", -1, b"a\n"),
+        (b"\n\n\n", 1, b"\n"),
+    ],
+)
+def test_last_lines_are_those_that_tail_shows(data, count, left):
+    assert _last_lines(data, count) == left
+
+
+def test_versions_are_compared_by_number_and_nothing_known_counts_as_new():
+    assert versions("2.9.3") < (2, 44) <= versions("2.44.1") < versions("2.60.0") < versions(None) == versions("nightly")

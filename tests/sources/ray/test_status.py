@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+
+from cockpit.model import Demand, Quantity
+from cockpit.sources.ray.client import GroupDemand
+from cockpit.sources.ray.status import parse_status
+from cockpit.sources.source import SourceError
+from tests.sources.ray.recorded_ray import HEAD, Clock, RecordedRay, recorded
+
+
+async def test_what_is_handed_out_and_waited_for_is_read_from_the_monitors_blob():
+    facts = await RecordedRay().ray().read_status()
+    assert facts.usage is not None
+    assert facts.usage[HEAD]["CPU"] == Quantity(used=2.0, total=2.0)
+    assert facts.usage[HEAD]["object_store_memory"] == Quantity(used=0.0, total=200000000.0)
+    assert not any("group" in name.lower() for name in facts.usage[HEAD])
+    assert facts.totals is not None
+    assert facts.totals["GPU"] == Quantity(used=1.0, total=2.0)
+    assert facts.demand is not None
+    assert Demand(needs={"CPU": 1.0, "special_hw_a": 1.0}, count=1) in facts.demand
+    assert Demand(needs={"GPU": 50.0}, count=1) in facts.demand, "bound to a group, with the group's name taken off"
+    assert facts.strategies == (
+        GroupDemand(bundles=({"GPU": 50.0},), strategy="PACK", count=1),
+        GroupDemand(bundles=({"CPU": 1.0}, {"CPU": 1.0}), strategy="STRICT_SPREAD", count=1),
+    )
+
+
+@pytest.mark.parametrize("version", ["2.44.1", "2.9.3"])
+async def test_older_rays_say_the_same(version):
+    facts = await RecordedRay(version).ray().read_status()
+    assert facts.totals is not None
+    assert facts.totals["accelerator_type:H100"].total == 1.0
+    assert facts.demand == (Demand(needs={"GPU": 100.0}, count=1),)
+    assert facts.strategies[0].strategy == "PACK"
+
+
+async def test_a_monitor_that_has_stopped_writing_is_not_believed():
+    ray, clock = RecordedRay(), Clock()
+    it = ray.ray(clock)
+    await it.read_status()
+    clock.now += 20.0
+    await it.read_status()
+    clock.now += 5.0
+    with pytest.raises(SourceError, match="monitor has reported nothing for 25 s; used and pending resources are old") as caught:
+        await it.read_status()
+    assert caught.value.cause == "monitor"
+    ray.paths["/api/cluster_status"]["data"]["clusterStatus"]["time"] += 5
+    assert (await it.read_status()).totals
+
+
+async def test_why_the_monitor_died_is_told_if_ray_knows():
+    ray, clock = RecordedRay(), Clock()
+    ray.paths["/api/cluster_status"]["data"]["autoscalingError"] = "Traceback\n  File x\nKeyError: 'password=hunter22'"
+    it = ray.ray(clock)
+    await it.read_status()
+    clock.now += 25.0
+    with pytest.raises(SourceError, match="KeyError") as caught:
+        await it.read_status()
+    assert "hunter22" not in str(caught.value)
+
+
+def v2() -> RecordedRay:
+    ray = RecordedRay()
+    texts = {"1": recorded("status_v2_text"), None: recorded("status_v2")}
+    ray.paths["/api/cluster_status"] = lambda request: texts[request.url.params.get("format")]
+    return ray
+
+
+async def test_under_autoscaler_v2_the_text_is_read_and_use_by_node_is_unknown():
+    facts = await v2().ray().read_status()
+    assert facts.usage is None
+    assert facts.totals is not None
+    assert (facts.totals["CPU"], facts.totals["GPU"]) == (Quantity(used=0.0, total=4.0), Quantity(used=1.0, total=1.0))
+    assert facts.demand == (Demand(needs={"CPU": 1.0, "GPU": 50.0}, count=1),)
+
+
+async def test_once_it_is_known_the_text_is_asked_for_at_once():
+    ray = v2()
+    it = ray.ray()
+    await it.read_status()
+    await it.read_status()
+    assert [request.url.params.get("format") for request in ray.asked if request.url.path == "/api/cluster_status"] == [None, "1", "1"]
+
+
+async def test_text_and_blob_agree_on_what_waits():
+    ray = RecordedRay()
+    blob = await ray.ray().read_status()
+    ray.paths["/api/cluster_status"] = lambda request: recorded("status_text" if "format" in request.url.params else "status_v2")
+    text = await ray.ray().read_status()
+    assert text.demand is not None
+    assert blob.demand is not None
+    assert sorted(text.demand, key=str) == sorted(blob.demand, key=str)
+    assert sorted(text.strategies, key=str) == sorted(blob.strategies, key=str)
+
+
+async def test_no_status_at_all_is_unknown_not_empty():
+    ray = RecordedRay(status="status_v2")
+    with pytest.raises(SourceError, match="no status yet"):
+        await ray.ray().read_status()
+
+
+async def test_a_text_of_another_kind_is_unknown_not_empty():
+    ray = v2()
+    ray.paths["/api/cluster_status"] = lambda request: (
+        {"result": True, "msg": "", "data": {"clusterStatus": "No cluster status." if "format" in request.url.params else None}}
+    )
+    with pytest.raises(SourceError, match="unknown"):
+        await ray.ray().read_status()
+
+
+async def test_counts_that_count_nothing_are_left_out():
+    ray = RecordedRay()
+    blob = {
+        "usage": {"GPU": ["nan", "inf"], "CPU": [1.0, 2.0]},
+        "resourceDemand": [[{"CPU": 1.0}, "inf"], [{"GPU": 1.0}, 3]],
+        "pgDemand": [[{"bundles": [[{"GPU": 1.0}, "nan"]], "strategy": "PACK"}, 1e300]],
+    }
+    ray.paths["/api/cluster_status"] = {"result": True, "msg": "", "data": {"clusterStatus": {"time": 1.0, "loadMetricsReport": blob}}}
+    facts = await ray.ray().read_status()
+    assert facts.totals == {"GPU": Quantity(), "CPU": Quantity(used=1.0, total=2.0)}
+    assert facts.demand == (Demand(needs={"GPU": 1.0}, count=3),)
+    assert facts.strategies == ()
+
+
+def test_a_count_longer_than_a_line_is_no_count():
+    text = "Usage:\n 1e999/2.0 CPU\n\nDemands:\n {'CPU': 1.0}: %s pending tasks/actors\n {'GPU': 1e999} * 2: 3+ pending tasks/actors\n"
+    facts = parse_status(text % ("9" * 5000))
+    assert facts.totals == {"CPU": Quantity(used=None, total=2.0)}
+    assert facts.demand == ()

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cockpit.sources.lenient_json import NotRayError, decode
+from cockpit.sources.ray import wire
+from tests.sources.ray.recorded_ray import RECORDED, recorded
+
+
+def as_nodes(body: bytes) -> wire.NodesData:
+    data = wire.decode_nodes(body).data
+    assert data is not None
+    return data
+
+
+def test_numbers_that_protobuf_wrote_as_strings_are_numbers():
+    body = b'{"placement_group_id": "a", "stats": {"creation_request_received_ns": "1795223981165841567"}}'
+    assert decode(body, wire.Group).stats == wire.GroupStats(creation_request_received_ns=1795223981165841567)
+    assert decode(b'{"actor_id": "a", "num_restarts": "2"}', wire.Actor).num_restarts == 2
+
+
+def test_what_is_left_out_is_unknown_and_what_is_new_is_ignored():
+    assert decode(b'{"actor_id": "a", "invented_in_3.0": [1]}', wire.Actor) == wire.Actor("a")
+
+
+@pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
+def test_what_three_rays_answered_can_be_read(version):
+    folder = RECORDED / version
+    assert as_nodes((folder / "nodes.json").read_bytes()).summary[0].mem is not None
+    assert decode((folder / "actors.json").read_bytes(), wire.Reply[wire.Listed[wire.Actor]]).data
+    assert decode((folder / "placement_groups.json").read_bytes(), wire.Reply[wire.Listed[wire.Group]]).data
+    assert decode((folder / "jobs.json").read_bytes(), tuple[wire.Job, ...])
+    status = decode((folder / "status.json").read_bytes(), wire.Reply[wire.StatusData]).data
+    assert status is not None
+    assert status.cluster_status is not None
+    assert status.cluster_status.load_metrics_report is not None
+
+
+def test_what_python_writes_and_json_does_not_know_is_unknown():
+    entry = as_nodes(b'{"data": {"summary": [{"cpu": NaN, "now": 1e999, "hostname": "\\udc80"}]}}').summary[0]
+    assert (entry.cpu, entry.now, entry.hostname) == (None, None, "?")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>",
+        b"",
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b"404: Not Found",
+        b'{"data":',
+        b'{"data": {"summary": [{"cpu": 1' + b"0" * 5000 + b"}]}}",
+    ],
+)
+def test_what_is_not_json_is_not_ray(body):
+    with pytest.raises(NotRayError):
+        wire.decode_nodes(body)
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"data": {"summary": 3}}', b'{"data": {}}', b'{"data": {"summary": [{"cpu": "warm"}]}}'])
+def test_json_of_another_shape_says_where_it_differs(body):
+    with pytest.raises(NotRayError, match="unexpected JSON"):
+        wire.decode_nodes(body)
+
+
+def test_a_list_that_was_cut_says_so():
+    whole = recorded("placement_groups")["data"]["result"]
+    cut_at_the_source = {**whole, "total": 12203, "num_after_truncation": 10000}
+    cut_by_the_limit = {**whole, "num_filtered": 12}
+    for result, cut in ((whole, False), (cut_at_the_source, True), (cut_by_the_limit, True)):
+        assert decode(json.dumps(result).encode(), wire.Listing[wire.Group]).cut is cut

@@ -1,0 +1,83 @@
+"""A file that can't be read at once holds nobody up, and is named."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cockpit.acts.act import Aim
+from cockpit.acts.launch.launch import Launches
+from cockpit.acts.table import find_act
+from cockpit.config import document
+from cockpit.config.document import InputError, read_text
+from cockpit.presets import read_preset
+from cockpit.sources import disk
+from cockpit.sources.disk import in_time
+from cockpit.sources.source import SourceError
+from tests.sources.ray.job_table import JobTable, Operator, dashboard
+
+
+@pytest.fixture
+def dead(monkeypatch):
+    """A disk that answers when the test is over."""
+    alive = threading.Event()
+    monkeypatch.setattr(document, "_check_regular", lambda _: alive.wait(20))
+    monkeypatch.setattr(disk, "READ_TIMEOUT_S", 0.2)
+    yield alive
+    alive.set()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)], ids=["pipe", "device"])
+def test_a_pipe_and_a_device_are_never_read(tmp_path, make):
+    make(tmp_path / "ppo.yaml")
+    with pytest.raises(InputError, match=r"ppo\.yaml: not a regular file"):
+        read_text(tmp_path / "ppo.yaml")
+
+
+def test_what_the_shell_hands_over_is_read_whole():
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"hosts: [w1]\n")
+    os.close(write_end)
+    try:
+        assert read_text(Path(f"/dev/fd/{read_end}")) == "hosts: [w1]\n"
+    finally:
+        os.close(read_end)
+
+
+async def test_what_comes_of_it_in_time_comes_back(tmp_path):
+    (tmp_path / "a").write_text("x")
+    assert await in_time(partial(read_text, tmp_path / "a"), "a") == "x"
+    with pytest.raises(InputError, match="is a directory"):
+        await in_time(partial(read_text, tmp_path), "a")
+
+
+async def test_a_disk_that_does_not_answer_is_left_and_the_file_named(tmp_path, dead):
+    (tmp_path / "a").write_text("x")
+    with pytest.raises(SourceError, match=r"/a could not be read within 0\.2 s"):
+        await in_time(partial(read_text, tmp_path / "a"), "something else")
+    with pytest.raises(SourceError, match="something else could not be read"):
+        await in_time(partial(time.sleep, 0.5), "something else")
+
+
+async def test_no_launch_waits_for_a_script_on_such_a_disk(tmp_path, dead, monkeypatch):
+    (tmp_path / "run.sh").write_text("python train.py")
+    dead.set()
+    (tmp_path / "ppo.yaml").write_text("job: {entrypoint: bash run.sh, working_dir: .}")
+    preset = read_preset(Path(tmp_path / "ppo.yaml"))
+    dead.clear()
+    with pytest.raises(SourceError, match=r"run\.sh could not be read"):
+        await Launches(Operator(dashboard(JobTable()))).plan(find_act("launch"), Aim(rows=(preset,)))  # type: ignore[arg-type]
+
+
+async def test_no_launch_waits_for_a_pipe_that_its_preset_names(tmp_path):
+    os.mkfifo(tmp_path / "needs.txt")
+    os.mkfifo(tmp_path / "run.sh")
+    (tmp_path / "ppo.yaml").write_text("job: {entrypoint: bash run.sh, working_dir: ., runtime_env: {pip: needs.txt}}")
+    launches = Launches(Operator(dashboard(JobTable())))  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=r"job\.runtime_env\.pip: .*needs\.txt: not a regular file"):
+        await launches.plan(find_act("launch"), Aim(rows=(read_preset(tmp_path / "ppo.yaml"),)))

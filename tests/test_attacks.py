@@ -1,0 +1,243 @@
+"""What another user of this host tries, so that root's cockpit tells him a secret, waits for him, or writes where he wants: real uids."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.acts.audit import Audit
+from cockpit.acts.plan import Plan
+from cockpit.config.document import InputError
+from cockpit.config.settings import load
+from cockpit.presets.folder import find_preset
+from cockpit.sources.probes.ssh_control import SshControlSockets
+from cockpit.sources.ray.http import Dashboard
+from cockpit.sources.source import SourceError
+from cockpit.trust import Audience, find_token, serving_users
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
+
+MALLORY = 12345
+TOKEN = "s3cret-of-the-operator"
+DASHBOARD = """
+import socket, sys
+listening = socket.socket()
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listening.bind(("127.0.0.1", int(sys.argv[1])))
+listening.listen()
+print("ready", flush=True)
+while True:
+    talking, _ = listening.accept()
+    if "hides" in sys.argv:
+        listening.close()
+    said = b""
+    while b"\\r\\n\\r\\n" not in said:
+        more = talking.recv(4096)
+        if not more:
+            break
+        said += more
+    print(said.replace(b"\\r\\n", b"|").decode(), flush=True)
+    body = b'{"authentication_mode": "token"}'
+    talking.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s" % (len(body), body))
+    talking.close()
+"""
+"""Asks for a token, and prints all that it is told."""
+
+
+class Taker:
+    """Another user's dashboard, from when it is started on."""
+
+    def __init__(self, port: int, *words: str) -> None:
+        self._process = subprocess.Popen(
+            ["/usr/bin/python3", "-c", DASHBOARD, str(port), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            user=MALLORY, group=MALLORY, extra_groups=[], cwd="/",
+        )  # fmt: skip
+        assert self._process.stdout
+        assert self._process.stdout.readline() == "ready\n"
+
+    def heard(self) -> str:
+        """All of it."""
+        self._process.kill()
+        return self._process.communicate()[0]
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def common() -> Iterator[Path]:
+    """A folder that everybody can reach."""
+    path = Path(f"/tmp/attack-{os.getpid()}")
+    path.mkdir(mode=0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def home(common: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another user's, which `sudo` has left in HOME."""
+    path = common / "home"
+    path.mkdir()
+    os.chown(path, MALLORY, MALLORY)
+    monkeypatch.setenv("HOME", str(path))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return path
+
+
+def his(path: Path) -> Path:
+    """It, and all above it that is in his home."""
+    while path.name != "home":
+        os.chown(path, MALLORY, MALLORY, follow_symlinks=False)
+        path = path.parent
+    return path
+
+
+@pytest.mark.parametrize("words", [(), ("hides",)])
+async def test_the_token_goes_to_nobody_who_binds_the_port_between_the_question_and_the_connection(words: tuple[str, ...]):
+    """Ray has ended, and the address was given. Asked who listens, the kernel says nobody; a moment later another user does."""
+    port, takers = free_port(), []
+
+    def users(asked: int) -> frozenset[int]:
+        found = serving_users(asked)
+        if not takers and armed:
+            takers.append(Taker(asked, *words))
+        return found
+
+    armed: list[bool] = []
+    audience = Audience(f"http://127.0.0.1:{port}", given=True, users=users)
+    with socket.socket() as ours:  # our own Ray has been asked before
+        ours.bind(("127.0.0.1", port))
+        ours.listen()
+        assert audience.why_not_trusted() is None
+    armed.append(True)
+    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: TOKEN, transport=None, audience=audience)
+    dashboard.auth = "token"
+    with pytest.raises(SourceError, match=f"gets no secret: what listens on port {port} of this host belongs to user {MALLORY}"):
+        await dashboard.get("/api/version", timeout=5)
+    await dashboard.close()
+    assert TOKEN not in takers[0].heard()
+
+
+async def test_a_jobs_secrets_go_to_nobody_who_binds_the_port_in_that_moment():
+    port = free_port()
+    taker = Taker(port)
+    audience = Audience(f"http://127.0.0.1:{port}", given=False)
+    dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: None, transport=None, audience=audience)
+    dashboard.auth = "disabled"
+    with pytest.raises(SourceError, match="gets no secret"):
+        await dashboard.write("POST", "/api/jobs/", dict, timeout=5, content=TOKEN.encode(), hide=str)
+    await dashboard.close()
+    assert TOKEN not in taker.heard()
+
+
+def test_a_pipe_in_place_of_a_token_is_not_waited_for(common: Path):
+    pipe = common / "token"
+    os.mkfifo(pipe)
+    found: list[str | None] = []
+    thread = threading.Thread(target=lambda: found.append(find_token({"RAY_AUTH_TOKEN_PATH": str(pipe)})), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert found == [None]
+
+
+@pytest.mark.parametrize("how", ["link", "file", "folder"])
+def test_no_token_is_taken_from_another_users_home(home: Path, common: Path, how: str):
+    secret = common / "secret"
+    secret.write_text("root's alone\n")
+    secret.chmod(0o600)
+    (home / ".ray").mkdir()
+    place = home / ".ray" / "auth_token"
+    if how == "link":
+        place.symlink_to(secret)
+    else:
+        place.write_text("his\n")
+    if how != "folder":
+        his(place)
+    else:
+        os.chown(home / ".ray", MALLORY, MALLORY)
+    assert find_token({}) is None
+
+
+def test_a_token_in_our_own_home_is_found(home: Path):
+    os.chown(home, 0, 0)
+    (home / ".ray").mkdir()
+    (home / ".ray" / "auth_token").write_text("ours\n")
+    assert find_token({}) == "ours"
+
+
+@pytest.mark.parametrize("how", ["link", "pipe", "folder", "other name"])
+def test_the_log_of_acts_is_written_nowhere_else_and_no_pipe_stops_an_act(home: Path, common: Path, how: str):
+    state, elsewhere = home / ".local" / "state", common / "elsewhere"
+    state.mkdir(parents=True)
+    elsewhere.mkdir()
+    path = state / "cockpit" / "acts.jsonl"
+    if how == "folder":
+        path.parent.symlink_to(elsewhere)
+        his(path.parent)
+    else:
+        path.parent.mkdir()
+    if how == "link":
+        path.symlink_to(elsewhere / "made")
+    if how == "pipe":
+        os.mkfifo(path)
+    if how == "other name":
+        (elsewhere / "notes").write_text("root's")
+        os.link(elsewhere / "notes", path)
+    with pytest.raises(OSError, match=r"user|plain|symbolic"):
+        Audit(path, lambda: 0.0).begin(Plan("clean", "Clean", (), (), (), (), (), (), {}))
+    assert [one.read_text() for one in elsewhere.iterdir()] == (["root's"] if how == "other name" else [])
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_no_connection_is_kept_where_another_user_could_put_his_own(home: Path, common: Path, monkeypatch: pytest.MonkeyPatch, mode: int):
+    """He would hear all that goes through it, and answer in that host's name."""
+    runtime = common / "run"
+    runtime.mkdir()
+    runtime.chmod(mode)
+    if mode == 0o755:
+        os.chown(runtime, MALLORY, MALLORY)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    assert not SshControlSockets().control.startswith(str(runtime))
+    assert not list(runtime.iterdir())
+
+
+@pytest.mark.parametrize("how", ["pipe", "his", "link"])
+def test_settings_and_presets_in_another_users_home_are_neither_obeyed_nor_waited_for(home: Path, common: Path, how: str):
+    folder = home / ".config" / "cockpit"
+    (folder / "presets").mkdir(parents=True)
+    for path in (folder / "config.yaml", folder / "presets" / "train.yaml"):
+        if how == "pipe":
+            os.mkfifo(path)
+        elif how == "link":
+            (common / "mine.yaml").write_text("reach: evil\n")
+            path.symlink_to(common / "mine.yaml")
+        else:
+            path.write_text("reach: evil\n")
+        his(path)
+    for read in (lambda: load({}), lambda: find_preset("train")):
+        with pytest.raises(InputError, match="another user"):
+            read()
+
+
+def test_a_link_may_have_any_mode(home: Path, common: Path):
+    """Its own says nothing."""
+    os.chown(home, 0, 0)
+    folder = home / ".config" / "cockpit"
+    folder.mkdir(parents=True)
+    (common / "config.yaml").write_text("interval: 7\n")
+    (folder / "config.yaml").symlink_to(common / "config.yaml")
+    assert stat.S_IMODE((folder / "config.yaml").lstat().st_mode) == 0o777
+    assert load({}).interval == 7

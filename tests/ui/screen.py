@@ -1,0 +1,46 @@
+"""What a test sees of a screen."""
+
+from __future__ import annotations
+
+HOSTILE = [
+    "[/]",
+    "x[/red]y",
+    "Actor[MyClass]",
+    "[@click=app.quit]x[/]",
+    "\x1b]0;PWNED\x07",
+    "\x1b]52;c;aGk=\x07",
+    "\x9b31m",
+    "\u202eabc",
+    "a\nb\tc",
+    "漢字漢字",
+    "\x00",
+    "\U000e0041",
+]
+"""Texts that could move the cursor, colour the screen, act as markup or reorder their neighbours."""
+
+
+def shown(app):
+    """The screen as a person reads it."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+def footer(app):
+    """The line of keys below the page."""
+    return shown(app).splitlines()[-1]
+
+
+def unsafe(text):
+    """The characters that must not reach a terminal."""
+    return [
+        char
+        for char in text
+        if (ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 or char in "\u202e\u2066" or ord(char) >= 0xE0000
+    ]
+
+
+async def until(pilot, fact):
+    for _ in range(300):
+        if fact():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("it never came true; the screen says:\n" + shown(pilot.app))

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import gc
+
+from textual.widget import Widget
+
+from cockpit.ui.footer import Footer
+from cockpit.ui.keys import PAGES
+from cockpit.ui.log_screen import LogScreen
+from tests.ui.screen import footer, shown, until
+from tests.world import snapshot
+
+
+async def test_a_click_on_a_key_presses_it(make):
+    app = make()
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: "p Pause" in footer(app))
+        await pilot.click(Footer, offset=(footer(app).index("p Pause") + 3, 0))
+        await until(pilot, lambda: "PAUSED" in shown(app))
+
+
+async def test_a_click_between_two_keys_does_nothing(make):
+    app = make()
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: "q Quit" in footer(app))
+        await pilot.click(Footer, offset=(footer(app).index("q Quit") - 1, 0))
+        await pilot.click(Footer, offset=(159, 0))
+        await pilot.press("p")
+        await until(pilot, lambda: "PAUSED" in shown(app))
+
+
+async def test_it_tells_of_the_keys_of_the_page_and_of_the_log(make):
+    app = make()
+    async with app.run_test(size=(160, 40)) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda: "t Tree" in footer(app))
+        await pilot.press("1")
+        await until(pilot, lambda: "t Tree" not in footer(app))
+        await pilot.press("5", "down")
+        await until(pilot, lambda: "l Log" in footer(app))
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(app.screen, LogScreen) and "Esc Back" in footer(app))
+
+
+async def test_changing_pages_leaves_nothing_behind(make):
+    app = make(snapshot())
+    async with app.run_test(size=(160, 40)) as pilot:
+
+        async def turned(times):
+            for number in range(times):
+                app.action_page(number % len(PAGES))
+                await pilot.pause()
+            gc.collect()
+            return len(gc.get_objects()), sum(isinstance(thing, Widget) for thing in gc.get_objects())
+
+        await turned(3 * len(PAGES))
+        objects, widgets = await turned(len(PAGES))
+        later, as_many = await turned(20 * len(PAGES))
+        assert as_many == widgets
+        assert later - objects < 1000

@@ -1,0 +1,502 @@
+"""A log view: hostile lines stay text, a flood does not hold up keys, and what is being read stays in sight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import Any
+from unicodedata import category
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual.app import App, ComposeResult
+from textual.events import MouseScrollUp
+from textual.pilot import Pilot
+
+from cockpit.ui.log_colours import LONGEST, last_written, pieces, visible
+from cockpit.ui.log_view import LogView
+from tests.growth import is_linear
+
+HOSTILE = (
+    "\x1b]0;PWNED\x07title",
+    "\x1b]52;c;aGk=\x07clipboard",
+    "\x1b]52;c;aGk=",
+    "\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\",
+    "\x9b31mC1 \x9d52;c;aGk=\x9c\x90x",
+    "\x1b[2J\x1b[H\x1b[999A\x1b[?1049l cursor",
+    "\x1b\x1b[K[31m made of two",
+    "\x1bP1$r0m\x1b\\ device control",
+    "\x1bc reset \x1b(0 charset \x1b=\x1b7",
+    "\u202egnp.exe\u202c \u2066bidi\u2069 \u200bzero\u200d",
+    "nul\x00bell\x07backspace\x08del\x7f vt\x0bff\x0c",
+    "[@click=app.quit]x[/] [/] [red]y [bold",
+    "two\nlines\u2028and\u2029three\x85four",
+    "lone \ud800 surrogate",
+    "\x1b[31",
+    "\x1b[38;5m\x1b[38;2;1m\x1b[38m\x1b[999;;;9999999999999999999999m odd colours",
+)
+
+
+def texts(view: LogView) -> list[str]:
+    """What each line of the screen shows, blank ends taken off."""
+    return [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+
+
+class Shown(App[None]):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.view = LogView(**options)
+        self.changes = 0
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+    def on_log_view_changed(self) -> None:
+        self.changes += 1
+
+
+@asynccontextmanager
+async def shown(size: tuple[int, int] = (40, 10), **options: Any) -> AsyncIterator[tuple[LogView, Pilot[None]]]:
+    app = Shown(**options)
+    async with app.run_test(size=size) as pilot:
+        app.view.focus()
+        yield app.view, pilot
+
+
+async def until(fact: Callable[[], object], seconds: float = 60) -> None:
+    end = perf_counter() + seconds
+    while not fact():
+        assert perf_counter() < end, "it did not come true in time"
+        await asyncio.sleep(0.002)
+
+
+def numbered(count: int, begin: int = 0) -> list[str]:
+    return [f"line {number}" for number in range(begin, begin + count)]
+
+
+# A line
+
+
+@pytest.mark.parametrize("line", HOSTILE)
+async def test_no_hostile_line_reaches_the_terminal(line: str) -> None:
+    async with shown() as (view, _):
+        view.extend([line, "the next"])
+        await until(lambda: "the next" in texts(view)[1])
+        for y in range(2):
+            strip = view.render_line(y)
+            assert strip.cell_length == view.scrollable_content_region.width
+            for text, style, control in strip:
+                assert not control
+                assert not {character for character in text if category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+                assert style
+                assert style.link is None
+                assert not style.meta
+
+
+@given(st.text(st.sampled_from("\x1b[]0;31m\x07\\P\x9b\r\t ab\u202e漢8:?"), max_size=60))
+def test_whatever_is_written_only_text_is_left(line: str) -> None:
+    drawn = "".join(text for text, _ in pieces(line))
+    assert all(category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in drawn)
+
+
+def test_markup_is_text() -> None:
+    assert pieces("[@click=app.quit]x[/]")[0][0] == "[@click=app.quit]x[/]"
+
+
+def test_a_dropped_sequence_leaves_no_debris() -> None:
+    assert visible("\x1b]8;;http://a\x1b\\link\x1b]8;;\x1b\\ \x1b[Kdone\x1b[1A") == "link done"
+
+
+def test_colours_of_a_log_are_kept() -> None:
+    plain, red, bold, indexed, true, reset = pieces("a\x1b[31mb\x1b[1mc\x1b[22;38;5;200md\x1b[38;2;1;2;3;48;5;7me\x1b[mf")
+    assert [text for text, _ in (plain, red, bold, indexed, true, reset)] == list("abcdef")
+    assert plain[1] == reset[1]
+    assert str(red[1]) == "color(1)"
+    assert str(bold[1]) == "bold color(1)"
+    assert str(indexed[1]) == "color(200)"
+    assert str(true[1]) == "#010203 on color(7)"
+
+
+def test_bright_colours_and_their_end() -> None:
+    assert [str(style) for _, style in pieces("\x1b[92mgreen\x1b[39;103mground\x1b[49;3;4;7;9mall\x1b[23;24;27;29mnone")] == [
+        "color(10)",
+        "on color(11)",
+        "italic underline reverse strike",
+        "none",
+    ]
+
+
+def test_text_cannot_hide_in_its_ground() -> None:
+    assert str(pieces("\x1b[30;40mhidden")[0][1]) == "color(0)"
+    assert str(pieces("\x1b[8;5mhidden")[0][1]) == "none"
+
+
+def test_a_progress_bar_shows_its_last_state() -> None:
+    assert last_written("10%\r20%\r30%") == "30%"
+    assert last_written("windows\r") == "windows"
+    assert visible("\x1b[32m10%\r\x1b[K99%") == "99%"
+
+
+def test_tabs_lead_to_columns_whatever_the_colours() -> None:
+    assert "".join(text for text, _ in pieces("a\tb")) == "a       b"
+    assert "".join(text for text, _ in pieces("a\x1b[31m\tb\tc")) == "a       b       c"
+
+
+def test_secrets_are_not_drawn_however_they_are_coloured() -> None:
+    line = "export HF_TOKEN=\x1b[31mhf_abcdefgh\x1b[0mijklmnop done"
+    assert "".join(text for text, _ in pieces(line)) == "export HF_TOKEN=••• done"
+
+
+def test_a_long_line_is_cut_and_so_is_a_secret_across_the_cut() -> None:
+    line = "x" * (LONGEST - 15) + " hf_" + "s" * 100
+    drawn = "".join(text for text, _ in pieces(line))
+    assert drawn.endswith("•••…")
+    assert "sss" not in drawn
+    assert len("".join(text for text, _ in pieces("y" * 100_000))) == LONGEST + 1
+
+
+@pytest.mark.parametrize("piece", ["token", "\x1b[1m", "\x1b]", "\x1b[1;", "1;", "漢", "eyJ-", "\x1b["])
+def test_no_line_takes_longer_than_its_length(piece: str) -> None:
+    assert is_linear(lambda times: pieces(f"a\x1b[{piece * times}"), 500)
+
+
+# Following
+
+
+async def test_the_end_is_in_sight_while_it_follows() -> None:
+    async with shown() as (view, _):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        view.extend(numbered(50, 100))
+        await until(lambda: texts(view)[-1] == "line 149")
+        assert view.status == "150 lines · following"
+
+
+async def test_what_came_before_there_was_a_screen_is_shown() -> None:
+    app = Shown()
+    app.view.extend(["early"])
+    async with app.run_test(size=(40, 10)):
+        await until(lambda: texts(app.view)[0] == "early")
+
+
+async def test_scrolling_up_stops_following_and_the_end_starts_it_again() -> None:
+    async with shown() as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        await pilot.press("k", "up")
+        assert texts(view)[0] == "line 88"
+        view.extend(numbered(100, 100))
+        await until(lambda: "200 lines" in view.status and len(view._rows) == 200)
+        assert texts(view)[0] == "line 88"
+        assert view.status == "200 lines · paused at line 89"
+        await pilot.press("G")
+        assert view.follow
+        await until(lambda: texts(view)[-1] == "line 199")
+
+
+async def test_reaching_the_end_by_hand_follows_again() -> None:
+    async with shown() as (view, pilot):
+        view.extend(numbered(30))
+        await until(lambda: texts(view)[-1] == "line 29")
+        await pilot.press("pageup")
+        assert not view.follow
+        await pilot.press("pagedown")
+        assert view.follow
+
+
+async def test_the_wheel_stops_following_too() -> None:
+    async with shown() as (view, _):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        view.post_message(MouseScrollUp(view, 1, 1, 0, -1, 0, shift=False, meta=False, ctrl=False))
+        await until(lambda: not view.follow)
+
+
+async def test_every_key_moves_as_it_says() -> None:
+    async with shown() as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        tops = []
+        for key in ("g", "j", "down", "pagedown", "pageup", "k", "home", "end"):
+            await pilot.press(key)
+            tops.append(texts(view)[0])
+        assert tops == [f"line {n}" for n in (0, 1, 2, 11, 2, 1, 0, 90)]
+
+
+async def test_the_same_lines_stay_while_older_ones_are_dropped() -> None:
+    async with shown(max_lines=100) as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        await pilot.press("pageup")
+        before = texts(view)
+        view.extend(numbered(40, 100))
+        await until(lambda: view.dropped == 40 and view._rows[0] == 40)
+        assert texts(view) == before
+        assert view.status == "100 lines · paused at line 82 · 40 older lines dropped"
+        view.extend(numbered(100, 140))
+        await until(lambda: texts(view)[0] == "line 140")
+
+
+async def test_memory_is_bounded_by_bytes_too() -> None:
+    async with shown(max_bytes=1_000_000) as (view, _):
+        for _ in range(20):
+            view.extend(["漢" * 1000] * 100)
+        assert view._bytes <= 1_000_000
+        assert 400 < len(view._lines) < 1000
+        assert view.dropped + len(view._lines) == 2000
+
+
+async def test_one_endless_line_is_not_kept_whole() -> None:
+    async with shown() as (view, _):
+        view.extend(["x" * 10_000_000, "0%\r" * 10_000 + "100%"])
+        assert view._bytes < 20_000
+        await until(lambda: texts(view)[1] == "100%")
+
+
+async def test_a_secret_that_an_earlier_line_leads_up_to_is_not_drawn_wherever_the_reader_is() -> None:
+    key = ["-----BEGIN PRIVATE KEY-----", *["c0ffee4dead9beef" * 4] * 60, "-----END PRIVATE KEY-----"]
+    async with shown() as (view, pilot):
+        view.extend([*numbered(50), *(f"\x1b[36m(pid=7)\x1b[0m {line}" for line in key), "password:", "  c0ffee4dead9", "saved"])
+        await until(lambda: texts(view)[-1] == "saved")
+        drawn = texts(view)
+        while "line 49" not in drawn:
+            await pilot.press("k")
+            drawn += texts(view)
+        assert "(pid=7) •••" in drawn
+        assert "  •••" in drawn
+        assert not [line for line in drawn if "c0ffee" in line]
+
+
+async def test_clear_begins_anew() -> None:
+    async with shown(max_lines=50) as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        await pilot.press("k")
+        view.clear()
+        assert view.status == "0 lines · following"
+        assert not any(texts(view))
+        view.extend(["again"])
+        await until(lambda: texts(view)[0] == "again")
+
+
+async def test_a_resize_keeps_the_end_in_sight() -> None:
+    async with shown() as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        await pilot.resize_terminal(40, 5)
+        await until(lambda: texts(view)[-1] == "line 99" and len(texts(view)) == 5)
+        await pilot.resize_terminal(40, 20)
+        await until(lambda: texts(view)[-1] == "line 99" and len(texts(view)) == 20)
+        assert view.follow
+
+
+# Filtering
+
+
+async def test_the_filter_shows_the_lines_that_match_in_any_case() -> None:
+    async with shown() as (view, _):
+        view.extend(["an ERROR", "fine", "\x1b[31mer\x1b[0mror two", "fine"])
+        view.filter("Error")
+        await until(lambda: texts(view)[:3] == ["an ERROR", "error two", ""])
+        assert view.status == "2 of 4 lines · following"
+        view.extend(["fine", "third error"])
+        await until(lambda: texts(view)[2] == "third error")
+        view.filter("third")
+        await until(lambda: texts(view)[:2] == ["third error", ""])
+        view.filter("an")
+        await until(lambda: texts(view)[:2] == ["an ERROR", ""])
+        view.filter("error", invert=True)
+        await until(lambda: texts(view)[:4] == ["fine", "fine", "fine", ""])
+        view.filter("")
+        await until(lambda: texts(view)[5] == "third error")
+
+
+async def test_what_matched_is_marked() -> None:
+    async with shown() as (view, _):
+        view.extend(["漢字 \x1b[31mthe er\x1b[0mror here"])
+        view.filter("ERROR")
+        await until(lambda: "error" in texts(view)[0])
+        marked = "".join(text for text, style, _ in view.render_line(0) if style and style.reverse)
+        assert marked == "error"
+
+
+async def test_a_reader_stays_at_the_same_line_through_a_filter() -> None:
+    async with shown() as (view, pilot):
+        view.extend(numbered(1000))
+        await until(lambda: texts(view)[-1] == "line 999")
+        await pilot.press("g", *["pagedown"] * 30)
+        top = texts(view)[0]
+        assert top == "line 270"
+        view.filter("0")
+        await until(lambda: texts(view)[0] == "line 270" and texts(view)[1] == "line 280")
+        view.filter("")
+        await until(lambda: texts(view)[:2] == ["line 270", "line 271"])
+
+
+async def test_the_filter_forgets_what_was_dropped() -> None:
+    async with shown(max_lines=100) as (view, _):
+        view.filter("0")
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[0] == "line 0")
+        view.extend(["none"] * 95)
+        await until(lambda: view.status == "0 of 100 lines · following · 95 older lines dropped")
+        assert not any(texts(view))
+
+
+async def test_a_big_filter_works_in_slices_and_says_so() -> None:
+    ticks = iter(range(1_000_000))
+    async with shown(clock=lambda: next(ticks)) as (view, _):
+        view.extend(numbered(2000))
+        view.filter("line 1999")
+        assert view.status == "0 of 2,000 lines · filtering, 1,744 lines left · following"
+        await until(lambda: texts(view)[0] == "line 1999")
+        assert "filtering" not in view.status
+
+
+# Width
+
+
+async def test_wide_characters_fill_two_cells() -> None:
+    async with shown(size=(20, 5)) as (view, _):
+        view.extend(["漢字" * 3, "漢" * 40, "é" * 5])
+        await until(lambda: texts(view)[2] == "é" * 5)
+        for y in range(5):
+            strip = view.render_line(y)
+            assert strip.cell_length == view.scrollable_content_region.width == cell_len(strip.text)
+        assert texts(view)[1].endswith("›")
+
+
+async def test_long_lines_move_sideways_and_not_beyond_their_end() -> None:
+    async with shown(size=(21, 5)) as (view, pilot):
+        view.extend(["0123456789" * 5])
+        await until(lambda: texts(view)[0] == "0123456789012345678›")
+        await pilot.press("right")
+        assert texts(view)[0] == "6789012345678901234›"
+        await pilot.press("right", "right", "right")
+        assert texts(view)[0] == "234567890123456789"
+        await pilot.press("left", "left", "left")
+        assert view.left == 0
+
+
+# Wrapping
+
+
+async def test_wrapped_lines_are_whole_and_the_end_stays_in_sight() -> None:
+    async with shown(size=(11, 6)) as (view, pilot):
+        view.extend([f"{number}" + "abcdefghijklmnopq" for number in range(10, 30)])
+        await until(lambda: texts(view)[-1] == "29abcdefg›")
+        await pilot.press("w")
+        assert texts(view) == ["27abcdefgh", "ijklmnopq", "28abcdefgh", "ijklmnopq", "29abcdefgh", "ijklmnopq"]
+        view.extend(["x" * 35])
+        await until(lambda: texts(view) == ["29abcdefgh", "ijklmnopq", "x" * 10, "x" * 10, "x" * 10, "x" * 5])
+        await pilot.press("w")
+        assert texts(view)[-2:] == ["29abcdefg›", "x" * 9 + "›"]
+
+
+async def test_wrapped_lines_scroll_by_lines_of_the_log_and_nothing_is_skipped() -> None:
+    async with shown(size=(11, 6)) as (view, pilot):
+        view.extend([f"{number}" + "abcdefghijklmnopq" for number in range(10, 30)])
+        await until(lambda: texts(view)[-1] == "29abcdefg›")
+        await pilot.press("w", "k")
+        assert not view.follow
+        assert texts(view)[0] == "26abcdefgh"
+        await pilot.press("pageup")
+        assert [line[:2] for line in texts(view)[::2]] == ["24", "25", "26"]
+        await pilot.press("pagedown")
+        assert texts(view)[0] == "26abcdefgh"
+        await pilot.press("j")
+        assert view.follow
+        assert texts(view)[-2:] == ["29abcdefgh", "ijklmnopq"]
+        await pilot.press("g")
+        assert texts(view)[0] == "10abcdefgh"
+        seen = {line[:2] for line in texts(view)[::2]}
+        while not view.follow:
+            await pilot.press("pagedown")
+            seen |= {line[:2] for line in texts(view)[::2]}
+        assert seen == {str(number) for number in range(10, 30)}
+
+
+async def test_a_line_longer_than_the_screen_can_be_passed() -> None:
+    async with shown(size=(11, 4)) as (view, pilot):
+        view.extend(["first", "y" * 200, "last"])
+        await until(lambda: texts(view)[2] == "last")
+        await pilot.press("w")
+        assert texts(view) == ["y" * 10, "y" * 10, "y" * 10, "last"]
+        await pilot.press("g")
+        assert texts(view)[:2] == ["first", "y" * 10]
+        await pilot.press("pagedown")
+        assert texts(view) == ["y" * 10] * 4
+        await pilot.press("pagedown")
+        assert texts(view)[-1] == "last"
+        assert view.follow
+
+
+async def test_wide_characters_and_empty_lines_wrap_whole() -> None:
+    async with shown(size=(10, 6)) as (view, pilot):
+        view.extend(["漢字" * 4, "", "end"])
+        await until(lambda: texts(view)[2] == "end")
+        await pilot.press("w")
+        assert texts(view) == ["漢字漢字", "漢字漢字", "", "end", "", ""]
+        assert {view.render_line(y).cell_length for y in range(6)} == {9}
+
+
+async def test_ascii_draws_nothing_else() -> None:
+    async with shown(size=(21, 5), ascii=True) as (view, _):
+        view.extend(["x" * 5000])
+        await until(lambda: texts(view)[0].endswith(">"))
+        view.filter("x")
+        assert view.status.isascii()
+
+
+async def test_another_theme_draws_anew() -> None:
+    async with shown() as (view, pilot):
+        view.extend(["text"])
+        await until(lambda: texts(view)[0] == "text")
+        before = [style for _, style, _ in view.render_line(0)]
+        pilot.app.theme = "textual-light"
+        await pilot.pause()
+        assert [style for _, style, _ in view.render_line(0)] != before
+
+
+# Speed
+
+
+async def test_ten_thousand_lines_a_second_do_not_hold_up_the_keys() -> None:
+    line = "\x1b[36m(WorkerDict pid=%d, ip=10.0.0.1)\x1b[0m step:%d - actor/loss:0.123 - reward/mean:1.25 - timing/gen:12.1s"
+    lines = [line % (number, number) for number in range(500)]
+    async with shown(size=(160, 50), max_lines=20_000) as (view, pilot):
+        fed = answered = 0
+
+        async def feed() -> None:
+            nonlocal fed
+            due = perf_counter()
+            while True:
+                view.extend(lines)
+                fed, due = fed + 500, due + 0.05
+                await asyncio.sleep(max(0, due - perf_counter()))
+
+        feeding = asyncio.create_task(feed())
+        await until(lambda: view.scroll_offset.y > 1000)
+        while fed < 30_000:
+            following = view.follow
+            pilot.app.simulate_key("k" if following else "G")
+            await until(lambda following=following: view.follow is not following)
+            answered += 1
+            await asyncio.sleep(0.02)
+        feeding.cancel()
+        assert answered > 5, "keys waited for the log"
+
+
+async def test_the_owner_hears_of_changes_but_not_of_every_line() -> None:
+    async with shown() as (view, pilot):
+        app = pilot.app
+        assert isinstance(app, Shown)
+        for number in range(500):
+            view.extend([f"line {number}"])
+        await until(lambda: texts(view)[-1] == "line 499")
+        await until(lambda: app.changes)
+        assert app.changes < 20

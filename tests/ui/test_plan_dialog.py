@@ -1,0 +1,424 @@
+"""The dialog of an act: nothing happens that nobody has agreed to, and everything is said."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from textual import events
+
+from cockpit.acts.audit import Audit
+from cockpit.acts.plan import Freed, Plan, Receipt, Target, Unreached
+from cockpit.sources.probes.requests import Progress
+from cockpit.sources.source import SourceError
+from cockpit.ui.dialogs import fold_line
+from cockpit.ui.plan_dialog import PlanScreen, overall
+from tests.ui.conftest import Hand, victim
+from tests.ui.screen import HOSTILE, shown, unsafe, until
+from tests.world import GIB, NOW
+
+SIZES = [(60, 15), (80, 24), (160, 50)]
+LIVE = Plan(
+    "stop",
+    "Stop Ray",
+    (victim(11, kind=None, part="raylet"), victim(12, kind="worker")),
+    losses=("3 actors and 8 GPUs of job ppo-7b end with it",),
+    hosts=("node1",),
+    word="ppo-7b",
+)
+
+
+async def opened(pilot, stage="plan", key="K"):
+    """The dialog, once it is there and may be answered."""
+    app = pilot.app
+    await until(pilot, lambda: app.table.count > 0)
+    await pilot.press(key)
+    await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == stage and app.screen._read)
+    return app.screen
+
+
+async def closed(pilot):
+    await until(pilot, lambda: not isinstance(pilot.app.screen, PlanScreen))
+
+
+def focused(app):
+    return app.focused.id if app.focused else None
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_plan_is_shown_with_the_focus_on_cancel(make, size):
+    app = make(hand=Hand())
+    async with app.run_test(size=size) as pilot:
+        await opened(pilot)
+        text = shown(app)
+        for fact in ("Kill orphans: 1 process on 1 host", "40G", "pid 1300", "orphan", "train", "started 1m00s ago", "Cancel"):
+            assert fact in text
+        assert focused(app) == "leave"
+        assert len(text.splitlines()) == size[1]
+
+
+@pytest.mark.parametrize("key", ["enter", "escape", "n", "q"])
+async def test_what_is_pressed_first_cancels(make, key):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press(key)
+        await closed(pilot)
+        assert app.hand.performed == []
+        assert app.is_running
+
+
+@pytest.mark.parametrize("key", ["y", "Y", "1", "9", "K", "space", "ctrl+c", "right"])
+async def test_no_single_key_agrees(make, key):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await pilot.press(key)
+        assert app.screen is screen
+        assert app.hand.performed == []
+
+
+async def test_the_button_of_the_act_does_exactly_the_plan_and_the_receipt_says_what_happened(make):
+    receipt = Receipt(
+        "kill-orphans",
+        "Kill orphans",
+        done=(victim(1300, outcome="ended by SIGKILL"),),
+        failed=(victim(1400, error="waits in the kernel; a reset or a reboot helps"),),
+        unreached=(Unreached("w7", "w7: timed out"),),
+        hosts=("node1", "w7"),
+        freed=Freed(gpu=79 * GIB),
+        took=2.1,
+    )
+    app = make(hand=Hand(receipt=receipt))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: screen.stage == "receipt" and screen._read)
+        assert app.hand.performed == [screen.plan]
+        text = " ".join(shown(app).replace("│", " ").split())
+        for fact in (
+            "1 process of 2 on 1 of 2 hosts",
+            "w7: timed out",
+            "79G of GPU memory measured free",
+            "SIGKILL",
+            "waits in the kernel",
+        ):
+            assert fact in text
+        assert focused(app) == "leave"
+        assert "Close" in text
+        await pilot.press("escape")
+        await closed(pilot)
+        assert app.focused is app.table
+
+
+async def test_the_mouse_agrees_and_cancels(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.click("#leave")
+        await closed(pilot)
+        screen = await opened(pilot)
+        await pilot.click("#agree")
+        await until(pilot, lambda: screen.stage == "receipt")
+
+
+async def test_keys_typed_ahead_agree_to_nothing(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        for key, char in (("K", "K"), ("tab", "\t"), ("enter", "\r"), ("tab", "\t"), ("enter", "\r")):
+            app.post_message(events.Key(key, char))
+        await until(pilot, lambda: app.hand.planned)
+        await closed(pilot)
+        assert app.hand.performed == []
+
+
+async def test_a_plan_that_has_just_appeared_can_not_be_agreed_to(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("K")
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen.stage == "plan")
+        screen = app.screen
+        while not screen._read:
+            screen._agree()
+            await pilot.pause(0.01)
+        assert app.hand.performed == []
+        screen._agree()
+        await until(pilot, lambda: app.hand.performed)
+
+
+async def test_live_work_ends_only_when_its_name_is_typed(make):
+    app = make(hand=Hand(LIVE))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, key="S")
+        assert "3 actors and 8 GPUs of job ppo-7b end with it" in shown(app)
+        assert "Type ppo-7b" in shown(app)
+        assert focused(app) == "leave"
+        await pilot.press("tab", "tab")
+        assert focused(app) == "leave", "the act's own button can't be reached yet"
+        await pilot.press("shift+tab")
+        assert focused(app) == "word"
+        for wrong in ("ppo-7", "PPO-7B", "ppo-7bb"):
+            screen.query_one("#word").value = wrong
+            await pilot.press("enter")
+            assert screen.query_one("#agree").disabled
+        assert app.hand.performed == []
+        screen.query_one("#word").value = ""
+        await pilot.press(*"ppo-7b")
+        await until(pilot, lambda: not screen.query_one("#agree").disabled)
+        assert app.table.needle == "", "it is no filter"
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.stage == "receipt")
+        assert app.hand.performed == [LIVE]
+
+
+async def test_letters_of_the_word_are_the_word_wherever_the_focus_is(make):
+    plan = msgspec.structs.replace(LIVE, word="session_qnjy")
+    app = make(hand=Hand(plan))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, key="S")
+        assert focused(app) == "leave"
+        await pilot.press(*"session", "underscore", *"qnjy")
+        assert screen.query_one("#word").value == "session_qnjy"
+        await until(pilot, lambda: not screen.query_one("#agree").disabled)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app.hand.performed == []
+
+
+async def test_the_word_may_be_pasted_with_blanks_around_it(make):
+    app = make(hand=Hand(LIVE))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, key="S")
+        await pilot.press("shift+tab")
+        app.post_message(events.Paste(" ppo-7b "))
+        await until(pilot, lambda: not screen.query_one("#agree").disabled)
+        await pilot.press("tab", "tab")
+        assert focused(app) == "agree"
+        await pilot.press("enter")
+        await until(pilot, lambda: app.hand.performed)
+
+
+async def test_an_empty_plan_can_only_be_closed_and_says_what_was_refused(make):
+    plan = Plan(
+        "kill-orphans",
+        "Kill orphans",
+        refused=(victim(7, reason="it belongs to root"),),
+        unreached=(Unreached("w7", "w7: timed out"),),
+        hosts=("node1", "w7"),
+    )
+    app = make(hand=Hand(plan))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, "nothing")
+        for fact in ("All of it was refused", "it belongs to root", "w7: timed out", "Close"):
+            assert fact in shown(app)
+        assert not screen.query_one("#agree").display
+        await pilot.press("tab", "enter")
+        await closed(pilot)
+        assert app.hand.performed == []
+
+
+async def test_a_plan_that_can_not_be_made_is_one_sentence(make):
+    app = make(hand=Hand(SourceError("which session? choose one of a, b")))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, "failed")
+        assert "which session? choose one of a, b" in shown(app)
+        await pilot.press("enter")
+        await closed(pilot)
+
+
+async def test_what_was_not_begun_is_said_not_to_have_been(make):
+    app = make(hand=Hand(receipt=SourceError("another act is under way")))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: screen.stage == "failed")
+        assert "nothing was done" in shown(app)
+        assert "another act is under way" in shown(app)
+
+
+async def test_a_long_look_says_how_far_it_is_and_can_be_cancelled(make):
+    app = make(hand=Hand(waits=True))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, "looking")
+        await until(pilot, lambda: "node2  2 of 5 processes have ended" in shown(app))
+        assert "looking, 2 of 5, 1 host connecting, 1 host running" in shown(app)
+        await pilot.press("escape")
+        await closed(pilot)
+        await until(pilot, lambda: app.hand.broken_off == ["plan"])
+        assert app.is_running
+
+
+async def test_what_is_under_way_is_neither_broken_off_nor_asked_about_by_escape(make):
+    app = make(hand=Hand(endless=True))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "under way, 2 of 5" in shown(app))
+        await pilot.press("escape", "n", "enter", "space", "K")
+        await until(pilot, lambda: "acts.jsonl" in shown(app))
+        assert app.screen is screen
+        assert screen.stage == "doing"
+        assert len(app.hand.performed) == 1
+        assert app.hand.broken_off == []
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+q"])
+async def test_q_ends_the_program_at_once_though_something_is_under_way(make, key, tmp_path):
+    app = make(hand=Hand(endless=True))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: screen.stage == "doing")
+        await pilot.press(key)  # the deed itself never ends
+    assert app.hand.broken_off == ["deed"]
+    assert app.lookout.closed
+
+
+async def test_the_log_says_that_it_was_broken_off(make, tmp_path):
+    """The deed as the door does it: a line before, and one in any case."""
+    audit = Audit(tmp_path / "acts.jsonl", lambda: NOW)
+
+    class Logging(Hand):
+        async def perform(self, plan, hear):
+            act, receipt = audit.begin(plan), None
+            try:
+                receipt = await super().perform(plan, hear)
+            finally:
+                audit.end(act, plan, receipt)
+            return receipt
+
+    app = make(hand=Logging(endless=True))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: screen.stage == "doing")
+        await pilot.press("q")
+    lines = [json.loads(line) for line in (tmp_path / "acts.jsonl").read_text().splitlines()]
+    assert [line["outcome"] for line in lines] == ["begun", {"broken_off": "cancelled"}]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_long_plan_is_read_to_its_end_while_the_focus_stays(make, size):
+    plan = Plan("kill", "Kill", tuple(victim(1000 + number) for number in range(100)), hosts=("node1",))
+    app = make(hand=Hand(plan))
+    async with app.run_test(size=size) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "more lines: scroll down" in shown(app))
+        assert "pid 1000" in shown(app)
+        for key, seen in (("end", "pid 1099"), ("home", "pid 1000"), ("G", "pid 1099"), ("g", "pid 1000")):
+            await pilot.press(key)
+            await until(pilot, lambda seen=seen: seen in shown(app))
+            assert focused(app) == "leave"
+        await pilot.press("pagedown", "pagedown", "j", "down", "k", "up", "pageup", "space")
+        assert "pid 1000" not in shown(app)
+        assert focused(app) == "leave"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_no_character_of_a_command_is_lost_where_it_is_folded_or_beside_the_scroll_bar(make, size):
+    command = "".join(f"<{number}>" for number in range(100))
+    plan = Plan("kill", "Kill", tuple(victim(number, host=command) for number in range(60)), hosts=("node1",))
+    app = make(hand=Hand(plan))
+    async with app.run_test(size=size) as pilot:
+        await opened(pilot)
+        text = "".join(line.strip("│╭╮╰╯─▁▂▃▄▅▆▇█ ") for line in shown(app).splitlines())
+        whole = "".join(f"<{number}>" for number in range(40))
+        assert whole in text
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_hostile_text_is_drawn_exactly_and_does_nothing(make, size):
+    text = " ".join(HOSTILE)
+    plan = Plan(
+        "kill",
+        f"Kill {text}",
+        (victim(1, text), Target("session", f"node1{text}", path=f"/tmp/ray/{text}", keeps=(f"model{text}.pt",))),
+        refused=(victim(2, reason=text),),
+        notes=(text,),
+        losses=(text,),
+        unreached=(Unreached(text, text),),
+        hosts=(text,),
+        word="ppo[/]7b\u202e",
+    )
+    receipt = Receipt("kill", f"Kill {text}", (victim(1, outcome=text),), (victim(2, reason=text),), (victim(3, error=text),), (text,))
+    app = make(hand=Hand(plan, receipt))
+    async with app.run_test(size=size, notifications=True) as pilot:
+        screen = await opened(pilot)
+        seen = shown(app)
+        for _ in range(30):
+            await pilot.press("pagedown")
+            seen += shown(app)
+        screen.query_one("#word").value = plan.word
+        await until(pilot, lambda: not screen.query_one("#agree").disabled)
+        screen._agree()
+        await until(pilot, lambda: screen.stage == "receipt")
+        seen += shown(app)
+        assert "[/]" in seen
+        assert "漢字漢字" in seen
+        assert not unsafe(seen)
+        assert app.is_running
+
+
+async def test_what_is_kept_as_dear_is_listed(make):
+    folder = Target("session", "node1", path="/tmp/ray/session_x", size=GIB, keeps=("ckpt/model.safetensors",))
+    app = make(hand=Hand(Plan("clean", "Clean", (folder,), hosts=("node1",))))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, key="C")
+        assert "kept: ckpt/model.safetensors" in shown(app)
+
+
+async def test_ascii_draws_nothing_else(make):
+    app = make(ascii=True, hand=Hand(LIVE))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, key="S")
+        assert "".join(char for char in shown(app) if not char.isascii()) == ""
+
+
+async def test_a_long_headline_is_whole_where_there_is_little_room(make):
+    app = make(hand=Hand(Plan("stop", "Stop Ray " * 4, (victim(1), victim(2, host="node2")), hosts=("node1", "node2"), word="ppo-7b")))
+    async with app.run_test(size=(60, 15)) as pilot:
+        await opened(pilot, key="S")
+        await until(pilot, lambda: "2 processes on 2 hosts, 80G of GPU memory" in " ".join(shown(app).replace("│", " ").split()))
+
+
+@pytest.mark.parametrize("size", [(20, 5), (60, 15)])
+async def test_a_small_terminal_survives(make, size):
+    app = make(hand=Hand(LIVE))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, key="S")
+        await pilot.resize_terminal(*size)
+        await pilot.press("pagedown", "escape")
+        await closed(pilot)
+        assert app.is_running
+
+
+def test_the_hosts_that_speak_are_summed_up():
+    heard = {"a": Progress("waiting"), "b": Progress("x", 1, 3), "c": Progress("y", 2, 4), "d": Progress("connecting")}
+    assert overall(heard) == "3 of 7, 1 host waiting, 2 hosts running, 1 host connecting"
+
+
+def test_no_part_of_a_folded_line_looks_like_a_line_of_its_own():
+    line = "  pid 1  python " + "x" * 40 + "  pid 2  harmless"
+    first, *rest = fold_line(line, 40, 6)
+    assert first == line[:40]
+    assert all(piece.startswith(" " * 8) for piece in rest)
+    assert first + "".join(piece[8:] for piece in rest) == line
+
+
+def test_wide_characters_are_folded_where_the_screen_ends():
+    assert fold_line("漢字漢字", 4) == ["漢字", "漢字"]
+    assert fold_line("", 4) == [""]
+
+
+async def test_a_plan_that_is_agreed_to_twice_at_once_is_carried_out_once(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await until(pilot, lambda: screen._read)
+        screen._agree()
+        screen._agree()
+        await until(pilot, lambda: screen.stage == "receipt")
+        assert len(app.hand.performed) == 1
