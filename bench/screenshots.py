@@ -42,7 +42,7 @@ async def take(address: str) -> None:
             await pilot.pause(1.5)
             (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="cockpit"), encoding="utf-8")
             print(f"screenshots/{name}.svg")
-        app.lookout.close()
+        app.monitor.close()
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The one door through which anything is changed: plan, the same world again, deed, receipt, a line in the log, refresh.
+"""the one way through which anything is changed: plan, the same world again, deed, receipt, a line in the log, refresh.
 
 It knows of an act only that it can be planned, weighed and performed. It is never built when cockpit is read-only, and neither is the way
 to hosts that writes.
@@ -24,13 +24,13 @@ from cockpit.sources.source import SourceError
 class ActionExecutor:
     """Makes plans of acts, and carries out plans. One act at a time."""
 
-    def __init__(self, lookout: ClusterMonitor, audit: Audit) -> None:
-        self._lookout, self._audit = lookout, audit
-        self._world = World(lookout)
+    def __init__(self, monitor: ClusterMonitor, audit: Audit) -> None:
+        self._monitor, self._audit = monitor, audit
+        self._world = World(monitor)
         self._busy = asyncio.Lock()
         self._under_way: tuple[str, Plan] | None = None
         """The act that the log has no outcome of yet."""
-        lookout.ending.append(self.close)
+        monitor.ending.append(self.close)
 
     def close(self) -> None:
         """End what is under way at once; an act on a host ends with whoever listens to it, and the log says that it was broken off."""
@@ -43,7 +43,7 @@ class ActionExecutor:
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be hit, as of now, what ends with it, and the word to be typed; nothing is changed. Raises `SourceError`."""
-        await self._lookout.wait_until_complete()  # a key may be pressed before the first answers are in
+        await self._monitor.wait_until_complete()  # a key may be pressed before the first answers are in
         plan = await act.plan(aim, self._world, hear)
         impact = act.impact(plan, self._world.snapshot, self._world.addresses) if plan.targets else Impact()
         return replace(plan, losses=(*plan.losses, *impact.ends), word=plan.word or impact.word)
@@ -62,7 +62,7 @@ class ActionExecutor:
             receipt = await find_act(plan.act).perform(plan, self._world, hear)
         finally:
             unlogged = self._end(receipt) or unlogged
-            self._lookout.refresh()
+            self._monitor.refresh()
         notes = (*receipt.notes, *([f"the log of acts could not be written: {unlogged}"] if unlogged else []))
         return replace(receipt, took=time.monotonic() - began, notes=notes)
 
@@ -77,7 +77,7 @@ class ActionExecutor:
         return unlogged
 
     def _end(self, receipt: Receipt | None) -> str | None:
-        """Once: whoever closes the door in the middle of an act may not come back to its end."""
+        """Once: whoever closes it in the middle of an act may not come back to its end."""
         if self._under_way is None:
             return None
         (act, plan), self._under_way = self._under_way, None

@@ -33,7 +33,7 @@ class JobAct(Act):
     nouns: ClassVar[Nouns] = {"job": ("job", "jobs")}
 
     @abstractmethod
-    async def carry_out(self, target: Target, lookout: ClusterMonitor) -> Outcome:
+    async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         """Done only to the same job: same id, same start. Raises `NotMeantError` where it is another, `SourceError`."""
 
     def nothing_to_do(self, job: Job) -> str | None:  # noqa: ARG002 there is something, as a rule
@@ -46,7 +46,7 @@ class JobAct(Act):
 
     async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:  # noqa: ARG002 it takes one answer
         """What would be stopped or deleted."""
-        job = next((job for job in await world.lookout.jobs() if aim.id in (job.id, job.job)), None)
+        job = next((job for job in await world.monitor.jobs() if aim.id in (job.id, job.job)), None)
         if job is None:
             raise NotMeantError(f"Ray knows no job {aim.id}")
         if (nothing := self.nothing_to_do(job)) is not None:
@@ -64,7 +64,7 @@ class JobAct(Act):
         hear(RAY, Progress(f"{plan.title} {target.id}"))
         changed = partial(replace, target)
         try:
-            outcome, notes = await self.carry_out(target, world.lookout)
+            outcome, notes = await self.carry_out(target, world.monitor)
         except NotMeantError as error:
             return Receipt(plan.act, plan.title, refused=(changed(reason=str(error)),), hosts=plan.hosts)
         except SourceError as error:
@@ -101,12 +101,12 @@ class StopJob(JobAct):
         """What is detached."""
         return left_by_job(snapshot, job.id)
 
-    async def carry_out(self, target: Target, lookout: ClusterMonitor) -> Outcome:
+    async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         """Stopped, and waited for."""
         name = target.id or ""
-        ended = await lookout.job_acts().stop_job(name, target.started)
+        ended = await monitor.job_acts().stop_job(name, target.started)
         outcome = f"had ended by itself ({ended.job.status})" if ended.already else f"{ended.job.status} after {age(ended.took)}"
-        return outcome, left_by_job(lookout.poller.snapshot, name)
+        return outcome, left_by_job(monitor.poller.snapshot, name)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
         """The job itself, which is named."""
@@ -126,9 +126,9 @@ class DeleteJob(JobAct):
         """It may still run."""
         return f"Job {row.id} still runs; J stops it" if row.running else None
 
-    async def carry_out(self, target: Target, lookout: ClusterMonitor) -> Outcome:
+    async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         """Deleted."""
-        await lookout.job_acts().delete_job(target.id or "", target.started)
+        await monitor.job_acts().delete_job(target.id or "", target.started)
         return "deleted from Ray's list", ()
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters

@@ -52,7 +52,7 @@ class HostAct(Act):
         hosts = world.named_hosts(aim.hosts) if aim.hosts else self.hosts(aim, world)
         jobs, silent = await world.jobs_by_session() if self.asks_for_jobs else ([], ())
         asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(world.snapshot, host)} for host in hosts}
-        answers = await world.errands.send(asked, hear, PLAN_SILENCE_S)
+        answers = await world.requests.send(asked, hear, PLAN_SILENCE_S)
         plan = build_plan(self, answers, asked, followed=world.follows(aim.session))
         plan = replace(plan, notes=(*self._signals(plan), *plan.notes, *(silent if plan.refused else ())))
         unknown = self.unknown_hosts(aim, world)
@@ -75,7 +75,7 @@ class HostAct(Act):
         jobs, _ = await world.jobs_by_session()
         asked = {host: _deed(plan, host, jobs, world.snapshot) for host in {target.host: None for target in plan.targets}}
         silence = ACT_SILENCE_S + max((self._grace_of(one) for one in asked.values()), default=0.0)
-        return build_receipt(self, plan, await world.errands.send(asked, hear, silence))
+        return build_receipt(self, plan, await world.requests.send(asked, hear, silence))
 
     def _grace_of(self, request: Mapping[str, Any]) -> float:
         return self.grace_s if request.get("grace") is None else float(request["grace"])

@@ -26,35 +26,35 @@ T = TypeVar("T")
 class World:
     """One for each executor. It opens nothing before an act asks hosts."""
 
-    def __init__(self, lookout: ClusterMonitor) -> None:
-        self.lookout = lookout
+    def __init__(self, monitor: ClusterMonitor) -> None:
+        self.monitor = monitor
         self._entries: dict[str, HostEntry] = {}
         self._places: dict[str, RayPlace] = {}
-        self.errands = ProbeRequests(lookout.config, lookout.local, self._entries, self._places, lookout.control_sockets)
+        self.requests = ProbeRequests(monitor.config, monitor.local, self._entries, self._places, monitor.control_sockets)
         self._kept: dict[Any, Any] = {}
 
     def close(self) -> None:
         """End what is under way on hosts."""
-        self.errands.close()
+        self.requests.close()
 
     def keep(self, make: Callable[[ClusterMonitor], T]) -> T:
         """What an act remembers from its plan to its deed; made when it is first asked for, then the same again."""
         if make not in self._kept:
-            self._kept[make] = make(self.lookout)
+            self._kept[make] = make(self.monitor)
         kept: T = self._kept[make]
         return kept
 
     @property
     def snapshot(self) -> Snapshot:
         """What is known now."""
-        return self.lookout.poller.snapshot
+        return self.monitor.poller.snapshot
 
     # Which Ray
 
     async def jobs_by_session(self) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
         """Which jobs run, as Ray says now, as a request holds it; a sentence when it doesn't answer: then nobody guesses."""
         try:
-            jobs_of = await within(RAY_JOBS_TIMEOUT_S, self.lookout.jobs_by_session())
+            jobs_of = await within(RAY_JOBS_TIMEOUT_S, self.monitor.jobs_by_session())
         except (SourceError, asyncio.TimeoutError) as error:
             why = str(error) or f"it has not answered within {RAY_JOBS_TIMEOUT_S:g} s"
             return [], (f"which jobs run could not be asked of Ray: {why}",)
@@ -86,11 +86,11 @@ class World:
 
     def _serves(self, session: Session) -> bool:
         """False: somebody has said which dashboard is meant, which does not answer, and it is not this session's."""
-        address = self.lookout.address
+        address = self.monitor.address
         if address is None or address.origin == "default" or address.origin.startswith("session"):
             return True
         meant, host = urlsplit(address.url), self.snapshot.hosts.get(session.host)
-        here = ("localhost", "127.0.0.1", "::1") if session.host == self.lookout.local else ()
+        here = ("localhost", "127.0.0.1", "::1") if session.host == self.monitor.local else ()
         near = meant.hostname in (session.host, *here, *(host.addresses if host else ()))
         return near and (session.dashboard is None or urlsplit(session.dashboard).port == meant.port)
 
@@ -103,14 +103,14 @@ class World:
 
     def update_hosts(self) -> None:
         """Learn how hosts are reached now."""
-        self._entries.update(self.lookout.others())
+        self._entries.update(self.monitor.others())
         self._places.clear()
-        self._places.update(self.lookout.places())
+        self._places.update(self.monitor.places())
 
     @property
     def all_hosts(self) -> tuple[str, ...]:
         """Where cockpit runs, and all that can be reached."""
-        return (self.lookout.local, *sorted(self._entries))
+        return (self.monitor.local, *sorted(self._entries))
 
     def named_hosts(self, names: Sequence[str]) -> tuple[str, ...]:
         """What persons call hosts, as the names that these have here. Raises `SourceError`."""
@@ -120,8 +120,8 @@ class World:
         """One with a live raylet of this cluster: this host, else the head, else any. Raises `SourceError`."""
         session = self.snapshot.cluster.session
         lives = {one.host for one in self.snapshot.sessions or () if one.live and session in (None, one.name)}
-        if self.lookout.local in lives:
-            return self.lookout.local
+        if self.monitor.local in lives:
+            return self.monitor.local
         nodes = sorted((node for node in self.snapshot.nodes or () if node.state == "ALIVE"), key=lambda node: not node.head)
         for node in nodes:
             return self._resolve_host(node.ip)
@@ -129,7 +129,7 @@ class World:
 
     def meet(self, entry: HostEntry) -> str:
         """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
-        self._entries.update(self.lookout.others())
+        self._entries.update(self.monitor.others())
         for name in (entry.name, entry.target):
             if (known := self._find_known(name)) is not None:
                 return known
@@ -149,13 +149,13 @@ class World:
     def _find_known(self, name: str) -> str | None:
         snapshot = self.snapshot
         here = {alias for host in snapshot.hosts.values() if host.local for alias in (host.name, *host.addresses)}
-        if name in {self.lookout.local, "localhost", *here}:
-            return self.lookout.local
+        if name in {self.monitor.local, "localhost", *here}:
+            return self.monitor.local
         nodes = {alias: node.ip for node in snapshot.nodes or () for alias in (node.title, node.host, node.ip, node.id)}
         for entry in self._entries.values():
             if name in (entry.name, entry.target) or nodes.get(name) == entry.target:
                 return entry.name
-        return self.lookout.local if nodes.get(name) in here else None
+        return self.monitor.local if nodes.get(name) in here else None
 
 
 def _by_state(jobs: Iterable[Job]) -> dict[str, list[str]]:

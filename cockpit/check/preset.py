@@ -33,16 +33,16 @@ HOSTS_PATIENCE_S = 20.0
 _LONG = "x" * 40
 
 
-async def look_and_check(lookout: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
+async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
     """As of now: whoever watches already waits for nobody who has answered."""
-    await lookout.wait_until_complete(HOSTS_PATIENCE_S)
-    budget = await in_time(partial(budget_for, preset, env, installed(lookout.poller.snapshot)), preset.path)
-    return check(preset, budget, lookout.poller.snapshot, lookout.config.limits, await ports_in_the_way(lookout, preset))
+    await monitor.wait_until_complete(HOSTS_PATIENCE_S)
+    budget = await in_time(partial(budget_for, preset, env, installed(monitor.poller.snapshot)), preset.path)
+    return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, await ports_in_the_way(monitor, preset))
 
 
-async def ports_in_the_way(lookout: ClusterMonitor, preset: Preset) -> Taken:
+async def ports_in_the_way(monitor: ClusterMonitor, preset: Preset) -> Taken:
     """Those on which somebody listens though no Ray runs; where one does, they are its own."""
-    return frozenset() if lookout.poller.snapshot.cluster.reachable else await listening(preset)
+    return frozenset() if monitor.poller.snapshot.cluster.reachable else await listening(preset)
 
 
 def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:

@@ -165,22 +165,22 @@ async def _acted(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_r
     from cockpit.monitor.single_look import look_once
 
     ending.cancels(asyncio.current_task())
-    lookout = await look_once(config)
-    if meant := [address for address in lookout.undecided if aim.session == address.origin]:
-        lookout = await look_once(msgspec.structs.replace(config, address=meant[0].url))
-    if lookout.undecided and act.needs_cluster(aim):
-        return fail(explain_choices(lookout.undecided), UNREACHABLE, as_json=as_json)
-    door = ActionExecutor(lookout, Audit(audit_path(), time.time))
+    monitor = await look_once(config)
+    if meant := [address for address in monitor.undecided if aim.session == address.origin]:
+        monitor = await look_once(msgspec.structs.replace(config, address=meant[0].url))
+    if monitor.undecided and act.needs_cluster(aim):
+        return fail(explain_choices(monitor.undecided), UNREACHABLE, as_json=as_json)
+    executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
     try:
-        plan = await door.plan(act, aim)
+        plan = await executor.plan(act, aim)
         named = bool(aim.session or aim.sessions)
-        return (await agreed(door, plan, ending, named=named, dry_run=dry_run, yes=yes, as_json=as_json))[0]
+        return (await agreed(executor, plan, ending, named=named, dry_run=dry_run, yes=yes, as_json=as_json))[0]
     except NotMeantError as error:
         return fail(str(error), NOT_ALL, as_json=as_json)
     except SourceError as error:
         return fail(str(error), UNREACHABLE, as_json=as_json)
     finally:
-        door.close()
+        executor.close()
 
 
 def fail(text: str, code: int, *, as_json: bool) -> int:
@@ -192,7 +192,7 @@ def fail(text: str, code: int, *, as_json: bool) -> int:
 
 
 async def agreed(
-    door: ActionExecutor, plan: Plan, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool, named: bool = False
+    executor: ActionExecutor, plan: Plan, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool, named: bool = False
 ) -> tuple[int, Receipt | None]:
     """The exit code, and what was done if anything was. `named`: a session was named, and one that isn't there is no success."""
     unreachable = bool(plan.hosts) and missed(plan) == len(plan.hosts)
@@ -207,7 +207,7 @@ async def agreed(
     if not yes and not confirmed(plan, ending, text if as_json else ""):
         return NOT_ALL, None
     try:
-        receipt = await door.perform(plan, _say)
+        receipt = await executor.perform(plan, _say)
     except asyncio.CancelledError:
         return _broken_off(plan, as_json=as_json), None
     if as_json:
@@ -306,8 +306,8 @@ def print_log(config: Config, job: str, *, follow: bool, lines: int) -> int:
 async def _log(config: Config, job: str, *, follow: bool, lines: int) -> int:
     from cockpit.monitor.single_look import look_once
 
-    lookout = await look_once(config)
-    batches = lookout.follow_log(job, lines).__aiter__()
+    monitor = await look_once(config)
+    batches = monitor.follow_log(job, lines).__aiter__()
     patience = None if follow else PATIENCE
     hide = LineRedactor()
     try:

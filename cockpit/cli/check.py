@@ -87,11 +87,11 @@ async def _print_check(config: Config, preset: Preset, *, as_json: bool) -> int:
 
     known = {entry.name for entry in config.hosts}
     config = replace(config, hosts=(*config.hosts, *(entry for entry in hosts_of(preset) if entry.name not in known)))
-    lookout = await look_once(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
-    if lookout.undecided:
-        return _refuse(explain_choices(lookout.undecided))
-    budget = budget_for(preset, os.environ, installed(lookout.poller.snapshot))
-    of = check(preset, budget, lookout.poller.snapshot, config.limits, await ports_in_the_way(lookout, preset))
+    monitor = await look_once(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
+    if monitor.undecided:
+        return _refuse(explain_choices(monitor.undecided))
+    budget = budget_for(preset, os.environ, installed(monitor.poller.snapshot))
+    of = check(preset, budget, monitor.poller.snapshot, config.limits, await ports_in_the_way(monitor, preset))
     if as_json:
         output.say_json(check_json(of))
     else:

@@ -87,44 +87,44 @@ async def _launch(config: Config, preset: Preset, ending: EndSignal, *, follow: 
     from cockpit.monitor.single_look import look_once
 
     ending.cancels(asyncio.current_task())
-    lookout = await look_once(config)
-    if lookout.undecided:
-        return fail(explain_choices(lookout.undecided), UNREACHABLE, as_json=how["as_json"])
-    door = ActionExecutor(lookout, Audit(audit_path(), lookout.clock))
+    monitor = await look_once(config)
+    if monitor.undecided:
+        return fail(explain_choices(monitor.undecided), UNREACHABLE, as_json=how["as_json"])
+    executor = ActionExecutor(monitor, Audit(audit_path(), monitor.clock))
     try:
-        plan = await door.plan(find_act("launch"), Aim(rows=(preset,), force=force))
+        plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))
         if how["yes"] and plan.word is not None and not how["dry_run"]:
             return fail(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=how["as_json"])
-        code, receipt = await agreed(door, plan, ending, **how)
+        code, receipt = await agreed(executor, plan, ending, **how)
     except NotMeantError as error:
         return fail(str(error), NOT_ALL, as_json=how["as_json"])
     except SourceError as error:
         return fail(str(error), UNREACHABLE, as_json=how["as_json"])
     finally:
-        door.close()
+        executor.close()
     name = _submitted_id(receipt)
     if name and not follow and not how["as_json"]:
         output.note(f"print its log: cockpit logs -f {name}")
-    return await _follow(config, lookout, name, preset) if follow and name else code
+    return await _follow(config, monitor, name, preset) if follow and name else code
 
 
 def _submitted_id(receipt: Receipt | None) -> str | None:
     return next((target.id for target in receipt.done), None) if receipt else None
 
 
-async def _follow(config: Config, lookout: ClusterMonitor, name: str, preset: Preset) -> int:
+async def _follow(config: Config, monitor: ClusterMonitor, name: str, preset: Preset) -> int:
     """Print the log to stdout, and why the job is pending and how it ended to stderr; the exit code."""
     from cockpit.acts.launch.submission import secret_hider
 
     hide, hide_others = secret_hider(launchable(preset, os.environ).hidden), LineRedactor()
-    waiting = asyncio.create_task(_print_why_pending(config, lookout, name, hide))
+    waiting = asyncio.create_task(_print_why_pending(config, monitor, name, hide))
     output.say(err=True)
     try:
-        async for batch in lookout.follow_log(name, -1):
+        async for batch in monitor.follow_log(name, -1):
             waiting.cancel()
             for line in batch:
                 output.say_log(hide(line), hide_others)
-        return _print_end(await _wait_for_end(lookout, name), hide)
+        return _print_end(await _wait_for_end(monitor, name), hide)
     except SourceError as error:
         return refuse(f"{error}\njob {name} may still be running; print its log: cockpit logs -f {name}", UNREACHABLE)
     except asyncio.CancelledError:
@@ -136,10 +136,10 @@ async def _follow(config: Config, lookout: ClusterMonitor, name: str, preset: Pr
             await waiting
 
 
-async def _wait_for_end(lookout: ClusterMonitor, name: str) -> Job | None:
+async def _wait_for_end(monitor: ClusterMonitor, name: str) -> Job | None:
     """The job once it has ended, a moment after its log; still running if that takes too long, `None` if Ray has forgotten it."""
     for _ in range(END_POLLS):
-        job: Job | None = next((job for job in await lookout.jobs() if job.id == name), None)
+        job: Job | None = next((job for job in await monitor.jobs() if job.id == name), None)
         if job is None or not job.running:
             return job
         await asyncio.sleep(END_INTERVAL_S)
@@ -166,13 +166,13 @@ def failure_lines(message: str) -> list[str]:
     return [*lines[:begins], *lines[inside + 1 :]][:FAILURE_LINES]
 
 
-async def _print_why_pending(config: Config, lookout: ClusterMonitor, name: str, hide: Callable[[str], str]) -> None:
+async def _print_why_pending(config: Config, monitor: ClusterMonitor, name: str, hide: Callable[[str], str]) -> None:
     """For as long as the job is pending, print the reason whenever it changes."""
     printed = None
     await asyncio.sleep(PENDING_GRACE_S)
     while True:
         with suppress(SourceError):
-            job = next((job for job in await lookout.jobs() if job.id == name), None)
+            job = next((job for job in await monitor.jobs() if job.id == name), None)
             if job is None or job.status != "PENDING":
                 return
             why = await _why_pending(config, job)

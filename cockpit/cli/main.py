@@ -167,7 +167,7 @@ def show(config: Config, *, ends: bool = False) -> int:
     app = Cockpit(
         config,
         lambda publish: ClusterMonitor(config, publish, early=early),
-        door=None if config.readonly else _door,
+        make_executor=None if config.readonly else _make_executor,
         runbook=partial(_recovering, config),
     )
     app.process_ends = ends
@@ -175,16 +175,16 @@ def show(config: Config, *, ends: bool = False) -> int:
     try:
         app.run()
     finally:
-        app.lookout.close()
+        app.monitor.close()
     return app.return_code or 0
 
 
-def _door(lookout: ClusterMonitor) -> ActionExecutor:
+def _make_executor(monitor: ClusterMonitor) -> ActionExecutor:
     """The way to change something: the one place at which `--readonly` leaves it out."""
     from cockpit.acts.audit import Audit, audit_path
     from cockpit.acts.executor import ActionExecutor
 
-    return ActionExecutor(lookout, Audit(audit_path(), time.time))
+    return ActionExecutor(monitor, Audit(audit_path(), time.time))
 
 
 def _recovering(config: Config, preset: Any, **how: Any) -> Any:
@@ -204,7 +204,7 @@ def _favour_keys() -> None:
 
 def _hang_up(app: Cockpit, *_: object) -> None:
     """The terminal is gone: nothing is left to draw on."""
-    app.lookout.close()
+    app.monitor.close()
     os._exit(129)
 
 

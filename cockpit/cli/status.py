@@ -49,10 +49,10 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
     from cockpit.report.status import exit_code, status_json
     from cockpit.report.text import status_text
 
-    lookout = await look_once(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)
-    if lookout.undecided:
-        return _refuse_undecided(lookout)
-    snapshot = lookout.poller.snapshot
+    monitor = await look_once(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)
+    if monitor.undecided:
+        return _refuse_undecided(monitor)
+    snapshot = monitor.poller.snapshot
     if as_json:
         output.say_json(status_json(snapshot, indent=2))
     else:
@@ -60,8 +60,8 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 
-def _refuse_undecided(lookout: ClusterMonitor) -> int:
-    output.note(explain_choices(lookout.undecided))
+def _refuse_undecided(monitor: ClusterMonitor) -> int:
+    output.note(explain_choices(monitor.undecided))
     return BAD_USAGE
 
 
@@ -71,14 +71,14 @@ async def _watch(config: Config, *, as_json: bool) -> int:
     from cockpit.monitor.monitor import ClusterMonitor
     from cockpit.report.status import status_json
 
-    lookout = ClusterMonitor(config, lambda _: None)
-    running = asyncio.ensure_future(lookout.run())
+    monitor = ClusterMonitor(config, lambda _: None)
+    running = asyncio.ensure_future(monitor.run())
     printed: Snapshot | None = None
     try:
         await asyncio.sleep(config.interval if as_json else 0)
-        await lookout.wait_until_complete(0 if as_json else FIRST_SAMPLE_PATIENCE_S)
+        await monitor.wait_until_complete(0 if as_json else FIRST_SAMPLE_PATIENCE_S)
         while not running.done():
-            snapshot = lookout.poller.snapshot
+            snapshot = monitor.poller.snapshot
             if as_json:
                 output.say_json(status_json(snapshot))
             else:
@@ -87,7 +87,7 @@ async def _watch(config: Config, *, as_json: bool) -> int:
             output.flush()
             await asyncio.sleep(config.interval)
     finally:
-        lookout.close()
+        monitor.close()
         running.cancel()
     return 0
 
@@ -107,10 +107,10 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
     from cockpit.report.doctor import doctor_json, doctor_text, run_checks, write_bundle
     from cockpit.report.status import exit_code
 
-    lookout = await look_once(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
-    if lookout.undecided:
-        return _refuse_undecided(lookout)
-    snapshot = lookout.poller.snapshot
+    monitor = await look_once(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
+    if monitor.undecided:
+        return _refuse_undecided(monitor)
+    snapshot = monitor.poller.snapshot
     checked = run_checks(snapshot, config.limits)
     if as_json:
         output.say_json(doctor_json(snapshot, checked))

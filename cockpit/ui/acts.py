@@ -18,7 +18,7 @@ from cockpit.ui.findings import things
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.plan_dialog import ActDialog, Doer, PlanScreen
+from cockpit.ui.plan_dialog import ActDialog, PlanExecutor, PlanScreen
 from cockpit.ui.table import Table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Screens(Protocol):
         """What everything on the screen is drawn from."""
 
     @property
-    def lookout(self) -> ClusterMonitor:
+    def monitor(self) -> ClusterMonitor:
         """What is ended with the program."""
 
     def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool) -> object:
@@ -64,8 +64,8 @@ class Screens(Protocol):
 class Acts:
     """Built only where something may be changed: without it no act has a key, a name or a way to be done."""
 
-    def __init__(self, app: Screens, door: Doer, runbook: RunbookFactory | None, *, ascii: bool = False) -> None:  # noqa: A002
-        self._app, self._door, self._runbook, self._ascii = app, door, runbook, ascii
+    def __init__(self, app: Screens, executor: PlanExecutor, runbook: RunbookFactory | None, *, ascii: bool = False) -> None:  # noqa: A002
+        self._app, self._executor, self._runbook, self._ascii = app, executor, runbook, ascii
 
     def means(self, act: str) -> bool:
         """Whether its key means this act for what is chosen now: that which mends a chosen finding before any other."""
@@ -127,12 +127,12 @@ class Acts:
     def _dialog(self, act: Act | Runbook, aim: Aim) -> ActDialog | None:
         """`None`: it is a runbook, and nobody here makes one."""
         if not isinstance(act, Runbook):
-            return PlanScreen(self._door, act, aim, self._app.clock, ascii=self._ascii)
+            return PlanScreen(self._executor, act, aim, self._app.clock, ascii=self._ascii)
         if self._runbook is None:
             return None
         from cockpit.ui.recover_dialog import RecoverScreen  # deferred: a runbook imports all that acts
 
-        return RecoverScreen(self._runbook, self._app.lookout.ending, act, aim.rows[0], self._app.clock, ascii=self._ascii)
+        return RecoverScreen(self._runbook, self._app.monitor.ending, act, aim.rows[0], self._app.clock, ascii=self._ascii)
 
     def _things(self) -> Sequence[Any]:
         return chosen(self._app.page, self._app.table)
@@ -175,7 +175,7 @@ class Acts:
         """What is gone has no tag any more; of a job that was launched the log is what somebody wants to see."""
         done = receipt.done if receipt else ()
         if isinstance(act, Runbook):
-            self._app.lookout.refresh()
+            self._app.monitor.refresh()
         if act.starts_job and done and done[0].id:
             self._app.follow_log(done[0].id)
         self._app.table.untag({key for key, thing in rows.items() if any(_same(target, thing) for target in done)})

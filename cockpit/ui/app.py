@@ -47,7 +47,7 @@ from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import ProcessesPage
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
-from cockpit.ui.plan_dialog import Doer
+from cockpit.ui.plan_dialog import PlanExecutor
 from cockpit.ui.preset_files import PresetApp
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, apply_theme, register_themes, variable_defaults
@@ -80,23 +80,23 @@ class Cockpit(PresetApp):
     def __init__(
         self,
         config: Config,
-        lookout: Callable[[Callable[[Snapshot], None]], ClusterMonitor],
+        monitor: Callable[[Callable[[Snapshot], None]], ClusterMonitor],
         *,
-        door: Callable[[ClusterMonitor], Doer] | None = None,
+        make_executor: Callable[[ClusterMonitor], PlanExecutor] | None = None,
         runbook: RunbookFactory | None = None,
         clock: Callable[[], float] = CLOCK,
     ) -> None:
-        """Without a `door` there are no acts: no keys, no palette entries."""
+        """Without `make_executor` there are no acts: no keys, no palette entries."""
         super().__init__(driver_class=TerminalDriver)
         self.config, self.clock = config, clock
         self.snapshot = Snapshot()
         self.drawn_snapshot = Snapshot()
         self.frozen_at: float | None = None
         self.pages: list[Page] = [OverviewPage()]
-        self.lookout = lookout(self.take)
-        self.history = History(self.lookout.memory)
-        self.lookout.choice.choose = self.choose
-        self.acts = None if door is None else Acts(self, door(self.lookout), runbook, ascii=config.ascii)
+        self.monitor = monitor(self.take)
+        self.history = History(self.monitor.memory)
+        self.monitor.choice.choose = self.choose
+        self.acts = None if make_executor is None else Acts(self, make_executor(self.monitor), runbook, ascii=config.ascii)
         if self.acts:
             self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS), self._bindings])
         self._index = Index(self.drawn_snapshot)
@@ -128,7 +128,7 @@ class Cockpit(PresetApp):
         self._warn([apply_theme(self, self.config.theme or DEFAULT_THEME)])
         self.table.focus()
         self.set_timer(0.5, lambda: self._warn(register_themes(self)))  # when the first frame has been drawn
-        self.run_worker(self.lookout.run(), name="lookout", exit_on_error=True)
+        self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
         self.set_interval(2.0, self._tick)
 
     # Facts
@@ -222,7 +222,7 @@ class Cockpit(PresetApp):
 
     @work(group="node", exclusive=True)
     async def _ask_processes(self, page: NodePage) -> None:
-        await page.ask(self.lookout.node_processes, self.clock())
+        await page.ask(self.monitor.node_processes, self.clock())
         self.draw()
 
     async def action_back(self) -> None:
@@ -308,13 +308,13 @@ class Cockpit(PresetApp):
 
     def action_refresh(self) -> None:
         """Poll every source now."""
-        self.lookout.refresh()
+        self.monitor.refresh()
         self.refresh_presets(now=self.preset_entries is not None)
         self.say("Polling every source now")
 
     def action_interval(self, step: int) -> None:
         """Poll this host faster or slower."""
-        self.say(f"This host is polled every {self.lookout.pace(step):g} s; Ray updates its own data every 5 s")
+        self.say(f"This host is polled every {self.monitor.pace(step):g} s; Ray updates its own data every 5 s")
 
     def action_help(self) -> None:
         """All keys, and what the signs mean."""
@@ -336,7 +336,7 @@ class Cockpit(PresetApp):
         page.wants_dead = not page.wants_dead
         self.draw()
         if page.wants_dead:
-            await page.ask(self.lookout.dead_actors)
+            await page.ask(self.monitor.dead_actors)
             self.draw()
 
     @work
@@ -344,7 +344,7 @@ class Cockpit(PresetApp):
         """Ask which of several live sessions to follow."""
         chosen = await self.push_screen_wait(AddressDialog(addresses))
         if chosen is not None:
-            self.lookout.follow(chosen)
+            self.monitor.follow(chosen)
 
     # Around it
 
@@ -383,7 +383,7 @@ class Cockpit(PresetApp):
 
     def _fatal_error(self) -> None:
         """A bug, in one sentence: Textual's own picture of it would show every value on the way, a token among them."""
-        self.lookout.close()
+        self.monitor.close()
         self._exit_renderables.append(Text(bug_sentence(sys.exc_info()[1])))
         self._close_messages_no_wait()
 
@@ -393,7 +393,7 @@ class Cockpit(PresetApp):
 
     def _end(self, code: int = 0) -> None:
         """Stop polling and restore the terminal."""
-        self.lookout.close()
+        self.monitor.close()
         if self.process_ends and self._driver is not None:
             # Textual would wait two tenths of a second for the thread that reads keys.
             vars(self._driver)["_key_thread"] = None

@@ -29,7 +29,7 @@ class InspectionApp(App[None]):
 
     config: Config
     clock: Callable[[], float]
-    lookout: ClusterMonitor
+    monitor: ClusterMonitor
     drawn_snapshot: Snapshot
     _index: Index
 
@@ -85,7 +85,7 @@ class InspectionApp(App[None]):
 
     def follow_log(self, job: str) -> None:
         """Open the log of a job."""
-        self.push_screen(LogScreen(job, self.lookout.follow_log(job), ascii=self.config.ascii))
+        self.push_screen(LogScreen(job, self.monitor.follow_log(job), ascii=self.config.ascii))
 
     def _job_of(self, row: Any) -> Job | None:
         return self._index.jobs.get(getattr(row, "job", None) or "")
@@ -98,7 +98,7 @@ class InspectionApp(App[None]):
             self.say("Env needs a process: put the cursor on one")
             return
         try:
-            lines = await self.lookout.environment(row)
+            lines = await self.monitor.environment(row)
         except SourceError as error:
             self.say(str(error), "warning")
             return
@@ -113,6 +113,6 @@ class InspectionApp(App[None]):
             self.say("Stack needs a process, an actor, or a job whose processes hold GPUs: put the cursor on one")
             return
         self.say(f"Reading stacks: {plural(len(processes), 'process', 'processes')} …")
-        stacks = await read_stacks(self.lookout.stack, processes, view)
+        stacks = await read_stacks(self.monitor.stack, processes, view)
         title = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
         self.push_screen(TextScreen(title, stacks_text(stacks, self.size.width - 2)))

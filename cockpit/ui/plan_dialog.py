@@ -39,8 +39,8 @@ _HINTS: Final[Mapping[Stage, str]] = {
 }
 
 
-class Doer(Protocol):
-    """Whoever makes plans and carries them out: the door."""
+class PlanExecutor(Protocol):
+    """Makes plans and carries them out."""
 
     async def plan(self, act: Act, aim: Aim, hear: Callable[[str, Progress], None]) -> Plan:
         """What would be done; raises `SourceError`."""
@@ -277,15 +277,15 @@ class ActDialog(ModalScreen["Receipt | None"]):
 
 
 class PlanScreen(ActDialog):
-    """One act, whose plan the door makes and carries out."""
+    """One act, whose plan the executor makes and carries out."""
 
-    def __init__(self, door: Doer, act: Act, aim: Aim, clock: Callable[[], float], *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, executor: PlanExecutor, act: Act, aim: Aim, clock: Callable[[], float], *, ascii: bool = False) -> None:  # noqa: A002
         super().__init__(act, clock, ascii=ascii)
-        self._door, self._carried_out, self._aim = door, act, aim
+        self._executor, self._carried_out, self._aim = executor, act, aim
 
     async def _look(self) -> None:
         try:
-            self.plan = plan = await self._door.plan(self._carried_out, self._aim, self._heard.__setitem__)
+            self.plan = plan = await self._executor.plan(self._carried_out, self._aim, self._heard.__setitem__)
         except SourceError as error:
             self._enter("failed", f"{self._act.title}: there is no plan", str(error))
             return
@@ -296,7 +296,7 @@ class PlanScreen(ActDialog):
         self._heard = {}
         self._enter("doing", f"{self._act.title}: under way")
         try:
-            self.receipt = receipt = await self._door.perform(plan, self._heard.__setitem__)
+            self.receipt = receipt = await self._executor.perform(plan, self._heard.__setitem__)
         except SourceError as error:
             self._enter("failed", f"{self._act.title}: nothing was done", str(error))
             return

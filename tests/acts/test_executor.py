@@ -28,7 +28,7 @@ class Poller:
 
 
 class ClusterMonitor:
-    """What the door needs of one: what is known, what Ray says now, and how hosts are reached."""
+    """What the executor needs of one: what is known, what Ray says now, and how hosts are reached."""
 
     config, local, control_sockets, session, address = Config(), "head", None, SESSION, Address("http://127.0.0.1:8265", "default")
 
@@ -78,10 +78,10 @@ def known(**more):
 
 
 @pytest.fixture
-def door(tmp_path):
+def executor(tmp_path):
     def make(world=None, jobs=(), **replies):
         made = ActionExecutor(ClusterMonitor(world or known(), jobs), Audit(tmp_path / "acts.jsonl", lambda: NOW))
-        made._world.errands = ProbeRequests(**replies)
+        made._world.requests = ProbeRequests(**replies)
         return made
 
     return make
@@ -91,8 +91,8 @@ def log(tmp_path):
     return [json.loads(line) for line in (tmp_path / "acts.jsonl").read_text().splitlines()]
 
 
-async def test_a_plan_is_made_of_what_every_host_says(door):
-    made = door(
+async def test_a_plan_is_made_of_what_every_host_says(executor):
+    made = executor(
         head={"plan": {"targets": [ROW]}}, w1={"plan": {"refused": [{**ROW, "reason": "another user's"}]}}, w7={"plan": "w7: timed out"}
     )
     plan = await made.plan(find_act("kill-orphans"), Aim())
@@ -103,43 +103,43 @@ async def test_a_plan_is_made_of_what_every_host_says(door):
     assert plan.word is None
 
 
-async def test_hosts_that_were_named_are_asked_and_no_others(door):
-    made = door()
+async def test_hosts_that_were_named_are_asked_and_no_others(executor):
+    made = executor()
     await made.plan(find_act("kill-orphans"), Aim(hosts=("w1", "10.0.0.1", "elsewhere")))
-    assert list(made._world.errands.asked[0]) == ["w1", "head", "elsewhere"]
+    assert list(made._world.requests.asked[0]) == ["w1", "head", "elsewhere"]
 
 
-async def test_a_host_can_be_named_by_what_ray_calls_its_node(door):
-    made = door()
+async def test_a_host_can_be_named_by_what_ray_calls_its_node(executor):
+    made = executor()
     await made.plan(find_act("clean"), Aim(hosts=("node2",)))
-    assert list(made._world.errands.asked[0]) == ["w1"]
+    assert list(made._world.requests.asked[0]) == ["w1"]
 
 
-async def test_a_pid_means_a_process_of_this_host_unless_another_is_named(door):
-    made = door()
+async def test_a_pid_means_a_process_of_this_host_unless_another_is_named(executor):
+    made = executor()
     await made.plan(find_act("kill-orphans"), Aim(pids=(12,)))
     await made.plan(find_act("kill-orphans"), Aim(pids=(12,), hosts=("w1",)))
-    assert [list(asked) for asked in made._world.errands.asked] == [["head"], ["w1"]]
+    assert [list(asked) for asked in made._world.requests.asked] == [["head"], ["w1"]]
 
 
-async def test_a_host_that_has_two_names_is_one_host(door):
+async def test_a_host_that_has_two_names_is_one_host(executor):
     reply = {"plan": {"targets": [ROW], "machine": "boot pid:1"}}
-    plan = await door(w1=reply, w7=reply).plan(find_act("kill-orphans"), Aim())
+    plan = await executor(w1=reply, w7=reply).plan(find_act("kill-orphans"), Aim())
     assert [target.host for target in plan.targets] == ["w1"]
     assert "w7 is w1" in plan.notes
 
 
-async def test_what_a_host_is_silent_about_has_not_been_done(door):
-    made = door(w1={"plan": {"targets": [ROW, {**ROW, "pid": 13}]}, "do": {"done": [ROW]}})
+async def test_what_a_host_is_silent_about_has_not_been_done(executor):
+    made = executor(w1={"plan": {"targets": [ROW, {**ROW, "pid": 13}]}, "do": {"done": [ROW]}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
     assert [(target.pid, target.error) for target in receipt.failed] == [(13, "its host has not said what became of it")]
 
 
-async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_shown(door):
+async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_shown(executor):
     other = "session_2026-11-20_10-00-00_000001_77"
     world = known(jobs=(Job("train1", job="02000000", status="RUNNING", driver_node=f"{2:056x}"),))
     weight = {"jobs": ["01000000"], "drivers": [], "others": ["eve"]}
-    made = door(world, w1={"plan": {"targets": [{**ROW, "part": "worker", "session": other, "kind": "worker"}], "weight": weight}})
+    made = executor(world, w1={"plan": {"targets": [{**ROW, "part": "worker", "session": other, "kind": "worker"}], "weight": weight}})
     plan = await made.plan(find_act("stop"), Aim(session=other))
     assert not [loss for loss in plan.losses if "train1" in loss]
     assert [loss for loss in plan.losses if "eve" in loss]
@@ -147,101 +147,101 @@ async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_show
     assert plan.word == other
 
 
-async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(door):
-    made = door()
-    made._world.errands._answer = lambda host, stage: Answer(host, "reach", error=f"{host}: started anew", refused=True)
+async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
+    made = executor()
+    made._world.requests._answer = lambda host, stage: Answer(host, "reach", error=f"{host}: started anew", refused=True)
     plan = await made.plan(find_act("stop"), Aim())
     assert not plan.unreached
     assert [target.reason for target in plan.refused] == ["head: started anew", "w1: started anew", "w7: started anew"]
 
 
-async def test_rays_word_on_jobs_is_asked_for_anew_and_sent_along(door):
+async def test_rays_word_on_jobs_is_asked_for_anew_and_sent_along(executor):
     jobs = (Job("ppo", job="02000000", submission="ppo", status="RUNNING"), Job("old", job="01000000", status="FAILED"))
-    made = door(jobs=jobs)
+    made = executor(jobs=jobs)
     await made.plan(find_act("kill-orphans"), Aim())
-    assert made._world.errands.asked[0]["w1"]["jobs"] == [{"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}]
+    assert made._world.requests.asked[0]["w1"]["jobs"] == [{"session": SESSION, "running": ["02000000", "ppo"], "ended": ["01000000"]}]
 
 
-async def test_when_ray_is_silent_nobody_guesses_which_jobs_run(door):
-    made = door(jobs=SourceError("no answer"))
+async def test_when_ray_is_silent_nobody_guesses_which_jobs_run(executor):
+    made = executor(jobs=SourceError("no answer"))
     await made.plan(find_act("kill-orphans"), Aim())
-    assert made._world.errands.asked[0]["w1"]["jobs"] == []
+    assert made._world.requests.asked[0]["w1"]["jobs"] == []
 
 
-async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(door, tmp_path):
-    made = door(head={"plan": {}}, w1={"plan": {"targets": [ROW]}, "do": {"done": [{**ROW, "outcome": "ended"}], "freed": {"gpu": 5}}})
+async def test_only_what_was_planned_is_sent_back_and_only_to_its_host(executor, tmp_path):
+    made = executor(head={"plan": {}}, w1={"plan": {"targets": [ROW]}, "do": {"done": [{**ROW, "outcome": "ended"}], "freed": {"gpu": 5}}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
-    asked = made._world.errands.asked[1]
+    asked = made._world.requests.asked[1]
     assert list(asked) == ["w1"]
     assert (asked["w1"]["stage"], [(row["pid"], row["ticks"]) for row in asked["w1"]["targets"]]) == ("do", [(12, 99)])
     assert (receipt.well, receipt.freed.gpu, [target.outcome for target in receipt.done]) == (True, 5, ["ended"])
     assert [line["outcome"] == "begun" for line in log(tmp_path)] == [True, False]
-    assert made._lookout.refreshed == 1
+    assert made._monitor.refreshed == 1
 
 
-async def test_of_a_ray_that_is_silent_neither_its_hosts_nor_its_work_is_known_and_that_is_said(door):
+async def test_of_a_ray_that_is_silent_neither_its_hosts_nor_its_work_is_known_and_that_is_said(executor):
     silent = replace(
         known(),
         cluster=Cluster(session=SESSION, reachable=False),
         sessions=(Session(host="head", name=SESSION, path=f"/tmp/ray/{SESSION}", live=True),),
     )
-    plan = await door(silent, head={"plan": {"targets": [{**ROW, "kind": "ray", "session": SESSION}]}}).plan(find_act("stop"), Aim())
+    plan = await executor(silent, head={"plan": {"targets": [{**ROW, "kind": "ray", "session": SESSION}]}}).plan(find_act("stop"), Aim())
     assert [one.host for one in plan.unreached] == ["other hosts"]
     assert plan.losses[-1] == "whatever else it has at work, which could not be asked of it"
     assert plan.word == SESSION
-    nothing = await door(silent).plan(find_act("kill-orphans"), Aim())
+    nothing = await executor(silent).plan(find_act("kill-orphans"), Aim())
     assert nothing.notes == ("the Ray that is meant has not answered: if it has other hosts than these, name them",)
 
 
-async def test_a_host_that_falls_silent_is_in_the_receipt_and_delays_no_other(door):
-    made = door(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}}, w1={"plan": {"targets": [ROW]}, "do": "w1: timed out"})
+async def test_a_host_that_falls_silent_is_in_the_receipt_and_delays_no_other(executor):
+    made = executor(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}}, w1={"plan": {"targets": [ROW]}, "do": "w1: timed out"})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
     assert [one.host for one in receipt.unreached] == ["w1"]
     assert [target.host for target in receipt.done] == ["head"]
     assert not receipt.well
 
 
-async def test_live_work_asks_for_the_name_of_its_job(door):
+async def test_live_work_asks_for_the_name_of_its_job(executor):
     row = process(1001, host="w1", ticks=5, kind="worker", job="02000000")
     world = known(processes=(row,), jobs=(Job("train1", job="02000000", status="RUNNING"),))
     reply = {"targets": [{"what": "process", "pid": 1001, "ticks": 5, "kind": "worker", "job": "02000000"}]}
-    made = door(world, w1={"plan": reply})
+    made = executor(world, w1={"plan": reply})
     plan = await made.plan(find_act("kill"), Aim(rows=(row,)))
     assert plan.word == "train1"
-    assert list(made._world.errands.asked[0]) == ["w1"]
+    assert list(made._world.requests.asked[0]) == ["w1"]
 
 
-async def test_stopping_ray_means_the_session_that_is_shown(door):
-    made = door(w1={"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}})
+async def test_stopping_ray_means_the_session_that_is_shown(executor):
+    made = executor(w1={"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}})
     plan = await made.plan(find_act("stop"), Aim())
-    assert made._world.errands.asked[0]["w1"]["session"] == SESSION
+    assert made._world.requests.asked[0]["w1"]["session"] == SESSION
     assert plan.word == SESSION
 
 
-async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(door):
+async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(executor):
     sessions = tuple(Session(host="head", name=name, path=f"/tmp/ray/{name}", live=True) for name in ("session_a", "session_b"))
     with pytest.raises(SourceError, match="Choose one of session_a, session_b"):
-        await door(replace(known(sessions=sessions), cluster=Cluster())).plan(find_act("stop"), Aim())
+        await executor(replace(known(sessions=sessions), cluster=Cluster())).plan(find_act("stop"), Aim())
 
 
 @pytest.mark.parametrize(
     ("url", "meant"),
     [("http://10.0.0.1:8265", True), ("http://localhost:8265", True), ("http://10.0.0.1:8266", False), ("http://elsewhere:8265", False)],
 )
-async def test_a_session_that_lives_here_is_not_stopped_for_one_whose_dashboard_is_silent(door, url, meant):
+async def test_a_session_that_lives_here_is_not_stopped_for_one_whose_dashboard_is_silent(executor, url, meant):
     lives = Session(host="head", name=SESSION, path=f"/tmp/ray/{SESSION}", live=True, dashboard="http://10.0.0.1:8265")
-    made = door(replace(known(sessions=(lives,)), cluster=Cluster()))
-    made._lookout.address = Address(url, "--address")
+    made = executor(replace(known(sessions=(lives,)), cluster=Cluster()))
+    made._monitor.address = Address(url, "--address")
     if meant:
         await made.plan(find_act("stop"), Aim())
-        assert made._world.errands.asked[0]["head"]["session"] == SESSION
+        assert made._world.requests.asked[0]["head"]["session"] == SESSION
     else:
         with pytest.raises(SourceError, match=f"{SESSION} lives behind another one"):
             await made.plan(find_act("stop"), Aim())
 
 
-async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(door):
-    made = door(
+async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(executor):
+    made = executor(
         replace(known(sessions=()), cluster=Cluster()),
         head={"plan": {"targets": [{**ROW, "session": "session_a"}]}},
         w1={"plan": {"targets": [{**ROW, "session": "session_b"}]}},
@@ -250,16 +250,16 @@ async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(door):
         await made.plan(find_act("stop"), Aim())
 
 
-async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(door):
-    made = door()
+async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(executor):
+    made = executor()
     await made.plan(find_act("kill-actor"), Aim(id="ab"))
-    assert list(made._world.errands.asked[0]) == ["head"]
+    assert list(made._world.requests.asked[0]) == ["head"]
 
 
-async def test_while_one_act_is_under_way_no_other_begins(door):
-    made = door(head={"plan": {"targets": [ROW]}})
+async def test_while_one_act_is_under_way_no_other_begins(executor):
+    made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
-    made._world.errands.hang = True
+    made._world.requests.hang = True
     first = asyncio.ensure_future(made.perform(plan))
     await asyncio.sleep(0)
     with pytest.raises(SourceError, match="another act is under way"):
@@ -268,24 +268,24 @@ async def test_while_one_act_is_under_way_no_other_begins(door):
     await asyncio.wait([first])
 
 
-async def test_an_act_that_is_broken_off_is_in_the_log(door, tmp_path):
-    made = door(head={"plan": {"targets": [ROW]}})
+async def test_an_act_that_is_broken_off_is_in_the_log(executor, tmp_path):
+    made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
-    made._world.errands.hang = True
+    made._world.requests.hang = True
     task = asyncio.ensure_future(made.perform(plan))
-    while len(made._world.errands.asked) < 2:
+    while len(made._world.requests.asked) < 2:
         await asyncio.sleep(0.001)
     task.cancel()
     await asyncio.wait([task])
     assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
 
 
-async def test_an_act_in_the_middle_of_which_the_door_is_closed_is_in_the_log_once(door, tmp_path):
-    made = door(head={"plan": {"targets": [ROW]}})
+async def test_an_act_in_the_middle_of_which_the_door_is_closed_is_in_the_log_once(executor, tmp_path):
+    made = executor(head={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
-    made._world.errands.hang, made._world.errands.close = True, lambda: None
+    made._world.requests.hang, made._world.requests.close = True, lambda: None
     task = asyncio.ensure_future(made.perform(plan))
-    while len(made._world.errands.asked) < 2:
+    while len(made._world.requests.asked) < 2:
         await asyncio.sleep(0.001)
     made.close()
     assert log(tmp_path)[1]["outcome"] == {"broken_off": "cancelled"}
@@ -294,19 +294,19 @@ async def test_an_act_in_the_middle_of_which_the_door_is_closed_is_in_the_log_on
     assert len(log(tmp_path)) == 2
 
 
-async def test_a_full_disk_hinders_no_act_and_is_said(door, monkeypatch):
+async def test_a_full_disk_hinders_no_act_and_is_said(executor, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Audit, "_write", full)
-    made = door(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}})
+    made = executor(head={"plan": {"targets": [ROW]}, "do": {"done": [ROW]}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
     assert receipt.done
     assert receipt.notes == ("the log of acts could not be written: No space left on device",)
 
 
-async def test_what_a_host_says_in_another_shape_is_that_hosts_trouble_alone(door):
-    made = door(head={"plan": {"targets": [{"what": "planet"}]}}, w1={"plan": {"targets": [ROW]}})
+async def test_what_a_host_says_in_another_shape_is_that_hosts_trouble_alone(executor):
+    made = executor(head={"plan": {"targets": [{"what": "planet"}]}}, w1={"plan": {"targets": [ROW]}})
     plan = await made.plan(find_act("kill-orphans"), Aim())
     assert [one.host for one in plan.unreached] == ["head"]
     assert plan.targets == (Target("process", "w1", pid=12, ticks=99, kind="orphan", gpus=plan.targets[0].gpus),)

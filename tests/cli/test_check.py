@@ -26,7 +26,7 @@ needs: {gpus: %d}
 
 
 class Looked:
-    """A lookout that has seen this much."""
+    """A monitor that has seen this much."""
 
     undecided = ()
 

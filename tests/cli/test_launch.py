@@ -44,8 +44,8 @@ class ClusterMonitor:
         return (self.states.pop(0) if len(self.states) > 1 else self.states[0],)
 
 
-async def followed(lookout: ClusterMonitor, preset: Preset) -> int:
-    return await launch._follow(Config(), lookout, "ppo-1", preset)
+async def followed(monitor: ClusterMonitor, preset: Preset) -> int:
+    return await launch._follow(Config(), monitor, "ppo-1", preset)
 
 
 def job(status: str, **more) -> Job:
@@ -97,20 +97,20 @@ async def test_a_job_that_waits_says_why(preset, capsys, monkeypatch):
         return "8 GPU are held by holds1"
 
     monkeypatch.setattr(launch, "_why_pending", why)
-    lookout = ClusterMonitor([], job("PENDING"), job("SUCCEEDED"))
-    lookout.gate.clear()
-    task = asyncio.create_task(followed(lookout, preset))
+    monitor = ClusterMonitor([], job("PENDING"), job("SUCCEEDED"))
+    monitor.gate.clear()
+    task = asyncio.create_task(followed(monitor, preset))
     while "is PENDING: 8 GPU are held by holds1" not in (said := capsys.readouterr().err):
         await _sleep(0.01)
         assert not task.done(), said
-    lookout.gate.set()
+    monitor.gate.set()
     assert await task == 0
 
 
 async def test_whoever_stops_following_is_told_that_the_job_goes_on(preset, capsys):
-    lookout = ClusterMonitor([], job("RUNNING"))
-    lookout.gate.clear()
-    task = asyncio.create_task(followed(lookout, preset))
+    monitor = ClusterMonitor([], job("RUNNING"))
+    monitor.gate.clear()
+    task = asyncio.create_task(followed(monitor, preset))
     await _soon()
     task.cancel()
     assert await task == 1

@@ -18,7 +18,7 @@ from tests.world import GIB, NOW, snapshot
 
 
 class Still:
-    """Stands where the lookout does, and shows a cluster that a test makes up."""
+    """Stands where the monitor does, and shows a cluster that a test makes up."""
 
     def __init__(self, publish, first):
         self.publish, self.first = publish, first
@@ -69,7 +69,7 @@ class Still:
 
 
 class Hand:
-    """Stands where the door does: it answers with the plan and the receipt of a test, and remembers what it was asked."""
+    """Stands where the executor does: it answers with the plan and the receipt of a test, and remembers what it was asked."""
 
     def __init__(self, plan=None, receipt=None, *, waits=False, endless=False):
         self.plans = plan
@@ -152,9 +152,9 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def make(clock):
     def app(first=None, *, hand=None, runbook=None, **config):
-        door = None if hand is None else lambda _: hand
+        executor = None if hand is None else lambda _: hand
         still = partial(Still, first=first or snapshot())
-        made = Cockpit(Config(**config), still, door=door, runbook=runbook, clock=clock)
+        made = Cockpit(Config(**config), still, make_executor=executor, runbook=runbook, clock=clock)
         made.hand = hand
         return made
 

@@ -31,7 +31,7 @@ async def to(pilot, fact):
 
 
 async def aimed(pilot, key):
-    """What the door is asked when this key is pressed."""
+    """What the executor is asked when this key is pressed."""
     hand = pilot.app.hand
     asked = len(hand.planned)
     await pilot.press(key)

@@ -156,7 +156,7 @@ async def test_a_node_opens_and_escape_goes_back_but_never_out(make):
 
 async def test_host_memory_of_a_node_without_a_probe_is_asked_of_ray(make):
     app = make(snapshot(nodes=(node(2),)))
-    app.lookout.of_node = (process(77, command="ray::Hog", rss=9 * GIB), process(78, command="ray::Idle", rss=GIB))
+    app.monitor.of_node = (process(77, command="ray::Hog", rss=9 * GIB), process(78, command="ray::Idle", rss=GIB))
     async with app.run_test(size=(120, 60)) as pilot:
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("enter")
@@ -187,7 +187,7 @@ async def test_raw_json_is_what_the_model_holds(make):
 
 async def test_dead_actors_are_asked_for_only_on_demand(make):
     app = make()
-    app.lookout.dead = (actor(50, state="DEAD", why="killed by Ray's memory monitor"),)
+    app.monitor.dead = (actor(50, state="DEAD", why="killed by Ray's memory monitor"),)
     async with app.run_test(size=(160, 40)) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: app.table.count > 0)
@@ -200,7 +200,7 @@ async def test_dead_actors_are_asked_for_only_on_demand(make):
 
 async def test_dead_actors_that_cannot_be_had_are_not_none(make):
     app = make()
-    app.lookout.dead = SourceError("the state API did not answer")
+    app.monitor.dead = SourceError("the state API did not answer")
     async with app.run_test(size=(160, 40)) as pilot:
         await pilot.press("3", "d")
         await until(pilot, lambda: "the state API did not answer" in shown(app))
@@ -209,7 +209,7 @@ async def test_dead_actors_that_cannot_be_had_are_not_none(make):
 
 async def test_the_log_of_a_job_is_followed(make):
     app = make()
-    app.lookout.log = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
+    app.monitor.log = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
         await until(pilot, lambda: app.table.count > 0)
@@ -222,7 +222,7 @@ async def test_the_log_of_a_job_is_followed(make):
 
 async def test_the_filter_of_a_log_is_its_own(make):
     app = make()
-    app.lookout.log = [["one", "two"]]
+    app.monitor.log = [["one", "two"]]
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
         await until(pilot, lambda: app.table.count > 0)
@@ -396,7 +396,7 @@ async def test_quitting_closes_the_lookout(make):
     async with app.run_test() as pilot:
         await pilot.press("q")
         await pilot.pause()
-    assert app.lookout.closed
+    assert app.monitor.closed
 
 
 async def test_a_sigterm_closes_the_lookout_and_gives_the_terminal_back(make):
@@ -404,7 +404,7 @@ async def test_a_sigterm_closes_the_lookout_and_gives_the_terminal_back(make):
     async with app.run_test() as pilot:
         os.kill(os.getpid(), signal.SIGTERM)
         await until(pilot, lambda: app.return_code == 128 + signal.SIGTERM)
-    assert app.lookout.closed
+    assert app.monitor.closed
 
 
 async def test_a_palette_that_is_closed_at_once_does_not_end_the_program(make):

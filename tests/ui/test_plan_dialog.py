@@ -274,11 +274,11 @@ async def test_q_ends_the_program_at_once_though_something_is_under_way(make, ke
         await until(pilot, lambda: screen.stage == "doing")
         await pilot.press(key)  # the deed itself never ends
     assert app.hand.broken_off == ["deed"]
-    assert app.lookout.closed
+    assert app.monitor.closed
 
 
 async def test_the_log_says_that_it_was_broken_off(make, tmp_path):
-    """The deed as the door does it: a line before, and one in any case."""
+    """The deed as the executor does it: a line before, and one in any case."""
     audit = Audit(tmp_path / "acts.jsonl", lambda: NOW)
 
     class Logging(Hand):

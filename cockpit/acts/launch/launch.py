@@ -3,7 +3,7 @@
 Which races end in one job:
 
 * The same plan carried out twice. Each plan has a key, which goes into the job's metadata, and before anything is submitted Ray is asked
-  for a job with this key. Within one cockpit the door lets through one act at a time.
+  for a job with this key. Within one cockpit the executor lets through one act at a time.
 * A second launch while the first is pending or runs, or began a moment ago (`DOUBLE_PRESS_S`), by whomever: the plan says so, and asks for
   the preset's name to be typed. What was launched after the plan was made is found when it is carried out: then nothing is submitted.
 * Two operators in the same moment, neither of whom can see the other's job yet. Both make the same id: the preset's template with the
@@ -88,8 +88,8 @@ class Ready:
 class Launches:
     """Makes plans of launches, and carries out the last of them."""
 
-    def __init__(self, lookout: ClusterMonitor) -> None:
-        self._lookout = lookout
+    def __init__(self, monitor: ClusterMonitor) -> None:
+        self._monitor = monitor
         self._ready: Ready | None = None
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
@@ -106,7 +106,7 @@ class Launches:
         return await in_time(partial(order_of, row, os.environ), row.path)
 
     async def _plan(self, act: Act, order: Order, hear: Hear, *, force: bool) -> Plan:
-        checked = await look_and_check(self._lookout, order.preset)
+        checked = await look_and_check(self._monitor, order.preset)
         fit = tuple(_doubts(order, checked))
         never = checked.verdict == "never" and not force
         if never and order.origin.mark == PRESET:
@@ -210,10 +210,10 @@ class Launches:
     @property
     def _submissions(self) -> Submissions:
         """Whoever answers there is given the preset's secrets. Raises `NotMeantError`."""
-        if (reason := self._lookout.why_not_trusted()) is not None:
-            address = self._lookout.poller.snapshot.cluster.address
+        if (reason := self._monitor.why_not_trusted()) is not None:
+            address = self._monitor.poller.snapshot.cluster.address
             raise NotMeantError(f"nothing is sent to the Ray at {address}: {reason}; if you mean this one, give it with --address")
-        return self._lookout.job_acts().submissions
+        return self._monitor.job_acts().submissions
 
     def _keep(self, ready: Ready) -> None:
         """One at a time: a package may be large."""

@@ -43,8 +43,8 @@ MAX_LINES: Final = 3
 class JobSteps:
     """One preset's job on the cluster that is followed."""
 
-    def __init__(self, lookout: ClusterMonitor, door: ActionExecutor, preset: Preset) -> None:
-        self._lookout, self._door, self._preset = lookout, door, preset
+    def __init__(self, monitor: ClusterMonitor, executor: ActionExecutor, preset: Preset) -> None:
+        self._monitor, self._executor, self._preset = monitor, executor, preset
         self.id: str | None = None
         """What Ray calls it, once it is launched."""
         self._wrote: list[str] = []
@@ -53,7 +53,7 @@ class JobSteps:
 
     async def too_large(self, gpus: float | None) -> str | None:
         """Why it could never run on so many GPUs, whatever else is put in order; `None`: it might."""
-        asked = (await look_and_check(self._lookout, self._preset)).budget.amount("GPU")
+        asked = (await look_and_check(self._monitor, self._preset)).budget.amount("GPU")
         if asked is None or gpus is None or asked <= gpus:
             return None
         return f"the job asks for {asked:g} GPUs, but the preset's hosts have {gpus:g}: it can never fit"
@@ -61,7 +61,7 @@ class JobSteps:
     async def check(self) -> tuple[str, ...]:
         """What is to be said of it. Raises `StepError` when it doesn't fit now."""
         await self._wait_for_usage()
-        checked = await look_and_check(self._lookout, self._preset)
+        checked = await look_and_check(self._monitor, self._preset)
         if checked.verdict in ("never", "later"):
             worst = [line for line in checked.lines if line.level == checked.verdict]
             when = "can never fit" if checked.verdict == "never" else "doesn't fit now"
@@ -72,20 +72,20 @@ class JobSteps:
     async def _wait_for_usage(self) -> None:
         """Wait for it: a Ray that has just started tells first what there is, and some seconds later what of it is handed out."""
         deadline = time.monotonic() + USAGE_TIMEOUT_S
-        while not _knows_what_is_free(self._lookout.poller.snapshot) and time.monotonic() < deadline:
-            self._lookout.refresh()
+        while not _knows_what_is_free(self._monitor.poller.snapshot) and time.monotonic() < deadline:
+            self._monitor.refresh()
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def launch(self, hear: Hear, show: Callable[[Plan | Receipt], None]) -> tuple[str, ...]:
         """Once. Raises `StepError` when it was not submitted."""
         act = find_act("launch")
-        plan = await self._door.plan(act, Aim(rows=(self._preset,)), hear)
+        plan = await self._executor.plan(act, Aim(rows=(self._preset,)), hear)
         show(plan)
         if plan.empty:
             raise StepError("; ".join(str(target.reason) for target in plan.refused) or "nothing to launch")
         if plan.word is not None:
             raise StepError(f"the job is already launched, so it was not submitted again: {'; '.join(plan.notes[:MAX_LINES])}")
-        show(receipt := await self._door.perform(plan, hear))
+        show(receipt := await self._executor.perform(plan, hear))
         wrong = [str(target.error or target.reason) for target in (*receipt.failed, *receipt.refused)]
         if wrong:
             raise StepError("; ".join(wrong))
@@ -108,7 +108,7 @@ class JobSteps:
                     return (f"job {job} is {told}",)
                 if time.monotonic() - asked > REFRESH_INTERVAL_S:
                     asked = time.monotonic()
-                    self._lookout.poller.refresh()
+                    self._monitor.poller.refresh()
                 await asyncio.sleep(POLL_INTERVAL_S)
         finally:
             reading.cancel()
@@ -126,11 +126,11 @@ class JobSteps:
     async def _written(self, job: str) -> None:
         """Its log, from the beginning; it has none yet when it has just been submitted."""
         while not await self._read_log(job):
-            await self._lookout.poller.change(1.0)
+            await self._monitor.poller.change(1.0)
 
     async def _read_log(self, job: str) -> bool:
         try:
-            async for batch in self._lookout.follow_log(job):
+            async for batch in self._monitor.follow_log(job):
                 self._hear_lines(line.strip() for line in batch)
         except SourceError:
             return False
@@ -147,7 +147,7 @@ class JobSteps:
 
     async def _latest(self) -> str:
         """Of this preset, where an earlier recovery has launched it."""
-        mine = [job for job in await self._lookout.jobs() if job.preset == self._preset.name]
+        mine = [job for job in await self._monitor.jobs() if job.preset == self._preset.name]
         if not mine:
             raise StepError(f"no job of {self._preset.name} to follow")
         return max(mine, key=lambda job: job.started or 0.0).id
@@ -155,12 +155,12 @@ class JobSteps:
     async def _state(self, job: str) -> Job | None:
         """`None` while Ray doesn't know it, or doesn't answer."""
         try:
-            return next((one for one in await self._lookout.jobs() if job in (one.id, one.submission)), None)
+            return next((one for one in await self._monitor.jobs() if job in (one.id, one.submission)), None)
         except SourceError:
             return None
 
     def _actors(self, job: Job) -> list[Actor]:
-        actors = self._lookout.poller.snapshot.actors or ()
+        actors = self._monitor.poller.snapshot.actors or ()
         return [actor for actor in actors if actor.state == "ALIVE" and not actor.internal and job.job and actor.job == job.job]
 
     def _working_actors(self, job: Job | None) -> str:

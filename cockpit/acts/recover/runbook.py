@@ -29,8 +29,8 @@ class Recovery:
 
     def __init__(
         self,
-        lookout: ClusterMonitor,
-        door: ActionExecutor,
+        monitor: ClusterMonitor,
+        executor: ActionExecutor,
         preset: Preset,
         filled: Launchable,
         *,
@@ -43,8 +43,8 @@ class Recovery:
         self.preset = preset
         self.hide = secret_hider(filled.hidden)
         """Takes the preset's secrets out of a text."""
-        self._steps = RecoverySteps(lookout, door, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
-        self._job = JobSteps(lookout, door, preset)
+        self._steps = RecoverySteps(monitor, executor, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
+        self._job = JobSteps(monitor, executor, preset)
         self.steps = _chosen(steps_of(job=preset.job is not None, follow=follow), begin, skip)
         self._changed = asyncio.Event()
 

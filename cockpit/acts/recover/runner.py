@@ -38,15 +38,15 @@ async def recovering(
     filled = launchable(preset, env)
     dashboard = _dashboard(config, preset.ray)
     # Probes that watch other hosts would only compete with what is done there.
-    lookout = ClusterMonitor(msgspec.structs.replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
+    monitor = ClusterMonitor(msgspec.structs.replace(config, address=config.address or dashboard, probe_hosts="never"), lambda _: None)
     if ending is not None:
-        ending.append(lookout.close)
-    running = asyncio.ensure_future(lookout.run())
+        ending.append(monitor.close)
+    running = asyncio.ensure_future(monitor.run())
     try:
-        door = ActionExecutor(lookout, Audit(audit_path(), time.time))
-        yield Recovery(lookout, door, preset, filled, dashboard=dashboard, begin=begin, skip=skip, follow=follow)
+        executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
+        yield Recovery(monitor, executor, preset, filled, dashboard=dashboard, begin=begin, skip=skip, follow=follow)
     finally:
-        lookout.close()
+        monitor.close()
         running.cancel()
 
 

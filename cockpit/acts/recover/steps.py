@@ -1,4 +1,4 @@
-"""What each step of the runbook does: plans through the door, and never more than what was agreed to."""
+"""What each step of the runbook does: plans through the executor, and never more than what was agreed to."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ SPARED: Final = ("driver", "child")
 class RecoverySteps:
     """The hosts of one preset, what was found on them, and what was done to them."""
 
-    def __init__(self, lookout: ClusterMonitor, door: ActionExecutor, preset: Preset, env: Mapping[str, str], dashboard: str) -> None:
+    def __init__(self, monitor: ClusterMonitor, executor: ActionExecutor, preset: Preset, env: Mapping[str, str], dashboard: str) -> None:
         """`env` is the preset's for Ray, with its secrets; `dashboard` where the cluster's answers once it is there."""
         if preset.ray is None:
             raise StepError(f"{preset.name} has no `ray` section, so cockpit can't start its cluster")
-        self._lookout, self._door, self._preset, self._env = lookout, door, preset, env
+        self._monitor, self._executor, self._preset, self._env = monitor, executor, preset, env
         self._start: RayStart = preset.ray
-        lookout.choice.token = lambda: find_token(env) or find_token()  # the cluster's may be the preset's to say
+        monitor.choice.token = lambda: find_token(env) or find_token()  # the cluster's may be the preset's to say
         self.dashboard = dashboard
         self.names: dict[str, str] = {}
         """What each host of the preset is called here."""
@@ -73,9 +73,9 @@ class RecoverySteps:
 
     async def survey(self, hear: Hear) -> str | None:
         """Who is there, and which Ray; why it can't end well, if that is certain already. Raises `SourceError`."""
-        await self._lookout.wait_until_complete()
+        await self._monitor.wait_until_complete()
         for node in self._start.nodes:
-            self.names[node.host] = self._door.meet(HostEntry(node.host, address=node.address or ""))
+            self.names[node.host] = self._executor.meet(HostEntry(node.host, address=node.address or ""))
         if twice := same_host(self.names):
             raise StepError(twice)
         plan = await self._plan_start(hear, survey=True)
@@ -86,8 +86,8 @@ class RecoverySteps:
 
     async def plan_stop(self, hear: Hear) -> Plan:
         """All that would be stopped; it is the question's. Raises `SourceError`."""
-        everywhere = tuple(dict.fromkeys((*self.hosts, *self._lookout.others())))
-        stops = [await self._door.plan(find_act("stop"), Aim(session=name, hosts=everywhere), hear) for name in self.sessions()]
+        everywhere = tuple(dict.fromkeys((*self.hosts, *self._monitor.others())))
+        stops = [await self._executor.plan(find_act("stop"), Aim(session=name, hosts=everywhere), hear) for name in self.sessions()]
         self._stops = tuple(plan for plan in stops if not plan.empty)
         self.hosts = tuple(dict.fromkeys((*self.hosts, *(target.host for plan in stops for target in plan.targets))))
         return _join_plans(self._preset.name, stops, self.hosts, self._notes())
@@ -97,12 +97,12 @@ class RecoverySteps:
         return sessions_of(self._start, self.names, self._known)
 
     def _notes(self) -> tuple[str, ...]:
-        cluster = self._lookout.poller.snapshot.cluster
+        cluster = self._monitor.poller.snapshot.cluster
         silent = bool(self.sessions()) and cluster.session not in self.sessions()
         others = {str(ray["session"]) for target in self._known.values() for ray in (target.facts or {}).get("rays") or ()}
         apart = sorted(others - {*self.sessions()})
         return (
-            *address_conflicts(self._start, self._lookout.config.hosts),
+            *address_conflicts(self._start, self._monitor.config.hosts),
             *(("its dashboard doesn't answer: hosts beyond those of the preset are unknown",) if silent else ()),
             *((f"another cluster's Ray also runs there and is not touched: {', '.join(apart)}",) if apart else ()),
         )
@@ -138,7 +138,7 @@ class RecoverySteps:
         return await self._sweep("clean", Aim(hosts=self.hosts, older_than=0.0, ended=tuple(self.stopped)), hear, show)
 
     async def _sweep(self, name: str, aim: Aim, hear: Hear, show: Show) -> Lines:
-        plan = await self._door.plan(find_act(name), aim, hear)
+        plan = await self._executor.plan(find_act(name), aim, hear)
         show(plan)
         refused = tuple(f"left alone: {named(target)}: {target.reason}" for target in plan.refused)
         if plan.empty:
@@ -194,12 +194,12 @@ class RecoverySteps:
         session = self.started.get(head) or (targets[head].session if head in targets else None)
         if session is None:
             raise StepError("no Ray is known to run on the head: start it with --from start", "start")
-        address = Address(self.dashboard, session, given=head != self._lookout.local or self._is_anothers(targets.get(head)))
-        ray = RayClient(self.dashboard, token=self._lookout.choice.token, audience=Audience(self.dashboard, given=address.given))
+        address = Address(self.dashboard, session, given=head != self._monitor.local or self._is_anothers(targets.get(head)))
+        ray = RayClient(self.dashboard, token=self._monitor.choice.token, audience=Audience(self.dashboard, given=address.given))
         arrival = Arrival(ray, session, expected_gpus(targets.values()), _addresses(targets))
         began = time.monotonic()
         gpus = await arrival.wait_for_all(lambda host, text: hear(host, Progress(text)))
-        self._lookout.follow(address)
+        self._monitor.follow(address)
         await self._wait_for_snapshot(session)
         nodes, after = plural(len(targets), "node"), time.monotonic() - began
         return (f"{nodes} with {gpus:g} GPUs joined after {after:.1f} s; {self.dashboard} answers",)
@@ -212,7 +212,7 @@ class RecoverySteps:
 
     async def _wait_for_snapshot(self, session: str, patience: float = 15.0) -> None:
         """Until the snapshot is of this session: what comes next is judged by it."""
-        poller, until = self._lookout.poller, time.monotonic() + patience
+        poller, until = self._monitor.poller, time.monotonic() + patience
         poller.refresh()
         while time.monotonic() < until:
             alive = [node for node in poller.snapshot.nodes or () if node.state == "ALIVE"]
@@ -226,14 +226,14 @@ class RecoverySteps:
 
     async def _perform(self, plan: Plan, hear: Hear, show: Show) -> Receipt:
         show(plan)
-        receipt = await self._door.perform(plan, hear)
+        receipt = await self._executor.perform(plan, hear)
         show(receipt)
         return receipt
 
     async def _plan_start(self, hear: Hear, **more: Any) -> Plan:
         """What starting would be on each host, as of now. Workers need to know where the head will be, which only the head can say."""
         requests = start_requests(self._start, self.names, self._env, self._known, job=self._preset.job is not None, **more)
-        plan = await self._door.plan(find_act("start"), Aim(hosts=tuple(requests), requests=requests), hear)
+        plan = await self._executor.plan(find_act("start"), Aim(hosts=tuple(requests), requests=requests), hear)
         self._known.update({target.host: target for target in (*plan.targets, *plan.refused)})
         return plan
 

@@ -24,7 +24,7 @@ PRESET = Preset("ppo", Path("ppo.yaml"), ray=RayStart(RayNode("head"), (RayNode(
 
 
 class Door:
-    """Stands where the door does: it has one plan, and knows each host by the name of `called`."""
+    """Stands where the executor does: it has one plan, and knows each host by the name of `called`."""
 
     def __init__(self, plan: Plan, called: dict[str, str]) -> None:
         self._plan, self._called, self.asked = plan, called, 0
@@ -45,23 +45,23 @@ def deeds(called: dict[str, str], plan: Plan) -> tuple[RecoverySteps, Door]:
     async def wait_until_complete() -> None:
         pass
 
-    door: Any = Door(plan, called)
-    lookout: Any = SimpleNamespace(wait_until_complete=wait_until_complete, choice=SimpleNamespace())
-    return RecoverySteps(lookout, door, PRESET, {}, "http://head:8265"), door
+    executor: Any = Door(plan, called)
+    monitor: Any = SimpleNamespace(wait_until_complete=wait_until_complete, choice=SimpleNamespace())
+    return RecoverySteps(monitor, executor, PRESET, {}, "http://head:8265"), executor
 
 
 async def test_a_launch_that_is_refused_says_why_and_submits_nothing():
-    door: Any = Door(Plan("launch", "Launch", refused=(Target("job", "Ray", reason="it can never fit"),)), {})
+    executor: Any = Door(Plan("launch", "Launch", refused=(Target("job", "Ray", reason="it can never fit"),)), {})
     nobody: Any = SimpleNamespace()
     with pytest.raises(StepError, match="it can never fit"):
-        await JobSteps(nobody, door, PRESET).launch(quiet, quiet)
+        await JobSteps(nobody, executor, PRESET).launch(quiet, quiet)
 
 
 async def test_one_host_under_two_names_is_refused_before_it_is_asked_anything():
-    runbook, door = deeds({"head": "login-1", "10.0.0.1": "login-1"}, Plan("start", "Start Ray"))
+    runbook, executor = deeds({"head": "login-1", "10.0.0.1": "login-1"}, Plan("start", "Start Ray"))
     with pytest.raises(StepError, match=r"head and 10\.0\.0\.1 are the same host"):
         await runbook.survey(quiet)
-    assert door.asked == 0
+    assert executor.asked == 0
 
 
 async def test_a_head_that_has_said_nothing_is_not_waited_for():
@@ -101,7 +101,7 @@ async def test_what_runs_already_is_told_to_whoever_goes_on():
 
 
 class Look:
-    """Stands where the lookout does: one job, how it goes on, and what it writes."""
+    """Stands where the monitor does: one job, how it goes on, and what it writes."""
 
     def __init__(self, states: Sequence[Job], lines: Sequence[str], actors: tuple[Actor, ...] = ()) -> None:
         self._states, self._lines = [*states], lines
@@ -125,8 +125,8 @@ RAYS = (
 
 async def followed(look: Look) -> str:
     nobody: Any = SimpleNamespace()
-    lookout: Any = look
-    return "".join(await JobSteps(lookout, nobody, PRESET).follow(quiet))
+    monitor: Any = look
+    return "".join(await JobSteps(monitor, nobody, PRESET).follow(quiet))
 
 
 @pytest.fixture
@@ -185,9 +185,9 @@ class Started:
 
 @pytest.mark.usefixtures("hasty")
 async def test_a_check_waits_until_a_ray_that_has_just_started_tells_what_is_free():
-    lookout: Any = Started()
+    monitor: Any = Started()
     nobody: Any = SimpleNamespace()
     wide = replace(PRESET, needs=Needs(bundles=(({"GPU": 8.0}, 1),)))
     with pytest.raises(StepError, match="ppo doesn't fit now"):
-        await JobSteps(lookout, nobody, wide).check()
-    assert lookout.asked == 3
+        await JobSteps(monitor, nobody, wide).check()
+    assert monitor.asked == 3

@@ -90,7 +90,7 @@ class Known:
 
 
 class Operator:
-    """As much of a lookout as a launch needs."""
+    """As much of a monitor as a launch needs."""
 
     config = Config()
 
