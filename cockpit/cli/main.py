@@ -153,10 +153,10 @@ def screen(config: Config) -> None:
     os._exit(code)
 
 
-def show(config: Config, *, ends: bool = False) -> int:
+def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> int:
     """Run the screen until it is quit; its exit code. The probe starts first: it works while Textual is still being imported.
 
-    `ends`: the process ends right after it.
+    `ends`: the process ends right after it. `greeting`: a sentence that the screen begins with.
     """
     early = spawn_local(config.interval)
     gc.disable()  # modules that are being imported are no garbage: to look for some took a tenth of the start
@@ -170,7 +170,7 @@ def show(config: Config, *, ends: bool = False) -> int:
         make_executor=None if config.readonly else _make_executor,
         runbook=partial(_recovering, config),
     )
-    app.process_ends = ends
+    app.process_ends, app.greeting = ends, greeting
     signal.signal(signal.SIGHUP, partial(_hang_up, app))
     try:
         app.run()
@@ -329,4 +329,4 @@ def _acting_commands() -> list[click.Command]:
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
-    show(replace(config, address=address))
+    show(replace(config, address=address), greeting=f"Demo cluster at {address}")

@@ -107,8 +107,8 @@ class DemoCluster:
 
 
 @contextmanager
-def demo_cluster() -> Iterator[DemoCluster]:
-    """A demo cluster with its jobs submitted, for as long as the context lasts.
+def demo_cluster(hear: Callable[[str], None] = lambda _: None) -> Iterator[DemoCluster]:
+    """A demo cluster with its jobs submitted, for as long as the context lasts. `hear` is told each step of its start, in a sentence.
 
     Whatever way it ends, and also if it fails half-way, it takes with it exactly what it started. It works beside another Ray and beside
     another demo. If this process is killed outright, the one that keeps the nodes sees it and cleans up in its place.
@@ -116,7 +116,7 @@ def demo_cluster() -> Iterator[DemoCluster]:
     python = ray_python()
     folder = Path(tempfile.mkdtemp(prefix="cockpit-demo-", dir=_short_temp()))
     try:
-        yield from _start(python, folder)
+        yield from _start(python, folder, hear)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -128,8 +128,9 @@ def run_demo(open_screen: Callable[[str, dict[str, str]], object]) -> int:
     """
     before = dict(os.environ)
     try:
-        with ending_on_signals(), demo_cluster() as demo:
-            output.say(demo.notice or f"demo cluster: {demo.address}", err=True)
+        with ending_on_signals(), demo_cluster(_say_step) as demo:
+            if demo.notice:
+                output.say(demo.notice, err=True)
             os.environ.update(demo.env)
             open_screen(demo.address, dict(os.environ))
     except DemoError as error:
@@ -139,6 +140,11 @@ def run_demo(open_screen: Callable[[str, dict[str, str]], object]) -> int:
         os.environ.clear()
         os.environ.update(before)
     return 0
+
+
+def _say_step(text: str) -> None:
+    output.say(f"demo: {text}", err=True)
+    output.flush()
 
 
 @contextmanager
@@ -173,10 +179,12 @@ def ray_python() -> str:
     raise DemoError("there is no Ray here to start a demo cluster with; install it: pip install 'ray-cockpit[ray]'")
 
 
-def _start(python: str, folder: Path) -> Iterator[DemoCluster]:
+def _start(python: str, folder: Path, hear: Callable[[str], None]) -> Iterator[DemoCluster]:
+    hear("building the simulated GPUs")
     gpus, notice = _simulated_gpus(folder)
     port, *metrics = _free_ports(3)
     _copy_scripts(folder)
+    hear(f"starting Ray with {len(NODES)} nodes of 8 GPUs: ten seconds to half a minute")
     with (folder / "nodes.log").open("w") as log:
         command = [python, "nodes.py", str(folder), str(port), *(str(folder / f"{node}.nvml") for node in NODES)]
         env = _node_environment(folder, python, metrics) | gpus
@@ -185,16 +193,19 @@ def _start(python: str, folder: Path) -> Iterator[DemoCluster]:
         )
     with keeper:
         try:
-            yield _submit_jobs(keeper, folder, f"http://127.0.0.1:{port}", gpus, notice)
+            yield _submit_jobs(keeper, folder, f"http://127.0.0.1:{port}", gpus, notice, hear)
         finally:
             processes.end_marked(str(folder))
 
 
-def _submit_jobs(keeper: subprocess.Popen[bytes], folder: Path, address: str, gpus: dict[str, str], notice: str | None) -> DemoCluster:
+def _submit_jobs(
+    keeper: subprocess.Popen[bytes], folder: Path, address: str, gpus: dict[str, str], notice: str | None, hear: Callable[[str], None]
+) -> DemoCluster:
     """The demo with all its jobs, once the nodes are up."""
     session = Path(_first_line(keeper, folder)["session"])
     demo = DemoCluster(address, {**gpus, "RAY_API_SERVER_ADDRESS": address}, folder, session, notice)
     _leave_stale_session(session.parent)
+    hear(f"Ray's dashboard is at {address}; submitting {len(JOBS)} jobs")
     for name, entrypoint in JOBS.items():
         demo.submit(name, entrypoint)
     return demo

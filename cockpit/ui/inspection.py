@@ -32,6 +32,13 @@ class InspectionApp(App[None]):
     monitor: ClusterMonitor
     drawn_snapshot: Snapshot
     _index: Index
+    greeting: str | None = None
+    """A sentence that the screen begins with."""
+
+    def on_mount(self) -> None:
+        """Textual calls this beside the `on_mount` of the class below."""
+        if self.greeting:
+            self.say(self.greeting)
 
     @property
     def page(self) -> Page:

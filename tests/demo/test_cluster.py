@@ -142,15 +142,19 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(monkeypatch: pytest.Monk
     assert folders() == before
 
 
-def test_the_screen_opens_in_an_environment_that_leads_to_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_screen_opens_in_an_environment_that_leads_to_the_demo(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
     @contextmanager
-    def ready() -> Iterator[DemoCluster]:
+    def ready(hear: Callable[[str], None]) -> Iterator[DemoCluster]:
+        hear("starting Ray")
         yield DemoCluster("http://127.0.0.1:1", {nvml.STATE: "/gpus"}, tmp_path, tmp_path, None)
 
     monkeypatch.setattr(cluster, "demo_cluster", ready)
     opened: list[tuple[str, str, str]] = []
     assert run_demo(lambda address, env: opened.append((address, env[nvml.STATE], os.environ[nvml.STATE]))) == 0
     assert opened == [("http://127.0.0.1:1", "/gpus", "/gpus")]
+    assert "demo: starting Ray\n" in capfd.readouterr().err, "each step is said while it begins"
     assert nvml.STATE not in os.environ
 
 

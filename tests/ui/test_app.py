@@ -391,7 +391,7 @@ async def test_an_unknown_theme_is_one_sentence_and_the_default(make):
         assert app.theme == "midnight"
 
 
-async def test_quitting_closes_the_lookout(make):
+async def test_quitting_closes_the_monitor(make):
     app = make()
     async with app.run_test() as pilot:
         await pilot.press("q")
@@ -468,3 +468,10 @@ def test_what_was_made_of_a_node_is_kept_until_the_node_changes():
     assert again == made
     assert again[0] is made[0]
     assert again[1] is not made[1]
+
+
+async def test_a_greeting_is_shown_first(make):
+    app = make()
+    app.greeting = "Demo cluster at http://127.0.0.1:8299"
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: "Demo cluster at http://127.0.0.1:8299" in shown(app))
