@@ -1,4 +1,4 @@
-"""The terminal as Textual drives it, for a program that is stopped and goes on."""
+"""The terminal as Textual drives it, for a program that is stopped and goes on, and whose terminal may go."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from textual.drivers.linux_driver import LinuxDriver
 class TerminalDriver(LinuxDriver):
     """After a SIGSTOP, of which no program is told, Textual starts its threads a second time, and takes its own modes for the shell's.
 
+    A terminal that is gone sends SIGHUP only to the program whose own it was (not below `setsid`, say): of any other, Textual's threads die
+    or spin, and the program waits for ever to write.
+
     At ctrl+z Textual stops itself alone: a `make`, `uvx` or `sudo` around it runs on, no shell gets the terminal, and nothing can be typed.
     """
+
+    def write(self, data: str) -> None:
+        """To the thread that writes; where that has died of an error, the terminal is gone."""
+        if self._writer_thread is not None and not self._writer_thread.is_alive():
+            signal.raise_signal(signal.SIGHUP)
+        super().write(data)
 
     def _sigtstp_application(self, *_: Any) -> None:
         """As the terminal itself does it: the whole process group, without the probes, and not where no shell could let it go on."""
