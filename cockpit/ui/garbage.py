@@ -20,6 +20,11 @@ MAX_COLLECT_DELAY_S: Final = 600.0
 """Seconds after which it is done even while somebody types."""
 DRAW_CACHES: Final = (cached_cell_len, block.lay_out_cell, *text.CACHED, *marks.CACHED)
 """Caches of drawn texts and numbers: within hours they fill up with those of things that are gone."""
+LARGE_BYTES: Final = 1 << 16
+"""From so many bytes on malloc takes memory from the system, and gives it back when freed. glibc raises its own line, up to 32 MiB, with
+each large answer that is freed: later ones lie in the heap, which can't shrink below the small things that come to lie above them."""
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""Of glibc's malloc.h."""
 
 
 def collect() -> None:
@@ -31,12 +36,14 @@ def collect() -> None:
 
 
 def _give_back() -> None:
-    """Empty pages of the C library's heap: below anything that lives it keeps them for good, and large answers come and go."""
+    """Memory of the C library's heap, where it is glibc's; from the first time on in a way that leaves less to give back."""
     import ctypes  # a start doesn't wait for it
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
-    if trim is not None:
-        trim(0)
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.mallopt(_M_ARENA_MAX, 1)  # else each thread that reads answers has a heap of its own
+        library.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        library.malloc_trim(0)
 
 
 class GarbageCollector:
