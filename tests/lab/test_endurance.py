@@ -171,12 +171,12 @@ def test_a_terminal_that_changes_its_size_a_thousand_times(watched: Screen):
     turn(watched, 200)
     before = usage(program, 0.0)
     turn(watched, 1000)
-    after = usage(program, 0.0)
     watched.resize(160, 50)
     text = watched.until("nodes 2/2", "Overview", within=PATIENCE)
     assert "Traceback" not in text
-    assert after.files <= before.files + 2
-    assert after.memory - before.memory < 5
+    assert usage(program, 0.0).files <= before.files + 2
+    # What waited to be written to a slow terminal is given back with the next collection of garbage, within a minute.
+    eventually(lambda: usage(program, 0.0).memory - before.memory < 5, within=PATIENCE, every=1.0)
 
 
 def turn(shown: Screen, times: int) -> None:

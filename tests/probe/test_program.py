@@ -80,7 +80,7 @@ def test_once_is_one_full_sample(start, gpus):
 
 def test_a_gpu_says_what_it_does(start, gpus, state):
     nvml.edit(state, lambda lines: ["gpu 0 GPU-x 80000000000 1000 37 20 51 350000 0 3 NVIDIA H100 80GB HBM3", *lines[1:2]])
-    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert [gpu["index"] for gpu in found] == [0, 1]
     assert found[0] == {
         "index": 0, "uuid": "GPU-x", "name": "NVIDIA H100 80GB HBM3", "utilization": 37, "memory_used": 1000, "memory_total": 80000000000,
@@ -107,13 +107,13 @@ def test_a_lost_gpu_keeps_its_name_and_says_what_happened(start, gpus, state):
 )
 def test_a_gpu_says_what_makes_it_whole_again(start, gpus, state, action, words):
     nvml.add(state, f"recovery 3 {action}")
-    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert [gpu["recovery"] for gpu in found] == [None, None, None, words, None, None, None, None]
 
 
 def test_a_gpu_says_whether_rows_of_its_memory_wait_for_a_reset(start, gpus, state):
     nvml.add(state, "remap 1")
-    assert [gpu["remap"] for gpu in start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]] == [False, True] + [False] * 6
+    assert [gpu["remap"] for gpu in start(**gpus).until(lambda one: one["gpus"])["gpus"]] == [False, True] + [False] * 6
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_gpu_says_whether_rows_of_its_memory_wait_for_a_reset(start, gpus, sta
 )  # fmt: skip
 def test_a_gpu_says_what_slows_it_down_unless_that_is_its_usual_life(start, gpus, state, reasons, words):
     nvml.add(state, f"slow 2 {reasons}")
-    assert start("--once", **gpus).until(lambda one: one["gpus"])["gpus"][2]["slowed"] == words
+    assert start(**gpus).until(lambda one: one["gpus"])["gpus"][2]["slowed"] == words
 
 
 def test_what_ails_a_gpu_is_seen_while_it_lasts(start, gpus, state):
@@ -140,7 +140,7 @@ def test_what_ails_a_gpu_is_seen_while_it_lasts(start, gpus, state):
 def test_an_old_driver_says_none_of_it_and_all_the_rest(start, gpus, state):
     asked = ("FieldValues", "RemappedRows", "CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
     nvml.add(state, *(f"error 13 nvmlDeviceGet{what}" for what in asked), "error 13 nvmlSystemGetDriverVersion")
-    sample = start("--once", **gpus).until(lambda one: one["gpus"])
+    sample = start(**gpus).until(lambda one: one["gpus"])
     gpu = sample["gpus"][0]
     assert sample["driver"] is gpu["recovery"] is gpu["remap"] is gpu["slowed"] is gpu["fault"] is None
     assert gpu["temperature"] > 0
@@ -148,14 +148,14 @@ def test_an_old_driver_says_none_of_it_and_all_the_rest(start, gpus, state):
 
 def test_a_driver_that_calls_it_throttling_says_it_too(start, gpus, state):
     nvml.add(state, "error 13 nvmlDeviceGetCurrentClocksEventReasons", "slow 0 0x40", "driver 525.60.13")
-    sample = start("--once", **gpus).until(lambda one: one["gpus"])
+    sample = start(**gpus).until(lambda one: one["gpus"])
     assert (sample["gpus"][0]["slowed"], sample["driver"]) == (["thermal"], "525.60.13")
 
 
 def test_mig_devices_share_what_ails_their_gpu(start, gpus, state):
     nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
     nvml.add(state, "recovery 2 1", "slow 2 0x80")
-    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert {gpu["index"]: (gpu["recovery"], gpu["slowed"]) for gpu in found if gpu["recovery"]} == {
         2000: ("reset", ["power brake"]),
         2001: ("reset", ["power brake"]),
@@ -164,14 +164,14 @@ def test_mig_devices_share_what_ails_their_gpu(start, gpus, state):
 
 def test_mig_devices_stand_for_their_gpu(start, gpus, state):
     nvml.add(state, f"mig 2 0 MIG-a {10 * GIB} 5 NVIDIA H100 MIG 1g.10gb", f"mig 2 1 MIG-b {10 * GIB} 7 NVIDIA H100 MIG 1g.10gb")
-    found = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"]
+    found = start(**gpus).until(lambda one: one["gpus"])["gpus"]
     assert [gpu["index"] for gpu in found] == [0, 1, 2000, 2001, 3, 4, 5, 6, 7]
     assert [(gpu["uuid"], gpu["memory_used"], gpu["utilization"]) for gpu in found[2:4]] == [("MIG-a", 5, None), ("MIG-b", 7, None)]
 
 
 def test_what_a_gpu_does_not_know_is_unknown(start, gpus, state):
     nvml.add(state, "error 3 nvmlDeviceGetPowerUsage", "error 3 nvmlDeviceGetTotalEccErrors", "error 3 nvmlDeviceGetUtilizationRates")
-    gpu = start("--once", **gpus).until(lambda one: one["gpus"])["gpus"][0]
+    gpu = start(**gpus).until(lambda one: one["gpus"])["gpus"][0]
     assert gpu["power"] is gpu["ecc"] is gpu["utilization"] is None
     assert gpu["temperature"] > 0
     assert gpu["fault"] is None

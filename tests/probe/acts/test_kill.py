@@ -127,7 +127,7 @@ def test_what_came_after_the_plan_is_not_touched_and_is_named(act, orphan):
     newcomer = int(process.stdout.readline())
     try:
         done = act("do", targets=plan["targets"])
-        assert process.pid in pids(done["done"])
+        assert process.pid in pids(done["done"]), done
         assert f"pid {newcomer} came of these since the plan" in done["notes"][-1]
         assert read_stat(newcomer).state == "S"
         (again,) = act("plan", named=[[newcomer, None]])["targets"]
