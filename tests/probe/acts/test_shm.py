@@ -21,6 +21,7 @@ from cockpit.probe.acts.host_state import Watcher
 from cockpit.probe.look.processes import ProcessTable
 from cockpit.probe.look.tree import FOLDER
 from tests.probe.acts.grounds import LONG_AGO, Ground, age, program, what
+from tests.probe.alone import ended_pid
 
 SHM = Path("/dev/shm")
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
@@ -33,12 +34,6 @@ KINDS = {
     "nccl": lambda: f"nccl-{secrets.token_hex(3)}",
     "vllm": lambda: f"VLLM_OBJECT_STORAGE_SHM_BUFFER_{secrets.token_hex(8)}",
 }
-
-
-def ended_pid() -> int:
-    child = subprocess.Popen(["true"])
-    child.wait()
-    return child.pid
 
 
 class Leftovers:
