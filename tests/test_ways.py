@@ -30,7 +30,17 @@ def modules(*parts: str, but: tuple[str, ...] = ()) -> list[Path]:
 def calls(path: Path) -> tuple[tuple[str, ast.Call], ...]:
     """The dotted name of whatever is called, and the call."""
     nodes = ast.walk(ast.parse(path.read_text()))
-    return tuple((ast.unparse(node.func), node) for node in nodes if isinstance(node, ast.Call))
+    return tuple((dotted(node.func), node) for node in nodes if isinstance(node, ast.Call))
+
+
+def dotted(node: ast.expr) -> str:
+    """As `ast.unparse` writes it, which is slow."""
+    match node:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(value, name):
+            return f"{dotted(value)}.{name}"
+    return ast.unparse(node)
 
 
 def named(found: list[Path], names: set[str]) -> set[str]:

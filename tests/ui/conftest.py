@@ -4,6 +4,8 @@ import asyncio
 from functools import partial
 
 import pytest
+from textual import _time, _wait
+from textual.css.stylesheet import Stylesheet
 
 from cockpit.acts.plan import Plan, Receipt, Target
 from cockpit.config.settings import Config
@@ -14,7 +16,12 @@ from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui import theme
 from cockpit.ui.app import Cockpit
+from tests.ui.loop import Loop, loop_time
 from tests.world import GIB, NOW, snapshot
+
+
+def pytest_asyncio_loop_factories():
+    return {"skips": Loop}
 
 
 class Still:
@@ -134,6 +141,30 @@ def themes_are_parsed_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(theme, "load_theme", load_theme)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def styles_are_parsed_once():
+    """Each app parses the same style sheets twice: without a theme and with it."""
+    parse, parsed = Stylesheet._parse_rules, {}
+
+    def parse_once(sheet, css, read_from, **more):
+        key = (css, read_from, *more.items(), frozenset(sheet._variables.items()))
+        if key not in parsed:
+            parsed[key] = parse(sheet, css, read_from, **more)
+        return parsed[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parse_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def textual_counts_seconds_as_its_loop():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_time, "get_time", loop_time)
+        patch.setattr(_wait, "monotonic", loop_time)
         yield
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from cockpit.acts.plan import Plan, Target
 from cockpit.acts.recover.step_state import NAMES, StepError, steps_of
 from cockpit.sources.probes.requests import Progress
+from cockpit.ui.recover_dialog import RecoverScreen
 from tests.ui.conftest import Hand
 from tests.ui.screen import shown, until
 from tests.world import snapshot
@@ -63,7 +64,7 @@ async def begun(pilot, app, folder):
     await pilot.press("7")
     await until(pilot, lambda: "small" in shown(app))
     await pilot.press("/", *"small", "enter", "R")
-    await until(pilot, lambda: app.screen.stage in ("plan", "failed") and app.screen._read)
+    await until(pilot, lambda: isinstance(app.screen, RecoverScreen) and app.screen.stage in ("plan", "failed") and app.screen._read)
 
 
 async def agreed(pilot, app):
