@@ -152,7 +152,7 @@ class Cockpit(PresetApp):
         if self.frozen_at is None and self.is_running:
             self.call_later(self.draw)
 
-    def draw(self, *, fresh: bool = False) -> None:
+    def draw(self) -> None:
         """Show the open page as of the newest snapshot, or of the one at which the screen was paused."""
         if not self.screen_stack:
             return
@@ -162,7 +162,7 @@ class Cockpit(PresetApp):
         with self.batch_update():
             where = page_line(self.pages, self.size.width, self._notes(), ascii=self.config.ascii)
             self.screen_stack[0].query_one(Header).show(view, where)
-            self.table.show(self.page.sections(view), view, fresh=fresh)
+            self.table.show(self.page.sections(view), view, self.page.heading)
         self.on_table_moved()
 
     @property
@@ -210,7 +210,7 @@ class Cockpit(PresetApp):
         self.table.needle = ""
         self.refresh_bindings()
         self.refresh_presets()
-        self.draw(fresh=True)
+        self.draw()
 
     def on_table_opened(self, message: Table.Opened) -> None:
         """Enter on a row."""

@@ -68,6 +68,23 @@ async def test_the_cursor_follows_the_thing_and_not_the_line(make):
         assert app.table.selected.host == "node2"
 
 
+async def test_going_back_and_changing_pages_find_the_same_row(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 6)
+        await pilot.press("j", "j")
+        pid = app.table.selected.about.pid
+        await pilot.press("enter")
+        await until(pilot, lambda: f"Process {pid}" in shown(app))
+        assert app.table.at == 0
+        await pilot.press("escape")
+        await until(pilot, lambda: app.table.at == 2)
+        assert app.table.selected.about.pid == pid
+        await pilot.press("1", "4")
+        await until(pilot, lambda: app.table.at == 2)
+
+
 async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
@@ -439,7 +456,7 @@ async def test_a_click_selects_and_sorts(make):
         await until(pilot, lambda: app.table.count > 6)
         await pilot.click(app.table, offset=(5, 3))
         assert app.table.at == 2
-        await pilot.click(app.table, offset=(24, 0))
+        await pilot.click(app.table, offset=(29, 0))
         assert app.table.sorts["processes"][0] == "PID"
 
 

@@ -351,7 +351,7 @@ def _sessions_section(node: Node, view: View) -> Section[Session]:
 def sessions_section(sessions: list[Session] | None) -> Section[Session]:
     """Ray's folders on disk: live or dead, and what they cost."""
     columns: tuple[Column[Session], ...] = (
-        Column("SESSIONS", 6, _session_state),
+        Column("SESSIONS", 10, _session_state),
         Column("HOST", 10, lambda session, _: session.host, sort=lambda session, _: session.host, rank=1),
         Column("SIZE", 6, lambda session, _: size(session.size), sort=lambda session, _: session.size, right=True),
         Column("AGE", 6, lambda session, view: cells.ago(session.started, view), sort=lambda session, _: session.started, right=True),

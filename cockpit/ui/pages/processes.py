@@ -92,7 +92,7 @@ def _one_tree(root: Process, children: dict[tuple[str, int], list[Process]], see
 
 def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[ProcessRow]:
     columns: tuple[Column[ProcessRow], ...] = (
-        Column(title, 9, lambda leaf, _: cells.kind(leaf.about), sort=lambda leaf, _: _place(leaf.about)),
+        Column(title, 12, lambda leaf, _: cells.kind(leaf.about), sort=lambda leaf, _: _place(leaf.about)),
         Column("NODE", 10, lambda leaf, view: cells.place(leaf.about, view), sort=lambda leaf, view: cells.place(leaf.about, view), rank=1),
         Column("PID", 7, lambda leaf, _: str(leaf.about.pid), sort=lambda leaf, _: leaf.about.pid, right=True),
         Column("USER", 8, lambda leaf, _: leaf.about.user or UNKNOWN, sort=lambda leaf, _: leaf.about.user, rank=4),
