@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,11 +33,10 @@ from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter
 from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector
-from cockpit.ui.header import Header, page_line
+from cockpit.ui.header import Header, page_line, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered
 from cockpit.ui.log_screen import LogScreen
-from cockpit.ui.marks import Tone
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about, detail_of
 from cockpit.ui.pages.faults import FaultsPage
@@ -45,7 +44,7 @@ from cockpit.ui.pages.memory import memory_of
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.pages.processes import ProcessesPage
+from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.plan_dialog import PlanExecutor
 from cockpit.ui.preset_files import PresetApp
@@ -160,7 +159,8 @@ class Cockpit(PresetApp):
             self.drawn_snapshot, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden)
         view = self.view
         with self.batch_update():
-            where = page_line(self.pages, self.size.width, self._notes(), ascii=self.config.ascii)
+            notes = page_notes(self.page, self.table, is_paused=self.frozen_at is not None, readonly=self.config.readonly)
+            where = page_line(self.pages, self.size.width, notes, ascii=self.config.ascii)
             self.screen_stack[0].query_one(Header).show(view, where)
             self.table.show(self.page.sections(view), view, self.page.heading)
         self.on_table_moved()
@@ -187,17 +187,6 @@ class Cockpit(PresetApp):
         if isinstance(event, events.InputEvent):
             self._garbage.note_key()
         await super().on_event(event)
-
-    def _notes(self) -> Iterator[tuple[str, Tone]]:
-        """What differs from the normal display: paused, tree, read-only, filter."""
-        if self.frozen_at is not None:
-            yield "PAUSED", "warn"
-        if self.page.tree:
-            yield "tree", "accent"
-        if self.config.readonly:
-            yield "read-only", "dim"
-        if self.table.needle:
-            yield f"filter {'not ' if self.table.inverted else ''}{self.table.needle}", "accent"
 
     # Where we are
 
@@ -291,6 +280,13 @@ class Cockpit(PresetApp):
             self._open([*self.pages, page])
         else:
             self.say("Memory needs a node: put the cursor on one")
+
+    def action_gpu_memory(self) -> None:
+        """Who holds most GPU memory: Processes, the greatest first; again: in their usual order."""
+        is_again = isinstance(self.page, ProcessesPage) and self.table.sorts.get("processes") == BY_GPU_MEMORY
+        self.table.sorts["processes"] = ("", False) if is_again else BY_GPU_MEMORY
+        self._open([ProcessesPage()])
+        self.table.action_move(-self.table.count)
 
     def action_user(self) -> None:
         """Only the processes of this row's user; again: of all users."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -20,9 +22,12 @@ from cockpit.ui import cells
 from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.pages.page import Page
+from cockpit.ui.table import Table
 from cockpit.ui.view import View
 
 MAX_FAULT_LINES = 3
+PAGE_LINE = 1
+"""The line with the names of the pages, counted from 0."""
 Group = tuple[Piece, ...]
 
 
@@ -147,6 +152,18 @@ def page_line(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone
     return (*pieces, *((f"  {text}", tone) for text, tone in notes))
 
 
+def page_notes(page: Page, table: Table, *, is_paused: bool, readonly: bool) -> Iterator[tuple[str, Tone]]:
+    """What differs from the normal display: paused, tree, read-only, filter."""
+    if is_paused:
+        yield "PAUSED", "warn"
+    if page.tree:
+        yield "tree", "accent"
+    if readonly:
+        yield "read-only", "dim"
+    if table.needle:
+        yield f"filter {'not ' if table.inverted else ''}{table.needle}", "accent"
+
+
 class Header(Widget):
     """Drawn line by line, because it changes with every snapshot."""
 
@@ -193,6 +210,13 @@ class Header(Widget):
         """More room, more words."""
         self._compose_lines()
         self.refresh()
+
+    async def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A click on a page's name opens it."""
+        edges = accumulate(cell_len(text) for text, _ in self._page_line[: len(PAGES)])
+        number = next((number for number, edge in enumerate(edges) if event.x < edge), None)
+        if event.y == PAGE_LINE and number is not None:
+            await self.app.run_action(f"app.page({number})")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 Textual asks so
         """Two lines, and one for each fault."""

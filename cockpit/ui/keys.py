@@ -21,7 +21,7 @@ from cockpit.ui.pages.processes import ProcessesPage
 
 PAGE_ACTIONS = frozenset(
     [
-        "tree", "memory", "dead", "hide", "edit", "save", "log", "environment", "stack", "user", "raw", "copy", "export",
+        "tree", "memory", "gpu_memory", "dead", "hide", "edit", "save", "log", "environment", "stack", "user", "raw", "copy", "export",
         "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
@@ -67,6 +67,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("t", "tree", "Tree"),
     Binding("d", "dead", "Dead"),
     Binding("m", "memory", "Memory", show=False),
+    Binding("M", "gpu_memory", "By GPU memory"),
     Binding("l", "log", "Log"),
     Binding("x", "hide", "Hide"),
     Binding("e", "edit", "Edit"),

@@ -7,7 +7,7 @@ import signal
 import pytest
 from textual import events
 
-from cockpit.model import Cluster, Fault, Snapshot
+from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.header import fault_lines
@@ -111,6 +111,21 @@ async def test_sorting_steps_through_the_columns_and_then_reverses(make):
         assert pids == sorted(pids, reverse=True)
         await pilot.press("greater_than_sign")
         assert [row.about.pid for row in app.table.blocks[0].rows] == sorted(pids)
+
+
+async def test_one_key_says_who_holds_most_gpu_memory(make):
+    app = make(
+        snapshot(processes=(process(1, rss=9), process(2, gpus=(Hold(0, GIB),)), process(3, kind="child", gpus=(Hold(1, 9 * GIB),))))
+    )
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("M")
+        await until(pilot, lambda: "GPU MEM▾" in shown(app))
+        assert [row.about.pid for row in app.table.blocks[0].rows] == [3, 2, 1]
+        assert app.table.selected.about.pid == 3
+        await pilot.press("j", "M")
+        await until(pilot, lambda: "▾" not in shown(app))
+        assert app.table.at == 0
 
 
 async def test_unknown_values_sort_last_both_ways(make):
