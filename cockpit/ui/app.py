@@ -22,7 +22,7 @@ from textual.widgets import Input, Label
 from cockpit.acts.table import ACTS, find_operation
 from cockpit.clock import CLOCK
 from cockpit.config.settings import Address, Config
-from cockpit.model import Finding, Process, Snapshot
+from cockpit.model import Process, Snapshot
 from cockpit.monitor.history import NODES_PER_SNAPSHOT, History
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.acts import Acts
@@ -35,10 +35,11 @@ from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector
 from cockpit.ui.header import Header, page_line, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
+from cockpit.ui.hidden import HidingApp
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.actors import ActorsPage
-from cockpit.ui.pages.details import DetailPage, about, detail_of
+from cockpit.ui.pages.details import about, detail_of
 from cockpit.ui.pages.faults import FaultsPage
 from cockpit.ui.pages.memory import memory_of
 from cockpit.ui.pages.nodes import NodePage
@@ -47,7 +48,6 @@ from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.plan_dialog import PlanExecutor
-from cockpit.ui.preset_files import PresetApp
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, apply_theme, register_themes, variable_defaults
 from cockpit.ui.view import Index, View
@@ -63,7 +63,7 @@ MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
 
-class Cockpit(PresetApp):
+class Cockpit(HidingApp):
     """The application. One table draws all pages; `pages` is the stack of open ones."""
 
     TITLE = "cockpit"
@@ -99,8 +99,6 @@ class Cockpit(PresetApp):
         if self.acts:
             self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS), self._bindings])
         self._index = Index(self.drawn_snapshot)
-        self.hidden: set[str] = set()
-        """Keys of the findings that the user has hidden, until they end."""
         self.process_ends = False
         """Whether the process exits right after the screen, so that no thread is waited for."""
         self._alarm = Alarm()
@@ -144,8 +142,8 @@ class Cockpit(PresetApp):
             self.set_timer(HISTORY_DELAY_S, partial(self.history.record, snapshot))
         else:
             self.history.record(snapshot)
-        self.hidden &= {finding.key for finding in snapshot.findings}
-        new = self._alarm.take_new(snapshot, self.hidden)
+        self.hidden.forget_cleared(snapshot.findings)
+        new = self._alarm.take_new(snapshot, self.hidden.keys)
         if new and self._driver and not self.config.quiet:
             self._driver.write(alarm_sequence(new, os.environ, ascii=self.config.ascii))
         if self.frozen_at is None and self.is_running:
@@ -156,7 +154,7 @@ class Cockpit(PresetApp):
         if not self.screen_stack:
             return
         if self.frozen_at is None and self.drawn_snapshot is not self.snapshot:
-            self.drawn_snapshot, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden)
+            self.drawn_snapshot, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden.keys)
         view = self.view
         with self.batch_update():
             notes = page_notes(self.page, self.table, is_paused=self.frozen_at is not None, readonly=self.config.readonly)
@@ -245,16 +243,6 @@ class Cockpit(PresetApp):
         before, self._key_meanings = self._key_meanings, (self.acts and self.acts.meant(), means)
         if before != self._key_meanings:
             self.refresh_bindings()
-
-    def action_hide(self) -> None:
-        """Hide a finding until it ends; on a hidden one: show it again."""
-        keys = {finding.key for finding in self.chosen_of(Finding)}
-        self.hidden ^= keys
-        self.table.untag({row.key for row in self.table.chosen})
-        self._index = Index(self.drawn_snapshot, self._index, self.hidden)
-        if isinstance(self.page, DetailPage) and self.page.thing.key in keys:
-            self._open(self.pages[:-1])
-        self.draw()
 
     def action_act(self, act: str) -> None:
         """Show the plan of an act."""

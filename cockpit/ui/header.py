@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import ClassVar
@@ -87,11 +88,12 @@ def _actors(view: View, terse: bool) -> Group:
         return (("actors ", "dim"), (UNKNOWN, ""))
     pending = counts.get("PENDING_CREATION", 0) + counts.get("DEPENDENCIES_UNREADY", 0)
     restarting = counts.get("RESTARTING", 0)
-    words = ("", "p", "r") if terse else (" scheduled", " pending", " restarting")
-    pieces: list[Piece] = [("actors ", "dim"), (f"{counts.get('ALIVE', 0)}{words[0]}", "")]
-    for number, word in ((pending, words[1]), (restarting, words[2])):
-        if number or not terse:
-            pieces += [("/", "dim"), (f"{number}{word}", "warn" if number else "dim")]
+    alive, waiting = counts.get("ALIVE", 0), pending + restarting
+    if terse:
+        return (("actors ", "dim"), (f"{alive}/{alive + waiting}", "warn" if waiting else ""))
+    pieces: list[Piece] = [("actors ", "dim"), (f"{alive} alive", "")]
+    for number, word in ((pending, "pending"), (restarting, "restarting")):
+        pieces += [(", ", "dim"), (f"{number} {word}", "warn")] if number else []
     return tuple(pieces)
 
 
@@ -119,8 +121,9 @@ def _finding_counts(view: View) -> Iterator[Piece]:
         if number := view.index.findings.counts.get(level):
             mark, tone = cells.level_mark(level, ascii=view.ascii)
             yield f" {mark}{number}", tone
-    if hidden := len(view.index.findings.hidden):
-        yield f" {hidden} hidden", "dim"
+    if hidden := Counter(finding.level for finding in view.index.findings.hidden):
+        marks = (f" {cells.level_mark(level, ascii=view.ascii)[0]}{hidden[level]}" for level in LEVELS if hidden[level])
+        yield f" {''.join(marks)} hidden", "dim"
 
 
 GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _findings, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)

@@ -28,7 +28,7 @@ MEM%     GPU memory really in use: it can differ from RESV
 HOST     host memory in use; │ is the kill line: above it Ray kills workers
 OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least
-actors   20/2p/1r: 20 alive, 2 pending, 1 restarting
+actors   20/23: 20 of 23 are alive, the others pending or restarting
 
 Findings
 ◆ critical   work is lost, or will be soon

@@ -21,8 +21,8 @@ from cockpit.ui.pages.processes import ProcessesPage
 
 PAGE_ACTIONS = frozenset(
     [
-        "tree", "memory", "gpu_memory", "dead", "hide", "edit", "save", "log", "environment", "stack", "user", "raw", "copy", "export",
-        "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
+        "tree", "memory", "gpu_memory", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "user",
+        "raw", "copy", "export", "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
 """Actions that apply to pages only, not to a text or a log."""
@@ -50,8 +50,8 @@ def _on_page(action: str, page: Page, *, readonly: bool) -> bool:
         return page.can_tree
     if action == "dead":
         return isinstance(page, ActorsPage)
-    if action == "user":
-        return isinstance(page, ProcessesPage)
+    if action in ("user", "unhide"):
+        return isinstance(page, ProcessesPage) is (action == "user")
     return action not in ("export", "edit", "save") or not readonly
 
 
@@ -70,6 +70,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("M", "gpu_memory", "By GPU memory"),
     Binding("l", "log", "Log"),
     Binding("x", "hide", "Hide"),
+    Binding("u", "unhide", "Unhide", show=False),
     Binding("e", "edit", "Edit"),
     Binding("w", "save", "Save preset"),
     Binding("e", "environment", "Env"),

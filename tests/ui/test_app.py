@@ -37,7 +37,7 @@ async def test_the_overview_answers_at_a_glance(make):
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "NODES" in shown(app))
         text = shown(app)
-        for fact in ("nodes 2/3", "GPUs 12/16", "2/4p/1r", "node3 is dead: health check failed", "vllm", "orphan", "ppo-7b", "6m40s"):
+        for fact in ("nodes 2/3", "GPUs 12/16", "actors 2/7", "node3 is dead: health check failed", "vllm", "orphan", "ppo-7b", "6m40s"):
             assert fact in text
 
 
