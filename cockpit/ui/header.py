@@ -35,11 +35,17 @@ Group = tuple[Piece, ...]
 def summary(view: View, width: int) -> list[Group]:
     """The summary of the cluster in one line; groups are in their long form as far as `width` allows."""
     groups = {make: make(view, True) for make in GROUPS}
+    if _width(groups.values()) > width and view.snapshot.cluster.reachable is not False:
+        groups[_ray] = ()  # its version is what nobody misses
     for make in GROUPS_BY_PRIORITY:
         longer = {**groups, make: make(view, False)}
-        if sum(sum(cell_len(text) for text, _ in group) + 2 for group in longer.values() if group) <= width:
+        if _width(longer.values()) <= width:
             groups = longer
     return [group for group in groups.values() if group]
+
+
+def _width(groups: Iterable[Group]) -> int:
+    return sum(sum(cell_len(text) for text, _ in group) + 2 for group in groups if group)
 
 
 def _ray(view: View, terse: bool) -> Group:
@@ -121,12 +127,16 @@ def _finding_counts(view: View) -> Iterator[Piece]:
         if number := view.index.findings.counts.get(level):
             mark, tone = cells.level_mark(level, ascii=view.ascii)
             yield f" {mark}{number}", tone
-    if hidden := Counter(finding.level for finding in view.index.findings.hidden):
-        marks = (f" {cells.level_mark(level, ascii=view.ascii)[0]}{hidden[level]}" for level in LEVELS if hidden[level])
-        yield f" {''.join(marks)} hidden", "dim"
 
 
-GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _findings, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
+def _hidden(view: View, _: bool) -> Group:
+    """How many of each level the user has hidden: nobody else would know that there is a critical one."""
+    hidden = Counter(finding.level for finding in view.index.findings.hidden)
+    marks = [f"{cells.level_mark(level, ascii=view.ascii)[0]}{hidden[level]}" for level in LEVELS if hidden[level]]
+    return ((f"{' '.join(marks)} hidden", "dim"),) if marks else ()
+
+
+GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _findings, _hidden, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
 GROUPS_BY_PRIORITY = (_findings, _actors, _gpus, _gpu_memory, _age, _jobs, _ray)
 """The groups in the order in which they get their long form."""
 

@@ -59,8 +59,8 @@ class HidingApp(PresetApp):
     def action_hide(self) -> None:
         """Hide a finding until it clears; on a hidden one: show it again."""
         found = self.chosen_of(Finding)
-        self._update(self.hidden.toggle(found))
         self.table.untag({row.key for row in self.table.chosen})
+        self._update(self.hidden.toggle(found))
         if isinstance(self.page, DetailPage) and self.page.thing in found:
             self._open(self.pages[:-1])
 

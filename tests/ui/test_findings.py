@@ -309,6 +309,15 @@ def said(app):
     return " ".join(notification.message for notification in app._notifications)
 
 
+async def test_a_hidden_finding_is_counted_in_the_header_also_where_there_is_little_room(make):
+    app = make(world(ORPHANS, DEAD))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6", "x")
+        await until(pilot, lambda: "◆1 hidden" in shown(app).splitlines()[0])
+        assert shown(app).splitlines()[0].endswith(" 2s ")
+        assert shown(app).splitlines()[1].endswith("◆1 ")
+
+
 async def test_what_is_hidden_stays_so_until_it_ends(make):
     app = make(world(ORPHANS))
     async with app.run_test(size=(120, 40)) as pilot:
