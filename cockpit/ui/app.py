@@ -36,7 +36,7 @@ from cockpit.ui.garbage import GarbageCollector
 from cockpit.ui.header import Header, page_line, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
 from cockpit.ui.hidden import HidingApp
-from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered
+from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered, rank_key
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import about, detail_of
@@ -116,7 +116,7 @@ class Cockpit(HidingApp):
         with Vertical():
             yield table
         yield Filter(table)
-        yield Footer()
+        yield Footer(self._rank_key)
         yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
 
     def on_mount(self) -> None:
@@ -239,10 +239,13 @@ class Cockpit(HidingApp):
         """Another row is under the cursor: other keys may apply."""
         if not self.screen_stack:  # it is ending
             return
-        means = tuple(bool(self.chosen_of(kind)) for kind in ACTION_TARGETS.values())
-        before, self._key_meanings = self._key_meanings, (self.acts and self.acts.meant(), means)
+        kinds = {type(thing) for thing in self.chosen_of(object)}
+        before, self._key_meanings = self._key_meanings, (self.acts and (self.acts.meant(), self.acts.mending()), kinds)
         if before != self._key_meanings:
             self.refresh_bindings()
+
+    def _rank_key(self, action: str) -> int | None:
+        return rank_key(action, self.chosen_of(object), self.acts.mending() if self.acts else ())
 
     def action_act(self, act: str) -> None:
         """Show the plan of an act."""
