@@ -305,7 +305,13 @@ class Cockpit(HidingApp):
 
     def action_help(self) -> None:
         """All keys, and what the signs mean."""
-        self.push_screen(TextScreen("Help", help_text((self, self.table), ACTS if self.acts else ()), hang=HELP_INDENT))
+        text = help_text((self, self.table), ACTS if self.acts else (), f"Page {self.page.heading}", self._applies)
+        self.push_screen(TextScreen("Help", text, hang=HELP_INDENT))
+
+    def _applies(self, action: str) -> bool:
+        """Whether it means something for the open page and the chosen row."""
+        name, _, argument = action.partition("(")
+        return bool(self.check_action(name, (argument.strip("')"),))) and self._rank_key(action) is not None
 
     def action_faults(self) -> None:
         """Failing or stale sources."""

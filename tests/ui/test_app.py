@@ -11,10 +11,12 @@ from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.header import fault_lines
+from cockpit.ui.help import key_name
 from cockpit.ui.keys import PAGES
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.palette import Palette
 from cockpit.ui.view import Index
+from tests.ui.conftest import Hand
 from tests.ui.screen import HOSTILE, shown, unsafe, until
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
@@ -370,8 +372,26 @@ async def test_help_is_made_from_the_bindings(make):
     async with app.run_test(size=(120, 60)) as pilot:
         await pilot.press("question_mark")
         await until(pilot, lambda: "Pause the display; cockpit keeps polling." in shown(app))
-        for binding in app.BINDINGS:
-            assert binding.description in app.screen.text
+        named = {key for line in app.screen.text.splitlines() for key in (line[:16] + line[40:56]).split()}
+        for binding in (*app.BINDINGS, *app.table.BINDINGS):
+            assert binding.key.isdigit() or {key_name(key) for key in binding.key.split(",")} <= named
+
+
+async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        parts = app.screen.text.partition("\n–        not known")[0].strip().split("\n\n")
+        groups = {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
+        assert list(groups)[:3] == ["Page Processes", "This row", "Any row"]
+        assert [line.split()[0] for line in groups["Page Processes"]] == ["t", "u"]
+        assert [line.split()[:3] for line in groups["This row"]][:1] == [["l", "Log", "Follow"]]
+        assert any(line.startswith("K F9             Kill ") for line in groups["This row"])
+        keys = [key for lines in groups.values() for line in lines for key in line[:16].split()]
+        assert sorted(keys) == sorted(set(keys))
 
 
 async def test_ages_grow_though_nothing_is_heard(make, clock):
