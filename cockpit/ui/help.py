@@ -26,6 +26,9 @@ GPU MEM  one cell for each GPU: the higher the fuller; ✖ is a lost GPU
 UTIL     one cell for each GPU: the higher the busier
 RESV     GPUs that Ray has reserved
 MEM%     GPU memory really in use: it can differ from RESV
+RESERVED BY  job and group; free: Ray can still give it; –: Ray doesn't tell
+HELD BY  who holds memory of the GPU; none: nobody
+IDLE     for how long the GPU has done nothing
 HOST     host memory in use; │ is the kill line: above it Ray kills workers
 OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least
@@ -119,7 +122,9 @@ def _lines(entries: Iterable[Entry]) -> Iterator[str]:
     """A line each, the key once where it has several actions; two to a line where the label says it all."""
     before = ""
     short = []
-    for entry in entries:
+    listed = list(entries)
+    firsts = [entry.keys[0] for entry in listed]
+    for entry in sorted(listed, key=lambda entry: firsts.index(entry.keys[0])):
         keys = " ".join(map(key_name, entry.keys))
         line = f"{'' if entry.keys[0] == before else keys:<16} {entry.label:<13} {entry.text}"
         before = entry.keys[0]
