@@ -26,7 +26,7 @@ GPU MEM  one cell for each GPU: the higher the fuller; ✖ is a lost GPU
 UTIL     one cell for each GPU: the higher the busier
 RESV     GPUs that Ray has reserved
 MEM%     GPU memory really in use: it can differ from RESV
-RESERVED BY  job and group; free: Ray can still give it; –: Ray doesn't tell
+RESERVED BY  job and group; free: Ray can still give it; reserved: Ray doesn't tell by whom
 HELD BY  who holds memory of the GPU; none: nobody
 IDLE     for how long the GPU has done nothing
 HOST     host memory in use; │ is the kill line: above it Ray kills workers
@@ -59,8 +59,8 @@ Mouse: click a heading to sort, double-click a row to open it.
 """
 
 
-PAGE_ACTIONS = ("tree", "dead", "user")
-ROW_ACTIONS = ("row act", "log", "hide", "edit", "save", "stack", "environment")
+PAGE_KEYS = ("tree", "dead", "user")
+ROW_KEYS = ("row act", "log", "hide", "edit", "save", "stack", "environment")
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Any row", ("open", "raw", "copy", "tag", "untag", "memory")),
     ("Move", ("pages", "back", "move", "page", "jump")),
@@ -68,7 +68,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Display", ("pause", "refresh", "interval", "unhide")),
     ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
     ("Acts: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
-    ("On other pages and rows", (*PAGE_ACTIONS, *ROW_ACTIONS)),
+    ("On other pages and rows", (*PAGE_KEYS, *ROW_KEYS)),
 )
 """What stands after the keys of the open page and of the chosen row: headings, and which actions are below them."""
 
@@ -89,7 +89,7 @@ def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, ap
     here = [entry for entry in entries if applies(entry.action)]
     lines: list[str] = []
     listed: set[str] = set()
-    for title, names, among in ((page, PAGE_ACTIONS, here), ("This row", ROW_ACTIONS, here), *((*group, entries) for group in GROUPS)):
+    for title, names, among in ((page, PAGE_KEYS, here), ("This row", ROW_KEYS, here), *((*group, entries) for group in GROUPS)):
         chosen = [entry for entry in among if entry.group in names and not listed.issuperset(entry.keys)]
         lines += ["", title, *_lines(chosen)] if chosen else []
         listed.update(key for entry in chosen for key in entry.keys)

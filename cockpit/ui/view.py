@@ -102,6 +102,12 @@ class Index:
         return found
 
     @cached_property
+    def host_titles(self) -> Mapping[str, str]:
+        """By name of a host, what its node is called where it has one alone: one machine has one name."""
+        found = {host.name: [self.nodes[node] for node in host.nodes if node in self.nodes] for host in self._snapshot.hosts.values()}
+        return {name: nodes[0].title for name, nodes in found.items() if len(nodes) == 1}
+
+    @cached_property
     def holders_unknown(self) -> frozenset[str]:
         """Ids of nodes with a GPU in use and no holder seen: what actors and jobs hold there is not known."""
         nodes = [node for node in self._snapshot.nodes or () if node.id and node.state == "ALIVE" and "GPU" in node.resources]

@@ -581,6 +581,7 @@ def test_a_gpu_is_free_only_where_every_reservation_is_found():
     assert reservations(None, worker, processes=held)[0] == "–"
     astray = (process(1002, actor=worker.id, gpus=(Hold(1, GIB), Hold(2, GIB))),)
     assert reservations(2, worker, processes=astray)[0] == "–", "one of its two may be another's"
+    assert reservations(8, worker, processes=held)[:2] == ["reserved", "ppo-7b"]
 
 
 def test_who_holds_memory_without_a_reservation_has_reserved_nothing():
@@ -596,3 +597,11 @@ def test_how_long_a_gpu_has_been_idle_is_told_where_it_is_known():
         history.record(of)
     seen = View(of, Index(of), history, now=NOW + 10, width=120)
     assert [row["IDLE"] for row in drawn(section(NodesPage(), "gpus", seen), seen)] == ["10s", ">15s", "–"]
+
+
+def test_a_process_that_is_no_nodes_is_listed_by_the_name_of_the_only_node_on_its_host():
+    one, two = node(1, name="head"), node(2, name="w1")
+    for nodes, place in (((one,), "head"), ((one, two), "vm")):
+        host = Host("vm", nodes=tuple(each.id for each in nodes))
+        (row,) = rows(ProcessesPage(), "processes", nodes=nodes, hosts={"vm": host}, processes=(process(7, host="vm", node=None),))
+        assert row["NODE"] == place

@@ -91,8 +91,8 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
         Column("POWER", 8, _power, sort=lambda row, _: row.gpu.power, right=True, rank=5),
         Column("TEMP", 4, _temperature, sort=lambda row, _: row.gpu.temperature, right=True, rank=4),
         Column("ECC", 3, _ecc, right=True, rank=6),
-        Column("IDLE", 6, _idle, right=True, rank=1),
-        Column("RESERVED BY", 14, _reserved_by, rank=1),
+        Column("IDLE", 7, _idle, right=True, rank=1),
+        Column("RESERVED BY", 16, _reserved_by, rank=1),
         Column("HELD BY", 18, lambda row, view: _holder_cell(row, view), grow=True),
         Column("JOB", 12, _jobs, rank=3),
     ]
@@ -201,7 +201,7 @@ def _reserved_by(row: GpuRow, view: View) -> Cell:
         return ""
     reservers = view.index.reservers.get((row.node.key, row.gpu.index), {})
     names = dict.fromkeys(_reservation(view.index.actors[key.removeprefix("actor:")], view) for key in reservers)
-    return ", ".join(names) or ((("free", "ok"),) if _is_free(row.node, view) else UNKNOWN)
+    return ", ".join(names) or _unclaimed(row.node, view)
 
 
 def _reservation(actor: Actor, view: View) -> str:
@@ -209,13 +209,22 @@ def _reservation(actor: Actor, view: View) -> str:
     return f"{view.job_title(actor.job)} {group.name if group else ''}".strip()
 
 
-def _is_free(node: Node, view: View) -> bool:
-    """Whether a GPU without a known reservation has none: the node's are all found, and nobody works on more than it may have."""
-    quantity = node.resources.get("GPU")
+def _unclaimed(node: Node, view: View) -> Cell:
+    """A GPU whose memory nobody with a reservation holds: `free` where the node's reservations are all found elsewhere."""
+    used = node.resources["GPU"].used if "GPU" in node.resources else None
+    if used is None:
+        return UNKNOWN
+    if used >= len(node.gpus or ()):
+        return "reserved"
+    return (("free", "ok"),) if _are_found(used, node, view) else UNKNOWN
+
+
+def _are_found(used: float, node: Node, view: View) -> bool:
+    """Whether all reservations are known: as many GPUs as are reserved, and nobody works on more than it may have."""
     places = [reservers for gpu in node.gpus or () if (reservers := view.index.reservers.get((node.key, gpu.index)))]
     most = {key: number for reservers in places for key, number in reservers.items()}
     strays = any(number > most[key] for key, number in Counter(key for reservers in places for key in reservers).items())
-    return quantity is not None and quantity.used is not None and len(places) >= quantity.used and not strays
+    return len(places) >= used and not strays
 
 
 def _no_holder(gpu: Gpu) -> Cell:

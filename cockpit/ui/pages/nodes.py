@@ -182,7 +182,7 @@ def sessions_section(sessions: list[Session] | None) -> Section[Session]:
         Column("SESSIONS", 10, _session_state),
         Column("HOST", 10, lambda session, _: session.host, sort=lambda session, _: session.host, rank=1),
         Column("SIZE", 6, lambda session, _: size(session.size), sort=lambda session, _: session.size, right=True),
-        Column("AGE", 6, lambda session, view: cells.ago(session.started, view), sort=lambda session, _: session.started, right=True),
+        Column("STARTED", 7, lambda session, view: cells.ago(session.started, view), sort=lambda session, _: session.started, right=True),
         Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2),
         Column("KEEPS", 12, lambda session, _: ((f"{len(session.keeps)} protected", "warn"),) if session.keeps else "", rank=3),
         Column("PATH", 24, lambda session, _: session.path + ("  <- session_latest" if session.latest else ""), grow=True),
