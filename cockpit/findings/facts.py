@@ -153,6 +153,16 @@ class Facts:
         taken = known.taken if known else None
         return taken if taken is not None and self.now - taken > OLD else None
 
+    def place(self, process: Process) -> str:
+        """Where it runs, as people call its node; its host's name where that is not known."""
+        node, host = self.nodes.get(process.node or ""), self.snapshot.hosts.get(process.host)
+        return self.title(node) if node else self.host_title(host) if host else process.host
+
+    def host_title(self, host: Host) -> str:
+        """A host as its node is called, where it has one alone."""
+        nodes = [node for node in map(self.nodes.get, host.nodes) if node]
+        return self.title(nodes[0]) if len(nodes) == 1 else host.name
+
     def title(self, node: Node) -> str:
         """A node as people call it, and told from another one of that name."""
         return node.title if self._titles[node.title] < 2 else f"{node.title} ({(node.id or '')[:8]})"

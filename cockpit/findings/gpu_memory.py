@@ -37,7 +37,8 @@ class Held(NamedTuple):
 def unexplained_memory(facts: Facts) -> Iterator[Finding]:
     """Memory beside what NVML's list of processes accounts for, by host."""
     mark = facts.limits.unexplained_memory
-    for name, host in facts.snapshot.hosts.items():
+    for host in facts.snapshot.hosts.values():
+        name = facts.host_title(host)
         least = CLEAR_FACTOR * mark if facts.was_found("gpu-memory-unexplained", name) else mark
         over = [held for held in _gpus_with_holders(facts, host) if held.unexplained > least] if _has_unexplained(host, least) else []
         lasted = facts.seconds_lasting("gpu-memory-unexplained", name) if over else 0.0
@@ -88,8 +89,8 @@ def _unexplained_finding(facts: Facts, host: Host, over: Sequence[Held]) -> Find
     return Finding(
         code="gpu-memory-unexplained",
         level="warning",
-        subject=host.name,
-        text=f"{size(total)} of GPU memory is in use on {plural(len(gpus), 'GPU')} of {host.name} ({', '.join(gpus)}), "
+        subject=facts.host_title(host),
+        text=f"{size(total)} of GPU memory is in use on {plural(len(gpus), 'GPU')} of {facts.host_title(host)} ({', '.join(gpus)}), "
         "but no visible process holds it",
         evidence=tuple(_accounting_line(held) for held in over[:MAX_EVIDENCE_LINES]),
         remedy=Remedy(SEARCH_REMEDY),

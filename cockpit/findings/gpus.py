@@ -99,8 +99,8 @@ def _trouble_finding(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[G
     return Finding(
         code=trouble.code,
         level="info" if trouble.gap and facts.is_single_look else trouble.level,  # what comes and goes may be gone after a moment
-        subject=host.name,
-        text=f"{which} of {host.name} {words}",
+        subject=facts.host_title(host),
+        text=f"{which} of {facts.host_title(host)} {words}",
         evidence=tuple(f"GPU {gpu.label}: {trouble.line(gpu)}" for gpu in ill),
         remedy=Remedy(trouble.remedy),
         about=tuple(node.key for node in map(facts.nodes.get, host.nodes) if node) or (f"node:{host.name}",),

@@ -6,37 +6,42 @@ from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
 from cockpit.model import LEFT_OVER, Finding, Gpu, Process, Remedy
-from cockpit.text import age, clean, plural, size
+from cockpit.text import clean, plural, size
 
 
 def orphaned_memory(facts: Facts) -> Iterator[Finding]:
-    """Orphans and stale Ray processes that hold GPU memory, by host."""
+    """Orphans and stale Ray processes that hold GPU memory, by node."""
     orphaned: dict[str, list[Process]] = {}
     for process in facts.snapshot.processes or ():
         if process.kind in LEFT_OVER and process.gpus:
-            orphaned.setdefault(process.host, []).append(process)
-    for host, left in orphaned.items():
-        lasted = facts.seconds_lasting("gpu-memory-orphaned", host)
+            orphaned.setdefault(facts.place(process), []).append(process)
+    for place, left in orphaned.items():
+        lasted = facts.seconds_lasting("gpu-memory-orphaned", place)
         if lasted >= facts.limits.orphan_age and not facts.has_job_just_ended(facts.limits.orphan_age):
-            yield _finding(facts, host, sorted(left, key=lambda process: -(process.gpu_memory or 0)), lasted)
+            yield _finding(facts, place, sorted(left, key=lambda process: -(process.gpu_memory or 0)), lasted)
 
 
-def _finding(facts: Facts, host: str, left: list[Process], lasted: float) -> Finding:
+def _finding(facts: Facts, place: str, left: list[Process], lasted: float) -> Finding:
     known = [amount for process in left for hold in process.gpus if (amount := _plausible(hold.memory)) is not None]
     gpus = sorted({hold.index for process in left for hold in process.gpus})
     held = f"{size(sum(known))} of GPU memory" if known else "GPU memory"
     return Finding(
         code="gpu-memory-orphaned",
         level="critical" if len(gpus) > 1 else "warning",
-        subject=host,
-        text=f"{plural(len(left), 'orphan process holds', 'orphan processes hold')} {held} on {plural(len(gpus), 'GPU')} of {host} "
-        f"({', '.join(map(_gpu_label, gpus))}): {'its' if len(left) == 1 else 'their'} job or Ray has ended",
-        evidence=(*map(_process_line, left), f"the memory has been held for at least {age(lasted)}"),
+        subject=place,
+        text=f"{plural(len(left), 'orphan process holds', 'orphan processes hold')} {held} on {_gpus_words(place, gpus)}: "
+        f"{'its' if len(left) == 1 else 'their'} job or Ray has ended",
+        evidence=tuple(map(_process_line, left)),
         since=facts.now - lasted,
         remedy=Remedy("end them: no live process needs them", "kill-orphans"),
         about=tuple(process.key for process in left),
-        seen=facts.stale_since(host),
+        seen=facts.stale_since(left[0].host),
     )
+
+
+def _gpus_words(place: str, indices: list[int]) -> str:
+    labels = ", ".join(map(_gpu_label, indices))
+    return f"{place} GPU {labels}" if len(indices) == 1 else f"{len(indices)} GPUs of {place} ({labels})"
 
 
 def _process_line(process: Process) -> str:

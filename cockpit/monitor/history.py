@@ -7,6 +7,7 @@ from collections import deque
 
 from cockpit.config.thresholds import OLD
 from cockpit.findings.memory_trend import MemoryHistory
+from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
 from cockpit.model import Node, Snapshot
 
 STEP_S = 5.0
@@ -15,6 +16,8 @@ STEPS_KEPT = 180
 """15 minutes."""
 NODES_PER_SNAPSHOT = 250
 """Nodes that are taken in with one snapshot: of a larger cluster all have news at once, seldom, and a key must not wait for them."""
+MAX_IDLE_GAP_STEPS = int(OLD // STEP_S)
+"""Steps without news after which nobody knows whether a GPU was idle."""
 _GAP = 255
 _WHOLE = ("host", "gpu", "memory")
 """What is kept of a node as a whole; then the same of each of its GPUs, without the first."""
@@ -45,6 +48,17 @@ class _NodePast:
             if at < width and known[place] != _GAP:
                 values[at] = known[place] / 2
         return values
+
+    def idle_steps(self, place: int, now: int) -> tuple[int, bool] | None:
+        """For how many steps the value has been small, and whether it may be for longer; `None`: not known now."""
+        begin = None
+        for step, known in reversed(self.steps):
+            if (begin if begin is not None else now) - step > MAX_IDLE_GAP_STEPS or known[place] == _GAP:
+                break
+            if known[place] > 2 * IDLE_CLEAR_PERCENT:
+                return (0 if begin is None else now - begin + 1), False
+            begin = step
+        return None if begin is None else (now - begin + 1, True)
 
 
 class History:
@@ -81,6 +95,13 @@ class History:
         past = self._pasts.get(node)
         place = past.places.get((what, index)) if past else None
         return [None] * width if past is None or place is None else past.tail(place, self._now, width)
+
+    def idle_seconds(self, node: str, index: int) -> tuple[float, bool] | None:
+        """For how long a GPU has done nothing, and whether it may be for longer than that; `None`: not known now."""
+        past = self._pasts.get(node)
+        place = past.places.get(("gpu", index)) if past else None
+        steps = past.idle_steps(place, self._now) if past and place is not None else None
+        return steps and (steps[0] * STEP_S, steps[1])
 
     def _find_past(self, node: Node) -> _NodePast:
         """Begun anew when its GPUs have changed: MIG was switched, one was lost."""

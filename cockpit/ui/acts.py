@@ -81,6 +81,10 @@ class Acts:
         """The acts that mean something now."""
         return frozenset(act.id for act in ACTS if self.means(act.id))
 
+    def mending(self) -> frozenset[str]:
+        """The acts that mend the chosen findings."""
+        return frozenset(act.id for act in _mending(self._things()))
+
     def explain(self, key: str) -> None:
         """Why this key means nothing here."""
         found = act_for(key, self._things())

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +22,7 @@ from textual.widgets import Input, Label
 from cockpit.acts.table import ACTS, find_operation
 from cockpit.clock import CLOCK
 from cockpit.config.settings import Address, Config
-from cockpit.model import Finding, Process, Snapshot
+from cockpit.model import Process, Snapshot
 from cockpit.monitor.history import NODES_PER_SNAPSHOT, History
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.acts import Acts
@@ -33,22 +33,21 @@ from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter
 from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector
-from cockpit.ui.header import Header, page_line
+from cockpit.ui.header import Header, page_line, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
-from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered
+from cockpit.ui.hidden import HidingApp
+from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered, rank_key
 from cockpit.ui.log_screen import LogScreen
-from cockpit.ui.marks import Tone
 from cockpit.ui.pages.actors import ActorsPage
-from cockpit.ui.pages.details import DetailPage, about, detail_of
+from cockpit.ui.pages.details import about, detail_of
 from cockpit.ui.pages.faults import FaultsPage
 from cockpit.ui.pages.memory import memory_of
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.pages.processes import ProcessesPage
+from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.plan_dialog import PlanExecutor
-from cockpit.ui.preset_files import PresetApp
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, apply_theme, register_themes, variable_defaults
 from cockpit.ui.view import Index, View
@@ -64,7 +63,7 @@ MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
 
-class Cockpit(PresetApp):
+class Cockpit(HidingApp):
     """The application. One table draws all pages; `pages` is the stack of open ones."""
 
     TITLE = "cockpit"
@@ -100,8 +99,6 @@ class Cockpit(PresetApp):
         if self.acts:
             self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS), self._bindings])
         self._index = Index(self.drawn_snapshot)
-        self.hidden: set[str] = set()
-        """Keys of the findings that the user has hidden, until they end."""
         self.process_ends = False
         """Whether the process exits right after the screen, so that no thread is waited for."""
         self._alarm = Alarm()
@@ -119,7 +116,7 @@ class Cockpit(PresetApp):
         with Vertical():
             yield table
         yield Filter(table)
-        yield Footer()
+        yield Footer(self._rank_key)
         yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
 
     def on_mount(self) -> None:
@@ -145,24 +142,25 @@ class Cockpit(PresetApp):
             self.set_timer(HISTORY_DELAY_S, partial(self.history.record, snapshot))
         else:
             self.history.record(snapshot)
-        self.hidden &= {finding.key for finding in snapshot.findings}
-        new = self._alarm.take_new(snapshot, self.hidden)
+        self.hidden.forget_cleared(snapshot.findings)
+        new = self._alarm.take_new(snapshot, self.hidden.keys)
         if new and self._driver and not self.config.quiet:
             self._driver.write(alarm_sequence(new, os.environ, ascii=self.config.ascii))
         if self.frozen_at is None and self.is_running:
             self.call_later(self.draw)
 
-    def draw(self, *, fresh: bool = False) -> None:
+    def draw(self) -> None:
         """Show the open page as of the newest snapshot, or of the one at which the screen was paused."""
         if not self.screen_stack:
             return
         if self.frozen_at is None and self.drawn_snapshot is not self.snapshot:
-            self.drawn_snapshot, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden)
+            self.drawn_snapshot, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden.keys)
         view = self.view
         with self.batch_update():
-            where = page_line(self.pages, self.size.width, self._notes(), ascii=self.config.ascii)
+            notes = page_notes(self.page, self.table, is_paused=self.frozen_at is not None, readonly=self.config.readonly)
+            where = page_line(self.pages, self.size.width, notes, ascii=self.config.ascii)
             self.screen_stack[0].query_one(Header).show(view, where)
-            self.table.show(self.page.sections(view), view, fresh=fresh)
+            self.table.show(self.page.sections(view), view, self.page.heading)
         self.on_table_moved()
 
     @property
@@ -188,17 +186,6 @@ class Cockpit(PresetApp):
             self._garbage.note_key()
         await super().on_event(event)
 
-    def _notes(self) -> Iterator[tuple[str, Tone]]:
-        """What differs from the normal display: paused, tree, read-only, filter."""
-        if self.frozen_at is not None:
-            yield "PAUSED", "warn"
-        if self.page.tree:
-            yield "tree", "accent"
-        if self.config.readonly:
-            yield "read-only", "dim"
-        if self.table.needle:
-            yield f"filter {'not ' if self.table.inverted else ''}{self.table.needle}", "accent"
-
     # Where we are
 
     def action_page(self, number: int) -> None:
@@ -210,7 +197,7 @@ class Cockpit(PresetApp):
         self.table.needle = ""
         self.refresh_bindings()
         self.refresh_presets()
-        self.draw(fresh=True)
+        self.draw()
 
     def on_table_opened(self, message: Table.Opened) -> None:
         """Enter on a row."""
@@ -252,20 +239,13 @@ class Cockpit(PresetApp):
         """Another row is under the cursor: other keys may apply."""
         if not self.screen_stack:  # it is ending
             return
-        means = tuple(bool(self.chosen_of(kind)) for kind in ACTION_TARGETS.values())
-        before, self._key_meanings = self._key_meanings, (self.acts and self.acts.meant(), means)
+        kinds = {type(thing) for thing in self.chosen_of(object)}
+        before, self._key_meanings = self._key_meanings, (self.acts and (self.acts.meant(), self.acts.mending()), kinds)
         if before != self._key_meanings:
             self.refresh_bindings()
 
-    def action_hide(self) -> None:
-        """Hide a finding until it ends; on a hidden one: show it again."""
-        keys = {finding.key for finding in self.chosen_of(Finding)}
-        self.hidden ^= keys
-        self.table.untag({row.key for row in self.table.chosen})
-        self._index = Index(self.drawn_snapshot, self._index, self.hidden)
-        if isinstance(self.page, DetailPage) and self.page.thing.key in keys:
-            self._open(self.pages[:-1])
-        self.draw()
+    def _rank_key(self, action: str) -> int | None:
+        return rank_key(action, self.chosen_of(object), self.acts.mending() if self.acts else ())
 
     def action_act(self, act: str) -> None:
         """Show the plan of an act."""
@@ -291,6 +271,13 @@ class Cockpit(PresetApp):
             self._open([*self.pages, page])
         else:
             self.say("Memory needs a node: put the cursor on one")
+
+    def action_gpu_memory(self) -> None:
+        """Who holds most GPU memory: Processes, the greatest first; again: in their usual order."""
+        is_again = isinstance(self.page, ProcessesPage) and self.table.sorts.get("processes") == BY_GPU_MEMORY
+        self.table.sorts["processes"] = ("", False) if is_again else BY_GPU_MEMORY
+        self._open([ProcessesPage()])
+        self.table.action_move(-self.table.count)
 
     def action_user(self) -> None:
         """Only the processes of this row's user; again: of all users."""
@@ -318,7 +305,13 @@ class Cockpit(PresetApp):
 
     def action_help(self) -> None:
         """All keys, and what the signs mean."""
-        self.push_screen(TextScreen("Help", help_text((self, self.table), ACTS if self.acts else ()), hang=HELP_INDENT))
+        text = help_text((self, self.table), ACTS if self.acts else (), f"Page {self.page.heading}", self._applies)
+        self.push_screen(TextScreen("Help", text, hang=HELP_INDENT))
+
+    def _applies(self, action: str) -> bool:
+        """Whether it means something for the open page and the chosen row."""
+        name, _, argument = action.partition("(")
+        return bool(self.check_action(name, (argument.strip("')"),))) and self._rank_key(action) is not None
 
     def action_faults(self) -> None:
         """Failing or stale sources."""

@@ -25,11 +25,15 @@ class Block:
     hidden: int
 
 
+ARROWS = "▾▴v^"
+"""At a heading: sorted by it, the greatest first or the least; then the same in ASCII."""
+
+
 def text_after(words: str, length: int) -> str:
-    """The text from position `length` on; the rest of a word cut there is blanked."""
+    """The text from position `length` on; the rest of a word cut there is blanked, but for the arrow of a heading."""
     rest = words[length:]
     cut = rest.split(" ", 1)[0] if words[length - 1 : length].strip() else ""
-    return " " * len(cut) + rest[len(cut) :]
+    return (cut[-1:] if cut[-1:] in ARROWS else "").rjust(len(cut)) + rest[len(cut) :]
 
 
 MAX_CELL_CHARS = 2_000
@@ -54,6 +58,11 @@ def fit_text(text: str, width: int, *, right: bool = False) -> str:
     if length > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
     return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def fit_heading(title: str, arrow: str, width: int, *, right: bool) -> str:
+    """A column's title with its arrow in exactly so many columns: where there is no room for both, the title is cut."""
+    return fit_text(fit_text(title, min(text_width(title), width - len(arrow))) + arrow, width, right=right)
 
 
 @lru_cache(1024)

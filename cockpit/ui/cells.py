@@ -192,8 +192,8 @@ def _session_start(session: str | None) -> str:
 
 
 def place(process: Process, view: View) -> str:
-    """Where it runs: its node's name, else its host's."""
-    return view.node_title(process.node) if process.node in view.index.nodes else process.host
+    """Where it runs: the name of its node or of the only node on its host, else its host's."""
+    return view.node_title(process.node) if process.node in view.index.nodes else view.index.host_titles.get(process.host, process.host)
 
 
 def command(process: Process) -> str:

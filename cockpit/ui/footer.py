@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
+from textual.binding import Binding
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -17,6 +18,10 @@ from cockpit.text import clean
 
 Key = tuple[str, str, str]
 """The key to press, how it is shown, and what it does."""
+
+
+HELP_KEY = "?"
+"""It stands last, and always: whoever knows no key finds the others with it."""
 
 
 class Footer(Widget):
@@ -32,8 +37,10 @@ class Footer(Widget):
     }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rank: Callable[[str], int | None] = lambda _: 0) -> None:
+        """`rank`: of an action, the least first; `None`: it means nothing for what is chosen, and needs no room."""
         super().__init__()
+        self._rank = rank
         self._keys: tuple[Key, ...] = ()
 
     def on_mount(self) -> None:
@@ -46,12 +53,12 @@ class Footer(Widget):
 
     def _update_keys(self, screen: Screen[Any]) -> None:
         """Without the terminal's focus no key applies; the footer then stays as it was."""
-        if self.app.app_focus and self.is_attached and (keys := tuple(_footer_keys(screen))) != self._keys:
+        if self.app.app_focus and self.is_attached and (keys := tuple(self._ordered_keys(screen))) != self._keys:
             self._keys = keys
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 there is one
-        """As many keys as there is room for, each with its whole label."""
+        """As many keys as there is room for, each with its whole label, and help in any case."""
         key, description = (self.get_component_rich_style(f"footer--{part}") for part in ("key", "description"))
         base = self.rich_style
         segments = [
@@ -69,16 +76,25 @@ class Footer(Widget):
 
     def _places(self) -> Iterator[tuple[Key, int, int]]:
         """The keys that are drawn, with the first cell of each and the one after its last."""
-        edges = accumulate((cell_len(f"{key_text} {label} ") for _, key_text, label in self._keys), initial=0)
-        for key, (begin, end) in zip(self._keys, pairwise(edges), strict=False):
+        helps = [key for key in self._keys if key[1] == HELP_KEY]
+        kept = [key for key in self._keys if key not in helps]
+        while kept and sum(map(_width, (*kept, *helps))) - 1 > self.size.width:
+            kept.pop()
+        keys = (*kept, *helps)
+        for key, (begin, end) in zip(keys, pairwise(accumulate(map(_width, keys), initial=0)), strict=True):
             if end - 1 <= self.size.width:
                 yield key, begin, end - 1
 
-
-def _footer_keys(screen: Screen[Any]) -> Iterator[Key]:
-    """Each act once, by the first of its keys."""
-    seen: set[str] = set()
-    for _, binding, _, _ in screen.active_bindings.values():
-        if binding.show and binding.action not in seen:
-            seen.add(binding.action)
+    def _ordered_keys(self, screen: Screen[Any]) -> Iterator[Key]:
+        """Each action once, by the first of its keys."""
+        bindings: dict[str, Binding] = {}
+        for _, binding, _, _ in screen.active_bindings.values():
+            if binding.show:
+                bindings.setdefault(binding.action, binding)
+        ranked = [(rank, binding) for binding in bindings.values() if (rank := self._rank(binding.action)) is not None]
+        for _, binding in sorted(ranked, key=lambda pair: pair[0]):
             yield binding.key, clean(screen.app.get_key_display(binding)), clean(binding.description)
+
+
+def _width(key: Key) -> int:
+    return cell_len(f"{key[1]} {key[2]} ")

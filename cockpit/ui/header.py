@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -20,20 +23,29 @@ from cockpit.ui import cells
 from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.pages.page import Page
+from cockpit.ui.table import Table
 from cockpit.ui.view import View
 
 MAX_FAULT_LINES = 3
+PAGE_LINE = 1
+"""The line with the names of the pages, counted from 0."""
 Group = tuple[Piece, ...]
 
 
 def summary(view: View, width: int) -> list[Group]:
     """The summary of the cluster in one line; groups are in their long form as far as `width` allows."""
     groups = {make: make(view, True) for make in GROUPS}
+    if _width(groups.values()) > width and view.snapshot.cluster.reachable is not False:
+        groups[_ray] = ()  # its version is what nobody misses
     for make in GROUPS_BY_PRIORITY:
         longer = {**groups, make: make(view, False)}
-        if sum(sum(cell_len(text) for text, _ in group) + 2 for group in longer.values() if group) <= width:
+        if _width(longer.values()) <= width:
             groups = longer
     return [group for group in groups.values() if group]
+
+
+def _width(groups: Iterable[Group]) -> int:
+    return sum(sum(cell_len(text) for text, _ in group) + 2 for group in groups if group)
 
 
 def _ray(view: View, terse: bool) -> Group:
@@ -82,11 +94,12 @@ def _actors(view: View, terse: bool) -> Group:
         return (("actors ", "dim"), (UNKNOWN, ""))
     pending = counts.get("PENDING_CREATION", 0) + counts.get("DEPENDENCIES_UNREADY", 0)
     restarting = counts.get("RESTARTING", 0)
-    words = ("", "p", "r") if terse else (" scheduled", " pending", " restarting")
-    pieces: list[Piece] = [("actors ", "dim"), (f"{counts.get('ALIVE', 0)}{words[0]}", "")]
-    for number, word in ((pending, words[1]), (restarting, words[2])):
-        if number or not terse:
-            pieces += [("/", "dim"), (f"{number}{word}", "warn" if number else "dim")]
+    alive, waiting = counts.get("ALIVE", 0), pending + restarting
+    if terse:
+        return (("actors ", "dim"), (f"{alive}/{alive + waiting}", "warn" if waiting else ""))
+    pieces: list[Piece] = [("actors ", "dim"), (f"{alive} alive", "")]
+    for number, word in ((pending, "pending"), (restarting, "restarting")):
+        pieces += [(", ", "dim"), (f"{number} {word}", "warn")] if number else []
     return tuple(pieces)
 
 
@@ -114,11 +127,16 @@ def _finding_counts(view: View) -> Iterator[Piece]:
         if number := view.index.findings.counts.get(level):
             mark, tone = cells.level_mark(level, ascii=view.ascii)
             yield f" {mark}{number}", tone
-    if hidden := len(view.index.findings.hidden):
-        yield f" {hidden} hidden", "dim"
 
 
-GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _findings, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
+def _hidden(view: View, _: bool) -> Group:
+    """How many of each level the user has hidden: nobody else would know that there is a critical one."""
+    hidden = Counter(finding.level for finding in view.index.findings.hidden)
+    marks = [f"{cells.level_mark(level, ascii=view.ascii)[0]}{hidden[level]}" for level in LEVELS if hidden[level]]
+    return ((f"{' '.join(marks)} hidden", "dim"),) if marks else ()
+
+
+GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _findings, _hidden, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
 GROUPS_BY_PRIORITY = (_findings, _actors, _gpus, _gpu_memory, _age, _jobs, _ray)
 """The groups in the order in which they get their long form."""
 
@@ -145,6 +163,18 @@ def page_line(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone
         pieces.append((f" {number}{title}" + " " * (here or width >= 100), "here" if here else "dim"))  # type: ignore[arg-type]
     pieces += [(f" {'>' if ascii else '›'} {page.heading[:width]}", "bold") for page in pages[1:]]
     return (*pieces, *((f"  {text}", tone) for text, tone in notes))
+
+
+def page_notes(page: Page, table: Table, *, is_paused: bool, readonly: bool) -> Iterator[tuple[str, Tone]]:
+    """What differs from the normal display: paused, tree, read-only, filter."""
+    if is_paused:
+        yield "PAUSED", "warn"
+    if page.tree:
+        yield "tree", "accent"
+    if readonly:
+        yield "read-only", "dim"
+    if table.needle:
+        yield f"filter {'not ' if table.inverted else ''}{table.needle}", "accent"
 
 
 class Header(Widget):
@@ -193,6 +223,13 @@ class Header(Widget):
         """More room, more words."""
         self._compose_lines()
         self.refresh()
+
+    async def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A click on a page's name opens it."""
+        edges = accumulate(cell_len(text) for text, _ in self._page_line[: len(PAGES)])
+        number = next((number for number, edge in enumerate(edges) if event.x < edge), None)
+        if event.y == PAGE_LINE and number is not None:
+            await self.app.run_action(f"app.page({number})")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 Textual asks so
         """Two lines, and one for each fault."""

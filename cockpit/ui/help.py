@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from textual.binding import Binding
 from textual.dom import DOMNode
@@ -25,10 +26,13 @@ GPU MEM  one cell for each GPU: the higher the fuller; ✖ is a lost GPU
 UTIL     one cell for each GPU: the higher the busier
 RESV     GPUs that Ray has reserved
 MEM%     GPU memory really in use: it can differ from RESV
+RESERVED BY  job and group; free: Ray can still give it; reserved: Ray doesn't tell by whom
+HELD BY  who holds memory of the GPU; none: nobody
+IDLE     for how long the GPU has done nothing
 HOST     host memory in use; │ is the kill line: above it Ray kills workers
 OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least
-actors   20/2p/1r: 20 alive, 2 pending, 1 restarting
+actors   20/23: 20 of 23 are alive, the others pending or restarting
 
 Findings
 ◆ critical   work is lost, or will be soon
@@ -55,27 +59,80 @@ Mouse: click a heading to sort, double-click a row to open it.
 """
 
 
-def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation]) -> str:
-    """All keys of these, the acts, and what the signs mean."""
-    return "\n".join([*(line for node in nodes for line in _lines(node)), *_acts(acts)]) + "\n" + LEGEND
+PAGE_KEYS = ("tree", "dead", "user")
+ROW_KEYS = ("row act", "log", "hide", "edit", "save", "stack", "environment")
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Any row", ("open", "raw", "copy", "tag", "untag", "memory")),
+    ("Move", ("pages", "back", "move", "page", "jump")),
+    ("Find", ("filter", "sort", "gpu_memory", "faults")),
+    ("Display", ("pause", "refresh", "interval", "unhide")),
+    ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
+    ("Acts: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
+    ("On other pages and rows", (*PAGE_KEYS, *ROW_KEYS)),
+)
+"""What stands after the keys of the open page and of the chosen row: headings, and which actions are below them."""
 
 
-def _acts(acts: Iterable[Operation]) -> Iterator[str]:
-    lines = [_line(act.keys, act.title, act.help) for act in acts]
-    if lines:
-        yield from ("", "Acts: each shows its plan first and changes nothing before you confirm", *lines)
+class Entry(NamedTuple):
+    """An action with its keys, in Textual's names for them."""
+
+    action: str
+    group: str
+    keys: tuple[str, ...]
+    label: str
+    text: str = ""
 
 
-def _lines(node: DOMNode) -> Iterator[str]:
-    for binding in type(node).BINDINGS:
-        if isinstance(binding, Binding):
-            act = getattr(node, f"action_{binding.action.partition('(')[0]}", None)
-            description = (act.__doc__ or "").splitlines()[0] if act and "(" not in binding.action else ""
-            yield _line(binding.key, binding.description, description)
+def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, applies: Callable[[str], bool]) -> str:
+    """All keys in groups, each in one, first those of which the action `applies` on this page and row; then what the signs mean."""
+    entries = [*_entries(nodes), *(Entry(f"act('{act.id}')", _act_group(act), _keys(act.keys), act.title, act.help) for act in acts)]
+    here = [entry for entry in entries if applies(entry.action)]
+    lines: list[str] = []
+    listed: set[str] = set()
+    for title, names, among in ((page, PAGE_KEYS, here), ("This row", ROW_KEYS, here), *((*group, entries) for group in GROUPS)):
+        chosen = [entry for entry in among if entry.group in names and not listed.issuperset(entry.keys)]
+        lines += ["", title, *_lines(chosen)] if chosen else []
+        listed.update(key for entry in chosen for key in entry.keys)
+    return "\n".join(lines[1:]) + "\n" + LEGEND
 
 
-def _line(keys: str, name: str, description: str) -> str:
-    return f"{' '.join(map(key_name, keys.split(','))):<16} {name:<13} {description}".rstrip()
+def _act_group(act: Operation) -> str:
+    return "row act" if act.takes else "act"
+
+
+def _entries(nodes: Iterable[DOMNode]) -> Iterator[Entry]:
+    """One for each action, with all its keys; the pages are one."""
+    bindings = [(node, binding) for node in nodes for binding in type(node).BINDINGS if isinstance(binding, Binding)]
+    pages = [binding for _, binding in bindings if binding.key.isdigit()]
+    yield Entry("pages", "pages", (f"1-{len(pages)}",), "Pages", ", ".join(binding.description for binding in pages))
+    found: dict[str, Entry] = {}
+    for node, binding in (each for each in bindings if each[1] not in pages):
+        name = binding.action.partition("(")[0]
+        doc = (getattr(getattr(node, f"action_{name}"), "__doc__", None) or "").splitlines()[0] if name == binding.action else ""
+        known = found.get(binding.action, Entry(binding.action, name, (), binding.description, doc))
+        found[binding.action] = known._replace(keys=known.keys + _keys(binding.key))
+    yield from found.values()
+
+
+def _keys(keys: str) -> tuple[str, ...]:
+    return tuple(keys.split(","))
+
+
+def _lines(entries: Iterable[Entry]) -> Iterator[str]:
+    """A line each, the key once where it has several actions; two to a line where the label says it all."""
+    before = ""
+    short = []
+    listed = list(entries)
+    firsts = [entry.keys[0] for entry in listed]
+    for entry in sorted(listed, key=lambda entry: firsts.index(entry.keys[0])):
+        keys = " ".join(map(key_name, entry.keys))
+        line = f"{'' if entry.keys[0] == before else keys:<16} {entry.label:<13} {entry.text}"
+        before = entry.keys[0]
+        if entry.text:
+            yield line.rstrip()
+        else:
+            short.append(line)
+    yield from ("".join(f"{line:<40}" for line in short[place : place + 2]).rstrip() for place in range(0, len(short), 2))
 
 
 def key_name(key: str) -> str:

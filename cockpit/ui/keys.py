@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from textual.binding import Binding, BindingType
 
-from cockpit.acts.table import ACTS
+from cockpit.acts.table import ACTS, find_operation
 from cockpit.check.preset_list import PresetEntry
-from cockpit.model import Finding, Job
+from cockpit.model import Actor, Finding, Job, Process
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.pages.jobs import JobsPage
@@ -21,13 +21,24 @@ from cockpit.ui.pages.processes import ProcessesPage
 
 PAGE_ACTIONS = frozenset(
     [
-        "tree", "memory", "dead", "hide", "edit", "save", "log", "environment", "stack", "user", "raw", "copy", "export",
-        "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
+        "tree", "memory", "gpu_memory", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "user",
+        "raw", "copy", "export", "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
 """Actions that apply to pages only, not to a text or a log."""
 ACTION_TARGETS: Mapping[str, type[Any]] = {"hide": Finding, "edit": PresetEntry, "save": Job}
 """The type of row that an action needs under the cursor."""
+ROW_ACTIONS: Mapping[str, tuple[type[Any], ...]] = {
+    "log": (Job, Actor, Process, Finding),
+    "environment": (Process,),
+    "stack": (Process, Actor, Job),
+}
+"""The types of row for which the line of keys offers an action; elsewhere its key says what it needs."""
+FOOTER_ORDER = (
+    "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "filter", "gpu_memory",
+    "sort", "act", "raw", "pause", "quit",
+)  # fmt: skip
+"""What is for the row under the cursor comes first: there is no room for all."""
 PALETTE_ACTIONS = frozenset(["help", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
 
 
@@ -45,13 +56,24 @@ def is_offered(action: str, page: Page, over: str, *, typing: bool, filtering: b
     return _on_page(action, page, readonly=readonly) if over == "page" else action not in PAGE_ACTIONS
 
 
+def rank_key(action: str, chosen: Iterable[Any], mending: Collection[str]) -> int | None:
+    """The place of an action in the line of keys; `None`: it means nothing for what is chosen. `mending`: acts that mend findings."""
+    name, _, argument = action.partition("(")
+    if name in ROW_ACTIONS and not any(isinstance(thing, ROW_ACTIONS[name]) for thing in chosen):
+        return None
+    if name == "act":
+        act = find_operation(argument.strip("')"))
+        name = "mend" if act.id in mending else "act on row" if act.takes else "act"
+    return FOOTER_ORDER.index(name) if name in FOOTER_ORDER else len(FOOTER_ORDER)
+
+
 def _on_page(action: str, page: Page, *, readonly: bool) -> bool:
     if action == "tree":
         return page.can_tree
     if action == "dead":
         return isinstance(page, ActorsPage)
-    if action == "user":
-        return isinstance(page, ProcessesPage)
+    if action in ("user", "unhide"):
+        return isinstance(page, ProcessesPage) is (action == "user")
     return action not in ("export", "edit", "save") or not readonly
 
 
@@ -67,8 +89,10 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("t", "tree", "Tree"),
     Binding("d", "dead", "Dead"),
     Binding("m", "memory", "Memory", show=False),
+    Binding("M", "gpu_memory", "GPU memory"),
     Binding("l", "log", "Log"),
     Binding("x", "hide", "Hide"),
+    Binding("u", "unhide", "Unhide", show=False),
     Binding("e", "edit", "Edit"),
     Binding("w", "save", "Save preset"),
     Binding("e", "environment", "Env"),

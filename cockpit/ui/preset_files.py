@@ -39,7 +39,7 @@ class PresetApp(InspectionApp):
     preset_entries: tuple[PresetEntry, ...] | None = None
     _presets_read_at = 0.0
 
-    def draw(self, *, fresh: bool = False) -> None:
+    def draw(self) -> None:
         """Show what is known now."""
         raise NotImplementedError
 

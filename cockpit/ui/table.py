@@ -18,8 +18,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from cockpit.text import clean
-from cockpit.ui.block import Block, fit_text, lay_out_cell, text_after, truncate_cell
+from cockpit.ui.block import ARROWS, Block, fit_heading, lay_out_cell, text_after, truncate_cell
 from cockpit.ui.cells import level_mark
+from cockpit.ui.place import Place, Places
 from cockpit.ui.section import Cell, Column, Section, fit_columns
 from cockpit.ui.view import View
 
@@ -95,6 +96,7 @@ class Table(ScrollView, can_focus=True):
         self.at = 0
         """The cursor, counted over the rows of all sections."""
         self._has_moved = False
+        self._places = Places()
         self.tagged: set[str] = set()
         self.needle, self.inverted = "", False
         self.sorts: dict[str, tuple[str, bool]] = {}
@@ -105,18 +107,26 @@ class Table(ScrollView, can_focus=True):
 
     # What is shown
 
-    def show(self, sections: Sequence[Section[Any]], view: View, *, fresh: bool = False) -> None:
-        """Replace everything; `fresh` when it is another page, and the cursor goes to its top."""
-        self._has_moved = self._has_moved and not fresh
+    @property
+    def _place(self) -> Place:
         selected = self.selected if self._has_moved else None
+        return Place(None if selected is None else selected.key, self.at, self.scroll_offset.y)
+
+    def show(self, sections: Sequence[Section[Any]], view: View, page: str | None = None) -> None:
+        """Replace everything. Another `page` than the last opens where its cursor was left, or at its top."""
+        is_other = page not in (None, self._places.page)
+        place = self._place
+        if page is not None and is_other:
+            place = self._places.turn(page, place)
+            self._has_moved = place.key is not None
         self._sections, self.view = tuple(sections), view
         self.blocks = tuple(self._lay_out())
         last = self.blocks[-1] if self.blocks else None
         self.virtual_size = Size(self.size.width, last.top + 1 + len(last.rows) if last else 0)
-        self.at = self._find(selected) if self._has_moved else 0
-        if fresh:
+        self.at = self._find(place) if self._has_moved else 0
+        if is_other:
             self._drawn_rows.clear()
-            self.scroll_to(0, 0, animate=False, force=True, immediate=True)
+            self.scroll_to(0, place.scroll, animate=False, force=True, immediate=True)
         self._keep_in_sight()
         self.refresh()
 
@@ -176,16 +186,16 @@ class Table(ScrollView, can_focus=True):
         known = sorted((pair for pair in keyed if pair[0] is not None), key=lambda pair: pair[0], reverse=column.right is not reverse)
         return [row for _, row in known] + [row for value, row in keyed if value is None]
 
-    def _find(self, row: Any) -> int:
+    def _find(self, place: Place) -> int:
         """Where the same thing is now; if it is gone, the same line, as near as can be."""
-        if row is not None:
-            if (now := self._row(self.at)) is not None and now.key == row.key:
-                return self.at
+        if place.key is not None:
+            if (now := self._row(place.at)) is not None and now.key == place.key:
+                return place.at
             for block in self.blocks:
                 for number, candidate in enumerate(block.rows):
-                    if candidate.key == row.key:
+                    if candidate.key == place.key:
                         return block.first + number
-        return max(0, min(self.at, self.count - 1))
+        return max(0, min(place.at, self.count - 1))
 
     def _row(self, number: int) -> Any:
         for block in self.blocks:
@@ -239,7 +249,7 @@ class Table(ScrollView, can_focus=True):
         for place, (column, width) in enumerate(block.columns):
             mark = self._arrow(column, reverse=reverse) if column.title and column.title == sorted_by else ""
             title += mark if place == 0 else ""
-            words += fit_text(column.title + mark if place else "", width, right=column.right and place > 0) + " "
+            words += fit_heading(column.title if place else "", mark if place else "", width, right=column.right) + " "
         lead = " " * GUTTER_CELLS + title + " "
         segments = [Segment(lead, base + self._style("title")), Segment(text_after(words, cell_len(lead)), base)]
         return Strip(segments).adjust_cell_length(self.size.width, base)
@@ -254,7 +264,7 @@ class Table(ScrollView, can_focus=True):
 
     def _arrow(self, column: Column[Any], *, reverse: bool) -> str:
         down = column.right is not reverse
-        return ("v" if down else "^") if self.view.ascii else ("▾" if down else "▴")
+        return ARROWS[2 * self.view.ascii + (not down)]
 
     def _line(self, block: Block, index: int) -> Strip:
         row = block.rows[index]
@@ -331,6 +341,7 @@ class Table(ScrollView, can_focus=True):
     def action_open(self) -> None:
         """Open the details of the row."""
         if self.selected is not None:
+            self._has_moved = True  # whoever comes back wants this row, wherever it is then
             self.post_message(self.Opened(self.selected))
 
     def action_tag(self) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import ceil
 from typing import Any, TypeVar
 
 from cockpit.check.preset_list import PresetEntry
-from cockpit.model import GROUP_WAITS, Actor, Gpu, Hold, Host, Job, Node, Process, Snapshot
+from cockpit.model import GROUP_WAITS, Actor, Gpu, Hold, Host, Job, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import History
 from cockpit.report.grouping import LONG_REASON_CHARS
 from cockpit.ui.findings import FindingIndex
@@ -72,6 +73,11 @@ class Index:
         return {job.job: job for job in self._snapshot.jobs or () if job.job}
 
     @cached_property
+    def groups(self) -> Mapping[str, PlacementGroup]:
+        """By id."""
+        return {group.id: group for group in self._snapshot.placement_groups or ()}
+
+    @cached_property
     def first_reasons(self) -> Mapping[str, tuple[str, str]]:
         """By a long reason for which several things may wait: key and name of the first, groups before actors."""
         groups = [group for group in self._snapshot.placement_groups or () if group.pending]
@@ -94,6 +100,12 @@ class Index:
             here = process.node if process.node in self.nodes else None
             found[f"node:{here}" if here else homes.get(process.host, f"node:{process.host}")].append(process)
         return found
+
+    @cached_property
+    def host_titles(self) -> Mapping[str, str]:
+        """By name of a host, what its node is called where it has one alone: one machine has one name."""
+        found = {host.name: [self.nodes[node] for node in host.nodes if node in self.nodes] for host in self._snapshot.hosts.values()}
+        return {name: nodes[0].title for name, nodes in found.items() if len(nodes) == 1}
 
     @cached_property
     def holders_unknown(self) -> frozenset[str]:
@@ -126,6 +138,17 @@ class Index:
                     found[node, hold.index].append((process, hold))
         for held in found.values():
             held.sort(key=lambda item: -(item[1].memory or 0))
+        return found
+
+    @cached_property
+    def reservers(self) -> Mapping[tuple[str, int], Mapping[str, int]]:
+        """By node key and GPU index: the keys of who works there on a reservation, with how many GPUs of the node each may have."""
+        found: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
+        for place, held in self.holders.items():
+            for process, _ in held:
+                actor = self.actors.get(process.actor or "")
+                if actor is not None and (actor.placement_group or actor.needs.get("GPU")):
+                    found[place][actor.key] = max(1, ceil(actor.needs.get("GPU", 0)))
         return found
 
     @cached_property

@@ -45,6 +45,12 @@ def test_memory_that_nobody_holds_is_told_with_how_to_find_who_does():
     assert looked(seen(gpus, (holder(1, 0, 10, job="02000000"),)), 55, detectors=UNEXPLAINED) == ()
 
 
+def test_a_host_is_called_as_its_node_is_and_found_again_by_that_name():
+    named = seen((gpu(0, 30),), (), nodes=(node(1, name="head", gpus=(gpu(0, 30),), seen=NOW),))
+    found = only(looked(named, detectors=UNEXPLAINED), "gpu-memory-unexplained")
+    assert (found.subject, found.text.partition(",")[0]) == ("head", "30G of GPU memory is in use on 1 GPU of head (0)")
+
+
 def test_a_pid_that_the_process_table_does_not_have_explains_nothing():
     ghost = holder(4711, 0, 30, kind="unknown", ticks=None)
     found = only(looked(seen((gpu(0, 30),), (ghost,)), detectors=UNEXPLAINED), "gpu-memory-unexplained")

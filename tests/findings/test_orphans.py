@@ -5,7 +5,7 @@ from __future__ import annotations
 from cockpit.findings.orphans import orphaned_memory
 from cockpit.model import Hold, Host
 from tests.findings.detection import codes, looked, only
-from tests.world import GIB, NOW, process, snapshot
+from tests.world import GIB, NOW, node, process, snapshot
 
 ALONE = (orphaned_memory,)
 
@@ -14,13 +14,20 @@ def test_memory_held_by_an_orphan_is_told_by_host_and_gpu():
     left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB), Hold(3, 40 * GIB)), why=("its raylet is dead",))
     found = only(looked(snapshot(processes=(left,))), "gpu-memory-orphaned")
     assert found.text == "1 orphan process holds 80G of GPU memory on 2 GPUs of node1 (2, 3): its job or Ray has ended"
-    assert found.evidence == (
-        "pid 1200 (orphan) python holds GPU 2: 40G, GPU 3: 40G: its raylet is dead",
-        "the memory has been held for at least 2m00s",
-    )
+    assert found.evidence == ("pid 1200 (orphan) python holds GPU 2: 40G, GPU 3: 40G: its raylet is dead",)
     assert found.remedy.act == "kill-orphans"
     assert found.about == (left.key,)
     assert found.since == NOW - 120
+
+
+def test_a_node_is_called_by_its_name_and_two_on_one_host_are_two():
+    named = (node(1, name="head"), node(2, name="w1"))
+    left = [process(number, kind="orphan", host="vm", node=named[number - 1].id, gpus=(Hold(0, GIB),)) for number in (1, 2)]
+    found = looked(snapshot(processes=tuple(left), nodes=named), detectors=ALONE)
+    assert sorted((each.subject, each.text.partition(":")[0]) for each in found) == [
+        ("head", "1 orphan process holds 1.0G of GPU memory on head GPU 0"),
+        ("w1", "1 orphan process holds 1.0G of GPU memory on w1 GPU 0"),
+    ]
 
 
 def test_what_lives_or_holds_nothing_is_not_told():
@@ -37,7 +44,7 @@ def test_what_has_only_just_lost_its_owner_is_not_told_yet():
 def test_stale_processes_and_mig_devices_count_too_and_unknown_memory_is_not_zero():
     left = process(1200, kind="stale", gpus=(Hold(3001, None),))
     found = only(looked(snapshot(processes=(left,)), detectors=ALONE), "gpu-memory-orphaned")
-    assert found.text.startswith("1 orphan process holds GPU memory on 1 GPU of node1 (3.1)")
+    assert found.text.startswith("1 orphan process holds GPU memory on node1 GPU 3.1: ")
     assert found.evidence[0].startswith("pid 1200 (stale) python holds GPU 3.1: –: ")
     assert found.level == "warning"
 

@@ -159,3 +159,36 @@ def test_of_a_large_cluster_the_rest_is_taken_in_with_the_next_snapshots(monkeyp
     for look in range(3):
         history.record(Snapshot(nodes=nodes, taken=NOW + 0.1 * look))
     assert all(history.tail(each.key, "host", width=1) == [70.0] for each in nodes)
+
+
+# Idle
+
+
+def idle(past):
+    return past.history.idle_seconds(node(1).key, 0)
+
+
+def test_a_gpu_is_idle_since_it_was_busy_last(past):
+    for value in (0, 90, 0, 4, 0):
+        past.hear(value)
+    assert idle(past) == (3 * STEP_S, False)
+    past.hear(90)
+    assert idle(past) == (0, False)
+
+
+def test_a_gpu_that_nobody_saw_busy_may_be_idle_for_longer(past):
+    for value in (0, 0):
+        past.hear(value)
+    assert idle(past) == (2 * STEP_S, True)
+    past.hear(None)
+    past.hear(0)
+    assert idle(past) == (STEP_S, True)
+
+
+def test_whether_a_gpu_is_idle_is_not_known_of_old_facts(past):
+    assert idle(past) is None
+    past.hear(0)
+    past.silence(OLD + 2 * STEP_S)
+    assert idle(past) is None
+    past.hear(None)
+    assert idle(past) is None

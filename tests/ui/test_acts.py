@@ -84,7 +84,7 @@ async def test_the_footer_has_the_acts_that_mean_something_under_the_cursor(make
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "K Kill orphans" in footer(app))
         assert "S Stop Ray" in footer(app)
-        assert "q Quit" in footer(app)
+        assert "? Help" in footer(app)
         await pilot.press("5")
         await until(pilot, lambda: "J Stop job" in footer(app))
         assert "Delete job" not in footer(app)

@@ -7,14 +7,16 @@ import signal
 import pytest
 from textual import events
 
-from cockpit.model import Cluster, Fault, Snapshot
+from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.header import fault_lines
+from cockpit.ui.help import key_name
 from cockpit.ui.keys import PAGES
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.palette import Palette
 from cockpit.ui.view import Index
+from tests.ui.conftest import Hand
 from tests.ui.screen import HOSTILE, shown, unsafe, until
 from tests.world import GIB, NOW, actor, finding, node, process, snapshot
 
@@ -38,7 +40,7 @@ async def test_the_overview_answers_at_a_glance(make):
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "NODES" in shown(app))
         text = shown(app)
-        for fact in ("nodes 2/3", "GPUs 12/16", "2/4p/1r", "node3 is dead: health check failed", "vllm", "orphan", "ppo-7b", "6m40s"):
+        for fact in ("nodes 2/3", "GPUs 12/16", "actors 2/7", "node3 is dead: health check failed", "vllm", "orphan", "ppo-7b", "6m40s"):
             assert fact in text
 
 
@@ -69,6 +71,23 @@ async def test_the_cursor_follows_the_thing_and_not_the_line(make):
         assert app.table.selected.host == "node2"
 
 
+async def test_going_back_and_changing_pages_find_the_same_row(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 6)
+        await pilot.press("j", "j")
+        pid = app.table.selected.about.pid
+        await pilot.press("enter")
+        await until(pilot, lambda: f"Process {pid}" in shown(app))
+        assert app.table.at == 0
+        await pilot.press("escape")
+        await until(pilot, lambda: app.table.at == 2)
+        assert app.table.selected.about.pid == pid
+        await pilot.press("1", "4")
+        await until(pilot, lambda: app.table.at == 2)
+
+
 async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:
@@ -95,6 +114,21 @@ async def test_sorting_steps_through_the_columns_and_then_reverses(make):
         assert pids == sorted(pids, reverse=True)
         await pilot.press("greater_than_sign")
         assert [row.about.pid for row in app.table.blocks[0].rows] == sorted(pids)
+
+
+async def test_one_key_says_who_holds_most_gpu_memory(make):
+    app = make(
+        snapshot(processes=(process(1, rss=9), process(2, gpus=(Hold(0, GIB),)), process(3, kind="child", gpus=(Hold(1, 9 * GIB),))))
+    )
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("M")
+        await until(pilot, lambda: "GPU MEM▾" in shown(app))
+        assert [row.about.pid for row in app.table.blocks[0].rows] == [3, 2, 1]
+        assert app.table.selected.about.pid == 3
+        await pilot.press("j", "M")
+        await until(pilot, lambda: "▾" not in shown(app))
+        assert app.table.at == 0
 
 
 async def test_unknown_values_sort_last_both_ways(make):
@@ -339,8 +373,33 @@ async def test_help_is_made_from_the_bindings(make):
     async with app.run_test(size=(120, 60)) as pilot:
         await pilot.press("question_mark")
         await until(pilot, lambda: "Pause the display; cockpit keeps polling." in shown(app))
-        for binding in app.BINDINGS:
-            assert binding.description in app.screen.text
+        named = {key for line in app.screen.text.splitlines() for key in (line[:16] + line[40:56]).split()}
+        for binding in (*app.BINDINGS, *app.table.BINDINGS):
+            assert binding.key.isdigit() or {key_name(key) for key in binding.key.split(",")} <= named
+
+
+async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        parts = app.screen.text.partition("\n–        not known")[0].strip().split("\n\n")
+        groups = {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
+        assert list(groups)[:3] == ["Page Processes", "This row", "Any row"]
+        assert [line.split()[0] for line in groups["Page Processes"]] == ["t", "u"]
+        assert [line.split()[:3] for line in groups["This row"]][:1] == [["l", "Log", "Follow"]]
+        assert any(line.startswith("K F9             Kill ") for line in groups["This row"])
+        assert listed_once(app.screen.text)
+        await pilot.press("escape", "1", "question_mark")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen) and "Page Processes" not in app.screen.text)
+        assert listed_once(app.screen.text)
+
+
+def listed_once(text):
+    keys = [key for line in text.partition("\n–        not known")[0].splitlines() if line[16:17] == " " for key in line[:16].split()]
+    return sorted(keys) == sorted(set(keys))
 
 
 async def test_ages_grow_though_nothing_is_heard(make, clock):
@@ -440,7 +499,7 @@ async def test_a_click_selects_and_sorts(make):
         await until(pilot, lambda: app.table.count > 6)
         await pilot.click(app.table, offset=(5, 3))
         assert app.table.at == 2
-        await pilot.click(app.table, offset=(24, 0))
+        await pilot.click(app.table, offset=(29, 0))
         assert app.table.sorts["processes"][0] == "PID"
 
 

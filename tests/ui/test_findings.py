@@ -279,7 +279,7 @@ async def test_x_hides_one_and_x_on_it_shows_it_again(make):
     app = make(world(ORPHANS, DEAD))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6", "x")
-        await until(pilot, lambda: "HIDDEN 1" in shown(app) and "FINDINGS 1" in shown(app) and "1 hidden" in shown(app).splitlines()[0])
+        await until(pilot, lambda: "HIDDEN 1" in shown(app) and "FINDINGS 1" in shown(app) and "◆1 hidden" in shown(app).splitlines()[0])
         assert app.table.selected == DEAD
         await pilot.press("4")
         await until(pilot, lambda: "PROCESSES" in shown(app))
@@ -289,6 +289,33 @@ async def test_x_hides_one_and_x_on_it_shows_it_again(make):
         assert "80G of GPU" not in shown(app)
         await pilot.press("6", "G", "x")
         await until(pilot, lambda: "HIDDEN" not in shown(app) and "FINDINGS 2" in shown(app))
+
+
+async def test_hiding_says_what_was_hidden_and_u_brings_the_last_back(make):
+    app = make(world(ORPHANS, DEAD, GROUP))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("6", "x")
+        await until(pilot, lambda: f"Hidden until it clears: critical, {ORPHANS.subject}. u shows it again" in said(app))
+        await pilot.press("1", "space", "space", "x")
+        await until(pilot, lambda: "Hidden until they clear: 2 findings. u shows them again" in said(app))
+        await pilot.press("u")
+        await until(pilot, lambda: app.hidden.keys == {ORPHANS.key} and "FINDINGS 2" in shown(app))
+        await pilot.press("u")
+        await until(pilot, lambda: "Nothing was hidden just now" in said(app))
+        assert app.hidden.keys == {ORPHANS.key}
+
+
+def said(app):
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def test_a_hidden_finding_is_counted_in_the_header_also_where_there_is_little_room(make):
+    app = make(world(ORPHANS, DEAD))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6", "x")
+        await until(pilot, lambda: "◆1 hidden" in shown(app).splitlines()[0])
+        assert shown(app).splitlines()[0].endswith(" 2s ")
+        assert shown(app).splitlines()[1].rstrip().endswith("7 Presets ◆1")
 
 
 async def test_what_is_hidden_stays_so_until_it_ends(make):
@@ -313,7 +340,7 @@ async def test_tagged_findings_are_hidden_together_and_other_rows_are_left_alone
         await until(pilot, lambda: "HIDDEN 2" in shown(app))
         assert not app.table.tagged
         await pilot.press("2", "x")
-        assert len(app.hidden) == 2
+        assert len(app.hidden.keys) == 2
 
 
 async def test_hostile_sentences_are_drawn_and_do_nothing(make):

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import gc
 
+import pytest
 from textual.widget import Widget
 
+from cockpit.model import Remedy
 from cockpit.ui.footer import Footer
 from cockpit.ui.keys import PAGES
 from cockpit.ui.log_screen import LogScreen
+from tests.ui.conftest import Hand
 from tests.ui.screen import footer, shown, until
-from tests.world import snapshot
+from tests.world import finding, snapshot
 
 
 async def test_a_click_on_a_key_presses_it(make):
@@ -40,6 +43,27 @@ async def test_it_tells_of_the_keys_of_the_page_and_of_the_log(make):
         await until(pilot, lambda: "l Log" in footer(app))
         await pilot.press("l")
         await until(pilot, lambda: isinstance(app.screen, LogScreen) and "Esc Back" in footer(app))
+
+
+async def test_the_keys_of_the_row_come_first_and_help_is_always_there(make):
+    app = make(snapshot(findings=(finding(remedy=Remedy("clean up", "clean")),)), hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: footer(app).startswith("Enter Open C Clean l Log x Hide / Filter "))
+        await pilot.press("2", "j")
+        await until(pilot, lambda: footer(app).startswith("Enter Open D Drain node / Filter M GPU memory "))
+        await pilot.press("4")
+        await until(pilot, lambda: footer(app).startswith("Enter Open K Kill T Terminate l Log s Stack e Env t Tree "))
+        assert footer(app).rstrip().endswith(" ? Help")
+
+
+@pytest.mark.parametrize("width", range(60, 100, 7))
+async def test_it_ends_with_a_whole_word(make, width):
+    app = make(hand=Hand())
+    async with app.run_test(size=(width, 24)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: "K Kill" in footer(app) and footer(app).rstrip().endswith("? Help"))
+        keys = [f"{key} {label}" for _, key, label in app.query_one(Footer)._keys if key != "?"]
+        assert footer(app).rstrip() in [" ".join([*keys[:number], "? Help"]) for number in range(3, len(keys))]
 
 
 async def test_changing_pages_leaves_nothing_behind(make):

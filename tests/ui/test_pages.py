@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.model import Bundle, Cluster, Fault, Gpu, Hold, Host, HostMemory, Job, PlacementGroup, Session, Snapshot
+from cockpit.model import Bundle, Cluster, Fault, Gpu, Hold, Host, HostMemory, Job, PlacementGroup, Quantity, Session, Snapshot
+from cockpit.monitor.history import History
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.pages.faults import FaultsPage
@@ -549,3 +550,58 @@ def test_a_session_begun_elsewhere_than_ray_begins_them_is_named_in_full():
     assert row["OWNER"] == "job 02000000 of mine"
     (row,) = rows(ProcessesPage(), "processes", processes=(theirs(7, session=None, ours=None),))
     assert (row["PROCESSES"], row["OWNER"]) == ("worker", "job 02000000 of unknown Ray")
+
+
+# Who has reserved a GPU
+
+
+def reservations(used, *actors, groups=(), processes=()):
+    one = node(1, resources={"GPU": Quantity(used, 8)})
+    found = rows(NodesPage(), "gpus", nodes=(one,), actors=actors, placement_groups=groups, processes=processes)
+    return [row["RESERVED BY"] for row in found]
+
+
+def test_a_gpu_is_reserved_by_the_job_and_group_of_the_actors_that_hold_its_memory():
+    group = PlacementGroup("a" * 36, "vllm", "CREATED", job="02000000")
+    engine = actor(1, needs={}, placement_group=group.id)
+    both = (engine, actor(2, needs={"GPU": 1.0}))
+    held = (
+        process(1001, actor=engine.id, gpus=(Hold(0, GIB),)),
+        process(1100, kind="child", actor=engine.id, gpus=(Hold(0, GIB),)),
+        process(1002, actor=both[1].id, gpus=(Hold(1, GIB),)),
+    )
+    assert reservations(2, *both, groups=(group,), processes=held)[:3] == ["ppo-7b vllm", "ppo-7b", "free"]
+
+
+def test_a_gpu_is_free_only_where_every_reservation_is_found():
+    worker = actor(2, needs={"GPU": 1.0})
+    held = (process(1002, actor=worker.id, gpus=(Hold(1, GIB),)),)
+    assert reservations(1, worker, processes=held)[:2] == ["free", "ppo-7b"]
+    assert reservations(2, worker, processes=held)[:2] == ["–", "ppo-7b"], "another one is reserved, and nobody knows which"
+    assert reservations(None, worker, processes=held)[0] == "–"
+    astray = (process(1002, actor=worker.id, gpus=(Hold(1, GIB), Hold(2, GIB))),)
+    assert reservations(2, worker, processes=astray)[0] == "–", "one of its two may be another's"
+    assert reservations(8, worker, processes=held)[:2] == ["reserved", "ppo-7b"]
+
+
+def test_who_holds_memory_without_a_reservation_has_reserved_nothing():
+    held = (process(1, kind="orphan", job="02000000", gpus=(Hold(0, GIB),)), process(2, actor=actor(1).id, gpus=(Hold(1, GIB),)))
+    assert reservations(0, actor(1, needs={}), processes=held)[:2] == ["free", "free"]
+
+
+def test_how_long_a_gpu_has_been_idle_is_told_where_it_is_known():
+    history = History()
+    for number, busy in enumerate((90.0, 0.0, 0.0)):
+        one = node(1, seen=NOW + 5 * number, gpus=(gpu(0, utilization=busy), gpu(1, utilization=0.0), gpu(2, utilization=None)))
+        of = snapshot(nodes=(one,), taken=NOW + 5 * number)
+        history.record(of)
+    seen = View(of, Index(of), history, now=NOW + 10, width=120)
+    assert [row["IDLE"] for row in drawn(section(NodesPage(), "gpus", seen), seen)] == ["10s", ">15s", "–"]
+
+
+def test_a_process_that_is_no_nodes_is_listed_by_the_name_of_the_only_node_on_its_host():
+    one, two = node(1, name="head"), node(2, name="w1")
+    for nodes, place in (((one,), "head"), ((one, two), "vm")):
+        host = Host("vm", nodes=tuple(each.id for each in nodes))
+        (row,) = rows(ProcessesPage(), "processes", nodes=nodes, hosts={"vm": host}, processes=(process(7, host="vm", node=None),))
+        assert row["NODE"] == place

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from textual.app import App
 
 from cockpit.ui.block import fit_text
+from cockpit.ui.place import MAX_PLACES
 from cockpit.ui.section import Column, Section
 from cockpit.ui.table import GUTTER_CELLS, Table, fit_columns
 from cockpit.ui.theme import variable_defaults
@@ -220,6 +221,17 @@ async def test_the_heading_tells_the_order():
         assert "SIZE^" in lines(shown)[0]
 
 
+async def test_the_arrow_stays_where_the_title_or_the_column_is_too_narrow_for_it():
+    narrow = replace(SIZE, title="GPU MEM", width=7)
+    async with table(section(*MIXED, columns=(NAME, narrow, NOTE))) as (shown, pilot):
+        await orders(shown, pilot, "GPU MEM")
+        assert " GPU M…▴ " in lines(shown)[0]
+    under = Column[Thing]("NOTE", 8, lambda thing, _: thing.note, sort=lambda thing, _: thing.note)
+    async with table(replace(section(*MIXED, columns=(NAME, under)), title="THINGS of a")) as (shown, pilot):
+        await pilot.press("less_than_sign", "less_than_sign")
+        assert lines(shown)[0].split() == ["THINGS", "of", "a", "4", "▴"]
+
+
 async def test_after_the_last_order_rows_lie_as_they_came():
     async with table(section(*MIXED)) as (shown, pilot):
         for _ in range(5):
@@ -295,7 +307,42 @@ async def test_where_its_thing_is_gone_the_cursor_stays_on_the_line():
 async def test_another_page_begins_at_its_top():
     async with table(section(*things("a", "b"))) as (shown, pilot):
         await pilot.press("j")
-        shown.show([section(*things("a", "b"))], View(), fresh=True)
+        shown.show([section(*things("a", "b"))], View(), "another")
+        assert shown.selected.name == "a"
+
+
+async def test_a_page_that_is_shown_again_has_its_cursor_on_the_same_thing_and_is_scrolled_as_before():
+    rows = things(*map(str, range(50)))
+    async with table(section(*rows)) as (shown, pilot):
+        shown.show([section(*rows)], View(), "many")
+        await pilot.press(*"jjjjjjjjjjjjjjjjjjjjkkkk")
+        before = lines(shown)
+        shown.show([section(*things("a", "b"))], View(), "few")
+        assert shown.selected.name == "a"
+        shown.show([section(*rows)], View(), "many")
+        assert lines(shown) == before
+        shown.show([section(*things("a", "b"))], View(), "few")
+        shown.show([section(Thing("new"), *rows)], View(), "many")
+        assert shown.selected.name == "16"
+
+
+async def test_a_row_that_was_opened_is_found_again_though_another_came_above_it():
+    async with table(section(*things("a", "b"))) as (shown, pilot):
+        shown.show([section(*things("a", "b"))], View(), "list")
+        await pilot.press("enter")
+        shown.show([section(*things("x"))], View(), "detail")
+        shown.show([section(*things("new", "a", "b"))], View(), "list")
+        assert shown.selected.name == "a"
+
+
+async def test_of_countless_pages_the_last_are_remembered():
+    async with table(section(*things("a", "b"))) as (shown, pilot):
+        for number in range(2 * MAX_PLACES):
+            shown.show([section(*things("a", "b"))], View(), f"page {number}")
+            await pilot.press("j")
+        shown.show([section(*things("a", "b"))], View(), f"page {MAX_PLACES + 2}")
+        assert shown.selected.name == "b"
+        shown.show([section(*things("a", "b"))], View(), "page 1")
         assert shown.selected.name == "a"
 
 

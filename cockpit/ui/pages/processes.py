@@ -1,4 +1,4 @@
-"""Every GPU holder and every Ray process of every probed host, as a list or as a tree; orphan and stale ones first."""
+"""Every GPU holder and every Ray process of every probed host, as a list or as a tree; orphan and stale ones first, then by GPU memory."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section
 from cockpit.ui.view import View
 
+GPU_MEMORY = "GPU MEM"
+BY_GPU_MEMORY = (GPU_MEMORY, False)
+"""How the table is sorted then: the greatest first."""
 KIND_ORDER = ("orphan", "stale", "unknown", "worker", "child", "driver", "ray", cells.OTHER_RAY, "foreign")
 
 
@@ -32,7 +35,7 @@ class ProcessRow:
 
 
 class ProcessesPage(Page):
-    """Processes by kind, worst first; and the sessions on disk."""
+    """Processes, and the sessions on disk."""
 
     title = "Processes"
     can_tree = True
@@ -49,9 +52,13 @@ class ProcessesPage(Page):
 
 
 def list_rows(processes: Iterable[Process]) -> Iterator[ProcessRow]:
-    """Left-overs first, then by kind, the greatest holder of GPU memory first; what another Ray has at work after all that is ours."""
-    ordered = sorted(processes, key=lambda process: (_place(process), -(process.gpu_memory or 0), process.host, process.pid))
-    return (ProcessRow(process) for process in ordered)
+    """Left-overs first; then whatever holds GPU memory, the greatest first; then the others by kind."""
+    return (ProcessRow(process) for process in sorted(processes, key=_order))
+
+
+def _order(process: Process) -> tuple[Any, ...]:
+    left = KIND_ORDER.index(process.kind) if process.left_over else len(KIND_ORDER)
+    return left, not process.gpus, -(process.gpu_memory or 0), _place(process), process.host, process.pid
 
 
 def _place(process: Process) -> int:
@@ -92,29 +99,35 @@ def _one_tree(root: Process, children: dict[tuple[str, int], list[Process]], see
 
 def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[ProcessRow]:
     columns: tuple[Column[ProcessRow], ...] = (
-        Column(title, 9, lambda leaf, _: cells.kind(leaf.about), sort=lambda leaf, _: _place(leaf.about)),
+        Column(title, 12, lambda leaf, _: cells.kind(leaf.about), sort=lambda leaf, _: _place(leaf.about)),
         Column("NODE", 10, lambda leaf, view: cells.place(leaf.about, view), sort=lambda leaf, view: cells.place(leaf.about, view), rank=1),
         Column("PID", 7, lambda leaf, _: str(leaf.about.pid), sort=lambda leaf, _: leaf.about.pid, right=True),
-        Column("USER", 8, lambda leaf, _: leaf.about.user or UNKNOWN, sort=lambda leaf, _: leaf.about.user, rank=4),
-        Column("S", 1, _state, rank=5),
+        Column("USER", 8, lambda leaf, _: leaf.about.user or UNKNOWN, sort=lambda leaf, _: leaf.about.user, rank=5),
+        Column("S", 1, _state, rank=6),
         Column(
             "AGE",
             6,
             lambda leaf, view: cells.ago(leaf.about.started, view),
             sort=lambda leaf, view: leaf.about.started and view.now - leaf.about.started,
             right=True,
+            rank=2,
         ),
         Column(
-            "GPU MEM",
-            7,
+            GPU_MEMORY,
+            8,
             lambda leaf, _: size(leaf.about.gpu_memory) if leaf.about.gpus else "",
             sort=lambda leaf, _: leaf.about.gpu_memory,
             right=True,
         ),
-        Column("GPUS", 6, lambda leaf, _: cells.gpu_indices(leaf.about), rank=3),
-        Column("RSS", 6, lambda leaf, _: size(leaf.about.rss), sort=lambda leaf, _: leaf.about.rss, right=True, rank=2),
+        Column("GPUS", 6, lambda leaf, _: cells.gpu_indices(leaf.about), rank=4),
+        Column("RSS", 6, lambda leaf, _: size(leaf.about.rss), sort=lambda leaf, _: leaf.about.rss, right=True, rank=3),
         Column(
-            "OWNER", 24, lambda leaf, view: cells.owner(leaf.about, view), sort=lambda leaf, view: cells.owner(leaf.about, view), rank=6
+            "OWNER",
+            12,
+            lambda leaf, view: cells.owner(leaf.about, view),
+            sort=lambda leaf, view: cells.owner(leaf.about, view),
+            rank=1,
+            grow=True,
         ),
         Column("COMMAND", 20, _command, sort=lambda leaf, _: cells.command(leaf.about), grow=True),
         Column("WHY", 20, lambda leaf, _: (("; ".join(leaf.about.why), "dim"),), rank=7, grow=True),

@@ -1,0 +1,234 @@
+"""GPUs: how full and how busy each is, for how long it has done nothing, who has reserved it and who holds its memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import overload
+
+from cockpit.model import Actor, Gpu, Hold, Node, Process
+from cockpit.text import UNKNOWN, age, percent, ratio, size
+from cockpit.ui import cells
+from cockpit.ui.marks import EMPTY_BELOW, bar
+from cockpit.ui.section import Cell, Column, Section
+from cockpit.ui.view import View
+
+
+@dataclass(frozen=True)
+class GpuRow:
+    """A GPU of a node, or a process that holds memory of it."""
+
+    node: Node
+    gpu: Gpu
+    process: Process | None = None
+    hold: Hold | None = None
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"{self.node.key}:{self.gpu.index}" + (f":{self.process.key}" if self.process else "")
+
+    @property
+    def about(self) -> Process | None:
+        """What opens on Enter."""
+        return self.process
+
+
+def gpu_rows(node: Node, view: View) -> list[GpuRow]:
+    """Each GPU of a node, and below it the processes that hold its memory."""
+    rows: list[GpuRow] = []
+    for gpu in node.gpus or ():
+        rows.append(GpuRow(node, gpu))
+        rows += [GpuRow(node, gpu, process, hold) for process, hold in view.index.holders.get((node.key, gpu.index), ())]
+    return rows
+
+
+class GpuRows(Sequence[GpuRow]):
+    """The GPUs of all nodes; a row is made when it is drawn, as of thousands few ever are."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = [node for node in nodes if node.gpus]
+        self._firsts = list(accumulate((len(node.gpus or ()) for node in self._nodes), initial=0))
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    @overload
+    def __getitem__(self, at: int) -> GpuRow: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[GpuRow]: ...
+
+    def __getitem__(self, at: int | slice) -> GpuRow | list[GpuRow]:
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(len(self)))]
+        at += len(self) if at < 0 else 0
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        number = bisect_right(self._firsts, at) - 1
+        node = self._nodes[number]
+        return GpuRow(node, (node.gpus or ())[at - self._firsts[number]])
+
+
+def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = False) -> Section[GpuRow]:
+    """GPUs of one node, or of all."""
+    columns: list[Column[GpuRow]] = [
+        Column("GPU", 5, _label, sort=lambda row, _: row.gpu.index),
+        Column("MEMORY", 10, _memory, rank=2),
+        Column("USED/ALL", 9, _used_memory, sort=lambda row, _: _memory_bytes(row), right=True),
+        Column(
+            "UTIL",
+            4,
+            lambda row, _: percent(row.gpu.utilization) if row.process is None else "",
+            sort=lambda row, _: row.gpu.utilization,
+            right=True,
+        ),
+        Column("UTIL 2 MIN", 24, lambda row, view: _recent(row, "gpu", view), rank=7),
+        Column("MEM 2 MIN", 24, lambda row, view: _recent(row, "memory", view), rank=8),
+        Column("POWER", 8, _power, sort=lambda row, _: row.gpu.power, right=True, rank=5),
+        Column("TEMP", 4, _temperature, sort=lambda row, _: row.gpu.temperature, right=True, rank=4),
+        Column("ECC", 3, _ecc, right=True, rank=6),
+        Column("IDLE", 7, _idle, right=True, rank=1),
+        Column("RESERVED BY", 16, _reserved_by, rank=1),
+        Column("HELD BY", 18, lambda row, view: _holder_cell(row, view), grow=True),
+        Column("JOB", 12, _jobs, rank=3),
+    ]
+    if not own_node:
+        columns.insert(0, Column("GPUS", 10, lambda row, _: row.node.title, sort=lambda row, _: row.node.title))
+    cause = "no GPU data from NVML or from Ray's agent"
+    nothing = f"not known: {cause}" if rows is None else "none known" if own_node else f"none known: {cause}"
+    return Section(
+        key,
+        "GPUS",
+        tuple(columns),
+        rows,
+        nothing,
+        _search,
+        lambda row, view: cells.is_old(row.node, view),
+        total=_count(rows) if own_node else None,
+    )
+
+
+def _count(rows: Sequence[GpuRow] | None) -> int:
+    return sum(row.process is None for row in rows or ())
+
+
+def _search(row: GpuRow) -> str:
+    process = f"{row.process.kind} {row.process.pid} {row.process.command}" if row.process else ""
+    return f"{row.node.title} {row.gpu.index} {row.gpu.name} {row.gpu.uuid} {process}"
+
+
+def _label(row: GpuRow, view: View) -> Cell:
+    if row.process is None:
+        return row.gpu.label
+    return (("  -" if view.ascii else "  └", "faint"),)
+
+
+def _memory(row: GpuRow, view: View) -> Cell:
+    if row.process is not None:
+        return bar(ratio(row.hold.memory if row.hold else None, row.gpu.memory_total), 10, ascii=view.ascii)
+    return bar(ratio(row.gpu.memory_used, row.gpu.memory_total), 10, ascii=view.ascii)
+
+
+def _used_memory(row: GpuRow, _: View) -> str:
+    return size(row.hold.memory) if row.hold else cells.used_of(row.gpu.memory_used, row.gpu.memory_total)
+
+
+def _memory_bytes(row: GpuRow) -> int | None:
+    return row.hold.memory if row.hold else row.gpu.memory_used
+
+
+def _recent(row: GpuRow, what: str, view: View) -> Cell:
+    return "" if row.process else cells.recent_spark(row.node, what, row.gpu.index, 24, view)
+
+
+def _power(row: GpuRow, _: View) -> str:
+    if row.process is not None:
+        return ""
+    return UNKNOWN if row.gpu.power is None else f"{row.gpu.power:.0f}" + (f"/{row.gpu.power_limit:.0f}W" if row.gpu.power_limit else "W")
+
+
+def _temperature(row: GpuRow, _: View) -> Cell:
+    value = row.gpu.temperature
+    if row.process is not None:
+        return ""
+    return UNKNOWN if value is None else ((f"{value:.0f}C", "bad" if value >= 90 else "warn" if value >= 83 else ""),)
+
+
+def _ecc(row: GpuRow, _: View) -> Cell:
+    if row.process is not None:
+        return ""
+    return UNKNOWN if row.gpu.ecc is None else ((str(row.gpu.ecc), "bad" if row.gpu.ecc else ""),)
+
+
+def _holder_cell(row: GpuRow, view: View) -> Cell:
+    if row.process is not None:
+        name = cells.owner(row.process, view) or cells.command(row.process)
+        return (*cells.kind(row.process), (f" {row.process.pid} {name}", ""))
+    if row.gpu.fault:
+        return ((f"✖ {row.gpu.fault}", "bad"),)
+    held = view.index.holders.get((row.node.key, row.gpu.index), ())
+    return ", ".join(dict.fromkeys(_holder(process, view) for process, _ in held)) or _no_holder(row.gpu)
+
+
+def _holder(process: Process, view: View) -> str:
+    name = cells.owner(process, view) or cells.command(process)
+    return f"{cells.OTHER_RAY}: {name}" if cells.is_of_other_ray(process) else name
+
+
+def _jobs(row: GpuRow, view: View) -> str:
+    held = [row.process] if row.process else [process for process, _ in view.index.holders.get((row.node.key, row.gpu.index), ())]
+    return ", ".join(dict.fromkeys(view.job_title(process.job) for process in held if process.job))
+
+
+def _idle(row: GpuRow, view: View) -> Cell:
+    """For how long it has done nothing; `>` when it may be for longer."""
+    if row.process is not None:
+        return ""
+    known = view.history.idle_seconds(row.node.key, row.gpu.index)
+    if known is None:
+        return UNKNOWN
+    seconds, at_least = known
+    return ((f"{'>' if at_least else ''}{age(seconds)}", "dim"),) if seconds else ""
+
+
+def _reserved_by(row: GpuRow, view: View) -> Cell:
+    """Jobs and groups; Ray doesn't tell which GPU it has given to whom, so that it is known of those alone that hold memory of it."""
+    if row.process is not None:
+        return ""
+    reservers = view.index.reservers.get((row.node.key, row.gpu.index), {})
+    names = dict.fromkeys(_reservation(view.index.actors[key.removeprefix("actor:")], view) for key in reservers)
+    return ", ".join(names) or _unclaimed(row.node, view)
+
+
+def _reservation(actor: Actor, view: View) -> str:
+    group = view.index.groups.get(actor.placement_group or "")
+    return f"{view.job_title(actor.job)} {group.name if group else ''}".strip()
+
+
+def _unclaimed(node: Node, view: View) -> Cell:
+    """A GPU whose memory nobody with a reservation holds: `free` where the node's reservations are all found elsewhere."""
+    used = node.resources["GPU"].used if "GPU" in node.resources else None
+    if used is None:
+        return UNKNOWN
+    if used >= len(node.gpus or ()):
+        return "reserved"
+    return (("free", "ok"),) if _are_found(used, node, view) else UNKNOWN
+
+
+def _are_found(used: float, node: Node, view: View) -> bool:
+    """Whether all reservations are known: as many GPUs as are reserved, and nobody works on more than it may have."""
+    places = [reservers for gpu in node.gpus or () if (reservers := view.index.reservers.get((node.key, gpu.index)))]
+    most = {key: number for reservers in places for key, number in reservers.items()}
+    strays = any(number > most[key] for key, number in Counter(key for reservers in places for key in reservers).items())
+    return len(places) >= used and not strays
+
+
+def _no_holder(gpu: Gpu) -> Cell:
+    fill = ratio(gpu.memory_used, gpu.memory_total)
+    if fill is None:
+        return UNKNOWN
+    return (("none", "dim"),) if fill < EMPTY_BELOW else (("a process cockpit can't see", "warn"),)
