@@ -37,7 +37,11 @@ def weigh(world: Snapshot, plan: Plan) -> Impact:
 def test_one_actor_is_named_and_several_are_counted():
     assert weigh(WORLD, plan("kill-actor", "actor", "0"))[1] == "n0"
     ends, word = weigh(WORLD, plan("kill-actor", "actor", "0", "1"))
-    assert ends == ("actor Critic of job train1 ends", "actor Policy of job train1 ends")
+    assert ends == (
+        "actor Critic of job train1 ends; Ray will not restart it",
+        "job train1 uses it and will probably fail",
+        "actor Policy of job train1 ends; Ray will not restart it",
+    )
     assert word == "2 actors"
 
 
