@@ -30,13 +30,23 @@ def _finding(facts: Facts, host: str, left: list[Process], lasted: float) -> Fin
         level="critical" if len(gpus) > 1 else "warning",
         subject=host,
         text=f"{plural(len(left), 'orphan process holds', 'orphan processes hold')} {held} on {plural(len(gpus), 'GPU')} of {host} "
-        f"({', '.join(map(_gpu_label, gpus))}): {'its' if len(left) == 1 else 'their'} job or Ray has ended",
+        f"({', '.join(map(_gpu_label, gpus))}): {_cause(facts, left)} and nothing alive owns {'it' if len(left) == 1 else 'them'}",
         evidence=(*map(_process_line, left), f"the memory has been held for at least {age(lasted)}"),
         since=facts.now - lasted,
         remedy=Remedy("end them: no live process needs them", "kill-orphans"),
         about=tuple(process.key for process in left),
         seen=facts.stale_since(host),
     )
+
+
+def _cause(facts: Facts, left: list[Process]) -> str:
+    """Their job where they have the same, and Ray says that it is over."""
+    ids = {process.job for process in left}
+    job = facts.jobs.get(ids.pop() or "") if len(ids) == 1 else None
+    if job is None or job.running:
+        return f"{'its' if len(left) == 1 else 'their'} job or Ray has ended"
+    ago = f" {age(facts.now - job.ended)} ago" if job.ended is not None and job.ended <= facts.now else ""
+    return f"job {job.id} {job.status or 'is over'}{ago}"
 
 
 def _process_line(process: Process) -> str:

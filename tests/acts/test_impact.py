@@ -98,3 +98,10 @@ def test_a_plan_says_first_whose_a_process_is_that_is_not_ours():
     known = followed(process(8, host="head", ticks=5, job="02000000", ours=True))
     assert with_owners(killing(worker(8, None, kind="orphan")), known).targets[0].why == ()
     assert with_owners(Plan("kill", "Kill", (Target("process", "head", pid=9, kind="foreign"),)), followed()).targets[0].why == ()
+
+
+def test_a_plan_calls_our_job_by_its_name_and_leaves_that_of_another_ray():
+    why = ("its worker 6 is gone and its job 02000000 is over; nothing alive owns it",)
+    plan = with_owners(killing(worker(7, MINE, kind="orphan", why=why), worker(8, THEIRS, kind="orphan", why=why)), followed())
+    assert plan.targets[0].why == ("its worker 6 is gone and its job train1 is over; nothing alive owns it",)
+    assert plan.targets[1].why[1:] == why
