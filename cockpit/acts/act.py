@@ -67,6 +67,11 @@ class Impact(NamedTuple):
     """What must be typed before it is done; `None`: a plain yes will do."""
 
 
+def session_word(session: str) -> str:
+    """What is typed for a session: the last block of its name, which is the pid that Ray was started by."""
+    return session.rpartition("_")[2] or session
+
+
 class DiskRead(NamedTuple):
     """What has to be read from a disk before an act can be planned."""
 

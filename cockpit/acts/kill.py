@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cockpit.acts import losses
-from cockpit.acts.act import Aim, Flag, Impact, Nouns
+from cockpit.acts.act import Aim, Flag, Impact, Nouns, session_word
 from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, without_none
 from cockpit.acts.owners import owners_of, with_owners
 from cockpit.acts.plan import Plan, Target
@@ -97,8 +97,12 @@ class Terminate(Kill):
 
 
 def _name_of_work(snapshot: Snapshot, targets: Sequence[Target], *, ours: bool) -> str | None:
-    """The job of the first of them, else its session; a process of nobody's here, and what works for another Ray, is named by its pid."""
+    """The job of the first of them, else the end of its session's name; its pid for a process of nobody's here, or of another Ray."""
     for target in targets:
         job = next((job.id for job in snapshot.jobs or () if target.job and target.job in (job.job, job.submission)), target.job)
-        return (job if ours else None) or (target.session if target.kind == "ray" else None) or str(target.pid)
+        return (
+            (job if ours else None)
+            or (session_word(target.session) if target.kind == "ray" and target.session else None)
+            or str(target.pid)
+        )
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from cockpit.acts import losses
-from cockpit.acts.act import Aim, Flag, Impact, Nouns
+from cockpit.acts.act import Aim, Flag, Impact, Nouns, session_word
 from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, without_none
 from cockpit.acts.plan import Plan, Unreached
 from cockpit.model import Session, Snapshot
@@ -78,4 +78,4 @@ class Stop(HostAct):
             return Impact(ends, "everything")
         at_work = ends or plan.losses or any(target.part in ("driver", "child") for target in plan.targets)
         name = next((target.session for target in plan.targets if target.session), snapshot.cluster.session)
-        return Impact(ends, (name or "stop") if at_work else None)
+        return Impact(ends, session_word(name or "stop") if at_work else None)

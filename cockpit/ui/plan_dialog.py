@@ -161,7 +161,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         leave.label = Content("Cancel" if stage in ("looking", "plan") else "Close")
         leave.display = stage != "doing"
         word.display = stage == "plan" and self._word is not None
-        word.placeholder = clean(self._word or "")
+        word.placeholder = clean(f"> type {self._word} here")
         self.query_one("#agree").display = stage == "plan"
         self.set_focus(leave if leave.display else None)
         self._weigh()
@@ -170,7 +170,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
     def _hint_of(self, stage: Stage) -> str:
         """What may be done now."""
         if stage == "plan" and self._word:
-            return f"Type {self._word} to go on (Tab, or click), Esc cancels"
+            return f"Type {self._word} to go on, Esc cancels"
         if self._again:
             return f"{self._act.first_key} again {self._act.key_again}, Esc cancels"
         if stage == "nothing" and self.plan and self.plan.refused:
@@ -238,11 +238,19 @@ class ActDialog(ModalScreen["Receipt | None"]):
         """The word; it is nobody's filter."""
         event.stop()
         self._weigh()
+        typed = event.value.strip()
+        self._hint = self._hint_of(self.stage) if (self._word or "").startswith(typed) else self._mismatch(typed)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter after the word."""
         event.stop()
+        typed = event.value.strip()
+        if typed and self._word not in (None, typed):
+            self._hint = self._mismatch(typed)
         self._agree()
+
+    def _mismatch(self, typed: str) -> str:
+        return f"{typed} does not match {self._word}: nothing was done. Correct it, or Esc cancels"
 
     def on_key(self, event: events.Key) -> None:
         """Whoever begins to type the word has not meant the keys that its letters are."""

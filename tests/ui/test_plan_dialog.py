@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import msgspec
 import pytest
@@ -151,6 +152,10 @@ async def test_a_plan_that_has_just_appeared_can_not_be_agreed_to(make):
 
 async def test_live_work_ends_only_when_its_name_is_typed(make):
     app = make(hand=Hand(LIVE))
+
+    def says(text):
+        return text in shown(app)
+
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, key="S")
         assert "3 actors and 8 GPUs of job ppo-7b end with it" in shown(app)
@@ -164,8 +169,10 @@ async def test_live_work_ends_only_when_its_name_is_typed(make):
             screen.query_one("#word").value = wrong
             await pilot.press("enter")
             assert screen.query_one("#agree").disabled
+            await until(pilot, partial(says, f"{wrong} does not match ppo-7b: nothing was done"))
         assert app.hand.performed == []
         screen.query_one("#word").value = ""
+        await until(pilot, lambda: "> type ppo-7b here" in shown(app) and "does not match" not in shown(app))
         await pilot.press(*"ppo-7b")
         await until(pilot, lambda: not screen.query_one("#agree").disabled)
         assert app.table.needle == "", "it is no filter"
@@ -175,13 +182,13 @@ async def test_live_work_ends_only_when_its_name_is_typed(make):
 
 
 async def test_letters_of_the_word_are_the_word_wherever_the_focus_is(make):
-    plan = msgspec.structs.replace(LIVE, word="session_qnjy")
+    plan = msgspec.structs.replace(LIVE, word="session_q1")
     app = make(hand=Hand(plan))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, key="S")
         assert focused(app) == "leave"
-        await pilot.press(*"session", "underscore", *"qnjy")
-        assert screen.query_one("#word").value == "session_qnjy"
+        await pilot.press(*"session", "underscore", *"q1")
+        assert screen.query_one("#word").value == "session_q1"
         await until(pilot, lambda: not screen.query_one("#agree").disabled)
         await pilot.press("escape")
         await until(pilot, lambda: len(app.screen_stack) == 1)
