@@ -16,7 +16,7 @@ from cockpit.model import LEFT_OVER, Process, Snapshot
 if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
 
-PID = Flag("pids", "--pid", "pid", "Only this process; another user's, as root.", "P", many=True)
+PID = Flag("pids", "--pid", "pid", "Only this process. One of another user: only as root.", "P", many=True)
 
 
 class KillAct(HostAct):
@@ -56,7 +56,7 @@ class KillOrphans(KillAct):
     id = "kill-orphans"
     keys = "K"
     title = "Kill orphans"
-    help = "End the processes that a dead Ray has left over, and free the GPU memory they hold"
+    help = "End processes of dead Rays; frees GPU memory"
     flags = (PID, FORCE, GRACE)
 
 
@@ -76,7 +76,7 @@ class Kill(KillAct):
         """A pid alone may be given again."""
         if row.ticks is not None:
             return None
-        return f"No probe has looked at process {row.pid}, so it can't be told from one that took its pid"
+        return f"No probe has seen process {row.pid}: its pid may belong to another process by now"
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
         """Those of the processes."""

@@ -24,9 +24,9 @@ class Stop(HostAct):
     id = "stop"
     keys = "S"
     title = "Stop Ray"
-    help = "End one Ray session on all its hosts, or on some"
+    help = "Stop one Ray session on all its hosts, or on some"
     flags = (
-        Flag("session", "--session", "name", "Which Ray session, where several live.", "NAME"),
+        Flag("session", "--session", "name", "Which Ray session, if several are running.", "NAME"),
         Flag("everything", "--everything", "switch", "Every Ray on the hosts, by Ray's own `ray stop`."),
         FORCE,
         GRACE,
@@ -42,7 +42,7 @@ class Stop(HostAct):
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
         """One session, on however many hosts it was chosen."""
         names = tuple(dict.fromkeys(row.name for row in rows))
-        return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time, and these are {len(names)}"
+        return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time; {len(names)} are chosen"
 
     def at_session(self, aim: Aim, world: World) -> Aim:
         """The one that is meant."""
@@ -65,7 +65,7 @@ class Stop(HostAct):
         if not plan.targets:
             return super().with_unknown_hosts(plan, unknown, world)
         has_ray = any(target.kind == "ray" for target in plan.targets)
-        more = ("whatever else it has at work, which could not be asked of it",) if has_ray else ()
+        more = ("other work in this Ray, which is not known: its dashboard has not answered",) if has_ray else ()
         return msgspec.structs.replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:

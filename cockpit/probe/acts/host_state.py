@@ -38,7 +38,7 @@ def unforeseen(error: Exception) -> str:
     """What went wrong that nobody has thought of, and where: enough to mend it by."""
     places = extract_tb(error.__traceback__)
     where = f" in {places[-1].name}" if places else ""
-    return f"something unforeseen went wrong ({type(error).__name__}{where}: {str(error)[:200]})"
+    return f"unexpected error ({type(error).__name__}{where}: {str(error)[:200]})"
 
 
 class _Seen(NamedTuple):
@@ -167,7 +167,11 @@ class Watcher:
         verdicts = classify(forest, facts_of(sessions, reading, past))
         past.learn(forest, verdicts, int(uptime() * TICKS_PER_SECOND))
         fault = self._nvml.fault()
-        silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s, and who holds GPU memory is not known"
+        silent = (
+            None
+            if answered or not patience
+            else f"NVML has not answered for {patience:.0f} s: which processes hold GPU memory is not known"
+        )
         final = settled(verdicts, self._jobs)
         return HostState(forest, final, reading, sessions, str(fault["text"]) if fault else silent, _carriers(forest, final))
 
