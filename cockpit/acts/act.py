@@ -40,7 +40,8 @@ class Aim:
     """`TERM`: no SIGKILL follows."""
     grace: float | None = None
     older_than: float | None = None
-    dear: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    """Paths that look like checkpoints or core dumps, to be deleted all the same."""
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What each host is asked, where they are not all asked the same."""
 
@@ -65,6 +66,11 @@ class Impact(NamedTuple):
     """Which live work ends with it, in sentences."""
     word: str | None = None
     """What must be typed before it is done; `None`: a plain yes will do."""
+
+
+def session_word(session: str) -> str:
+    """What is typed for a session: the last block of its name, which is the pid that Ray was started by."""
+    return session.rpartition("_")[2] or session
 
 
 class DiskRead(NamedTuple):
@@ -110,7 +116,7 @@ class Operation(Protocol):
         """The aim at things of the kind that it takes; a text says why they can't be aimed at together."""
         if self.at_once is not None and len(rows) > self.at_once:
             most = "one" if self.at_once == 1 else f"at most {self.at_once}"
-            return f"{self.title}: {most} at a time, and these are {len(rows)}"
+            return f"{self.title}: {most} at a time; {len(rows)} are chosen"
         return Aim(rows=tuple(rows), id=getattr(rows[0], "id", None))
 
     def reading(self, row: Any) -> DiskRead | None:  # noqa: ARG002 most acts need no file

@@ -66,7 +66,7 @@ class Audit:
         handle = os.open(self._path, flags, 0o600)
         try:
             if not is_plain(os.fstat(handle)):
-                raise OSError(errno.EPERM, "it is another user's, or no plain file")
+                raise OSError(errno.EPERM, "it belongs to another user, or is not a regular file")
             with suppress(OSError):  # a file system without locks: then a line is still one write
                 fcntl.flock(handle, fcntl.LOCK_EX)
             data = b"\n" + data if _torn(handle) else data

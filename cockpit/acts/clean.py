@@ -20,11 +20,18 @@ class Clean(HostAct):
     id = "clean"
     keys = "C"
     title = "Clean"
-    help = "Remove what dead sessions have left in Ray's temp dirs and in /dev/shm"
+    help = "Remove files of dead sessions, also in /dev/shm"
     flags = (
         Flag("sessions", "--session", "name", "Only this dead session.", "NAME", many=True),
-        Flag("older_than", "--older-than", "age", "Only sessions that old.", "1d"),
-        Flag("dear", "--dear", "path", "Remove this too, though it looks like a checkpoint or a core dump.", "PATH", many=True),
+        Flag("older_than", "--older-than", "age", "Only sessions at least this old.", "1d"),
+        Flag(
+            "protected",
+            "--delete-protected",
+            "path",
+            "Also delete PATH, which is kept otherwise: it looks like a checkpoint or a core dump.",
+            "PATH",
+            many=True,
+        ),
     )
     nouns: ClassVar[Nouns] = {
         "session": ("session folder", "session folders"),
@@ -38,7 +45,7 @@ class Clean(HostAct):
         """Chosen folders of this host, names of sessions, or neither: then all."""
         rows = [row for row in aim.rows if isinstance(row, Session)]
         sessions = [row.path for row in rows if row.host == host] if rows else list(aim.sessions) if aim.sessions else None
-        more = {"older_than": aim.older_than, "dear": list(aim.dear), "ended": list(aim.ended)}
+        more = {"older_than": aim.older_than, "protected": list(aim.protected), "ended": list(aim.ended)}
         return without_none(act="clean", sessions=sessions, **more)
 
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
@@ -47,7 +54,7 @@ class Clean(HostAct):
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
         """A path means one thing, on one host."""
-        return (world.monitor.local,) if aim.dear else world.all_hosts
+        return (world.monitor.local,) if aim.protected else world.all_hosts
 
     def is_asked_for(self, refused: Target, plan: Plan) -> bool:
         """That sessions stay which live is what it is about, unless somebody has named them."""
@@ -55,9 +62,9 @@ class Clean(HostAct):
         return named or not (refused.what == "session" and refused.live)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 nothing there lives
-        """What looks dear goes for good."""
-        named = dict.fromkeys(path for request in plan.requests.values() for path in request.get("dear") or ())
+        """What is protected is deleted where it was named."""
+        named = dict.fromkeys(path for request in plan.requests.values() for path in request.get("protected") or ())
         folders = [target.path for target in plan.targets if target.what == "session" and target.path]
         inside = [path for path in named if any(path.startswith(f"{folder}/") for folder in folders)]
-        gone = tuple(f"{path} goes for good, though it looks dear" for path in inside)
-        return Impact(gone, "dear" if gone else None)
+        gone = tuple(f"{path} is deleted, though it looks like a checkpoint or a core dump" for path in inside)
+        return Impact(gone, "delete" if gone else None)

@@ -18,7 +18,7 @@ class DrainNode(RayAct):
     id = "drain-node"
     keys = "D"
     title = "Drain node"
-    help = "Place nothing new on a node; its Ray ends once nothing runs there"
+    help = "Drain a node: no new work, then its Ray stops"
     verb = "drain_node"
     takes = Node
     noun = "a node"
@@ -28,8 +28,8 @@ class DrainNode(RayAct):
     def why_not(self, row: Node) -> str | None:
         """There may be no Ray on it; and a cluster can't do without its head."""
         if row.id is None or row.state == "DEAD":
-            return f"No Ray lives on {row.title}"
-        return f"{row.title} is the head node: the cluster can't do without it; S stops all of Ray" if row.head else None
+            return f"No live Ray on {row.title}"
+        return f"{row.title} is the head node, which can't be drained; S stops all of Ray" if row.head else None
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
         """One is named, several are counted."""
@@ -40,9 +40,9 @@ class DrainNode(RayAct):
 
 def _ends(target: Target, snapshot: Snapshot) -> Iterator[str]:
     name = target.name or (target.id or "")[:8]
-    yield f"node {name} takes no new work, and this can't be undone: its Ray ends once nothing runs there"
+    yield f"node {name} takes no new work, and its Ray stops when nothing runs there; this can't be undone"
     if snapshot.actors is None:
         yield f"which actors run on {name} is not known"
     alive = [actor for actor in snapshot.actors or () if actor.node == target.id and actor.state == "ALIVE"]
     if alive:
-        yield f"{plural(len(alive), 'actor')} on {name} {'goes' if len(alive) == 1 else 'go'} on until their jobs end them"
+        yield f"{plural(len(alive), 'actor')} on {name} {'continues' if len(alive) == 1 else 'continue'} until their jobs end them"

@@ -51,7 +51,7 @@ class ActionExecutor:
     async def perform(self, plan: Plan, hear: Hear = lambda *_: None) -> Receipt:
         """Exactly what was planned, where it is still so. Raises `SourceError` when nothing was begun."""
         if self._busy.locked():
-            raise SourceError("another act is under way")
+            raise SourceError("another act is running")
         async with self._busy:
             return await self._logged(plan, hear)
 

@@ -78,7 +78,7 @@ class RemovePlacementGroup(RayAct):
     id = "remove-placement-group"
     keys = "X"
     title = "Remove group"
-    help = "Remove a placement group; what runs in it ends with it"
+    help = "Remove a placement group; its work ends too"
     verb = "remove_placement_group"
     takes = PlacementGroup
     noun = "a placement group"

@@ -48,7 +48,7 @@ class JobAct(Act):
         """What would be stopped or deleted."""
         job = next((job for job in await world.monitor.jobs() if aim.id in (job.id, job.job)), None)
         if job is None:
-            raise NotMeantError(f"Ray knows no job {aim.id}")
+            raise NotMeantError(f"Ray has no job {aim.id}")
         if (nothing := self.nothing_to_do(job)) is not None:
             return Plan(self.id, self.title, notes=(nothing,), hosts=(RAY,))
         why_not = self.why_not(job)
@@ -87,15 +87,15 @@ class StopJob(JobAct):
     id = "stop-job"
     keys = "J"
     title = "Stop job"
-    help = "Stop a job, and wait until it is over"
+    help = "Stop a job and wait until it has ended"
 
     def why_not(self, row: Job) -> str | None:
         """It may be over."""
-        return None if row.running else f"Job {row.id} is over ({row.status})"
+        return None if row.running else f"Job {row.id} has already ended ({row.status})"
 
     def nothing_to_do(self, job: Job) -> str | None:
         """It is over."""
-        return None if job.running else f"job {job.id} is over already ({job.status})"
+        return None if job.running else f"job {job.id} has already ended ({job.status})"
 
     def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
         """What is detached."""
@@ -105,7 +105,7 @@ class StopJob(JobAct):
         """Stopped, and waited for."""
         name = target.id or ""
         ended = await monitor.job_acts().stop_job(name, target.started)
-        outcome = f"had ended by itself ({ended.job.status})" if ended.already else f"{ended.job.status} after {age(ended.took)}"
+        outcome = f"had already ended ({ended.job.status})" if ended.already else f"{ended.job.status} after {age(ended.took)}"
         return outcome, left_by_job(monitor.poller.snapshot, name)
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
@@ -124,7 +124,7 @@ class DeleteJob(JobAct):
 
     def why_not(self, row: Job) -> str | None:
         """It may still run."""
-        return f"Job {row.id} still runs; J stops it" if row.running else None
+        return f"Job {row.id} is still running; J stops it" if row.running else None
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         """Deleted."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cockpit.acts import losses
-from cockpit.acts.act import Aim, Flag, Impact, Nouns
+from cockpit.acts.act import Aim, Flag, Impact, Nouns, session_word
 from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, without_none
 from cockpit.acts.owners import owners_of, with_owners
 from cockpit.acts.plan import Plan, Target
@@ -16,7 +16,7 @@ from cockpit.model import LEFT_OVER, Process, Snapshot
 if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
 
-PID = Flag("pids", "--pid", "pid", "Only this process; another user's, as root.", "P", many=True)
+PID = Flag("pids", "--pid", "pid", "Only this process. One of another user: only as root.", "P", many=True)
 
 
 class KillAct(HostAct):
@@ -56,7 +56,7 @@ class KillOrphans(KillAct):
     id = "kill-orphans"
     keys = "K"
     title = "Kill orphans"
-    help = "End the processes that a dead Ray has left over, and free the GPU memory they hold"
+    help = "End processes of dead Rays; frees GPU memory"
     flags = (PID, FORCE, GRACE)
 
 
@@ -76,7 +76,7 @@ class Kill(KillAct):
         """A pid alone may be given again."""
         if row.ticks is not None:
             return None
-        return f"No probe has looked at process {row.pid}, so it can't be told from one that took its pid"
+        return f"No probe has seen process {row.pid}: its pid may belong to another process by now"
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
         """Those of the processes."""
@@ -97,8 +97,12 @@ class Terminate(Kill):
 
 
 def _name_of_work(snapshot: Snapshot, targets: Sequence[Target], *, ours: bool) -> str | None:
-    """The job of the first of them, else its session; a process of nobody's here, and what works for another Ray, is named by its pid."""
+    """The job of the first of them, else the end of its session's name; its pid for a process of nobody's here, or of another Ray."""
     for target in targets:
         job = next((job.id for job in snapshot.jobs or () if target.job and target.job in (job.job, job.submission)), target.job)
-        return (job if ours else None) or (target.session if target.kind == "ray" else None) or str(target.pid)
+        return (
+            (job if ours else None)
+            or (session_word(target.session) if target.kind == "ray" and target.session else None)
+            or str(target.pid)
+        )
     return None

@@ -87,7 +87,8 @@ def lost_with_actor(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     actor = next((actor for actor in snapshot.actors or () if actor.id == name), None)
     if actor is None:
         return ("what this actor does and holds is not known",)
-    return (f"{_actor(actor)}{_of(snapshot, actor.job)} ends{_with(Share((actor,)).gpus)}",)
+    ends = f"{_actor(actor)}{_of(snapshot, actor.job)} ends{_with(Share((actor,)).gpus)}; Ray will not restart it"
+    return (ends, *_follows(snapshot, actor))
 
 
 def lost_with_group(snapshot: Snapshot, name: str) -> tuple[str, ...]:
@@ -99,7 +100,24 @@ def lost_with_group(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     running = any(job.running for job in snapshot.jobs or () if job.job == group.job)
     unknown = ("whether its job still runs is not known",) if snapshot.jobs is None else ()
     kept = (f"{_group(group)} of running{_of(snapshot, group.job).removeprefix(' of')} ends{_with(Share((), (group,)).gpus)}",)
-    return (*inside, *(kept if running else unknown))
+    return (*inside, *((*kept, *_job_fails(snapshot, group.job)) if running and not group.detached else kept if running else unknown))
+
+
+def _follows(snapshot: Snapshot, actor: Actor) -> tuple[str, ...]:
+    """What becomes of those that use this actor."""
+    if actor.detached:
+        return (f"{_actor(actor)} is detached: which jobs use it is not known",)
+    return _job_fails(snapshot, actor.job)
+
+
+def _job_fails(snapshot: Snapshot, job: str | None) -> tuple[str, ...]:
+    """Of a job that runs, by Ray's own id: it loses something that it has made for itself."""
+    found = next((one for one in snapshot.jobs or () if job and one.job == job and one.running), None)
+    if found is None:
+        return ()
+    gpus = Share(tuple(_actors(snapshot, job=job)), tuple(_groups(snapshot, job=job))).gpus
+    holds = f" ({_count(gpus, 'GPU')})" if gpus else ""
+    return (f"job {found.id}{holds} uses it and will probably fail",)
 
 
 def _find(snapshot: Snapshot, name: str) -> Job | None:
@@ -163,8 +181,19 @@ def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
         what = _actor(actor) if actor is not None else "an actor" if serving.actor else "a worker"
         held = _with(Share((actor,)).gpus) if actor is not None else ""
         yield f"{what}{_of(snapshot, serving.job or process.job)} loses process {process.pid}{held}"
+        yield from _after_process(snapshot, actor, own=serving is process)
     elif process.kind == "child":
         yield f"process {process.pid} works{_of(snapshot, process.job).replace(' of', ' for') or ' for a live Ray'}"
+
+
+def _after_process(snapshot: Snapshot, actor: Actor | None, *, own: bool) -> Iterator[str]:
+    """What becomes of an actor whose process, or whose engine, is gone. Its max_restarts no API of Ray tells."""
+    if actor is None:
+        return
+    if own:
+        so_far = "" if actor.restarts is None else f"; restarts so far: {actor.restarts}"
+        yield f"Ray restarts {_actor(actor)} only if its max_restarts allows it, which is not known here{so_far}"
+    yield from _follows(snapshot, actor)
 
 
 def _lost_elsewhere(process: Process, owner: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ ACT_SILENCE_S = 30.0
 """Seconds of silence, beyond the grace, after which a host is given up."""
 PLAN_SILENCE_S = 12.0
 """The same while a plan is made: the hosts that have answered wait for the one that hangs."""
-FORCE: Final = Flag("force", "--force", "switch", "SIGKILL at once, no SIGTERM before.")
+FORCE: Final = Flag("force", "--force", "switch", "SIGKILL at once, without SIGTERM first.")
 GRACE: Final = Flag("grace", "--grace", "seconds", "Seconds between SIGTERM and SIGKILL.", "S")
 
 
@@ -63,7 +63,7 @@ class HostAct(Act):
         snapshot = world.snapshot
         if aim.hosts or (snapshot.nodes is not None and world.follows(aim.session) and snapshot.cluster.reachable):
             return None
-        return "the Ray that is meant has not answered: if it has other hosts than these, name them"
+        return "Ray has not answered: if it has more hosts than these, name them"
 
     def with_unknown_hosts(self, plan: Plan, unknown: str, world: World) -> Plan:
         """It is worth a word where there is anything at all."""
@@ -88,8 +88,8 @@ class HostAct(Act):
         if first.get("force"):
             return ("SIGKILL at once",)
         if first.get("only"):
-            return (f"SIGTERM alone; what has not ended after {self._grace_of(first):g} s is told",)
-        return (f"SIGTERM first; what has not ended after {self._grace_of(first):g} s gets SIGKILL",)
+            return (f"SIGTERM only; processes that have not ended after {self._grace_of(first):g} s are listed",)
+        return (f"SIGTERM first; SIGKILL after {self._grace_of(first):g} s for processes that have not ended",)
 
 
 def without_none(**fields: Any) -> dict[str, Any]:
@@ -114,7 +114,9 @@ def build_plan(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapp
     for host, reply in replies.items():
         machines.setdefault(reply.machine or host, host)
     twice = tuple(
-        f"{host} is {machines[reply.machine or host]}" for host, reply in replies.items() if machines[reply.machine or host] != host
+        f"{host} and {machines[reply.machine or host]} are the same host"
+        for host, reply in replies.items()
+        if machines[reply.machine or host] != host
     )
     replies = {host: replies[host] for host in machines.values()}
     kept = {host: {name: value for name, value in asked[host].items() if name not in ("jobs", "past", "stage")} for host in asked}
@@ -142,7 +144,7 @@ def build_receipt(act: Act, plan: Plan, answers: Mapping[str, Answer]) -> Receip
         title=plan.title,
         done=_all(replies, "done"),
         refused=(*_all(replies, "refused"), *refused),
-        failed=(*_all(replies, "failed"), *(replace(target, error="its host has not said what became of it") for target in lost)),
+        failed=(*_all(replies, "failed"), *(replace(target, error="its host did not report the outcome") for target in lost)),
         notes=_all(replies, "notes"),
         unreached=(*plan.unreached, *silent),
         hosts=plan.hosts,
@@ -173,4 +175,4 @@ def _reply(act: Act, answer: Answer) -> ProbeReply | str:
     try:
         return reply_of(answer.host, answer.reply, act.nouns)
     except msgspec.ValidationError as error:
-        return f"{answer.host}: what its probe says can't be read: {error}"
+        return f"{answer.host}: the answer of its probe can't be read: {error}"

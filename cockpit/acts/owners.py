@@ -17,7 +17,7 @@ def owners_of(targets: Sequence[Target], snapshot: Snapshot) -> list[str | None]
 
 
 def with_owners(plan: Plan, snapshot: Snapshot) -> Plan:
-    """The plan in which each process of another Ray says first whose it is."""
+    """The plan in which each process of another Ray says first whose it is, and reasons call our jobs as people do."""
     return replace(plan, targets=_named(plan.targets, snapshot), refused=_named(plan.refused, snapshot))
 
 
@@ -31,4 +31,12 @@ def _owner(target: Target, process: Process | None, followed: str | None) -> str
 
 def _named(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, ...]:
     pairs = zip(targets, owners_of(targets, snapshot), strict=True)
-    return tuple(target if owner is None else replace(target, why=(owner, *target.why)) for target, owner in pairs)
+    return tuple(replace(target, why=_reasons(target, snapshot) if owner is None else (owner, *target.why)) for target, owner in pairs)
+
+
+def _reasons(target: Target, snapshot: Snapshot) -> tuple[str, ...]:
+    """A probe knows Ray's own id of a job alone."""
+    name = next((job.id for job in snapshot.jobs or () if target.job and job.job == target.job), None)
+    if name is None or target.session is None or target.session != snapshot.cluster.session:
+        return target.why
+    return tuple(reason.replace(f"job {target.job} ", f"job {name} ") for reason in target.why)

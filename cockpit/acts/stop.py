@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from cockpit.acts import losses
-from cockpit.acts.act import Aim, Flag, Impact, Nouns
+from cockpit.acts.act import Aim, Flag, Impact, Nouns, session_word
 from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, without_none
 from cockpit.acts.plan import Plan, Unreached
 from cockpit.model import Session, Snapshot
@@ -24,9 +24,9 @@ class Stop(HostAct):
     id = "stop"
     keys = "S"
     title = "Stop Ray"
-    help = "End one Ray session on all its hosts, or on some"
+    help = "Stop one Ray session on all its hosts, or on some"
     flags = (
-        Flag("session", "--session", "name", "Which Ray session, where several live.", "NAME"),
+        Flag("session", "--session", "name", "Which Ray session, if several are running.", "NAME"),
         Flag("everything", "--everything", "switch", "Every Ray on the hosts, by Ray's own `ray stop`."),
         FORCE,
         GRACE,
@@ -42,7 +42,7 @@ class Stop(HostAct):
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
         """One session, on however many hosts it was chosen."""
         names = tuple(dict.fromkeys(row.name for row in rows))
-        return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time, and these are {len(names)}"
+        return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time; {len(names)} are chosen"
 
     def at_session(self, aim: Aim, world: World) -> Aim:
         """The one that is meant."""
@@ -65,7 +65,7 @@ class Stop(HostAct):
         if not plan.targets:
             return super().with_unknown_hosts(plan, unknown, world)
         has_ray = any(target.kind == "ray" for target in plan.targets)
-        more = ("whatever else it has at work, which could not be asked of it",) if has_ray else ()
+        more = ("other work in this Ray, which is not known: its dashboard has not answered",) if has_ray else ()
         return msgspec.structs.replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
@@ -78,4 +78,4 @@ class Stop(HostAct):
             return Impact(ends, "everything")
         at_work = ends or plan.losses or any(target.part in ("driver", "child") for target in plan.targets)
         name = next((target.session for target in plan.targets if target.session), snapshot.cluster.session)
-        return Impact(ends, (name or "stop") if at_work else None)
+        return Impact(ends, session_word(name or "stop") if at_work else None)

@@ -20,7 +20,7 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     lines += _section("What ends with it", plan.losses)
     lines += [line for host, targets in groupby(plan.targets, lambda target: target.host) for line in _host_lines(host, targets, now)]
     lines += _section("Refused", [f"{named(target)}: {target.reason}" for target in plan.refused])
-    lines += _section("Could not be asked", _unreached(plan.unreached))
+    lines += _section("Unreachable", _unreached(plan.unreached))
     lines += _section("Note", plan.notes)
     return [clean(line) for line in lines]
 
@@ -66,7 +66,7 @@ def _process_facts(target: Target, now: float) -> Iterator[str]:
     if target.gpus:
         gpus = ",".join(str(hold.index) for hold in target.gpus)
         yield f"{size(target.gpu_memory)} of GPU {gpus}"
-    yield "BEYOND what was aimed at" if target.beyond else ""
+    yield "NOT in the chosen session" if target.beyond else ""
     yield _short(target)
 
 
@@ -97,7 +97,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
     lines = [summary(receipt), ""]
     lines += _section("Failed", [f"{named(target)}: {target.error}" for target in receipt.failed])
     lines += _section("Refused", [f"{named(target)}: {target.reason}" for target in receipt.refused])
-    lines += _section("Not reached", _unreached(receipt.unreached))
+    lines += _section("Unreachable", _unreached(receipt.unreached))
     lines += _section("Done", [f"{named(target)}: {target.outcome or 'done'}" for target in receipt.done])
     lines += _section("Note", receipt.notes)
     return [clean(line) for line in lines]

@@ -57,7 +57,7 @@ class World:
             jobs_of = await within(RAY_JOBS_TIMEOUT_S, self.monitor.jobs_by_session())
         except (SourceError, asyncio.TimeoutError) as error:
             why = str(error) or f"it has not answered within {RAY_JOBS_TIMEOUT_S:g} s"
-            return [], (f"which jobs run could not be asked of Ray: {why}",)
+            return [], (f"Ray did not say which jobs run: {why}",)
         return [{"session": session, **_by_state(jobs)} for session, jobs in jobs_of], ()
 
     def follows(self, session: str | None) -> bool:
@@ -72,9 +72,7 @@ class World:
         live = {one.name for one in found if self._serves(one)}
         if found and not live:
             others = ", ".join(sorted({one.name for one in found}))
-            raise SourceError(
-                f"the dashboard that is meant has not answered, and {others} lives behind another one: name it with --session"
-            )
+            raise SourceError(f"the dashboard has not answered; {others} runs here with another dashboard: choose it with --session")
         if len(live) > 1:
             raise self.undecided(live)
         return live.pop() if live else None
@@ -125,7 +123,7 @@ class World:
         nodes = sorted((node for node in self.snapshot.nodes or () if node.state == "ALIVE"), key=lambda node: not node.head)
         for node in nodes:
             return self._resolve_host(node.ip)
-        raise SourceError("no live Ray is known here that could do it")
+        raise SourceError("no live Ray is known that could do it")
 
     def meet(self, entry: HostEntry) -> str:
         """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""

@@ -247,20 +247,24 @@ def confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
         output.say(text, err=True)  # stdout is for whoever reads JSON
     try:
         with ending.interrupts():
-            agreed = _answered(plan)
+            why_not = _why_not_confirmed(plan)
     except click.Abort:
         output.say(err=True)
-        agreed = False
-    if not agreed:
-        refuse("nothing was done", NOT_ALL)
-    return agreed
+        why_not = "nothing was done"
+    if why_not is not None:
+        refuse(why_not, NOT_ALL)
+    return why_not is None
 
 
-def _answered(plan: Plan) -> bool:
+def _why_not_confirmed(plan: Plan) -> str | None:
+    """Asks; a sentence where the answer was another one."""
     if plan.word is None:
-        return output.is_confirmed("Continue?")
+        return None if output.is_confirmed("Continue?") else "nothing was done"
     word = clean(plan.word)
-    return output.ask(f"{find_act(plan.act).why_word} Type {word} to confirm") == word
+    typed = output.ask(f"{find_act(plan.act).why_word} Type {word} to confirm")
+    if typed == word:
+        return None
+    return f"nothing was done: {typed} does not match {word}" if typed else "nothing was done"
 
 
 def _print_json(plan: Plan, receipt: Receipt) -> None:

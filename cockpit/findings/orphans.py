@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cockpit.findings.facts import Facts
 from cockpit.model import LEFT_OVER, Finding, Gpu, Process, Remedy
-from cockpit.text import clean, plural, size
+from cockpit.text import age, clean, plural, size
 
 
 def orphaned_memory(facts: Facts) -> Iterator[Finding]:
@@ -30,8 +30,8 @@ def _finding(facts: Facts, place: str, left: list[Process], lasted: float) -> Fi
         level="critical" if len(gpus) > 1 else "warning",
         subject=place,
         text=f"{plural(len(left), 'orphan process holds', 'orphan processes hold')} {held} on {_gpus_words(place, gpus)}: "
-        f"{'its' if len(left) == 1 else 'their'} job or Ray has ended",
-        evidence=tuple(map(_process_line, left)),
+        f"{_cause(facts, left)} and nothing alive owns {'it' if len(left) == 1 else 'them'}",
+        evidence=(*map(_process_line, left), f"the memory has been held for at least {age(lasted)}"),
         since=facts.now - lasted,
         remedy=Remedy("end them: no live process needs them", "kill-orphans"),
         about=tuple(process.key for process in left),
@@ -42,6 +42,16 @@ def _finding(facts: Facts, place: str, left: list[Process], lasted: float) -> Fi
 def _gpus_words(place: str, indices: list[int]) -> str:
     labels = ", ".join(map(_gpu_label, indices))
     return f"{place} GPU {labels}" if len(indices) == 1 else f"{len(indices)} GPUs of {place} ({labels})"
+
+
+def _cause(facts: Facts, left: list[Process]) -> str:
+    """Their job where they have the same, and Ray says that it is over."""
+    ids = {process.job for process in left}
+    job = facts.jobs.get(ids.pop() or "") if len(ids) == 1 else None
+    if job is None or job.running:
+        return f"{'its' if len(left) == 1 else 'their'} job or Ray has ended"
+    ago = f" {age(facts.now - job.ended)} ago" if job.ended is not None and job.ended <= facts.now else ""
+    return f"job {job.id} {job.status or 'is over'}{ago}"
 
 
 def _process_line(process: Process) -> str:

@@ -77,7 +77,7 @@ def start(
             list(words), env=dict(environ), start_new_session=True, preexec_fn=become, **settings  # noqa: PLW1509 system calls alone
         )  # fmt: skip
     except subprocess.SubprocessError as error:
-        raise PermissionError(1, f"user {account.uid} can't be become: {error}") from None
+        raise PermissionError(1, f"can't switch to user {account.uid}: {error}") from None
 
 
 def run(words: Sequence[str], account: Account, environ: Mapping[str, str], *, limit_s: float, text: bytes = b"") -> Finished:

@@ -47,9 +47,9 @@ def opened(path: str, owners: Tuple[int, ...] | None = None, folder: int | None 
     with _held(os.open(path, _PLACE | link, dir_fd=folder)) as place:
         status = os.fstat(place)
         if not stat.S_ISREG(status.st_mode):
-            raise FileNotFoundError(2, "it is no regular file", path)
+            raise FileNotFoundError(2, "it is not a regular file", path)
         if owners is not None and (status.st_uid not in owners or status.st_nlink > 1):
-            raise PermissionError(13, "it is another user's file", path)
+            raise PermissionError(13, "it belongs to another user", path)
         with _held(os.open(f"/proc/self/fd/{place}", _FILE)) as handle:  # exactly what was looked at
             yield handle
 
@@ -110,7 +110,7 @@ def why_not_run(path: str, uid: int) -> str | None:
     except OSError as error:
         return f"{path}: {(error.strerror or str(error)).lower()}"
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111:
-        return f"{path} is no program"
+        return f"{path} is not a program"
     return f"{path} sets the user or group that it runs as" if status.st_mode & SETS_ID else None
 
 
@@ -296,9 +296,9 @@ def account_of(pid: int) -> Account:
         uids, gids = {*map(int, lines[b"Uid"].split())}, {*map(int, lines[b"Gid"].split())}
         groups = tuple(map(int, lines[b"Groups"].split()))
     except (OSError, KeyError, ValueError) as error:
-        raise TrustError(f"whose process {pid} is can't be read: {error}") from None
+        raise TrustError(f"the owner of process {pid} can't be read: {error}") from None
     if len(uids) != 1 or len(gids) != 1:
-        raise TrustError(f"process {pid} runs with more than one user's rights: it is no program of Ray's")
+        raise TrustError(f"process {pid} runs with more than one user's rights: it is not a program of Ray")
     return Account(uids.pop(), gids.pop(), groups)
 
 

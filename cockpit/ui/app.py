@@ -266,8 +266,8 @@ class Cockpit(HidingApp):
             self.say("Only the pages Actors and Processes have a tree")
 
     def action_memory(self) -> None:
-        """Host memory of the node under the cursor, or of the open one."""
-        if page := memory_of(self.page, self.table.selected):
+        """Host memory of the node under the cursor, of a finding's node, or of the open one."""
+        if page := memory_of(self.page, self.table.selected, self.drawn_snapshot):
             self._open([*self.pages, page])
         else:
             self.say("Memory needs a node: put the cursor on one")

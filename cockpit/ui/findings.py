@@ -1,4 +1,4 @@
-"""Findings as the screen shows them: visible or hidden by the user, and the rows they are about."""
+"""Findings as the screen shows them: visible or hidden by the user, the rows they are about, and which key comes next."""
 
 from __future__ import annotations
 
@@ -6,9 +6,29 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
+from cockpit.acts.table import find_operation
 from cockpit.model import Finding, Level, Snapshot
+
+HARMLESS_ACTS = frozenset({"kill-orphans", "clean"})
+"""Acts that end nothing alive: they may come before a look."""
+LOOK_WORDS: Mapping[str, str] = {
+    "l": "Log",
+    "s": "Stack: what its processes do now",
+    "m": "Memory of the node, by owner",
+    "Enter": "Evidence, and what it is about",
+}
+LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
+    "actor-leaked": ("l", "s"),
+    "actor-restarting": ("l",),
+    "host-memory-near-kill": ("m",),
+    "job-failed": ("l",),
+    "job-hung": ("s", "l"),
+    "job-stalled": ("s", "l"),
+    "workers-killed-oom": ("m",),
+}
+"""By the code of a finding: the keys that show its cause. `Enter` shows that of all others."""
 
 
 class FindingIndex:
@@ -63,3 +83,22 @@ def things(finding: Finding, snapshot: Snapshot) -> list[Any]:
         ("actor", snapshot.actors),
     )
     return [thing for kind, pool in pools if kind in kinds for thing in pool or () if thing.key in wanted]
+
+
+class NextStep(NamedTuple):
+    """What a user can press next."""
+
+    key: str
+    text: str
+    is_act: bool = False
+
+
+def next_steps(finding: Finding, *, has_acts: bool) -> tuple[NextStep, ...]:
+    """First what shows the cause, then the act that mends it; an act that ends nothing alive comes first."""
+    keys = LOOK_KEYS.get(finding.code, ()) if finding.about else ()
+    looks = tuple(NextStep(key, LOOK_WORDS[key]) for key in (*keys, *(() if keys else ("Enter",))))
+    if not (has_acts and finding.remedy and finding.remedy.act):
+        return looks
+    act = find_operation(finding.remedy.act)
+    step = NextStep(act.first_key, f"{act.title}: shows its plan first", is_act=True)
+    return (step, *looks) if act.id in HARMLESS_ACTS else (*looks, step)

@@ -39,7 +39,7 @@ Findings
 ▲ warning    needs attention
 i info       good to know
 At the left edge of a row: there is a finding about it; Enter shows it.
-KEY: this key starts the act that fixes it, with the cursor on the finding.
+KEY: the next step. It shows the cause first; an act comes first only where it ends nothing alive.
 x hides a finding until it ends; x on a hidden finding shows it again.
 A new critical finding rings the bell and notifies, unless --quiet.
 

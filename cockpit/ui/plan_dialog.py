@@ -30,10 +30,10 @@ LEAST, AROUND = 16, 10
 """Lines of the dialog, and those of them that are around the text."""
 Stage = Literal["looking", "plan", "nothing", "doing", "receipt", "failed"]
 _HINTS: Final[Mapping[Stage, str]] = {
-    "looking": "Nothing is changed yet. Esc cancels",
-    "plan": "Esc cancels, Tab moves on",
-    "nothing": "There is nothing to do",
-    "doing": "Under way. q ends cockpit and breaks it off",
+    "looking": "Nothing has been changed. Esc cancels",
+    "plan": "Esc cancels, Tab: next",
+    "nothing": "Nothing to do. Esc closes",
+    "doing": "Running. q quits cockpit and aborts it",
     "receipt": "",
     "failed": "",
 }
@@ -65,8 +65,7 @@ class PlanLines(FoldedText, can_focus=False):
         "What ends with it": "plan--bad",
         "Failed": "plan--bad",
         "Refused": "plan--warn",
-        "Could not be asked": "plan--warn",
-        "Not reached": "plan--warn",
+        "Unreachable": "plan--warn",
     }
 
     def tone(self, line: str) -> str:
@@ -134,7 +133,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self._enter("looking", f"{self._act.title}: looking")
+        self._enter("looking", f"{self._act.title}: checking")
         self.set_interval(0.1, self._tell)
         self.run_worker(self._look())
 
@@ -161,7 +160,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         leave.label = Content("Cancel" if stage in ("looking", "plan") else "Close")
         leave.display = stage != "doing"
         word.display = stage == "plan" and self._word is not None
-        word.placeholder = clean(self._word or "")
+        word.placeholder = clean(f"> type {self._word} here")
         self.query_one("#agree").display = stage == "plan"
         self.set_focus(leave if leave.display else None)
         self._weigh()
@@ -170,11 +169,11 @@ class ActDialog(ModalScreen["Receipt | None"]):
     def _hint_of(self, stage: Stage) -> str:
         """What may be done now."""
         if stage == "plan" and self._word:
-            return f"Type {self._word} to go on (Tab, or click), Esc cancels"
+            return f"Type {self._word} to go on, Esc cancels"
         if self._again:
             return f"{self._act.first_key} again {self._act.key_again}, Esc cancels"
         if stage == "nothing" and self.plan and self.plan.refused:
-            return "All of it was refused"
+            return "Everything was refused. Esc closes"
         return _HINTS[stage]
 
     def fit(self) -> None:
@@ -218,7 +217,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         more = f"{plural(below, 'more line')}: scroll down" if below > 0 else ""
         self._say("#hint", ". ".join(filter(None, (self._hint, more))))
         if self.stage in ("looking", "doing") and self._heard:
-            self._say("#title", f"{self._act.title}: {'looking' if self.stage == 'looking' else 'under way'}, {overall(self._heard)}")
+            self._say("#title", f"{self._act.title}: {'checking' if self.stage == 'looking' else 'running'}, {overall(self._heard)}")
             lines.show("\n".join(f"  {host}  {progress.text}" for host, progress in self._heard.items()))
 
     def _say(self, place: str, text: str) -> None:
@@ -238,11 +237,19 @@ class ActDialog(ModalScreen["Receipt | None"]):
         """The word; it is nobody's filter."""
         event.stop()
         self._weigh()
+        typed = event.value.strip()
+        self._hint = self._hint_of(self.stage) if (self._word or "").startswith(typed) else self._mismatch(typed)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter after the word."""
         event.stop()
+        typed = event.value.strip()
+        if typed and self._word not in (None, typed):
+            self._hint = self._mismatch(typed)
         self._agree()
+
+    def _mismatch(self, typed: str) -> str:
+        return f"{typed} does not match {self._word}: nothing was done. Correct it, or Esc cancels"
 
     def on_key(self, event: events.Key) -> None:
         """Whoever begins to type the word has not meant the keys that its letters are."""
@@ -260,7 +267,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
     def action_leave(self) -> None:
         """Cancel or close; what is under way goes on."""
         if self.stage == "doing":
-            self._hint = f"It goes on; q breaks it off. The log of acts: {shown(audit_path())}"
+            self._hint = f"Still running; q quits and aborts it. Log of acts: {shown(audit_path())}"
         elif self.is_current and (self._read or self.stage != "receipt"):
             self.dismiss(self.receipt)
 
@@ -287,14 +294,14 @@ class PlanScreen(ActDialog):
         try:
             self.plan = plan = await self._executor.plan(self._carried_out, self._aim, self._heard.__setitem__)
         except SourceError as error:
-            self._enter("failed", f"{self._act.title}: there is no plan", str(error))
+            self._enter("failed", f"{self._act.title}: no plan could be made", str(error))
             return
         title, _, *lines = plan_lines(plan, self._clock())
         self._enter("nothing" if plan.empty else "plan", title, "\n".join(lines))
 
     async def _do(self, plan: Plan) -> None:
         self._heard = {}
-        self._enter("doing", f"{self._act.title}: under way")
+        self._enter("doing", f"{self._act.title}: running")
         try:
             self.receipt = receipt = await self._executor.perform(plan, self._heard.__setitem__)
         except SourceError as error:

@@ -81,7 +81,7 @@ class RecoverScreen(ActDialog):
             self._fill_choices(recovery.steps)
             self.plan = plan = await recovery.plan(self._heard.__setitem__)
         except (StepError, SourceError, InputError) as error:
-            self._enter("failed", f"Recover {self._preset.name}: there is no plan", str(error))
+            self._enter("failed", f"Recover {self._preset.name}: no plan could be made", str(error))
             return
         self._enter("plan", f"Recover {self._preset.name}: {len(self._remaining(recovery.steps))} steps", "\n".join(self._plan_texts(plan)))
 
@@ -147,7 +147,7 @@ class RecoverScreen(ActDialog):
 
     def _look_again(self) -> None:
         self._heard, self._has_stopped = {}, False
-        self._enter("looking", f"{self._act.title}: looking")
+        self._enter("looking", f"{self._act.title}: checking")
         self.query_one("#agree", Button).label = Content(self._act.title)
         self.run_worker(self._look(), exclusive=True, group="look")
 

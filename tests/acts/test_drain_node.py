@@ -23,7 +23,7 @@ def plan(*names: str) -> Plan:
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [(node(1), "is the head node"), (node(2, state="DEAD"), "No Ray lives on node2"), (node(2, id=None), "No Ray lives on node2")],
+    [(node(1), "is the head node"), (node(2, state="DEAD"), "No live Ray on node2"), (node(2, id=None), "No live Ray on node2")],
 )
 def test_only_a_living_worker_node_may_be_aimed_at(row, said):
     assert said in str(act_for("D", [row]))
@@ -41,8 +41,8 @@ def test_its_name_is_typed_and_what_goes_on_is_told():
     ends, word = DRAIN.impact(plan("w1"), world, {})
     assert word == "w1"
     assert ends == (
-        "node w1 takes no new work, and this can't be undone: its Ray ends once nothing runs there",
-        "2 actors on w1 go on until their jobs end them",
+        "node w1 takes no new work, and its Ray stops when nothing runs there; this can't be undone",
+        "2 actors on w1 continue until their jobs end them",
     )
     assert DRAIN.impact(plan("w1"), replace(world, actors=None), {})[0][1:] == ("which actors run on w1 is not known",)
     assert DRAIN.impact(plan("w1", "w2"), world, {})[1] == "2 nodes"

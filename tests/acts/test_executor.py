@@ -126,13 +126,13 @@ async def test_a_host_that_has_two_names_is_one_host(executor):
     reply = {"plan": {"targets": [ROW], "machine": "boot pid:1"}}
     plan = await executor(w1=reply, w7=reply).plan(find_act("kill-orphans"), Aim())
     assert [target.host for target in plan.targets] == ["w1"]
-    assert "w7 is w1" in plan.notes
+    assert "w7 and w1 are the same host" in plan.notes
 
 
 async def test_what_a_host_is_silent_about_has_not_been_done(executor):
     made = executor(w1={"plan": {"targets": [ROW, {**ROW, "pid": 13}]}, "do": {"done": [ROW]}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))
-    assert [(target.pid, target.error) for target in receipt.failed] == [(13, "its host has not said what became of it")]
+    assert [(target.pid, target.error) for target in receipt.failed] == [(13, "its host did not report the outcome")]
 
 
 async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_shown(executor):
@@ -144,7 +144,7 @@ async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_show
     assert not [loss for loss in plan.losses if "train1" in loss]
     assert [loss for loss in plan.losses if "eve" in loss]
     assert [loss for loss in plan.losses if "01000000" in loss]
-    assert plan.word == other
+    assert plan.word == "77"
 
 
 async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):
@@ -187,10 +187,10 @@ async def test_of_a_ray_that_is_silent_neither_its_hosts_nor_its_work_is_known_a
     )
     plan = await executor(silent, head={"plan": {"targets": [{**ROW, "kind": "ray", "session": SESSION}]}}).plan(find_act("stop"), Aim())
     assert [one.host for one in plan.unreached] == ["other hosts"]
-    assert plan.losses[-1] == "whatever else it has at work, which could not be asked of it"
-    assert plan.word == SESSION
+    assert plan.losses[-1] == "other work in this Ray, which is not known: its dashboard has not answered"
+    assert plan.word == "8139"
     nothing = await executor(silent).plan(find_act("kill-orphans"), Aim())
-    assert nothing.notes == ("the Ray that is meant has not answered: if it has other hosts than these, name them",)
+    assert nothing.notes == ("Ray has not answered: if it has more hosts than these, name them",)
 
 
 async def test_a_host_that_falls_silent_is_in_the_receipt_and_delays_no_other(executor):
@@ -215,7 +215,7 @@ async def test_stopping_ray_means_the_session_that_is_shown(executor):
     made = executor(w1={"plan": {"targets": [{**ROW, "part": "raylet", "session": SESSION, "kind": "ray"}]}})
     plan = await made.plan(find_act("stop"), Aim())
     assert made._world.requests.asked[0]["w1"]["session"] == SESSION
-    assert plan.word == SESSION
+    assert plan.word == "8139"
 
 
 async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(executor):
@@ -236,7 +236,7 @@ async def test_a_session_that_lives_here_is_not_stopped_for_one_whose_dashboard_
         await made.plan(find_act("stop"), Aim())
         assert made._world.requests.asked[0]["head"]["session"] == SESSION
     else:
-        with pytest.raises(SourceError, match=f"{SESSION} lives behind another one"):
+        with pytest.raises(SourceError, match=f"{SESSION} runs here with another dashboard"):
             await made.plan(find_act("stop"), Aim())
 
 
@@ -262,7 +262,7 @@ async def test_while_one_act_is_under_way_no_other_begins(executor):
     made._world.requests.hang = True
     first = asyncio.ensure_future(made.perform(plan))
     await asyncio.sleep(0)
-    with pytest.raises(SourceError, match="another act is under way"):
+    with pytest.raises(SourceError, match="another act is running"):
         await made.perform(plan)
     first.cancel()
     await asyncio.wait([first])

@@ -37,7 +37,11 @@ def weigh(world: Snapshot, plan: Plan) -> Impact:
 def test_one_actor_is_named_and_several_are_counted():
     assert weigh(WORLD, plan("kill-actor", "actor", "0"))[1] == "n0"
     ends, word = weigh(WORLD, plan("kill-actor", "actor", "0", "1"))
-    assert ends == ("actor Critic of job train1 ends", "actor Policy of job train1 ends")
+    assert ends == (
+        "actor Critic of job train1 ends; Ray will not restart it",
+        "job train1 uses it and will probably fail",
+        "actor Policy of job train1 ends; Ray will not restart it",
+    )
     assert word == "2 actors"
 
 
@@ -80,7 +84,7 @@ def test_one_of_another_ray_among_ours_asks_for_its_pid():
 def test_a_raylet_of_another_ray_is_named_by_its_session_and_ends_no_job_of_ours():
     raylet = theirs(7, host="head", ticks=5, kind="ray", name="raylet", other_job=None)
     ends, word = weigh(followed(raylet), killing(worker(7, OTHER_RAY, kind="ray", job=None)))
-    assert word == OTHER_RAY
+    assert word == OTHER_RAY.rpartition("_")[2] == "410"
     assert ends == (f"process 7 on head is a part of another Ray, {OTHER_RAY}: what ends with it there is not known here",)
 
 
@@ -94,3 +98,10 @@ def test_a_plan_says_first_whose_a_process_is_that_is_not_ours():
     known = followed(process(8, host="head", ticks=5, job="02000000", ours=True))
     assert with_owners(killing(worker(8, None, kind="orphan")), known).targets[0].why == ()
     assert with_owners(Plan("kill", "Kill", (Target("process", "head", pid=9, kind="foreign"),)), followed()).targets[0].why == ()
+
+
+def test_a_plan_calls_our_job_by_its_name_and_leaves_that_of_another_ray():
+    why = ("its worker 6 is gone and its job 02000000 is over; nothing alive owns it",)
+    plan = with_owners(killing(worker(7, MINE, kind="orphan", why=why), worker(8, THEIRS, kind="orphan", why=why)), followed())
+    assert plan.targets[0].why == ("its worker 6 is gone and its job train1 is over; nothing alive owns it",)
+    assert plan.targets[1].why[1:] == why

@@ -107,12 +107,19 @@ def told(*processes: Process, among: tuple[Process, ...] = ()) -> tuple[str, ...
 
 
 def test_a_worker_is_the_actor_it_runs():
-    assert told(process(1001, actor=f"{1:032x}", job="02000000")) == ("actor Critic of job train1 loses process 1001, with 2 GPUs",)
+    assert told(process(1001, actor=f"{1:032x}", job="02000000")) == (
+        "actor Critic of job train1 loses process 1001, with 2 GPUs",
+        "Ray restarts actor Critic only if its max_restarts allows it, which is not known here; restarts so far: 0",
+        "job train1 (2 GPUs) uses it and will probably fail",
+    )
 
 
 def test_an_engine_is_traced_to_the_worker_that_started_it():
     worker, engine = process(1001, actor=f"{1:032x}", job="02000000"), process(1100, parent=1001, kind="child", job="02000000")
-    assert told(engine, among=(worker,)) == ("actor Critic of job train1 loses process 1100, with 2 GPUs",)
+    assert told(engine, among=(worker,)) == (
+        "actor Critic of job train1 loses process 1100, with 2 GPUs",
+        "job train1 (2 GPUs) uses it and will probably fail",
+    )
 
 
 def test_a_driver_is_its_job():
@@ -140,8 +147,22 @@ def test_parents_that_go_in_a_circle_are_gone_round_once():
 
 
 def test_an_actor_and_what_it_holds():
-    assert lost_with_actor(world(critic(1)), f"{1:032x}") == ("actor Critic of job train1 ends, with 1 GPU",)
+    assert lost_with_actor(world(critic(1), critic(2)), f"{1:032x}") == (
+        "actor Critic of job train1 ends, with 1 GPU; Ray will not restart it",
+        "job train1 (2 GPUs) uses it and will probably fail",
+    )
     assert lost_with_actor(world(), f"{1:032x}") == ("what this actor does and holds is not known",)
+
+
+def test_a_job_that_is_over_or_not_known_is_not_said_to_fail():
+    over = Job("train1", "02000000", "train1", "FAILED")
+    for jobs in ((over,), (), None):
+        assert lost_with_actor(world(critic(1), jobs=jobs), f"{1:032x}")[1:] == ()
+
+
+def test_nobody_knows_who_uses_a_detached_actor():
+    lost = lost_with_actor(world(critic(1, detached=True, name="keeper")), f"{1:032x}")
+    assert lost[1:] == ("actor Critic keeper is detached: which jobs use it is not known",)
 
 
 def test_a_group_takes_the_actors_in_it_along():
@@ -150,7 +171,10 @@ def test_a_group_takes_the_actors_in_it_along():
 
 
 def test_a_group_of_a_running_job_is_missed_even_when_it_is_empty():
-    assert lost_with_group(world(groups=(placed(4),)), GROUP) == ("placement group engines of running job train1 ends, with 4 GPUs",)
+    assert lost_with_group(world(groups=(placed(4),)), GROUP) == (
+        "placement group engines of running job train1 ends, with 4 GPUs",
+        "job train1 (4 GPUs) uses it and will probably fail",
+    )
     over = Job("train1", "02000000", "train1", "FAILED")
     assert lost_with_group(world(groups=(placed(4),), jobs=(over,)), GROUP) == ()
     assert lost_with_group(world(groups=(placed(4),), jobs=None), GROUP) == ("whether its job still runs is not known",)

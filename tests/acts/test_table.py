@@ -54,9 +54,9 @@ def test_what_a_key_means_hangs_on_what_is_under_the_cursor(key, rows, meant):
     ("key", "rows", "said"),
     [
         ("T", [], "Terminate: put the cursor on a process"),
-        ("J", [Job("train1", status="FAILED")], "is over (FAILED)"),
-        ("X", [Job("train1", status="RUNNING")], "still runs; J stops it"),
-        ("K", [process(5, ticks=None)], "No probe has looked at process 5"),
+        ("J", [Job("train1", status="FAILED")], "has already ended (FAILED)"),
+        ("X", [Job("train1", status="RUNNING")], "is still running; J stops it"),
+        ("K", [process(5, ticks=None)], "No probe has seen process 5"),
         ("K", [actor(1, state="DEAD")], "That actor is dead"),
     ],
 )

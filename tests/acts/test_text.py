@@ -38,7 +38,7 @@ def test_what_is_kept_of_a_folder_is_listed():
 
 def test_what_would_be_hit_beyond_the_aim_stands_out():
     text = "\n".join(plan_lines(plan(targets=(Target("process", "w1", pid=8, ticks=1, beyond=True, command="vim monitor.py"),)), 0.0))
-    assert "BEYOND what was aimed at  vim monitor.py" in text
+    assert "NOT in the chosen session  vim monitor.py" in text
 
 
 def test_an_empty_plan_says_nothing_would_be_done():

@@ -11,10 +11,12 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from cockpit.cli.acts import print_log
+from cockpit.acts.plan import Plan, Target
+from cockpit.cli.acts import EndSignal, confirmed, print_log
 from cockpit.config.settings import Config
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 
@@ -106,7 +108,7 @@ def test_a_process_that_is_nothing_of_rays_is_refused_whatever_the_flags(home, f
     assert done.returncode == 1
     answer = json.loads(done.stdout)
     assert (answer["plan"], answer["done"]) == ([], [])
-    assert "it is a foreign, and only orphan and stale processes are ended" in answer["refused"][0]["reason"]
+    assert "it is a foreign; only orphan and stale processes are ended" in answer["refused"][0]["reason"]
     assert foreign.poll() is None
 
 
@@ -174,6 +176,18 @@ def asked(answer, *words):
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(terminal)
     return said.decode(), code
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [("8139", ""), ("139", "nothing was done: 139 does not match 8139"), ("", "nothing was done")],
+)
+def test_a_word_that_does_not_match_is_said(monkeypatch, capsys, typed, said):
+    plan = Plan("stop", "Stop Ray", (Target("process", "w1", pid=7),), word="8139")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("cockpit.output.ask", lambda _question: typed)
+    assert confirmed(plan, EndSignal(), "") is (said == "")
+    assert said in capsys.readouterr().err
 
 
 def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(home, left_over):

@@ -128,6 +128,12 @@ def test_only_what_draws_has_the_options_of_the_screen(option):
     assert option[0] in cockpit("demo", "--help").stdout
 
 
+def test_no_summary_of_a_command_is_cut_at_eighty_columns():
+    listed = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands:")[2]
+    assert "kill-orphans" in listed
+    assert "..." not in listed
+
+
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_lists_every_command_and_flag(flag):
     result = cockpit(flag)

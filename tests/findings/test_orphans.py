@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.findings.orphans import orphaned_memory
-from cockpit.model import Hold, Host
+from cockpit.model import Hold, Host, Job
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, process, snapshot
 
@@ -13,8 +13,14 @@ ALONE = (orphaned_memory,)
 def test_memory_held_by_an_orphan_is_told_by_host_and_gpu():
     left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB), Hold(3, 40 * GIB)), why=("its raylet is dead",))
     found = only(looked(snapshot(processes=(left,))), "gpu-memory-orphaned")
-    assert found.text == "1 orphan process holds 80G of GPU memory on 2 GPUs of node1 (2, 3): its job or Ray has ended"
-    assert found.evidence == ("pid 1200 (orphan) python holds GPU 2: 40G, GPU 3: 40G: its raylet is dead",)
+    assert (
+        found.text
+        == "1 orphan process holds 80G of GPU memory on 2 GPUs of node1 (2, 3): its job or Ray has ended and nothing alive owns it"
+    )
+    assert found.evidence == (
+        "pid 1200 (orphan) python holds GPU 2: 40G, GPU 3: 40G: its raylet is dead",
+        "the memory has been held for at least 2m00s",
+    )
     assert found.remedy.act == "kill-orphans"
     assert found.about == (left.key,)
     assert found.since == NOW - 120
@@ -28,6 +34,17 @@ def test_a_node_is_called_by_its_name_and_two_on_one_host_are_two():
         ("head", "1 orphan process holds 1.0G of GPU memory on head GPU 0"),
         ("w1", "1 orphan process holds 1.0G of GPU memory on w1 GPU 0"),
     ]
+
+
+def test_the_job_that_all_of_them_come_from_is_named_where_ray_says_that_it_is_over():
+    left = tuple(process(pid, kind="orphan", job="02000000", gpus=(Hold(2, GIB),)) for pid in (1200, 1300))
+
+    def text(job: Job) -> str:
+        return only(looked(snapshot(processes=left, jobs=(job,)), detectors=ALONE), "gpu-memory-orphaned").text.partition(": ")[2]
+
+    assert text(Job("eval", "02000000", status="FAILED", ended=NOW - 250)) == "job eval FAILED 4m10s ago and nothing alive owns them"
+    assert text(Job("eval", "02000000", status="STOPPED")) == "job eval STOPPED and nothing alive owns them"
+    assert text(Job("eval", "03000000", status="FAILED")) == "their job or Ray has ended and nothing alive owns them"
 
 
 def test_what_lives_or_holds_nothing_is_not_told():

@@ -381,7 +381,7 @@ def test_10_what_another_user_has_renamed_is_not_removed(bare: Box):
     bare.his("stay", env=("RAY_TMPDIR=/tmp/evil",))
     answer = act(bare.host, "clean --yes")[1]
     assert bare.at(EVIL / "ray" / OLDEST / "thesis" / "chapter.tex").exists()
-    assert "name it by its path if it is meant" in refusals(answer)
+    assert "to remove it, give its path with --session" in refusals(answer)
 
 
 def test_11_the_results_of_a_job_stay_when_its_session_goes(bare: Box):
@@ -547,7 +547,7 @@ def test_a_process_that_takes_the_pid_of_a_planned_one_lives(bare: Box):
     taken = eventually(lambda: [one for one in bare.host.matching("sleep 10000") if one.pid == left.pid])[0]
     done = bare.plan({"act": "kill", "named": None, "stage": "do", "targets": [target]})
     assert done["done"] == []
-    assert "its pid is another process's now" in done["refused"][0]["reason"]
+    assert "its pid now belongs to another process" in done["refused"][0]["reason"]
     assert taken.is_alive()
     taken.kill()
 

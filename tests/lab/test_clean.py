@@ -22,7 +22,7 @@ DEAD = "session_2026-01-02_03-04-05_678901_23"
 
 def act(host: Host, stage: str, **more: Any) -> dict[str, Any]:
     """What the acting probe says, sent to the host as it is sent to any."""
-    request = {"act": "clean", "stage": stage, "sessions": None, "older_than": None, "dear": [], "targets": [], **more}
+    request = {"act": "clean", "stage": stage, "sessions": None, "older_than": None, "protected": [], "targets": [], **more}
     (host.tmp / "act.py").write_bytes(payload.program(["--no-lifeline", "act", json.dumps(request)], acting=True))
     answer: dict[str, Any] = json.loads(host.ssh("python3 - < /tmp/act.py", timeout=120).splitlines()[-1])
     return answer
@@ -62,7 +62,7 @@ def test_a_clean_up_during_a_live_run_removes_only_what_is_dead(cluster: Cluster
     ]
     assert plan["targets"][0]["keeps"] == ["run/model.safetensors"]
     assert names(plan["refused"]) == [live]
-    assert plan["refused"][0]["reason"].startswith("it lives: ")
+    assert plan["refused"][0]["reason"].startswith("it is alive: ")
 
     receipt = act(host, "do", targets=plan["targets"])
     assert names(receipt["done"]) == [DEAD, "psm_0a1b2c3d"]
@@ -83,7 +83,7 @@ def test_the_live_session_is_refused_also_when_it_was_agreed_to(cluster: Cluster
     asked = {"what": "session", "path": f"/tmp/ray/{folder.name}", "device": status.st_dev, "inode": status.st_ino}
     receipt = act(host, "do", sessions=[folder.name], targets=[asked])
     assert receipt["done"] == receipt["failed"] == []
-    assert receipt["refused"][0]["reason"].startswith("it lives: ")
+    assert receipt["refused"][0]["reason"].startswith("it is alive: ")
     assert before <= inside(folder)
 
 

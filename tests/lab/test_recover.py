@@ -226,7 +226,7 @@ def test_a_wrong_token_stops_it_at_start_and_when_it_is_right_it_goes_on_without
     try:
         code, answer, said = pair.recover(preset)
         assert (code, steps(answer)["start"], steps(answer)["wait"]) == (1, "failed", "waiting")
-        assert "step start failed: w1: the cluster asks for a token, and what was given for one, if anything was, is not its" in said
+        assert "step start failed: w1: the cluster requires a token: none was given, or a wrong one" in said
         assert any(line.startswith("Ray runs on head") for line in answer["left"])
         assert "not started on w1" in answer["left"]
         (raylet,) = pair.head.matching("raylet/raylet")

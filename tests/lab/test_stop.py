@@ -188,7 +188,7 @@ def test_one_of_two_sessions_is_stopped_and_the_other_lives_on(host: Host, one: 
     hold(host, 3, mine["engine"], 20 * GIB)
     hold(host, 4, theirs["engine"], 30 * GIB)
     before = other.processes()
-    assert "2 sessions of Ray live on this host" in stop(host)["error"]
+    assert "2 Ray sessions run on this host" in stop(host)["error"]
     plan = stop(host, session=one.name)
     parts = [target["part"] for target in plan["targets"]]
     assert (parts[0], parts[-1], plan["refused"]) == ("raylet", "gcs_server", [])
@@ -253,7 +253,7 @@ def test_a_session_that_was_started_anew_is_not_what_was_agreed_to(host: Host, o
     plan = stop(host, session=one.name)
     agreed = [target for target in plan["targets"] if target["part"] != "gcs_server"]
     refused = stop(host, "do", session=one.name, targets=agreed)
-    assert "has been started anew since the plan (gcs_server" in refused["error"]
+    assert "was started again after the plan was made (gcs_server" in refused["error"]
     assert one.answers()
 
 
@@ -288,7 +288,7 @@ def check_everything(host: Host, one: Session, other: Session) -> None:
 
     late = host.spawn("bash", "-c", "exec -a 'less monitor.py' sleep infinity")
     refused = stop(host, "do", session=one.name, everything=True, targets=plan["targets"])
-    assert f"would now hit what was not in the plan: sleep {late.pid} (monitor.py)" in refused["error"]
+    assert f"would now end processes that are not in the plan: sleep {late.pid} (monitor.py)" in refused["error"]
     late.kill()
     assert one.answers()
 

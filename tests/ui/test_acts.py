@@ -213,7 +213,7 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
         await pilot.press("5")
         await until(pilot, lambda: app.table.count == 2)
         await pilot.press("space", "space", "J")
-        await until(pilot, lambda: "Stop job: one at a time, and these are 2" in shown(app))
+        await until(pilot, lambda: "Stop job: one at a time; 2 are chosen" in shown(app))
         assert app.hand.planned == []
 
 
@@ -221,7 +221,7 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
     ("page", "key", "said"),
     [
         ("5", "T", "Terminate: put the cursor on a process"),
-        ("5", "X", "Job ppo-7b still runs; J stops it"),
+        ("5", "X", "Job ppo-7b is still running; J stops it"),
         ("1", "J", "Stop job: put the cursor on a job"),
     ],
 )
@@ -241,7 +241,7 @@ async def test_a_process_that_no_probe_has_seen_is_not_aimed_at(make):
         await pilot.press("4")
         await to(pilot, lambda thing: thing.ticks is None)
         await pilot.press("K")
-        await until(pilot, lambda: "No probe has looked at process 999999" in shown(app))
+        await until(pilot, lambda: "No probe has seen process 999999" in shown(app))
         assert app.hand.planned == []
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+import cockpit.findings
+from cockpit.acts.table import find_operation
 from cockpit.model import Finding, Node, Remedy, Snapshot
 from cockpit.text import clean
-from cockpit.ui.findings import FindingIndex, things
+from cockpit.ui.findings import HARMLESS_ACTS, LOOK_KEYS, FindingIndex, next_steps, things
 from cockpit.ui.plan_dialog import PlanScreen
 from cockpit.ui.view import Index
 from tests.growth import is_linear
@@ -37,6 +41,17 @@ GROUP = Finding(
     Remedy("remove it", "remove-placement-group"),
     (f"pg:{7:036x}",),
 )
+RESTARTS = Finding(
+    "actor-restarting",
+    "warning",
+    "vllm",
+    "actor vllm was restarted 8 times",
+    (),
+    NOW,
+    Remedy("read its log", "kill-actor"),
+    (actor(1).key,),
+)
+NEAR = Finding("host-memory-near-kill", "critical", "node2", "node2 uses 96% of its memory", since=NOW, about=(node(2).key,))
 DISK = Finding("disk-sessions", "info", "node1", "a dead session holds 90G", (), NOW, Remedy("remove it", "clean"))
 
 
@@ -75,17 +90,18 @@ async def aimed(pilot, key):
 # What is told
 
 
-async def test_the_page_lists_the_worst_first_with_the_key_that_mends_it(make):
-    app = make(world(ORPHANS, GROUP, DISK), hand=Hand())
+async def test_the_page_lists_the_worst_first_each_with_its_next_key(make):
+    app = make(world(ORPHANS, GROUP, RESTARTS, DISK), hand=Hand())
     async with app.run_test(size=(160, 50)) as pilot:
         await pilot.press("6")
-        await until(pilot, lambda: "FINDINGS 3" in shown(app))
+        await until(pilot, lambda: "FINDINGS 4" in shown(app))
         lines = [
             line.split() for line in shown(app).splitlines() if line.split()[1:2] and {"critical", "warning", "info"} & set(line.split())
         ]
-        assert [[word for word in line if word in ("critical", "warning", "info", "K", "X", "C")] for line in lines] == [
+        assert [[word for word in line if word in ("critical", "warning", "info", "K", "Enter", "l", "C")] for line in lines] == [
             ["critical", "K"],
-            ["warning", "X"],
+            ["warning", "Enter"],
+            ["warning", "l"],
             ["info", "C"],
         ]
         assert "6m40s" in row(app, "◆ critical")
@@ -260,12 +276,51 @@ async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(mak
         assert not app.hand.planned
 
 
+def test_what_shows_the_cause_comes_before_an_act_that_ends_something_alive():
+    keys = {
+        finding.code: [step.key for step in next_steps(finding, has_acts=True)] for finding in (ORPHANS, GROUP, RESTARTS, DISK, DEAD, NEAR)
+    }
+    assert keys == {
+        "gpu-memory-orphaned": ["K", "Enter"],
+        "never-placed": ["Enter", "X"],
+        "actor-restarting": ["l", "K"],
+        "disk-sessions": ["C", "Enter"],
+        "node-dead": ["Enter"],
+        "host-memory-near-kill": ["m"],
+    }
+
+
+def test_every_code_with_a_key_of_its_own_is_that_of_a_finding_and_every_harmless_act_exists():
+    source = "\n".join(path.read_text() for path in Path(cockpit.findings.__file__).parent.glob("*.py"))
+    assert all(f'"{code}"' in source for code in LOOK_KEYS)
+    assert all(find_operation(act) for act in HARMLESS_ACTS)
+
+
+async def test_the_page_of_a_finding_lists_its_steps_in_order(make):
+    app = make(world(RESTARTS), hand=Hand())
+
+    def words():
+        return " ".join(shown(app).split())
+
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("6", "enter")
+        await until(pilot, lambda: "press l Log then K Kill actor: shows its plan first" in words())
+
+
+@pytest.mark.parametrize("keys", [("6",), ("6", "enter")])
+async def test_m_on_a_finding_opens_the_memory_of_its_node(make, keys):
+    app = make(world(NEAR))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press(*keys, "m")
+        await until(pilot, lambda: "Memory node2" in shown(app))
+
+
 async def test_without_a_door_no_act_is_offered(make):
     app = make(world(ORPHANS), readonly=True)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("6")
         await until(pilot, lambda: "80G of GPU" in shown(app))
-        assert "KEY" not in shown(app)
+        assert "Enter" in row(app, "80G of GPU")
         await pilot.press("K", "enter")
         await until(pilot, lambda: "EVIDENCE" in shown(app))
         assert "end them: no live process needs them" in shown(app)

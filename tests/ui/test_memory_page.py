@@ -125,11 +125,11 @@ def test_columns_show_the_greatest_of_what_falls_into_them_and_gaps_stay():
 
 def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
     one, gpus = node(1), NodesPage().sections(seen(700))[1].rows
-    assert memory_of(NodesPage(), one).node is one
-    assert memory_of(NodesPage(), gpus[0]).node.key == one.key
-    assert memory_of(NodePage(one), None).node is one
-    assert memory_of(NodesPage(), Process(host="node1", pid=5)) is None
-    assert memory_of(MemoryPage(one), None) is None
+    assert memory_of(NodesPage(), one, snapshot()).node is one
+    assert memory_of(NodesPage(), gpus[0], snapshot()).node.key == one.key
+    assert memory_of(NodePage(one), None, snapshot()).node is one
+    assert memory_of(NodesPage(), Process(host="node1", pid=5), snapshot()) is None
+    assert memory_of(MemoryPage(one), None, snapshot()) is None
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])

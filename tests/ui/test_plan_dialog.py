@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import msgspec
 import pytest
@@ -151,6 +152,10 @@ async def test_a_plan_that_has_just_appeared_can_not_be_agreed_to(make):
 
 async def test_live_work_ends_only_when_its_name_is_typed(make):
     app = make(hand=Hand(LIVE))
+
+    def says(text):
+        return text in shown(app)
+
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, key="S")
         assert "3 actors and 8 GPUs of job ppo-7b end with it" in shown(app)
@@ -164,8 +169,10 @@ async def test_live_work_ends_only_when_its_name_is_typed(make):
             screen.query_one("#word").value = wrong
             await pilot.press("enter")
             assert screen.query_one("#agree").disabled
+            await until(pilot, partial(says, f"{wrong} does not match ppo-7b: nothing was done"))
         assert app.hand.performed == []
         screen.query_one("#word").value = ""
+        await until(pilot, lambda: "> type ppo-7b here" in shown(app) and "does not match" not in shown(app))
         await pilot.press(*"ppo-7b")
         await until(pilot, lambda: not screen.query_one("#agree").disabled)
         assert app.table.needle == "", "it is no filter"
@@ -175,13 +182,13 @@ async def test_live_work_ends_only_when_its_name_is_typed(make):
 
 
 async def test_letters_of_the_word_are_the_word_wherever_the_focus_is(make):
-    plan = msgspec.structs.replace(LIVE, word="session_qnjy")
+    plan = msgspec.structs.replace(LIVE, word="session_q1")
     app = make(hand=Hand(plan))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, key="S")
         assert focused(app) == "leave"
-        await pilot.press(*"session", "underscore", *"qnjy")
-        assert screen.query_one("#word").value == "session_qnjy"
+        await pilot.press(*"session", "underscore", *"q1")
+        assert screen.query_one("#word").value == "session_q1"
         await until(pilot, lambda: not screen.query_one("#agree").disabled)
         await pilot.press("escape")
         await until(pilot, lambda: len(app.screen_stack) == 1)
@@ -212,7 +219,7 @@ async def test_an_empty_plan_can_only_be_closed_and_says_what_was_refused(make):
     app = make(hand=Hand(plan))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, "nothing")
-        for fact in ("All of it was refused", "it belongs to root", "w7: timed out", "Close"):
+        for fact in ("Everything was refused", "it belongs to root", "w7: timed out", "Close"):
             assert fact in shown(app)
         assert not screen.query_one("#agree").display
         await pilot.press("tab", "enter")
@@ -230,13 +237,13 @@ async def test_a_plan_that_can_not_be_made_is_one_sentence(make):
 
 
 async def test_what_was_not_begun_is_said_not_to_have_been(make):
-    app = make(hand=Hand(receipt=SourceError("another act is under way")))
+    app = make(hand=Hand(receipt=SourceError("another act is running")))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot)
         await pilot.press("tab", "enter")
         await until(pilot, lambda: screen.stage == "failed")
         assert "nothing was done" in shown(app)
-        assert "another act is under way" in shown(app)
+        assert "another act is running" in shown(app)
 
 
 async def test_a_long_look_says_how_far_it_is_and_can_be_cancelled(make):
@@ -244,7 +251,7 @@ async def test_a_long_look_says_how_far_it_is_and_can_be_cancelled(make):
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, "looking")
         await until(pilot, lambda: "node2  2 of 5 processes have ended" in shown(app))
-        assert "looking, 2 of 5, 1 host connecting, 1 host running" in shown(app)
+        assert "checking, 2 of 5, 1 host connecting, 1 host running" in shown(app)
         await pilot.press("escape")
         await closed(pilot)
         await until(pilot, lambda: app.hand.broken_off == ["plan"])
@@ -256,7 +263,7 @@ async def test_what_is_under_way_is_neither_broken_off_nor_asked_about_by_escape
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot)
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: "under way, 2 of 5" in shown(app))
+        await until(pilot, lambda: "running, 2 of 5" in shown(app))
         await pilot.press("escape", "n", "enter", "space", "K")
         await until(pilot, lambda: "acts.jsonl" in shown(app))
         assert app.screen is screen

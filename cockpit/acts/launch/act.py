@@ -56,7 +56,7 @@ class Launch(LaunchAct):
 
     id = "launch"
     title = "Launch"
-    help = "Submit a preset's job to Ray, with its working_dir, and once"
+    help = "Submit a preset's job to Ray with its working_dir"
     takes = Preset
     noun = "a preset"
 
@@ -66,13 +66,15 @@ class LaunchAgain(LaunchAct):
 
     id = "launch-again"
     title = "Launch again"
-    help = "Submit a job once more: its preset as it is now, else what Ray knows of it"
+    help = "Submit a job again: its preset as it is now, or as Ray knows it"
     takes = Job
     noun = "a job"
 
     def why_not(self, row: Job) -> str | None:
         """It runs on whatever host it was started on, by whoever did: Ray knows no more of it."""
-        return None if row.submission else f"Job {row.id} was never submitted to Ray: its driver was started by hand, and must be again"
+        return (
+            None if row.submission else f"Job {row.id} was never submitted to Ray: its driver was started by hand; start it by hand again"
+        )
 
 
 def reading_of_preset(row: Preset | Job) -> DiskRead:

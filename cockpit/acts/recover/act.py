@@ -13,7 +13,7 @@ class Recover(Runbook):
     id = "recover"
     keys = "R"
     title = "Recover"
-    help = "Stop Ray, clean up, start a preset's cluster anew and launch its job, step by step"
+    help = "Stop Ray, clean up, start a preset's cluster again and launch its job"
     command = False
     takes = Preset
     noun = "a preset"

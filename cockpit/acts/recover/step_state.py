@@ -15,7 +15,7 @@ WILL: Final[Mapping[str, tuple[str, str]]] = {
     "kill-orphans": ("Kill orphans", "end orphan and stale processes of dead Rays, and nothing else"),
     "clean": ("Clean", "remove files of dead sessions in Ray's temp dirs and in /dev/shm; what looks like a checkpoint or core dump stays"),
     "hosts": ("Check hosts", "check each host: GPUs, ports, Ray and Python, memory, /dev/shm, disk"),
-    "start": ("Start Ray", "start the head, then all workers at once, each with its flags and the preset's environment"),
+    "start": ("Start Ray", "start the head, then all workers, each with its flags and the preset's environment"),
     "wait": ("Wait", "wait until all nodes have joined with all their GPUs, and the dashboard answers"),
     "check": ("Check the job", "check whether the job fits now"),
     "launch": ("Launch", "submit the preset's job"),

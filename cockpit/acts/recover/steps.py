@@ -140,7 +140,7 @@ class RecoverySteps:
     async def _sweep(self, name: str, aim: Aim, hear: Hear, show: Show) -> Lines:
         plan = await self._executor.plan(find_act(name), aim, hear)
         show(plan)
-        refused = tuple(f"left alone: {named(target)}: {target.reason}" for target in plan.refused)
+        refused = tuple(f"not touched: {named(target)}: {target.reason}" for target in plan.refused)
         if plan.empty:
             self._raise_failures(Receipt(plan.act, plan.title, unreached=plan.unreached, hosts=plan.hosts))
             return ("nothing to do", *refused)

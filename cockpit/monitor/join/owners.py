@@ -5,6 +5,7 @@ Job ids count anew in each cluster and people give the same submission ids again
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -15,6 +16,8 @@ from cockpit.sources.ray.client import JobFacts, NodeFacts
 
 Thing = TypeVar("Thing")
 Key = TypeVar("Key")
+WORKER_GONE = re.compile(r"its worker( \d+)? is gone$")
+"""The probe's first reason for what is undecided."""
 replace = msgspec.structs.replace
 
 
@@ -173,10 +176,12 @@ def _settle_undecided(process: Process, vouched: _Vouched) -> Process:
     job = (vouched.jobs or {}).get(process.job or "")
     if job is None or not process.ours or not (process.undecided == "job" or (process.kind == "orphan" and job.running)):
         return process
-    kept = (reason for reason in process.why if "must be asked of Ray" not in reason)
+    kept = [reason for reason in process.why if "must be asked of Ray" not in reason]
     if job.running:
         return replace(process, kind="child", undecided=None, why=(f"its job {job.id} still runs", *kept))
-    return replace(process, kind="orphan", undecided=None, why=(f"its job {job.id} is over ({job.status})", *kept))
+    gone, rest = (kept[:1], kept[1:]) if kept and WORKER_GONE.match(kept[0]) else ([], kept)
+    causes = " and ".join((*gone, f"its job {job.id} {job.status or 'is over'}"))
+    return replace(process, kind="orphan", undecided=None, why=(f"{causes}; nothing alive owns it", *rest))
 
 
 def reported_by(facts: NodeFacts | None) -> Mapping[str, list[Process]] | None:

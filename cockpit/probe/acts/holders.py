@@ -69,7 +69,7 @@ def told(used: Iterable[FileUse], forest: Forest, session: str) -> Iterator[str]
         others = f" and {more} more" if more else ""
         process = forest[pid]
         by = f"by {_called(process)} (pid {pid})"
-        yield f"{session}: {one.path or 'the folder itself'}{others} is {one.how} {by}: its space comes back when that ends"
+        yield f"{session}: {one.path or 'the folder itself'}{others} is {one.how} {by}: its space is freed when that process ends"
 
 
 def _called(process: ScannedProcess) -> str:
@@ -100,7 +100,7 @@ class _Asking:
             now = time.monotonic()
             if now - told > TELL_EVERY:
                 told = now
-                tell(f"asked {at} of {len(self._pids)} processes what they hold open", at, len(self._pids))
+                tell(f"open files of {at} of {len(self._pids)} processes checked", at, len(self._pids))
             if self._at != at:
                 at, since = self._at, now
             elif now - since > PATIENCE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from functools import cached_property
@@ -37,7 +38,7 @@ def unforeseen(error: Exception) -> str:
     """What went wrong that nobody has thought of, and where: enough to mend it by."""
     places = extract_tb(error.__traceback__)
     where = f" in {places[-1].name}" if places else ""
-    return f"something unforeseen went wrong ({type(error).__name__}{where}: {str(error)[:200]})"
+    return f"unexpected error ({type(error).__name__}{where}: {str(error)[:200]})"
 
 
 class _Seen(NamedTuple):
@@ -166,7 +167,11 @@ class Watcher:
         verdicts = classify(forest, facts_of(sessions, reading, past))
         past.learn(forest, verdicts, int(uptime() * TICKS_PER_SECOND))
         fault = self._nvml.fault()
-        silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s, and who holds GPU memory is not known"
+        silent = (
+            None
+            if answered or not patience
+            else f"NVML has not answered for {patience:.0f} s: which processes hold GPU memory is not known"
+        )
         final = settled(verdicts, self._jobs)
         return HostState(forest, final, reading, sessions, str(fault["text"]) if fault else silent, _carriers(forest, final))
 
@@ -211,7 +216,7 @@ def _settled(verdict: KindVerdict, said: Mapping[str, Mapping[str, Any]]) -> Kin
         return verdict
     names = [os.path.basename(session) for session in (*verdict.asks, *((verdict.session,) if verdict.session else ()))]
     runs = next((name for name in names if verdict.job in said.get(name, NO_JOBS)["running"]), None)
-    why = verdict.why[:-1] if verdict.undecided else verdict.why
+    why = tuple(reason for reason in verdict.why if "must be asked of Ray" not in reason)
     decided = verdict._replace(undecided=None, asks=(), session=verdict.session or (verdict.asks[0] if len(verdict.asks) == 1 else None))
     if runs is not None:
         return decided._replace(kind="child", why=(*why, f"Ray says that its job {verdict.job} still runs in {runs}"))
@@ -220,11 +225,12 @@ def _settled(verdict: KindVerdict, said: Mapping[str, Mapping[str, Any]]) -> Kin
     known = any(verdict.job in said[name]["ended"] for name in names if name in said)
     if not known and verdict.session in verdict.asks:
         return verdict
-    return decided._replace(
-        kind="orphan", why=(*why, f"its job {verdict.job} is over" if known else f"no Ray here knows job {verdict.job} any more")
-    )
+    over = f"its job {verdict.job} is over" if known else f"no Ray here knows job {verdict.job} any more"
+    gone, rest = (why[:1], why[1:]) if why and WORKER_GONE.match(why[0]) else ((), why)
+    return decided._replace(kind="orphan", why=(f"{' and '.join((*gone, over))}; nothing alive owns it", *rest))
 
 
+WORKER_GONE = re.compile(r"its worker( \d+)? is gone$")
 NO_JOBS: Mapping[str, Any] = {"running": (), "ended": ()}
 
 

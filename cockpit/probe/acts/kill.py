@@ -68,14 +68,14 @@ def refusal(look: HostState, request: Request, target: Target) -> str | None:
     """Why this process is not ended, or `None`."""
     pid, kind = int(target["pid"]), target["kind"]
     if not look.forest[pid].alive:
-        return "it has ended already, and only its parent has not collected it"
+        return "it is a zombie: it has ended, and its parent has not collected it"
     if pid in own_line():
-        return "it is what cockpit itself runs in"
+        return "cockpit itself runs in it"
     if kind not in LEFT and not request.get("any"):
-        return f"it is {_article(kind)}, and only orphan and stale processes are ended: {'; '.join(target['why'])}"
+        return f"it is {_article(kind)}; only orphan and stale processes are ended: {'; '.join(target['why'])}"
     if pid in look.carriers and not request.get("any"):
         part = look.carriers[pid]
-        return f"a live part of Ray hangs from it: {look.verdicts[part].kind} {part}"
+        return f"a part of a live Ray runs below it: {look.verdicts[part].kind} {part}"
     return _not_mine(look, request, target)
 
 
@@ -83,11 +83,11 @@ def _not_mine(look: HostState, request: Request, target: Target) -> str | None:
     uid, me = look.forest[int(target["pid"])].details.uid, os.geteuid()
     if uid == me:
         return None
-    whose = "whose it is can't be seen" if uid is None else f"it belongs to {target['user']}"
+    whose = "its owner is not known" if uid is None else f"it belongs to {target['user']}"
     if me != 0:
-        return f"{whose}, and only root may end another user's"
+        return f"{whose}: only root may end another user's process"
     if not (request.get("pids") or request.get("any")):
-        return f"{whose}: name it with --pid {target['pid']} if it is meant"
+        return f"{whose}: to end it, use --pid {target['pid']}"
     return None
 
 
@@ -135,7 +135,7 @@ def _respawned(before: HostState, after: HostState, kept: Iterable[Identity]) ->
     left = (after.forest[pid] for pid, verdict in after.verdicts.items() if verdict.kind in LEFT and pid in after.forest)
     new = [one for one in left if one.alive and one.identity not in old]
     came = [one.pid for one in new if one.leader in led or one.group in led or _past(one) in pasts]
-    return [after.target(pid, error="it was started while the others were being ended: look again") for pid in came]
+    return [after.target(pid, error="it started while the others were being ended: repeat the act") for pid in came]
 
 
 def _past(process: ScannedProcess) -> Tuple[Any, ...]:
@@ -149,7 +149,7 @@ def _newcomers(look: HostState, meant: Container[int], kept: Iterable[Identity])
     left = (pid for pid, verdict in look.verdicts.items() if verdict.kind in LEFT and pid in look.forest and pid not in meant)
     found = sorted(pid for pid in left if look.forest[pid].parent in ended)
     pids = ", ".join(map(str, found))
-    return [f"pid {pids} came of these since the plan was made, and was not touched: look again"] if found else []
+    return [f"pid {pids} was started by these after the plan was made and was not touched: repeat the act"] if found else []
 
 
 def take(look: HostState, request: Request, planned: Target, answer: Dict[str, Any]) -> Grip | None:
@@ -163,7 +163,7 @@ def take(look: HostState, request: Request, planned: Target, answer: Dict[str, A
     if process is None or held is None:
         reused = int(planned["pid"]) in look.forest and look.forest[int(planned["pid"])].ticks != planned["ticks"]
         answer["refused"].append(
-            {**planned, "reason": "it has ended; its pid is another process's now" if reused else "it has ended since"}
+            {**planned, "reason": "it has ended; its pid now belongs to another process" if reused else "it has ended since"}
         )
         return None
     now = look.target(process.pid)
@@ -207,7 +207,7 @@ def freed(look: HostState, watcher: Watcher, targets: Iterable[Target], notes: l
         time.sleep(0.1)
         after = watcher.reading(FREED_WITHIN)
     if after is None:
-        notes.append("NVML doesn't answer any more, so it can't be said whether the GPU memory is free")
+        notes.append("NVML no longer answers: whether the GPU memory is free is not known")
         return {"gpu": None}
     notes += _unfreed(look.reading, after, held)
     given = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]
@@ -228,7 +228,7 @@ def _unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, Mapping[i
         if sum(mine) > NOTABLE and lost > NOTABLE and was[index] - used[index] < sum(mine) // 2:
             found.append(
                 f"GPU {index} still has {lost / (1 << 30):.1f} GiB in use that no process here holds: a process in another container does, "
-                "or the driver itself, which only a reset of the GPU (nvidia-smi --gpu-reset) or a reboot mends"
+                "or the driver itself, which only a reset of the GPU (nvidia-smi --gpu-reset) or a reboot fixes"
             )
     return found
 

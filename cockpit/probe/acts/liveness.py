@@ -36,13 +36,13 @@ def _why_alive(look: HostState, session: SessionFolder, process: ScannedProcess)
     named = [process.origin.session, verdict.session if verdict else None]
     carried = [look.sessions.of.get(process.pid), *(SessionFolder(path) for path in named if path)]
     if role in ("raylet", "gcs_server") and not any(carried):
-        return f"whether it lives can't be told: {role} {process.pid} runs here, and of which session can't be seen"
+        return f"not known whether it is alive: {role} {process.pid} runs here, its session is not known"
     if not any(session.is_same(other) for other in carried if other):
         return None
     if role or (verdict is not None and verdict.kind in OWNED):
-        return f"it lives: {role or (verdict.kind if verdict else '')} {process.pid} of it runs"
+        return f"it is alive: {role or (verdict.kind if verdict else '')} {process.pid} of it is running"
     if verdict is not None and verdict.kind == "unknown":
-        return f"whether it lives can't be told: process {process.pid} may belong to it: {'; '.join(verdict.why)}"
+        return f"not known whether it is alive: process {process.pid} may belong to it: {'; '.join(verdict.why)}"
     return None
 
 
@@ -50,8 +50,8 @@ def why_answers(session: int) -> str | None:
     """What the socket in that open folder says; `None` when it is dead."""
     answer = answers(session, os.fstat(session).st_uid)
     if answer is None:
-        return "whether it lives can't be told: its raylet's socket can't be asked"
-    return "it lives: a raylet listens on its socket" if answer else None
+        return "not known whether it is alive: its raylet's socket can't be tested"
+    return "it is alive: a raylet listens on its socket" if answer else None
 
 
 class LivenessGuard:

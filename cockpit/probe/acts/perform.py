@@ -43,7 +43,7 @@ def _stage(request: Mapping[str, Any]) -> Stage:
     """Only the act that is asked for is imported: from source that is a tenth of a second, and somebody waits."""
     act, stage = request.get("act"), request.get("stage")
     if act not in ACTS or stage not in ("plan", "do"):
-        raise RequestError("This probe doesn't know that act; is it of another version of cockpit?")
+        raise RequestError("The probe doesn't know this act: it may be of another cockpit version")
     found: Stage = getattr(import_module(f".{act}", __package__), stage)
     return found
 

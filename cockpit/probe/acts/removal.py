@@ -132,7 +132,7 @@ class Removal:
                 self._say()
             if not self._again:
                 return
-        self._fail("", "something is still written into it")
+        self._fail("", "a process still writes into it")
 
     def remove(self, parent: int, name: str, top: int) -> bool:
         """The emptied folder itself; false when something has stayed in it."""
@@ -140,7 +140,7 @@ class Removal:
             return False
         try:
             if place(os.stat(name, dir_fd=parent, follow_symlinks=False)) != place(os.fstat(top)):
-                self._fail("", "something else was put in its place")
+                self._fail("", "it was replaced")
                 return False
             os.rmdir(name, dir_fd=parent)
         except FileNotFoundError:
@@ -160,7 +160,7 @@ class Removal:
 
     def _why_not(self, folder: Place) -> str | None:
         known = self._folders is None or folder in self._folders
-        return None if known else "it is another user's, or somebody has moved it there since it was looked at"
+        return None if known else "it belongs to another user, or was moved there after the check"
 
     def _is_named(self, path: str) -> bool:
         return any(path == named or path.startswith(f"{named}/") for named in self._named)

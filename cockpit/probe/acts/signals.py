@@ -76,7 +76,7 @@ class Grip:
 def grip(pid: int, ticks: int) -> Grip | None:
     """Exactly that process; `None` when it has ended. Raises `ProtectedError`."""
     if pid in own_line():
-        raise ProtectedError(f"process {pid} is what cockpit itself runs in")
+        raise ProtectedError(f"cockpit itself runs in process {pid}")
     handle = _pidfd_open(pid)
     held = Grip(pid, ticks, handle)
     if held.state() is None:  # looked at after it was opened: what is held now is what was meant
@@ -118,7 +118,7 @@ def _try(held: Grip, number: int) -> Ending | None:
     except ProcessLookupError:
         return Ending(True, "had already ended")
     except PermissionError:
-        return Ending(False, "it belongs to another user, and may not be signalled from here")
+        return Ending(False, "it belongs to another user: no permission to signal it")
     return None
 
 
@@ -146,7 +146,7 @@ def _stays(held: Grip, number: int, took: float) -> str:
             f"it hangs in the kernel (state D), most often in the GPU driver, and has not ended {took:.0f} s after the first signal: "
             "only a reset of that GPU (nvidia-smi --gpu-reset) or a reboot of the host ends it"
         )
-    return f"it has not ended {took:.0f} s after the first signal ({signal.Signals(number).name} was the last)"
+    return f"it has not ended {took:.0f} s after the first signal (last signal: {signal.Signals(number).name})"
 
 
 def binder() -> Callable[[int], None]:

@@ -137,7 +137,7 @@ class _Classifier:
         if above.kind == "unknown" and signs and not self._shares_fate(process, above, signs):
             return None
         kind = {**dict.fromkeys(OWNED, "child"), **dict.fromkeys(LEFT, "orphan")}.get(above.kind, "unknown")
-        said = f"child of {parent.name} {parent.pid} ({above.kind})"
+        said = f"child of {parent.name} {parent.pid}{'' if above.undecided else f' ({above.kind})'}"
         owner = parent.pid if above.kind in ("worker", "driver") else above.owner
         found = above._replace(kind=kind, why=(said, *(sign.text for sign in signs if kind == "orphan")), owner=owner)
         if kind == "child" and self.lineage.owner(process):
@@ -208,7 +208,12 @@ class _Classifier:
         asks = (found.session,) if found.session else ()
         if process.origin.raylet is None and not self.facts.pasts(process):  # of which session its log is, is its path's word alone
             asks = tuple(dict.fromkeys([*asks, *self.evidence.elder_sessions(process)]))
-        return found._replace(why=(*found.why, "its worker is gone", asked), undecided="job", asks=asks)
+        return found._replace(why=(self._worker_gone(process), *found.why, asked), undecided="job", asks=asks)
+
+    def _worker_gone(self, process: ScannedProcess) -> str:
+        """First of the reasons: it is what makes the process an orphan once its job is over."""
+        pid = next((worker.pid for worker in self.facts.pasts(process)), process.origin.worker)
+        return f"its worker {pid} is gone" if pid else "its worker is gone"
 
     def _signless(self, process: ScannedProcess) -> KindVerdict:
         origin = process.origin

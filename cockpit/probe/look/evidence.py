@@ -43,7 +43,7 @@ class Evidence:
         """RAY_RAYLET_PID, of an agent RAY_NODE_ID too: a pid is this host's raylet only where one of its sessions says so."""
         pid = process.origin.raylet
         if self.raylet_of(process):
-            return Sign(True, f"its raylet {pid} lives (RAY_RAYLET_PID)")
+            return Sign(True, f"it comes from raylet {pid}, which still runs (RAY_RAYLET_PID)")
         named = f"its raylet {pid}" if pid else "its raylet"
         if pid not in self._forest and self._hidden:
             return Sign(None, f"whether {named} lives can't be seen: other users' processes are hidden here")
@@ -133,7 +133,7 @@ class Evidence:
             same = self._forest.get(worker.pid)
             owner = worker.pid if same and same.alive and same.ticks == worker.ticks else None
             how = "is in the process group" if worker.pid in (process.group, process.leader) else "was seen as a child"
-            yield Sign(lives, f"it {how} of worker {worker.pid}, whose raylet {pid} {'lives' if lives else 'is dead'}", owner)
+            yield Sign(lives, f"it {how} of worker {worker.pid}, whose raylet {pid} {'still runs' if lives else 'is dead'}", owner)
 
     def is_alive(self, folder: SessionFolder, process: ScannedProcess, *, gcs: bool = False) -> bool | None:
         """Whether a raylet (or GCS) of that session runs here; `None` where that can't be told.

@@ -117,7 +117,7 @@ class Walk:
             return False
         except OSError as error:
             replaced = error.errno in (errno.ELOOP, errno.ENOTDIR)
-            self._trouble(path, "something else was put in its place" if replaced else str(error.strerror))
+            self._trouble(path, "it was replaced" if replaced else str(error.strerror))
             return False
         other = os.fstat(child).st_dev != self._device or _mount(child) != self._mount
         reason = "another file system is mounted there" if other else self._why_not(place(os.fstat(child)))
@@ -142,7 +142,7 @@ class Walk:
         if found is not None and place(found.status) == level.place:
             yield found
         elif found is not None:
-            self._trouble(level.path, "something else was put in its place")
+            self._trouble(level.path, "it was replaced")
 
 
 def place(status: os.stat_result) -> Place:

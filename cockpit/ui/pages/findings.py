@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.acts.table import find_operation
 from cockpit.model import LEVELS, Actor, Finding, Node, PlacementGroup, Process, Session
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
-from cockpit.ui.findings import things
+from cockpit.ui.findings import next_steps, things
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Column, FactRow, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
@@ -29,8 +28,8 @@ class FindingsPage(Page):
         known = any(rows is not None for rows in (view.snapshot.nodes, view.snapshot.processes, view.snapshot.jobs))
         nothing = "none: cockpit sees nothing wrong" if known else "not known yet"
         rows = found.visible if known or found.visible else None
-        visible = _section("findings", "FINDINGS", rows, view, nothing, what="WHAT (x: hide)")
-        return (visible, _hidden_section(found.hidden, view)) if found.hidden else (visible,)
+        visible = _section("findings", "FINDINGS", rows, nothing, what="WHAT (x: hide)")
+        return (visible, _hidden_section(found.hidden)) if found.hidden else (visible,)
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ class HiddenFinding:
         return f"hidden:{self.about.key}"
 
 
-def _hidden_section(findings: Sequence[Finding], view: View) -> Section[HiddenFinding]:
-    plain = _section("hidden", "HIDDEN", findings, view, what="WHAT (x: show again)")
+def _hidden_section(findings: Sequence[Finding]) -> Section[HiddenFinding]:
+    plain = _section("hidden", "HIDDEN", findings, what="WHAT (x: show again)")
     rows = [HiddenFinding(finding) for finding in findings]
     return Section("hidden", "HIDDEN", tuple(map(_lift_column, plain.columns)), rows, search=lambda row: _search(row.about))
 
@@ -66,32 +65,26 @@ def worst_section(view: View) -> Iterator[Section[Finding]]:
         most = max(2, view.height // 8)
         more = len(found) - most
         what = f"WHAT ({more} more: press 6)" if more > 0 else "WHAT"
-        yield _section("worst", "FINDINGS", found[:most], view, what=what, total=len(found))
+        yield _section("worst", "FINDINGS", found[:most], what=what, total=len(found))
 
 
 def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
     """What is found about the thing with this key."""
     if found := view.index.findings.about(key):
-        yield _section("about", "FINDINGS", found, view)
+        yield _section("about", "FINDINGS", found)
 
 
 def _section(
-    key: str, title: str, rows: Sequence[Finding] | None, view: View, nothing: str = "none", *, what: str = "WHAT", total: int | None = None
+    key: str, title: str, rows: Sequence[Finding] | None, nothing: str = "none", *, what: str = "WHAT", total: int | None = None
 ) -> Section[Finding]:
-    columns: list[Column[Finding]] = [
+    columns: tuple[Column[Finding], ...] = (
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
         Column("FOR", 6, lambda finding, view: cells.ago(finding.since, view), sort=lambda finding, _: finding.since, right=True),
+        Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts)[0].key, "accent"),)),
         Column("ABOUT", 16, lambda finding, _: finding.subject, sort=lambda finding, _: finding.subject, rank=1),
         Column(what, 44, lambda finding, _: finding.text, grow=True),
-    ]
-    if view.acts:
-        columns.insert(2, Column("KEY", 3, lambda finding, _: ((remedy_key(finding), "accent"),)))
-    return Section(key, title, tuple(columns), rows, nothing, _search, lambda finding, _: finding.seen is not None, total)
-
-
-def remedy_key(finding: Finding) -> str:
-    """The key of the act that mends it."""
-    return find_operation(finding.remedy.act).first_key if finding.remedy and finding.remedy.act else ""
+    )
+    return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, total)
 
 
 def _search(finding: Finding) -> str:
@@ -110,9 +103,9 @@ def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
             yield "data from", cells.moment(finding.seen, view)
         if finding.remedy:
             yield "what to do", finding.remedy.text
-        if finding.remedy and finding.remedy.act and view.acts:
-            act = find_operation(finding.remedy.act)
-            yield "key", ((act.first_key, "accent"), (f"  {act.title}: shows its plan first", ""))
+        steps = [step for step in next_steps(finding, has_acts=bool(view.acts)) if step.key != "Enter"]
+        for name, step in zip(("press", *("then" for _ in steps)), steps, strict=False):
+            yield name, ((f"{step.key:<3}", "accent"), (step.text, ""))
         yield "code", finding.code
 
     about = things(finding, view.snapshot)

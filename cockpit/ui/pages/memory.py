@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Trend, kill_line, plausible_bytes, seconds_until
-from cockpit.model import SUPERVISOR, Node
+from cockpit.model import SUPERVISOR, Finding, Node, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
+from cockpit.ui.findings import things
 from cockpit.ui.marks import Piece, bar, chart, spark
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section, facts
@@ -194,9 +195,10 @@ def _processes(row: OwnerRow, _: View) -> str:
     return str(len(row.holding.processes)) if row.holding.processes else ""
 
 
-def memory_of(page: Page, row: Any) -> Page | None:
-    """The page on the memory of the node under the cursor, else of the one that is open; `None` when neither is a node."""
-    thing = getattr(row, "about", row)
+def memory_of(page: Page, row: Any, snapshot: Snapshot) -> Page | None:
+    """The page on the memory of the node under the cursor or of the finding there, else of what is open; `None`: no node."""
+    thing = row if isinstance(row, Finding) else getattr(row, "about", row)
     found = (thing, getattr(row, "node", None), getattr(page, "node", None))
-    node = next((node for node in found if isinstance(node, Node)), None)
+    about = (each for one in (row, getattr(page, "thing", None)) if isinstance(one, Finding) for each in things(one, snapshot))
+    node = next((node for node in (*found, *about) if isinstance(node, Node)), None)
     return None if node is None or isinstance(page, MemoryPage) else MemoryPage(node)

@@ -102,7 +102,7 @@ def test_nothing_speaks_against_hosts_that_are_alike():
         (plan(HEAD, said("w1", "worker", ray_version="2.44.1")), "w1 has Ray 2.44.1, but the head login-1 has 2.60.0"),
         (plan(HEAD, said("w1", "worker", python_version="3.11.6")), "w1 has Python 3.11.6, but the head login-1 has 3.11.7"),
         (plan(HEAD, unreached=(Unreached("w1", "w1: connection refused"),)), "w1: connection refused"),
-        (plan(HEAD, refused=(Target("host", "w1", reason="num_gpus is 8, and NVML finds 7"),)), "w1: num_gpus is 8, and NVML finds 7"),
+        (plan(HEAD, refused=(Target("host", "w1", reason="num_gpus is 8, but NVML finds 7"),)), "w1: num_gpus is 8, but NVML finds 7"),
         (plan(HEAD, refused=(Target("host", "w1", reason="w1: no `ray` command is on the PATH"),)), "w1: no `ray` command is on the PATH"),
         (plan(HEAD), "w1 is the same host as another host of the preset"),
     ],

@@ -125,12 +125,20 @@ def test_whether_an_abandoned_child_is_an_orphan_hangs_on_its_job():
         undecided="job",
         session="session_1",
         job="02000000",
-        why=("its worker is dead", "whether job 02000000 still runs must be asked of Ray"),
+        why=("its worker 77 is gone", "it comes from raylet 5, which still runs", "whether job 02000000 still runs must be asked of Ray"),
     )
 
-    def kind(*jobs, session="session_1"):
+    def settled(*jobs, session="session_1"):
         (only,) = joined(cluster=Cluster(session=session), jobs=JobFacts(jobs=jobs), hosts={"node1": host(processes=(left,))}).processes
-        return only.kind
+        return only
+
+    def kind(*jobs, session="session_1"):
+        return settled(*jobs, session=session).kind
+
+    assert settled(Job("a", "02000000", status="FAILED")).why == (
+        "its worker 77 is gone and its job a FAILED; nothing alive owns it",
+        "it comes from raylet 5, which still runs",
+    )
 
     assert kind(Job("a", "02000000", status="RUNNING")) == "child"
     assert kind(Job("a", "02000000", status="FAILED")) == "orphan"

@@ -78,7 +78,7 @@ class Ground:
         self.told.append(text)
 
     def request(self, **more: Any) -> dict[str, Any]:
-        return {"act": "clean", "sessions": None, "older_than": None, "dear": [], "targets": [], **more}
+        return {"act": "clean", "sessions": None, "older_than": None, "protected": [], "targets": [], **more}
 
     def watcher(self) -> Watcher:
         watcher = Watcher({})

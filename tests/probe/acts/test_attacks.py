@@ -61,7 +61,7 @@ def test_a_folder_that_is_moved_into_a_dead_session_while_it_is_removed_stays(gr
     answer = Moving(ground.temp, ground.temp / "live", path / "sockets" / "live").do(planned)
     assert not dear.exists()
     assert (path / "sockets" / "live" / "inner" / "work.py").exists()
-    assert "it is another user's, or somebody has moved it there since it was looked at" in answer["failed"][0]["error"]
+    assert "it belongs to another user, or was moved there after the check" in answer["failed"][0]["error"]
 
 
 def test_another_users_folder_in_a_dead_session_is_told_of_and_stays(ground: Ground):
@@ -72,7 +72,7 @@ def test_another_users_folder_in_a_dead_session_is_told_of_and_stays(ground: Gro
     moves(ground.temp / "live", path / "live")
     age(path)
     planned = ground.plan()
-    assert any(note.endswith(f"live stays: it belongs to {ALICE}") for note in planned["notes"])
+    assert any(note.endswith(f"live is kept: it belongs to {ALICE}") for note in planned["notes"])
     ground.do(planned["targets"])
     assert (path / "live" / "inner" / "work.py").exists()
     assert not (path / "logs" / "raylet.out").exists()
@@ -97,7 +97,7 @@ def test_files_in_dev_shm_that_one_user_makes_without_end_hinder_nobody_elses(gr
             path.unlink(missing_ok=True)
     assert str(ours) in [one["path"] for one in answer["targets"]]
     assert len(answer["targets"]) + len(answer["refused"]) <= 10
-    assert any("more files of that kind" in note for note in answer["notes"])
+    assert any("more such files" in note for note in answer["notes"])
 
 
 def test_another_users_raylet_does_not_choose_whose_ray_stop_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -121,7 +121,7 @@ def test_another_users_raylet_does_not_choose_whose_ray_stop_is_run(tmp_path: Pa
             look = Watcher({}).look(0)
             assert everything.find_ray(look, name).uid == MALLORY
             monkeypatch.setattr(everything, "sessions", lambda _: ([name], []))  # another test's Ray may live here meanwhile
-            with pytest.raises(everything.NoWayError, match=f"{name} is {MALLORY}'s: name it with --session if it is meant"):
+            with pytest.raises(everything.NoWayError, match=f"{name} belongs to {MALLORY}: to stop it, use --session"):
                 everything.find_ray(look, None)
     finally:
         shutil.rmtree(f"/tmp/attack{os.getpid()}")

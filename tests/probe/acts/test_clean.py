@@ -56,7 +56,7 @@ def test_a_session_whose_socket_answers_stays_also_when_named(ground, named):
     with listening(path / "sockets" / "raylet.1"):
         planned = ground.plan(sessions=named)
     assert planned["targets"] == []
-    assert reason(planned, NAME) == "it lives: a raylet listens on its socket"
+    assert reason(planned, NAME) == "it is alive: a raylet listens on its socket"
     assert planned["refused"][0]["live"] is True
 
 
@@ -73,7 +73,7 @@ def test_a_session_that_a_process_of_ray_names_stays(ground, program_name, words
     with program(program_name, *(word.format(path=path) for word in words)) as pid:
         planned = ground.plan()
     assert planned["targets"] == []
-    assert reason(planned, NAME).startswith("it lives: ")
+    assert reason(planned, NAME).startswith("it is alive: ")
     assert str(pid) in reason(planned, NAME)
 
 
@@ -88,7 +88,7 @@ def test_a_session_whose_socket_cannot_be_asked_stays(ground):
     (path / "sockets").rename(path / "moved")
     os.symlink(path / "moved", path / "sockets")
     age(path)
-    assert reason(ground.plan(), NAME).startswith("whether it lives can't be told")
+    assert reason(ground.plan(), NAME).startswith("not known whether it is alive")
 
 
 def test_the_latest_session_is_not_alive_for_being_the_latest(ground):
@@ -115,7 +115,7 @@ def test_one_that_came_alive_since_it_was_planned_stays(ground):
     with listening(path / "sockets" / "raylet"):
         answer = ground.do(planned["targets"])
     assert answer["done"] == []
-    assert reason(answer, NAME) == "it lives: a raylet listens on its socket"
+    assert reason(answer, NAME) == "it is alive: a raylet listens on its socket"
     assert (path / "logs" / "raylet.out").exists()
 
 
@@ -126,7 +126,7 @@ def test_a_session_that_is_just_being_made_is_waited_for(ground, monkeypatch):
     began = time.monotonic()
     assert what(ground.plan()["targets"]) == [NAME]
     assert time.monotonic() - began > 0.5
-    assert ground.told[0] == f"{NAME} has just been changed; waiting whether it comes alive"
+    assert ground.told[0] == f"{NAME} was changed just now: waiting to see whether it starts"
 
 
 def test_a_session_that_we_have_just_ended_ourselves_is_not_waited_for_and_stays_when_it_lives_after_all(ground, monkeypatch):
@@ -138,7 +138,7 @@ def test_a_session_that_we_have_just_ended_ourselves_is_not_waited_for_and_stays
     lives = session(ground.temp)
     os.utime(lives)
     with listening(lives / "sockets" / "raylet"):
-        assert reason(ground.plan(ended=[NAME]), NAME) == "it lives: a raylet listens on its socket"
+        assert reason(ground.plan(ended=[NAME]), NAME) == "it is alive: a raylet listens on its socket"
 
 
 # Which are meant
@@ -169,7 +169,7 @@ def test_a_session_is_found_by_its_path_wherever_it_lies(ground, tmp_path):
 def test_what_is_named_and_not_there_is_said(ground):
     os.symlink("/etc", ground.temp / NAME)
     assert ground.plan(sessions=[OTHER])["notes"] == [f"there is no session {OTHER} here"]
-    assert ground.plan(sessions=[f"{ground.temp}/{NAME}"])["notes"] == [f"{ground.temp}/{NAME} is a link, and no session's folder"]
+    assert ground.plan(sessions=[f"{ground.temp}/{NAME}"])["notes"] == [f"{ground.temp}/{NAME} is a link, not a session folder"]
 
 
 def test_only_what_was_written_last_long_enough_ago_goes(ground):
@@ -177,7 +177,7 @@ def test_only_what_was_written_last_long_enough_ago_goes(ground):
     for file in path.rglob("*"):
         age(file, 7200)
     age(path, 7200)
-    assert ground.plan(older_than=7300)["notes"] == [f"{NAME} stays: something in it was written 2.0 hours ago"]
+    assert ground.plan(older_than=7300)["notes"] == [f"{NAME} is kept: a file in it was written 2.0 hours ago"]
     (target,) = ground.plan(older_than=7000)["targets"]
     assert 7200 <= target["age"] < 7260
     os.utime(path / "logs" / "raylet.out")
@@ -191,7 +191,7 @@ def test_one_that_was_written_since_the_plan_stays_where_age_was_asked_for(groun
     age(path, 7200)
     planned = ground.plan(older_than=7000)
     os.utime(path / "logs" / "raylet.out")
-    assert reason(ground.do(planned["targets"], older_than=7000), NAME) == "something in it was written 0.0 hours ago"
+    assert reason(ground.do(planned["targets"], older_than=7000), NAME) == "a file in it was written 0.0 hours ago"
     assert path.exists()
 
 
@@ -210,7 +210,7 @@ def test_root_removes_another_users_session_only_when_it_is_named(ground):
     path = session(ground.temp)
     for one in (path, *path.rglob("*")):
         os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
-    assert reason(ground.plan(), NAME).endswith(f"name it with --session {NAME} if it is meant")
+    assert reason(ground.plan(), NAME).endswith(f"to remove it, use --session {NAME}")
     planned = ground.plan(sessions=[NAME])
     assert ground.do(planned["targets"])["done"] == []
     assert what(ground.do(planned["targets"], sessions=[NAME])["done"]) == [NAME]
@@ -232,7 +232,7 @@ def test_what_is_dear_stays_where_it_is(ground):
     assert done["outcome"].endswith(" and 2 more")
     assert sorted(file for file in path.rglob("*") if file.is_file()) == sorted(kept)
     assert os.listdir(path / "sockets") == os.listdir(path / "logs") == []
-    assert what(ground.clean(dear=[str(path / "run")])["done"]) == [NAME], "it can still be told to be a session's folder"
+    assert what(ground.clean(protected=[str(path / "run")])["done"]) == [NAME], "it can still be told to be a session's folder"
 
 
 def test_what_is_dear_goes_when_it_is_named(ground):
@@ -242,9 +242,9 @@ def test_what_is_dear_goes_when_it_is_named(ground):
     write(path / "checkpoint-3" / "vocab.txt")
     age(path)
     dear = [str(one) for one in named]
-    planned = ground.plan(dear=dear)
+    planned = ground.plan(protected=dear)
     assert planned["targets"][0]["keeps"] == ["a/one.pt"]
-    ground.do(planned["targets"], dear=dear)
+    ground.do(planned["targets"], protected=dear)
     assert [file for file in path.rglob("*") if file.is_file()] == [kept]
 
 
@@ -260,7 +260,7 @@ def test_a_link_stays_while_its_session_keeps_something(ground):
 
 def test_a_name_that_is_nothing_dear_saves_nothing_and_is_said(ground):
     path = session(ground.temp)
-    assert ground.plan(dear=[f"{path}/logs"])["notes"] == [f"{NAME}: logs was named, but nothing dear is called so"]
+    assert ground.plan(protected=[f"{path}/logs"])["notes"] == [f"{NAME}: logs was given, but is not protected"]
 
 
 def test_a_checkpoint_that_comes_while_it_is_removed_stays(ground):
@@ -284,7 +284,7 @@ def test_names_that_are_no_text_survive_the_way_there_and_back(ground):
     keeps = sorted(planned["targets"][0]["keeps"])
     assert keeps == ["a\n\\\\xff\\\\x41.pt", "a\n\\xff\\\\x41.pt"]
     dear = [f"{path}/{keeps[1]}"]
-    ground.do(planned["targets"], dear=dear)
+    ground.do(planned["targets"], protected=dear)
     assert sorted(os.listdir(path)) == [os.path.basename(other), "logs", "sockets"]
 
 
@@ -351,7 +351,7 @@ def test_a_folder_that_somebody_may_have_renamed_is_no_session(ground, part, how
     age(path)
     planned = ground.plan()
     assert planned["targets"] == []
-    assert "it may be no session's folder" in reason(planned, NAME) or part == "sockets"
+    assert "it may not be a session folder" in reason(planned, NAME) or part == "sockets"
 
 
 @ROOT
@@ -362,7 +362,7 @@ def test_root_believes_no_temp_dir_of_another_user_unless_it_is_named_by_its_pat
     ground = Ground(ground.temp / "ray")
     planned = ground.plan()
     assert planned["targets"] == []
-    assert "who can rename what lies there: name it by its path if it is meant" in reason(planned, NAME)
+    assert "who can rename files there: to remove it, give its path with --session" in reason(planned, NAME)
     assert ground.plan(sessions=[NAME])["targets"] == []
     assert what(ground.clean(sessions=[str(path)])["done"]) == [NAME]
 
@@ -414,7 +414,7 @@ def test_whoever_holds_a_file_open_is_named_and_stops_nothing(ground):
     ):
         planned = ground.plan()
         (note,) = [one for one in planned["notes"] if str(pid) in one]
-        assert note == f"{NAME}: logs/left.log is held open by sleeper -c (pid {pid}): its space comes back when that ends"
+        assert note == f"{NAME}: logs/left.log is held open by sleeper -c (pid {pid}): its space is freed when that process ends"
         stdin.close()
         answer = ground.do(planned["targets"])
     assert not path.exists()
@@ -425,7 +425,7 @@ def test_whoever_works_in_it_is_named(ground):
     path = session(ground.temp)
     with program("train", cwd=path / "runtime_resources") as pid:
         assert [one for one in ground.plan()["notes"] if str(pid) in one] == [
-            f"{NAME}: runtime_resources is worked in by train -c (pid {pid}): its space comes back when that ends"
+            f"{NAME}: runtime_resources is worked in by train -c (pid {pid}): its space is freed when that process ends"
         ]
 
 
@@ -451,7 +451,7 @@ def test_a_link_stays_when_its_session_lives_though_its_folder_was_removed(groun
     with program("/env/raylet", f"--raylet_socket_name={ground.temp}/{NAME}/sockets/raylet", f"--session_dir={ground.temp}/{NAME}"):
         planned = ground.plan()
     assert planned["targets"] == []
-    assert reason(planned, "session_latest").startswith("it lives: raylet ")
+    assert reason(planned, "session_latest").startswith("it is alive: raylet ")
 
 
 def test_a_link_made_anew_since_it_was_planned_stays(ground):

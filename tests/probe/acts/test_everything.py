@@ -45,7 +45,7 @@ def test_one_that_does_not_end_is_ended_and_said_to_be(tmp_path: Path, monkeypat
     monkeypatch.setattr(everything, "QUIET", 0.2)
     told: list[str] = []
     assert run(stand_in(tmp_path, script), {"grace": 1}, told.append).endswith("(`ray stop` did not end in time)")
-    assert ("`ray stop` is still at work" in told) == (script == "exec sleep 1000")
+    assert ("`ray stop` is still running" in told) == (script == "exec sleep 1000")
 
 
 def test_one_that_can_not_be_started_is_a_sentence(tmp_path: Path):

@@ -15,7 +15,12 @@ from cockpit.probe.look.sessions import Sessions
 from tests.probe.forests import SESSION, forest, process, raylet, worker
 
 ASKED = KindVerdict(
-    "unknown", ("its raylet 100 lives", "whether job 02 still runs must be asked of Ray"), "02", SESSION, undecided="job", asks=(SESSION,)
+    "unknown",
+    ("its worker 200 is gone", "it comes from raylet 100, which still runs", "whether job 02 still runs must be asked of Ray"),
+    "02",
+    SESSION,
+    undecided="job",
+    asks=(SESSION,),
 )
 NAME = SESSION.rpartition("/")[2]
 
@@ -32,6 +37,16 @@ NAME = SESSION.rpartition("/")[2]
 )
 def test_ray_settles_only_what_it_knows_of_its_own_session(jobs, kind):
     assert settled({210: ASKED}, [jobs] if jobs else [])[210].kind == kind
+
+
+def test_why_it_is_an_orphan_comes_first_and_in_one_sentence():
+    jobs = [{"session": NAME, "running": [], "ended": ["02"]}]
+    assert settled({210: ASKED}, jobs)[210].why == (
+        "its worker 200 is gone and its job 02 is over; nothing alive owns it",
+        "it comes from raylet 100, which still runs",
+    )
+    below = ASKED._replace(why=("child of python 210",))
+    assert settled({211: below}, jobs)[211].why == ("its job 02 is over; nothing alive owns it", "child of python 210")
 
 
 ELDERS = KindVerdict("unknown", ("whether job ppo runs in …",), "ppo", SESSION, undecided="job", asks=(f"{SESSION}1", f"{SESSION}2"))

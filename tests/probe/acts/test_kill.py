@@ -128,7 +128,7 @@ def test_what_came_after_the_plan_is_not_touched_and_is_named(act, orphan):
     try:
         done = act("do", targets=plan["targets"])
         assert process.pid in pids(done["done"]), done
-        assert f"pid {newcomer} came of these since the plan" in done["notes"][-1]
+        assert f"pid {newcomer} was started by these after the plan" in done["notes"][-1]
         assert read_stat(newcomer).state == "S"
         (again,) = act("plan", named=[[newcomer, None]])["targets"]
         assert again["kind"] == "orphan"
@@ -144,7 +144,7 @@ def test_what_is_started_anew_while_it_is_ended_is_told_though_it_has_left_the_g
     try:
         assert pids(done["done"]) == [child, process.pid]
         assert [(one["pid"], one["error"]) for one in done["failed"]] == [
-            (again, "it was started while the others were being ended: look again")
+            (again, "it started while the others were being ended: repeat the act")
         ]
     finally:
         os.kill(again, 9)
@@ -164,7 +164,7 @@ def test_another_start_under_the_same_pid_is_refused(act, orphan):
     process = orphan()
     (target,) = act("plan", process)["targets"]
     done = act("do", targets=[{**target, "ticks": target["ticks"] - 1}])
-    assert done["refused"][0]["reason"] == "it has ended; its pid is another process's now"
+    assert done["refused"][0]["reason"] == "it has ended; its pid now belongs to another process"
     assert process.poll() is None
 
 
@@ -182,7 +182,7 @@ def test_what_is_no_orphan_any_more_is_refused(act, orphan, run, more):
 def test_a_process_that_is_nothing_of_rays_is_ended_only_by_who_has_seen_what_it_is(act, run):
     process = run("sleep", "60")
     (refused,) = act("plan", process)["refused"]
-    assert refused["reason"].startswith("it is a foreign, and only orphan and stale processes are ended")
+    assert refused["reason"].startswith("it is a foreign; only orphan and stale processes are ended")
     plan = act("plan", process, any=True)
     assert pids(act("do", targets=plan["targets"], any=True)["done"]) == [process.pid]
 
@@ -197,14 +197,14 @@ def test_an_orphan_that_a_live_raylet_hangs_from_is_refused(act, orphan):
         until(lambda: b"raylet_socket_name=/x" in Path(f"/proc/{below}/cmdline").read_bytes(), "the raylet runs")
         plan = act("plan", shell)
         assert plan["targets"] == []
-        assert plan["refused"][0]["reason"] == f"a live part of Ray hangs from it: ray {below}"
+        assert plan["refused"][0]["reason"] == f"a part of a live Ray runs below it: ray {below}"
     finally:
         os.kill(below, 9)
 
 
 def test_what_cockpit_runs_in_is_refused_already_in_the_plan(act):
     plan = act("plan", named=[[os.getpid(), None]], any=True)
-    assert plan["refused"][0]["reason"] == "it is what cockpit itself runs in"
+    assert plan["refused"][0]["reason"] == "cockpit itself runs in it"
     assert plan["targets"] == []
 
 
@@ -225,7 +225,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have an
 def test_another_users_orphan_is_ended_only_when_it_is_named_by_pid(act, orphan):
     process = orphan(user=65534)
     (refused,) = (one for one in act("plan")["refused"] if one["pid"] == process.pid)
-    assert refused["reason"].endswith(f"name it with --pid {process.pid} if it is meant")
+    assert refused["reason"].endswith(f"to end it, use --pid {process.pid}")
     plan = act("plan", process, pids=True)
     assert pids(plan["targets"]) == [process.pid]
     assert pids(act("do", targets=plan["targets"])["refused"]) == [process.pid]
@@ -289,7 +289,7 @@ def test_where_nvml_hangs_after_nobody_says_that_memory_is_free(start, act, orph
     done = meanwhile(start, act, process, gpus, lambda: nvml.add(state, "hang forever *"))
     assert done["done"]
     assert done["freed"] == {"gpu": None}
-    assert "NVML doesn't answer any more" in done["notes"][-1]
+    assert "NVML no longer answers" in done["notes"][-1]
 
 
 # What a probe has seen that watches

@@ -29,7 +29,7 @@ def test_a_session_that_other_hosts_see_too_stays_also_when_named(ground: Ground
     planned = ground.plan(sessions=named)
     assert what(planned["targets"]) == [OTHER]
     (refused,) = planned["refused"]
-    assert refused["reason"] == "it lies on a file system that other hosts share (tmpfs): whether it lives there can't be told"
+    assert refused["reason"] == "it lies on a file system that other hosts share (tmpfs): not known whether it is alive there"
     status = path.stat()
     target = {**planned["targets"][0], "path": str(path), "name": NAME, "device": status.st_dev, "inode": status.st_ino}
     assert what(ground.do([target], sessions=named)["refused"]) == [NAME]
@@ -57,4 +57,4 @@ def test_what_can_not_be_told_is_not_taken_for_local(ground: Ground, monkeypatch
     session(ground.temp)
     monkeypatch.setattr(mounted, "mounts", list)
     (refused,) = ground.plan()["refused"]
-    assert refused["reason"] == "whether other hosts share its file system can't be told: whether it lives there can't be told"
+    assert refused["reason"] == "whether other hosts share its file system can't be told: not known whether it is alive there"

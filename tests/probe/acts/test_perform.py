@@ -29,7 +29,7 @@ def test_what_nobody_has_foreseen_is_a_sentence_and_a_deed_is_then_in_doubt():
     planned, done = (
         lines({"act": "kill", "stage": stage, "named": [["x", None]], "targets": [{}]})[-1]["error"] for stage in ("plan", "do")
     )
-    assert planned.startswith("something unforeseen went wrong (ValueError in ")
+    assert planned.startswith("unexpected error (ValueError in ")
     assert "KeyError" in done
     assert done.endswith(": part of it may have been done")
     assert "may have been done" not in planned

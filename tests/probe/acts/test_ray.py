@@ -160,7 +160,7 @@ def test_a_session_that_does_not_live_here_is_not_asked(raylet: Raylet, seen: Pa
 def test_of_several_sessions_one_must_be_named(raylet: Raylet, seen: Path):
     with raylet(), raylet(OTHER):
         said = ask(session=None)["error"]
-    assert "name one" in said
+    assert "choose one with --session" in said
     assert SESSION in said
     assert OTHER in said
     assert not (seen / "argv").exists()
@@ -192,7 +192,7 @@ def test_a_dead_actors_process_is_waited_for(
         stand_in(python, seen, f"{script.format(pid=pid)}\necho '{answer}'")
         said = ask(stage="do", targets=[TARGET])
     assert said["done"][0]["outcome"] == ("Ray says DEAD" + (f", and its process {pid} has ended" if ends else ""))
-    assert said["notes"] == ([] if ends else [f"process {pid} of that actor is still there 0.5 s after Ray has called it dead"])
+    assert said["notes"] == ([] if ends else [f"process {pid} of that actor still runs 0.5 s after Ray reported it dead"])
 
 
 def test_pids_of_another_node_are_not_looked_for_here(raylet: Raylet, python: Path, seen: Path):
@@ -218,14 +218,14 @@ def test_a_python_that_is_gone_is_named(raylet: Raylet, python: Path):
 def test_another_users_ray_is_not_touched(raylet: Raylet, seen: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
     with raylet():
-        assert "only that user and root may act in it" in ask()["error"]
+        assert "only that user and root may act on it" in ask()["error"]
     assert not (seen / "argv").exists()
 
 
 @pytest.mark.parametrize("command", ["/bin/python 'unclosed", "''", "python setup_worker.py"])
 def test_a_raylet_that_names_no_python_is_a_sentence(raylet: Raylet, command: str):
     with raylet(command=command) as pid:
-        assert ask()["error"] == f"what the raylet {pid} names as its Python is none: {command}"
+        assert ask()["error"] == f"raylet {pid} names no valid Python: {command}"
 
 
 def test_an_environment_that_is_no_text_comes_over_unchanged(raylet: Raylet, seen: Path):
@@ -255,7 +255,7 @@ def test_a_ray_that_can_not_drain_a_node_is_not_asked_to(monkeypatch: pytest.Mon
     one = gcs.Gcs.__new__(gcs.Gcs)
     one._channel = None
     ask = partial(one.autoscaler_number, "NodeStatus", "DRAINING") if missing == "the status" else partial(one.ask_autoscaler, "DrainNode")
-    with pytest.raises(gcs.NoServiceError, match="this version of Ray can't drain a node"):
+    with pytest.raises(gcs.NoServiceError, match="this Ray version can't drain a node"):
         ask()
     assert asked == []
 
@@ -267,7 +267,7 @@ def test_a_program_that_only_calls_itself_raylet_is_believed_nothing(seen: Path,
     """`exec -a raylet su`, with any words: root would run what they name."""
     flags = (f"--raylet_socket_name=/nowhere/{SESSION}/sockets/raylet", f"--session_dir=/nowhere/{SESSION}", "--gcs-address=127.0.0.1:1")
     with program("raylet", *flags, f"--python_worker_command={python}") as pid:
-        assert f"process {pid} calls itself raylet and runs " in ask()["error"]
+        assert f"process {pid} calls itself raylet but runs " in ask()["error"]
     assert not (seen / "argv").exists()
 
 
@@ -320,5 +320,5 @@ def test_of_two_users_who_claim_a_session_the_one_who_owns_its_folder_is_believe
 @needs_root
 def test_a_session_that_two_users_claim_is_nobodys(raylet: Raylet, seen: Path):
     with raylet(), raylet(code=f"os.setuid(65534); {STAYS}"):
-        assert "which is the true one can't be told" in ask()["error"]
+        assert "which of them is real is not known" in ask()["error"]
     assert not (seen / "argv").exists()

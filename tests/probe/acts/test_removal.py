@@ -91,7 +91,7 @@ def test_a_session_folder_replaced_by_a_link_since_it_was_planned_stays(ground, 
     planned = ground.plan()
     shutil.move(path, outside / NAME)
     os.symlink(outside / NAME, path)
-    assert ground.do(planned["targets"])["failed"][0]["error"] == "it is no folder any more: something else was put in its place"
+    assert ground.do(planned["targets"])["failed"][0]["error"] == "it is no longer a folder: it was replaced"
     assert (outside / NAME / "logs" / "raylet.out").exists()
 
 
@@ -101,7 +101,7 @@ def test_a_session_folder_replaced_by_another_folder_since_it_was_planned_stays(
     path.rename(ground.temp / "kept")
     precious = write(path / "precious")
     age(path)
-    assert ground.do(planned["targets"])["refused"][0]["reason"] == "something else was put in its place since it was planned"
+    assert ground.do(planned["targets"])["refused"][0]["reason"] == "it was replaced after the plan was made"
     assert precious.exists()
 
 
@@ -281,7 +281,7 @@ def test_a_session_that_comes_alive_midway_loses_no_more(ground, monkeypatch):
 
         patched.setattr("cockpit.probe.acts.removal.os.unlink", come_alive)
         (failed,) = ground.do(planned["targets"])["failed"]
-    assert failed["error"].startswith("stopped midway, because it lives: a raylet listens on its socket; until then ")
+    assert failed["error"].startswith("stopped midway: it is alive: a raylet listens on its socket; before that, ")
     assert 1000 < len(os.listdir(path / "logs")) < 2000
     assert (path / "sockets" / "raylet").exists()
 
@@ -385,7 +385,7 @@ def test_a_folder_that_may_not_be_read_leaves_the_size_unknown_and_stays(ground)
     finally:
         os.seteuid(0)
     assert (planned["targets"][0]["size"], planned["targets"][0]["files"]) == (None, None)
-    assert planned["notes"] == [f"{NAME}: closed can't be looked into, and stays: Permission denied"]
+    assert planned["notes"] == [f"{NAME}: closed can't be read and is kept: Permission denied"]
     assert answer["failed"][0]["error"].startswith("closed could not be removed: Permission denied; 3 files removed, ")
     assert (path / "closed" / "x").exists()
 

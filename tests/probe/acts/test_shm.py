@@ -82,7 +82,7 @@ def test_a_leftover_of_a_known_kind_goes_and_its_bytes_are_counted(leftovers, ki
     path = leftovers.make(kind, size=1 << 20)
     planned = leftovers.plan()
     (target,) = planned["targets"]
-    assert (target["what"], target["size"], target["why"][0].endswith("that nobody has open or mapped")) == ("shm", 1 << 20, True)
+    assert (target["what"], target["size"], target["why"][0].endswith("that no process has open or mapped")) == ("shm", 1 << 20, True)
     answer = leftovers.do(planned["targets"])
     assert what(answer["done"]) == [path.name]
     assert answer["freed"] == {"disk": 0, "shm": 1 << 20}
@@ -125,7 +125,7 @@ def test_one_whose_maker_runs_is_left(leftovers):
     with program("train") as pid:
         leftovers.make(name=f"torch_{pid}_{secrets.randbelow(1 << 31)}_0")
         (refused,) = leftovers.plan()["refused"]
-    assert refused["reason"] == f"process {pid}, whose pid it names, runs"
+    assert refused["reason"] == f"process {pid}, whose pid is in its name, is running"
 
 
 def test_what_somebody_has_open_is_left(leftovers):
@@ -169,7 +169,7 @@ def test_what_was_opened_since_it_was_planned_is_left(leftovers):
     planned = leftovers.plan()
     with path.open("rb"):
         (refused,) = leftovers.do(planned["targets"])["refused"]
-    assert refused["reason"] == "somebody has it open or mapped now"
+    assert refused["reason"] == "a process has it open or mapped now"
     assert path.exists()
 
 
@@ -210,7 +210,7 @@ def test_another_users_goes_only_when_he_runs_nothing_here(leftovers):
     with subprocess.Popen(["sleep", "600"], user=uid, group=uid, extra_groups=[]) as child:
         (refused,) = leftovers.plan()["refused"]
         child.kill()
-    assert refused["reason"] == f"it belongs to {uid}, of whom something still runs here"
+    assert refused["reason"] == f"it belongs to {uid}, who still has processes here"
     assert what(once_it_is_done(leftovers)) == [path.name]
 
 
@@ -223,7 +223,7 @@ def test_another_users_is_nothing_for_a_plain_user(leftovers):
     finally:
         os.seteuid(0)
     assert planned["targets"] == []
-    assert planned["refused"][0]["reason"] == "it belongs to root, and only root may remove it"
+    assert planned["refused"][0]["reason"] == "it belongs to root: only root may remove it"
     assert path.exists()
 
 
@@ -235,7 +235,7 @@ def test_where_the_kernel_says_nothing_everything_stays(leftovers, monkeypatch):
         raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr("cockpit.probe.acts.clean.shm.fcntl.fcntl", no_lease)
-    assert leftovers.plan()["refused"][0]["reason"] == "whether somebody uses it can't be told here"
+    assert leftovers.plan()["refused"][0]["reason"] == "not known here whether a process uses it"
     assert what(leftovers.do(planned["targets"])["failed"]) == [path.name]
     assert path.exists()
 
@@ -259,7 +259,7 @@ def test_many_leftovers_cost_one_look_and_are_told_of(leftovers, monkeypatch):
     monkeypatch.setattr(clean, "TELL_EVERY", 0.0)
     assert len(leftovers.do(planned["targets"])["done"]) == 5
     assert len(looks) == 1
-    assert [text for text in leftovers.ground.told if "of 5 things" in text] == [f"{done} of 5 things are done" for done in range(5)]
+    assert [text for text in leftovers.ground.told if "of 5 done" in text] == [f"{done} of 5 done" for done in range(5)]
 
 
 def test_while_processes_hang_it_is_told_how_many_were_asked(ground, monkeypatch):
@@ -268,4 +268,4 @@ def test_while_processes_hang_it_is_told_how_many_were_asked(ground, monkeypatch
     with program() as hanging:
         forest = {pid: process for pid, process in ProcessTable().scan().items() if pid == hanging}
         assert holders.holds(forest, ground.tell) == ((), (hanging,))
-    assert ground.told == ["asked 0 of 1 processes what they hold open"]
+    assert ground.told == ["open files of 0 of 1 processes checked"]

@@ -106,7 +106,7 @@ def test_with_term_alone_what_ignores_it_stays_and_is_said_to(run):
     process = run(sys.executable, "-c", STUBBORN, said=True)
     found = ending(process, 0.2, last=None)
     assert not found.gone
-    assert "SIGTERM was the last" in found.text
+    assert "last signal: SIGTERM" in found.text
     assert process.poll() is None
 
 

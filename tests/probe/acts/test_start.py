@@ -172,7 +172,7 @@ def test_a_ray_that_runs_already_is_not_started_twice(notes: Path, gcs: str):
     assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"]
     assert not (notes / "argv").exists()
     other = told(start.do, {**asked, "session": "session_2026-11-21_08-00-00_000000_1", "targets": plan["targets"]})
-    assert f"a raylet of {SESSION} still runs here, and the head's session is" in other["refused"][0]["reason"]
+    assert f"a raylet of {SESSION} still runs here, but the head's session is" in other["refused"][0]["reason"]
 
 
 def test_half_a_head_is_no_head(notes: Path, gcs: str):
@@ -187,7 +187,7 @@ def test_what_would_now_be_done_otherwise_is_refused(notes: Path, gcs: str):
     raylet(notes, gcs)
     plan = told(start.plan, request(notes, gcs, "--num-cpus=2"))
     done = told(start.do, {**request(notes, gcs, "--num-cpus=64"), "targets": plan["targets"]})
-    assert "it would now be started otherwise" in done["refused"][0]["reason"]
+    assert "its command has changed since the plan was made" in done["refused"][0]["reason"]
     assert not (notes / "argv").exists()
 
 
@@ -217,18 +217,18 @@ def test_without_its_agents_port_a_head_runs_and_gets_no_job(notes: Path, gcs: s
 def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 1")
     answer = told(start.plan, request(notes, gcs, "--num-gpus=8", env={"CUDA_VISIBLE_DEVICES": "0,1"}))
-    assert "num_gpus is 8, and CUDA_VISIBLE_DEVICES names 2" in answer["refused"][0]["reason"]
+    assert "num_gpus is 8, but CUDA_VISIBLE_DEVICES lists 2" in answer["refused"][0]["reason"]
 
 
 def test_a_python_without_ray_is_an_error(notes: Path, gcs: str):
-    assert told(start.plan, request(notes, gcs))["error"] == f"there is no {notes}/ray that could be run"
+    assert told(start.plan, request(notes, gcs))["error"] == f"{notes}/ray doesn't exist or can't be run"
 
 
 def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_started(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 1")
     (notes / "ray").write_text(f"#!{notes}/moved/python\nimport ray\n")
     error = told(start.plan, request(notes, gcs))["error"]
-    assert error.startswith(f"{notes}/ray can't be run here: its {notes}/moved/python is not there, or not for ")
+    assert error.startswith(f"{notes}/ray can't be run here: its {notes}/moved/python is missing, or not accessible to ")
 
 
 def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
@@ -280,9 +280,7 @@ def test_a_failure_is_a_sentence_with_the_lines_that_matter(notes: Path, gcs: st
     asked = request(notes, gcs)
     done = told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})
     error = done["failed"][0]["error"]
-    assert error.startswith(
-        "the cluster asks for a token, and what was given for one, if anything was, is not its: `ray start` ended with 1: "
-    )
+    assert error.startswith("the cluster requires a token: none was given, or a wrong one: `ray start` ended with 1: ")
     assert "Local node" not in error
     assert f"{notes}/state/cockpit/ray-start-worker-{os.geteuid()}.log" in error
 
@@ -294,7 +292,7 @@ WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: 
     ("text", "cause"),
     [
         ("ConnectionError: Ray is trying to start at 10.0.0.1:6379, but is already running at 10.0.0.1:6379.", "a Ray already runs"),
-        (WRONG_TOKEN, "the cluster asks for a token"),
+        (WRONG_TOKEN, "the cluster requires a token"),
         (
             "  File utils.py\nRuntimeError: Version mismatch: The cluster was started with:\n    Ray: 2.44.1\n    Python: 3.11.7",
             "the Ray or the Python here",
@@ -307,7 +305,7 @@ WRONG_TOKEN = "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: 
         ("rpc_client.h:153: Failed to connect to GCS at address 10.99.3.1:6379 within 5 seconds.", "the head's GCS doesn't answer"),
         (
             "RuntimeError: Session name a does not match persisted value b. Perhaps there was an error connecting to Redis.",
-            "the head is of",
+            "the head's session",
         ),
         ("RuntimeError: Failed to start GCS.  Last 2 lines of error files:disk.", "the GCS has not come up"),
         ("Exception: The current node timed out during startup. This could happen because", "a part of Ray has not come up in time"),

@@ -89,7 +89,7 @@ def test_of_several_sessions_one_must_be_named():
     assert choose(look_at(dashboard(70, OTHER)), None) == OTHER_NAME
     both = look_at(raylet(), raylet(300, OTHER))
     assert choose(both, OTHER_NAME) == OTHER_NAME
-    with pytest.raises(SessionError, match=rf"2 sessions of Ray live on this host \({OTHER_NAME}, {NAME}\): name one"):
+    with pytest.raises(SessionError, match=rf"2 Ray sessions run on this host \({OTHER_NAME}, {NAME}\): choose one with --session"):
         choose(both, None)
 
 
@@ -128,9 +128,7 @@ def test_another_users_session_is_refused_and_root_may_stop_it(as_user: Callable
     as_user(1001)
     targets, refused = sorted_out(look, NAME, found)
     assert not targets
-    assert {target["reason"] for target in refused} == {
-        f"{NAME} belongs to {user_name(1000)}, and only {user_name(1000)} and root may stop it"
-    }
+    assert {target["reason"] for target in refused} == {f"{NAME} belongs to {user_name(1000)}: only {user_name(1000)} and root may stop it"}
     for uid in (0, 1000):
         as_user(uid)
         targets, refused = sorted_out(look, NAME, found)
@@ -185,7 +183,7 @@ def test_what_cockpit_runs_in_is_refused_and_all_else_goes_on():
         stopping._finish("all", [(found.pid, found.ticks), (other.pid, other.ticks)], 10)
     answer = stopping.answer()
     assert [one["pid"] for one in answer["done"]] == [child.pid]
-    assert [one["reason"] for one in answer["refused"]] == [f"process {os.getpid()} is what cockpit itself runs in"]
+    assert [one["reason"] for one in answer["refused"]] == [f"cockpit itself runs in process {os.getpid()}"]
 
 
 def test_what_ray_said_of_its_jobs_holds_no_longer_once_its_session_is_ended(tmp_path: Path):

@@ -281,6 +281,15 @@ def test_what_was_seen_below_a_worker_is_an_orphan_once_its_raylet_is_dead():
     assert "was seen as a child of worker 200" in found.why[0]
 
 
+def test_of_what_is_undecided_the_first_reason_names_the_worker_that_is_gone():
+    daemon = process(210, "daemon")
+    assert judged(raylet(), daemon, seen={daemon.identity: past()})[210].why == (
+        "its worker 200 is gone",
+        "it was seen as a child of worker 200, whose raylet 100 still runs",
+        "whether job 02000000 still runs must be asked of Ray",
+    )
+
+
 def test_what_was_seen_below_a_living_worker_is_its_child():
     daemon = process(210, "daemon")
     assert kinds(raylet(), worker(200), daemon, seen={daemon.identity: past()})[210] == "child"

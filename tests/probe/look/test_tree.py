@@ -51,7 +51,7 @@ def test_a_folder_that_becomes_a_link_is_not_entered(top, tmp_path):
             (tmp_path / "top" / "b").rename(tmp_path / "b")
             os.symlink(tmp_path / "b", tmp_path / "top" / "b")
     assert found == ["four", "a/three", "a"]
-    assert troubles == [("b", "something else was put in its place")]
+    assert troubles == [("b", "it was replaced")]
 
 
 def test_a_folder_moved_away_is_not_left_upwards(top, tmp_path):

@@ -1,7 +1,7 @@
 """Removes what dead sessions have left on a host: their folders, links and files that point at nothing any more, files in /dev/shm.
 
 The request adds: `sessions` ([name or path, …], or `null` for every dead one; when some are named, nothing else is cleaned but the links
-that point at them), `older_than` (seconds; sessions alone), `dear` ([path, …]: what is dear and was named one by one, to go too), `ended`
+that point at them), `older_than` (seconds; sessions alone), `protected` ([path, …]: protected and named one by one, to go too), `ended`
 ([name, …]: whose asker has just ended them, so that nobody waits whether they come alive).
 
 A session is dead when no raylet listens on its socket *and* no process of it runs; when either can't be told it stays. On a file system
@@ -56,7 +56,7 @@ def _unused(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> list[
         return leaving
     used, hanging = holds(look.forest, cleaning.tell)
     for pid in hanging:
-        cleaning.note(f"process {pid} hangs, and which files it holds open can't be seen")
+        cleaning.note(f"process {pid} hangs: which files it has open is not known")
     kept = []
     for target in leaving:
         in_use = why_in_use(look, used, str(target["name"]), int(target["uid"]))
@@ -78,7 +78,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     for done, target in enumerate(targets):
         if time.monotonic() - told > TELL_EVERY:
             told = time.monotonic()
-            tell(f"{done} of {len(targets)} things are done", done, len(targets))
+            tell(f"{done} of {len(targets)} done", done, len(targets))
         _do(cleaning, target)
     return answer
 
@@ -90,7 +90,7 @@ def _turn(target: Target) -> int:
 def _do(cleaning: Cleaning, target: Target) -> None:
     deed = DEEDS.get(target["what"])
     if deed is None:
-        cleaning.answer["refused"].append({**target, "reason": "that is nothing that can be cleaned"})
+        cleaning.answer["refused"].append({**target, "reason": "not something that clean removes"})
         return
     try:
         cleaning.answer["done"].append({**target, "outcome": deed(cleaning, target)})

@@ -66,7 +66,7 @@ def _settle(cleaning: Cleaning, paths: Iterable[str]) -> None:
                 young[path] = min(SETTLE, left)
     if young:
         latest = os.path.basename(max(young, key=young.__getitem__))
-        cleaning.tell(f"{latest} has just been changed; waiting whether it comes alive", None, None)
+        cleaning.tell(f"{latest} was changed just now: waiting to see whether it starts", None, None)
         time.sleep(max(young.values()))
 
 
@@ -107,12 +107,12 @@ def _refusal(request: Request, look: HostState, opened: _Opened) -> str | None:
         return doubtful
     shared = why_shared(opened.folder)
     if shared is not None:
-        return f"{shared}: whether it lives there can't be told"
+        return f"{shared}: not known whether it is alive there"
     uid, me = opened.status.st_uid, os.geteuid()
     if uid != me and me != 0:
-        return f"it belongs to {user_name(uid)}, and only root may remove it"
+        return f"it belongs to {user_name(uid)}: only root may remove it"
     if uid != me and not any(is_called(opened.path, meant(name)) for name in request.get("sessions") or ()):
-        return f"it belongs to {user_name(uid)}: name it with --session {opened.name} if it is meant"
+        return f"it belongs to {user_name(uid)}: to remove it, use --session {opened.name}"
     mounted = mounted_in(where(opened.folder) or opened.path)
     return f"something is mounted in it, at {shown(mounted)}: unmount that first" if mounted is not None else None
 
@@ -123,9 +123,9 @@ def _why_no_session(opened: _Opened) -> str | None:
         try:
             status = os.stat(name, dir_fd=opened.folder, follow_symlinks=False)
         except OSError:
-            return f"it may be no session's folder: it has no {name}"
+            return f"it may not be a session folder: it has no {name}"
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != opened.status.st_uid:
-            return f"it may be no session's folder: {name} in it is not its owner's folder"
+            return f"it may not be a session folder: {name} in it is not a folder of its owner"
     return None
 
 
@@ -136,14 +136,14 @@ def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
     if os.geteuid() != trust.ROOT or named:
         return None
     reason = trust.why_not_believed(temp)
-    return reason and f"{reason}, who can rename what lies there: name it by its path if it is meant"
+    return reason and f"{reason}, who can rename files there: to remove it, give its path with --session"
 
 
 def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
     survey = Survey(opened.name, cleaning.tell).take(opened.folder)
     young = _young(cleaning.request, survey)
     if young is not None:
-        cleaning.note(f"{opened.name} stays: {young}")
+        cleaning.note(f"{opened.name} is kept: {young}")
         return None
     named = _named(cleaning.request, opened)
     keeps = [shown(path) for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)]
@@ -165,27 +165,27 @@ def _young(request: Request, survey: Survey) -> str | None:
     """Why it is not as old as somebody wants it to be, or `None`."""
     older_than = request.get("older_than")
     known = older_than is not None and survey.age < float(older_than)
-    return f"something in it was written {survey.age / 3600:.1f} hours ago" if known else None
+    return f"a file in it was written {survey.age / 3600:.1f} hours ago" if known else None
 
 
 def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
     for path, text in survey.unread.items():
-        yield f"{shown(path) or 'its folder'} can't be looked into, and stays: {text}"
+        yield f"{shown(path) or 'its folder'} can't be read and is kept: {text}"
     for path, text in survey.foreign.items():
-        yield f"{shown(path)} stays: {text}"
+        yield f"{shown(path)} is kept: {text}"
     for path in named:
         if not any(dear == path or dear.startswith(f"{path}/") for dear in survey.dear.found):
-            yield f"{shown(path)} was named, but nothing dear is called so"
+            yield f"{shown(path)} was given, but is not protected"
 
 
 def _unlisted(keeps: list[str]) -> Iterator[str]:
     if len(keeps) > KEEPS:
-        yield f"{len(keeps) - KEEPS} more dear things than are listed are kept"
+        yield f"{len(keeps) - KEEPS} more protected files are kept, which are not listed"
 
 
 def _named(request: Request, opened: _Opened) -> Mapping[str, None]:
     """What was named one by one in this session, from its folder on."""
-    paths = (meant(path) for path in request.get("dear") or ())
+    paths = (meant(path) for path in request.get("protected") or ())
     return dict.fromkeys(path[len(opened.path) + 1 :].rstrip("/") for path in paths if path.startswith(f"{opened.path}/"))
 
 
@@ -193,12 +193,12 @@ def do(cleaning: Cleaning, target: Target) -> str:
     """What became of it. Raises `CleanRefusedError`, `FailedError`, `MovedError`, `OSError`."""
     path = meant(target["path"])
     if not is_session(os.path.basename(path)):
-        raise CleanRefusedError("that is no session's folder")
+        raise CleanRefusedError("not a session folder")
     with _open(path) as opened:
         if place(opened.status) != (target["device"], target["inode"]):
-            raise CleanRefusedError("something else was put in its place since it was planned")
+            raise CleanRefusedError("it was replaced after the plan was made")
         _settle(cleaning, [path])
-        cleaning.tell(f"{opened.name}: looking whether it lives")
+        cleaning.tell(f"{opened.name}: checking whether it is alive")
         look = cleaning.watcher.look(0.0)
         reason = _refusal(cleaning.request, look, opened)
         if reason is not None:
@@ -234,9 +234,9 @@ def _emptied(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
 def _outcome(removal: Removal, stopped: Exception | None) -> str:
     went = f"{removal.files:,} files removed, {in_words(removal.freed)} freed"
     if isinstance(stopped, AliveError):
-        raise FailedError(f"stopped midway, because {stopped}; until then {went}")
+        raise FailedError(f"stopped midway: {stopped}; before that, {went}")
     if stopped is not None:
-        raise FailedError(f"{sentence(stopped)}; until then {went}")
+        raise FailedError(f"{sentence(stopped)}; before that, {went}")
     if removal.failed:
         path, text = next(iter(removal.failed.items()))
         more = f" (and {len(removal.failed) - 1} more)" if len(removal.failed) > 1 else ""
@@ -264,4 +264,4 @@ def unknown(request: Request, look: HostState) -> Iterator[str]:
     for name in request.get("sessions") or ():
         if not any(is_called(folder.path, meant(name)) for folder in look.sessions.folders):
             link = "/" in name and os.path.islink(meant(name).rstrip("/"))
-            yield f"{name} is a link, and no session's folder" if link else f"there is no session {name} here"
+            yield f"{name} is a link, not a session folder" if link else f"there is no session {name} here"

@@ -33,12 +33,12 @@ def do(cleaning: Cleaning, target: Target) -> str:
     temp, name = os.path.split(meant(target["path"]))
     found = pointer(temp, name) if name == NAMES[target["what"]] else None
     if found is None or place(found.status) != (target["device"], target["inode"]):
-        raise CleanRefusedError("it is gone, or something else was put in its place")
+        raise CleanRefusedError("it is gone or was replaced")
     sessions = [meant(done["path"]) for done in cleaning.answer["done"] if done["what"] == "session"]
     gone = [os.path.basename(path) for path in sessions if os.path.dirname(path) == temp and not os.path.lexists(path)]
     why, reason = _judge(found, cleaning.watcher.look(0.0), gone)
     if why is None or reason is not None:
-        raise CleanRefusedError(reason or "what it points at is there")
+        raise CleanRefusedError(reason or "its target exists")
     remove(found)
     return f"removed: {why}"
 
@@ -75,7 +75,7 @@ def _not_here(found: SessionPointer) -> str | None:
         shared = why_shared(temp)
     finally:
         os.close(temp)
-    return shared and f"{shared}: what it points at may live on another"
+    return shared and f"{shared}: its target may be alive on another host"
 
 
 def remove(found: SessionPointer) -> None:
@@ -83,7 +83,7 @@ def remove(found: SessionPointer) -> None:
     temp = os.open(found.temp, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if place(os.stat(found.name, dir_fd=temp, follow_symlinks=False)) != place(found.status):
-            raise FileNotFoundError(errno.ENOENT, "something else was put in its place")
+            raise FileNotFoundError(errno.ENOENT, "it was replaced")
         os.unlink(found.name, dir_fd=temp)
     finally:
         os.close(temp)
@@ -93,7 +93,7 @@ def _dangles(link: SessionPointer, leaving: Collection[str]) -> str | None:
     """Why the link is good for nothing, or `None`. `leaving` are sessions in the same folder that are about to go."""
     name = points_at(link)
     if name in leaving:
-        return f"it points at {shown(name)}, which goes too"
+        return f"it points at {shown(name)}, which is removed too"
     if os.path.lexists(f"{link.temp}/{name}") or os.path.exists(os.path.join(link.temp, link.says)):
         return None
     return f"it points at {shown(name)}, which is gone"

@@ -64,9 +64,9 @@ def not_ours(uid: int, forest: Forest) -> str | None:
     if uid == os.geteuid():
         return None
     if os.geteuid() != 0:
-        return f"it belongs to {user_name(uid)}, and only root may remove it"
+        return f"it belongs to {user_name(uid)}: only root may remove it"
     if any(process.details.uid in (uid, None) for process in forest.values() if process.alive):
-        return f"it belongs to {user_name(uid)}, of whom something still runs here"
+        return f"it belongs to {user_name(uid)}, who still has processes here"
     return None
 
 
@@ -75,5 +75,5 @@ def sentence(error: Exception) -> str:
     if not isinstance(error, OSError):
         return str(error)
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return "it is no folder any more: something else was put in its place"
+        return "it is no longer a folder: it was replaced"
     return "it is gone" if error.errno == errno.ENOENT else str(error.strerror)

@@ -58,15 +58,15 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
     finally:
         os.close(folder)
     if there[MOST:]:
-        cleaning.note(f"{len(there) - MOST:,} more files of that kind lie in {PLACE}, and were not looked at: root's and ours come first")
+        cleaning.note(f"{len(there) - MOST:,} more such files in {PLACE} were not checked: root's and ours come first")
     for found, used in judged:
         if not used:
             target = file_target("shm", f"{PLACE}/{found.name}", found.status)
-            target.update(size=found.status.st_blocks * 512, why=[f"{found.what} that nobody has open or mapped"])
-            cleaning.agree(target, refusal(found, look.forest) or ("whether somebody uses it can't be told here" if used is None else None))
+            target.update(size=found.status.st_blocks * 512, why=[f"{found.what} that no process has open or mapped"])
+            cleaning.agree(target, refusal(found, look.forest) or ("not known here whether a process uses it" if used is None else None))
     in_use = sum(used is True for _, used in judged)
     if in_use:
-        cleaning.note(f"files of Ray or its engines in {PLACE} that are in use, and stay: {in_use}")
+        cleaning.note(f"files of Ray or its engines in {PLACE} that are in use and are kept: {in_use}")
 
 
 def do(cleaning: Cleaning, target: Target) -> str:
@@ -75,13 +75,13 @@ def do(cleaning: Cleaning, target: Target) -> str:
     try:
         found = leftover(folder, os.path.basename(target["path"])) if os.path.dirname(target["path"]) == PLACE else None
         if found is None or place(found.status) != (target["device"], target["inode"]):
-            raise CleanRefusedError("it is gone, or something else was put in its place")
+            raise CleanRefusedError("it is gone or was replaced")
         reason = refusal(found, cleaning.watcher.recent().forest)
         if reason is not None:
             raise CleanRefusedError(reason)
         cleaning.free("shm", remove(folder, found))
     except BlockingIOError as error:
-        raise CleanRefusedError("somebody has it open or mapped now") from error
+        raise CleanRefusedError("a process has it open or mapped now") from error
     finally:
         os.close(folder)
     return "removed"
@@ -112,10 +112,10 @@ def refusal(found: Leftover, forest: Forest) -> str | None:
     """Why a file that nobody uses is not removed, or `None`."""
     young = time.time() - found.status.st_mtime
     if young < YOUNG:
-        return f"it was written {max(0.0, young):.0f} s ago, and somebody may be about to open it"
+        return f"it was written {max(0.0, young):.0f} s ago: a process may be about to open it"
     maker = next((pid for pid, one in forest.items() if found.pid in (pid, *one.details.pids) and one.alive), None) if found.pid else None
     if maker is not None:
-        return f"process {maker}, whose pid it names, runs"
+        return f"process {maker}, whose pid is in its name, is running"
     return not_ours(found.status.st_uid, forest)
 
 
@@ -127,7 +127,7 @@ class Lease:
         self._file = os.open(found.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         try:
             if place(os.fstat(self._file)) != place(found.status):
-                raise FileNotFoundError(2, "it is another file now")
+                raise FileNotFoundError(2, "it was replaced")
             fcntl.fcntl(self._file, fcntl.F_SETSIG, signal.SIGURG)  # who opens it makes the kernel send this one, which is ignored
             fcntl.fcntl(self._file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         except OSError:
@@ -159,7 +159,7 @@ def remove(folder: int, found: Leftover) -> int:
     lease = Lease(folder, found)
     try:
         if not lease.holds() or place(os.stat(found.name, dir_fd=folder, follow_symlinks=False)) != place(found.status):
-            raise BlockingIOError(11, "somebody has just opened it")
+            raise BlockingIOError(11, "a process has just opened it")
         os.unlink(found.name, dir_fd=folder)
     finally:
         lease.release()

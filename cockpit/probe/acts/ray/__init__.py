@@ -69,7 +69,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     what, length = IDS.get(str(request.get("verb")), ("", 0))
     names = request.get("ids") or [None]
     if not what or not all(_is_id(name, length) for name in names):
-        return {"error": f"An id of {what.replace('_', ' ')} has {length} hex digits." if what else "This probe doesn't know that verb."}
+        return {"error": f"An id of {what.replace('_', ' ')} has {length} hex digits." if what else "The probe doesn't know this verb."}
     targets = [{"what": what, "id": name} for name in dict.fromkeys(name.lower() for name in names)]
     return _ask("plan", request.get("session"), targets, watcher, tell)
 
@@ -83,7 +83,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         or None in sessions
         or not all(_is_id(target.get("id"), lengths.get(target.get("what"), 0)) for target in targets)
     ):
-        return {"error": "These are no targets that this act has planned."}
+        return {"error": "These targets were not planned by this act."}
     return _ask("do", sessions.pop(), targets, watcher, tell)
 
 
@@ -95,7 +95,7 @@ def _ask(stage: str, session: str | None, targets: List[Target], watcher: Watche
     look = watcher.look(0)
     try:
         cluster = find(look, session)
-        tell(f"asking Ray by {cluster.python}", 0, len(targets))
+        tell(f"asking Ray with {cluster.python}", 0, len(targets))
         meant = [{**target, "session": cluster.session} for target in targets]
         answer = run(cluster, {"stage": stage, "targets": meant, "session": cluster.session, "address": cluster.address, "limit": LIMIT})
     except NoWayError as error:
@@ -113,7 +113,7 @@ def _await_end(processes: List[ScannedProcess], actors: Mapping[int, Target], no
         time.sleep(0.05)
     for process in processes:
         if lives(*process.identity):
-            notes.append(f"process {process.pid} of that actor is still there {GONE_WITHIN:g} s after Ray has called it dead")
+            notes.append(f"process {process.pid} of that actor still runs {GONE_WITHIN:g} s after Ray reported it dead")
         else:
             actors[process.pid]["outcome"] += f", and its process {process.pid} has ended"
 
@@ -125,14 +125,14 @@ def find(look: HostState, session: str | None) -> ClusterPython:
         if process.alive and process.origin.role == "raylet" and process.origin.session:
             raylets.setdefault(os.path.basename(process.origin.session), []).append(process)
     if session is None and len(raylets) > 1:
-        raise NoWayError(f"{len(raylets)} sessions of Ray live on this host ({', '.join(sorted(raylets))}): name one")
+        raise NoWayError(f"{len(raylets)} Ray sessions run on this host ({', '.join(sorted(raylets))}): choose one with --session")
     name = session or next(iter(raylets), "")
     if name not in raylets:
         raise NoWayError(f"no raylet of {name} runs on this host" if name else "no Ray runs on this host")
     try:
         return _cluster_python(_true_raylet(look, name, raylets[name]), name)
     except (TrustError, OSError) as error:
-        raise NoWayError(f"the raylet of {name} is not acted through: {error}") from None
+        raise NoWayError(f"the raylet of {name} can't be used: {error}") from None
 
 
 def _true_raylet(look: HostState, session: str, raylets: List[ScannedProcess]) -> ScannedProcess:
@@ -141,10 +141,10 @@ def _true_raylet(look: HostState, session: str, raylets: List[ScannedProcess]) -
     owners = {folder.uid for folder in folders} - {None}
     users = {raylet.details.uid for raylet in raylets}
     if len(owners) > 1 or (not owners and len(users) > 1):
-        raise NoWayError(f"raylets of several users claim to be of {session}: which is the true one can't be told")
+        raise NoWayError(f"raylets of several users claim to belong to {session}: which of them is real is not known")
     mine = [raylet for raylet in raylets if not owners or raylet.details.uid in owners]
     if not mine:
-        raise NoWayError(f"the raylets that claim to be of {session} are not of the user whose folder it is")
+        raise NoWayError(f"the raylets that claim to belong to {session} are not run by the owner of its folder")
     return mine[0]
 
 
@@ -152,13 +152,13 @@ def _cluster_python(raylet: ScannedProcess, session: str) -> ClusterPython:
     """The last look proves that all of it was said by that very process."""
     argv, uid = raylet.details.argv, raylet.details.uid
     if os.geteuid() not in (0, uid):
-        raise NoWayError(f"{session} belongs to {'another user' if uid is None else user_name(uid)}: only that user and root may act in it")
+        raise NoWayError(f"{session} belongs to {'another user' if uid is None else user_name(uid)}: only that user and root may act on it")
     command = next(filter(None, (flag(argv, name) for name in _PYTHONS)), None)
     address = flag(argv, "--gcs-address", "--gcs_address")
     account, program, elsewhere = trust.account_of(raylet.pid), os.readlink(f"/proc/{raylet.pid}/exe"), _elsewhere(raylet.pid)
     environ, last = read_environ(raylet.pid), read_stat(raylet.pid)
     if not command or not address or environ is None or last is None or last.ticks != raylet.ticks:
-        raise NoWayError(f"the raylet of {session}, pid {raylet.pid}, doesn't tell its Python and its GCS")
+        raise NoWayError(f"the raylet of {session}, pid {raylet.pid}, does not show its Python and its GCS address")
     if elsewhere:
         raise NoWayError(f"the raylet of {session}, pid {raylet.pid}, runs in a container, and its Python can't be started from here")
     packages = _packages(program, raylet.pid)
@@ -172,7 +172,7 @@ def _packages(program: str, pid: int) -> str:
     """The folder that Ray is installed in, by the program that the process really runs: its name and its words are its own to choose."""
     folder, found, _ = program.rpartition("/ray/core/src/ray/raylet/raylet")
     if not found or not folder:
-        raise TrustError(f"process {pid} calls itself raylet and runs {program}")
+        raise TrustError(f"process {pid} calls itself raylet but runs {program}")
     return folder
 
 
@@ -180,7 +180,7 @@ def _check(program: str, packages: str, account: Account) -> None:
     """Raises `TrustError`: as root runs only what nobody else can change."""
     reason = trust.why_not_run(program, trust.ROOT) or trust.why_changeable(packages, trust.ROOT) if account.uid == trust.ROOT else None
     if reason is not None:
-        raise TrustError(f"it is root's, and {reason}")
+        raise TrustError(f"it belongs to root, and {reason}")
 
 
 def _python(command: str, raylet: int) -> str:
@@ -189,7 +189,7 @@ def _python(command: str, raylet: int) -> str:
         python = next(iter(shlex.split(command)), "")
         if os.path.isabs(python):
             return python
-    raise NoWayError(f"what the raylet {raylet} names as its Python is none: {command[:100]}")
+    raise NoWayError(f"raylet {raylet} names no valid Python: {command[:100]}")
 
 
 def _elsewhere(pid: int) -> bool:
@@ -205,10 +205,10 @@ def run(cluster: ClusterPython, question: Mapping[str, Any]) -> Answer:
     except (TrustError, OSError) as error:
         raise NoWayError(f"the cluster's Python {cluster.python} can't be started: {error}") from None
     if ended.code is None:
-        raise NoWayError(f"{cluster.python} has got no answer of Ray within {LIMIT} s{doubt}")
+        raise NoWayError(f"{cluster.python} got no answer from Ray within {LIMIT} s{doubt}")
     answer = _last(ended.out)
     if answer is None:
-        said = (ended.err.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1][:300]
+        said = (ended.err.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1][:300]
         raise NoWayError(f"the cluster's Python {cluster.python} failed: {said}{doubt}")
     return answer
 

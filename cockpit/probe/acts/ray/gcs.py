@@ -16,7 +16,7 @@ ANSWER = 5.0
 """Seconds that the GCS gets for one answer."""
 OVER = 10.0
 """Seconds until the GCS says that what was ended is over."""
-NO_DRAIN = "this version of Ray can't drain a node, or can't tell that it does"
+NO_DRAIN = "this Ray version can't drain a node, or doesn't report it"
 _INTERNAL = "_ray_internal_"
 _SUPERVISORS = "SUPERVISOR_ACTOR_RAY_NAMESPACE"
 Facts = Dict[str, Any]
@@ -124,7 +124,7 @@ def look_group(gcs: Gcs, name: str) -> Facts | None:
         "node": nodes.pop() if len(nodes) == 1 else None, "pid": None,
     }  # fmt: skip
     if over and actor:
-        return {**facts, "leaked": False, "why": [f"its job {job} is over, but the actor {actor} that made it lives"]}
+        return {**facts, "leaked": False, "why": [f"its job {job} is over, but the actor {actor} that made it is alive"]}
     return {**facts, **_leak(facts, over, f"its job {job}")}
 
 
@@ -156,7 +156,7 @@ def _leak(facts: Facts, over: bool | None, job: str) -> Facts:
         return {"leaked": False, "why": []}
     if over is None:
         return {"leaked": None, "why": [f"Ray doesn't say whether {job} is over"]}
-    kept = " and it is detached, so that nothing else ends it" if facts["detached"] else ""
+    kept = " and it is detached: nothing else ends it" if facts["detached"] else ""
     return {"leaked": over, "why": [f"{job} is over{kept}" if over else f"{job} still runs"]}
 
 
@@ -190,15 +190,15 @@ DEEDS: Mapping[str, Callable[[Gcs, str], str | None]] = {"actor": kill_actor, "p
 def refusal(what: str, now: Facts | None) -> str | None:
     """Why this one is not ended, or `None`."""
     if now is None:
-        return f"this Ray knows no {what.replace('_', ' ')} of that id"
+        return f"this Ray has no {what.replace('_', ' ')} with that id"
     if now["state"] == "DRAINING":
         return "it is being drained already"
     if now["state"] in ENDED:
         return f"it has ended: Ray says {now['state']}"
     if now.get("part") == "head":
-        return "it is the head node, which the cluster can't do without"
+        return "it is the head node, which the cluster needs"
     if now["namespace"] == _SUPERVISORS or now["namespace"].startswith(_INTERNAL) or now["name"].startswith(_INTERNAL):
-        return "it is Ray's own: a job's supervisor goes when the job is stopped"
+        return "it is Ray's own: a job's supervisor ends when the job is stopped"
     return None
 
 
@@ -234,7 +234,7 @@ def do(gcs: Gcs, targets: list[Facts]) -> Facts:
 
 def _changed(planned: Facts, now: Facts) -> str | None:
     other = [key for key in ("class", "name", "namespace", "job") if planned.get(key) != now[key]]
-    return f"its {other[0]} is not the one that was planned" if other else None
+    return f"its {other[0]} has changed since the plan was made" if other else None
 
 
 def _await_end(gcs: Gcs, told: list[Facts], answer: Facts) -> None:
@@ -271,5 +271,5 @@ def main(question: Mapping[str, Any]) -> None:
         answer = {"error": str(error)}
     except importlib.import_module("grpc").RpcError as error:
         doubt = ": whether anything has ended is not known" if question["stage"] == "do" else ""
-        answer = {"error": f"the GCS at {gcs.address} can't be asked ({error.code().name}: {error.details()}){doubt}"}
+        answer = {"error": f"the GCS at {gcs.address} doesn't answer ({error.code().name}: {error.details()}){doubt}"}
     print(json.dumps(answer), flush=True)

@@ -65,7 +65,7 @@ def _done(request: Request, watcher: Watcher, held: int, tell: Tell) -> Answer:
     target, installation = _considered(request, watcher.look(), tell, measured=False)
     target.pop("notes")
     answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
-    changed = None if target["id"] == planned.get("id") else f"it would now be started otherwise: {target['command']}"
+    changed = None if target["id"] == planned.get("id") else f"its command has changed since the plan was made: {target['command']}"
     if target.get("reason") or changed:
         answer["refused"].append({**target, "reason": target.get("reason") or changed})
     elif target["live"]:
@@ -94,7 +94,7 @@ def _started(request: Request, watcher: Watcher, target: Target, run: Callable[.
 
 def _considered(request: Request, look: HostState, tell: Tell, *, measured: bool) -> Tuple[Target, Installation]:
     """The target, with the reason why not if there is one; the versions only when they are to be `measured`."""
-    tell("which Ray is installed here")
+    tell("looking for the installed Ray")
     installation = install(request, look)
     address = _own(request)
     gcs, survey = _gcs(request, address), bool(request.get("survey"))
@@ -111,7 +111,7 @@ def _considered(request: Request, look: HostState, tell: Tell, *, measured: bool
         **fitness.facts,
     }
     if measured:
-        tell(f"which version {installation.ray} is of")
+        tell(f"asking {installation.ray} for its version")
         facts["ray_version"], facts["python_version"] = versions(installation)
     runs = _running(look, gcs)
     reason = "; ".join(fitness.against) if survey else _reason(request, look, gcs, runs, fitness)
@@ -138,7 +138,7 @@ def _gcs(request: Request, address: str | None) -> str:
     if request["role"] != "head":
         return str(request.get("gcs") or "")
     if not address:
-        raise NoWayError("this host has no address under which others could find it")
+        raise NoWayError("this host has no address that other hosts can reach")
     port = flag(request["words"], "--port") or str(PORTS["--port"])
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
@@ -157,7 +157,7 @@ def _reason(request: Request, look: HostState, gcs: str, runs: List[str], fitnes
         return f"processes of several sessions of that cluster run here: {', '.join(runs)}"
     expected = request.get("session")
     if runs and expected and runs[0] != expected:
-        return f"a raylet of {runs[0]} still runs here, and the head's session is {expected}"
+        return f"a raylet of {runs[0]} still runs here, but the head's session is {expected}"
     if runs:
         return _half(look, request["role"], gcs)
     return "; ".join(fitness.against) or None

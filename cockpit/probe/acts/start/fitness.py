@@ -56,11 +56,11 @@ def _gpus(look: HostState, words: Sequence[str], environ: Mapping[str, str]) -> 
     against: List[str] = []
     doubts: List[str] = []
     if wanted and visible is not None and visible < wanted:
-        against.append(f"num_gpus is {wanted}, and CUDA_VISIBLE_DEVICES names {visible}")
+        against.append(f"num_gpus is {wanted}, but CUDA_VISIBLE_DEVICES lists {visible}")
     if wanted and found is not None and found < wanted:
-        against.append(f"num_gpus is {wanted}, and NVML finds {found}")
+        against.append(f"num_gpus is {wanted}, but NVML finds {found}")
     if wanted and found is None:
-        doubts.append(f"num_gpus is {wanted}, and how many there are is not known: {look.fault or 'there is no NVML'}")
+        doubts.append(f"num_gpus is {wanted}; how many GPUs there are is not known: {look.fault or 'there is no NVML'}")
     if facts["gpu_memory_held"]:
         who = "a process" if facts["gpu_holders"] == 1 else f"{facts['gpu_holders']} processes"
         doubts.append(f"{facts['gpu_memory_held'] / GIB:.1f} GiB of GPU memory are held by {who} that no live Ray owns")
@@ -137,7 +137,7 @@ def _shared(words: Sequence[str]) -> Fitness:
     left = None if held.used is None or held.total is None else held.total - held.used
     facts = {"shm_free": free, "shm": total, "memory_free": left, "memory": held.total}
     if wanted and free is not None and free < wanted and not flag(words, "--plasma-directory"):
-        text = f"object_store_memory is {wanted / GIB:.1f} GiB, and /dev/shm has {free / GIB:.1f} GiB free: Ray would put it on a disk"
+        text = f"object_store_memory is {wanted / GIB:.1f} GiB, but /dev/shm has {free / GIB:.1f} GiB free: Ray would put it on a disk"
         return Fitness((), (text,), facts)
     return Fitness((), (), facts)
 
@@ -153,7 +153,7 @@ def _disk(words: Sequence[str], environ: Mapping[str, str]) -> Fitness:
         return Fitness((f"the disk of {place} is full",), (), facts)
     if free is not None and total and 1 - free / total >= FULL:
         full = f"{100 * (1 - free / total):.0f} % full, {free / GIB:.1f} GiB free"
-        text = f"the disk of {place} is {full}: from 95 % on Ray spills no objects"
+        text = f"the disk of {place} is {full}: above 95 % Ray spills no objects"
         return Fitness((), (text,), facts)
     return Fitness((), (), facts)
 
@@ -169,7 +169,7 @@ def _space(place: str) -> Tuple[int | None, int | None]:
 def _files() -> Fitness:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = soft != resource.RLIM_INFINITY and soft < FILES
-    doubts = (f"open files are limited to {soft} (hard limit {hard}), and Ray asks for {FILES}",) if few else ()
+    doubts = (f"open files are limited to {soft} (hard limit {hard}), but Ray asks for {FILES}",) if few else ()
     return Fitness((), doubts, {"open_files": None if soft == resource.RLIM_INFINITY else soft})
 
 
@@ -178,7 +178,7 @@ def _logind() -> Fitness:
     with suppress(OSError):
         scope = "/session-" in read("/proc/self/cgroup").decode()
         if scope and os.geteuid() != 0 and _kills():
-            return Fitness((), ("logind ends what a login has started (KillUserProcesses=yes): Ray would not outlive this connection",), {})
+            return Fitness((), ("logind ends all processes of a login (KillUserProcesses=yes): Ray would end with this connection",), {})
     return Fitness((), (), {})
 
 

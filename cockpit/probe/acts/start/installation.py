@@ -63,12 +63,12 @@ def install(request: Request, look: HostState) -> Installation:
     """What the request names, else that of the Ray that runs or ran here, else of a login, else the head's path. Raises `NoWayError`."""
     ray, user, why = _named(request) or _running(look) or _recorded(look) or _of_login() or _likely(request)
     if not os.access(ray, os.X_OK):
-        raise NoWayError(f"there is no {ray} that could be run")
+        raise NoWayError(f"{ray} doesn't exist or can't be run")
     if not os.access(interpreter := _interpreter(ray), os.X_OK):
-        raise NoWayError(f"{ray} can't be run here: its {interpreter} is not there, or not for {user_name(os.geteuid())}")
+        raise NoWayError(f"{ray} can't be run here: its {interpreter} is missing, or not accessible to {user_name(os.geteuid())}")
     mine = user_name(os.geteuid())
     if user not in (mine, str(os.geteuid())) and (os.geteuid() != 0 or _entry(user) is None):
-        raise NoWayError(f"Ray ran as {user} here, and {mine} can't start it as that user")
+        raise NoWayError(f"Ray ran as {user} here; {mine} can't start it as that user")
     installation = Installation(ray, user, environment(request, ray, user), why)
     reason = trust.why_not_run(ray, trust.ROOT) or trust.why_not_interpret(ray) if installation.account.uid == trust.ROOT else None
     if reason is not None:

@@ -32,10 +32,10 @@ CAUSES: Sequence[Tuple[str, str]] = (
     (r"[Aa]lready running at|is already running", "a Ray already runs at that address"),
     (r"(?i:address) already in use|bind.*fail|Failed to bind|port .* is (?:already )?in use|already occupied", "a port is taken"),
     (r"InvalidAuthToken|[Ii]nvalid authentication token|token is invalid|Unauthenticated|AuthenticationError|Unauthorized|\b401\b",
-     "the cluster asks for a token, and what was given for one, if anything was, is not its"),
-    (r"no authentication token|[Tt]oken authentication is enabled but", "the cluster asks for a token, and there is none"),
+     "the cluster requires a token: none was given, or a wrong one"),
+    (r"no authentication token|[Tt]oken authentication is enabled but", "the cluster requires a token, and there is none"),
     (r"[Vv]ersion mismatch", "the Ray or the Python here is of another version than the head's"),
-    (r"[Ss]ession[ _]name .*match", "the head is of another session than what its store of state has kept"),
+    (r"[Ss]ession[ _]name .*match", "the head's session differs from that in its stored state"),
     (r"Attempting to start raylet with .* GPU", "num_gpus is more than CUDA_VISIBLE_DEVICES names"),
     (r"[Tt]oo many open files|RLIMIT_NOFILE", "the limit of open files is too low"),
     (r"No space left on device|out of disk", "a disk is full"),
@@ -63,8 +63,8 @@ class Outcome(NamedTuple):
         """Why it failed, with the last lines that matter."""
         cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text)), None)
         how = f"`ray start` has not ended within {LIMIT:.0f} s" if self.code is None else f"`ray start` ended with {self.code}"
-        said = " / ".join(line[:300] for line in dict.fromkeys(_telling(self.text))) or "it wrote nothing"
-        return f"{f'{cause}: ' if cause else ''}{how}: {said} (all of it: {self.log})"
+        said = " / ".join(line[:300] for line in dict.fromkeys(_telling(self.text))) or "no output"
+        return f"{f'{cause}: ' if cause else ''}{how}: {said} (full output: {self.log})"
 
 
 def _telling(text: str) -> List[str]:
@@ -84,7 +84,7 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
     """
     folder = trust.private_folder()
     if folder is None:
-        raise NoWayError("there is no folder for the lock of `ray start` that is ours alone: /run, /dev/shm and /tmp have none")
+        raise NoWayError("no folder for the lock of `ray start` is ours alone: /run, /dev/shm and /tmp have none")
     held = os.open(f"{folder}/ray-start-{split(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _await_lock(held, tell)
@@ -98,10 +98,10 @@ def _await_lock(held: int, tell: Tell) -> None:
     while not _is_locked(held):
         now = time.monotonic()
         if now - began > LIMIT:
-            raise NoWayError(f"another `ray start` of that cluster has been at work here for {LIMIT:.0f} s")
+            raise NoWayError(f"another `ray start` of that cluster has been running here for {LIMIT:.0f} s")
         if now - told > TELL_EVERY:
             told = now
-            tell(f"another `ray start` of that cluster is at work here: waiting for its end, {now - began:.0f} s")
+            tell(f"another `ray start` of that cluster is running here: waiting for it, {now - began:.0f} s")
         time.sleep(0.1)
 
 
@@ -132,7 +132,7 @@ def run(installation: Installation, words: Sequence[str], name: str, held: int, 
         time.sleep(0.05)
         if time.monotonic() - told > TELL_EVERY:
             told = time.monotonic()
-            tell(f"`ray start` is at work for {told - began:.0f} s: {_last(log)}")
+            tell(f"`ray start` has been running for {told - began:.0f} s: {_last(log)}")
     code = process.poll()
     if code is None:
         programs.end(process)
@@ -177,4 +177,4 @@ def _text(log: str) -> str:
 
 def _last(log: str) -> str:
     lines: List[str] = [line.strip() for line in _text(log).splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "it has written nothing yet"
+    return lines[-1][:200] if lines else "no output yet"

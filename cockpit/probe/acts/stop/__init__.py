@@ -31,7 +31,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     except SessionError as error:
         return {"error": str(error)}
     notes += [
-        f"{part} {pid} calls itself a part of {name} and is {look.target(pid)['user']}'s, whose session that is not: it is left alone"
+        f"{part} {pid} claims to be part of {name}, which doesn't belong to its user {look.target(pid)['user']}: not touched"
         for pid, part in impostors(look, name or "")
     ]
     if not found:
@@ -45,7 +45,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         return everything.do(request, watcher, tell)
     names = {target.get("session") for target in request["targets"]}
     if len(names) != 1 or not all(names):
-        return {"error": "These are no targets of one session."}
+        return {"error": "These targets are not of one session."}
     look, shared = watcher.look(), free_shared()
     stopping = Stopping(request, watcher, tell, names.pop())
     try:

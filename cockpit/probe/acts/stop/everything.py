@@ -83,8 +83,8 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:  # noqa: ARG
     names = {target["session"] for target in targets if target.get("part")}
     live = {pid: part for name in sorted(names) for pid, part in members(look, name).items()}
     notes = [look.fault] if look.fault else []
-    notes.append(f"{command.path} stop, as {user_name(command.uid)}, is what will be run")
-    notes.append("Ray looks for itself again, 1 to 5 s after our last look, and ends whatever matches then")
+    notes.append(f"{command.path} stop, as {user_name(command.uid)}, will be run")
+    notes.append("`ray stop` searches again 1 to 5 s after this check, and ends whatever matches then")
     return {"targets": targets, "refused": refused, "notes": notes, "weight": weight(look, live)}
 
 
@@ -131,7 +131,7 @@ def _split(look: HostState, command: RayCommand, found: List[Target]) -> Tuple[L
     spared = [one for one in found if one["hit"] and command.uid not in (0, look.forest[one["pid"]].details.uid)]
     living = {one["session"] for one in spared if one.get("part") in ROOTS}
     targets = [one for one in found if one not in spared and (one["hit"] or one["session"] not in living)]
-    reason = f"`ray stop` runs as {user_name(command.uid)} here, and may not end what belongs to"
+    reason = f"`ray stop` runs as {user_name(command.uid)} here and may not end processes of"
     return targets, [{**one, "reason": f"{reason} {one['user']}"} for one in spared]
 
 
@@ -145,7 +145,7 @@ def find_ray(look: HostState, name: str | None) -> RayCommand:
             reasons.append(str(error))
             continue
         if not name and cluster.account.uid not in trust.own_uids():
-            reasons.append(f"{session} is {user_name(cluster.account.uid)}'s: name it with --session if it is meant")
+            reasons.append(f"{session} belongs to {user_name(cluster.account.uid)}: to stop it, use --session")
             continue
         path = os.path.join(os.path.dirname(cluster.python), "ray")
         if os.access(path, os.X_OK):
@@ -186,7 +186,7 @@ def _refuse_new(look: HostState, hits: Collection[Target], planned: Mapping[Iden
     new = [one for one in hits if (one["pid"], one["ticks"]) not in planned and one["pid"] not in of_planned]
     if new:
         told = ", ".join(f"{one['name']} {one['pid']} ({one['hit']})" for one in new)
-        raise SessionError(f"`ray stop` would now hit what was not in the plan: {told}; nothing was done")
+        raise SessionError(f"`ray stop` would now end processes that are not in the plan: {told}; nothing was done")
 
 
 def _stoppings(request: Request, watcher: Watcher, tell: Tell, look: HostState) -> List[Stopping]:
@@ -224,12 +224,12 @@ def _start(words: List[str], cluster: ClusterPython | None) -> subprocess.Popen[
 
 def _told(process: subprocess.Popen[bytes], until: float, tell: Tell) -> str:
     """Lines end in a carriage return where one is to replace another."""
-    text, last = b"", "`ray stop` said nothing"
+    text, last = b"", "`ray stop` wrote nothing"
     said: Any = process.stdout  # it is a pipe
     while time.monotonic() < until:
         ready, _, _ = select.select([said], [], [], min(QUIET, max(0.0, until - time.monotonic())))
         if not ready:
-            tell("`ray stop` is still at work")
+            tell("`ray stop` is still running")
             continue
         more = os.read(said.fileno(), 4096)
         if not more:

@@ -32,9 +32,8 @@ def choose(look: HostState, name: str | None) -> str | None:
     alive, dead = sessions(look)
     found = alive or dead
     if len(found) > 1:
-        raise SessionError(
-            f"{len(found)} sessions of Ray {'live' if alive else 'have left something'} on this host ({', '.join(found)}): name one"
-        )
+        there = "run" if alive else "have left processes"
+        raise SessionError(f"{len(found)} Ray sessions {there} on this host ({', '.join(found)}): choose one with --session")
     return found[0] if found else None
 
 
@@ -123,7 +122,7 @@ def owner(look: HostState, name: str, found: Members) -> int | None:
     for roots in (ROOTS, SERVICES, ("worker",)):
         uids = {look.forest[pid].details.uid for pid, part in found.items() if part in roots} - {None}
         if len(uids) > 1:
-            raise SessionError(f"processes of several users claim to be {' or '.join(roots)} of {name}: whose it is can't be told")
+            raise SessionError(f"processes of several users claim to be {' or '.join(roots)} of {name}: its owner is not known")
         if uids:
             return uids.pop()
     return None
@@ -145,7 +144,7 @@ def _barred(look: HostState, name: str, found: Members, uid: int | None) -> str 
     """Why nothing of that session is ended."""
     if uid is not None and os.geteuid() not in (0, uid):
         user = next(look.target(pid)["user"] for pid in found if look.forest[pid].details.uid == uid)
-        return f"{name} belongs to {user}, and only {user} and root may stop it"
+        return f"{name} belongs to {user}: only {user} and root may stop it"
     for pid in found:
         if is_own(look.forest[pid]):
             return f"cockpit itself runs in {name}, below process {pid}: stop it from outside"
@@ -155,9 +154,9 @@ def _barred(look: HostState, name: str, found: Members, uid: int | None) -> str 
 def _refusal(process: ScannedProcess, part: str, uid: int | None) -> str | None:
     me = os.geteuid()
     if me not in (0, process.details.uid) and part != "driver":
-        return "it belongs to another user, and only root may end it"
+        return "it belongs to another user: only root may end it"
     if part in SERVICES and process.details.uid != uid:
-        return f"it looks like {part} of this session, but another user than the session's has started it"
+        return f"it looks like {part} of this session, but was started by another user"
     return None
 
 

@@ -43,7 +43,7 @@ class Stopping:
         new = [one for one in targets if one["part"] in ROOTS and (one["pid"], one["ticks"]) not in self._planned]
         if new:
             started = ", ".join(f"{one['part']} {one['pid']}" for one in new)
-            raise SessionError(f"{self._name} has been started anew since the plan ({started}): nothing was done")
+            raise SessionError(f"{self._name} was started again after the plan was made ({started}): nothing was done")
         self._refused = {(one["pid"], one["ticks"]): one for one in refused}
         here = {look.forest[pid].identity for pid in found}
         for identity, target in self._planned.items():
@@ -51,7 +51,7 @@ class Stopping:
                 self._known[identity] = target
                 self._endings[identity] = Ending(True, "had already ended")
             elif identity not in here:
-                self._refused[identity] = {**look.target(identity[0]), "reason": f"it is not of {self._name} any more"}
+                self._refused[identity] = {**look.target(identity[0]), "reason": f"it no longer belongs to {self._name}"}
         self._learn(targets)
         self._served = {look.forest[pid].identity for pid, part in found.items() if part == "child" and hangs_from_service(look, pid)}
         self._served.intersection_update(self._grips)
@@ -72,7 +72,7 @@ class Stopping:
             left += [identity for identity in self._served if identity not in left and look.same(self._known[identity])]
             if not left:
                 return
-            self._finish("what it has left", left, self._grace / 3)
+            self._finish("leftovers", left, self._grace / 3)
 
     def _end(self, words: str, parts: Collection[str], grace: float) -> None:
         found = self._see(self._watcher.look(0))
@@ -134,15 +134,15 @@ class Stopping:
         elif target["part"] in ("driver", "child") and look.target(identity[0])["kind"] not in LEFT:
             answer["refused"].append({**target, "reason": _why_spared(look, target)})
         else:
-            answer["failed"].append({**target, "error": "it still lives, and nothing has ended it"})
+            answer["failed"].append({**target, "error": "it is still alive"})
 
 
 def _why_spared(look: HostState, target: Target) -> str:
     now = look.target(int(target["pid"]))
     if target["part"] != "driver":
-        return f"it lives on as {now['kind']}: {'; '.join(now['why'])}"
+        return f"it still runs as {now['kind']}: {'; '.join(now['why'])}"
     holds = ", and holds Ray's shared memory until it ends" if _maps_objects(now) else ""
-    return f"it lives on without its Ray{holds}: a person has started it, and it is not ended with the session"
+    return f"it still runs without its Ray{holds}: a user started it, and it is not ended with the session"
 
 
 def _maps_objects(target: Target) -> bool:
