@@ -76,7 +76,7 @@ def changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
 
 _WIDTHS = (16, -8, 9, 11, 5, 11, 7, 5, 5, 5)
 """Of the columns of nodes; a negative one is left-aligned."""
-_TITLES = ("NODE", "STATE", "GPUS RESV", "GPU MEM", "UTIL", "HOST MEM", "KILL AT", "OBJ", "DISK", "AGE")
+_TITLES = ("NODE", "STATE", "GPUS RESV", "GPU MEM", "UTIL", "HOST MEM", "KILL AT", "OBJ", "DISK", "SEEN")
 
 
 def _row(cells: tuple[str, ...]) -> str:

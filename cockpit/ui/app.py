@@ -116,7 +116,7 @@ class Cockpit(HidingApp):
         with Vertical():
             yield table
         yield Filter(table)
-        yield Footer(self._rank_key)
+        yield Footer(self._key_ranks)
         yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
 
     def on_mount(self) -> None:
@@ -244,8 +244,8 @@ class Cockpit(HidingApp):
         if before != self._key_meanings:
             self.refresh_bindings()
 
-    def _rank_key(self, action: str) -> int | None:
-        return rank_key(action, self.chosen_of(object), self.acts.mending() if self.acts else ())
+    def _key_ranks(self) -> Callable[[str], int | None]:
+        return partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.mending() if self.acts else ())
 
     def action_act(self, act: str) -> None:
         """Show the plan of an act."""
@@ -311,7 +311,7 @@ class Cockpit(HidingApp):
     def _applies(self, action: str) -> bool:
         """Whether it means something for the open page and the chosen row."""
         name, _, argument = action.partition("(")
-        return bool(self.check_action(name, (argument.strip("')"),))) and self._rank_key(action) is not None
+        return bool(self.check_action(name, (argument.strip("')"),))) and self._key_ranks()(action) is not None
 
     def action_faults(self) -> None:
         """Failing or stale sources."""

@@ -37,10 +37,10 @@ class Footer(Widget):
     }
     """
 
-    def __init__(self, rank: Callable[[str], int | None] = lambda _: 0) -> None:
-        """`rank`: of an action, the least first; `None`: it means nothing for what is chosen, and needs no room."""
+    def __init__(self, ranks: Callable[[], Callable[[str], int | None]] = lambda: lambda _: 0) -> None:
+        """`ranks`: the place of each action now, the least first; `None`: it means nothing for what is chosen, and needs no room."""
         super().__init__()
-        self._rank = rank
+        self._ranks = ranks
         self._keys: tuple[Key, ...] = ()
 
     def on_mount(self) -> None:
@@ -91,7 +91,8 @@ class Footer(Widget):
         for _, binding, _, _ in screen.active_bindings.values():
             if binding.show:
                 bindings.setdefault(binding.action, binding)
-        ranked = [(rank, binding) for binding in bindings.values() if (rank := self._rank(binding.action)) is not None]
+        rank = self._ranks()
+        ranked = [(place, binding) for binding in bindings.values() if (place := rank(binding.action)) is not None]
         for _, binding in sorted(ranked, key=lambda pair: pair[0]):
             yield binding.key, clean(screen.app.get_key_display(binding)), clean(binding.description)
 

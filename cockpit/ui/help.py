@@ -52,7 +52,6 @@ stale    Ray process or worker of a dead session
 orphan   left over from Ray: the process that owned it is dead
 foreign  any other live process
 unknown  can't be seen, or the evidence contradicts itself
-The list ORPHANS on the page Overview holds orphan and stale processes.
 
 Filter: searches the whole row; !text keeps the rows without text.
 Mouse: click a heading to sort, double-click a row to open it.
@@ -108,7 +107,7 @@ def _entries(nodes: Iterable[DOMNode]) -> Iterator[Entry]:
     found: dict[str, Entry] = {}
     for node, binding in (each for each in bindings if each[1] not in pages):
         name = binding.action.partition("(")[0]
-        doc = (getattr(getattr(node, f"action_{name}"), "__doc__", None) or "").splitlines()[0] if name == binding.action else ""
+        doc = (getattr(getattr(node, f"action_{name}", None), "__doc__", None) or "").splitlines()[0] if name == binding.action else ""
         known = found.get(binding.action, Entry(binding.action, name, (), binding.description, doc))
         found[binding.action] = known._replace(keys=known.keys + _keys(binding.key))
     yield from found.values()

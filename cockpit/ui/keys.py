@@ -39,7 +39,7 @@ FOOTER_ORDER = (
     "sort", "act", "raw", "pause", "quit",
 )  # fmt: skip
 """What is for the row under the cursor comes first: there is no room for all."""
-PALETTE_ACTIONS = frozenset(["help", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
+PALETTE_ACTIONS = frozenset(["help", "gpu_memory", "unhide", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
 
 
 def is_offered(action: str, page: Page, over: str, *, typing: bool, filtering: bool, readonly: bool) -> bool:

@@ -93,7 +93,8 @@ def find_theme(name: str) -> tuple[Theme | None, str]:
     files = (folder / f"{name}.yaml" for folder in (user_folder(), shipped_folder()))
     file = next((file for file in files if file.is_file()), None)
     if file is None:
-        return None, f"Unknown theme {name}; themes: {', '.join(sorted(file.stem for file in shipped_folder().glob('*.yaml')))}"
+        names = {file.stem for folder in (shipped_folder(), user_folder()) for file in folder.glob("*.yaml")}
+        return None, f"Unknown theme {name}; themes: {', '.join(sorted(names))}"
     found = _theme_or_mistake(file)
     return (found, "") if isinstance(found, Theme) else (None, str(found))
 

@@ -492,6 +492,19 @@ async def test_the_palette_opens_pages(make):
         await until(pilot, lambda: "JOBS" in shown(app))
 
 
+async def test_the_palette_calls_keys_as_they_are_printed(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        helps = {command.title: command.help for command in app.get_system_commands(app.screen) if command.help.startswith("Key ")}
+        assert {title: helps[title] for title in ("Help", "Refresh", "GPU memory")} == {
+            "Help": "Key ?",
+            "Refresh": "Key r",
+            "GPU memory": "Key M",
+        }
+        assert not any("_" in text.split()[1] for text in helps.values())
+
+
 async def test_a_click_selects_and_sorts(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:

@@ -605,3 +605,9 @@ def test_a_process_that_is_no_nodes_is_listed_by_the_name_of_the_only_node_on_it
         host = Host("vm", nodes=tuple(each.id for each in nodes))
         (row,) = rows(ProcessesPage(), "processes", nodes=nodes, hosts={"vm": host}, processes=(process(7, host="vm", node=None),))
         assert row["NODE"] == place
+
+
+def test_what_is_left_over_is_called_what_it_is():
+    orphan, stale = process(1, kind="orphan"), process(2, kind="stale")
+    titles = [section(OverviewPage(), "left", view(processes=of)).title for of in ((orphan,), (orphan, stale))]
+    assert titles == ["ORPHANS", "ORPHANS, STALE"]

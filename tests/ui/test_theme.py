@@ -12,7 +12,8 @@ from textual.theme import BUILTIN_THEMES, Theme
 from textual.widgets import Label
 
 from cockpit.config.document import InputError
-from cockpit.ui.theme import COLORS, OWN_VARIABLES, load_theme, load_themes, shipped_folder, user_folder, variable_defaults
+from cockpit.config.settings import default_file
+from cockpit.ui.theme import COLORS, OWN_VARIABLES, find_theme, load_theme, load_themes, shipped_folder, user_folder, variable_defaults
 
 SHIPPED = {theme.name: theme for theme in load_themes([shipped_folder()])[0]}
 NUMERIC = [theme for theme in SHIPPED.values() if not theme.ansi]
@@ -216,3 +217,15 @@ def test_the_users_theme_takes_the_place_of_a_shipped_one(tmp_path: Path) -> Non
 def test_the_users_themes_lie_beside_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert user_folder() == tmp_path / "cockpit" / "themes"
+
+
+def test_an_unknown_theme_is_answered_with_all_that_there_are(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    user_folder().mkdir(parents=True)
+    (user_folder() / "mine.yaml").write_text("colors: {primary: red}")
+    assert find_theme("nope") == (None, f"Unknown theme nope; themes: {', '.join(sorted([*SHIPPED, 'mine']))}")
+
+
+def test_the_config_file_that_is_written_names_a_theme_that_there_is():
+    line = next(line for line in default_file().splitlines() if "theme:" in line)
+    assert line.split()[-1] in SHIPPED

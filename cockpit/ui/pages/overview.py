@@ -213,7 +213,8 @@ def orphans_section(view: View) -> Section[Process]:
     )
     looked = view.snapshot.looked_at
     nothing = f"none ({plural(looked, 'host')} probed)" if looked else "not known: no answer from a probe yet"
-    return Section("left", "ORPHANS", columns, rows and rows[:MAX_ROWS], nothing, process_search, total=len(rows or ()))
+    title = "ORPHANS, STALE" if any(process.kind == "stale" for process in left) else "ORPHANS"
+    return Section("left", title, columns, rows and rows[:MAX_ROWS], nothing, process_search, total=len(rows or ()))
 
 
 def process_search(process: Process) -> str:
