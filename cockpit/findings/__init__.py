@@ -4,7 +4,7 @@ from cockpit.config.thresholds import Limits
 from cockpit.findings import checks
 from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
 from cockpit.findings.checks import Check
-from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
+from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
 from cockpit.findings.disks import full_disks, full_stores, small_shm
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplained_memory
@@ -42,7 +42,7 @@ CHECKS: tuple[Check, ...] = (
     Check("GPUs held by jobs that have ended", (leaked_groups, leaked_actors), JOBS + GROUPS + ACTORS),
     Check("Actors in a restart loop", (restart_loops,), ACTORS, "restarts within ten minutes"),
     Check("Dead, missing and silent nodes", (dead_nodes, missing_hosts, silent_agents), NODES),
-    Check("GCS, dashboard and autoscaler monitor", (silent_gcs, silent_dashboard, ended_ray, silent_monitor), HOSTS),
+    Check("GCS, dashboard and autoscaler monitor", (silent_gcs, silent_dashboard, wrong_address, ended_ray, silent_monitor), HOSTS),
     Check("Authentication", (refused,)),
     Check("Ray sessions: one per host, no pointers to dead ones", (several_sessions, lone_gcs, dead_pointers, foreign_temps), HOSTS),
     Check("Disks that hold Ray's temp dirs", (full_disks,), NODES + HOSTS),

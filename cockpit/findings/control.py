@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Cause, Fault, Finding, Host, Job, Process, Remedy, Session
+from cockpit.model import Cause, Fault, Finding, Host, Job, Process, Remedy
 from cockpit.text import age, plural
 
 DASHBOARD_SCRIPTS = ("/dashboard/dashboard.py",)
 MONITOR_SCRIPTS = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py")
+MAX_PORT = 1 << 16
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
@@ -88,6 +90,28 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
         evidence=tuple(filter(None, (fault.text, part.line if part else ""))),
         since=fault.since,
         remedy=_remedy(part, "logs/dashboard.log on the head", "run its command line again as Ray's user (Ray does not restart it)"),
+    )
+
+
+def wrong_address(facts: Facts) -> Iterator[Finding]:
+    """Nothing has ever answered at the address: which other one would on this host, or that no Ray runs here."""
+    fault, cluster = _fault(facts, "ray.identity", "silent"), facts.snapshot.cluster
+    host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
+    if fault is None or host is None or cluster.reachable is not False or cluster.session is not None or _is_ray_alive_on(facts, host):
+        return
+    found = {url: name for name in sorted(_live_sessions(host)) if (url := _dashboard_of(facts, host, name))}
+    owners = {url: _owner_words(facts, host, name) for url, name in found.items()}
+    here = " and ".join(f"a Ray{owner} at {url}" for url, owner in owners.items()) or "no Ray"
+    to = f"use `cockpit --address {next(iter(sorted(owners, key=lambda url: owners[url])), 'http://HEAD:8265')}`"
+    start = "if this is the head: `ray start --head`; if not: " if not found else ""
+    yield Finding(
+        code="address-wrong",
+        level="critical",
+        subject="address",
+        text=f"nothing answers{_address_words(facts)}; this host has {here}",
+        evidence=(fault.text, *(f"{name} has its dashboard at {url}" for url, name in found.items())),
+        since=fault.since,
+        remedy=Remedy(f"{start}{to}{'' if found else '; `cockpit demo` shows a cluster with simulated GPUs'}"),
     )
 
 
@@ -255,17 +279,41 @@ def _is_ours(facts: Facts, session: str | None) -> bool:
 
 def _is_ray_alive_on(facts: Facts, host: Host) -> bool:
     """Whether the Ray of the address lives there: by its session, else as the head that the address names."""
-    live = {session.name for session in host.sessions or () if session.live} | {ray.session or "" for ray in host.rays or ()}
+    live = _live_sessions(host)
     if facts.snapshot.cluster.session:
         return facts.snapshot.cluster.session in live
-    others = {session.name for session in host.sessions or () if _has_another_port(facts, session)}
-    return bool(live - others) and _is_head(facts, host)
+    others = {name for name in live if _has_another_port(facts, host, name)}
+    return bool(live - others - ({""} if others else set())) and _is_head(facts, host)
 
 
-def _has_another_port(facts: Facts, session: Session) -> bool:
+def _live_sessions(host: Host) -> set[str]:
+    """By name; an empty one: a part of Ray whose session can't be told."""
+    return {session.name for session in host.sessions or () if session.live} | {ray.session or "" for ray in host.rays or ()}
+
+
+def _dashboard_of(facts: Facts, host: Host, name: str) -> str | None:
+    """Where it listens; where the probe can't see that, as in another network namespace, what its command line asks for."""
+    seen = next((session.dashboard for session in host.sessions or () if session.name == name and session.dashboard), None)
+    if seen is not None:
+        return seen
+    commands = (each.command or "" for each in facts.processes.get(host.name, ()) if name and each.session == name)
+    asked = (re.search(r"/dashboard\.py .*--port=([1-9]\d{1,4})\b", command) for command in commands)
+    return next((f"http://127.0.0.1:{found[1]}" for found in asked if found and int(found[1]) < MAX_PORT), None)
+
+
+def _owner_words(facts: Facts, host: Host, name: str) -> str:
+    """Anybody can start what looks like a Ray: whose it is is said, unless it is root's or our own."""
+    session = next((session for session in host.sessions or () if session.name == name), None)
+    if session is not None and session.trusted:
+        return ""
+    user = next((each.user for each in facts.processes.get(host.name, ()) if each.session == name and each.user), None)
+    return f" of {(session.owner if session else user) or 'an unknown user'}"
+
+
+def _has_another_port(facts: Facts, host: Host, name: str) -> bool:
     """Whether its dashboard listens on another port than the one in the address, which is then a typing mistake."""
     try:
-        asked, there = urlsplit(facts.snapshot.cluster.address or "").port, urlsplit(session.dashboard or "").port
+        asked, there = urlsplit(facts.snapshot.cluster.address or "").port, urlsplit(_dashboard_of(facts, host, name) or "").port
     except ValueError:
         return False
     return None not in (asked, there) and asked != there

@@ -40,6 +40,7 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
     repeats = Repeats(snapshot)
     for finding in snapshot.findings[:MAX_ROWS]:
         yield headline(repeats.shorten_finding(finding), snapshot.taken)
+        yield from _remedy_lines(finding)
     if len(snapshot.findings) > MAX_ROWS:
         yield f"{plural(len(snapshot.findings) - MAX_ROWS, 'more finding')}: run `cockpit doctor`"
     yield ""
@@ -60,6 +61,10 @@ def finding_lines(finding: Finding, now: float) -> Iterator[str]:
     """The headline, the evidence, and what to do."""
     yield headline(finding, now)
     yield from (f"    {line}" for line in finding.evidence)
+    yield from _remedy_lines(finding)
+
+
+def _remedy_lines(finding: Finding) -> Iterator[str]:
     if remedy := finding.remedy:
         yield f"    -> {remedy.text}" + (f" (`cockpit {remedy.act}`)" if remedy.act in COMMANDS else "")
 

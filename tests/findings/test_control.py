@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor
+from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
 from cockpit.model import Cluster, Fault, Host, RayProcess, Session, Snapshot
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, process, snapshot
@@ -121,6 +121,49 @@ def test_a_port_that_somebody_has_mistyped_says_nothing_of_the_ray_here():
         sessions = tuple(replace(session, dashboard=listens) for session in made.hosts["node1"].sessions or ())
         typed = replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions)})
         assert codes(looked(typed, detectors=CONTROL)) == found
+
+
+HERS = "http://127.0.0.1:1"
+
+
+def wrongly_addressed(*dashboards: str | None) -> Snapshot:
+    made = head(RAYLET, GCS, faults=(NO_DASHBOARD,), cluster=Cluster("http://127.0.0.1:9999", reachable=False), nodes=None)
+    (session,) = made.hosts["node1"].sessions or ()
+    sessions = tuple(replace(session, name=f"session_{port}", dashboard=port, trusted=port != HERS) for port in dashboards)
+    rays = (replace(RAYLET, session=None),) if any(dashboards) else ()
+    return replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions, rays=rays)})
+
+
+def test_a_wrong_address_names_the_ray_that_this_host_has():
+    found = only(looked(wrongly_addressed("http://127.0.0.1:8265"), detectors=(wrong_address,)), "address-wrong")
+    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has a Ray at http://127.0.0.1:8265"
+    assert found.remedy.text == "use `cockpit --address http://127.0.0.1:8265`"
+    both = only(looked(wrongly_addressed(HERS, "http://127.0.0.1:2"), detectors=(wrong_address,)), "address-wrong")
+    assert both.text.endswith("this host has a Ray of train at http://127.0.0.1:1 and a Ray at http://127.0.0.1:2")
+    assert both.remedy.text == "use `cockpit --address http://127.0.0.1:2`", "not another user's, where there is one of ours"
+
+
+def test_where_a_dashboard_listens_out_of_sight_its_command_line_says_its_port():
+    command = "python -u /x/ray/dashboard/dashboard.py --host=127.0.0.1 --port=38225 --port-retries=50"
+    unseen = replace(DASHBOARD, command=command, session="session_None")
+    made = wrongly_addressed(None)
+    found = only(looked(replace(made, processes=(unseen,)), detectors=(wrong_address, silent_dashboard)), "address-wrong")
+    assert found.text.endswith("this host has a Ray at http://127.0.0.1:38225")
+    same = replace(unseen, command=command.replace("38225", "9999"))
+    assert codes(looked(replace(made, processes=(same,)), detectors=(wrong_address, silent_dashboard))) == {"dashboard-silent"}
+
+
+def test_where_no_ray_runs_the_next_steps_are_said():
+    found = only(looked(wrongly_addressed(), detectors=(wrong_address,)), "address-wrong")
+    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has no Ray"
+    for step in ("`ray start --head`", "`cockpit --address http://HEAD:8265`", "`cockpit demo`"):
+        assert step in found.remedy.text
+
+
+def test_an_address_that_has_answered_or_may_be_right_is_not_called_wrong():
+    known = replace(wrongly_addressed("http://127.0.0.1:8265"), cluster=Cluster("http://127.0.0.1:9999", session=SESSION, reachable=False))
+    for right in (known, wrongly_addressed("http://127.0.0.1:9999"), wrongly_addressed(None)):
+        assert looked(right, detectors=(wrong_address,)) == ()
 
 
 def test_what_answers_but_is_no_dashboard_is_a_fault_and_no_finding():

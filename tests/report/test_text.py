@@ -174,6 +174,11 @@ def found(code="gpu-lost", level="critical", since=NOW - 100, **more):
     )
 
 
+def test_below_a_finding_stands_what_to_do_with_the_command_that_does_it():
+    told = lines(findings=(found(),))
+    assert told[told.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") + 1] == "    -> end what is left (`cockpit kill-orphans`)"
+
+
 def test_a_finding_is_one_line_and_the_worst_stands_above_the_nodes():
     lines = status_text(snapshot(findings=(found(),))).splitlines()
     assert lines.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") < next(at for at, line in enumerate(lines) if line.startswith("NODE"))
