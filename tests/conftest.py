@@ -192,9 +192,7 @@ def pytest_collection_finish() -> None:
     """Thousands of tests are no garbage: going through them at each collection made the screen's tests half as slow again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(
-        50_000, 20, 20
-    )  # a screen that a test has opened is garbage of some megabytes: to look for it 700 objects later is dear
+    gc.set_threshold(50_000, 20, 20)  # Python's own 700 looked for garbage hundreds of times while one screen opened
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
