@@ -147,7 +147,8 @@ def _add(bundle: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _versions() -> str:
-    known = {"cockpit": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    kernel = os.uname()  # platform.platform() would start a process to tell the processor's name
+    known = {"cockpit": __version__, "python": platform.python_version(), "platform": f"{kernel.sysname} {kernel.release} {kernel.machine}"}
     known.update((part, _version(part)) for part in _PARTS)
     return "".join(f"{name}: {value}\n" for name, value in known.items())
 
