@@ -13,6 +13,7 @@ KEY_NAMES = {
     "question_mark": "?", "slash": "/", "colon": ":", "plus": "+", "minus": "-", "less_than_sign": "<", "greater_than_sign": ">",
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "enter": "Enter", "tab": "Tab", "shift+tab": "Shift+Tab",
     "f1": "F1", "f5": "F5", "f9": "F9", "up": "Up", "down": "Down", "home": "Home", "end": "End",
+    "ampersand": "&", "left": "Left", "right": "Right",
 }  # fmt: skip
 HELP_INDENT = 31
 """Cells before what a key does: 16 for its name, 13 for its label, and the blanks after them."""
@@ -53,11 +54,18 @@ The list ORPHANS on the page Overview holds orphan and stale processes.
 Filter: searches the whole row; !text keeps the rows without text.
 Mouse: click a heading to sort, double-click a row to open it.
 """
+LOG_LEGEND = """
+Search and filter look for the text as it is typed, in any case; signs such as . and * mean themselves.
+A match counts once a line. Esc clears what was opened last, search or filter, then goes back.
+▌ (--ascii: >)   at the left edge: a marked line, which a finding quotes; without a search n and N go through them
+› (--ascii: >)   at the right edge: the line goes on; Right moves sideways, w wraps
+Times are shown as the log has them.
+"""
 
 
-def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation]) -> str:
+def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], legend: str = LEGEND) -> str:
     """All keys of these, the acts, and what the signs mean."""
-    return "\n".join([*(line for node in nodes for line in _lines(node)), *_acts(acts)]) + "\n" + LEGEND
+    return "\n".join([*(line for node in nodes for line in _lines(node)), *_acts(acts)]) + "\n" + legend
 
 
 def _acts(acts: Iterable[Operation]) -> Iterator[str]:

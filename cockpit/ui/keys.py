@@ -21,7 +21,7 @@ from cockpit.ui.pages.processes import ProcessesPage
 
 PAGE_ACTIONS = frozenset(
     [
-        "tree", "memory", "dead", "hide", "edit", "save", "log", "environment", "stack", "user", "raw", "copy", "export",
+        "filter", "tree", "memory", "dead", "hide", "edit", "save", "log", "environment", "stack", "user", "raw", "copy", "export",
         "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
@@ -31,8 +31,8 @@ ACTION_TARGETS: Mapping[str, type[Any]] = {"hide": Finding, "edit": PresetEntry,
 PALETTE_ACTIONS = frozenset(["help", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
 
 
-def is_offered(action: str, page: Page, over: str, *, typing: bool, filtering: bool, readonly: bool) -> bool:
-    """Whether a key means something now: over a `page`, a `log` or a `text`, while something is typed, while that is a filter.
+def is_offered(action: str, page: Page, *, over_page: bool, typing: bool, filtering: bool, readonly: bool) -> bool:
+    """Whether a key means something now: over a page or a text, while something is typed, while that is a filter.
 
     Keys that go before the focus must leave alone what is typed there.
     """
@@ -40,9 +40,7 @@ def is_offered(action: str, page: Page, over: str, *, typing: bool, filtering: b
         return filtering
     if typing and action in ("filter", "page"):
         return False
-    if action == "filter":
-        return over != "text"
-    return _on_page(action, page, readonly=readonly) if over == "page" else action not in PAGE_ACTIONS
+    return _on_page(action, page, readonly=readonly) if over_page else action not in PAGE_ACTIONS
 
 
 def _on_page(action: str, page: Page, *, readonly: bool) -> bool:
