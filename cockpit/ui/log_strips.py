@@ -17,7 +17,7 @@ from cockpit.ui.log_colours import pieces, visible
 from cockpit.ui.log_lines import LogLines
 from cockpit.ui.log_search import LogSearches
 
-MAX_HIGHLIGHTS: Final = 400
+MAX_HIGHLIGHTS: Final = 100
 """Places in one line that are highlighted: more can't be told apart, and each costs."""
 
 MAX_KEY_LINES: Final = 128

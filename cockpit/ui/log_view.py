@@ -138,7 +138,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
     def search(self, text: str) -> None:
         """Highlight the text wherever it is found, in any case. No text: nothing."""
         self._searches.set_search(text)
-        self._current = None
+        self._current = self._opening_ends = None
         self._begin_anew()
 
     def mark(self, texts: Sequence[str]) -> None:

@@ -311,3 +311,16 @@ async def test_a_search_goes_before_marks_and_leaves_them_visible() -> None:
         assert texts(view)[3] == "▌line 3"
         view.search("")
         await until(lambda: "1 marked line" in view.status)
+
+
+async def test_who_searches_while_the_log_opens_is_not_taken_back_to_the_marked_line() -> None:
+    async with shown(clock=lambda: 0.0) as (view, pilot):
+        view.mark(["line 66"])
+        view.extend(numbered(100))
+        await until(lambda: "marked line 1 of 1" in view.status)
+        assert "▌line 66" in texts(view)
+        top = texts(view)[0].strip()
+        view.search("line 6")
+        await pilot.press("n")
+        assert texts(view)[0].strip() == top
+        assert "match 6 of 11" in view.status
