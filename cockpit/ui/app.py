@@ -37,7 +37,6 @@ from cockpit.ui.header import Header, page_line, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
 from cockpit.ui.hidden import HidingApp
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered, rank_key
-from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import about, detail_of
 from cockpit.ui.pages.faults import FaultsPage
@@ -222,18 +221,12 @@ class Cockpit(HidingApp):
 
     def action_filter(self) -> None:
         """Show only rows that contain a text; !text: rows without it."""
-        if isinstance(self.screen, LogScreen):
-            self.screen.open_filter()
-        else:
-            self.query_one(Filter).open()
+        self.query_one(Filter).open()
 
     def action_keep_filter(self) -> None:
         """In the filter: keep it and go back to the rows."""
-        if isinstance(self.screen, LogScreen):
-            self.screen.leave_filter()
-        else:
-            self.query_one(Filter).close()
-            self.draw()
+        self.query_one(Filter).close()
+        self.draw()
 
     def on_table_moved(self) -> None:
         """Another row is under the cursor: other keys may apply."""
@@ -360,12 +353,12 @@ class Cockpit(HidingApp):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key applies here and now."""
-        over = "page" if len(self.screen_stack) == 1 else "log" if isinstance(self.screen, LogScreen) else "text"
+        over_page = len(self.screen_stack) == 1
         typing = isinstance(self.focused, Input)
-        filtering = typing and (over == "log" or getattr(self.focused, "id", None) == "filter")
-        if not is_offered(action, self.page, over, typing=typing, filtering=filtering, readonly=self.config.readonly):
+        filtering = isinstance(self.focused, Filter)
+        if not is_offered(action, self.page, over_page=over_page, typing=typing, filtering=filtering, readonly=self.config.readonly):
             return False
-        if action in ACTION_TARGETS and over == "page":
+        if action in ACTION_TARGETS and over_page:
             return bool(self.chosen_of(ACTION_TARGETS[action]))
         return action != "act" or (self.acts is not None and self.acts.means(str(parameters[0])))
 

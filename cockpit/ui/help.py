@@ -14,6 +14,7 @@ KEY_NAMES = {
     "question_mark": "?", "slash": "/", "colon": ":", "plus": "+", "minus": "-", "less_than_sign": "<", "greater_than_sign": ">",
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "enter": "Enter", "tab": "Tab", "shift+tab": "Shift+Tab",
     "f1": "F1", "f5": "F5", "f9": "F9", "up": "Up", "down": "Down", "home": "Home", "end": "End",
+    "ampersand": "&", "left": "Left", "right": "Right",
 }  # fmt: skip
 HELP_INDENT = 31
 """Cells before what a key does: 16 for its name, 13 for its label, and the blanks after them."""
@@ -56,6 +57,13 @@ unknown  can't be seen, or the evidence contradicts itself
 Filter: searches the whole row; !text keeps the rows without text.
 Mouse: click a heading to sort, double-click a row to open it.
 """
+LOG_LEGEND = """
+Search and filter look for the text as it is typed, in any case; signs such as . and * mean themselves.
+A match counts once a line. Esc clears what was opened last, search or filter, then goes back.
+▌ (--ascii: >)   at the left edge: a marked line, which a finding quotes; without a search n and N go through them
+› (--ascii: >)   at the right edge: the line goes on; Right moves sideways, w wraps
+Times are shown as the log has them.
+"""
 
 
 PAGE_KEYS = ("tree", "dead", "user")
@@ -95,6 +103,11 @@ def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, ap
     return "\n".join(lines[1:]) + "\n" + LEGEND
 
 
+def log_help_text(nodes: Iterable[DOMNode]) -> str:
+    """All keys of a log, and what its signs mean."""
+    return "\n".join(_lines(_entries(nodes))) + "\n" + LOG_LEGEND
+
+
 def _act_group(act: Operation) -> str:
     return "row act" if act.takes else "act"
 
@@ -103,7 +116,8 @@ def _entries(nodes: Iterable[DOMNode]) -> Iterator[Entry]:
     """One for each action, with all its keys; the pages are one."""
     bindings = [(node, binding) for node in nodes for binding in type(node).BINDINGS if isinstance(binding, Binding)]
     pages = [binding for _, binding in bindings if binding.key.isdigit()]
-    yield Entry("pages", "pages", (f"1-{len(pages)}",), "Pages", ", ".join(binding.description for binding in pages))
+    if pages:
+        yield Entry("pages", "pages", (f"1-{len(pages)}",), "Pages", ", ".join(binding.description for binding in pages))
     found: dict[str, Entry] = {}
     for node, binding in (each for each in bindings if each[1] not in pages):
         name = binding.action.partition("(")[0]

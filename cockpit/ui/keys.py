@@ -21,7 +21,7 @@ from cockpit.ui.pages.processes import ProcessesPage
 
 PAGE_ACTIONS = frozenset(
     [
-        "tree", "memory", "gpu_memory", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "user",
+        "filter", "tree", "memory", "gpu_memory", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "user",
         "raw", "copy", "export", "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
@@ -42,8 +42,8 @@ FOOTER_ORDER = (
 PALETTE_ACTIONS = frozenset(["help", "gpu_memory", "unhide", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
 
 
-def is_offered(action: str, page: Page, over: str, *, typing: bool, filtering: bool, readonly: bool) -> bool:
-    """Whether a key means something now: over a `page`, a `log` or a `text`, while something is typed, while that is a filter.
+def is_offered(action: str, page: Page, *, over_page: bool, typing: bool, filtering: bool, readonly: bool) -> bool:
+    """Whether a key means something now: over a page or a text, while something is typed, while that is a filter.
 
     Keys that go before the focus must leave alone what is typed there.
     """
@@ -51,9 +51,7 @@ def is_offered(action: str, page: Page, over: str, *, typing: bool, filtering: b
         return filtering
     if typing and action in ("filter", "page"):
         return False
-    if action == "filter":
-        return over != "text"
-    return _on_page(action, page, readonly=readonly) if over == "page" else action not in PAGE_ACTIONS
+    return _on_page(action, page, readonly=readonly) if over_page else action not in PAGE_ACTIONS
 
 
 def rank_key(action: str, chosen: Iterable[Any], mending: Collection[str]) -> int | None:

@@ -33,6 +33,7 @@ _SEQUENCE: Final = re.compile(
     )""",
     re.VERBOSE,
 )
+_CONTROL: Final = re.compile(r"\x1b\[[0-9:;<=>?]*[ -/]*[@-~]")
 _DRAWN: Final = ("bold", "dim", "italic", "underline", "reverse", "strike")
 """Beside the colours: what blinks, hides or frames text is not drawn."""
 
@@ -46,6 +47,11 @@ def visible(line: str) -> str:
     """The text alone, for searching in."""
     line = last_written(line)
     return _SEQUENCE.sub("", line) if "\x1b" in line else line
+
+
+def without_controls(text: str) -> str:
+    """Several lines without colours and other control sequences: where no escape is left in it, it holds what is `visible` of each line."""
+    return _CONTROL.sub("", text) if "\x1b" in text else text
 
 
 def pieces(line: str, *, cut: str = "…", hide: Callable[[str], str] = redact) -> list[tuple[str, Style]]:

@@ -5,43 +5,82 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Label
 
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
+from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.footer import Footer
+from cockpit.ui.help import HELP_INDENT, log_help_text
 from cockpit.ui.log_view import LogView
+
+PROMPTS = (
+    ("/", "search", "text to highlight; Enter, n: next, N: previous"),
+    ("&", "filter", "only lines with this text; !text: lines without it"),
+)
+"""Sign, id and hint of what can be typed."""
+
+
+class Prompt(Input):
+    """Takes what is typed until Enter or Esc; what was typed ahead of them is not its own."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.keep", "Keep", key_display="Enter")]
+
+    def on_key(self, event: events.Key) -> None:
+        """A key that waited here while the prompt was left begins its way anew."""
+        is_asked = self.screen.focused is self
+        if is_asked and event.key not in ("enter", "escape"):
+            return
+        event.stop()
+        event.prevent_default()
+        if not is_asked:
+            self.app.post_message(events.Key(event.key, event.character))
+        elif isinstance(self.screen, LogScreen):
+            leave = self.screen.action_keep if event.key == "enter" else self.screen.action_back
+            leave()
 
 
 class LogScreen(Screen[None]):
-    """Lines as they come; Esc or q goes back and stops asking."""
+    """Lines as they come; Esc clears what was opened last, then goes back, as q does, and stops asking."""
 
     CSS = """
     LogScreen { background: $background; }
     LogScreen Label { width: 100%; background: $panel; padding: 0 1; }
-    LogScreen Input { height: 1; border: none; padding: 0 1; display: none; background: $panel; }
+    LogScreen Horizontal { height: 1; display: none; background: $panel; padding: 0 1; }
+    LogScreen Horizontal Label { width: 2; padding: 0; color: $text-accent; }
+    LogScreen Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", key_display="Esc"),
-        Binding("q,l", "dismiss", "Back", show=False),
-        Binding("G,end", "follow", "Follow"),
+        # A priority key is looked at before what has the focus: so nothing that is typed ahead of a prompt is lost.
+        Binding("slash", "search", "Search", key_display="/", priority=True),
+        Binding("ampersand", "filter", "Filter", key_display="&", priority=True),
+        Binding("question_mark,h,f1", "help", "Help", key_display="?"),
+        Binding("q,l", "leave", "Leave", show=False),
     ]
 
     def __init__(self, job: str, lines: AsyncIterator[Sequence[str]], *, ascii: bool = False) -> None:  # noqa: A002
         super().__init__()
         self.job, self._lines, self._ascii = job, lines, ascii
         self._state = "loading"
+        self._texts = {"search": "", "filter": ""}
+        self._opened: list[str] = []
+        """`search` and `filter`, as far as they are in use, the one that was opened last at the end."""
 
     def compose(self) -> ComposeResult:
-        """A title, the lines, a filter."""
+        """A title, the lines, and where the texts of search and filter are typed."""
         yield Label(id="title")
         yield LogView(ascii=self._ascii)
-        yield Input(placeholder="filter text; !text: lines without it; Esc clears", compact=True, select_on_focus=False)
+        for sign, kind, words in PROMPTS:
+            with Horizontal(id=f"{kind}-prompt"):
+                yield Label(sign)
+                yield Prompt(id=kind, placeholder=f"{words}; Esc clears", compact=True)
         yield Footer()
 
     def on_mount(self) -> None:
@@ -71,30 +110,72 @@ class LogScreen(Screen[None]):
         self.query_one("#title", Label).update(Content(clean(f"Log of job {self.job}   {self._state}   {status}")))
 
     def action_back(self) -> None:
-        """Clear the filter, or go back."""
-        field = self.query_one(Input)
-        if field.display or field.value:
-            field.value = ""
-            self.leave_filter()
+        """Clear the search or the filter, whichever was opened last, or go back."""
+        if self._opened:
+            kind = self._opened.pop()
+            self.query_one(f"#{kind}", Input).value = ""
+            self._apply(kind, "")
+            self._close_prompts()
         else:
             self.dismiss()
 
-    def open_filter(self) -> None:
-        """Type what lines must have."""
-        field = self.query_one(Input)
-        field.display = True
-        self.set_focus(field)
+    def action_leave(self) -> None:
+        """Go back at once."""
+        self.dismiss()
 
-    def action_follow(self) -> None:
-        """Go to the newest line and follow."""
-        self.query_one(LogView).action_end()
+    def action_search(self) -> None:
+        """Highlight a text; Enter goes to its first match on the screen or below."""
+        self._open_prompt("search")
+
+    def action_filter(self) -> None:
+        """Show only lines that contain a text; !text: lines without it."""
+        self._open_prompt("filter")
+
+    def _open_prompt(self, kind: str) -> None:
+        self._close_prompts()
+        self._opened = [*(other for other in self._opened if other != kind), kind]
+        field = self.query_one(f"#{kind}", Input)
+        self.query_one(f"#{kind}-prompt").display = True
+        self.set_focus(field)  # now, not after the next refresh: what is typed ahead belongs to it
+
+    def _close_prompts(self) -> None:
+        for prompt in self.query(Horizontal):
+            prompt.display = False
+        self.set_focus(self.query_one(LogView))
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter as it is typed; the pages have a filter of their own."""
+        """Search or filter as it is typed; the pages have a filter of their own."""
         event.stop()
-        self.query_one(LogView).filter(event.value.removeprefix("!"), invert=event.value.startswith("!"))
+        self._apply(str(event.input.id), event.input.value)
 
-    def leave_filter(self) -> None:
-        """Keep the filter, go back to the lines."""
-        self.query_one(Input).display = False
-        self.set_focus(self.query_one(LogView))
+    def _apply(self, kind: str, text: str) -> None:
+        """Once for each text: what is typed is heard of later than Enter."""
+        if self._texts[kind] == text:
+            return
+        self._texts[kind] = text
+        view = self.query_one(LogView)
+        if kind == "search":
+            view.search(text)
+        else:
+            view.filter(text.removeprefix("!"), invert=text.startswith("!"))
+
+    def action_keep(self) -> None:
+        """Keep what is typed and go back to the lines; a search goes to its next match."""
+        field = self.focused
+        if not isinstance(field, Input):
+            return
+        kind = str(field.id)
+        self._apply(kind, field.value)
+        if not field.value:
+            self._opened.remove(kind)
+        self._close_prompts()
+        if kind == "search" and field.value:
+            self.query_one(LogView).action_next()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is typed into a prompt opens no other."""
+        return not isinstance(self.focused, Input) if action in ("search", "filter") else super().check_action(action, parameters)
+
+    def action_help(self) -> None:
+        """The keys of the log."""
+        self.app.push_screen(TextScreen("Help of the log", log_help_text((self, self.query_one(LogView))), hang=HELP_INDENT))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import accumulate, islice
-from sys import getsizeof
+from itertools import islice
 from time import monotonic
 from typing import ClassVar, Final
 
-from rich.cells import cell_len, chop_cells
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
@@ -21,17 +17,21 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from cockpit.secrets import LineRedactor
-from cockpit.ui.log_colours import LONGEST, SLACK, last_written, pieces, visible
+from cockpit.ui.log_lines import MAX_BYTES, MAX_LINES, LogLines
+from cockpit.ui.log_search import LogSearches
+from cockpit.ui.log_strips import LineDrawing, places
 
 REDRAW_INTERVAL_S: Final = 1 / 15
 """Seconds between two looks at what has arrived: more often nobody can read."""
-FILTER_SLICE_S: Final = 0.005
-"""Seconds that the filter may take before keys have their turn."""
+SEARCH_SLICE_S: Final = 0.005
+"""Seconds that looking for texts may take before keys have their turn."""
+SEARCH_PAUSE_S: Final = 0.001
+OPENING_S: Final = 3.0
+"""Seconds in which a log's first lines come in: a marked line among them is gone to, a later one is not."""
+CONTEXT: Final = 3
+"""Of so many parts of the screen the first is above the line that is gone to."""
 SHIFT_CELLS: Final = 16
 """Cells moved to the side by one key."""
-MAX_KEY_LINES: Final = 128
-"""Lines that a private key may have: one of RSA with 8,192 bits has 101."""
 
 
 _Place = tuple[int, int]
@@ -39,13 +39,10 @@ _Place = tuple[int, int]
 
 
 class LogView(ScrollView, can_focus=True, inherit_bindings=False):
-    """The newest lines of a log. While it follows, the end stays in sight; else the same lines do, as long as they are kept.
-
-    Lines are numbered from 0 since the last `clear`, and keep their number when older ones are dropped.
-    """
+    """The newest lines of a log. While it follows, the end stays in sight; else the same lines do, as long as they are kept."""
 
     ALLOW_SELECT = False  # what is selected would be lines that have moved on
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--match", "log--more"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--match", "log--current", "log--mark", "log--more"}
     DEFAULT_CSS = """
     LogView {
         height: 1fr;
@@ -55,19 +52,23 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         overflow-y: scroll;
         scrollbar-size: 0 1;
         & > .log--match { color: $text-warning; text-style: bold reverse; }
+        & > .log--current { color: $text-accent; text-style: bold reverse underline; }
+        & > .log--mark { color: $text-error; background: $error-muted; text-style: bold; }
         & > .log--more { color: $text-accent; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
         Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("pageup,b", "page(-1)", "Page up", show=False),
+        Binding("pagedown,space", "page(1)", "Page down", show=False),
         Binding("home,g", "top", "Oldest", show=False),
-        Binding("end,G", "end", "Follow", show=False),
+        Binding("n", "next", "Next"),
+        Binding("N", "previous", "Previous", show=False),
+        Binding("w", "wrap", "Wrap"),
+        Binding("f,F,G,end", "end", "Follow"),
         Binding("left", "shift(-1)", "Left", show=False),
         Binding("right", "shift(1)", "Right", show=False),
-        Binding("w", "wrap", "Wrap lines", show=False),
     ]
 
     class Changed(Message):
@@ -80,110 +81,122 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
     def __init__(
         self,
         *,
-        max_lines: int = 200_000,
-        max_bytes: int = 64 << 20,
+        max_lines: int = MAX_LINES,
+        max_bytes: int = MAX_BYTES,
         ascii: bool = False,  # noqa: A002
         clock: Callable[[], float] = monotonic,
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
-        self.max_lines, self.max_bytes, self.ascii = max_lines, max_bytes, ascii
+        self.ascii = ascii
+        self.lines = LogLines(max_lines, max_bytes)
         self.follow = True
-        self.dropped = 0
-        """How many of the oldest lines are no longer kept; also the number of the oldest that is."""
         self.left = 0
         self.wrap = False
         self._clock = clock
-        self._lines: list[str] = []
-        self._bytes = 0
-        self._needle, self._inverted = "", False
-        self._pattern: re.Pattern[str] | None = None
-        self._matches: list[int] = []
-        self._filtered_to = 0
-        """The number of the first line that the filter has not seen."""
+        self._searches = LogSearches(self.lines)
+        self._drawing = LineDrawing(self.lines, self._searches, self._style, ascii=ascii)
         self._rows: Sequence[int] = range(0)
         """The numbers of the lines that can be scrolled to."""
         self._anchor = 0
         """The number of the topmost line its reader scrolled to."""
+        self._current: int | None = None
+        """The number of the line with a match or a mark that was gone to last."""
+        self._goal: tuple[int, int] | None = None
+        """From which line on, and in which direction, the next match is to be gone to once it is found."""
+        self._note = ""
+        """About the last step from match to match."""
+        self._opening_ends: float | None = None
+        """Until then marked lines are gone to; infinite before there are lines."""
         self._moving = self._update_due = False
+        self._show_due = 0.0
         self._layout: tuple[object, list[_Place]] = (None, [])
         self._drawn_places: list[_Place] | None = None
         self._styles: dict[str, Style] = {}
         self._strips: LRUCache[tuple[int, int, int], list[Strip]] = LRUCache(1024)
 
-    # What is kept
+    # What is kept, and what is looked for in it
 
     def extend(self, lines: Sequence[str]) -> None:
-        """Add lines, without their line ends. Nothing is done for a line before it is drawn."""
-        if not lines:
-            return
-        sizes = list(map(getsizeof, lines))
-        if max(sizes) > LONGEST:
-            lines = [line if len(line) <= LONGEST else last_written(line)[: LONGEST + SLACK] for line in lines]
-            sizes = list(map(getsizeof, lines))
-        self._lines += lines
-        self._bytes += sum(sizes)
-        self._drop()
-        self._schedule_update(REDRAW_INTERVAL_S)
+        """Add lines, without their line ends."""
+        if lines:
+            self.lines.extend(lines)
+            self._schedule_update(REDRAW_INTERVAL_S)
 
     def clear(self) -> None:
-        """Begin anew, with the same filter, following."""
-        self._lines.clear()
-        self._bytes = self.dropped = self._anchor = 0
-        self.follow = True
+        """Begin anew, with the same filter, search and marks, following."""
+        self.lines.clear()
+        self._searches.begin_anew()
+        self._anchor, self._current, self.follow = 0, None, True
         self._begin_anew()
 
     def filter(self, text: str, *, invert: bool = False) -> None:
         """Show only lines in which the text is found, in any case; inverted: those without it. No text: all of them."""
-        self._needle, self._inverted = text.casefold(), invert
-        self._pattern = re.compile(re.escape(text), re.IGNORECASE) if text and not invert else None
+        self._searches.set_filter(text, invert=invert)
+        self._begin_anew()
+
+    def search(self, text: str) -> None:
+        """Highlight the text wherever it is found, in any case. No text: nothing."""
+        self._searches.set_search(text)
+        self._current = self._opening_ends = None
+        self._begin_anew()
+
+    def mark(self, texts: Sequence[str]) -> None:
+        """Put a sign at each line that has one of these texts, as the log writes it; go to the last that is there at the beginning."""
+        self._searches.set_marks(texts)
+        self._opening_ends = float("inf") if self._searches.marks else None
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._matches.clear()
-        self._filtered_to = self.dropped
-        self._strips.clear()
-        self._drawn_places, self._layout = None, (None, [])
+        self._goal, self._note = None, ""
+        self._redraw()
         if self.is_mounted:
             self._catch_up()
 
-    def _drop(self) -> None:
-        count = max(0, len(self._lines) - self.max_lines)
-        freed = sum(map(getsizeof, islice(self._lines, count)))
-        while self._bytes - freed > self.max_bytes and count < len(self._lines):
-            freed += getsizeof(self._lines[count])
-            count += 1
-        if count:
-            del self._lines[:count]
-            self.dropped += count
-            self._bytes -= freed
+    def _redraw(self) -> None:
+        self._strips.clear()
+        self._drawn_places, self._layout = None, (None, [])
 
     # What is shown of it
 
     @property
     def status(self) -> str:
-        """In words: how much there is, whether it follows, what is left out."""
-        kept = len(self._lines)
-        parts = [f"{len(self._matches):,} of {_line_count(kept)}" if self._needle else _line_count(kept)]
-        if self._needle and (todo := self.dropped + kept - self._filtered_to) > 0:
-            parts.append(f"filtering, {_line_count(todo)} left")
-        parts.append("following" if self.follow else f"paused at line {max(self._anchor, self.dropped) + 1:,}")
-        if self.dropped:
-            parts.append(f"{self.dropped:,} older lines dropped")
-        return (" - " if self.ascii else " · ").join(parts)
+        """In words: how much there is, what is found, whether it follows, what is left out."""
+        current = self._current if self._current is not None and self._is_in_sight(self._current) else None
+        parts = [self._searches.filter_in_words(), self._searches.stops_in_words(current, self._note)]
+        parts.append("following" if self.follow else f"paused at line {max(self._anchor, self.lines.dropped) + 1:,}")
+        if self.lines.dropped:
+            parts.append(f"{self.lines.dropped:,} older lines dropped (limit {self.lines.limit})")
+        return (" - " if self.ascii else " · ").join(filter(None, parts))
 
     def _schedule_update(self, delay: float) -> None:
         if not self._update_due and self.is_mounted:
             self._update_due = True
-            self.set_timer(delay, self._catch_up)
+            self.set_timer(delay, self._look_on)
+
+    def _look_on(self) -> None:
+        """Each slice of a long search is too short to be worth drawing what it found."""
+        self._update_due = False
+        is_all = self._look()
+        if is_all or self._clock() >= self._show_due:
+            self._show(is_all=is_all)
+
+    def _look(self) -> bool:
+        until = self._clock() + SEARCH_SLICE_S
+        is_all = self._searches.look(lambda: self._clock() >= until)
+        if not is_all:
+            self._schedule_update(SEARCH_PAUSE_S)
+        return is_all
 
     def _catch_up(self) -> None:
-        """Show what has arrived since the last time."""
-        self._update_due = False
-        if not self._filter_slice():
-            self._schedule_update(FILTER_SLICE_S)
-        del self._matches[: bisect_left(self._matches, self.dropped)]
-        self._rows = self._matches if self._needle else range(self.dropped, self.dropped + len(self._lines))
+        self._show(is_all=self._look())
+
+    def _show(self, *, is_all: bool) -> None:
+        """Show what has arrived or been found since the last time."""
+        self._show_due = self._clock() + REDRAW_INTERVAL_S
+        self._rows = self._searches.rows
+        self._open_at_mark()
+        self._go_on(is_all=is_all)
         last = self._first_fitting(len(self._rows), self.size.height)
         self.virtual_size = Size(1, last + self.size.height)
         self._move_to(last if self.follow else bisect_left(self._rows, self._anchor))
@@ -192,22 +205,69 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
             self._drawn_places = self._places()
             self.refresh()
 
-    def _filter_slice(self) -> bool:
-        """Filter for one slice of time; whether all is done."""
-        if not self._needle:
-            return True
-        end, until = self.dropped + len(self._lines), self._clock() + FILTER_SLICE_S
-        self._filtered_to = max(self._filtered_to, self.dropped)
-        while self._filtered_to < end:
-            begin = self._filtered_to - self.dropped
-            chunk = self._lines[begin : begin + 256]
-            self._matches += [
-                n for n, line in enumerate(chunk, self._filtered_to) if (self._needle in visible(line).casefold()) is not self._inverted
-            ]
-            self._filtered_to += len(chunk)
-            if self._clock() >= until:
-                break
-        return self._filtered_to >= end
+    # From match to match
+
+    def action_next(self) -> None:
+        """Go to the next match; without a search, to the next marked line."""
+        self._step(1)
+
+    def action_previous(self) -> None:
+        """Go to the previous match or marked line."""
+        self._step(-1)
+
+    def _step(self, by: int) -> None:
+        self._opening_ends, self._note = None, "" if self._searches.stops else "nothing to go to: / searches"
+        if self._searches.stops:
+            numbers = [number for number, _ in self._places()] or [self._anchor]
+            at = self._current + by if self._current in numbers else numbers[0 if by > 0 else -1]
+            self._goal = at, by
+        self._catch_up()
+
+    def _go_on(self, *, is_all: bool) -> None:
+        """Go to the goal, if it is found yet; past the last line go on at the other end."""
+        if self._goal is None:
+            return
+        (at, by), found = self._goal, self._searches.stops.found
+        target = self._searches.stops.next(at) if by > 0 else self._searches.stops.previous(at)
+        if target is None and not is_all:
+            return
+        self._goal = None
+        if target is None and found:
+            target = found[0 if by > 0 else -1]
+            self._note = ", wrapped"
+        if target is not None:
+            self._go_to(target)
+
+    def _open_at_mark(self) -> None:
+        if self._opening_ends is None or not len(self.lines):
+            return
+        now = self._clock()
+        self._opening_ends = min(self._opening_ends, now + OPENING_S)
+        if now >= self._opening_ends:
+            self._opening_ends = None
+        elif (last := self._searches.marks.previous(self.lines.end - 1)) not in (None, self._current):
+            self._go_to(last)
+
+    def _go_to(self, number: int) -> None:
+        """Bring a line into sight, with what stands above it, and stay there."""
+        row, top = bisect_left(self._rows, number), self.scroll_offset.y
+        if row < top or not self._is_in_sight(number):
+            top = self._first_fitting(row + 1, max(1, self.size.height // CONTEXT))
+        self._anchor = self._rows[top]
+        self.follow, self._current = False, number
+        self._show_match(number)
+        self._redraw()
+
+    def _is_in_sight(self, number: int) -> bool:
+        return any(shown == number for shown, _ in self._places())
+
+    def _show_match(self, number: int) -> None:
+        """Move sideways, if what was found in the line is beyond the side."""
+        pattern = self._searches.stops.pattern
+        found = [] if self.wrap or pattern is None else places(self._drawing.whole(number), pattern)
+        if found and not self.left <= found[0][0] <= found[0][1] <= self.left + self._width - 1:
+            begin, end = found[0]
+            self.left = 0 if end < self._width else max(0, begin - self._width // CONTEXT) // SHIFT_CELLS * SHIFT_CELLS
 
     # Moving
 
@@ -223,6 +283,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         row = round(new_value)
         if not self._moving and row < len(self._rows):
             self.follow = new_value >= self.max_scroll_y
+            self._goal = self._opening_ends = None
             self._anchor = self._rows[row]
             self.post_message(self.Changed())
 
@@ -243,7 +304,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def action_end(self) -> None:
         """Go to the newest line and stay with it."""
-        self.follow = True
+        self.follow, self._goal, self._opening_ends = True, None, None
         self._catch_up()
         self.post_message(self.Changed())
 
@@ -251,7 +312,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """Move sideways, as far as a line in sight reaches; a wrapped line is in sight whole."""
         if self.wrap:
             return
-        widest = max((self._full_line(number).cell_length for number, _ in self._places()), default=0)
+        widest = max((self._drawing.whole(number).cell_length for number, _ in self._places()), default=0)
         furthest = max(0, widest - self._width)
         self.left = max(0, min(self.left + by * SHIFT_CELLS, -(-furthest // SHIFT_CELLS) * SHIFT_CELLS))
         self.refresh()
@@ -274,8 +335,8 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def _width(self) -> int:
-        """Cells beside the scroll bar; `size` counts the bar in."""
-        return self.scrollable_content_region.width
+        """Cells for a line's text, beside the scroll bar, which `size` counts in, and the signs of marked lines."""
+        return max(1, self.scrollable_content_region.width - bool(self._searches.marks))
 
     def notify_style_update(self) -> None:
         """Colours have changed."""
@@ -290,10 +351,10 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
-        places = self._places()
-        if y >= len(places):
-            return Strip.blank(self._width, self._style(""))
-        number, part = places[y]
+        shown = self._places()
+        if y >= len(shown):
+            return Strip.blank(self.scrollable_content_region.width, self._style(""))
+        number, part = shown[y]
         return self._parts(number)[part]
 
     def _places(self) -> list[_Place]:
@@ -311,12 +372,12 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
             return list(
                 islice(((number, part) for number in self._rows[top : top + height] for part in range(len(self._parts(number)))), height)
             )
-        places: list[_Place] = []
+        found: list[_Place] = []
         for number in reversed(self._rows[-height:]):
-            places[:0] = [(number, part) for part in range(len(self._parts(number)))]
-            if len(places) >= height:
+            found[:0] = [(number, part) for part in range(len(self._parts(number)))]
+            if len(found) >= height:
                 break
-        return places[-height:]
+        return found[-height:]
 
     def _first_fitting(self, end: int, room: int) -> int:
         """The first of the rows before `end` that fit together into so many lines of the screen; at least one does."""
@@ -329,54 +390,10 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _parts(self, number: int) -> list[Strip]:
         """A line as it is drawn: one strip, or several when it is wrapped; blank when it has been dropped in the meantime."""
-        if not self.dropped <= number < self.dropped + len(self._lines):
-            return [Strip.blank(self._width, self._style(""))]
+        if not self.lines.dropped <= number < self.lines.end:
+            return [Strip.blank(self.scrollable_content_region.width, self._style(""))]
         key = (number, -1 if self.wrap else self.left, self._width)
         if (parts := self._strips.get(key)) is None:
-            whole = self._full_line(number)
-            self._strips[key] = parts = self._wrap_line(whole) if self.wrap else [self._crop_line(whole)]
+            drawn = self._drawing.parts(number, None if self.wrap else self.left, self._width, is_current=number == self._current)
+            self._strips[key] = parts = drawn
         return parts
-
-    def _crop_line(self, strip: Strip) -> Strip:
-        """What is seen of a line, and a sign that there is more of it."""
-        right = self.left + self._width
-        if strip.cell_length <= right:
-            return strip.crop_extend(self.left, right, self._style(""))
-        more = Strip([Segment(">" if self.ascii else "›", self._style("") + self._style("more"))], 1)
-        return Strip.join([strip.crop(self.left, right - 1), more])
-
-    def _wrap_line(self, strip: Strip) -> list[Strip]:
-        chunks = chop_cells(strip.text, max(2, self._width)) or [""]
-        parts = strip.divide(list(accumulate(map(cell_len, chunks))))
-        return [part.crop_extend(0, self._width, self._style("")) for part in parts]
-
-    def _full_line(self, number: int) -> Strip:
-        base = self._style("")
-        place = number - self.dropped
-        found = pieces(self._lines[place], cut="..." if self.ascii else "…", hide=self._redactor(place))
-        strip = Strip([Segment(text, base + style) for text, style in found])
-        return self._highlight(strip) if self._pattern else strip
-
-    def _redactor(self, place: int) -> LineRedactor:
-        """It knows what the lines before that place lead up to."""
-        before = self._lines[max(0, place - MAX_KEY_LINES) : place]
-        redactor = LineRedactor()
-        for line in before if any("-----BEGIN" in line for line in before) else before[-1:]:
-            redactor.skip(visible(line))
-        return redactor
-
-    def _highlight(self, strip: Strip) -> Strip:
-        text, cuts = strip.text, [0]
-        for match in islice(self._pattern.finditer(text), 100) if self._pattern else ():
-            cuts += [cell_len(text[: match.start()]), cell_len(text[: match.end()])]
-        match_style = self._style("match")
-        parts = strip.divide([*cuts[1:], strip.cell_length])
-        return Strip.join(
-            Strip([Segment(text, (style or Style.null()) + match_style) for text, style, _ in part]) if place % 2 else part
-            for place, part in enumerate(parts)
-        )
-
-
-def _line_count(lines: int) -> str:
-    """`1 line`, `12,345 lines`."""
-    return f"{lines:,} {'line' if lines == 1 else 'lines'}"

@@ -255,21 +255,6 @@ async def test_the_log_of_a_job_is_followed(make):
         await until(pilot, lambda: not isinstance(app.screen, LogScreen))
 
 
-async def test_the_filter_of_a_log_is_its_own(make):
-    app = make()
-    app.monitor.log = [["one", "two"]]
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
-        await until(pilot, lambda: app.table.count > 0)
-        await pilot.press("l")
-        await until(pilot, lambda: "two" in shown(app))
-        await pilot.press("slash", *"two", "enter")
-        await until(pilot, lambda: "one" not in shown(app))
-        assert app.table.needle == ""
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: not isinstance(app.screen, LogScreen))
-
-
 async def crash(app, boom):
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.table.count > 0)

@@ -1,0 +1,326 @@
+"""Searching a log, going from match to match, and marked lines: in slices, wherever the text stands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.ui.log_colours import visible
+from cockpit.ui.log_lines import BLOCK_LINES, LogLines
+from cockpit.ui.log_search import LineSearch
+from tests.ui.logs import numbered, shown, texts, until
+
+PIECES = st.sampled_from(["er", "ror", "ERROR", " ", "\x1b[31m", "\x1b[0m", "\x1b]0;error\x07", "\x1b[", "\x1b", "\r", "é", "ß"])
+LINES = st.lists(st.lists(PIECES, max_size=5).map("".join), max_size=40)
+
+
+def found(lines: LogLines, search: LineSearch) -> list[int]:
+    while not search.look(lines, lambda: True):
+        pass
+    return list(search.found)
+
+
+def log_of(lines: list[str]) -> LogLines:
+    log = LogLines()
+    log.extend(lines)
+    return log
+
+
+# What is found
+
+
+@given(LINES, st.sampled_from(["error", "r", "SS", "\x1b"]), st.booleans())
+def test_it_finds_the_lines_that_are_seen_to_have_the_text(lines: list[str], text: str, invert: bool) -> None:
+    wanted = [number for number, line in enumerate(lines) if (text.casefold() in visible(line).casefold()) is not invert]
+    assert found(log_of(lines), LineSearch([text], invert=invert)) == wanted
+
+
+@pytest.mark.parametrize("text", [".*", "a|b", "[x]", "\\d", "(", "^line", "$"])
+def test_signs_of_regular_expressions_mean_themselves(text: str) -> None:
+    assert found(log_of(["line abx 1", f"has {text} in it"]), LineSearch([text])) == [1]
+    pattern = LineSearch([text]).pattern
+    assert pattern is not None
+    assert pattern.findall(f"has {text} in it") == [text]
+
+
+def test_within_a_filter_it_finds_only_lines_of_the_filter() -> None:
+    log = log_of(["red one", "blue one", "red two", "blue two"])
+    assert found(log, LineSearch(["two"], within=LineSearch(["red"]))) == [2]
+    assert found(log, LineSearch(["two"], within=LineSearch(["red"], invert=True))) == [3]
+
+
+def test_what_was_dropped_is_no_longer_found() -> None:
+    log, search = LogLines(max_lines=300), LineSearch(["7"])
+    for begin in range(0, 2000, 100):
+        log.extend(numbered(100, begin))
+        assert found(log, search) == [number for number in range(log.dropped, log.end) if "7" in str(number)]
+
+
+def test_it_looks_at_each_line_once_a_block_at_a_time() -> None:
+    log, search = log_of(numbered(3 * BLOCK_LINES)), LineSearch(["line"])
+    assert not search.look(log, lambda: True)
+    assert search.seen == BLOCK_LINES
+    assert search.look(log, lambda: False)
+    log.extend(numbered(5, 3 * BLOCK_LINES))
+    assert search.look(log, lambda: True)
+    assert list(search.found) == list(range(3 * BLOCK_LINES + 5))
+
+
+def test_the_line_before_is_not_known_while_lines_up_to_it_are_not_looked_at() -> None:
+    log, search = log_of(numbered(3 * BLOCK_LINES)), LineSearch(["line"])
+    search.look(log, lambda: True)
+    assert search.previous(10) == 10
+    assert search.previous(2 * BLOCK_LINES) is None
+    assert search.next(10) == 10
+    assert search.next(2 * BLOCK_LINES) is None
+
+
+# Going from match to match
+
+
+async def test_what_is_searched_for_is_highlighted_in_all_lines() -> None:
+    async with shown() as (view, _):
+        view.extend(["an error", "fine", "漢字 \x1b[31mEr\x1b[0mror, error"])
+        await until(lambda: texts(view)[2])
+        view.search("error")
+        highlighted = ["".join(text for text, style, _ in view.render_line(y) if style and style.reverse) for y in range(3)]
+        assert highlighted == ["error", "", "Errorerror"]
+        assert texts(view)[1] == "fine"
+        assert view.status == "3 lines · 2 matches · following"
+
+
+async def test_next_goes_to_the_first_match_from_the_topmost_line_in_sight_on_and_wraps() -> None:
+    async with shown(size=(40, 100)) as (view, pilot):
+        view.extend(numbered(1000))
+        await until(lambda: texts(view)[-1] == "line 999")
+        await pilot.press("g", *["pagedown"] * 4)
+        assert texts(view)[0] == "line 396"
+        view.search("50")
+        statuses = []
+        for key in "nnnNNNNNNNN":
+            await pilot.press(key)
+            await until(lambda: "to search" not in view.status)
+            statuses.append(view.status.split(" · ")[1])
+        assert statuses[:3] == ["match 5 of 20", "match 6 of 20", "match 7 of 20"]
+        assert statuses[3:] == [*(f"match {place} of 20" for place in (6, 5, 4, 3, 2, 1)), "match 20 of 20, wrapped", "match 19 of 20"]
+
+
+async def test_the_match_that_was_gone_to_differs_and_has_lines_above_it() -> None:
+    async with shown(size=(40, 9)) as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        await pilot.press("g")
+        view.search("50")
+        await pilot.press("n")
+        assert texts(view)[:3] == ["line 48", "line 49", "line 50"]
+        underlined = [text for text, style, _ in view.render_line(2) if style and style.underline]
+        assert underlined == ["50"]
+        assert not view.follow
+        assert view.status == "100 lines · match 1 of 1 · paused at line 49"
+
+
+async def test_a_match_in_sight_is_gone_to_without_scrolling_and_stops_following() -> None:
+    async with shown() as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        view.search("95")
+        await pilot.press("n")
+        assert texts(view)[0] == "line 90"
+        view.extend(numbered(100, 100))
+        await until(lambda: len(view._rows) == 200)
+        assert texts(view)[0] == "line 90"
+        await pilot.press("f")
+        await until(lambda: texts(view)[-1] == "line 199")
+        assert view.status == "200 lines · 2 matches · following"
+
+
+async def test_previous_begins_at_the_lowest_line_in_sight() -> None:
+    async with shown() as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        view.search("line")
+        await pilot.press("N")
+        assert view.status.startswith("100 lines · match 100 of 100 ·")
+
+
+async def test_who_has_scrolled_away_goes_on_from_where_he_is() -> None:
+    async with shown() as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        view.search("0")
+        await pilot.press("g", "n")
+        assert "match 1 of 10" in view.status
+        await pilot.press(*["pagedown"] * 5)
+        assert "10 matches" in view.status
+        await pilot.press("n")
+        assert "match 6 of 10" in view.status
+
+
+async def test_a_match_beyond_the_side_is_moved_into_sight() -> None:
+    async with shown(size=(41, 5)) as (view, pilot):
+        view.extend(["x" * 100 + "needle" + "x" * 100, "needle"])
+        await until(lambda: texts(view)[1] == "needle")
+        view.search("needle")
+        await pilot.press("n")
+        assert "needle" in texts(view)[0]
+        await pilot.press("n")
+        assert texts(view)[1] == "needle"
+        assert view.left == 0
+
+
+async def test_a_match_is_gone_to_in_wrapped_lines_too() -> None:
+    async with shown(size=(11, 6)) as (view, pilot):
+        view.extend([f"{number}" + "abcdefghijklmnopq" for number in range(10, 40)])
+        await until(lambda: texts(view)[-1] == "39abcdefg›")
+        view.search("25")
+        await pilot.press("w", "n")
+        assert "25abcdefgh" in texts(view)
+        await until(lambda: "match 1 of 1" in view.status)
+
+
+async def test_what_is_not_there_is_said_and_nothing_moves() -> None:
+    async with shown() as (view, pilot):
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == "line 99")
+        await pilot.press("n")
+        assert view.status == "100 lines · nothing to go to: / searches · following"
+        view.search("nowhere")
+        await pilot.press("n")
+        assert view.status == '100 lines · no match of "nowhere" · following'
+        assert texts(view)[-1] == "line 99"
+
+
+async def test_a_search_goes_through_the_lines_of_the_filter_alone() -> None:
+    async with shown() as (view, pilot):
+        view.extend([f"{colour} {number}" for number in range(50) for colour in ("red", "blue")])
+        await until(lambda: texts(view)[-1] == "blue 49")
+        view.search("1")
+        view.filter("red")
+        await until(lambda: texts(view)[-1] == "red 49")
+        await pilot.press("g", "n", "n")
+        assert view.status == '50 of 100 lines with "red" · match 2 of 14 · paused at line 17'
+        assert [text for text, style, _ in view.render_line(2) if style and style.reverse] == ["1"]
+        view.filter("")
+        await until(lambda: "match 3 of 28" in view.status)
+
+
+async def test_a_long_search_works_in_slices_and_goes_to_its_match_once_it_is_found() -> None:
+    ticks = iter(range(1_000_000))
+    async with shown(clock=lambda: next(ticks)) as (view, _):
+        view.extend(numbered(2000))
+        view.search("line 1999")
+        assert view.status == "2,000 lines · 0 matches, 1,744 lines to search · following"
+        view.action_previous()
+        await until(lambda: "match 1 of 1 ·" in view.status)
+        view.search("line 1500")
+        view.action_next()
+        await until(lambda: "match 1 of 1, wrapped ·" in view.status)
+        assert "line 1500" in texts(view)
+
+
+async def test_a_reader_who_moves_is_not_taken_to_a_match_that_is_found_later() -> None:
+    ticks = iter(range(1_000_000))
+    async with shown(clock=lambda: next(ticks)) as (view, _):
+        view.extend(numbered(2000))
+        view.search("line 1999")
+        view.action_next()
+        view.action_top()
+        await until(lambda: "1 match ·" in view.status)
+        assert texts(view)[0] == "line 0"
+
+
+# Marks
+
+
+async def test_a_log_with_marks_opens_at_the_last_marked_line() -> None:
+    async with shown() as (view, pilot):
+        view.mark(["line 30", "line 60\n", ""])
+        view.extend(numbered(100))
+        await until(lambda: "marked line 2 of 2" in view.status)
+        assert "▌line 60" in texts(view)
+        assert not view.follow
+        await pilot.press("n")
+        assert "marked line 1 of 2, wrapped" in view.status
+        assert "▌line 30" in texts(view)
+        await pilot.press("N")
+        assert "marked line 2 of 2, wrapped" in view.status
+
+
+async def test_marked_lines_have_a_sign_and_a_colour_and_the_others_stand_below_each_other() -> None:
+    async with shown(size=(12, 5)) as (view, pilot):
+        view.mark(["boom"])
+        view.extend(["fine", "a \x1b[32mboom\x1b[0m and more"])
+        await until(lambda: texts(view)[:2] == [" fine", "▌a boom and›"[:10] + "›"])
+        plain, marked = view.render_line(0), view.render_line(1)
+        assert plain.cell_length == marked.cell_length == 11
+        grounds = [{style.bgcolor for _, style, _ in strip if style} for strip in (plain, marked)]
+        assert grounds[0] != grounds[1]
+        await pilot.press("w")
+        assert texts(view)[:3] == [" fine", "▌a boom and", "▌ more"]
+
+
+async def test_marks_are_drawn_in_ascii() -> None:
+    async with shown(ascii=True) as (view, _):
+        view.mark(["boom"])
+        view.extend(["boom"])
+        await until(lambda: texts(view)[0] == ">boom")
+        assert view.status.isascii()
+
+
+async def test_a_log_whose_marks_are_not_there_follows_and_says_so() -> None:
+    async with shown() as (view, _):
+        view.mark(["nowhere"])
+        view.extend(numbered(100))
+        await until(lambda: view.status == "100 lines · no marked line · following")
+        assert texts(view)[-1] == " line 99"
+
+
+async def test_a_marked_line_that_comes_after_the_opening_moves_no_reader() -> None:
+    now = [0.0]
+    async with shown(clock=lambda: now[0]) as (view, _):
+        view.mark(["0"])
+        view.extend(numbered(11))
+        await until(lambda: "marked line 2 of 2" in view.status)
+        view.extend(numbered(10, 11))
+        await until(lambda: "marked line 3 of 3" in view.status)
+        now[0] = 10.0
+        view.extend(numbered(80, 21))
+        await until(lambda: "marked line 3 of 11" in view.status)
+
+
+async def test_a_reader_who_moves_is_not_taken_to_a_marked_line() -> None:
+    async with shown(clock=lambda: 0.0) as (view, pilot):
+        view.mark(["line 199"])
+        view.extend(numbered(100))
+        await until(lambda: texts(view)[-1] == " line 99")
+        await pilot.press("g")
+        view.extend(numbered(100, 100))
+        await until(lambda: "1 marked line" in view.status)
+        assert texts(view)[0] == " line 0"
+
+
+async def test_a_search_goes_before_marks_and_leaves_them_visible() -> None:
+    async with shown() as (view, pilot):
+        view.mark(["line 3"])
+        view.extend(numbered(9))
+        await until(lambda: "marked line 1 of 1" in view.status)
+        view.search("5")
+        await pilot.press("n")
+        assert "match 1 of 1" in view.status
+        assert texts(view)[3] == "▌line 3"
+        view.search("")
+        await until(lambda: "1 marked line" in view.status)
+
+
+async def test_who_searches_while_the_log_opens_is_not_taken_back_to_the_marked_line() -> None:
+    async with shown(clock=lambda: 0.0) as (view, pilot):
+        view.mark(["line 66"])
+        view.extend(numbered(100))
+        await until(lambda: "marked line 1 of 1" in view.status)
+        assert "▌line 66" in texts(view)
+        top = texts(view)[0].strip()
+        view.search("line 6")
+        await pilot.press("n")
+        assert texts(view)[0].strip() == top
+        assert "match 6 of 11" in view.status
