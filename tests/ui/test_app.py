@@ -209,7 +209,7 @@ async def test_dead_actors_that_cannot_be_had_are_not_none(make):
 
 async def test_the_log_of_a_job_is_followed(make):
     app = make()
-    app.monitor.log = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
+    app.monitor.logs.batches = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
         await until(pilot, lambda: app.table.count > 0)
@@ -222,7 +222,7 @@ async def test_the_log_of_a_job_is_followed(make):
 
 async def test_the_filter_of_a_log_is_its_own(make):
     app = make()
-    app.monitor.log = [["one", "two"]]
+    app.monitor.logs.batches = [["one", "two"]]
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
         await until(pilot, lambda: app.table.count > 0)
