@@ -83,8 +83,13 @@ class LogFinder:
         return logs
 
     async def logs_about(self, finding: Finding, things: Sequence[Any]) -> tuple[Log, ...]:
-        """Of the first of these that has a log; first those files that the finding names, and of a restart what was before it."""
+        """Of the first of these that has a log; first those files that the finding names, and of a restart what was before it.
+
+        About none of these, it may still name a file of Ray's: then those of the head.
+        """
         words = "\n".join((finding.text, *finding.evidence, finding.remedy.text if finding.remedy else ""))
+        head = self._head()
+        things = things or ([head] if head and any(".".join(part) in words for part in (*HEAD_PARTS, *NODE_PARTS)) else [])
         logs = [*await self._first(things), *(await self._setup_logs(things) if SETUP_WORDS in words else ())]
         if not logs:
             raise SourceError(f"no log: what this finding is about has none ({finding.subject})")

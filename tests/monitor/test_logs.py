@@ -262,6 +262,12 @@ async def test_a_finding_about_a_runtime_environment_opens_the_log_of_its_setup(
     assert [log.label for log in logs] == ["runtime_env_setup-02000000.log", "runtime_env_setup-01000000.log", "job"]
 
 
+async def test_a_finding_about_ray_itself_opens_the_log_on_the_head_that_it_names(world):
+    world.put(NODE1, "raylet.out", "gcs_server.out")
+    remedy = Remedy("read logs/gcs_server.out on the head")
+    assert [log.label for log in await world.finder.logs_about(finding(remedy=remedy), [])] == ["gcs_server.out", "raylet.out"]
+
+
 async def test_a_finding_about_nothing_that_has_a_log_says_so(world):
     with pytest.raises(SourceError, match="no log: what this finding is about has none"):
         await world.finder.logs_about(finding(), [])

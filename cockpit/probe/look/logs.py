@@ -125,8 +125,14 @@ def _start(file: int, lines: int) -> int:
     for _ in range(min(lines, MOST_LINES)):
         at = data.rfind(b"\n", 0, max(at, 0))
         if at < 0:
-            return first if first == 0 else first + data.find(b"\n") + 1
+            return first if first == 0 else _after_first_line(data, first)
     return first + at + 1
+
+
+def _after_first_line(data: bytes, first: int) -> int:
+    """Where the first whole line of `data` begins; of a line that is longer than that, the end is wanted."""
+    end = data.find(b"\n")
+    return first + (end + 1 if end >= 0 else max(0, len(data) - STEP_BYTES))
 
 
 def _reason(error: Exception) -> str:

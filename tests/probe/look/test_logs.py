@@ -70,6 +70,13 @@ def test_the_last_lines_are_looked_for_in_so_many_bytes_and_said_in_steps(temp, 
     assert said(temp, "a.out")[0] == "first\nsecond\nthird\n"
 
 
+def test_of_a_line_without_an_end_only_the_end_is_read(temp, folder, monkeypatch):
+    monkeypatch.setattr(logs, "LAST_BYTES", 10)
+    monkeypatch.setattr(logs, "STEP_BYTES", 3)
+    (folder / "a.out").write_text("x" * 100 + "end")
+    assert said(temp, "a.out", 5) == ("end", None)
+
+
 def test_names_that_match_are_listed(temp, folder, monkeypatch):
     for name in ("worker-1.out", "worker-2.out", "raylet.out"):
         (folder / name).touch()
