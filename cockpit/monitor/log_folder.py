@@ -25,6 +25,10 @@ async def always() -> bool:
     return True
 
 
+class NoRayError(SourceError):
+    """There is none to ask: of a dead node, of another Ray's session."""
+
+
 class _Names(msgspec.Struct):
     """What a probe answers to `logs`."""
 
@@ -110,7 +114,7 @@ class LogFolder:
 
     async def _files(self) -> LogFiles:
         if self._ray is None:
-            raise SourceError(f"no Ray can be asked for the logs of {self.title}")
+            raise NoRayError(f"no Ray can be asked for the logs of {self.title}")
         return await self._ray()
 
     def _other_way(self, error: SourceError) -> ProbePlace:
@@ -138,4 +142,4 @@ class LogFolder:
 
 def _both(error: SourceError, why: SourceError) -> SourceError:
     """Why neither way is open; that there is no Ray to ask says nothing new."""
-    return SourceError(f"{error}; {why}")
+    return why if isinstance(error, NoRayError) else SourceError(f"{error}; {why}")

@@ -176,6 +176,13 @@ async def test_a_dead_node_is_not_asked_through_ray(world):
     assert world.ray.asked == []
 
 
+async def test_of_a_dead_node_only_the_probes_failure_is_said(world):
+    world.seen = snapshot(nodes=(node(1, state="DEAD"),), cluster=Cluster("http://h", "2.60.0", SESSION))
+    world.probes.names = SourceError("ssh: refused")
+    with pytest.raises(SourceError, match=r"^ssh: refused$"):
+        await world.finder.logs_of(node(1, state="DEAD"))
+
+
 async def test_a_node_has_its_raylets_log_and_the_head_its_gcs(world):
     for where in (NODE1, NODE2):
         world.put(where, "raylet.out", "raylet.err", "gcs_server.out", "dashboard_agent.log", "monitor.log", "evil.sh")
