@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,6 @@ from cockpit.cli.exit_codes import ACT_EXIT_CODES, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.config.settings import Config, explain_choices
-from cockpit.secrets import LineRedactor
 from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
 
@@ -290,45 +289,3 @@ def refuse(text: str, code: int) -> int:
     """The sentence on stderr, and the code."""
     output.note(text)
     return code
-
-
-QUIET: Final = 1.5
-"""Seconds of silence after which a log that is not followed has been printed up to now; three of Ray's intervals."""
-PATIENCE: Final = 10.0
-
-
-def print_log(config: Config, job: str, *, follow: bool, lines: int) -> int:
-    """A job's log to stdout: raw into a pipe; to a terminal without secrets, and able to do nothing to it."""
-    try:
-        return asyncio.run(_log(config, job, follow=follow, lines=lines))
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        return DONE
-
-
-async def _log(config: Config, job: str, *, follow: bool, lines: int) -> int:
-    from cockpit.monitor.single_look import look_once
-
-    monitor = await look_once(config)
-    batches = monitor.follow_log(job, lines).__aiter__()
-    patience = None if follow else PATIENCE
-    hide = LineRedactor()
-    try:
-        while (batch := await _next(batches, patience)) is not None:
-            for line in batch:
-                output.say_log(line, hide)
-            patience = None if follow else QUIET
-    except SourceError as error:
-        return refuse(str(error), UNREACHABLE)
-    return DONE
-
-
-async def _next(batches: AsyncIterator[Sequence[str]], patience: float | None) -> Sequence[str] | None:
-    """`None`: it is over, or nothing came for so long."""
-    task = asyncio.ensure_future(anext(batches, None))
-    await asyncio.wait([task], timeout=patience)
-    if task.done():
-        return task.result()
-    task.cancel()
-    return None

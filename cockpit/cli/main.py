@@ -244,19 +244,27 @@ def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
     sys.exit(code)
 
 
-@main.command(help=with_exit_codes("Print the log of a job's driver.", {0: "printed", 3: "log not available, or bad usage"}))
-@click.argument("id")
-@click.option("-f", "--follow", is_flag=True, help="Keep printing until the job ends.")
+LOGS_HELP = """Print the log of a job's driver, an actor, a worker or a node.
+
+TARGET is the id of a job; the id, the name or the class of an actor, also of a dead one; a pid; or a node. Of an actor or a worker it is
+its stdout, of a node that of its raylet; `--log err` prints the other one, `--log err-before` that of the process before a restart."""
+
+
+@main.command(help=with_exit_codes(LOGS_HELP, {0: "printed", 3: "no such thing, no log, or bad usage"}))
+@click.argument("target")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing what is written; of a job until it ends.")
 @click.option(
     "-n", "lines", type=click.IntRange(-1), default=1000, metavar="N", help="Start with the last N lines (default: 1000; all: -1)."
 )
+@click.option("--host", metavar="NODE", help="The node of a pid or an actor that there is on several.")
+@click.option("--log", metavar="NAME", help="Which of its logs: out, err, out-before, err-before, job, or a file such as raylet.err.")
 @cluster_options
 @configured
-def logs(config: Config, id: str, follow: bool, lines: int) -> None:  # noqa: A002 what Ray calls it
+def logs(config: Config, **request: Any) -> None:
     """The exit code is 0, or says that there is no log."""
-    from cockpit.cli.acts import print_log
+    from cockpit.cli.logs import LogRequest, print_log
 
-    sys.exit(print_log(config, id, follow=follow, lines=lines))
+    sys.exit(print_log(config, LogRequest(**request)))
 
 
 @main.group()

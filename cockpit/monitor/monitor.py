@@ -17,14 +17,15 @@ from cockpit.monitor.cluster_choice import ClusterChoice, local_sessions
 from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.jobs_by_session import SessionJobs, jobs_by_session
+from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.secrets import redact_variable
 from cockpit.sources.probes.decode import Environ, Stacks, convert_answer
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.probes.ssh_control import SshControlSockets
-from cockpit.sources.ray.client import LOG_LINES
 from cockpit.sources.ray.jobs import JobActs
+from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.source import SourceError
 from cockpit.trust import find_token
 
@@ -61,6 +62,7 @@ class ClusterMonitor:
         self.pool = ProbePool(config, self.poller, early=early, clock=clock)
         self.choice = ClusterChoice(config, env, self.poller, self.pool.local)
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
+        self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)
         self.coverage = Coverage(config, self.poller, self.choice, self.selection)
         self.poller.subscribe(self.choice.hear)
         self.poller.subscribe(self.selection.hear)

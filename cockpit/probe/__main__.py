@@ -15,8 +15,9 @@ import time
 from typing import Any, NoReturn, Sequence
 
 from .look.host import addresses
+from .look.logs import list_logs, read_log
 from .look.processes import Users, boot_time, legible, lives, read_environ
-from .look.sample import Sampler
+from .look.sample import Sampler, usual_temps
 from .look.stacks import stack
 
 HELLO = 1
@@ -38,6 +39,10 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         say(environ(options.pid, options.ticks))
     elif options.command == "stack":
         say(stack(options.pid, options.ticks))
+    elif options.command == "logs":
+        say(list_logs([*usual_temps()], options.session, options.pattern))
+    elif options.command == "log":
+        read_log([*usual_temps()], options.session, options.name, options.lines, say, follow=options.follow)
     elif options.command == "act":
         _act(options.request)
     elif options.command == "ferry":
@@ -59,6 +64,14 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         one = commands.add_parser(name, help=about)
         one.add_argument("pid", type=int)
         one.add_argument("ticks", type=int, help="its start, field 22 of /proc/PID/stat")
+    logs = commands.add_parser("logs", help="names of logs in the folder of a Ray session on this host")
+    logs.add_argument("session")
+    logs.add_argument("pattern", help="as of a shell")
+    log = commands.add_parser("log", help="the last lines of one of them")
+    log.add_argument("session")
+    log.add_argument("name")
+    log.add_argument("lines", type=int, help="-1 for all")
+    log.add_argument("--follow", action="store_true", help="and what is written to it from then on")
     act = commands.add_parser("act", help="plan or do something here; the request is JSON, as the package `act` says")
     act.add_argument("request")
     ferry = commands.add_parser("ferry", help="carry programs to Ray's nodes, as the module `act.ferry` says; with --no-lifeline")

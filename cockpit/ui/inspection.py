@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from textual import work
 from textual.app import App
 
 from cockpit.config.settings import Config
-from cockpit.model import Job, Process, Snapshot
+from cockpit.model import Actor, Finding, Job, Node, PlacementGroup, Process, Session, Snapshot
+from cockpit.monitor.logs import Log
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.report.status import export
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
 from cockpit.ui.acts import chosen
 from cockpit.ui.dialogs import TextScreen
+from cockpit.ui.findings import things
 from cockpit.ui.log_screen import LogScreen
-from cockpit.ui.pages.details import about, clipboard_text, json_text
+from cockpit.ui.pages.details import DetailPage, about, clipboard_text, json_text
+from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.page import Page
 from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index, View
+
+LOGGED: Final = (Actor, Process, Node, Job, PlacementGroup, Session, Finding)
+"""What may have a log."""
+SEARCH_SAID_AFTER_S: Final = 0.7
+"""Seconds of search after which somebody is told of it."""
+SHORTEST_QUOTE: Final = 12
+"""Characters of a line of evidence from which it may be told from others in a log."""
 
 
 class InspectionApp(App[None]):
@@ -78,24 +89,34 @@ class InspectionApp(App[None]):
         except OSError as error:
             self.say(f"Export failed: {error}", "error")
 
-    def action_log(self) -> None:
-        """Follow the log of the job under the cursor."""
-        row = about(self.table.selected)
-        job = row if isinstance(row, Job) else self._job_of(row)
-        if job is None:
-            other = row.other_owner if isinstance(row, Process) else None
-            self.say(
-                f"No log: this belongs to {other}" if other else "No job here: put the cursor on a job, or on an actor or process of one"
-            )
+    @work(group="log-search", exclusive=True)
+    async def action_log(self) -> None:
+        """Open the log that matters for the row under the cursor, or for the thing whose page is open."""
+        page, thing = self.page, logged_thing(self.page, self.table)
+        search = asyncio.ensure_future(self._find_logs(thing))
+        try:
+            await asyncio.wait({search}, timeout=SEARCH_SAID_AFTER_S)
+            if not search.done():
+                self.say("Looking for its log …")
+            logs = await search
+        except SourceError as error:
+            self.say(str(error), "warning")
             return
-        self.follow_log(job.id)
+        finally:
+            search.cancel()
+        if page is self.page and len(self.screen_stack) == 1:  # nobody has gone elsewhere meanwhile
+            self.push_screen(LogScreen(log_subject(thing), logs, marks=quoted(thing), ascii=self.config.ascii))
+
+    async def _find_logs(self, thing: Any) -> tuple[Log, ...]:
+        if isinstance(thing, Finding):
+            about_things = sorted(things(thing, self.drawn_snapshot), key=lambda each: _place(thing, each.key))
+            return await self.monitor.logs.logs_about(thing, about_things)
+        return await self.monitor.logs.logs_of(thing)
 
     def follow_log(self, job: str) -> None:
         """Open the log of a job."""
-        self.push_screen(LogScreen(job, self.monitor.follow_log(job), ascii=self.config.ascii))
-
-    def _job_of(self, row: Any) -> Job | None:
-        return self._index.jobs.get(getattr(row, "job", None) or "")
+        one = Job(job)
+        self.push_screen(LogScreen(log_subject(one), (self.monitor.logs.job_log(one),), ascii=self.config.ascii))
 
     @work(group="environment", exclusive=True)
     async def action_environment(self) -> None:
@@ -123,3 +144,35 @@ class InspectionApp(App[None]):
         stacks = await read_stacks(self.monitor.stack, processes, view)
         title = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
         self.push_screen(TextScreen(title, stacks_text(stacks, self.size.width - 2)))
+
+
+def logged_thing(page: Page, table: Table) -> Any:
+    """What the row under the cursor stands for; among the facts of one thing, and on a GPU of a node, that thing."""
+    row = about(table.selected)
+    if isinstance(row, LOGGED):
+        return row
+    return page.thing if isinstance(page, DetailPage) else page.node if isinstance(page, NodePage) else row
+
+
+def log_subject(thing: Any) -> str:
+    """What a log is of, at the begin of its title."""
+    if isinstance(thing, Actor):
+        return f"Actor {thing.name or thing.class_}"
+    if isinstance(thing, Process):
+        return f"Process {thing.pid}"
+    if isinstance(thing, Node):
+        return f"Node {thing.title}"
+    if isinstance(thing, Finding):
+        return thing.subject[:1].upper() + thing.subject[1:]
+    return f"{type(thing).__name__} {getattr(thing, 'name', '') or getattr(thing, 'id', '')}"
+
+
+def quoted(thing: Any) -> tuple[str, ...]:
+    """The lines that a finding quotes; commands to type are none."""
+    lines = thing.evidence if isinstance(thing, Finding) else ()
+    return tuple(line for line in lines if len(line) >= SHORTEST_QUOTE and not line.startswith("`"))
+
+
+def _place(finding: Finding, key: str) -> int:
+    """Where a thing stands among those that a finding is about; a node of a GPU comes last."""
+    return finding.about.index(key) if key in finding.about else len(finding.about)

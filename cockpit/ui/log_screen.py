@@ -1,8 +1,8 @@
-"""The log of one job, followed until the job is over."""
+"""The logs of one thing, one at a time, each followed until nobody writes to it any more."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events, work
@@ -13,6 +13,8 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Label
 
+from cockpit.monitor.logs import Log
+from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.source import SourceError
 from cockpit.text import clean
 from cockpit.ui.dialogs import TextScreen
@@ -63,19 +65,29 @@ class LogScreen(Screen[None]):
         Binding("ampersand", "filter", "Filter", key_display="&", priority=True),
         Binding("question_mark,h,f1", "help", "Help", key_display="?"),
         Binding("q,l", "leave", "Leave", show=False),
+        Binding("o", "open(1)", "Other log"),
+        Binding("O", "open(-1)", "Other log", show=False),
     ]
 
-    def __init__(self, job: str, lines: AsyncIterator[Sequence[str]], *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, subject: str, logs: Sequence[Log], *, marks: tuple[str, ...] = (), ascii: bool = False) -> None:  # noqa: A002
+        """The first of `logs` is opened. `marks`: texts that are quoted somewhere, to be found in the lines."""
         super().__init__()
-        self.job, self._lines, self._ascii = job, lines, ascii
-        self._state = "loading"
+        self.subject, self.logs, self.marks, self._ascii = subject, tuple(logs), marks, ascii
+        self._place = 0
+        self._state = ""
         self._texts = {"search": "", "filter": ""}
         self._opened: list[str] = []
         """`search` and `filter`, as far as they are in use, the one that was opened last at the end."""
 
+    @property
+    def log_open(self) -> Log:
+        """The one whose lines are drawn."""
+        return self.logs[self._place]
+
     def compose(self) -> ComposeResult:
         """A title, the lines, and where the texts of search and filter are typed."""
         yield Label(id="title")
+        yield Label(id="choices")
         yield LogView(ascii=self._ascii)
         for sign, kind, words in PROMPTS:
             with Horizontal(id=f"{kind}-prompt"):
@@ -86,17 +98,35 @@ class LogScreen(Screen[None]):
     def on_mount(self) -> None:
         """Begin to read."""
         self.query_one(LogView).focus()
+        self.query_one("#choices").display = len(self.logs) > 1
+        self._open()
+
+    def action_open(self, step: int) -> None:
+        """Open the next of the logs, or the one before."""
+        self._place = (self._place + step) % len(self.logs)
+        self.query_one(LogView).clear()
+        self._open()
+
+    def _open(self) -> None:
+        self._state = "no lines yet"
+        self.query_one(LogView).mark(self.marks)
+        self.query_one("#choices", Label).update(self._choices())
         self._tell()
-        self._follow()
+        self._follow(self.log_open)
+
+    def _choices(self) -> Content:
+        """All labels, the open one apart from the others."""
+        labels = [(clean(f" {log.label} "), "reverse" if log is self.log_open else "") for log in self.logs]
+        return Content.assemble("o:", *labels)
 
     @work(group="log", exclusive=True)
-    async def _follow(self) -> None:
+    async def _follow(self, log: Log) -> None:
         view = self.query_one(LogView)
         try:
-            async for batch in self._lines:
+            async for batch in log.follow(LOG_LINES, True):
                 self._state = "live"
                 view.extend(batch)
-            self._state = "the job has ended"
+            self._state = log.ended
         except SourceError as error:
             self._state = f"can't be read: {error}"
         self._tell()
@@ -107,7 +137,7 @@ class LogScreen(Screen[None]):
 
     def _tell(self) -> None:
         status = self.query_one(LogView).status
-        self.query_one("#title", Label).update(Content(clean(f"Log of job {self.job}   {self._state}   {status}")))
+        self.query_one("#title", Label).update(Content(clean(f"{self.subject}: {self.log_open.title}   {self._state}   {status}")))
 
     def action_back(self) -> None:
         """Clear the search or the filter, whichever was opened last, or go back."""
@@ -173,8 +203,10 @@ class LogScreen(Screen[None]):
             self.query_one(LogView).action_next()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is typed into a prompt opens no other."""
-        return not isinstance(self.focused, Input) if action in ("search", "filter") else super().check_action(action, parameters)
+        """What is typed into a prompt opens no other; a single log has no other."""
+        if action in ("search", "filter"):
+            return not isinstance(self.focused, Input)
+        return len(self.logs) > 1 if action == "open" else super().check_action(action, parameters)
 
     def action_help(self) -> None:
         """The keys of the log."""

@@ -16,8 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from cockpit.acts.plan import Plan, Target
-from cockpit.cli.acts import EndSignal, confirmed, print_log
-from cockpit.config.settings import Config
+from cockpit.cli.acts import EndSignal, confirmed
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 
 PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
@@ -243,27 +242,3 @@ def test_every_command_of_an_act_says_what_it_does_and_how_it_ends(home):
     for act in (act for act in ACTS if act.command):
         assert act.id in listed
         assert "0  done, or nothing to do" in cockpit(act.id, "--help").stdout
-
-
-class Following:
-    """A job whose log has these lines."""
-
-    def __init__(self, *lines):
-        self.lines = lines
-
-    async def follow_log(self, job, lines):
-        yield self.lines
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_log_shows_no_secret_on_a_terminal_and_is_raw_in_a_pipe(monkeypatch, capsys, terminal):
-    lines = ("step 1", "HF_TOKEN=c0ffee4dead9", "password:", "  c0ffee4dead9")
-
-    async def look_once(config):
-        return Following(*lines)
-
-    monkeypatch.setattr("cockpit.monitor.single_look.look_once", look_once)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    assert print_log(Config(), "x", follow=False, lines=-1) == 0
-    shown = ("step 1", "HF_TOKEN=•••", "password:", "  •••")
-    assert capsys.readouterr().out.splitlines() == list(shown if terminal else lines)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import Watcher, by_cockpit, by_nvml, kinds, lay_config, listed, node, once
+from tests.lab.eyes import COCKPIT, Watcher, by_cockpit, by_nvml, kinds, lay_config, listed, node, once
 from tests.lab.hosts import Host, Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -126,6 +126,32 @@ def test_actors_are_counted_as_ray_counts_them(busy: Cluster):
         return +ours == theirs and facts["actors"]["complete"]
 
     eventually(same)
+
+
+def log_of(cluster: Cluster, words: str) -> tuple[int, str]:
+    """What `cockpit logs` prints on the head, and its exit code."""
+    printed, _, code = cluster.head.ssh(f"{COCKPIT} logs {words} 2>&1; code=$?; echo; echo $code", timeout=120).strip().rpartition("\n")
+    return int(code), printed
+
+
+def test_an_actors_log_is_the_file_that_its_worker_writes_on_whichever_host(busy: Cluster):
+    alive = [actor for actor in listed(busy, "actors") if actor["state"] == "ALIVE" and actor["class_name"] != "JobSupervisor"]
+    for actor in {actor["node_id"]: actor for actor in alive}.values():
+        for stream in ("out", "err"):
+            code, text = log_of(busy, f"{actor['actor_id']} -n -1 --log {stream}")
+            assert (code, f":job_id:{actor['job_id']}" in text, f":actor_name:{actor['class_name']}" in text) == (0, True, True), text
+
+
+def test_a_nodes_log_is_its_own_raylets(busy: Cluster):
+    for each in listed(busy, "nodes"):
+        code, text = log_of(busy, f"{each['node_id']} -n -1")
+        assert code == 0
+        assert f"Setting node ID node_id={each['node_id']}" in text
+
+
+def test_what_is_nothing_has_no_log(busy: Cluster):
+    code, text = log_of(busy, "nope")
+    assert (code, "there is no job, actor, pid or node nope" in text) == (3, True)
 
 
 def test_what_waits_is_said_with_its_needs(busy: Cluster):

@@ -11,6 +11,7 @@ from cockpit.acts.plan import Plan, Receipt, Target
 from cockpit.config.settings import Config
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Hold
+from cockpit.monitor.logs import Log
 from cockpit.sources.probes.decode import StackFrame, Stacks, StackThread
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
@@ -35,7 +36,7 @@ class Still:
         self.closed = self.refreshed = False
         self.followed = []
         self.dead = ()
-        self.log = []
+        self.logs = Logs()
         self.of_node = ()
 
     async def run(self):
@@ -70,9 +71,35 @@ class Still:
             raise SourceError(f"py-spy may not look into process {process.pid}")
         return Stacks((StackThread((StackFrame("all_reduce" if process.kind == "worker" else "load", "ppo.py", 7),)),))
 
-    async def follow_log(self, job):
-        for batch in self.log:
-            yield batch
+
+class Logs:
+    """Stands where the finder of logs does: it remembers what it was asked for, and finds the logs of a test."""
+
+    def __init__(self):
+        self.batches = []
+        self.found = None
+        self.asked = []
+
+    def log(self, label, *batches, file=None, where="node1", ended="the process has ended"):
+        async def follow(lines, on):
+            assert on
+            for batch in batches:
+                yield batch
+
+        return Log(label, file or f"{label}.log", where, follow, ended)
+
+    def job_log(self, job):
+        return self.log("job", *self.batches, file=f"job-driver-{getattr(job, 'id', '')}.log", ended="the job has ended")
+
+    async def logs_of(self, thing):
+        self.asked.append(thing)
+        if isinstance(self.found, SourceError):
+            raise self.found
+        return self.found or (self.job_log(thing),)
+
+    async def logs_about(self, finding, things):
+        self.asked.append((finding, things))
+        return self.found or (self.log("err"),)
 
 
 class Hand:

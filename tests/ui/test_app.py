@@ -244,7 +244,7 @@ async def test_dead_actors_that_cannot_be_had_are_not_none(make):
 
 async def test_the_log_of_a_job_is_followed(make):
     app = make()
-    app.monitor.log = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
+    app.monitor.logs.batches = [["one", "two"], ["\x1b[31mthree\x1b[0m"]]
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
         await until(pilot, lambda: app.table.count > 0)
@@ -374,7 +374,7 @@ async def test_help_begins_with_the_page_and_the_row_and_has_each_key_once(make)
         groups = {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
         assert list(groups)[:3] == ["Page Processes", "This row", "Any row"]
         assert [line.split()[0] for line in groups["Page Processes"]] == ["t", "u"]
-        assert [line.split()[:3] for line in groups["This row"]][:1] == [["l", "Log", "Follow"]]
+        assert [line.split()[:3] for line in groups["This row"]][:1] == [["l", "Log", "Open"]]
         assert any(line.startswith("K F9             Kill ") for line in groups["This row"])
         assert listed_once(app.screen.text)
         await pilot.press("escape", "1", "question_mark")

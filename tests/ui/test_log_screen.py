@@ -18,7 +18,7 @@ LINES = ["starting", "step 1 loss 0.9", "ERROR: NCCL timeout", "step 2 loss 0.8"
 @asynccontextmanager
 async def log(make, lines=tuple(LINES), size=(120, 40)):
     app = make()
-    app.monitor.log = [lines]
+    app.monitor.logs.batches = [lines]
     async with app.run_test(size=size) as pilot:
         await pilot.press("5")
         await until(pilot, lambda: app.table.count > 0)

@@ -168,7 +168,7 @@ async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, fol
     lay(folder)
     app = make(snapshot(), hand=Hand(launch()))
     async with app.run_test(size=(120, 30)) as pilot:
-        app.monitor.log = [["step 1"]]
+        app.monitor.logs.batches = [["step 1"]]
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "L")
         await until(pilot, lambda: "L again launches it" in shown(app))

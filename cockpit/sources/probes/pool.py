@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from subprocess import Popen
 from typing import Any
@@ -105,13 +106,7 @@ class ProbePool:
         `entry` says how to reach a host that has not been looked at.
         """
         answers = _Answers()
-        call = await self._question_command(host, words, self._entries.get(host) or entry)
-        try:
-            process = spawn(call.command)
-        except OSError as error:
-            raise SourceError(f"{host}: {call.command[0]}: {(error.strerror or str(error)).lower()}") from error
-        child = Child(process, answers.hear, lambda: None, call.text)
-        self._asked.add(child)
+        child = await self._start_question(host, words, entry, answers.hear, lambda: None)
         try:
             code = await self._end_of(child, host, answers)
         finally:
@@ -120,6 +115,43 @@ class ProbePool:
         if answers.last is not None:
             return _parse_answer(answers.last, host)
         raise SourceError(why_it_ended(host, code, child.last_words, spoke=False).replace("; started again", ""))
+
+    async def listen(self, host: str, words: Sequence[str], entry: HostEntry | None = None) -> AsyncIterator[dict[str, Any]]:
+        """The same for a question that is answered little by little, such as `log SESSION NAME LINES --follow`, until `{"end": true}`."""
+        heard: deque[bytes] = deque()
+        turned = asyncio.Event()
+
+        def hear(lines: Sequence[bytes]) -> None:
+            heard.extend(line for line in lines if line.startswith(b"{") and not is_hello(line))
+            turned.set()
+
+        child = await self._start_question(host, words, entry, hear, turned.set)
+        try:
+            while (code := child.ended()) is None or heard:
+                while heard:
+                    answer = _parse_answer(heard.popleft(), host)
+                    yield answer
+                    if answer.get("end") is True:
+                        return
+                turned.clear()
+                with suppress(asyncio.TimeoutError):
+                    await within(self._pace.tick, turned.wait())
+        finally:
+            child.end()
+            self._asked.discard(child)
+        raise SourceError(why_it_ended(host, code, child.last_words, spoke=False).replace("; started again", ""))
+
+    async def _start_question(
+        self, host: str, words: Sequence[str], entry: HostEntry | None, hear: Callable[[list[bytes]], None], wake: Callable[[], None]
+    ) -> Child:
+        call = await self._question_command(host, words, self._entries.get(host) or entry)
+        try:
+            process = spawn(call.command)
+        except OSError as error:
+            raise SourceError(f"{host}: {call.command[0]}: {(error.strerror or str(error)).lower()}") from error
+        child = Child(process, hear, wake, call.text)
+        self._asked.add(child)
+        return child
 
     def close(self) -> None:
         """End every child at once, without waiting for any; none is started any more."""

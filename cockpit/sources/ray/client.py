@@ -15,9 +15,10 @@ from cockpit.clock import CLOCK, shift_of, shifted
 from cockpit.model import Actor, Cluster, PlacementGroup, Process
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
-from cockpit.sources.ray.http import Dashboard, NoAnswerError, Params, RefusalError, aside
+from cockpit.sources.ray.http import Dashboard, Params, RefusalError, aside
 from cockpit.sources.ray.jobs import JobActs
-from cockpit.sources.ray.logs import JobLog, versions
+from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
+from cockpit.sources.ray.logs import versions
 from cockpit.sources.ray.nodes import Doubt, NodeFacts, Nodes, processes
 from cockpit.sources.ray.oom import OomFacts
 from cockpit.sources.ray.status import GroupDemand, StatusFacts, StatusReports, parse_status
@@ -29,11 +30,9 @@ __all__ = [
     "GroupDemand",
     "GroupFacts",
     "JobFacts",
-    "NoAnswerError",
     "NodeFacts",
     "OomFacts",
     "RayClient",
-    "RefusalError",
     "StatusFacts",
 ]
 
@@ -45,7 +44,6 @@ ASIDE_FROM = 200
 """Nodes or actors from which their values are made aside: hundredths of a second in which no key would be drawn."""
 STATUS_WAIT_S = 3.0
 """Seconds for which a list of waiting placement groups waits for the status, which tells their strategies."""
-LOG_LINES = 5000
 _MEANWHILE = "another Ray now runs at this address; cockpit asks it again"
 
 
@@ -302,10 +300,13 @@ class RayClient:
         return processes(node_id, data.detail)
 
     async def follow_log(self, job: str, lines: int = LOG_LINES) -> AsyncIterator[list[str]]:
-        """The log of a job's driver in batches of raw lines, from the last `lines` (all: -1) until the job is over and all is read."""
-        version = self._cluster.ray_version or (await self.identify()).ray_version
-        async for batch in JobLog(self._dashboard, job, lines).follow(versions(version)):
+        """As `LogFiles.follow_job`."""
+        async for batch in (await self.log_files()).follow_job(job, lines):
             yield batch
+
+    async def log_files(self) -> LogFiles:
+        """The logs that this Ray keeps."""
+        return LogFiles(self._dashboard, versions(self._cluster.ray_version or (await self.identify()).ray_version))
 
     async def _list(self, what: str, shape: type[wire.Listed[wire.T]], params: Params | None = None) -> wire.Listing[wire.T]:
         asked = {"limit": MAX_LISTED, "detail": 1, "timeout": 6, **(params or {})}

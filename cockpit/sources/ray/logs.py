@@ -1,15 +1,14 @@
-"""Following the log of a job's driver over HTTP, through cuts, without losing or repeating a line."""
+"""Following a file in the logs folder of a node over HTTP, through cuts, without losing or repeating a line."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from urllib.parse import quote
+from typing import NamedTuple
 
-from cockpit.sources.ray import wire
 from cockpit.sources.ray.http import Dashboard, Params, RefusalError
 from cockpit.sources.source import SourceError, within
 
@@ -24,16 +23,26 @@ NEEDLE_BYTES = 32 * 1024
 WHOLE_LOG_BYTES = 16 * 2**20
 """A log that was had from its beginning is asked for whole again up to this size: then bytes can be counted, and nothing is looked for."""
 MAX_LINE_BYTES = 2**20
-MAX_POLLED_BYTES = 32 * 2**20
 DRAINED_AFTER_S = 1.5
-"""Seconds of silence, three of Ray's intervals, after which the log of a job that is over has been read."""
+"""Seconds of silence, three of Ray's intervals, after which a log that nobody writes to any more has been read."""
 BEAT, LOOK = 0.25, 2.0
-"""Seconds between two looks at whether anything came, and, in silence, at whether the job is over."""
+"""Seconds between two looks at whether anything came, and, in silence, at whether anybody still writes."""
 MAX_TRIES = 6
 PATIENCE, LONG_PATIENCE = 5.0, 120.0
 """Seconds in which the place must have been found in the last lines, and in a whole log."""
-OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 _FAILED = b"[get_logs] Fetch log error"
+
+
+class LogFile(NamedTuple):
+    """A file in the logs folder of a node."""
+
+    node: str
+    """Ray's id of the node."""
+    name: str
+    shown: str
+    """What a person calls it."""
+    is_listed: bool = False
+    """Ray has just listed it: where it can't be read, nobody waits for it to be written."""
 
 
 class LogLines:
@@ -100,56 +109,21 @@ class Search:
         return self._window[place + len(self._needle) :]
 
 
-class JobLog:
-    """The log of one submitted job."""
+class LogStream:
+    """One file in the logs folder of a node, followed over one connection after the other."""
 
-    def __init__(self, dashboard: Dashboard, job: str, lines: int) -> None:
-        self._dashboard = dashboard
-        self._path = f"/api/jobs/{quote(job, safe='', errors='replace')}"
-        self._job = job
+    def __init__(self, dashboard: Dashboard, file: LogFile, lines: int, is_over: Callable[[], Awaitable[bool]]) -> None:
+        """`is_over`: whether nobody writes to it any more; asked in silence, and once before, by whoever makes this."""
+        self._dashboard, self._file, self._is_over = dashboard, file, is_over
         self._first = lines
         self._read = LogLines()
         self._from_start = lines < 0
-        self._over = False
+        self.over = False
+        """It is read up to its end, and no further."""
 
-    async def follow(self, version: tuple[int, ...]) -> AsyncIterator[list[str]]:
-        """Batches of raw lines until the job is over and its log is read; beginning with the last `lines` of them."""
-        job = await self._wait_for_node()
-        if job is None:
-            return
-        batches = self._stream(job) if version >= STREAMS_SINCE else self._poll()
-        async for batch in batches:
-            yield batch
-        if last := self._read.last():
-            yield last
-
-    async def _ask(self) -> wire.Job:
-        job = await self._dashboard.json(self._path, wire.Job, timeout=8.0, endpoint="/api/jobs/{id}")
-        self._over = job.status in OVER
-        return job
-
-    async def _wait_for_node(self) -> wire.Job | None:
-        """The job, once its driver has a node; `None` when it was over before."""
-        while True:
-            job = await self._ask()
-            if job.type == "DRIVER" or job.submission_id is None:
-                raise SourceError(
-                    f"{self._job} was started by hand, not submitted: its output went to where it was started, Ray has no log of it"
-                )
-            if job.driver_node_id:
-                return job
-            if self._over:
-                return None
-            await asyncio.sleep(1.0)
-
-    async def _stream(self, job: wire.Job) -> AsyncIterator[list[str]]:
-        """One connection after the other; Ray cuts each at 300 s (the proxy to a dashboard module, 2.49 and later)."""
-        params: Params = {
-            "node_id": job.driver_node_id or "",
-            "filename": f"job-driver-{job.submission_id}.log",
-            "interval": STREAM_INTERVAL_S,
-            "format": "text",
-        }
+    async def batches(self) -> AsyncIterator[list[str]]:
+        """Raw lines until it is over and read to its end; Ray cuts each connection at 300 s (the proxy to a dashboard module, 2.49 on)."""
+        params: Params = {"node_id": self._file.node, "filename": self._file.name, "interval": STREAM_INTERVAL_S, "format": "text"}
         failures, overlap = 0, max(OVERLAP_LINES, self._first)
         while True:
             lines, place = self._resumption(overlap)
@@ -159,14 +133,16 @@ class JobLog:
                 if batch := self._read.feed(data):
                     yield batch
             if connection.drained:
-                return
+                break
             overlap = max(OVERLAP_LINES, self._first) if place.is_found else -1
             failures = 0 if connection.lived else failures + 1
-            if self._over and isinstance(connection.error, RefusalError):
+            if isinstance(connection.error, RefusalError) and (self.over or (self._file.is_listed and not self._read.size)):
                 raise connection.error
             if failures >= MAX_TRIES or (overlap == lines == -1 and connection.error is None):
-                raise connection.error or SourceError(f"the log of {self._job} was replaced by another file")
+                raise connection.error or SourceError(f"{self._file.shown} was replaced by another file")
             await asyncio.sleep(min(2.0**failures - 1, 8.0))
+        if last := self._read.last():
+            yield last
 
     def _resumption(self, overlap: int) -> tuple[int, Skip | Search]:
         """How many lines to ask for, and how to find the place in them."""
@@ -177,7 +153,7 @@ class JobLog:
         return overlap, Search(self._read.tail)
 
     async def _until_cut(self, connection: _Connection, place: Skip | Search, patience: float) -> AsyncIterator[bytes]:
-        """What is new on one connection, until it ends, until the job's log is drained, or until the place isn't found."""
+        """What is new on one connection, until it ends, until the log is drained, or until the place isn't found."""
         silence, asked, begun = 0.0, 0.0, time.monotonic()
         fresh = self._read.size == 0
         async for data in connection.pieces(BEAT):
@@ -193,42 +169,12 @@ class JobLog:
                 fresh, self._from_start = False, self._from_start or self._read.count < self._first - 1
             if not place.is_found and silence >= 2 * DRAINED_AFTER_S:
                 return
-            if self._over and place.is_found and silence >= DRAINED_AFTER_S:
+            if self.over and place.is_found and silence >= DRAINED_AFTER_S:
                 connection.drained = True
                 return
-            if not self._over and asked >= LOOK:
+            if not self.over and asked >= LOOK:
                 asked = 0.0
-                await self._look()
-
-    async def _look(self) -> None:
-        """Ask whether the job is over. When nobody can say, the log is still followed; when the job is gone, it is over."""
-        try:
-            await self._ask()
-        except RefusalError as error:
-            self._over = error.status == 404
-        except SourceError:
-            return
-
-    async def _poll(self) -> AsyncIterator[list[str]]:
-        """The whole log again and again, for a Ray whose streams can't be read."""
-        while True:
-            over = self._over
-            logs = await self._dashboard.json(f"{self._path}/logs", wire.JobLogs, timeout=20.0, endpoint="/api/jobs/{id}/logs")
-            data = logs.logs.encode("utf-8", "replace")
-            if len(data) > MAX_POLLED_BYTES:
-                raise SourceError(
-                    f"the log of {self._job} is larger than {MAX_POLLED_BYTES >> 20} MB, too large to follow with this old Ray"
-                )
-            new = data[self._read.size :]
-            if self._read.size == 0:
-                new = _last_lines(new, self._first)
-                self._read.size = len(data) - len(new)
-            if batch := self._read.feed(new):
-                yield batch
-            if over:
-                return
-            await asyncio.sleep(1.0 + len(data) / 2**20)
-            await self._ask()
+                self.over = await self._is_over()
 
 
 class _Connection:
@@ -263,18 +209,21 @@ class _Connection:
         try:
             async with self._dashboard.stream(STREAM, self._params) as answer:
                 async for data in answer.aiter_bytes():
-                    if data.startswith(_FAILED):
-                        raise RefusalError(
-                            f"{self._dashboard.shown} can't read the log: {data[len(_FAILED) : 300].decode('utf-8', 'replace')}", 500
-                        )
-                    self.lived = True
+                    self.lived = bool(without_error_mark(data, self._dashboard.shown))
                     await self._queue.put(data)
         except SourceError as error:
             self.error = error
         await self._queue.put(None)
 
 
-def _last_lines(data: bytes, count: int) -> bytes:
+def without_error_mark(data: bytes, dashboard: str) -> bytes:
+    """The text itself. Ray before 2.49 sends a failure as text, too; then a `RefusalError` is raised."""
+    if data.startswith(_FAILED):
+        raise RefusalError(f"{dashboard} can't read the log: {data[len(_FAILED) : 300].decode('utf-8', 'replace')}", 500)
+    return data
+
+
+def last_lines(data: bytes, count: int) -> bytes:
     """The end of `data` with that many lines, as `tail -n` has it."""
     if count < 0:
         return data

@@ -92,6 +92,15 @@ if mode == "set":  # its wall clock is set again and again, an hour forwards and
         up, wall = time.clock_gettime(time.CLOCK_BOOTTIME), time.time() + (0, 3600, -3600)[number // 3 % 3]
         say(sample(taken=wall, up=up, processes=[{"pid": 7, "started": wall - (up - begun) - 100, "kind": "worker"}]))
         time.sleep(0.05)
+if "log" in sys.argv:
+    for text in ("one\n", "two\n"):
+        say(json.dumps({"text": text}) + "\n")
+    if "--follow" not in sys.argv:
+        say(json.dumps({"text": "", "end": True}) + "\n")
+        time.sleep(3600)
+    if "dies" in sys.argv:
+        sys.exit("no space left on device")
+    time.sleep(3600)
 if "environ" in sys.argv:
     say(json.dumps({"pid": 7, "environ": {"A": "1"}}) + "\n")
     sys.exit(0)

@@ -450,6 +450,35 @@ async def test_a_sample_that_lay_in_the_pipe_while_we_slept_is_shown_as_old_as_i
     await lab.until(lambda: lab.told.hosts[HERE].taken > taken + 1.4)
 
 
+async def test_a_question_is_answered_little_by_little_until_its_end(lab):
+    hosts = lab.begin(config=Config(hosts=(HostEntry("well-1"),), reach=f"{sys.executable} {FAKE} --read log {{name}}"))
+    for host in (HERE, "well-1"):
+        assert [answer["text"] async for answer in hosts.listen(host, ["log", "s", "a.out", "-1"])] == ["one\n", "two\n", ""]
+    assert not hosts._asked
+
+
+async def test_who_listens_no_more_ends_the_probe(lab):
+    hosts = lab.begin()
+    answers = hosts.listen(HERE, ["log", "s", "a.out", "-1", "--follow"])
+    assert (await anext(answers))["text"] == "one\n"
+    (child,) = hosts._asked
+    await answers.aclose()
+    assert not hosts._asked
+    await lab.until(lambda: child.process.poll() is not None)
+
+
+async def test_a_probe_that_ends_before_its_last_answer_is_an_error(lab):
+    hosts, heard = lab.begin(), []
+
+    async def listen():
+        async for answer in hosts.listen(HERE, ["log", "s", "a.out", "-1", "--follow", "dies"]):
+            heard.append(answer["text"])
+
+    with pytest.raises(SourceError, match="no space left on device"):
+        await listen()
+    assert heard == ["one\n", "two\n"]
+
+
 async def test_a_question_is_answered_here_and_elsewhere(lab):
     hosts = lab.begin(config=Config(hosts=(HostEntry("well-1"),), reach=f"{sys.executable} {FAKE} --read environ {{name}}"))
     assert await hosts.ask(HERE, ["environ", "7", "99"]) == {"pid": 7, "environ": {"A": "1"}}

@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.sources.ray import logs
 from cockpit.sources.ray.client import RayClient
-from cockpit.sources.ray.logs import LogLines, Search, Skip, _last_lines, versions
+from cockpit.sources.ray.logs import LogLines, Search, Skip, last_lines, versions
 from cockpit.sources.source import SourceError
 
 
@@ -29,6 +29,7 @@ class LogServer:
         self.streams: list[dict[str, str]] = []
         self.lines_on_each_stream = 0
         self.fail: tuple[int, bytes] | None = None
+        self.listed: dict[str, list[str]] | None = {"worker_out": ["a.out"], "raylet": ["raylet.out"]}
 
     def write(self, *lines: str) -> None:
         self.written += "".join(f"{line}\n" for line in lines).encode()
@@ -60,6 +61,7 @@ class LogServer:
             "/api/version": {"ray_version": self.version},
             "/api/jobs/j/1": job,
             "/api/jobs/j/1/logs": {"logs": self.written.decode()},
+            "/api/v0/logs": {"result": True, "data": {"result": self.listed}},
         }.get(path)
         body = b"404: Not Found" if found is None else json.dumps(found).encode()
         writer.write(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s" % (404 if found is None else 200, len(body), body))
@@ -69,7 +71,7 @@ class LogServer:
         if self.fail:
             writer.write(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s" % (self.fail[0], len(self.fail[1]), self.fail[1]))
             return
-        place = len(self.written) - len(_last_lines(self.written, int(params["lines"])))
+        place = len(self.written) - len(last_lines(self.written, int(params["lines"])))
         cut = place + self.cuts.pop(0) if self.cuts else None
         begun = False
         while not writer.is_closing():
@@ -125,7 +127,7 @@ async def test_a_log_of_a_job_that_is_over_is_read_to_its_end():
     assert await followed(log) == [*numbered(0, 10), "no end"]
 
 
-async def test_only_the_last_lines_are_wanted_to_begin_with():
+async def test_only_thelast_lines_are_wanted_to_begin_with():
     log = LogServer()
     log.write(*numbered(0, 1000))
     log.status = "FAILED"
@@ -339,9 +341,77 @@ def test_a_search_finds_the_place_however_the_bytes_are_cut(size):
         (b"\n\n\n", 1, b"\n"),
     ],
 )
-def test_last_lines_are_those_that_tail_shows(data, count, left):
-    assert _last_lines(data, count) == left
+def testlast_lines_are_those_that_tail_shows(data, count, left):
+    assert last_lines(data, count) == left
 
 
 def test_versions_are_compared_by_number_and_nothing_known_counts_as_new():
     assert versions("2.9.3") < (2, 44) <= versions("2.44.1") < versions("2.60.0") < versions(None) == versions("nightly")
+
+
+# Files of a node
+
+NODE = "cd" * 28
+
+
+async def is_over() -> bool:
+    return True
+
+
+async def test_names_are_what_the_node_lists():
+    log = LogServer()
+    async with serving(log) as ray:
+        files = await ray.log_files()
+        assert await files.names(NODE, "*") == ("a.out", "raylet.out")
+        log.listed = None
+        with pytest.raises(SourceError, match="lists no logs of node cdcdcdcd"):
+            await files.names(NODE, "*")
+
+
+async def test_a_file_of_a_process_that_has_ended_is_read_to_its_end():
+    log = LogServer()
+    log.write(*numbered(0, 10))
+    async with serving(log) as ray:
+        files = await ray.log_files()
+        assert [line async for batch in files.follow(NODE, "a.out", 3, is_over) for line in batch] == numbered(7, 10)
+    assert [(one["node_id"], one["filename"]) for one in log.streams] == [(NODE, "a.out")]
+
+
+async def test_a_file_is_followed_until_its_process_has_ended():
+    log, over = LogServer(), asyncio.Event()
+    log.write("first")
+    got: list[str] = []
+
+    async def has_ended() -> bool:
+        return over.is_set()
+
+    async with serving(log) as ray:
+        async for batch in (await ray.log_files()).follow(NODE, "a.out", -1, has_ended):
+            got += batch
+            if batch == ["first"]:
+                log.write("second")
+            if batch == ["second"]:
+                over.set()
+    assert got == ["first", "second"]
+
+
+async def test_a_listed_file_that_cannot_be_read_is_not_waited_for():
+    log = LogServer()
+    log.fail = (500, b"A file is not found at: /tmp/ray/x")
+
+    async def never() -> bool:
+        return False
+
+    async with serving(log) as ray:
+        with pytest.raises(SourceError, match="A file is not found"):
+            [_ async for _ in (await ray.log_files()).follow(NODE, "a.out", 3, never)]
+    assert len(log.streams) == 1
+
+
+async def test_an_old_ray_marks_its_chunks_and_is_asked_for_no_file():
+    async with serving(LogServer("2.9.3")) as ray:
+        files = await ray.log_files()
+        with pytest.raises(SourceError, match="is older than"):
+            [_ async for _ in files.follow(NODE, "a.out", 3, is_over)]
+        with pytest.raises(SourceError, match="is older than"):
+            await files.read_end(NODE, "gcs_server.out", 3)

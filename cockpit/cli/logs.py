@@ -1,0 +1,195 @@
+"""`cockpit logs`: which job, actor, process or node a word means, and its log on stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from cockpit import output
+from cockpit.cli.acts import DONE, UNREACHABLE, refuse
+from cockpit.config.settings import Config
+from cockpit.model import Actor, Job, Node, Snapshot
+from cockpit.monitor.logs import Log, LogFinder
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.secrets import LineRedactor
+from cockpit.sources.source import SourceError
+from cockpit.text import clean
+
+QUIET_S: Final = 1.5
+"""Seconds of silence after which a log that is not followed has been printed up to now; three of Ray's intervals."""
+PATIENCE_S: Final = 10.0
+SHORTEST_PREFIX: Final = 8
+"""Characters of an id that stand for all of it, as cockpit and Ray print it."""
+MAX_NAMED: Final = 6
+"""Of several that a word may mean."""
+
+
+class LogRequest(NamedTuple):
+    """What somebody has typed."""
+
+    target: str
+    host: str | None = None
+    log: str | None = None
+    """The label of one of its logs; `None`: the first."""
+    follow: bool = False
+    lines: int = 1000
+
+
+class UnclearTargetError(SourceError):
+    """It means several things, or nothing."""
+
+
+def print_log(config: Config, request: LogRequest) -> int:
+    """A log to stdout: raw into a pipe; to a terminal without secrets, and able to do nothing to it."""
+    try:
+        return asyncio.run(_print(config, request))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return DONE
+
+
+async def _print(config: Config, request: LogRequest) -> int:
+    from cockpit.monitor.single_look import look_once
+
+    monitor = await look_once(config)
+    try:
+        logs = await find_logs(monitor, request)
+        log = _choose(logs, request)
+        if len(logs) > 1 and sys.stdout.isatty():
+            others = ", ".join(other.label for other in logs if other is not log)
+            output.note(clean(f"{log.title}; --log shows another: {others}"))
+        await _print_lines(log, request)
+    except SourceError as error:
+        return refuse(clean(str(error)), UNREACHABLE)
+    finally:
+        monitor.close()
+    return DONE
+
+
+async def _print_lines(log: Log, request: LogRequest) -> None:
+    batches = log.follow(request.lines, request.follow).__aiter__()
+    patience = None if request.follow else PATIENCE_S
+    hide = LineRedactor()
+    while (batch := await _next(batches, patience)) is not None:
+        for line in batch:
+            output.say_log(line, hide)
+        patience = None if request.follow else QUIET_S
+
+
+async def _next(batches: AsyncIterator[Sequence[str]], patience: float | None) -> Sequence[str] | None:
+    """`None`: it is over, or nothing came for so long."""
+    task = asyncio.ensure_future(anext(batches, None))
+    await asyncio.wait([task], timeout=patience)
+    if task.done():
+        return task.result()
+    task.cancel()
+    return None
+
+
+def _choose(logs: Sequence[Log], request: LogRequest) -> Log:
+    chosen = next((log for log in logs if request.log in (None, log.label, log.file)), None)
+    if chosen is None:
+        raise UnclearTargetError(f"{request.target} has no log {request.log}; it has: {', '.join(log.label for log in logs)}")
+    return chosen
+
+
+# What a word means
+
+
+async def find_logs(monitor: ClusterMonitor, request: LogRequest) -> tuple[Log, ...]:
+    """Of the one thing that is meant. Raises `SourceError`."""
+    snapshot, finder = monitor.poller.snapshot, monitor.logs
+    home = _home(snapshot, request.host) if request.host else None
+    job = next((job for job in snapshot.jobs or () if request.target in (job.id, job.job)), None)
+    if job is not None:
+        return (finder.job_log(job),)
+    if request.target.isdigit() and len(request.target) <= len(str(1 << 22)):
+        return await _logs_of_pid(snapshot, finder, int(request.target), home)
+    living = _only(request.target, _matching_actors(request.target, snapshot.actors or (), home), snapshot)
+    node = _nodes(snapshot, request.target)
+    if living or node:
+        return await finder.logs_of(living or node[0])
+    dead = _only(request.target, _matching_actors(request.target, await monitor.dead_actors(), home), snapshot)
+    if dead is not None:
+        return await finder.logs_of(dead)
+    return _refuse_unknown(monitor, request.target)
+
+
+def _refuse_unknown(monitor: ClusterMonitor, target: str) -> tuple[Log, ...]:
+    """It may be a job all the same, where jobs are not known."""
+    snapshot = monitor.poller.snapshot
+    if snapshot.jobs is None:
+        return (monitor.logs.job_log(Job(target)),)
+    raise UnclearTargetError(f"there is no job, actor, pid or node {target} in the Ray at {snapshot.cluster.address}")
+
+
+async def _logs_of_pid(snapshot: Snapshot, finder: LogFinder, pid: int, home: Node | None) -> tuple[Log, ...]:
+    found = _holders_of(snapshot, pid)
+    if home is not None:
+        thing = found.get(home.title)
+        return await finder.logs_of(thing) if thing else await finder.logs_of_pid(home, pid)
+    if len(found) > 1:
+        raise UnclearTargetError(f"pid {pid} is on {_words(found)}: add --host NAME")
+    if found:
+        return await finder.logs_of(next(iter(found.values())))
+    nodes = [node for node in snapshot.nodes or () if node.id]
+    if len(nodes) == 1:
+        return await finder.logs_of_pid(nodes[0], pid)
+    raise UnclearTargetError(f"no process with pid {pid} is known; if it has ended, add --host with the node where it ran")
+
+
+def _holders_of(snapshot: Snapshot, pid: int) -> Mapping[str, Any]:
+    """By node, what has that pid there: the actor rather than its process."""
+    titles = {node.id: node.title for node in snapshot.nodes or () if node.id}
+    by_host = {name: titles[node] for name, host in snapshot.hosts.items() for node in host.nodes if node in titles}
+    found: dict[str, Any] = {}
+    for process in snapshot.processes or ():
+        if pid in (process.pid, process.ns_pid):
+            found[titles.get(process.node or "") or by_host.get(process.host, process.host)] = process
+    found.update((titles.get(actor.node or "", ""), actor) for actor in snapshot.actors or () if actor.pid == pid)
+    return found
+
+
+def _matching_actors(target: str, actors: Iterable[Actor], home: Node | None) -> list[Actor]:
+    """By id or its beginning, else by name, else by class."""
+    here = [actor for actor in actors if home is None or actor.node == home.id]
+    ways = (
+        [actor for actor in here if _is_id(target, actor.id)],
+        [actor for actor in here if actor.name == target],
+        [actor for actor in here if actor.class_ == target],
+    )
+    return next(filter(None, ways), [])
+
+
+def _only(target: str, actors: Sequence[Actor], snapshot: Snapshot) -> Actor | None:
+    if len(actors) > 1:
+        titles = {node.id: node.title for node in snapshot.nodes or ()}
+        names = [f"{actor.name or actor.id} ({actor.state}{f', {titles[actor.node]}' if actor.node in titles else ''})" for actor in actors]
+        raise UnclearTargetError(f"{target} means {len(actors)} actors: {_words(names)}; name one of them, or its id")
+    return actors[0] if actors else None
+
+
+def _home(snapshot: Snapshot, name: str) -> Node:
+    found = _nodes(snapshot, name)
+    if not found:
+        raise UnclearTargetError(f"there is no node {name} in the Ray at {snapshot.cluster.address}")
+    return found[0]
+
+
+def _nodes(snapshot: Snapshot, name: str) -> list[Node]:
+    """Living ones first."""
+    found = [node for node in snapshot.nodes or () if name in (node.title, node.host, node.ip) or _is_id(name, node.id or "")]
+    return sorted(found, key=lambda node: node.state != "ALIVE")
+
+
+def _is_id(text: str, whole: str) -> bool:
+    return len(text) >= SHORTEST_PREFIX and whole.startswith(text.lower())
+
+
+def _words(names: Iterable[str]) -> str:
+    listed = [*names]
+    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
+    return ", ".join(listed[:MAX_NAMED]) + more

@@ -1,0 +1,145 @@
+"""The logs folder of one node or session: read through Ray, and where Ray can't be asked by a probe on its host."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from cockpit.config.reach import HostEntry
+from cockpit.sources.probes.decode import convert_answer
+from cockpit.sources.probes.pool import ProbePool
+from cockpit.sources.ray.log_files import LogFiles
+from cockpit.sources.ray.log_names import node_of, part_logs
+from cockpit.sources.ray.logs import LogLines
+from cockpit.sources.source import SourceError
+
+IsOver = Callable[[], Awaitable[bool]]
+MAX_RAYLETS: Final = 16
+"""On one host, whose logs are looked into to find a node's own."""
+
+
+async def always() -> bool:
+    """Nobody writes any more."""
+    return True
+
+
+class NoRayError(SourceError):
+    """There is none to ask: of a dead node, of another Ray's session."""
+
+
+class _Names(msgspec.Struct):
+    """What a probe answers to `logs`."""
+
+    names: tuple[str, ...]
+
+
+class _Text(msgspec.Struct):
+    """A part of what a probe answers to `log`: bytes, as Latin-1; empty for every 2 s in which nothing was written."""
+
+    text: str
+
+
+class ProbePlace(NamedTuple):
+    """How a probe finds the folder."""
+
+    host: str
+    session: str
+    entry: HostEntry | None = None
+
+
+class LogFolder:
+    """One folder. Every failure is a `SourceError`."""
+
+    def __init__(
+        self,
+        title: str,
+        pool: ProbePool,
+        place: ProbePlace | None,
+        node: str | None = None,
+        ray: Callable[[], Awaitable[LogFiles]] | None = None,
+    ) -> None:
+        """`ray` and `node`: where Ray can be asked for it; `place`: where a probe can."""
+        self.title = title
+        self._pool, self._place, self._node, self._ray = pool, place, node, ray
+
+    async def names(self, glob: str) -> tuple[str, ...]:
+        """What lies in it, as it is called there: whoever may write in the folder chooses names."""
+        try:
+            return await (await self._files()).names(self._node or "", glob)
+        except SourceError as error:
+            place = self._other_way(error)
+            try:
+                answer = await self._pool.ask(place.host, ("logs", place.session, glob), place.entry)
+            except SourceError as why:
+                raise _both(error, why) from None
+            return convert_answer(answer, _Names, place.host).names
+
+    async def read_end(self, name: str, lines: int) -> list[str]:
+        """The last so many lines of a file as it is now."""
+        try:
+            return await (await self._files()).read_end(self._node or "", name, lines)
+        except SourceError as error:
+            self._other_way(error)
+            return [line async for batch in self._probed(name, lines, always, error) for line in batch]
+
+    async def follow(self, name: str, lines: int, is_over: IsOver) -> AsyncGenerator[list[str], None]:
+        """Batches of raw lines from the last `lines` on, until it is over and read to its end."""
+        begun = False
+        try:
+            async for batch in (await self._files()).follow(self._node or "", name, lines, is_over):
+                begun = True
+                yield batch
+            return
+        except SourceError as error:
+            if begun:
+                raise
+            self._other_way(error)
+            why = error
+        async for batch in self._probed(name, lines, is_over, why):
+            yield batch
+
+    async def raylet_log(self, names: tuple[str, ...], node: str) -> str | None:
+        """Which of several raylets' logs is that node's: its first lines name it."""
+        found = part_logs(names, "raylet", "out")[:MAX_RAYLETS]
+        for name in found if len(found) > 1 else ():
+            first = self.follow(name, -1, always)
+            try:
+                if node_of(await anext(first, [])) == node:
+                    return name
+            finally:
+                await first.aclose()
+        return found[0] if len(found) == 1 else None
+
+    async def _files(self) -> LogFiles:
+        if self._ray is None:
+            raise NoRayError(f"no Ray can be asked for the logs of {self.title}")
+        return await self._ray()
+
+    def _other_way(self, error: SourceError) -> ProbePlace:
+        if self._place is None:
+            raise error
+        return self._place
+
+    async def _probed(self, name: str, lines: int, is_over: IsOver, error: SourceError) -> AsyncGenerator[list[str], None]:
+        place, read = self._other_way(error), LogLines()
+        over = await is_over()
+        words = ("log", place.session, name, str(lines), *(() if over else ("--follow",)))
+        try:
+            async for answer in self._pool.listen(place.host, words, place.entry):
+                data = convert_answer(answer, _Text, place.host).text.encode("latin-1", "replace")
+                if batch := read.feed(data):
+                    yield batch
+                if not data and over:
+                    break
+                over = not data and await is_over()  # what was written before its end has been read at the second silence
+        except SourceError as why:
+            raise _both(error, why) if not read.size else why from None
+        if last := read.last():
+            yield last
+
+
+def _both(error: SourceError, why: SourceError) -> SourceError:
+    """Why neither way is open; that there is no Ray to ask says nothing new."""
+    return why if isinstance(error, NoRayError) else SourceError(f"{error}; {why}")

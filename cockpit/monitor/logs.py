@@ -1,0 +1,335 @@
+"""The logs that matter for a thing: of an actor or process its own and those before a restart, of a node Ray's, of a job its driver's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from cockpit.model import Actor, Finding, Job, Node, Process, Session, Snapshot
+from cockpit.monitor.host_selection import HostSelection
+from cockpit.monitor.log_folder import IsOver, LogFolder, ProbePlace, always
+from cockpit.sources.probes.pool import ProbePool
+from cockpit.sources.ray.client import RayClient
+from cockpit.sources.ray.log_files import LogFiles
+from cockpit.sources.ray.log_names import (
+    GCS_LINES,
+    GCS_LOG,
+    PART_GLOB,
+    LostWorker,
+    WorkerLog,
+    family,
+    lost_workers,
+    part_logs,
+    part_of,
+    setup_logs,
+    short_name,
+    without_others,
+    worker_glob,
+    worker_logs,
+)
+from cockpit.sources.source import SourceError
+
+MAX_THINGS_ASKED: Final = 4
+"""Of what a finding is about: each that has no log may take seconds to say so."""
+BEFORE: Final = "-before"
+NODE_PARTS: Final = (("raylet", "out"), ("raylet", "err"), ("dashboard_agent", "log"), ("runtime_env_agent", "log"))
+HEAD_PARTS: Final = (("gcs_server", "out"), ("dashboard", "log"), ("monitor", "log"))
+SUFFIXES: Final = ("out", "log", "err")
+SETUP_WORDS: Final = "runtime_env_setup"
+ENDED: Final = "the process has ended"
+Follow = Callable[[int, bool], AsyncIterator[Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class Log:
+    """One log that can be opened: `follow(lines, on)` gives its last lines in batches, and with `on` what is written from then on."""
+
+    label: str
+    """What tells it from the others of the same thing: `out`, `err`, `err-before`, `raylet.out`, `job`."""
+    file: str
+    """What it is called where it lies."""
+    where: str
+    """The node, as people call it."""
+    follow: Follow
+    ended: str = ENDED
+    """Its state once it is read to its end."""
+
+    @property
+    def title(self) -> str:
+        """The file, short enough for one line, and where it lies."""
+        return f"{short_name(self.file)} on {self.where}" if self.where else short_name(self.file)
+
+
+class LogFinder:
+    """Finds the logs of what is in a snapshot. Every failure is a `SourceError`."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        ray: Callable[[], RayClient],
+        pool: ProbePool,
+        selection: HostSelection,
+    ) -> None:
+        self._snapshot, self._ray, self._pool, self._selection = snapshot, ray, pool, selection
+
+    async def logs_of(self, thing: Any) -> tuple[Log, ...]:
+        """The one that matters most first; never empty."""
+        find = next((find for kind, find in self._finders() if isinstance(thing, kind)), self._of_job_of)
+        logs = tuple(await find(thing))
+        if not logs:
+            raise SourceError(_why_none(thing))
+        return logs
+
+    async def logs_about(self, finding: Finding, things: Sequence[Any]) -> tuple[Log, ...]:
+        """Of the first of these that has a log; first those files that the finding names, and of a restart what was before it.
+
+        About none of these, it may still name a file of Ray's: then those of the head.
+        """
+        words = "\n".join((finding.text, *finding.evidence, finding.remedy.text if finding.remedy else ""))
+        head = self._head()
+        things = things or ([head] if head and any(".".join(part) in words for part in (*HEAD_PARTS, *NODE_PARTS)) else [])
+        logs = [*await self._first(things), *(await self._setup_logs(things) if SETUP_WORDS in words else ())]
+        if not logs:
+            raise SourceError(f"no log: what this finding is about has none ({finding.subject})")
+        named = {one.file: one for one in logs}.values()
+        return tuple(sorted(named, key=lambda log: (family(log.file) not in words, BEFORE not in log.label)))
+
+    async def logs_of_pid(self, node: Node, pid: int) -> tuple[Log, ...]:
+        """Of a worker that had this pid on a node; it may have ended long ago."""
+        found = await self._of_worker(self._folder(node), pid, None, always)
+        if not found:
+            raise SourceError(f"Ray keeps no log of a worker with pid {pid} on {node.title}")
+        return tuple(found)
+
+    def job_log(self, job: Job) -> Log:
+        """What its driver prints, until the job is over."""
+        node = self._node(job.driver_node)
+
+        async def follow(lines: int, on: bool) -> AsyncIterator[Sequence[str]]:  # noqa: ARG001 whoever wants no more leaves
+            async for batch in self._ray().follow_log(job.id, lines):
+                yield batch
+
+        return Log("job", f"job-driver-{job.id}.log", node.title if node else "", follow, "the job has ended")
+
+    def _finders(self) -> Iterable[tuple[type, Callable[[Any], Awaitable[Sequence[Log]]]]]:
+        return (
+            (Actor, self._of_actor),
+            (Process, self._of_process),
+            (Node, self._of_node),
+            (Job, self._of_job),
+            (Session, self._of_session),
+        )
+
+    async def _first(self, things: Sequence[Any]) -> tuple[Log, ...]:
+        """Why the first has none, where none has any."""
+        why: list[SourceError] = []
+        for thing in things[:MAX_THINGS_ASKED]:
+            if logs := await self._try(thing, why):
+                return logs
+        if why:
+            raise why[0]
+        return ()
+
+    async def _try(self, thing: Any, why: list[SourceError]) -> tuple[Log, ...]:
+        try:
+            return await self.logs_of(thing)
+        except SourceError as error:
+            why.append(error)
+            return ()
+
+    # Of each kind of thing
+
+    async def _of_job(self, job: Job) -> Sequence[Log]:
+        return (self.job_log(job),)
+
+    async def _of_job_of(self, thing: Any) -> list[Log]:
+        own = getattr(thing, "job", None)
+        known = (job for job in self._snapshot().jobs or () if job.job and job.job == own)
+        return [self.job_log(job) for job in known if job.submission]
+
+    async def _of_actor(self, actor: Actor) -> list[Log]:
+        node, own, before, setup = self._node(actor.node), [], [], []
+        if actor.pid and node:
+            own = await self._or_why("out", node, self._of_worker(self._folder(node), actor.pid, actor.job, partial(self._is_gone, actor)))
+        if actor.restarts or actor.state == "RESTARTING":
+            before = await self._or_why(f"err{BEFORE}", self._head(), self._of_lost(actor, {log.file for log in own}))
+        if actor.wait == "starting":
+            setup = await self._setup_logs((actor,))
+        if actor.state != "ALIVE":
+            own, before = own[::-1], before[::-1]
+        own = [*before, *own] if actor.state == "RESTARTING" else [*own, *before]
+        return [*setup, *own, *await self._of_job_of(actor)]
+
+    async def _of_process(self, process: Process) -> list[Log]:
+        folder, is_over = self._folder_of(process), partial(self._is_process_gone, process)
+        part = part_of(process.command or "") if process.kind in ("ray", "stale") else None
+        if part:
+            return await self._of_part(folder, part, process, is_over)
+        if process.kind == "driver":
+            return await self._of_job_of(process)
+        for each in (process, *self._parents(process)):
+            if found := await self._of_worker(folder, each.ns_pid or each.pid, each.job or each.other_job, is_over):
+                return [*found, *await self._of_job_of(process)]
+        return await self._of_job_of(process)
+
+    async def _of_part(self, folder: LogFolder, part: str, process: Process, is_over: IsOver) -> list[Log]:
+        names = await self._part_names(folder, process.node)
+        return [self._file(folder, name, is_over) for suffix in SUFFIXES for name in part_logs(names, part, suffix)]
+
+    async def _of_node(self, node: Node) -> list[Log]:
+        folder = self._folder(node)
+        names = await self._part_names(folder, node.id)
+        parts = [*NODE_PARTS[:1], *(HEAD_PARTS if node.head else ()), *NODE_PARTS[1:]]
+        found = [name for part, suffix in parts for name in part_logs(names, part, suffix)]
+        return [self._file(folder, name, partial(self._is_dead, node), "the node is dead") for name in found]
+
+    async def _of_session(self, session: Session) -> list[Log]:
+        folder = LogFolder(f"{session.host} ({session.name})", self._pool, ProbePlace(session.host, session.name))
+        names = await folder.names(PART_GLOB)
+        found = [name for part, suffix in (*NODE_PARTS, *HEAD_PARTS) for name in part_logs(names, part, suffix)]
+
+        async def is_over() -> bool:
+            return not session.live
+
+        return [self._file(folder, name, is_over, "its Ray has ended") for name in found]
+
+    # Files
+
+    async def _of_worker(self, folder: LogFolder, pid: int, job: str | None, is_over: IsOver) -> list[Log]:
+        names = await folder.names(worker_glob(pid))
+        return [self._worker_file(folder, log, is_over) for log in worker_logs(names, pid=pid, job=job)]
+
+    async def _of_lost(self, actor: Actor, own: set[str]) -> list[Log]:
+        head = self._head()
+        if head is None:
+            raise SourceError("which process an actor had before is in the log of the GCS, and no head node is known")
+        lost = lost_workers(await self._folder(head).read_end(GCS_LOG, GCS_LINES), actor.id)
+        current = {log.worker for log in worker_logs(own)}
+        return await self._of_last(next((one for one in lost if one.worker not in current), None))
+
+    async def _of_last(self, lost: LostWorker | None) -> list[Log]:
+        node = self._node(lost.node) if lost else None
+        if lost is None or node is None:
+            return []
+        folder = self._folder(node)
+        found = worker_logs(await folder.names(f"worker-{lost.worker}-*"), worker=lost.worker)
+        return [self._worker_file(folder, log, always, BEFORE) for log in found]
+
+    async def _setup_logs(self, things: Sequence[Any]) -> list[Log]:
+        """How the runtime environment was set up, on the node of these, else on the head."""
+        job = next((job for thing in things if (job := getattr(thing, "job", None))), None)
+        node = next((node for thing in things if (node := self._node(getattr(thing, "node", None)))), None) or self._head()
+        if node is None:
+            return []
+        folder = self._folder(node)
+        try:
+            names = setup_logs(await folder.names(f"{SETUP_WORDS}-*"), job)
+        except SourceError as error:
+            return [_unreadable("setup", node, error)]
+        return [self._file(folder, name, partial(self._is_dead, node)) for name in names[:2]]
+
+    async def _part_names(self, folder: LogFolder, node: str | None) -> list[str]:
+        """Without those of other raylets of the same session on that host, where it can be told which are."""
+        names = await folder.names(PART_GLOB)
+        mine = await folder.raylet_log(names, node) if node else None
+        return without_others(names, mine) if mine else list(names)
+
+    def _worker_file(self, folder: LogFolder, log: WorkerLog, is_over: IsOver, when: str = "") -> Log:
+        return self._file(folder, log.name, is_over, label=f"{log.stream}{when}")
+
+    def _file(self, folder: LogFolder, name: str, is_over: IsOver, ended: str = ENDED, *, label: str | None = None) -> Log:
+        def follow(lines: int, on: bool) -> AsyncIterator[Sequence[str]]:
+            return folder.follow(name, lines, is_over if on else always)
+
+        return Log(label or name, name, folder.title, follow, ended)
+
+    async def _or_why(self, label: str, node: Node | None, logs: Awaitable[list[Log]]) -> list[Log]:
+        """One that says why there are none, where they can't be asked for: the others can be read meanwhile."""
+        try:
+            return await logs
+        except SourceError as error:
+            return [_unreadable(label, node, error)]
+
+    # Whether anybody still writes, by the newest snapshot
+
+    async def _is_gone(self, actor: Actor) -> bool:
+        known = self._snapshot().actors
+        return known is not None and not any(one.id == actor.id and one.pid == actor.pid and one.state == "ALIVE" for one in known)
+
+    async def _is_process_gone(self, process: Process) -> bool:
+        known = self._snapshot().processes
+        return known is not None and not any((one.host, one.pid, one.ticks) == (process.host, process.pid, process.ticks) for one in known)
+
+    async def _is_dead(self, node: Node) -> bool:
+        return any(one.key == node.key and one.state == "DEAD" for one in self._snapshot().nodes or ())
+
+    # Where
+
+    def _node(self, node: str | None) -> Node | None:
+        return next((one for one in self._snapshot().nodes or () if node and one.id == node), None)
+
+    def _head(self) -> Node | None:
+        return next((node for node in self._snapshot().nodes or () if node.head and node.id), None)
+
+    def _folder(self, node: Node) -> LogFolder:
+        """Of a node. Ray's agent there answers only while it lives."""
+        asks = node.id and node.state != "DEAD"
+        return LogFolder(node.title, self._pool, self._probe_place(node), node.id, self._files if asks else None)
+
+    async def _files(self) -> LogFiles:
+        return await self._ray().log_files()
+
+    def _probe_place(self, node: Node) -> ProbePlace | None:
+        hosts = self._snapshot().hosts.values()
+        host = next((host for host in hosts if node.id in host.nodes or node.ip in host.addresses or host.name == node.host), None)
+        session = self._snapshot().cluster.session
+        if not session or node.id is None:
+            session = next((one.name for one in (host.sessions or () if host else ()) if one.live), session)
+        if not session:
+            return None
+        name = self._pool.local if host and host.local else host.name if host else node.title
+        return ProbePlace(name, session, self._selection.entry(node))
+
+    def _folder_of(self, process: Process) -> LogFolder:
+        """Of the session that a process is of: Ray knows only its own, and only on nodes that live."""
+        followed = self._snapshot().cluster.session
+        node = self._node(process.node)
+        if node is not None and process.ours is not False and (process.session in (None, followed)):
+            return self._folder(node)
+        session = process.session or followed
+        place = ProbePlace(process.host, session) if session else None
+        return LogFolder(process.host, self._pool, place)
+
+    def _parents(self, process: Process) -> list[Process]:
+        """The worker above it; of it alone is there a log."""
+        known = {(one.host, one.pid): one for one in self._snapshot().processes or ()}
+        found: list[Process] = []
+        at = process
+        while (above := known.get((at.host, at.parent or 0))) is not None and above not in found and len(found) < MAX_THINGS_ASKED:
+            found.append(at := above)
+        return [one for one in found if one.kind in ("worker", "stale")]
+
+
+def _unreadable(label: str, node: Node | None, error: SourceError) -> Log:
+    async def follow(lines: int, on: bool) -> AsyncIterator[Sequence[str]]:  # noqa: ARG001 there are none
+        none: tuple[Sequence[str], ...] = ()
+        for batch in none:
+            yield batch
+        raise error
+
+    return Log(label, label, node.title if node else "", follow)
+
+
+def _why_none(thing: Any) -> str:
+    """One sentence, and what it depends on."""
+    if isinstance(thing, Actor):
+        state = "it has not had a process yet" if thing.pending else "its node keeps no file of its process"
+        return f"no log of actor {thing.name or thing.class_}: {state}, and its job was not submitted to Ray"
+    if isinstance(thing, Process):
+        owner = thing.other_owner
+        return f"no log of process {thing.pid}: {f'it belongs to {owner}' if owner else 'Ray writes none for it'}"
+    if isinstance(thing, Node):
+        return f"no log of {thing.title}: Ray's part there has written none that is still kept"
+    return "no log: put the cursor on a job, an actor, a process of Ray, a node or a finding"

@@ -1,0 +1,139 @@
+"""`cockpit logs`: what a word means, what is printed, and what is said where there is no log."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.cli.logs import LogRequest, find_logs, print_log
+from cockpit.config.settings import Config
+from cockpit.model import Cluster, Job
+from cockpit.monitor.logs import Log
+from cockpit.sources.source import SourceError
+from tests.world import actor, node, process, snapshot
+
+
+class Looked:
+    """A single look: its snapshot, and logs that are called as the thing that was asked for."""
+
+    def __init__(self, *lines, dead=(), **seen):
+        self.lines, self.dead = lines, dead
+        self.poller, self.logs = self, self
+        self.snapshot = snapshot(cluster=Cluster("http://10.0.0.1:8265"), **seen)
+        self.closed = False
+        self.others = ()
+
+    def log(self, label, file):
+        async def follow(lines, on):
+            yield self.lines
+
+        return Log(label, file, "node1", follow)
+
+    def job_log(self, job):
+        return self.log("job", f"job {job.id}")
+
+    async def logs_of(self, thing):
+        return (self.log("out", thing.key), *self.others)
+
+    async def logs_of_pid(self, node, pid):
+        return (self.log("out", f"{pid} on {node.title}"),)
+
+    async def dead_actors(self):
+        return self.dead
+
+    def close(self):
+        self.closed = True
+
+
+async def meant(target, host=None, **seen):
+    return (await find_logs(Looked(**seen), LogRequest(target, host)))[0].file
+
+
+@pytest.mark.parametrize(
+    ("target", "file"),
+    [
+        ("ppo-7b", "job ppo-7b"),
+        ("02000000", "job ppo-7b"),
+        ("actor1", actor(1).key),
+        (actor(2).id, actor(2).key),
+        ("LLMRayActor", actor(2).key),
+        ("node2", node(2).key),
+        ("10.0.0.2", node(2).key),
+        ("1001", actor(1).key),
+        ("1200", process(1200).key),
+    ],
+)
+async def test_a_word_is_a_job_an_actor_a_pid_or_a_node(target, file):
+    assert await meant(target) == file
+
+
+async def test_a_dead_actor_is_found_among_the_dead():
+    assert await meant("old", dead=(actor(9, name="old", state="DEAD"),)) == actor(9).key
+
+
+async def test_the_beginning_of_an_id_that_cockpit_prints_is_enough():
+    one = actor(1, id="097930b0b3e9191b53eac34f03000000")
+    assert await meant("097930b0b3e9", actors=(one,)) == one.key
+
+
+async def test_a_word_that_means_several_actors_names_them():
+    with pytest.raises(SourceError, match=r"CriticModelActor means 4 actors: actor4 \(PENDING_CREATION\), .*; name one of them, or its id"):
+        await meant("CriticModelActor")
+    assert await meant("twin", "node2", actors=(actor(1, name="twin"), actor(2, name="twin", node=node(2).id))) == actor(2).key
+
+
+async def test_a_pid_of_two_nodes_needs_a_host():
+    both = (actor(1, pid=7), actor(2, pid=7, node=node(2).id))
+    with pytest.raises(SourceError, match="pid 7 is on node1, node2: add --host NAME"):
+        await meant("7", actors=both)
+    assert await meant("7", "node2", actors=both) == actor(2).key
+
+
+async def test_a_worker_that_has_ended_is_looked_for_on_the_host_that_is_named():
+    assert await meant("4242", "node2") == "4242 on node2"
+    with pytest.raises(SourceError, match="no process with pid 4242 is known; if it has ended, add --host"):
+        await meant("4242")
+    with pytest.raises(SourceError, match="there is no node nope"):
+        await meant("4242", "nope")
+
+
+async def test_where_jobs_are_not_known_a_word_may_be_one():
+    assert await meant("ppo-8b", jobs=None) == "job ppo-8b"
+
+
+async def test_a_job_that_is_called_as_a_number_is_the_job():
+    assert await meant("1001", jobs=(Job("1001", None, "1001", "RUNNING"),)) == "job 1001"
+
+
+def printed(monkeypatch, looked, request, *, terminal=False):
+    async def look_once(config):
+        return looked
+
+    monkeypatch.setattr("cockpit.monitor.single_look.look_once", look_once)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    return print_log(Config(), request)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_log_shows_no_secret_on_a_terminal_and_is_raw_in_a_pipe(monkeypatch, capsys, terminal):
+    lines = ("step 1", "HF_TOKEN=c0ffee4dead9", "password:", "  c0ffee4dead9")
+    assert printed(monkeypatch, Looked(*lines), LogRequest("ppo-7b"), terminal=terminal) == 0
+    shown = ("step 1", "HF_TOKEN=•••", "password:", "  •••")
+    assert capsys.readouterr().out.splitlines() == list(shown if terminal else lines)
+
+
+def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys):
+    looked = Looked()
+    assert printed(monkeypatch, looked, LogRequest("nope")) == 3
+    said = capsys.readouterr()
+    assert said.err == "cockpit: there is no job, actor, pid or node nope in the Ray at http://10.0.0.1:8265\n"
+    assert said.out == ""
+    assert looked.closed
+
+
+def test_another_of_its_logs_is_chosen_by_its_label(monkeypatch, capsys):
+    looked = Looked("line")
+    looked.others = (looked.log("err", "actor1.err"),)
+    assert printed(monkeypatch, looked, LogRequest("actor1", log="err"), terminal=True) == 0
+    assert capsys.readouterr().err == "cockpit: actor1.err on node1; --log shows another: out\n"
+    assert printed(monkeypatch, looked, LogRequest("actor1", log="x")) == 3
+    assert capsys.readouterr().err == "cockpit: actor1 has no log x; it has: out, err\n"

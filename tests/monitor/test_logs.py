@@ -1,0 +1,280 @@
+"""Which logs a thing has, in which order, and how they are read where Ray can't be asked."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import pytest
+
+from cockpit.config.reach import HostEntry
+from cockpit.model import Cluster, Job, PlacementGroup, Remedy
+from cockpit.monitor.logs import LogFinder
+from cockpit.sources.source import SourceError
+from tests.world import actor, finding, node, process, snapshot
+
+NODE1, NODE2 = node(1).id, node(2).id
+NOW, BEFORE = "a1" * 28, "b2" * 28
+SESSION = "session_2026-11-21_01-17-58_164160_11638"
+
+
+def worker(pid=1001, suffix="out", which=NOW, job="02000000"):
+    return f"worker-{which}-{job}-{pid}.{suffix}"
+
+
+class Nodes:
+    """Stands where Ray's client and its log files do: the files of each node, with their lines."""
+
+    def __init__(self, **files):
+        self.files = {NODE1: {}, NODE2: {}}
+        self.error = None
+        self.asked = []
+
+    async def log_files(self):
+        if self.error:
+            raise self.error
+        return self
+
+    async def names(self, node, glob):
+        self.asked.append((node, glob))
+        return tuple(name for name in self.files[node] if fnmatchcase(name, glob))
+
+    async def read_end(self, node, name, lines):
+        return self.files[node][name][-lines:]
+
+    async def follow(self, node, name, lines, is_over):
+        yield self.files[node][name]
+        self.over = await is_over()
+
+    async def follow_log(self, job, lines):
+        yield [f"log of {job}"]
+
+
+class Probes:
+    """Stands where the pool of probes does."""
+
+    local = "node1"
+
+    def __init__(self):
+        self.names, self.answers, self.asked = ("x",), (), []
+
+    async def ask(self, host, words, entry=None):
+        self.asked.append((host, *words))
+        if isinstance(self.names, SourceError):
+            raise self.names
+        return {"names": self.names}
+
+    async def listen(self, host, words, entry=None):
+        self.asked.append((host, *words))
+        for answer in self.answers:
+            yield answer
+
+
+class Selection:
+    def entry(self, node):
+        return HostEntry(node.title)
+
+
+class World:
+    def __init__(self, seen=None):
+        self.ray, self.probes = Nodes(), Probes()
+        self.seen = seen or snapshot(cluster=Cluster("http://h", "2.60.0", SESSION))
+        self.finder = LogFinder(lambda: self.seen, lambda: self.ray, self.probes, Selection())
+
+    def put(self, node, *names, lines=("line",)):
+        self.ray.files[node].update({name: list(lines) for name in names})
+
+    async def labels(self, thing):
+        return [log.label for log in await self.finder.logs_of(thing)]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+async def lines_of(log, *, on=False):
+    return [line async for batch in log.follow(100, on) for line in batch]
+
+
+async def test_an_actor_has_its_own_logs_then_its_jobs(world):
+    world.put(NODE1, worker(), worker(suffix="err"), worker(1002), "raylet.out", lines=["hello"])
+    logs = await world.finder.logs_of(actor(1))
+    assert [(log.label, log.where) for log in logs] == [("out", "node1"), ("err", "node1"), ("job", "")]
+    assert await lines_of(logs[0]) == ["hello"]
+    assert await lines_of(logs[2]) == ["log of ppo-7b"]
+    assert logs[0].title == "worker-a1a1a1a1-02000000-1001.out on node1"
+
+
+async def test_of_a_dead_actor_what_it_complained_of_comes_first(world):
+    world.put(NODE1, worker(1009), worker(1009, "err"))
+    assert await world.labels(actor(9, state="DEAD")) == ["err", "out", "job"]
+
+
+async def test_an_actor_that_was_restarted_has_the_logs_of_its_process_before(world):
+    one = actor(1, restarts=3)
+    world.put(NODE1, worker(), worker(suffix="err"))
+    world.put(NODE2, worker(900, which=BEFORE), worker(900, "err", BEFORE), lines=["why it died"])
+    failed = f"gcs_actor_manager.cc:1: Actor is failed on worker {{}} at node {NODE2}, actor_id={one.id}"
+    world.put(NODE1, "gcs_server.out", lines=[failed.format("c3" * 28), failed.format(BEFORE)])
+    logs = await world.finder.logs_of(one)
+    assert [log.label for log in logs] == ["out", "err", "out-before", "err-before", "job"]
+    assert (logs[3].where, await lines_of(logs[3])) == ("node2", ["why it died"])
+
+
+async def test_while_an_actor_restarts_what_killed_it_comes_first(world):
+    one = actor(1, state="RESTARTING", pid=None, node=None, restarts=1)
+    world.put(NODE2, worker(900, which=BEFORE), worker(900, "err", BEFORE))
+    world.put(NODE1, "gcs_server.out", lines=[f"Actor {one.id} is failed on worker {BEFORE} at node {NODE2}, need_reschedule = 1"])
+    assert await world.labels(one) == ["err-before", "out-before", "job"]
+
+
+async def test_logs_that_cannot_be_asked_for_say_why_and_the_others_are_there(world):
+    world.ray.error, world.probes.names = SourceError("Ray is down"), SourceError("ssh: refused")
+    logs = await world.finder.logs_of(actor(1))
+    assert [log.label for log in logs] == ["out", "job"]
+    with pytest.raises(SourceError, match="Ray is down; ssh: refused"):
+        await lines_of(logs[0])
+
+
+async def test_where_ray_is_down_the_probe_reads_them(world):
+    world.ray.error = SourceError("Ray is down")
+    world.probes.names = (worker(), "../../etc/shadow", "raylet.out")
+    world.probes.answers = ({"text": "one\ntw"}, {"text": "o\nrest"}, {"text": "", "end": True})
+    own, *_ = await world.finder.logs_of(actor(1))
+    assert own.label == "out"
+    assert await lines_of(own) == ["one", "two", "rest"]
+    assert world.probes.asked == [
+        ("node1", "logs", SESSION, "worker-*-1001.*"),
+        ("node1", "log", SESSION, worker(), "100"),
+    ]
+
+
+async def test_a_probe_follows_until_the_process_is_gone_and_all_is_read(world):
+    world.ray.error, world.probes.names = SourceError("Ray is down"), (worker(),)
+    one = actor(1)
+    own, *_ = await world.finder.logs_of(one)
+    world.probes.answers = ({"text": "a\n"}, {"text": ""}, {"text": "b\n"}, {"text": ""}, {"text": ""}, {"text": "never\n"})
+    batches = own.follow(100, True)
+    assert await anext(batches) == ["a"]
+    world.seen = snapshot(actors=())
+    assert [batch async for batch in batches] == [["b"]]
+    assert world.probes.asked[-1] == ("node1", "log", SESSION, worker(), "100", "--follow")
+
+
+async def test_what_a_probe_refuses_is_said(world):
+    world.ray.error, world.probes.names = SourceError("Ray is down"), (worker(),)
+    own, *_ = await world.finder.logs_of(actor(1))
+    world.probes.answers = ({"strange": 1},)
+    with pytest.raises(SourceError, match="Ray is down; the output of the probe of node1 can't be read"):
+        await lines_of(own)
+
+
+async def test_a_dead_node_is_not_asked_through_ray(world):
+    world.seen = snapshot(nodes=(node(1, state="DEAD"),), cluster=Cluster("http://h", "2.60.0", SESSION))
+    world.probes.names = ("raylet.out",)
+    assert await world.labels(node(1, state="DEAD")) == ["raylet.out"]
+    assert world.ray.asked == []
+
+
+async def test_of_a_dead_node_only_the_probes_failure_is_said(world):
+    world.seen = snapshot(nodes=(node(1, state="DEAD"),), cluster=Cluster("http://h", "2.60.0", SESSION))
+    world.probes.names = SourceError("ssh: refused")
+    with pytest.raises(SourceError, match=r"^ssh: refused$"):
+        await world.finder.logs_of(node(1, state="DEAD"))
+
+
+async def test_a_node_has_its_raylets_log_and_the_head_its_gcs(world):
+    for where in (NODE1, NODE2):
+        world.put(where, "raylet.out", "raylet.err", "gcs_server.out", "dashboard_agent.log", "monitor.log", "evil.sh")
+    assert await world.labels(node(1)) == ["raylet.out", "gcs_server.out", "monitor.log", "raylet.err", "dashboard_agent.log"]
+    assert await world.labels(node(2)) == ["raylet.out", "raylet.err", "dashboard_agent.log"]
+
+
+async def test_of_several_raylets_on_a_host_the_nodes_own_is_opened(world):
+    first = f"[x] (raylet) main.cc:711: Setting node ID node_id={NODE1}"
+    second = f"[x] (raylet) main.cc:711: Setting node ID node_id={NODE2}"
+    world.put(NODE2, "raylet.out", lines=[first, f"node added {NODE2}"])
+    world.put(NODE2, "raylet.1.out", lines=[second])
+    world.put(NODE2, "dashboard_agent.log", "dashboard_agent.1.log")
+    assert await world.labels(node(2)) == ["raylet.1.out", "dashboard_agent.1.log"]
+
+
+async def test_a_worker_and_what_it_started_have_the_workers_log(world):
+    world.put(NODE1, worker())
+    own = process(1001, job="02000000")
+    child = process(1100, parent=1001, kind="child", job="02000000")
+    world.seen = snapshot(processes=(own, child), cluster=Cluster("http://h", "2.60.0", SESSION))
+    assert await world.labels(own) == ["out", "job"]
+    assert await world.labels(child) == ["out", "job"]
+
+
+async def test_in_a_container_ray_counts_pids_in_its_own_way(world):
+    world.put(NODE1, worker(77))
+    assert await world.labels(process(5001, ns_pid=77)) == ["out"]
+
+
+async def test_a_part_of_ray_has_its_own_log(world):
+    world.put(NODE1, "dashboard_agent.log", "raylet.out", "dashboard_agent.err")
+    agent = process(40, kind="ray", command="python -u /x/ray/dashboard/agent.py --node-ip=1")
+    assert await world.labels(agent) == ["dashboard_agent.log", "dashboard_agent.err"]
+
+
+async def test_what_another_ray_has_left_is_read_in_its_own_session_by_a_probe(world):
+    world.probes.names = (worker(1300, job="05000000"),)
+    left = process(1300, kind="stale", session="session_old", ours=False, other_job="05000000")
+    assert await world.labels(left) == ["out"]
+    assert world.probes.asked == [("node1", "logs", "session_old", "worker-*-1300.*")]
+    assert world.ray.asked == []
+
+
+async def test_a_group_has_the_log_of_its_job(world):
+    assert await world.labels(PlacementGroup("7" * 36, job="02000000")) == ["job"]
+
+
+@pytest.mark.parametrize(
+    ("thing", "why"),
+    [
+        (process(1400, kind="foreign"), "no log of process 1400: Ray writes none for it"),
+        (process(7, kind="worker", ours=False, other_job="01000000"), "it belongs to job 01000000 of another Ray"),
+        (actor(4, pid=None, node=None, state="PENDING_CREATION", job=None), "no log of actor actor4: it has not had a process yet"),
+        (node(2), "no log of node2"),
+        ("a row of nothing", "put the cursor on a job, an actor, a process of Ray, a node or a finding"),
+    ],
+)
+async def test_what_has_no_log_says_why(world, thing, why):
+    world.probes.names = ()
+    with pytest.raises(SourceError, match=why):
+        await world.finder.logs_of(thing)
+
+
+async def test_a_restart_loops_finding_opens_the_error_log_of_the_process_before(world):
+    one = actor(1, restarts=3)
+    world.put(NODE1, worker(), worker(suffix="err"), worker(900, which=BEFORE), worker(900, "err", BEFORE))
+    world.put(NODE1, "gcs_server.out", lines=[f"Actor is failed on worker {BEFORE} at node {NODE1}, actor_id={one.id}"])
+    found = finding(evidence=("worker-*.err in the logs of the Ray session on its node shows why it ended",), remedy=None)
+    assert [log.label for log in await world.finder.logs_about(found, [one])] == ["err-before", "err", "out-before", "out", "job"]
+
+
+async def test_a_finding_opens_the_log_of_the_first_thing_that_has_one(world):
+    world.put(NODE2, "raylet.out")
+    (first, *_) = await world.finder.logs_about(finding(), [node(1), node(2)])
+    assert (first.label, first.where) == ("raylet.out", "node2")
+
+
+async def test_a_finding_about_a_runtime_environment_opens_the_log_of_its_setup(world):
+    world.put(NODE1, "runtime_env_setup-01000000.log", "runtime_env_setup-02000000.log")
+    remedy = Remedy("read runtime_env_setup-*.log in the logs folder of the Ray session on the head")
+    job = Job("ppo-7b", "02000000", "ppo-7b", "PENDING")
+    logs = await world.finder.logs_about(finding(remedy=remedy), [job])
+    assert [log.label for log in logs] == ["runtime_env_setup-02000000.log", "runtime_env_setup-01000000.log", "job"]
+
+
+async def test_a_finding_about_ray_itself_opens_the_log_on_the_head_that_it_names(world):
+    world.put(NODE1, "raylet.out", "gcs_server.out")
+    remedy = Remedy("read logs/gcs_server.out on the head")
+    assert [log.label for log in await world.finder.logs_about(finding(remedy=remedy), [])] == ["gcs_server.out", "raylet.out"]
+
+
+async def test_a_finding_about_nothing_that_has_a_log_says_so(world):
+    with pytest.raises(SourceError, match="no log: what this finding is about has none"):
+        await world.finder.logs_about(finding(), [])

@@ -1,0 +1,164 @@
+"""Which files of a session the probe reads for whoever asks, and which it does not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look import logs
+from cockpit.probe.look.logs import list_logs, read_log
+
+NAME = f"session_2026-11-21_08-02-10_{os.getpid()}_7"
+"""Nobody else's who tests on this host: processes may name sessions in any place."""
+
+
+@pytest.fixture
+def temp() -> Iterator[Path]:
+    """A short path: the name of a Unix socket has at most 107 bytes."""
+    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    for part in ("sockets", "logs"):
+        (folder / NAME / part).mkdir(parents=True)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def folder(temp: Path) -> Path:
+    """Of the logs."""
+    return temp / NAME / "logs"
+
+
+def said(temp: Path, name: str, lines: int = -1, session: str = NAME) -> tuple[str, str | None]:
+    """The text, and why there is none."""
+    answers: list[dict] = []
+    read_log([str(temp)], session, name, lines, answers.append, follow=False)
+    error = next((answer["error"] for answer in answers if "error" in answer), None)
+    assert error or answers[-1] == {"text": "", "end": True}
+    return "".join(answer.get("text", "") for answer in answers), error
+
+
+def test_a_log_of_a_dead_session_is_read_to_its_end(temp, folder):
+    (folder / "raylet.out").write_text("one\ntwo\nthree\nno end")
+    assert said(temp, "raylet.out") == ("one\ntwo\nthree\nno end", None)
+    assert said(temp, "raylet.out", 2) == ("three\nno end", None)
+
+
+def test_a_log_of_a_live_session_is_read(temp, folder):
+    (folder / "a.out").write_text("one\n")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(temp / NAME / "sockets" / "raylet"))
+        sock.listen()
+        assert said(temp, "a.out") == ("one\n", None)
+
+
+def test_bytes_arrive_as_they_are(temp, folder):
+    (folder / "a.out").write_bytes(bytes(range(256)))
+    assert said(temp, "a.out")[0].encode("latin-1") == bytes(range(256))
+
+
+def test_the_last_lines_are_looked_for_in_so_many_bytes_and_said_in_steps(temp, folder, monkeypatch):
+    monkeypatch.setattr(logs, "LAST_BYTES", 10)
+    monkeypatch.setattr(logs, "STEP_BYTES", 3)
+    (folder / "a.out").write_text("first\nsecond\nthird\n")
+    assert said(temp, "a.out", 5) == ("third\n", None)
+    assert said(temp, "a.out")[0] == "first\nsecond\nthird\n"
+
+
+def test_of_a_line_without_an_end_only_the_end_is_read(temp, folder, monkeypatch):
+    monkeypatch.setattr(logs, "LAST_BYTES", 10)
+    monkeypatch.setattr(logs, "STEP_BYTES", 3)
+    (folder / "a.out").write_text("x" * 100 + "end")
+    assert said(temp, "a.out", 5) == ("end", None)
+
+
+def test_names_that_match_are_listed(temp, folder, monkeypatch):
+    for name in ("worker-1.out", "worker-2.out", "raylet.out"):
+        (folder / name).touch()
+    assert sorted(list_logs([str(temp)], NAME, "worker-*")["names"]) == ["worker-1.out", "worker-2.out"]
+    monkeypatch.setattr(logs, "MOST_NAMES", 1)
+    assert len(list_logs([str(temp)], NAME, "*")["names"]) == 1
+
+
+@pytest.mark.parametrize("name", ["../sockets/x", "/etc/passwd", "old/a.out", "..", ".", "", "a\0b"])
+def test_a_name_with_a_way_in_it_is_refused(temp, folder, name):
+    (folder / "old").mkdir()
+    (folder / "old" / "a.out").write_text("secret")
+    text, error = said(temp, name)
+    assert text == ""
+    assert error
+
+
+def test_no_link_is_followed(temp, folder):
+    (temp / "elsewhere").write_text("secret")
+    (folder / "a.out").symlink_to(temp / "elsewhere")
+    assert said(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it is no regular file")
+
+
+def test_no_second_name_of_a_file_is_read(temp, folder):
+    (temp / "elsewhere").write_text("secret")
+    os.link(temp / "elsewhere", folder / "a.out")
+    assert said(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it is another user's file")
+
+
+def test_no_pipe_is_waited_for(temp, folder):
+    os.mkfifo(folder / "a.out")
+    assert "no regular file" in said(temp, "a.out")[1]
+
+
+def test_a_link_in_the_place_of_the_logs_folder_is_not_followed(temp, folder):
+    (temp / "elsewhere").mkdir()
+    (temp / "elsewhere" / "a.out").write_text("secret")
+    folder.rmdir()
+    folder.symlink_to(temp / "elsewhere")
+    text, error = said(temp, "a.out")
+    assert (text, "can't be read" in error) == ("", True)
+    assert "error" in list_logs([str(temp)], NAME, "*")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+def test_what_another_user_has_put_there_is_not_read(temp, folder):
+    (folder / "a.out").write_text("forged")
+    os.chown(folder / "a.out", 12345, 12345)
+    assert "another user's file" in said(temp, "a.out")[1]
+    os.chown(folder, 12345, 12345)
+    assert said(temp, "a.out")[1] == f"the logs of {NAME} are not its own folder: somebody has put another one there"
+
+
+@pytest.mark.parametrize("session", ["session_2026-11-21_08-02-10_714202_1", "logs", f"../{NAME}", ""])
+def test_what_is_no_session_here_has_no_logs(temp, folder, session):
+    assert "there is no Ray session" in said(temp, "a.out", session=session)[1]
+    assert "there is no Ray session" in list_logs([str(temp)], session, "*")["error"]
+
+
+def test_a_log_that_is_followed_goes_on_with_what_is_written_and_from_the_begin_of_one_that_was_cut(temp, folder, monkeypatch):
+    monkeypatch.setattr(logs, "PAUSE", 0.001)
+    monkeypatch.setattr(logs, "QUIET", 0.0)
+    path = folder / "a.out"
+    path.write_text("one\n")
+    heard, steps = [], iter(["two\n", "", None])
+
+    class LeftError(Exception):
+        pass
+
+    def hear(answer):
+        heard.append(answer["text"])
+        if answer["text"]:
+            return
+        step = next(steps)
+        if step is None:
+            raise LeftError
+        if step:
+            with path.open("a") as file:
+                file.write(step)
+        else:
+            path.write_text("anew\n")
+
+    with pytest.raises(LeftError):
+        read_log([str(temp)], NAME, "a.out", -1, hear, follow=True)
+    assert [text for text in heard if text] == ["one\n", "two\n", "anew\n"]

@@ -1,0 +1,117 @@
+"""Whose a log is, by its name; what the log of the GCS tells of processes before a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.sources.ray.log_names import (
+    LostWorker,
+    family,
+    lost_workers,
+    node_of,
+    part_logs,
+    part_of,
+    setup_logs,
+    short_name,
+    without_others,
+    worker_logs,
+)
+
+A, B, NODE = "a1" * 28, "b2" * 28, "c3" * 28
+ACTOR = "0979" * 8
+
+
+def name(worker: str = A, job: str = "03000000", pid: int = 769, suffix: str = "out") -> str:
+    return f"worker-{worker}-{job}-{pid}.{suffix}"
+
+
+def test_a_process_has_what_it_wrote_to_stdout_first():
+    found = worker_logs([name(suffix="err"), name(), name(pid=7690), name(pid=1769)], pid=769)
+    assert [(log.name, log.stream) for log in found] == [(name(), "out"), (name(suffix="err"), "err")]
+
+
+def test_of_two_processes_with_one_pid_the_job_decides():
+    names = [name(), name(B, "04000000")]
+    assert [log.worker for log in worker_logs(names, pid=769, job="04000000")] == [B]
+    assert [log.worker for log in worker_logs(names, pid=769)] == [A, B]
+    assert worker_logs(names, pid=769, job="05000000") == []
+
+
+def test_a_worker_that_was_started_before_its_job_is_found():
+    assert [log.worker for log in worker_logs([name(job="ffffffff")], pid=769, job="03000000")] == [A]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["../../etc/shadow", f"/etc/{name()}", f"{name()}\n", f"../{name()}", f"old/{name()}", name(suffix="out.1"), name(suffix="sh"), ""],
+)
+def test_a_name_that_ray_does_not_give_is_nobodys(hostile):
+    assert worker_logs([hostile], pid=769) == []
+    assert [part_logs([hostile], part) for part in ("raylet", "runtime_env_setup")] == [[], []]
+
+
+def test_a_part_of_ray_is_found_among_others():
+    names = ["raylet.1.out", "raylet.out", "raylet.err", "raylet.out.1", "monitor.log", "log_monitor.log", "raylet.out/../x"]
+    assert part_logs(names, "raylet", "out") == ["raylet.out", "raylet.1.out"]
+    assert part_logs(names, "monitor") == ["monitor.log"]
+
+
+def test_a_node_has_what_is_numbered_as_its_raylet():
+    names = ["raylet.out", "raylet.1.out", "dashboard_agent.log", "dashboard_agent.1.log", "gcs_server.out"]
+    assert without_others(names, "raylet.1.out") == ["raylet.1.out", "dashboard_agent.1.log", "gcs_server.out"]
+    assert without_others(names, "raylet.out") == ["raylet.out", "dashboard_agent.log", "gcs_server.out"]
+
+
+def test_the_setup_of_the_jobs_own_environment_comes_first():
+    names = ["runtime_env_setup-01000000.log", "runtime_env_setup-03000000.log", "raylet.out"]
+    assert setup_logs(names, "03000000") == [names[1], names[0]]
+
+
+@pytest.mark.parametrize(
+    ("command", "part"),
+    [
+        ("/x/ray/core/src/ray/raylet/raylet --session_dir=/tmp/ray/s", "raylet"),
+        ("python -u /x/ray/dashboard/agent.py --node-ip=1", "dashboard_agent"),
+        ("python /x/ray/_private/log_monitor.py", "log_monitor"),
+        ("python /x/ray/autoscaler/_private/monitor.py", "monitor"),
+        ("python train.py", None),
+    ],
+)
+def test_the_command_of_a_part_of_ray_says_which_it_is(command, part):
+    assert part_of(command) == part
+
+
+FAILED = (
+    f"[2026-11-22 21:10:39,441 I 13 13] (gcs_server) gcs_actor_manager.cc:1515: Actor is failed on worker {A} at node {NODE}, "
+    f"need_reschedule = 1, num_restarts = 20 job_id=03000000 actor_id={ACTOR}"
+)
+OLDER = f"(gcs_server) gcs_actor_manager.cc:992: Actor {ACTOR} is failed on worker {B} at node {NODE}, need_reschedule = 1"
+
+
+def test_the_gcs_tells_which_processes_an_actor_had_the_last_first():
+    lines = [OLDER, FAILED.replace(ACTOR, "1" * 32), "Leasing worker for actor. actor_id=" + ACTOR, FAILED]
+    assert lost_workers(lines, ACTOR) == [LostWorker(A, NODE), LostWorker(B, NODE)]
+
+
+def test_a_raylets_first_lines_name_its_own_node_not_the_others():
+    lines = [
+        f"[x] (raylet) accessor.cc:1: Received notification for node, IsAlive = 1 node_id={A}",
+        f"[x] (raylet) main.cc:711: Setting node ID node_id={NODE}",
+        f"[x] (raylet) node_manager.cc:1: Adding node ID node_id={A}",
+    ]
+    assert node_of(lines) == NODE
+    assert node_of(["nothing"]) is None
+
+
+def test_a_long_name_is_cut_where_it_says_least():
+    assert short_name(name()) == "worker-a1a1a1a1-03000000-769.out"
+    assert short_name("raylet.out") == "raylet.out"
+
+
+def test_findings_write_of_files_by_their_family():
+    assert [family(one) for one in (name(suffix="err"), "raylet.1.out", "runtime_env_setup-01000000.log", "job-driver-x.log")] == [
+        "worker-*.err",
+        "raylet.out",
+        "runtime_env_setup-*.log",
+        "job-driver-x.log",
+    ]

@@ -1,0 +1,150 @@
+"""`l`: which thing's log is opened, what its screen says, and how one switches between the logs of one thing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cockpit.model import Actor, Finding, Job, Node
+from cockpit.sources.source import SourceError
+from cockpit.ui.inspection import log_subject, quoted
+from cockpit.ui.log_screen import LogScreen
+from tests.ui.screen import shown, until
+from tests.world import actor, finding, node, process, snapshot
+
+
+def is_open(app):
+    return lambda: isinstance(app.screen, LogScreen)
+
+
+async def opened(app, pilot, *keys):
+    await until(pilot, lambda: app.table.count > 0)
+    await pilot.press(*keys)
+    await until(pilot, is_open(app))
+    return app.screen
+
+
+async def test_an_actors_logs_are_opened_from_its_row_and_switched_by_o(make):
+    app = make(snapshot(actors=(actor(1),), placement_groups=()))
+    logs = app.monitor.logs
+    logs.found = (
+        logs.log("out", ["said"], file="worker-" + "ab" * 28 + "-02000000-1001.out"),
+        logs.log("err", ["complained"]),
+        logs.log("job", ["step 1"], ended="the job has ended"),
+    )
+    async with app.run_test(size=(160, 40)) as pilot:
+        await opened(app, pilot, "3", "end", "l")
+        assert isinstance(logs.asked[0], Actor)
+        await until(pilot, lambda: "said" in shown(app))
+        await until(pilot, lambda: "Actor actor1: worker-abababab-02000000-1001.out on node1   the process has ended" in shown(app))
+        assert "o: out  err  job" in shown(app)
+        await pilot.press("o")
+        await until(pilot, lambda: "complained" in shown(app) and "said" not in shown(app))
+        assert "Actor actor1: err.log on node1" in shown(app)
+        await pilot.press("O", "O")
+        await until(pilot, lambda: "step 1" in shown(app) and "the job has ended" in shown(app))
+
+
+async def test_a_log_that_is_alone_offers_no_other(make):
+    app = make()
+    app.monitor.logs.batches = [["step 1"]]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(app, pilot, "5", "l")
+        await until(pilot, lambda: "step 1" in shown(app))
+        await pilot.press("o")
+        assert "o: " not in shown(app)
+        assert "Other log" not in shown(app)
+        assert "Job ppo-7b: job-driver-ppo-7b.log on node1   the job has ended" in shown(app)
+
+
+async def test_on_an_actors_page_its_own_log_is_opened(make):
+    app = make(snapshot(actors=(actor(1),), placement_groups=()))
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("3", "end", "enter")
+        await until(pilot, lambda: "ACTOR" in shown(app))
+        await opened(app, pilot, "l")
+        assert [type(thing) for thing in app.monitor.logs.asked] == [Actor]
+
+
+async def test_on_a_nodes_page_its_own_log_is_opened(make):
+    app = make(snapshot(processes=(), actors=(), placement_groups=()))
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("2", "enter")
+        await until(pilot, lambda: "MEMORY" in shown(app).upper())
+        await opened(app, pilot, "l")
+        assert [type(thing) for thing in app.monitor.logs.asked] == [Node]
+
+
+async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_with_its_quotes(make):
+    job = Job("ppo-7b", "02000000", "ppo-7b", "FAILED")
+    found = finding(about=(job.key, node(2).key), evidence=("RuntimeError: NCCL timed out", "`ray job logs ppo-7b` shows the whole log"))
+    app = make(snapshot(findings=(found,), jobs=(job,)))
+    app.monitor.logs.found = (app.monitor.logs.log("job", ["RuntimeError: NCCL timed out"]),)
+    async with app.run_test(size=(160, 40)) as pilot:
+        screen = await opened(app, pilot, "6", "l")
+        about, things = app.monitor.logs.asked[0]
+        assert isinstance(about, Finding)
+        assert [thing.key for thing in things] == [job.key, node(2).key]
+        assert screen.marks == ("RuntimeError: NCCL timed out",)
+
+
+async def test_where_there_is_no_log_one_sentence_says_why(make):
+    app = make()
+    app.monitor.logs.found = SourceError("no log of process 7: Ray writes none for it")
+    async with app.run_test(size=(160, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("4", "l")
+        await until(pilot, lambda: "no log of process 7" in shown(app))
+        assert not isinstance(app.screen, LogScreen)
+
+
+async def test_a_log_that_is_found_too_late_does_not_open_over_another_page(make):
+    app, found = make(), asyncio.Event()
+
+    async def logs_of(thing):
+        await found.wait()
+        return (app.monitor.logs.log("out"),)
+
+    app.monitor.logs.logs_of = logs_of
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("2", "l", "5")
+        found.set()
+        await pilot.pause()
+        await pilot.press("2")
+        assert not isinstance(app.screen, LogScreen)
+
+
+async def test_a_failure_is_the_state_of_that_log_alone(make):
+    app = make(snapshot(actors=(actor(1),), placement_groups=()))
+    logs = app.monitor.logs
+
+    async def follow(lines, on):
+        raise SourceError("the probe of node2 did not answer")
+        yield ()
+
+    broken = logs.log("out")
+    app.monitor.logs.found = (type(broken)("out", "a.out", "node2", follow), logs.log("job", ["step 1"]))
+    async with app.run_test(size=(160, 40)) as pilot:
+        await opened(app, pilot, "3", "end", "l")
+        await until(pilot, lambda: "can't be read: the probe of node2 did not answer" in shown(app))
+        await pilot.press("o")
+        await until(pilot, lambda: "step 1" in shown(app) and "can't be read" not in shown(app))
+
+
+def test_a_title_begins_with_what_people_call_it():
+    assert [log_subject(one) for one in (actor(1), process(7), node(2), Job("x"), finding())] == [
+        "Actor actor1",
+        "Process 7",
+        "Node node2",
+        "Job x",
+        "Node2 GPU 3",
+    ]
+
+
+def test_what_is_too_short_or_a_command_is_no_quote():
+    assert quoted(finding(evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough"))) == (
+        "a line that is long enough",
+    )
+    assert quoted(actor(1)) == ()
