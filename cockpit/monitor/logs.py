@@ -36,7 +36,8 @@ MAX_THINGS_ASKED: Final = 4
 BEFORE: Final = "-before"
 NODE_PARTS: Final = (("raylet", "out"), ("raylet", "err"), ("dashboard_agent", "log"), ("runtime_env_agent", "log"))
 HEAD_PARTS: Final = (("gcs_server", "out"), ("dashboard", "log"), ("monitor", "log"))
-SUFFIXES: Final = ("out", "log", "err")
+SUFFIXES: Final = ("log", "out", "err")
+"""A part of Ray that writes a `.log` leaves its `.out` empty."""
 SETUP_WORDS: Final = "runtime_env_setup"
 ENDED: Final = "the process has ended"
 Follow = Callable[[int, bool], AsyncIterator[Sequence[str]]]

@@ -162,6 +162,8 @@ def log_subject(thing: Any) -> str:
         return f"Process {thing.pid}"
     if isinstance(thing, Node):
         return f"Node {thing.title}"
+    if isinstance(thing, PlacementGroup):
+        return f"Group {thing.name or thing.id[:12]}"
     if isinstance(thing, Finding):
         return thing.subject[:1].upper() + thing.subject[1:]
     return f"{type(thing).__name__} {getattr(thing, 'name', '') or getattr(thing, 'id', '')}"

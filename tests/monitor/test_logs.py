@@ -214,9 +214,9 @@ async def test_in_a_container_ray_counts_pids_in_its_own_way(world):
 
 
 async def test_a_part_of_ray_has_its_own_log(world):
-    world.put(NODE1, "dashboard_agent.log", "raylet.out", "dashboard_agent.err")
+    world.put(NODE1, "dashboard_agent.out", "dashboard_agent.log", "raylet.out", "dashboard_agent.err")
     agent = process(40, kind="ray", command="python -u /x/ray/dashboard/agent.py --node-ip=1")
-    assert await world.labels(agent) == ["dashboard_agent.log", "dashboard_agent.err"]
+    assert await world.labels(agent) == ["dashboard_agent.log", "dashboard_agent.out", "dashboard_agent.err"]
 
 
 async def test_what_another_ray_has_left_is_read_in_its_own_session_by_a_probe(world):

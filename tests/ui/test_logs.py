@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cockpit.model import Actor, Finding, Job, Node
+from cockpit.model import Actor, Finding, Job, Node, PlacementGroup
 from cockpit.sources.source import SourceError
 from cockpit.ui.inspection import log_subject, quoted
 from cockpit.ui.log_screen import LogScreen
@@ -134,11 +134,12 @@ async def test_a_failure_is_the_state_of_that_log_alone(make):
 
 
 def test_a_title_begins_with_what_people_call_it():
-    assert [log_subject(one) for one in (actor(1), process(7), node(2), Job("x"), finding())] == [
+    assert [log_subject(one) for one in (actor(1), process(7), node(2), Job("x"), PlacementGroup("7" * 36, "vllm"), finding())] == [
         "Actor actor1",
         "Process 7",
         "Node node2",
         "Job x",
+        "Group vllm",
         "Node2 GPU 3",
     ]
 

@@ -16,12 +16,14 @@ GCS_LINES: Final = 20_000
 
 _WORKER = re.compile(r"worker-([0-9a-f]{56})-([0-9a-f]{8}|)-(\d{1,10})\.(out|err)(\.\d{1,3})?\Z")
 _PART = re.compile(
-    r"(raylet|gcs_server|dashboard_agent|runtime_env_agent|dashboard|monitor|log_monitor)(?:\.(\d{1,4}))?\.(out|err|log)\Z|"
+    r"(raylet|gcs_server|dashboard_agent|runtime_env_agent|dashboard(?:_[A-Z]\w{1,30})?|monitor|log_monitor)(?:\.(\d{1,4}))?\.(out|err|log)\Z|"
     r"(runtime_env_setup)-[\w.-]{1,64}\.log\Z"
 )
 _FAILED = re.compile(r"ctor (?:[0-9a-f]{32} )?is failed on worker ([0-9a-f]{56}) (?:at|on) node ([0-9a-f]{56})")
 _OWN_NODE = re.compile(r"\(raylet\) .*ode ID(?: to:?)? ?(?:node_id=)?:? ?([0-9a-f]{56})$")
 _NUMBERED = ("raylet", "dashboard_agent", "runtime_env_agent")
+_DASHBOARD_MODULE = re.compile(r"ray-dashboard-([A-Z]\w{1,30})-\d")
+"""How Ray 2.49 and later call the processes of its dashboard."""
 _NO_JOB = ("", "ffffffff")
 """In the names of a worker that was started before it had a job."""
 _PART_WORDS: Final = (
@@ -32,7 +34,6 @@ _PART_WORDS: Final = (
     ("runtime_env/agent", "runtime_env_agent"),
     ("ray::RuntimeEnvAgent", "runtime_env_agent"),
     ("dashboard/dashboard.py", "dashboard"),
-    ("ray-dashboard", "dashboard"),
     ("log_monitor.py", "log_monitor"),
     ("monitor.py", "monitor"),
 )
@@ -95,7 +96,8 @@ def setup_logs(names: Iterable[str], job: str | None) -> list[str]:
 
 def part_of(command: str) -> str | None:
     """Which part of Ray a command starts."""
-    return next((part for words, part in _PART_WORDS if words in command), None)
+    module = _DASHBOARD_MODULE.match(command)
+    return f"dashboard_{module[1]}" if module else next((part for words, part in _PART_WORDS if words in command), None)
 
 
 def lost_workers(gcs_lines: Iterable[str], actor: str) -> list[LostWorker]:

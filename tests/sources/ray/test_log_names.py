@@ -54,6 +54,8 @@ def test_a_part_of_ray_is_found_among_others():
     names = ["raylet.1.out", "raylet.out", "raylet.err", "raylet.out.1", "monitor.log", "log_monitor.log", "raylet.out/../x"]
     assert part_logs(names, "raylet", "out") == ["raylet.out", "raylet.1.out"]
     assert part_logs(names, "monitor") == ["monitor.log"]
+    assert part_logs(["dashboard.log", "dashboard_MetricsHead.log"], "dashboard_MetricsHead") == ["dashboard_MetricsHead.log"]
+    assert part_logs(["dashboard.log", "dashboard_MetricsHead.log"], "dashboard") == ["dashboard.log"]
 
 
 def test_a_node_has_what_is_numbered_as_its_raylet():
@@ -74,6 +76,7 @@ def test_the_setup_of_the_jobs_own_environment_comes_first():
         ("python -u /x/ray/dashboard/agent.py --node-ip=1", "dashboard_agent"),
         ("python /x/ray/_private/log_monitor.py", "log_monitor"),
         ("python /x/ray/autoscaler/_private/monitor.py", "monitor"),
+        ("ray-dashboard-MetricsHead-0 (/x/bin/python -c from multiprocessing)", "dashboard_MetricsHead"),
         ("python train.py", None),
     ],
 )
