@@ -68,9 +68,15 @@ class Impact(NamedTuple):
     """What must be typed before it is done; `None`: a plain yes will do."""
 
 
+MIN_WORD_CHARS = 4
+"""Fewer would be typed by accident; in a container Ray is started by a pid of one or two digits."""
+
+
 def session_word(session: str) -> str:
-    """What is typed for a session: the last block of its name, which is the pid that Ray was started by."""
-    return session.rpartition("_")[2] or session
+    """What is typed for a session: the last block of its name, which is the pid that Ray was started by, with that before it if short."""
+    before, _, last = session.rpartition("_")
+    word = last if len(last) >= MIN_WORD_CHARS else f"{before.rpartition('_')[2]}_{last}"
+    return word if before and len(word) >= MIN_WORD_CHARS else session
 
 
 class DiskRead(NamedTuple):

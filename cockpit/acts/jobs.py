@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
     from cockpit.monitor.monitor import ClusterMonitor
 
+MAX_NAMED_JOBS = 8
 Outcome = tuple[str, tuple[str, ...]]
 """What became of a job, and what it has left behind."""
 
@@ -46,9 +47,11 @@ class JobAct(Act):
 
     async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:  # noqa: ARG002 it takes one answer
         """What would be stopped or deleted."""
-        job = next((job for job in await world.monitor.jobs() if aim.id in (job.id, job.job)), None)
+        jobs = await world.monitor.jobs()
+        job = next((job for job in jobs if aim.id in (job.id, job.job)), None)
         if job is None:
-            raise NotMeantError(f"Ray has no job {aim.id}")
+            running = ", ".join([job.id for job in jobs if job.running][:MAX_NAMED_JOBS])
+            raise NotMeantError(f"Ray has no job {aim.id}; {f'running: {running}' if running else 'none is running'}")
         if (nothing := self.nothing_to_do(job)) is not None:
             return Plan(self.id, self.title, notes=(nothing,), hosts=(RAY,))
         why_not = self.why_not(job)

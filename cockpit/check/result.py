@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from cockpit.budget import Budget, Group, Level, Line
+from cockpit.secrets import redact
 
 Verdict = Literal["now", "later", "never", "unknown"]
 MAX_NAMES = 4
@@ -32,6 +33,11 @@ class Checked(msgspec.Struct, frozen=True):
     def reason(self) -> Line | None:
         """The first of the worst lines; `None` where it fits now."""
         return next((line for line in self.lines if _VERDICTS[line.level] == self.verdict != "now"), None)
+
+    @property
+    def has_mistake_in_command(self) -> bool:
+        """Whether the reason is a mistake in the command itself, and no lack of nodes."""
+        return self.reason is not None and self.reason.text in {redact(line.text) for line in self.budget.lines}
 
 
 def checked(budget: Budget, lines: Iterable[Line]) -> Checked:

@@ -8,7 +8,6 @@ from itertools import groupby
 from cockpit.budget import Budget, Group, Level
 from cockpit.check.groups import bundles
 from cockpit.check.result import Checked
-from cockpit.secrets import redact
 from cockpit.text import clean, count, plural
 
 SIGNS: dict[Level, tuple[str, str]] = {
@@ -46,15 +45,10 @@ def verdict(name: str, of: Checked) -> str:
         case "later":
             told = f"{name} doesn't fit now, but could later"
         case "never":
-            told = f"{name} can't run as written" if _is_of_command(of) else f"{name} can never fit here"
+            told = f"{name} can't run as written" if of.has_mistake_in_command else f"{name} can never fit here"
         case "unknown":
             told = f"unknown whether {name} fits"
     return f"{told}: {of.reason.text}" if of.reason else told
-
-
-def _is_of_command(of: Checked) -> bool:
-    """Whether the reason is a mistake in the command itself, and no lack of nodes."""
-    return of.reason is not None and of.reason.text in {redact(line.text) for line in of.budget.lines}
 
 
 def _budget(budget: Budget) -> Iterator[str]:

@@ -144,7 +144,7 @@ async def test_stopping_another_session_claims_no_losses_of_the_one_that_is_show
     assert not [loss for loss in plan.losses if "train1" in loss]
     assert [loss for loss in plan.losses if "eve" in loss]
     assert [loss for loss in plan.losses if "01000000" in loss]
-    assert plan.word == "77"
+    assert plan.word == "000001_77"
 
 
 async def test_a_probe_that_does_nothing_is_a_refusal_and_no_silence(executor):

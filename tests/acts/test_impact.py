@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
-from cockpit.acts.act import Impact
+from cockpit.acts.act import Impact, session_word
 from cockpit.acts.owners import with_owners
 from cockpit.acts.plan import Plan, Target
 from cockpit.acts.table import find_act
@@ -84,7 +85,7 @@ def test_one_of_another_ray_among_ours_asks_for_its_pid():
 def test_a_raylet_of_another_ray_is_named_by_its_session_and_ends_no_job_of_ours():
     raylet = theirs(7, host="head", ticks=5, kind="ray", name="raylet", other_job=None)
     ends, word = weigh(followed(raylet), killing(worker(7, OTHER_RAY, kind="ray", job=None)))
-    assert word == OTHER_RAY.rpartition("_")[2] == "410"
+    assert word == "896130_410"
     assert ends == (f"process 7 on head is a part of another Ray, {OTHER_RAY}: what ends with it there is not known here",)
 
 
@@ -105,3 +106,18 @@ def test_a_plan_calls_our_job_by_its_name_and_leaves_that_of_another_ray():
     plan = with_owners(killing(worker(7, MINE, kind="orphan", why=why), worker(8, THEIRS, kind="orphan", why=why)), followed())
     assert plan.targets[0].why == ("its worker 6 is gone and its job train1 is over; nothing alive owns it",)
     assert plan.targets[1].why[1:] == why
+
+
+@pytest.mark.parametrize(
+    ("session", "word"),
+    [
+        ("session_2026-11-21_08-02-10_714202_8139", "8139"),
+        ("session_2026-11-21_08-02-10_714202_12", "714202_12"),
+        ("session_2026-11-21_08-02-10_714202_", "714202_"),
+        ("named", "named"),
+        ("a_b", "a_b"),
+        ("", ""),
+    ],
+)
+def test_the_word_for_a_session_is_short_but_never_typed_by_accident(session, word):
+    assert session_word(session) == word

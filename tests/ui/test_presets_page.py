@@ -8,8 +8,13 @@ import threading
 import pytest
 
 from cockpit.acts.plan import Plan, Target
+from cockpit.budget import Budget, Line
+from cockpit.check.preset_list import PresetEntry
+from cockpit.check.result import checked
 from cockpit.model import Job
 from cockpit.presets import presets_folder
+from cockpit.ui.pages.presets import PresetsPage
+from cockpit.ui.view import View
 from tests.ui.conftest import Hand
 from tests.ui.screen import shown, until
 from tests.world import NOW, snapshot
@@ -231,3 +236,11 @@ async def test_a_driver_that_was_never_submitted_can_not_be_launched_again(make,
         await pilot.press("L")
         await until(pilot, lambda: any("never submitted to Ray" in said.message for said in app._notifications))
         assert app.hand.planned == []
+
+
+def test_a_mistake_in_a_command_is_not_called_never():
+    mistake, small = Line("never", "a flag is missing"), Line("never", "there are only 8 GPU in total")
+    results = (checked(Budget(None, lines=(mistake,)), [mistake]), checked(Budget(None), [small]))
+    (section,) = PresetsPage().sections(View())
+    fits = next(column for column in section.columns if column.title == "FITS")
+    assert [fits.cell(PresetEntry("ppo", "/ppo.yaml", checked=result), View())[0][0] for result in results] == ["mistake", "never"]

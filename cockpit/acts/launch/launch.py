@@ -121,11 +121,13 @@ class Launches:
         submission = await in_time(partial(order.submission, package), order.preset.path)
         ready = _ready(order, submission, package, others, force=force)
         self._keep(ready)
+        target = _target(ready, _command(order), look)
         told = (*(_describe(other, look) for other in others), *fit, *_changes(ready, look), *_folder_lines(order, package), *order.notes)
+        told += (f"the id holds the minute of the launch: {target.id} is that of now",) if "{time}" in ready.template else ()
         return Plan(
             act.id,
             act.title,
-            targets=(_target(ready, _command(order), look),),
+            targets=(target,),
             notes=told,
             hosts=(RAY,),
             # What can never fit has run once, if it was made of a job: whoever types its name knows better.

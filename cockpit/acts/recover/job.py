@@ -64,7 +64,8 @@ class JobSteps:
         checked = await look_and_check(self._monitor, self._preset)
         if checked.verdict in ("never", "later"):
             worst = [line for line in checked.lines if line.level == checked.verdict]
-            when = "can never fit" if checked.verdict == "never" else "doesn't fit now"
+            when = "doesn't fit now" if checked.verdict == "later" else "can never fit"
+            when = "can't run as written" if checked.has_mistake_in_command else when
             told = "; ".join(line.text + (f" ({line.change})" if line.change else "") for line in worst[:MAX_LINES])
             raise StepError(f"{self._preset.name} {when}: {told}")
         return tuple(line.text for line in checked.lines if line.level in ("doubt", "unknown")) or ("it fits",)

@@ -51,6 +51,8 @@ def _fits(entry: PresetEntry, _: View) -> Cell:
         return (("invalid", "bad"),)
     if entry.checked is None:
         return ""
+    if entry.checked.verdict == "never" and entry.checked.has_mistake_in_command:
+        return (("mistake", "bad"),)
     word = f"{entry.checked.verdict}{' !' if entry.checked.verdict == 'now' and entry.checked.doubts else ''}"
     return ((word, "warn" if entry.checked.verdict == "now" and entry.checked.doubts else VERDICT_TONES[entry.checked.verdict]),)
 

@@ -14,6 +14,8 @@ from cockpit.acts.plan import Plan, Target, Unreached
 from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.recover.steps import RecoverySteps
+from cockpit.budget import Budget, Line
+from cockpit.check.result import Checked, checked
 from cockpit.config.reach import HostEntry
 from cockpit.config.thresholds import Limits
 from cockpit.model import Actor, Job, Quantity, Snapshot
@@ -191,3 +193,16 @@ async def test_a_check_waits_until_a_ray_that_has_just_started_tells_what_is_fre
     with pytest.raises(StepError, match="ppo doesn't fit now"):
         await JobSteps(monitor, nobody, wide).check()
     assert monitor.asked == 3
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_mistake_in_the_command_is_not_called_a_lack_of_room(monkeypatch):
+    mistake = Line("never", "--reward.remote_url is missing")
+
+    async def look(*_: Any) -> Checked:
+        return checked(Budget(None, lines=(mistake,)), [mistake])
+
+    monkeypatch.setattr("cockpit.acts.recover.job.look_and_check", look)
+    monitor: Any = Started()
+    with pytest.raises(StepError, match="ppo can't run as written: --reward"):
+        await JobSteps(monitor, SimpleNamespace(), PRESET).check()  # type: ignore[arg-type]

@@ -158,11 +158,19 @@ class TestAsTheParserReads:
         assert never(budget)
         assert budget.lines[0].change == "--colocate_all_models to --train.colocate_all, --vllm_num_engines to --vllm.num_engines"
 
-    def test_a_flag_that_no_release_has_is_a_forks_or_a_mistake(self):
-        budget = read(f"{DOTTED} --vllm.num_engine2 4")
-        assert budget.groups is None
-        assert "--vllm.num_engines may be meant" in budget.unread[0]
+    def test_a_flag_that_no_release_has_is_a_doubt_beside_the_groups_of_all_others(self):
+        budget = read(f"{DOTTED} --vllm.num_engine2 4 --nope.nothing --actor.num_gpus_per_node 2")
+        assert budget.groups == read(f"{DOTTED} --actor.num_gpus_per_node 2").groups
+        near, strange = budget.lines[-2:]
+        assert "--vllm.num_engine2 is not a flag of OpenRLHF up to" in near.text
+        assert "did you mean --vllm.num_engines? The groups are counted without it" in near.text
+        assert (near.level, near.change) == ("doubt", "--vllm.num_engine2 to --vllm.num_engines")
+        assert "only a fork can read it" in strange.text
         assert not never(budget)
+
+    def test_what_seems_to_be_missing_beside_an_unknown_flag_may_be_read_by_a_fork(self):
+        lacking = "--actor.model_name_or_path m --train.advantage x"
+        assert not never(read(f"{lacking} --reward.remote_ur http://x"))
 
 
 class TestUnknown:
@@ -180,6 +188,7 @@ class TestUnknown:
     def test_words_that_may_be_flags_leave_nothing_known(self):
         assert read(f"{DOTTED} ?").groups is None
         assert read(f"{DOTTED} --? 3").groups is None
+        assert read(f"{DOTTED} --nope.nothing ?").groups is None
         assert read(f"{DOTTED} --train.colocate_all ?").unread == ("Words that can't be known here may be any flags",)
 
     def test_what_does_not_count_may_be_unknown(self):

@@ -35,7 +35,7 @@ def openrlhf(argv: Sequence[str], env: Mapping[str, str], *, release: str | None
     told = release or installed
     outcomes = releases(argv, env, RELEASES if told is None else _nearest(told))
     refusal = next((outcome for outcome in outcomes.values() if isinstance(outcome, ParserRefusedError)), None)
-    return _brings_another(argv, env, installed, refusal) if refusal and installed and not release else _of(argv, outcomes)
+    return _brings_another(argv, env, installed, refusal) if refusal and installed and not release else _of(argv, outcomes, env)
 
 
 def _if_valid(release: str | None) -> str | None:
@@ -52,10 +52,10 @@ def _brings_another(argv: Sequence[str], env: Mapping[str, str], installed: str,
     return replace(found, lines=(*found.lines, Line("doubt", text, "the flags to that release's, unless the job has its own environment")))
 
 
-def _of(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception]) -> Budget:
+def _of(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], env: Mapping[str, str]) -> Budget:
     taken = {known: outcome for known, outcome in outcomes.items() if isinstance(outcome, ParsedArgs)}
     if not taken:
-        return _refused(argv, outcomes)
+        return _counted_without_unknown(argv, outcomes, env) or _refused(argv, outcomes)
     made = {known: Placement(asked) for known, asked in taken.items()}
     lines = {known: list(contradictions(asked)) for known, asked in taken.items()}
     newest = next(iter(taken))
@@ -136,6 +136,26 @@ def _gpus(groups: tuple[Group, ...] | None) -> str:
     return "GPUs that can't be counted" if None in amounts else f"{sum(amount for amount in amounts if amount is not None):g} GPUs"
 
 
+def _counted_without_unknown(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], env: Mapping[str, str]) -> Budget | None:
+    """The groups of all other flags, each unknown one a doubt; `None` where there is none, or the rest can't be read either."""
+    unknown = dict.fromkeys(word.partition("=")[0] for word in argv if _is_strange(word))
+    rest: list[str] = []
+    skipped: list[str] = []
+    into = rest
+    for word in argv:
+        into = (skipped if word.partition("=")[0] in unknown else rest) if word.startswith("--") else into
+        into.append(word)
+    # What can't be known there may be any flags.
+    again = releases(rest, env, list(outcomes)) if unknown and not any(UNKNOWN in word for word in skipped) else {}
+    if not any(isinstance(outcome, ParsedArgs) for outcome in again.values()):
+        return None
+    found = _of(rest, again, env)
+    doubts = (Line("doubt", f"{_unknown_flag(word)} The groups are counted without it", _correction(word)) for word in unknown)
+    # Whoever reads the unknown flag may read what seems to be missing.
+    lines = (Line("doubt", line.text, line.change) if line.level == "never" else line for line in found.lines)
+    return replace(found, lines=(*lines, *doubts))
+
+
 def _refused(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], framework: str = "OpenRLHF") -> Budget:
     """No release takes the words: because of what can't be known, of flags that none has, or of a mistake."""
     unknown = next((str(outcome) for outcome in outcomes.values() if not isinstance(outcome, (ParsedArgs, ParserRefusedError))), None)
@@ -163,9 +183,18 @@ def _is_strange(word: str) -> bool:
 
 
 def _unknown_flag(word: str) -> str:
-    near = difflib.get_close_matches(word, all_flags(), 1, 0.8)
-    meant = f"; {near[0]} may be meant" if near else ""
-    return f"{word} is no flag of OpenRLHF up to {RELEASES[-1]}, so a fork reads it, or nobody{meant}"
+    near = _nearest_flag(word)
+    meant = f"did you mean {near}?" if near else "only a fork can read it."
+    return f"{word} is not a flag of OpenRLHF up to {RELEASES[-1]}: {meant}"
+
+
+def _nearest_flag(word: str) -> str | None:
+    return next(iter(difflib.get_close_matches(word, sorted(all_flags()), 1, 0.8)), None)
+
+
+def _correction(word: str) -> str | None:
+    near = _nearest_flag(word)
+    return f"{word} to {near}" if near else None
 
 
 def _renamed(argv: Sequence[str]) -> str | None:

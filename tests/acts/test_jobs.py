@@ -1,0 +1,33 @@
+"""Jobs that are stopped or deleted: what is said of one that Ray doesn't have."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cockpit.acts.act import Aim
+from cockpit.acts.table import find_act
+from cockpit.model import Job, Snapshot
+from cockpit.sources.source import NotMeantError
+
+
+def world(*jobs: Job) -> Any:
+    async def listed() -> tuple[Job, ...]:
+        return jobs
+
+    return SimpleNamespace(monitor=SimpleNamespace(jobs=listed), snapshot=Snapshot())
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        ((Job("ppo", status="RUNNING"), Job("old", status="FAILED")), "Ray has no job nope; running: ppo"),
+        ((Job("old", status="FAILED"),), "Ray has no job nope; none is running"),
+    ],
+)
+async def test_a_job_that_ray_does_not_have_is_one_sentence_with_those_that_run(jobs, said):
+    with pytest.raises(NotMeantError) as raised:
+        await find_act("stop-job").plan(Aim(id="nope"), world(*jobs), lambda *_: None)
+    assert str(raised.value) == said
