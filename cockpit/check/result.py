@@ -34,7 +34,7 @@ class Checked(msgspec.Struct, frozen=True):
         return next((line for line in self.lines if _VERDICTS[line.level] == self.verdict != "now"), None)
 
 
-def checked(budget: Budget, lines: Iterable[Line]) -> Checked:
+def judge(budget: Budget, lines: Iterable[Line]) -> Checked:
     """As bad as the worst line."""
     every = tuple(lines)
     worst = max((_LEVELS.index(line.level) for line in every), default=0)
