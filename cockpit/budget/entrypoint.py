@@ -105,7 +105,7 @@ def budget_of(
     installs, as pip is told. `installed`: releases of `openrlhf` and `verl` that lie beside Ray; a job may bring another one.
     """
     text = entrypoint.replace(UNKNOWN, "")
-    given = _Given(read, job, _pinned(packages), installed)
+    given = _Given(read, job, _find_pins(packages), installed)
 
     def budget_with(open_: Sequence[str]) -> tuple[Budget, tuple[str, ...]]:
         return _budget(text, {**env, **dict.fromkeys(open_)}, given)
@@ -192,12 +192,12 @@ def _budget_of_command(found: _Found, installed: Mapping[str, str]) -> Budget:
     if found.module == "openrlhf.cli.train_ppo_ray_box":
         return simplerl(found.argv, found.env)
     if found.module in {"openrlhf.cli.train_ppo_ray", "examples.train_ppo_ray"}:
-        beside = _checked_out(found.around.read) or installed.get("openrlhf")
+        beside = _find_sources(found.around.read) or installed.get("openrlhf")
         return openrlhf(found.argv, found.env, release=found.pins.get("openrlhf"), installed=beside)
     return Budget("OpenRLHF", unread=(f"{found.module} is a program that is not known here",))
 
 
-def _checked_out(read: Read) -> str | None:
+def _find_sources(read: Read) -> str | None:
     """The release of OpenRLHF's own sources, which come first where the command runs in them; or one soon after it."""
     said = (read("version.txt") or "").strip() if read("openrlhf/cli/train_ppo_ray.py") else ""
     return said if re.fullmatch(r"[0-9]+(\.[0-9]+)+\w*(\.\w+)*", said) else None
@@ -224,7 +224,7 @@ class _Search:
 
     def _command(self, command: ScriptCommand, around: _Around, *, maybe: bool) -> None:
         argv = command.argv
-        self._pins.update(_pinned(argv))
+        self._pins.update(_find_pins(argv))
         if not argv or argv[0].rpartition("/")[2] in _ONLY_SHOW or around.depth > _MAX_DEPTH:
             return
         name = argv[0].rpartition("/")[2]
@@ -234,7 +234,7 @@ class _Search:
         job = submission(argv)
         if job:
             self.jobs.append(job.around)
-            self._pins.update(_pinned(job.packages))
+            self._pins.update(_find_pins(job.packages))
             self.script(job.entrypoint, _env(job.env), around.within(job), maybe=maybe)
             return
         program = _program(argv) if any(_COUNT.fullmatch(word) for word in argv) else None
@@ -248,13 +248,13 @@ class _Search:
                 return
         if program:
             self.strangers[program] = None
-        env = _handed_over(command) if name in _ELSEWHERE else _env(command.env)
+        env = _list_forwarded(command) if name in _ELSEWHERE else _env(command.env)
         for text in argv[1:]:
             if " " in text and _MENTIONED.search(text):
                 self.script(text, env, around.deeper(), maybe=maybe)
 
 
-def _handed_over(command: ScriptCommand) -> dict[str, str | None]:
+def _list_forwarded(command: ScriptCommand) -> dict[str, str | None]:
     """The variables that another host or container may be given, with no value known."""
     named = [found[1] for word in command.argv if (found := re.match(r"(?:--env=)?([A-Za-z_]\w*)(?:=|$)", word))]
     return dict.fromkeys([*command.env, *named])
@@ -280,7 +280,7 @@ def _program(argv: Sequence[str]) -> str:
     return module or next((word for word in argv if word.endswith(".py")), argv[0])
 
 
-def _pinned(words: Sequence[str]) -> dict[str, str]:
+def _find_pins(words: Sequence[str]) -> dict[str, str]:
     found = [match for word in words if (match := _PIN.fullmatch(word) or _TAG.fullmatch(word))]
     return {match[1].lower(): match[2] for match in found}
 

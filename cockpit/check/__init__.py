@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line
 from cockpit.check.gpus import gpu_memory
-from cockpit.check.groups import Placed, names, placed
+from cockpit.check.groups import Placed, names, place_groups
 from cockpit.check.hosts import host_lines
 from cockpit.check.nodes import Site, site_of
 from cockpit.check.ports import Taken, port_lines
 from cockpit.check.queue import NOBODY, queue_of
 from cockpit.check.ray import ray_lines
-from cockpit.check.result import Checked, Verdict, check_json, check_schema, checked, exit_code
+from cockpit.check.result import Checked, Verdict, check_json, check_schema, exit_code, judge
 from cockpit.check.start import start_lines
 from cockpit.config.thresholds import Limits
 from cockpit.model import Snapshot
@@ -31,7 +31,7 @@ def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | N
     site = site_of(preset, snapshot, names(budget.groups or ()))
     ports = port_lines(preset.ray, taken) if preset.ray and site.planned else ()
     lines = (*ports, *_lines(preset, budget, snapshot, site, limits or Limits()))
-    return checked(budget, (Line(line.level, redact(line.text), line.change and redact(line.change)) for line in lines))
+    return judge(budget, (Line(line.level, redact(line.text), line.change and redact(line.change)) for line in lines))
 
 
 def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limits: Limits) -> Iterator[Line]:
@@ -40,7 +40,7 @@ def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limit
     yield from _unread(budget)
     found = Placed(())
     if budget.groups is not None:
-        found = placed(budget.groups, site, NOBODY if site.planned else queue_of(snapshot), budget)
+        found = place_groups(budget.groups, site, NOBODY if site.planned else queue_of(snapshot), budget)
         yield from found.lines
         yield from _otherwise(budget, preset.needs)
     yield from gpu_memory(found, site, snapshot, budget, preset.needs, limits)
@@ -52,7 +52,7 @@ def _with_needs(preset: Preset, budget: Budget) -> Budget:
     """Where the command doesn't tell what it will ask for, what the preset says of it counts."""
     if preset.job is None:
         return Budget(None, groups=())
-    told = _needed(preset.needs)
+    told = _select_needed(preset.needs)
     if budget.framework not in (None, "Ray") or not told:
         return budget
     return replace(budget, framework="Ray", groups=(*(budget.groups or _own(preset.job)), *told), unread=())
@@ -69,7 +69,7 @@ def _own(job: JobSpec) -> tuple[Group, ...]:
     return (Group("entrypoint", ((needs, 1),), None),) if needs else ()
 
 
-def _needed(needs: Needs) -> tuple[Group, ...]:
+def _select_needed(needs: Needs) -> tuple[Group, ...]:
     if needs.bundles:
         return (Group("job", needs.bundles, needs.strategy),)
     each = {"GPU": needs.gpus or 0.0, "CPU": needs.cpus or 0.0}

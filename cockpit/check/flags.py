@@ -13,7 +13,7 @@ def knobs(budget: Budget, group: str | None) -> str | None:
     flags = [key for key in budget.settings if key.startswith("--")]
     match budget.framework:
         case "OpenRLHF" | "simpleRL-reason" if flags:
-            return _dotted(group) if any("." in key for key in flags) else _old(group)
+            return _name_dotted(group) if any("." in key for key in flags) else _name_undotted(group)
         case "veRL" | "simpleRL-reason":
             return HYDRA
         case "Ray":
@@ -22,14 +22,14 @@ def knobs(budget: Budget, group: str | None) -> str | None:
             return None
 
 
-def _dotted(group: str | None) -> str:
+def _name_dotted(group: str | None) -> str:
     """OpenRLHF from 0.10.2 on."""
     if group == ENGINES:
         return "--vllm.num_engines, --vllm.tensor_parallel_size"
     return f"--{_model(group)}.num_gpus_per_node" if group else "--actor.num_gpus_per_node, --vllm.num_engines, or --train.colocate_all"
 
 
-def _old(group: str | None) -> str:
+def _name_undotted(group: str | None) -> str:
     """Before that."""
     if group == ENGINES:
         return "--vllm_num_engines, --vllm_tensor_parallel_size"

@@ -155,11 +155,11 @@ def _free_bytes(gpu: Gpu) -> int | None:
 
 def _line(cards: Cards, wants: Sequence[Want], placed: Placed) -> Line | None:
     """The worst that is to be said of a node's GPUs."""
-    lines = [line for want in wants if (line := _held(cards, want, ceil(placed.on(cards.place, "GPU", want.groups)))) is not None]
+    lines = [line for want in wants if (line := _judge_held(cards, want, ceil(placed.on(cards.place, "GPU", want.groups)))) is not None]
     return next((line for line in lines if line.level == "later"), lines[0] if lines else None)
 
 
-def _held(cards: Cards, want: Want, needed: int) -> Line | None:
+def _judge_held(cards: Cards, want: Want, needed: int) -> Line | None:
     """Which GPUs it gets only Ray decides: of those that nobody of Ray's uses any may be among them."""
     short = [Short(gpu, cards.holders.get(gpu.index, ())) for gpu in cards.candidates if _lacks(gpu, want)]
     if not short or not needed:
@@ -167,7 +167,7 @@ def _held(cards: Cards, want: Want, needed: int) -> Line | None:
     there = len(cards.candidates)
     sure = needed - (there - len(short)) if cards.counted else 0
     which = f"{len(short)} of the {plural(there, 'GPU')} that Ray doesn't use on {cards.title}"
-    told = "; ".join(_told(each) for each in short[:HOLDERS]) + (f"; and {len(short) - HOLDERS} more" if len(short) > HOLDERS else "")
+    told = "; ".join(_describe(each) for each in short[:HOLDERS]) + (f"; and {len(short) - HOLDERS} more" if len(short) > HOLDERS else "")
     chance = f"the job would get at least {sure} of them" if sure > 0 else "the job may get one of them"
     text = f"{which} {'has' if len(short) == 1 else 'have'} too little free memory ({want.why}), {chance}: {told}"
     return Line("later" if sure > 0 and want.strict else "doubt", text, _change(short, cards.title))
@@ -178,7 +178,7 @@ def _lacks(gpu: Gpu, want: Want) -> bool:
     return bool(gpu.fault) or (left is not None and need is not None and left < need)
 
 
-def _told(each: Short) -> str:
+def _describe(each: Short) -> str:
     if each.gpu.fault:
         return f"GPU {each.gpu.label} can't be reached by NVML ({clean(each.gpu.fault)[:60]})"
     whose = ", ".join(_whose(process, each.gpu.index) for process in each.holders[:HOLDERS]) or "held by no visible process"

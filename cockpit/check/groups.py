@@ -63,7 +63,7 @@ def names(groups: Iterable[Group]) -> set[str]:
     return {name for group in groups for needs, number in group.bundles or () if number for name, need in needs.items() if need > 0}
 
 
-def placed(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) -> Placed:
+def place_groups(groups: Sequence[Group], site: Site, queue: Queue, budget: Budget) -> Placed:
     """A line for each kind of group, and where it would be."""
     unread = next((group for group in groups if group.bundles is None), None)
     runs = [run for run in _runs(groups) if run.ask.names]
@@ -103,9 +103,9 @@ def _impossible(runs: Sequence[GroupRun], site: Site, whole: LivingNodes, budget
     alone = [run for run in runs if whole.room(run.ask, "ever") == "no"]
     surely = [run for run in alone if run.sure is run.ask or (run.sure.names and whole.room(run.sure, "ever") == "no")]
     for run in surely:
-        yield _refused(run.title, whole, run.sure, site, knobs(budget, run.group.name))
+        yield _refuse(run.title, whole, run.sure, site, knobs(budget, run.group.name))
     if not surely and sum(run.number for run in runs) > 1 and whole.room(together := _together(runs), "ever") == "no":
-        yield _refused("all groups together", whole, together, site, knobs(budget, None))
+        yield _refuse("all groups together", whole, together, site, knobs(budget, None))
     yield from (_unsure(run, run.title, whole) for run in alone if run not in surely)
 
 
@@ -117,7 +117,7 @@ def _unsure(run: GroupRun, title: str, world: LivingNodes) -> Line:
     return Line("unknown", f"{title}: {told or 'with the newest release there is no room'}; {release}, and less would fit")
 
 
-def _refused(who: str, whole: LivingNodes, wanted: Ask, site: Site, flags: str | None) -> Line:
+def _refuse(who: str, whole: LivingNodes, wanted: Ask, site: Site, flags: str | None) -> Line:
     verdict = whole.judge(wanted) or PlacementVerdict("never")
     told = f"{who}: {sentence(whole, wanted, verdict)}"
     change = _change(wanted, verdict.names, whole, "ever", site, flags)

@@ -49,7 +49,7 @@ def _memory(
     rooms = [_below(name, node, env.get(THRESHOLD)) for name, node in nodes]
     need = preset.needs.host_memory_free
     if need is not None:
-        yield _needed("host memory below Ray's kill line", "needs.host_memory_free", need, rooms, "stop what holds it")
+        yield _judge_need("host memory below Ray's kill line", "needs.host_memory_free", need, rooms, "stop what holds it")
         return
     near = [room for room in rooms if room.free is not None and room.most and room.free < (1 - limits.memory_near) * room.most]
     if near:
@@ -96,7 +96,7 @@ def _shm(nodes: Sequence[tuple[str, Node | None]], preset: Preset) -> Iterator[L
     bigger = "a larger /dev/shm (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)"
     need = preset.needs.shm_free
     if need is not None:
-        yield _needed(SHM, "needs.shm_free", need, rooms, bigger)
+        yield _judge_need(SHM, "needs.shm_free", need, rooms, bigger)
         return
     if small := [room for room in rooms if room.most is not None and 0 < room.most < DOCKER]:
         yield Line("doubt", f"{SHM} is too small for NCCL and data loaders: {_each(small)}", bigger)
@@ -108,7 +108,7 @@ def _disk(nodes: Sequence[tuple[str, Node | None]], preset: Preset, limits: Limi
     need = preset.needs.disk_free
     if need is not None:
         what = f"disk under Ray's temp dir below {limits.disk_full:.0%}"
-        yield _needed(what, "needs.disk_free", need, rooms, "`cockpit clean` removes dead sessions")
+        yield _judge_need(what, "needs.disk_free", need, rooms, "`cockpit clean` removes dead sessions")
         return
     least = 1 - limits.disk_filling / limits.disk_full
     if full := [room for room in rooms if room.free is not None and room.most and room.free < least * room.most]:
@@ -130,7 +130,7 @@ def _space(name: str, used: float | None, total: float | None, mark: float = 1.0
     return Room(name, None if most is None or taken is None else max(0.0, most - taken), most)
 
 
-def _needed(what: str, key: str, need: int, rooms: Sequence[Room], help_: str) -> Line:
+def _judge_need(what: str, key: str, need: int, rooms: Sequence[Room], help_: str) -> Line:
     """Against what the preset asks for: never, where no host could have it."""
     asked = f"{key} asks for {size(need)}"
     if rooms and all(room.most is not None and room.most < need for room in rooms):

@@ -57,7 +57,7 @@ class Site:
         node, devices = self.nodes.get(place), self.devices.get(place)
         if node is None or node.gpus is None or devices is None:
             return node.gpus if node else None
-        named = listed(devices)
+        named = list_devices(devices)
         return tuple(gpu for gpu in node.gpus if any(gpu.label == name or (name and gpu.uuid.startswith(name)) for name in named))
 
 
@@ -65,15 +65,15 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
     """Where the job would run; `wanted` are the resources that it asks for."""
     if snapshot.cluster.reachable:
         told = any(node.id for node in snapshot.nodes or ())
-        return _running(preset, snapshot, wanted) if told else Site((), why="Ray has not reported its nodes")
+        return _read_site(preset, snapshot, wanted) if told else Site((), why="Ray has not reported its nodes")
     if preset.ray is not None:
-        return _planned(preset, snapshot, wanted)
+        return _plan_site(preset, snapshot, wanted)
     at = f" at {snapshot.cluster.address}" if snapshot.cluster.address else ""
     lives = next((f", although a Ray runs on {session.host}" for session in snapshot.sessions or () if session.live), "")
     return Site((), why=f"no Ray dashboard answers{at}{lives}")
 
 
-def _running(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
+def _read_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
     known_nodes = tuple(_sound(node) for node in snapshot.nodes or () if node.id)
     nodes = {node.id: node for node in known_nodes if node.id and node.state == "ALIVE"}
     hosts = {node: host for host in snapshot.hosts.values() for node in host.nodes if node in nodes}
@@ -119,7 +119,7 @@ def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> W
     return WaitFacts(nodes, status, snapshot.actors or (), snapshot.placement_groups, None, snapshot.jobs or (), asked)
 
 
-def _planned(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
+def _plan_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
     starts = preset.ray.nodes if preset.ray else ()
     env = preset.ray.env if preset.ray else {}
     nodes = {start.host: node for start in starts if (node := _node(start, snapshot.nodes or ()))}
@@ -148,7 +148,7 @@ def _resources(start: RayNode, devices: str | None, host: Host | None) -> dict[s
     flags = start.flags
     gpus, cpus = flags.get("num_gpus"), flags.get("num_cpus")
     there = len(host.gpus) if host is not None and host.gpus is not None else None
-    seen = None if devices is None or "$" in devices else len(listed(devices))
+    seen = None if devices is None or "$" in devices else len(list_devices(devices))
     counts = [int(number) for number in (gpus, there, seen) if number is not None]
     given = {
         **_map(flags.get("resources")),
@@ -160,7 +160,7 @@ def _resources(start: RayNode, devices: str | None, host: Host | None) -> dict[s
     return {name: fixed(amount) for name, amount in given.items() if isinstance(amount, (int, float)) and isfinite(amount)}
 
 
-def listed(devices: str) -> list[str]:
+def list_devices(devices: str) -> list[str]:
     """The devices that CUDA_VISIBLE_DEVICES names."""
     named = [each.strip() for each in devices.split(",")]
     return [] if named[0].lower() in NO_DEVICES else named

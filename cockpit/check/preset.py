@@ -58,7 +58,7 @@ def budget_for(preset: Preset, env: Mapping[str, str], there: Mapping[str, str] 
     if preset.job is None:
         return Budget(None, groups=())
     files = Files(_folder(preset, _fill(preset.job.working_dir or "", env)))
-    entrypoint, known = filled(preset.job, env)
+    entrypoint, known = fill_entrypoint(preset.job, env)
     packages = listed_packages(preset.job.runtime_env)
     budget = budget_of(entrypoint, env=known, read=files.read, job=own_needs(preset.job), packages=packages, installed=there)
     if not files.found:
@@ -67,18 +67,18 @@ def budget_for(preset: Preset, env: Mapping[str, str], there: Mapping[str, str] 
     return replace(budget, lines=(Line("fine", f"files read on this host: {told}"), *budget.lines))
 
 
-def filled(job: JobSpec, env: Mapping[str, str]) -> tuple[str, dict[str, str | None]]:
+def fill_entrypoint(job: JobSpec, env: Mapping[str, str]) -> tuple[str, dict[str, str | None]]:
     """The command with each `${NAME}` that is set, and the variables it may use: `None` where nobody knows the value yet.
 
     A secret is filled in as dots: it is never a count, and what quotes the command may be shown.
     """
-    seen = {name: _seen(name, env) for text in (job.entrypoint, *job.env.values()) for name in names(text)}
+    seen = {name: _look_up(name, env) for text in (job.entrypoint, *job.env.values()) for name in names(text)}
     known: dict[str, str | None] = {name: None for name in names(job.entrypoint) if seen[name] is None}
     known.update((name, _value(name, text, seen)) for name, text in job.env.items())
     return _fill(job.entrypoint, seen), known
 
 
-def _seen(name: str, env: Mapping[str, str]) -> str | None:
+def _look_up(name: str, env: Mapping[str, str]) -> str | None:
     return HIDDEN if redact_variable(name, _LONG) != _LONG else env.get(name)
 
 

@@ -39,17 +39,17 @@ def ray_lines(placed: Placed, site: Site, snapshot: Snapshot, needs: Needs, limi
 
 def _rays(site: Site, snapshot: Snapshot) -> Mapping[str, list[str]]:
     """By version, where it runs; the dashboard's own is that of the head."""
-    found = _told(site, "ray")
+    found = _group_versions(site, "ray")
     if snapshot.cluster.ray_version:
         found.setdefault(snapshot.cluster.ray_version, ["the head"])
     return found
 
 
 def _pythons(site: Site) -> Mapping[str, list[str]]:
-    return _told(site, "python")
+    return _group_versions(site, "python")
 
 
-def _told(site: Site, what: str) -> dict[str, list[str]]:
+def _group_versions(site: Site, what: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, raylet in site.raylets():
         if version := getattr(raylet, what):

@@ -40,7 +40,7 @@ class Checked(msgspec.Struct, frozen=True):
         return self.reason is not None and self.reason.text in {redact(line.text) for line in self.budget.lines}
 
 
-def checked(budget: Budget, lines: Iterable[Line]) -> Checked:
+def judge(budget: Budget, lines: Iterable[Line]) -> Checked:
     """As bad as the worst line."""
     every = tuple(lines)
     worst = max((_LEVELS.index(line.level) for line in every), default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.budget import Line
-from cockpit.check.nodes import DEVICES, Site, listed
+from cockpit.check.nodes import DEVICES, Site, list_devices
 from cockpit.model import Snapshot
 from cockpit.presets import Preset, RayNode
 from cockpit.secrets import redact
@@ -36,7 +36,7 @@ def _devices(start: RayNode, devices: str | None) -> Iterator[Line]:
     gpus = start.flags.get("num_gpus")
     if not isinstance(gpus, int) or devices is None or "$" in devices:
         return
-    seen = len(listed(devices))
+    seen = len(list_devices(devices))
     which = f"ray.env sets {DEVICES}={redact(devices)} ({plural(seen, 'GPU')}), but {start.host} has num_gpus: {gpus}"
     if gpus > seen:
         yield Line("never", f"{which}; Ray refuses to start", f"set num_gpus: {seen}, or list {gpus} GPUs in {DEVICES}")

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 
 from cockpit.acts.table import ACTS, find_operation
 from cockpit.check.preset_list import PresetEntry
-from cockpit.model import Actor, Finding, Job, Process
+from cockpit.model import Actor, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.pages.jobs import JobsPage
@@ -29,7 +29,7 @@ PAGE_ACTIONS = frozenset(
 ACTION_TARGETS: Mapping[str, type[Any]] = {"hide": Finding, "edit": PresetEntry, "save": Job}
 """The type of row that an action needs under the cursor."""
 ROW_ACTIONS: Mapping[str, tuple[type[Any], ...]] = {
-    "log": (Job, Actor, Process, Finding),
+    "log": (Job, Actor, Process, Node, PlacementGroup, Session, Finding),
     "environment": (Process,),
     "stack": (Process, Actor, Job),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cockpit.check import preset
-from cockpit.check.preset import Files, budget_for, filled, hosts_of
+from cockpit.check.preset import Files, budget_for, fill_entrypoint, hosts_of
 from cockpit.presets import JobSpec, Preset, RayNode, RayStart
 
 
@@ -59,14 +59,14 @@ def test_where_the_folder_is_gone_that_we_are_in_nothing_is_read_and_nothing_bre
 
 def test_variables_are_filled_in_as_at_launch_and_unknown_ones_stay_unknown():
     given = job(entrypoint="run ${MODEL} $${HOME} ${LATER}", env={"A": "x${MODEL}", "B": "${LATER}", "C": "1${EMPTY}"})
-    entrypoint, known = filled(given, {"MODEL": "7b", "EMPTY": ""})
+    entrypoint, known = fill_entrypoint(given, {"MODEL": "7b", "EMPTY": ""})
     assert entrypoint == "run 7b ${HOME} ${LATER}"
     assert known == {"LATER": None, "A": "x7b", "B": None, "C": "1"}
 
 
 def test_secrets_are_filled_in_as_dots():
     given = job(entrypoint="run --key ${WANDB_API_KEY}", env={"HF_TOKEN": "${HF_TOKEN}", "MY_PASSWORD": "plain-secret"})
-    entrypoint, known = filled(given, {"HF_TOKEN": "hf-very-secret"})
+    entrypoint, known = fill_entrypoint(given, {"HF_TOKEN": "hf-very-secret"})
     assert entrypoint == "run --key •••"
     assert known == {"HF_TOKEN": "•••", "MY_PASSWORD": "•••"}
 

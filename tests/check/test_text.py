@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line
 from cockpit.check import check, check_json, check_schema, exit_code
-from cockpit.check.result import checked
+from cockpit.check.result import judge
 from cockpit.check.text import check_text
 from tests.check.worlds import asked, cluster, group, machine, of, preset
 
@@ -31,7 +31,7 @@ def test_the_verdict_stands_first_then_what_is_asked_for_then_every_line_with_it
 
 def test_a_first_line_that_would_be_long_tells_the_rest_in_its_line_alone():
     reason = f"needs 8 GPU on one node; {'w1 has 8 but 6 are held, ' * 8}"
-    first, *others = check_text("ppo", checked(Budget(None), [Line("later", reason)])).splitlines()
+    first, *others = check_text("ppo", judge(Budget(None), [Line("later", reason)])).splitlines()
     assert first == "ppo doesn't fit now, but could later: needs 8 GPU on one node"
     assert any("6 are held" in line for line in others)
 
@@ -54,14 +54,14 @@ def test_in_ascii_there_are_signs_too():
     ],
 )
 def test_the_verdict_is_as_bad_as_the_worst_line(levels, verdict, code, first):
-    result = checked(Budget(None), [Line(level, f"line {number}") for number, level in enumerate(levels)])
+    result = judge(Budget(None), [Line(level, f"line {number}") for number, level in enumerate(levels)])
     assert (result.verdict, exit_code(result)) == (verdict, code)
     assert check_text("ppo", result).splitlines()[0] == first
 
 
 def test_a_mistake_in_the_command_is_not_called_a_lack_of_room():
     mistake = Line("never", "--reward.model_name_or_path is missing")
-    result = checked(Budget(None, lines=(mistake,)), [mistake])
+    result = judge(Budget(None, lines=(mistake,)), [mistake])
     assert check_text("ppo", result).splitlines()[0] == "ppo can't run as written: --reward.model_name_or_path is missing"
 
 

@@ -11,7 +11,7 @@ import yaml
 from cockpit.budget.demand import Budget, Group, Line
 from cockpit.budget.frameworks.hydra import Gap, Override, Overrides, Value
 from cockpit.budget.frameworks.verl.groups import node_groups
-from cockpit.budget.frameworks.verl.source import content, plain
+from cockpit.budget.frameworks.verl.source import content, to_hydra
 
 __all__ = ["easyr1"]
 
@@ -57,7 +57,7 @@ def easyr1(argv: Sequence[str], read: Callable[[str], str | None] = lambda _: No
     config, sentences, doubts = _over_file(words, read)
     groups = _groups(config)
     if any(group.bundles is None for group in groups):
-        sentences += [f"{key} {_shown(config.value(key))}" for key in (_NODES, _GPUS) if not config.count(key)]
+        sentences += [f"{key} {_format(config.value(key))}" for key in (_NODES, _GPUS) if not config.count(key)]
         sentences += [] if sentences else ["trainer: its numbers make no group"]
     else:
         sentences = []
@@ -74,7 +74,7 @@ def _override(word: str) -> Override:
 
 def _value(text: str) -> Value | Gap:
     try:
-        return Gap.UNKNOWN if "\0" in text else plain(yaml.safe_load(text))
+        return Gap.UNKNOWN if "\0" in text else to_hydra(yaml.safe_load(text))
     except (yaml.YAMLError, ValueError):
         return Gap.UNKNOWN
 
@@ -86,7 +86,7 @@ def _over_file(words: Overrides, read: Callable[[str], str | None]) -> tuple[_Co
         return _Config(words, whole=True), [], []
     found = content(path, read) if isinstance(path, str) else None
     if found is not None:
-        return _Config(Overrides((Override((), plain(found)), *words.items)), whole=True), [], []
+        return _Config(Overrides((Override((), to_hydra(found)), *words.items)), whole=True), [], []
     if not isinstance(path, str) or not _EXAMPLES.fullmatch(path):
         return _Config(words, whole=False), ["The file that config= names can't be read"], []
     both = all(words.value(key) is not Gap.ABSENT for key in (_NODES, _GPUS))
@@ -105,7 +105,7 @@ def _groups(config: _Config) -> tuple[Group, ...]:
     return (Group("Runner", (({"CPU": 1.0}, 1),), None), managers, *pool)
 
 
-def _shown(value: Value | Gap) -> str:
+def _format(value: Value | Gap) -> str:
     return value.value if isinstance(value, Gap) else f"is {value!r}, no count"
 
 

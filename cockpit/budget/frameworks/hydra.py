@@ -47,7 +47,7 @@ class Overrides(msgspec.Struct, frozen=True):
         """What they make of a key; `Gap.ABSENT` where none of them touches it."""
         path = tuple(key.split("."))
         for item in reversed(self.items):
-            found = _touched(item, path)
+            found = _read_override(item, path)
             if found is not Gap.ABSENT:
                 return found
         return Gap.ABSENT
@@ -57,7 +57,7 @@ class Overrides(msgspec.Struct, frozen=True):
         return frozenset(".".join(item.path) for item in self.items if item.path and item.act is OverrideAction.SET)
 
 
-def _touched(item: Override, path: tuple[str, ...]) -> Value | Gap:
+def _read_override(item: Override, path: tuple[str, ...]) -> Value | Gap:
     """What an override says of a key; `Gap.ABSENT` where it says nothing."""
     if item.path is None:
         return Gap.UNKNOWN

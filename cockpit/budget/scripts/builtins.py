@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from cockpit.budget.scripts.conditions import holds
-from cockpit.budget.scripts.patterns import quoted
+from cockpit.budget.scripts.patterns import quote
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -28,7 +28,7 @@ class Call(NamedTuple):
     scope: Scope
 
 
-def shown(path: str) -> str:
+def show(path: str) -> str:
     """A path with what can't be known of it left out."""
     return path.replace(UNKNOWN, "…")
 
@@ -37,7 +37,7 @@ def _source(call: Call) -> bool | None:
     said = call.run.streams.read(call.words[0]) if call.words else None
     if said is None:
         if call.words and not re.search(r"(?:activate|conda\.sh|\.bashrc|\.bash_profile|\.profile)$", call.words[0]):
-            call.run.unread[f"{shown(call.words[0])} can't be read, so what it sets isn't known"] = None
+            call.run.unread[f"{show(call.words[0])} can't be read, so what it sets isn't known"] = None
             call.scope.all_told = False
         return None
     kept = call.scope.arguments
@@ -111,7 +111,7 @@ def _eval(call: Call) -> bool | None:
 
 def _test(call: Call) -> bool | None:
     words = call.words[:-1] if call.words[-1:] == ["]"] else call.words
-    return holds([(word, quoted(word)) for word in words], call.run.fact)
+    return holds([(word, quote(word)) for word in words], call.run.fact)
 
 
 def _leave(kind: Leaving) -> Callable[[Call], bool | None]:

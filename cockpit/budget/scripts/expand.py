@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.scripts.patterns import changed, quoted
+from cockpit.budget.scripts.patterns import changed, quote
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
 from cockpit.budget.scripts.words import Word, WordPart, heredoc_text, read_word
@@ -28,16 +28,16 @@ def fields(word: Word, scope: Scope) -> list[str]:
 
 def text(word: Word, scope: Scope) -> str:
     """What a word becomes where it is not split: in an assignment, in a heredoc."""
-    return "".join(part.text if part.kind == "text" else _joined(part, _values(part, scope), scope) for part in word)[:MAX_TEXT_CHARS]
+    return "".join(part.text if part.kind == "text" else _join(part, _values(part, scope), scope) for part in word)[:MAX_TEXT_CHARS]
 
 
 def pattern(word: Word, scope: Scope) -> str:
     """A word as a pattern: what is quoted in it stands for itself."""
-    parts = [(part, part.text if part.kind == "text" else _joined(part, _values(part, scope), scope)) for part in word]
-    return "".join(quoted(said) if part.quoted else said for part, said in parts)[:MAX_TEXT_CHARS]
+    parts = [(part, part.text if part.kind == "text" else _join(part, _values(part, scope), scope)) for part in word]
+    return "".join(quote(said) if part.quoted else said for part, said in parts)[:MAX_TEXT_CHARS]
 
 
-def _joined(part: WordPart, values: tuple[str, ...], scope: Scope) -> str:
+def _join(part: WordPart, values: tuple[str, ...], scope: Scope) -> str:
     starred = len(values) > 1 and re.match(r"(?:\w+\[\*\]|\*)", part.text)
     return UNKNOWN if starred and "IFS" in scope.variables else " ".join(values)
 
@@ -63,7 +63,7 @@ def _pieces(word: Word, scope: Scope) -> Iterator[str | None]:
         elif _is_many(part):
             yield from (each for number, value in enumerate(values) for each in ((None, value) if number else (value,)))
         else:
-            yield _joined(part, values, scope)
+            yield _join(part, values, scope)
 
 
 def _split(values: tuple[str, ...], scope: Scope) -> Iterator[str | None]:
@@ -117,17 +117,17 @@ def parameter(inside: str, scope: Scope) -> Value:
     if not found:
         return UNKNOWN
     sign, name, index, rest = found.groups()
-    value = _indexed(scope.value(name), name, index, scope)
+    value = _index(scope.value(name), name, index, scope)
     if sign == "!":
         return UNKNOWN
     if sign == "#":
         return UNKNOWN if value is None or UNKNOWN in value or rest else str(len(value))
     if not rest:
         return value if value is not None else "" if scope.questions and scope.unset(name) else UNKNOWN
-    return _changed(name if index is None else f"{name}[{index}]", value, rest, scope)
+    return _change(name if index is None else f"{name}[{index}]", value, rest, scope)
 
 
-def _indexed(value: Value | None, name: str, index: str | None, scope: Scope) -> Value | None:
+def _index(value: Value | None, name: str, index: str | None, scope: Scope) -> Value | None:
     if value is None or value == UNKNOWN or (index is None and name in "@*"):
         return value
     items = value if isinstance(value, tuple) else (value,)
@@ -141,7 +141,7 @@ def _indexed(value: Value | None, name: str, index: str | None, scope: Scope) ->
     return items[int(number)] if -len(items) <= int(number) < len(items) else ""
 
 
-def _changed(name: str, value: Value | None, rest: str, scope: Scope) -> Value:
+def _change(name: str, value: Value | None, rest: str, scope: Scope) -> Value:
     sign = re.match(r":?[-=+?]", rest)
     if sign:
         return _default(name, value, sign[0], rest[sign.end() :], scope)

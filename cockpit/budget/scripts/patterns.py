@@ -12,12 +12,12 @@ _OTHER = re.compile(r"\[\[:|[@?*+!]\(")
 """Classes of signs, and patterns of patterns: they aren't followed."""
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Text as a pattern that matches nothing else."""
     return re.sub(r"([*?[/])", r"[\1]", text)
 
 
-def _unquoted(pattern: str) -> str:
+def _unquote(pattern: str) -> str:
     return re.sub(r"\[([*?[/])\]", r"\1", pattern)
 
 
@@ -41,14 +41,14 @@ def _shortest(value: str, pattern: str, ends: range, *, front: bool) -> str:
     return value
 
 
-def _replaced(value: str, argument: str, count: int) -> str:
+def _replace(value: str, argument: str, count: int) -> str:
     """`${name/old/new}` of plain texts."""
     found = re.fullmatch(r"((?:\[.\]|[^/])*)(?:/(.*))?", argument, re.DOTALL)
-    old, new = (found[1], _unquoted(found[2] or "")) if found else ("", "")
+    old, new = (found[1], _unquote(found[2] or "")) if found else ("", "")
     patterned = re.search(r"[*?[]", re.sub(r"\[[*?[/]\]", "", old))
     if not old or old[0] in "#%" or "\\" in argument or "&" in new or patterned:
         return UNKNOWN
-    return value.replace(_unquoted(old), new, count)
+    return value.replace(_unquote(old), new, count)
 
 
 _CHANGES: dict[str, Callable[[str, str], str]] = {
@@ -56,6 +56,6 @@ _CHANGES: dict[str, Callable[[str, str], str]] = {
     "##": lambda value, pattern: _shortest(value, pattern, range(len(value), -1, -1), front=True),
     "%": lambda value, pattern: _shortest(value, pattern, range(len(value), -1, -1), front=False),
     "%%": lambda value, pattern: _shortest(value, pattern, range(len(value) + 1), front=False),
-    "/": lambda value, argument: _replaced(value, argument, 1),
-    "//": lambda value, argument: _replaced(value, argument, -1),
+    "/": lambda value, argument: _replace(value, argument, 1),
+    "//": lambda value, argument: _replace(value, argument, -1),
 }

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from cockpit.budget.scripts.tree import Assign, Heredoc, Redirect
-from cockpit.budget.scripts.words import BLANK, ENDS, ShellError, Word, WordPart, balanced, heredoc_text, read_word
+from cockpit.budget.scripts.words import BLANK, ENDS, ShellError, Word, WordPart, find_end, heredoc_text, read_word
 
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(?:\[([^]]*)\])?(\+?)=", re.ASCII)
 _REDIRECT = re.compile(r"(\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\()|&>>?)")
@@ -131,7 +131,7 @@ class Reader:
         """A word, or `<(…)`."""
         start = self.at
         if self.is_process():
-            self.at = balanced(self.text, self.at + 1, "(", ")")
+            self.at = find_end(self.text, self.at + 1, "(", ")")
             return (WordPart("process", self.text[start + 2 : self.at - 1], True),)
         word, self.at = read_word(self.text, self.at)
         if self.at == start:

@@ -11,12 +11,12 @@ from cockpit.budget.scripts import tree
 from cockpit.budget.scripts.conditions import Operand, holds
 from cockpit.budget.scripts.expand import count, fields, pattern, text
 from cockpit.budget.scripts.flow import Flow, LeftError, ScriptCommand, StopError, nothing
-from cockpit.budget.scripts.patterns import matches, quoted
+from cockpit.budget.scripts.patterns import matches, quote
 from cockpit.budget.scripts.programs import run_program
 from cockpit.budget.scripts.scope import Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
 from cockpit.budget.scripts.syntax import DECLARATIONS, parse
-from cockpit.budget.scripts.words import ShellError, Word, heredoc_text, plain
+from cockpit.budget.scripts.words import ShellError, Word, heredoc_text, read_keyword
 
 MAX_STEPS = 20_000
 MAX_TURNS = 500
@@ -226,10 +226,10 @@ class ScriptRun(Flow):
 
     def simple(self, node: tree.Simple, scope: Scope) -> bool | None:
         """One command: its assignments, then its words."""
-        if node.words and plain(node.words[0]) == "[[":
+        if node.words and read_keyword(node.words[0]) == "[[":
             with scope.reading_condition():
                 return holds([self._operand(word, scope) for word in node.words[1:-1]], self.fact)
-        first = plain(node.words[0]) if node.words else None
+        first = read_keyword(node.words[0]) if node.words else None
         with scope.reading_condition() if first in {"[", "test"} else nullcontext():
             argv = [item for word in node.words for item in (_files if first in {"set", "echo", "printf"} else fields)(word, scope)]
         if not argv:
@@ -243,7 +243,7 @@ class ScriptRun(Flow):
 
     def _operand(self, word: Word, scope: Scope) -> Operand:
         said = text(word, scope)
-        return said, quoted(said) if any(part.kind in {"command", "sum"} for part in word) else pattern(word, scope)
+        return said, quote(said) if any(part.kind in {"command", "sum"} for part in word) else pattern(word, scope)
 
     def fact(self, sign: str, value: str) -> bool | None:
         """What a test asks of the world: that a file is there can be known, that it isn't can't."""
@@ -297,7 +297,7 @@ def _files(word: Word, scope: Scope) -> list[str]:
 def _asks(node: tree.Node) -> bool:
     while isinstance(node, (tree.Pipeline, tree.Redirected)):
         node = node.parts[-1] if isinstance(node, tree.Pipeline) else node.node
-    first = plain(node.words[0]) if isinstance(node, tree.Simple) and node.words else None
+    first = read_keyword(node.words[0]) if isinstance(node, tree.Simple) and node.words else None
     return isinstance(node, (tree.Sum, tree.Sequence)) or first in _ASKING
 
 

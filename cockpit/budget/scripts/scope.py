@@ -93,9 +93,9 @@ class Scope:
         if name in self.opaque:
             self.variables[name] = UNKNOWN
         elif not more:
-            self.variables[name] = _listed(value) if isinstance(value, tuple) else value
+            self.variables[name] = _make_array(value) if isinstance(value, tuple) else value
         elif isinstance(value, tuple) or isinstance(old, tuple):
-            self.variables[name] = _listed((*_as_list(old), *_as_list(value)))
+            self.variables[name] = _make_array((*_as_list(old), *_as_list(value)))
         else:
             self.variables[name] = (str(old) + str(value))[:MAX_TEXT_CHARS]
 
@@ -154,6 +154,6 @@ def _as_list(value: Value) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else (value,) if value and isinstance(value, str) else ()
 
 
-def _listed(items: tuple[str, ...]) -> Value:
+def _make_array(items: tuple[str, ...]) -> Value:
     """An array; where its words say their places, those aren't followed."""
     return UNKNOWN if any(_ENTRY.fullmatch(item) for item in items) else items

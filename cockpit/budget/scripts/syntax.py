@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cockpit.budget.scripts.reader import Reader
 from cockpit.budget.scripts.tree import Assign, Case, For, Function, If, Node, Pipeline, Redirect, Redirected, Sequence, Simple, Sum, While
-from cockpit.budget.scripts.words import ENDS, Word, WordPart, balanced, plain, read_word
+from cockpit.budget.scripts.words import ENDS, Word, WordPart, find_end, read_keyword, read_word
 
 MAX_DEPTH = 40
 DECLARATIONS = {"export", "local", "declare", "typeset", "readonly"}
@@ -75,12 +75,12 @@ class _Parser(Reader):
             redirects += self.redirects()
             if self.at >= len(self.text) or self.operator() or self.text[self.at] in "()":
                 break
-            assign = self.assign() if not words or plain(words[0]) in DECLARATIONS else None
+            assign = self.assign() if not words or read_keyword(words[0]) in DECLARATIONS else None
             if assign:
                 assigns.append(assign)
             else:
                 words.append(self.word())
-                if len(words) == 1 and plain(words[0]) == "[[":
+                if len(words) == 1 and read_keyword(words[0]) == "[[":
                     self.test(words)
         if not assigns and not words and not redirects:
             raise self.error(f"{self.text[self.at : self.at + 10]!r} was not expected")
@@ -89,7 +89,7 @@ class _Parser(Reader):
 
     def test(self, words: list[Word]) -> None:
         """All of `[[ … ]]`, where signs of redirection and grouping are words."""
-        while not words or plain(words[-1]) != "]]":
+        while not words or read_keyword(words[-1]) != "]]":
             self.newlines()
             found = re.compile(r"&&|\|\||[<>()|&;]").match(self.text, self.at)
             if self.at >= len(self.text):
@@ -98,7 +98,7 @@ class _Parser(Reader):
                 words.append((WordPart("text", found[0], False),))
                 self.skip(found[0])
             else:
-                word, self.at = read_word(self.text, self.at, ENDS - {"|", "(", ")"} if plain(words[-1]) == "=~" else ENDS)
+                word, self.at = read_word(self.text, self.at, ENDS - {"|", "(", ")"} if read_keyword(words[-1]) == "=~" else ENDS)
                 words.append(word)
 
     def block(self, opening: str, closing: str) -> Sequence:
@@ -111,8 +111,8 @@ class _Parser(Reader):
         return self.block("{", "}")
 
     def parentheses(self) -> Node:
-        if self.text.startswith("((", self.at) and balanced(self.text, self.at + 1, "(", ")") == balanced(self.text, self.at, "(", ")") - 1:
-            start, self.at = self.at, balanced(self.text, self.at, "(", ")")
+        if self.text.startswith("((", self.at) and find_end(self.text, self.at + 1, "(", ")") == find_end(self.text, self.at, "(", ")") - 1:
+            start, self.at = self.at, find_end(self.text, self.at, "(", ")")
             return Sum(self.text[start + 2 : self.at - 2])
         return Pipeline((self.block("(", ")"),))
 
@@ -140,7 +140,7 @@ class _Parser(Reader):
         self.blanks()
         if self.text.startswith("((", self.at):
             return self.counted()
-        name = plain(self.word()) or "_"
+        name = read_keyword(self.word()) or "_"
         self.newlines()
         words = self.listed() if self.keyword() == "in" else None
         self.separator()
@@ -148,7 +148,7 @@ class _Parser(Reader):
 
     def counted(self) -> Node:
         """`for ((start; test; step))`."""
-        start, self.at = self.at, balanced(self.text, self.at, "(", ")")
+        start, self.at = self.at, find_end(self.text, self.at, "(", ")")
         first, condition, step, *more = (*self.text[start + 2 : self.at - 2].split(";"), "", "")
         if len(more) != 2:
             raise self.error("for ((…)) has not three parts")

@@ -24,7 +24,7 @@ class WordPart(NamedTuple):
 Word = tuple[WordPart, ...]
 
 
-def plain(word: Word) -> str | None:
+def read_keyword(word: Word) -> str | None:
     """A word without quotes and expansions, as which alone `if` and its like are keywords."""
     return word[0].text if len(word) == 1 and word[0].kind == "text" and not word[0].quoted else None
 
@@ -38,15 +38,15 @@ def read_word(text: str, at: int, ends: frozenset[str] = ENDS) -> tuple[Word, in
             continue
         part, at = _part(text, at, ends)
         parts.extend(part)
-    return _joined(parts), at
+    return _join(parts), at
 
 
 def heredoc_text(text: str) -> Word:
     """Text as it is read in a heredoc: like between double quotes, which mean nothing there."""
-    return _joined(_double(text, escaped="$`\\\n"))
+    return _join(_double(text, escaped="$`\\\n"))
 
 
-def _joined(parts: list[WordPart]) -> Word:
+def _join(parts: list[WordPart]) -> Word:
     joined: list[WordPart] = []
     for part in parts:
         if joined and part.kind == "text" == joined[-1].kind and part.quoted == joined[-1].quoted:
@@ -106,14 +106,14 @@ def _double(text: str, escaped: str = '$`"\\\n') -> list[WordPart]:
 
 def _dollar(text: str, at: int, *, quoted: bool) -> tuple[WordPart, int]:
     if text.startswith("$((", at):
-        end = balanced(text, at + 1, "(", ")")
-        if balanced(text, at + 2, "(", ")") == end - 1:
+        end = find_end(text, at + 1, "(", ")")
+        if find_end(text, at + 2, "(", ")") == end - 1:
             return WordPart("sum", text[at + 3 : end - 2], quoted), end
     if text.startswith("$(", at):
-        end = balanced(text, at + 1, "(", ")")
+        end = find_end(text, at + 1, "(", ")")
         return WordPart("command", text[at + 2 : end - 1], quoted), end
     if text.startswith("${", at):
-        end = balanced(text, at + 1, "{", "}")
+        end = find_end(text, at + 1, "{", "}")
         return WordPart("variable", text[at + 2 : end - 1], quoted), end
     end = at + 1
     if text[end : end + 1] and text[end] in "@*#?$!-0123456789":
@@ -123,7 +123,7 @@ def _dollar(text: str, at: int, *, quoted: bool) -> tuple[WordPart, int]:
     return (WordPart("variable", text[at + 1 : end], quoted), end) if end > at + 1 else (WordPart("text", "$", quoted), end)
 
 
-def balanced(text: str, at: int, opening: str, closing: str) -> int:
+def find_end(text: str, at: int, opening: str, closing: str) -> int:
     """Where what opens here has closed, quotes and what opens within it left out."""
     depth = 0
     while at < len(text):
@@ -156,9 +156,9 @@ def _end_of_double(text: str, at: int) -> int:
         if text[at] == "\\":
             at += 2
         elif text.startswith("$(", at):
-            at = balanced(text, at + 1, "(", ")")
+            at = find_end(text, at + 1, "(", ")")
         elif text.startswith("${", at):
-            at = balanced(text, at + 1, "{", "}")
+            at = find_end(text, at + 1, "{", "}")
         else:
             at += 1
     if at >= len(text):

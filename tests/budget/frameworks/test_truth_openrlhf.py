@@ -14,7 +14,7 @@ import pytest
 
 from cockpit.budget import Budget
 from cockpit.budget.frameworks.openrlhf import openrlhf
-from cockpit.budget.frameworks.openrlhf.args import flags, number, parsed
+from cockpit.budget.frameworks.openrlhf.args import flags, number, parse
 from cockpit.budget.frameworks.openrlhf.flags import NAMES, RELEASES
 from cockpit.budget.scripts import commands as commands_of
 from cockpit.presets.preset import read_preset
@@ -175,7 +175,7 @@ def test_values_are_what_the_releases_own_parser_says(release: str):
     for words, real in zip(commands, truth(release, commands), strict=True):
         if not real["said"]:
             continue
-        asked = parsed(release, words, {})
+        asked = parse(release, words, {})
         for name in ("actor_num_nodes", "critic_num_gpus_per_node", "vllm_num_engines", "init_kl_coef", "rollout_batch_size", "pretrain"):
             theirs = real["said"].get(asked.flag(name)[2:])
             assert asked(name) == theirs, (name, words)
@@ -188,7 +188,7 @@ def test_every_flag_of_the_release_is_known_with_its_kind(release: str):
     commands = [[f"--{name}"] for name in names] + [[f"--{name}", "1"] for name in names] + [[f"--{name}", "1", "2"] for name in names]
     for words, real in zip(commands, truth(release, commands), strict=True):
         try:
-            parsed(release, words, {})
+            parse(release, words, {})
         except ValueError:
             assert real["stopped"] == "parser", words
         else:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from packaging.version import InvalidVersion
 
 from cockpit.budget.demand import Budget, Group, Line
-from cockpit.budget.frameworks.openrlhf.args import ParsedArgs, ParserRefusedError, UnreadError, all_flags, number, parsed, releases
+from cockpit.budget.frameworks.openrlhf.args import ParsedArgs, ParserRefusedError, UnreadError, all_flags, number, parse, releases
 from cockpit.budget.frameworks.openrlhf.flags import NAMES, RELEASES
 from cockpit.budget.frameworks.openrlhf.groups import Placement
 from cockpit.budget.frameworks.openrlhf.rules import contradictions
@@ -55,7 +55,7 @@ def _brings_another(argv: Sequence[str], env: Mapping[str, str], installed: str,
 def _of(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], env: Mapping[str, str]) -> Budget:
     taken = {known: outcome for known, outcome in outcomes.items() if isinstance(outcome, ParsedArgs)}
     if not taken:
-        return _counted_without_unknown(argv, outcomes, env) or _refused(argv, outcomes)
+        return _counted_without_unknown(argv, outcomes, env) or _explain_refusal(argv, outcomes)
     made = {known: Placement(asked) for known, asked in taken.items()}
     lines = {known: list(contradictions(asked)) for known, asked in taken.items()}
     newest = next(iter(taken))
@@ -75,9 +75,9 @@ def _of(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], env
 def simplerl(argv: Sequence[str], env: Mapping[str, str]) -> Budget:
     """What the words after simpleRL-reason v0's `train_ppo_ray_box` ask for: a reward model only where one is named."""
     try:
-        asked = parsed(_FORKED, argv, env)
+        asked = parse(_FORKED, argv, env)
     except ParserRefusedError as error:
-        return _refused(argv, {_FORKED: error}, "simpleRL-reason")
+        return _explain_refusal(argv, {_FORKED: error}, "simpleRL-reason")
     except UnreadError as error:
         return Budget("simpleRL-reason", unread=(str(error),))
     asked.fork = True
@@ -106,10 +106,10 @@ def _span(same: Sequence[str]) -> str:
     """Releases in words, oldest first: `0.6.1 to 0.9.1`."""
     at = sorted(RELEASES.index(known) for known in same)
     runs = [[place for _, place in run] for _, run in itertools.groupby(enumerate(at), lambda pair: pair[1] - pair[0])]
-    return ", ".join(_run(RELEASES[run[0]], RELEASES[run[-1]]) for run in runs)
+    return ", ".join(_format_range(RELEASES[run[0]], RELEASES[run[-1]]) for run in runs)
 
 
-def _run(first: str, last: str) -> str:
+def _format_range(first: str, last: str) -> str:
     return f"{first} and later" if last == RELEASES[-1] else first if first == last else f"{first} to {last}"
 
 
@@ -156,7 +156,7 @@ def _counted_without_unknown(argv: Sequence[str], outcomes: Mapping[str, ParsedA
     return replace(found, lines=(*lines, *doubts))
 
 
-def _refused(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], framework: str = "OpenRLHF") -> Budget:
+def _explain_refusal(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], framework: str = "OpenRLHF") -> Budget:
     """No release takes the words: because of what can't be known, of flags that none has, or of a mistake."""
     unknown = next((str(outcome) for outcome in outcomes.values() if not isinstance(outcome, (ParsedArgs, ParserRefusedError))), None)
     if unknown:
@@ -164,15 +164,15 @@ def _refused(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception]
     strange = [word.partition("=")[0] for word in argv if _is_strange(word)]
     if strange:
         return Budget(framework, unread=tuple(_unknown_flag(word) for word in dict.fromkeys(strange)))
-    release, reason = min(outcomes.items(), key=lambda pair: _unrecognized(str(pair[1])))
+    release, reason = min(outcomes.items(), key=lambda pair: _count_unrecognized(str(pair[1])))
     return Budget(
         framework,
         unread=("No release of OpenRLHF takes these flags",),
-        lines=(Line("never", f"OpenRLHF {release} refuses its flags: {str(reason).replace(UNKNOWN, '…')}", _renamed(argv)),),
+        lines=(Line("never", f"OpenRLHF {release} refuses its flags: {str(reason).replace(UNKNOWN, '…')}", _suggest_flags(argv)),),
     )
 
 
-def _unrecognized(reason: str) -> int:
+def _count_unrecognized(reason: str) -> int:
     """How many words a release doesn't know: the one that knows most is meant."""
     return len(reason.split()) if reason.startswith("unrecognized") else 0
 
@@ -197,7 +197,7 @@ def _correction(word: str) -> str | None:
     return f"{word} to {near}" if near else None
 
 
-def _renamed(argv: Sequence[str]) -> str | None:
+def _suggest_flags(argv: Sequence[str]) -> str | None:
     """Dotted and undotted flags in one command: which to write instead."""
     dotted = {f"--{old}": f"--{new}" for new, old in NAMES.items()}
     said = [word.partition("=")[0] for word in argv if word.startswith("--")]

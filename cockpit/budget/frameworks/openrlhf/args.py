@@ -93,7 +93,7 @@ class _Choices(Container[str]):
         return iter(self._choices)
 
 
-def _typed(kind: str) -> Any:
+def _make_type(kind: str) -> Any:
     """A type that lets pass what can't be known."""
 
     def read(said: str) -> Any:
@@ -171,7 +171,7 @@ def _parser(known: tuple[tuple[str, str], ...]) -> _ReleaseParser:
         else:
             nargs = int(kind.number) if kind.number and kind.number.isdigit() else kind.number
             choices = _Choices(kind.choices.split("|")) if kind.choices else None
-            parser.add_argument(f"--{name}", type=_typed(kind.type), nargs=nargs, choices=choices)
+            parser.add_argument(f"--{name}", type=_make_type(kind.type), nargs=nargs, choices=choices)
     return parser
 
 
@@ -186,19 +186,19 @@ def _parse(known: tuple[tuple[str, str], ...], argv: tuple[str, ...]) -> tuple[M
 
 
 @lru_cache(8)
-def _meant(argv: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
+def _find_flags(argv: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
     """Which flags of any release a word can be, in full or abbreviated."""
     return {
         word: frozenset(flag[2:] for flag in all_flags() if flag.startswith(word.partition("=")[0])) for word in argv if word[:2] == "--"
     }
 
 
-def parsed(release: str, argv: Sequence[str], env: Mapping[str, str]) -> ParsedArgs:
+def parse(release: str, argv: Sequence[str], env: Mapping[str, str]) -> ParsedArgs:
     """The values; raises `ParserRefusedError` as that release's parser does, `UnreadError` where any flag may stand in the words.
 
     Only flags that the words can mean are given to argparse, so that releases which differ in others share one parse.
     """
-    meant, names = _meant(tuple(argv)), _names(release)
+    meant, names = _find_flags(tuple(argv)), _names(release)
     strange = [word for word in argv if word in meant and _is_flag(word) and meant[word].isdisjoint(names)]
     if strange:
         raise ParserRefusedError(f"unrecognized arguments: {' '.join(strange)}")
@@ -226,6 +226,6 @@ def releases(argv: Sequence[str], env: Mapping[str, str], names: Sequence[str] =
 
 def _outcome(release: str, argv: Sequence[str], env: Mapping[str, str]) -> ParsedArgs | Exception:
     try:
-        return parsed(release, argv, env)
+        return parse(release, argv, env)
     except (ParserRefusedError, UnreadError) as error:
         return error

@@ -190,7 +190,7 @@ def _old_worlds(ask: ParsedArgs) -> Iterator[Line]:
     if not ask.since("0.5.5.post1"):
         yield from (_no_power(ask, role) for role, size in (("actor", actor), ("critic", critic)) if size & (size - 1))
     elif actor > 0 and ask("rollout_batch_size") % actor:
-        yield _undivided(ask, "rollout_batch_size", ask("rollout_batch_size"), f"the actor's {actor} processes", actor)
+        yield _refuse_remainder(ask, "rollout_batch_size", ask("rollout_batch_size"), f"the actor's {actor} processes", actor)
     if critic > 0 and world(ask, "actor") % critic:
         change = f"{ask.flag('critic_num_gpus_per_node')} to the actor's"
         yield _never(f"The critic's {critic} GPUs must divide the actor's {world(ask, 'actor')}", change)
@@ -210,7 +210,7 @@ def _no_power(ask: ParsedArgs, role: str) -> Line:
     )
 
 
-def _undivided(ask: ParsedArgs, name: str, value: int, by: str, size: int) -> Line:
+def _refuse_remainder(ask: ParsedArgs, name: str, value: int, by: str, size: int) -> Line:
     lower, upper = value // size * size, (value // size + 1) * size
     return _never(f"{ask.flag(name)} {value} can't be divided by {by}", f"{ask.flag(name)} to {f'{lower} or ' if lower else ''}{upper}")
 
@@ -242,7 +242,7 @@ def _batches(ask: ParsedArgs) -> Iterator[Line]:
         if there and size > 0 and micro > 0 and split > 0 and batch * split % (micro * size):
             step = max(1, micro * size // split)
             by = f"{ask.flag('micro_train_batch_size')} {micro} × {size // split} data-parallel processes of {role}"
-            yield _undivided(ask, "train_batch_size", batch, by, step)
+            yield _refuse_remainder(ask, "train_batch_size", batch, by, step)
             return
 
 

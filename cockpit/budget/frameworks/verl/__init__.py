@@ -56,17 +56,17 @@ def verl(
         return Budget("veRL", unread=(f"{module} is a program whose configuration is not known here",))
     if command.only_prints or command.refused:
         why = command.refused or "The command shows its configuration and trains nothing"
-        return Budget("veRL", unread=(why,), lines=tuple(_refused(command)))
+        return Budget("veRL", unread=(why,), lines=tuple(_find_refusals(command)))
     source = source_of(recipe, module, command, read)
     sure = _span(pinned or read("verl/version/version"))
     first, last, clash = _releases(recipe, command, source, sure)
-    first, last, other = (first, last, []) if sure else _narrowed(first, last, _span(installed), installed)
+    first, last, other = (first, last, []) if sure else _narrow(first, last, _span(installed), installed)
     own = {**recipe.own, **source.own}
     configs = [ReleaseConfig(source.overrides, place, source.megatron, source.shipped, own) for place in range(first, last + 1)]
     made = [groups_of(recipe, config) for config in configs]
     groups = _common(made)
-    unread = [*_swept(command), *([source.sentence] if source.sentence and not _whole(groups) else [])]
-    unread += [] if _whole(groups) else dict.fromkeys(sentence for config in configs for sentence in config.unread.values())
+    unread = [*_find_sweeps(command), *([source.sentence] if source.sentence and not _is_known(groups) else [])]
+    unread += [] if _is_known(groups) else dict.fromkeys(sentence for config in configs for sentence in config.unread.values())
     unread += [] if unread else _open(groups, made)
     fork = any(not isinstance(source.overrides.value(key), Gap) for key in _SIMPLERL)
     return Budget(
@@ -75,8 +75,8 @@ def verl(
         groups,
         tuple(unread),
         (
-            *_refused(command),
-            *_shared(recipe, configs),
+            *_find_refusals(command),
+            *_find_contradictions(recipe, configs),
             *_about_releases(made, groups, first),
             *_clash(clash),
             *other,
@@ -110,7 +110,7 @@ def _releases(
     return releases_with_keys(keys, recipe.first, recipe.last) if tells else (recipe.first, recipe.last, None)
 
 
-def _narrowed(first: int, last: int, there: tuple[int, int] | None, installed: str | None) -> tuple[int, int, list[Line]]:
+def _narrow(first: int, last: int, there: tuple[int, int] | None, installed: str | None) -> tuple[int, int, list[Line]]:
     """To the release that is installed, where the command can be for it."""
     if there is None:
         return first, last, []
@@ -120,7 +120,7 @@ def _narrowed(first: int, last: int, there: tuple[int, int] | None, installed: s
     return first, last, [Line("doubt", text, "the keys to that release's, unless the job has its own environment")]
 
 
-def _whole(groups: Iterable[Group]) -> bool:
+def _is_known(groups: Iterable[Group]) -> bool:
     return all(group.bundles is not None for group in groups)
 
 
@@ -140,18 +140,18 @@ def _holds_gpus(group: Group) -> bool:
 def _common(made: Sequence[tuple[Group, ...]]) -> tuple[Group, ...]:
     """The newest release's groups; what another one makes in another way is open, and so is what only others make."""
     counts = [Counter(_layout(group) for group in groups if _holds_gpus(group)) for groups in made]
-    newest = [group if _agreed(group, counts) else msgspec.structs.replace(group, bundles=None) for group in made[-1]]
+    newest = [group if _is_agreed(group, counts) else msgspec.structs.replace(group, bundles=None) for group in made[-1]]
     names = {group.name for group in newest}
-    gone = {group.name: group for groups in made for group in groups if group.name not in names and not _agreed(group, counts)}
+    gone = {group.name: group for groups in made for group in groups if group.name not in names and not _is_agreed(group, counts)}
     newest += [msgspec.structs.replace(group, bundles=None) for group in gone.values()]
-    return tuple(_doubted(group, made) for group in newest)
+    return tuple(_doubt(group, made) for group in newest)
 
 
-def _agreed(group: Group, counts: Sequence[Counter[object]]) -> bool:
+def _is_agreed(group: Group, counts: Sequence[Counter[object]]) -> bool:
     return not _holds_gpus(group) or len({count[_layout(group)] for count in counts}) == 1
 
 
-def _doubted(group: Group, made: Sequence[tuple[Group, ...]]) -> Group:
+def _doubt(group: Group, made: Sequence[tuple[Group, ...]]) -> Group:
     """A group that not every release makes with as many CPUs."""
     everywhere = all(any(group.bundles == other.bundles for other in groups) for groups in made)
     return group if everywhere or group.bundles is None else msgspec.structs.replace(group, unsure=("CPU",))
@@ -160,7 +160,7 @@ def _doubted(group: Group, made: Sequence[tuple[Group, ...]]) -> Group:
 def _about_releases(made: Sequence[tuple[Group, ...]], groups: tuple[Group, ...], first: int) -> list[Line]:
     """How many CPUs it is in which releases, where the command leaves that open."""
     totals = [Budget(None, groups=each).amount("CPU") for each in made]
-    if not _whole(groups) or len(set(totals)) == 1 or None in totals:
+    if not _is_known(groups) or len(set(totals)) == 1 or None in totals:
         return []
     changes = [place for place, total in enumerate(totals) if place == 0 or total != totals[place - 1]]
     parts = [f"{totals[place]:g} {'from ' + RELEASES[first + place] + ' on' if place else 'before'}" for place in reversed(changes)]
@@ -175,7 +175,7 @@ def _open(groups: Sequence[Group], made: Sequence[tuple[Group, ...]]) -> list[st
     return [f"{name}: {'its numbers make no group' if name in senseless else several}" for name in names]
 
 
-def _refused(command: hydra.HydraCommand) -> list[Line]:
+def _find_refusals(command: hydra.HydraCommand) -> list[Line]:
     """Why Hydra would not start it."""
     empty = "One of the command's words is empty ('', or a quoted variable without a value): Hydra stops at it"
     found = [command.refused] if command.refused else [empty] if command.empty else []
@@ -196,14 +196,14 @@ def _dead_keys(overrides: Overrides, last: int) -> list[Line]:
     return [Line("doubt", f"From 0.9.0 on nothing reads {key}", f"{key} to reward.{key}") for key in keys]
 
 
-def _swept(command: hydra.HydraCommand) -> list[str]:
+def _find_sweeps(command: hydra.HydraCommand) -> list[str]:
     swept = [item for item in command.overrides.items if item.value is Gap.SWEPT]
     if swept and not command.multirun:
         return [f"{'.'.join(item.path or ())} has several values, which Hydra takes with --multirun alone" for item in swept[:1]]
     return []
 
 
-def _shared(recipe: Recipe, configs: Sequence[ReleaseConfig]) -> list[Line]:
+def _find_contradictions(recipe: Recipe, configs: Sequence[ReleaseConfig]) -> list[Line]:
     """Contradictions; those that only some of the releases know are doubts."""
     found = [list(contradictions(recipe, config)) for config in configs]
     lines = dict.fromkeys((line.text, line.change, line.level) for each in found for line in each)

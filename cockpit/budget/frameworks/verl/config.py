@@ -41,9 +41,9 @@ class ReleaseConfig(msgspec.Struct):
         if value is Gap.ABSENT:
             value = self.own[key] if key in self.own else default(key, self.place, self.megatron)
             value = value if self.shipped or key in self.own else Gap.UNKNOWN
-        return self._resolved(value, depth) if isinstance(value, str) and "${" in value else value
+        return self._resolve(value, depth) if isinstance(value, str) and "${" in value else value
 
-    def _resolved(self, text: str, depth: int) -> Value | Gap:
+    def _resolve(self, text: str, depth: int) -> Value | Gap:
         """The value of `${other.key}`; what OmegaConf's own functions give, as `${oc.env:X}`, isn't known."""
         match = _OTHER_KEY.fullmatch(text)
         return self.value(match[1], depth + 1) if match and depth <= MAX_DEPTH else Gap.UNKNOWN

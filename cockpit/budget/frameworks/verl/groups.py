@@ -59,7 +59,7 @@ def _one_pool(recipe: Recipe, config: ReleaseConfig) -> Iterator[Group]:
 
 def _one_step_off(config: ReleaseConfig) -> Iterator[Group]:
     yield _actors("TaskRunner", 10 if config.since("0.7.0") else 1)
-    yield from _pool(config, _trained(config), "trainer")
+    yield from _pool(config, _name_models(config), "trainer")
     if config.since("0.7.1"):
         yield from _not_known_with(config, "reward.reward_model.enable", "reward model")
         yield from _replicas(config, "rollout", "rollout", _ROLLOUT)
@@ -71,7 +71,7 @@ def _one_step_off(config: ReleaseConfig) -> Iterator[Group]:
 def _fully_async(config: ReleaseConfig) -> Iterator[Group]:
     one, ten, two = {"CPU": 1.0}, {"CPU": 10.0}, {"CPU": 2.0}
     yield Group("TaskRunner + trainer + rollouter + message queue", ((one, 1), (ten, 2), (two, 1)), None)
-    yield from _pool(config, _trained(config), "trainer")
+    yield from _pool(config, _name_models(config), "trainer")
     if not config.since("0.7.1"):
         yield from _not_known_with(config, "reward_model.enable", "reward model")
         yield from _pool(config, "rollout", "rollout")
@@ -112,10 +112,10 @@ def _split(config: ReleaseConfig) -> Iterator[Group]:
 
 def _roles(config: ReleaseConfig) -> str:
     """The models that share the trainer's pool."""
-    return _trained(config).replace("actor", "actor + rollout", 1)
+    return _name_models(config).replace("actor", "actor + rollout", 1)
 
 
-def _trained(config: ReleaseConfig) -> str:
+def _name_models(config: ReleaseConfig) -> str:
     estimator, critic = config.value("algorithm.adv_estimator"), config.value("critic.enable")
     has_critic = critic if isinstance(critic, bool) else estimator == "gae"
     ref = any(config.value(key) is True for key in ("algorithm.use_kl_in_reward", "actor_rollout_ref.actor.use_kl_loss"))

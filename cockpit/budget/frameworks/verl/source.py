@@ -13,7 +13,7 @@ from cockpit.budget.frameworks import hydra
 from cockpit.budget.frameworks.hydra import Gap, Override, Overrides, Value
 from cockpit.budget.frameworks.verl.recipes import CONFIGS, Recipe
 
-__all__ = ["ConfigSource", "content", "plain", "source_of"]
+__all__ = ["ConfigSource", "content", "source_of", "to_hydra"]
 
 _SHIPPED_NAME = re.compile(r"(?:_generated_)?ppo(?:_megatron|_torchtitan|_veomni)?_trainer")
 _EXAMPLE_NAME = re.compile(r"(?:gsm8k|geo3k|retool|search)_multiturn_[a-z0-9_]*grpo[a-z0-9_]*")
@@ -75,7 +75,7 @@ def _own_file(command: hydra.HydraCommand, path: str, read: Callable[[str], str 
     defaults = found.pop("defaults", None)
     bases = [base for base in defaults if base != "_self_"] if isinstance(defaults, list) else []
     based = len(bases) == 1 and isinstance(bases[0], str) and bool(_SHIPPED_NAME.fullmatch(bases[0]))
-    items = (Override((), plain(found)), *command.overrides.items)
+    items = (Override((), to_hydra(found)), *command.overrides.items)
     sentence = None if based else f"The configuration {shown} is put together from files that are not known here"
     brings = known.brings if known else ()
     return ConfigSource(Overrides(items), based, "megatron" in str(bases), sentence, tells=known is not None, brings=brings)
@@ -90,10 +90,10 @@ def content(path: str, read: Callable[[str], str | None]) -> dict[str, object] |
     return found if isinstance(found, dict) else None
 
 
-def plain(value: object) -> Value | Gap:
+def to_hydra(value: object) -> Value | Gap:
     """A YAML file's value as Hydra has it."""
     if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): to_hydra(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [to_hydra(each) for each in value]
     return value if value is None or isinstance(value, bool | int | float | str) else Gap.UNKNOWN
