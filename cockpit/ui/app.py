@@ -14,7 +14,6 @@ from rich.text import Text
 from textual import events, work
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import BindingsMap, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Label
@@ -47,6 +46,7 @@ from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import ProcessesPage
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
+from cockpit.ui.pane import Body, is_large
 from cockpit.ui.plan_dialog import PlanExecutor
 from cockpit.ui.preset_files import PresetApp
 from cockpit.ui.table import Table
@@ -97,8 +97,7 @@ class Cockpit(PresetApp):
         self.history = History(self.monitor.memory)
         self.monitor.choice.choose = self.choose
         self.acts = None if make_executor is None else Acts(self, make_executor(self.monitor), runbook, ascii=config.ascii)
-        if self.acts:
-            self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS), self._bindings])
+        self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings])
         self._index = Index(self.drawn_snapshot)
         self.hidden: set[str] = set()
         """Keys of the findings that the user has hidden, until they end."""
@@ -114,10 +113,8 @@ class Cockpit(PresetApp):
 
     def compose(self) -> ComposeResult:
         """Header, table, filter, footer."""
-        table = Table()
         yield Header()
-        with Vertical():
-            yield table
+        yield Body(table := Table())
         yield Filter(table)
         yield Footer()
         yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
@@ -163,6 +160,7 @@ class Cockpit(PresetApp):
             where = page_line(self.pages, self.size.width, self._notes(), ascii=self.config.ascii)
             self.screen_stack[0].query_one(Header).show(view, where)
             self.table.show(self.page.sections(view), view, fresh=fresh)
+            self.body.show(may_cover=len(self.pages) == 1 and not isinstance(self.page, OverviewPage))
         self.on_table_moved()
 
     @property
@@ -371,6 +369,8 @@ class Cockpit(PresetApp):
         typing = isinstance(self.focused, Input)
         filtering = typing and (over == "log" or getattr(self.focused, "id", None) == "filter")
         if not is_offered(action, self.page, over, typing=typing, filtering=filtering, readonly=self.config.readonly):
+            return False
+        if action == "pane" and not is_large(self.size):
             return False
         if action in ACTION_TARGETS and over == "page":
             return bool(self.chosen_of(ACTION_TARGETS[action]))

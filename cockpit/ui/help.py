@@ -30,6 +30,8 @@ OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least
 actors   20/2p/1r: 20 alive, 2 pending, 1 restarting
 
+█ ▄ ▁ ·  of a running job, mean use of its GPUs: high from 50 %, low, idle at 0 %, empty: idle and no memory in use
+
 Findings
 ◆ critical   work is lost, or will be soon
 ▲ warning    needs attention

@@ -19,6 +19,7 @@ from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.details import about, clipboard_text, json_text
 from cockpit.ui.pages.page import Page
+from cockpit.ui.pane import Body
 from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index, View
@@ -47,6 +48,16 @@ class InspectionApp(App[None]):
     def table(self) -> Table:
         """The one table."""
         return self.screen_stack[0].query_one(Table)
+
+    @property
+    def body(self) -> Body:
+        """The table and its pane."""
+        return self.screen_stack[0].query_one(Body)
+
+    def action_pane(self) -> None:
+        """Hide or show below the table what Enter would open (from 140x36 on)."""
+        if not self.body.toggle():
+            self.say("The table needs every line: Enter opens the row")
 
     def say(self, text: str, severity: Any = "information") -> None:
         """Show a notification; text from a cluster is never markup."""

@@ -22,7 +22,7 @@ from cockpit.ui.pages.processes import ProcessesPage
 PAGE_ACTIONS = frozenset(
     [
         "tree", "memory", "dead", "hide", "edit", "save", "log", "environment", "stack", "user", "raw", "copy", "export",
-        "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
+        "faults", "pane", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
 """Actions that apply to pages only, not to a text or a log."""
@@ -65,6 +65,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
     Binding("enter", "keep_filter", "Keep filter", show=False, priority=True),
     Binding("t", "tree", "Tree"),
+    Binding("v", "pane", "Pane"),
     Binding("d", "dead", "Dead"),
     Binding("m", "memory", "Memory", show=False),
     Binding("l", "log", "Log"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.acts.table import find_operation
@@ -12,7 +12,7 @@ from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.findings import things
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Column, FactRow, Pairs, Section, facts, paragraphs
+from cockpit.ui.section import MAX_TEXT_LINES, Column, FactRow, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 MAX_ABOUT_ROWS = 200
@@ -60,13 +60,10 @@ def _lift_column(column: Column[Finding]) -> Column[HiddenFinding]:
 
 
 def worst_section(view: View) -> Iterator[Section[Finding]]:
-    """The worst few, as many as leave room for the nodes; nothing at all when nothing is wrong."""
+    """The worst first, and where there is no room for all as many as leave some for the nodes; nothing at all when nothing is wrong."""
     found = view.index.findings.visible
     if found:
-        most = max(2, view.height // 8)
-        more = len(found) - most
-        what = f"WHAT ({more} more: press 6)" if more > 0 else "WHAT"
-        yield _section("worst", "FINDINGS", found[:most], view, what=what, total=len(found))
+        yield replace(_section("worst", "FINDINGS", found, view), least=max(2, view.height // 8), more="press 6")
 
 
 def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
@@ -76,17 +73,17 @@ def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
 
 
 def _section(
-    key: str, title: str, rows: Sequence[Finding] | None, view: View, nothing: str = "none", *, what: str = "WHAT", total: int | None = None
+    key: str, title: str, rows: Sequence[Finding] | None, view: View, nothing: str = "none", *, what: str = "WHAT"
 ) -> Section[Finding]:
     columns: list[Column[Finding]] = [
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
         Column("FOR", 6, lambda finding, view: cells.ago(finding.since, view), sort=lambda finding, _: finding.since, right=True),
-        Column("ABOUT", 16, lambda finding, _: finding.subject, sort=lambda finding, _: finding.subject, rank=1),
-        Column(what, 44, lambda finding, _: finding.text, grow=True),
+        Column("ABOUT", 16, lambda finding, _: finding.subject, sort=lambda finding, _: finding.subject, rank=1, fold=2),
+        Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     ]
     if view.acts:
         columns.insert(2, Column("KEY", 3, lambda finding, _: ((remedy_key(finding), "accent"),)))
-    return Section(key, title, tuple(columns), rows, nothing, _search, lambda finding, _: finding.seen is not None, total)
+    return Section(key, title, tuple(columns), rows, nothing, _search, lambda finding, _: finding.seen is not None)
 
 
 def remedy_key(finding: Finding) -> str:

@@ -1,0 +1,141 @@
+"""The pane below the table: on a large terminal, what Enter would open for the row under the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
+from textual.timer import Timer
+
+from cockpit.ui.block import MIN_PANE_LINES
+from cockpit.ui.pages.details import detail_of
+from cockpit.ui.table import Table
+from cockpit.ui.view import View
+
+PANE_SCREEN: Final = (140, 36)
+"""Columns and lines of the terminal from which on there is a pane."""
+PANE_DELAY_S: Final = 0.03
+"""Seconds from a move of the cursor to the pane that follows it."""
+SHARE_OF_LONG_TABLE: Final = 3
+"""Of a table that must be scrolled anyway the pane takes one line in so many."""
+
+
+def is_large(screen: Size) -> bool:
+    """Whether there is a pane on a terminal of this size."""
+    return screen.width >= PANE_SCREEN[0] and screen.height >= PANE_SCREEN[1]
+
+
+def pane_height(lines: int, room: int, *, may_cover: bool) -> int:
+    """Lines for the pane below a table of so many `lines`, which never pushes off the screen what would fit on it."""
+    if lines > room:
+        return room // SHARE_OF_LONG_TABLE if may_cover else 0
+    return room - lines if room - lines >= MIN_PANE_LINES else 0
+
+
+class Part(Table, can_focus=False):
+    """Sections to be read: no cursor, no keys, no scrolling."""
+
+    DEFAULT_CSS = "Part { width: 1fr; height: 100%; overflow: hidden hidden; scrollbar-size: 0 0; }"
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def show(self, *args: Any, **options: Any) -> None:
+        """The sections, none of whose rows is under a cursor."""
+        super().show(*args, **options)
+        self.at = -1
+
+    def on_click(self, event: events.Click) -> None:
+        """Nothing is chosen here."""
+        event.prevent_default()
+
+
+class Pane(Horizontal):
+    """Facts of the thing at the left, what belongs to it at the right: the same sections as on its page."""
+
+    DEFAULT_CSS = """
+    Pane { height: 0; display: none; border-top: solid $faint; border-title-color: $text-muted; border-title-align: left; }
+    Pane.plain { border-top: ascii $faint; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left, self._right = Part(), Part()
+        self._last: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Two columns."""
+        yield self._left
+        yield self._right
+
+    def show(self, row: Any, lines: int, view: View, *, fresh: bool) -> None:
+        """What Enter would open for this row, in so many lines; none: nothing. Not `fresh`: only where it is another row."""
+        last = (row and row.key, view.index, view.width, lines)
+        if last == self._last and not fresh:
+            return
+        page = detail_of(row) if lines and row is not None else None
+        other, self._last = last[0] != self._last[:1], last
+        self.set_class(view.ascii, "plain")
+        self.styles.height = lines
+        self.display = page is not None
+        if page is None:
+            return
+        half = replace(view, width=view.width // 2, height=lines - 1)
+        sections = page.sections(half)
+        alone = len(sections) == 1
+        self._right.display = not alone
+        self._left.show(page.sections(replace(half, width=view.width)) if alone else sections[:1], half, fresh=other)
+        self._right.show(sections[1:], half, fresh=other)
+        beyond = max(part.virtual_size.height for part in (self._left, self._right)) - lines + 1
+        self.border_title = f"Enter: opens the row{f', {beyond} more lines' if beyond > 0 else ''}  v: hides this"
+
+
+class Body(Vertical):
+    """The table, and below it the pane, which follows the cursor a moment later: no key waits for it."""
+
+    DEFAULT_CSS = "Body { height: 1fr; }"
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table, self._pane = table, Pane()
+        self._wanted, self._may_cover = True, False
+        self._timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """One above the other."""
+        yield self._table
+        yield self._pane
+
+    def show(self, *, may_cover: bool) -> None:
+        """The pane anew, for what the table says now; `may_cover`: also where a long table has no line to spare."""
+        self._may_cover = may_cover
+        if self._table.lends != (lends := self._wanted and is_large(self.app.size)):
+            self._table.lends = lends
+            self._table.on_resize()
+        self._show_pane(fresh=True)
+
+    def toggle(self) -> bool:
+        """Hide the pane or show it again; whether there is a line for it."""
+        self._wanted = not self._wanted
+        self.show(may_cover=self._may_cover)
+        return not self._wanted or self._lines() > 0
+
+    def on_table_moved(self) -> None:
+        """Of the rows that a held key passes, some are left out."""
+        if self._timer is None:
+            self._timer = self.set_timer(PANE_DELAY_S, self._follow_cursor)
+
+    def _follow_cursor(self) -> None:
+        self._timer = None
+        self._show_pane(fresh=False)
+
+    def _show_pane(self, *, fresh: bool) -> None:
+        self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=fresh)
+
+    def _lines(self) -> int:
+        if not self._table.lends:
+            return 0
+        return pane_height(self._table.virtual_size.height, self._table.room, may_cover=self._may_cover)
