@@ -160,7 +160,7 @@ class Cockpit(PresetApp):
             where = page_line(self.pages, self.size.width, self._notes(), ascii=self.config.ascii)
             self.screen_stack[0].query_one(Header).show(view, where)
             self.table.show(self.page.sections(view), view, fresh=fresh)
-            self.body.show(may_cover=len(self.pages) == 1 and not isinstance(self.page, OverviewPage))
+            self.body.show(lends=len(self.pages) == 1, may_cover=len(self.pages) == 1 and not isinstance(self.page, OverviewPage))
         self.on_table_moved()
 
     @property

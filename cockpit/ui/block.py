@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-from cockpit.text import clean
+from cockpit.text import UNKNOWN, clean
 from cockpit.ui.section import Cell, Column, Section, fit_columns
 from cockpit.ui.view import View
 
@@ -44,6 +44,16 @@ class Block:
     def end(self) -> int:
         """The line after its last."""
         return self.top + 1 + self.starts[-1]
+
+    @property
+    def row_count(self) -> str:
+        """How many rows are listed, and of how many."""
+        if self.section.fixed:
+            return ""
+        if self.section.rows is None:
+            return UNKNOWN
+        total = self.section.total or len(self.section.rows)
+        return f"{len(self.rows)}/{total}" if self.hidden or len(self.rows) < total else str(total)
 
     def line_of(self, index: int) -> int:
         """The first line of a row."""

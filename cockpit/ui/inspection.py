@@ -57,7 +57,7 @@ class InspectionApp(App[None]):
     def action_pane(self) -> None:
         """Hide or show below the table what Enter would open (from 140x36 on)."""
         if not self.body.toggle():
-            self.say("The table needs every line: Enter opens the row")
+            self.say("No line is free for the pane, or there is no more to say about this row")
 
     def say(self, text: str, severity: Any = "information") -> None:
         """Show a notification; text from a cluster is never markup."""

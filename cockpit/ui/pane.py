@@ -9,7 +9,8 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.geometry import Size
+from textual.geometry import Region, Size
+from textual.strip import Strip
 from textual.timer import Timer
 
 from cockpit.ui.block import MIN_PANE_LINES
@@ -42,11 +43,20 @@ class Part(Table, can_focus=False):
 
     DEFAULT_CSS = "Part { width: 1fr; height: 100%; overflow: hidden hidden; scrollbar-size: 0 0; }"
     BINDINGS: ClassVar[list[BindingType]] = []
+    start = -1
 
-    def show(self, *args: Any, **options: Any) -> None:
-        """The sections, none of whose rows is under a cursor."""
-        super().show(*args, **options)
-        self.at = -1
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn: list[Strip] = []
+
+    def _repaint(self, *, fresh: bool) -> None:  # noqa: ARG002 it is not scrolled
+        """Only lines that look different: from one row to the next most headings, names and blanks stay."""
+        drawn = [self.render_line(line) for line in range(self.size.height)]
+        same = len(drawn) == len(self._drawn)
+        for line, strip in enumerate(drawn):
+            if not same or strip != self._drawn[line]:
+                self.refresh(Region(0, line, self.size.width, 1))
+        self._drawn = drawn
 
     def on_click(self, event: events.Click) -> None:
         """Nothing is chosen here."""
@@ -89,8 +99,10 @@ class Pane(Horizontal):
         self._right.display = not alone
         self._left.show(page.sections(replace(half, width=view.width)) if alone else sections[:1], half, fresh=other)
         self._right.show(sections[1:], half, fresh=other)
-        beyond = max(part.virtual_size.height for part in (self._left, self._right)) - lines + 1
-        self.border_title = f"Enter: opens the row{f', {beyond} more lines' if beyond > 0 else ''}  v: hides this"
+        beyond = max(part.lines for part in (self._left, self._right)) - lines + 1
+        title = f"Enter: opens the row{f', {beyond} more lines' if beyond > 0 else ''}  v: hides this"
+        if title != self.border_title:
+            self.border_title = title
 
 
 class Body(Vertical):
@@ -101,7 +113,8 @@ class Body(Vertical):
     def __init__(self, table: Table) -> None:
         super().__init__()
         self._table, self._pane = table, Pane()
-        self._wanted, self._may_cover = True, False
+        self._wanted = True
+        self._lends = self._may_cover = False
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -109,19 +122,23 @@ class Body(Vertical):
         yield self._table
         yield self._pane
 
-    def show(self, *, may_cover: bool) -> None:
-        """The pane anew, for what the table says now; `may_cover`: also where a long table has no line to spare."""
-        self._may_cover = may_cover
-        if self._table.lends != (lends := self._wanted and is_large(self.app.size)):
-            self._table.lends = lends
+    def show(self, *, lends: bool, may_cover: bool) -> None:
+        """The pane anew, for what the table says now.
+
+        `lends`: every row has more to say, so that the pane comes before texts that are cut; `may_cover`: also before rows of a long table.
+        """
+        self._lends, self._may_cover = lends, may_cover
+        has_pane = self._wanted and is_large(self.app.size)
+        if self._table.lends != (lends and has_pane):
+            self._table.lends = lends and has_pane
             self._table.on_resize()
         self._show_pane(fresh=True)
 
     def toggle(self) -> bool:
-        """Hide the pane or show it again; whether there is a line for it."""
+        """Hide the pane or show it again; whether that can be seen."""
         self._wanted = not self._wanted
-        self.show(may_cover=self._may_cover)
-        return not self._wanted or self._lines() > 0
+        self.show(lends=self._lends, may_cover=self._may_cover)
+        return self._pane.display is self._wanted
 
     def on_table_moved(self) -> None:
         """Of the rows that a held key passes, some are left out."""
@@ -136,6 +153,6 @@ class Body(Vertical):
         self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=fresh)
 
     def _lines(self) -> int:
-        if not self._table.lends:
+        if not self._wanted or not is_large(self.app.size):
             return 0
-        return pane_height(self._table.virtual_size.height, self._table.room, may_cover=self._may_cover)
+        return pane_height(self._table.lines, self._table.room, may_cover=self._may_cover)

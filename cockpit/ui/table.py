@@ -76,6 +76,9 @@ class Table(ScrollView, can_focus=True):
         Binding("U", "untag", "Untag all", show=False),
     ]
 
+    start: ClassVar[int] = 0
+    """The row on which the cursor is at first."""
+
     @dataclass
     class Opened(Message):
         """A row was opened."""
@@ -89,9 +92,10 @@ class Table(ScrollView, can_focus=True):
         super().__init__()
         self.view = View()
         self.blocks: tuple[Block, ...] = ()
-        self.at = 0
+        self.at = self.start
         """The cursor, counted over the rows of all sections."""
         self._has_moved = False
+        self.lines = 0
         self.lends = False
         """Whether there is a pane below that takes lines which would stay blank."""
         self.tagged: set[str] = set()
@@ -111,13 +115,11 @@ class Table(ScrollView, can_focus=True):
         self._sections, self.view = tuple(sections), view
         listed = [(section, *self._rows_of(section)) for section in self._sections]
         self.blocks = tuple(lay_out(listed, self.size.width, self.room, view, lends=self.lends))
-        self.virtual_size = Size(self.size.width, self.blocks[-1].end if self.blocks else 0)
-        self.at = self._find(selected) if self._has_moved else 0
+        self.lines = self.blocks[-1].end if self.blocks else 0
+        self.at = self._find(selected) if self._has_moved else self.start
         if fresh:
             self._drawn_rows.clear()
-            self.scroll_to(0, 0, animate=False, force=True, immediate=True)
-        self._keep_in_sight()
-        self.refresh()
+        self._repaint(fresh=fresh)
 
     def filter_rows(self, needle: str, *, inverted: bool = False) -> None:
         """Show only rows in which the text is found, in any case; inverted: those without it."""
@@ -217,7 +219,7 @@ class Table(ScrollView, can_focus=True):
 
     def _heading(self, block: Block) -> Strip:
         base = self._base + self._style("header")
-        title = clean(f"{block.section.title} {self._row_count(block)}".strip())
+        title = clean(f"{block.section.title} {block.row_count}".strip())
         if not block.rows:
             sentence = block.section.nothing if not block.hidden else f"{block.hidden} hidden by the filter"
             segments = [Segment(" " * GUTTER_CELLS + title + "  ", base + self._style("title")), Segment(clean(sentence), base)]
@@ -233,14 +235,6 @@ class Table(ScrollView, can_focus=True):
         lead = " " * GUTTER_CELLS + title + " "
         segments = [Segment(lead, base + self._style("title")), Segment(text_after(words, cell_len(lead)), base)]
         return Strip(segments).adjust_cell_length(self.size.width, base)
-
-    def _row_count(self, block: Block) -> str:
-        if block.section.fixed:
-            return ""
-        if block.section.rows is None:
-            return "–"
-        total = block.section.total or len(block.section.rows)
-        return f"{len(block.rows)}/{total}" if block.hidden or len(block.rows) < total else str(total)
 
     def _arrow(self, column: Column[Any], *, reverse: bool) -> str:
         down = column.right is not reverse
@@ -310,6 +304,13 @@ class Table(ScrollView, can_focus=True):
             return Region(0, 0, 1, 1)
         index = number - block.first
         return Region(0, block.line_of(index), self.size.width, block.height_of(index))
+
+    def _repaint(self, *, fresh: bool) -> None:
+        self.virtual_size = Size(self.size.width, self.lines)
+        if fresh:
+            self.scroll_to(0, 0, animate=False, force=True, immediate=True)
+        self._keep_in_sight()
+        self.refresh()
 
     def _keep_in_sight(self) -> None:
         region = Region(0, 0, 1, 1) if self.at == 0 else self._region_of(self.at)

@@ -112,7 +112,7 @@ async def test_where_the_table_needs_every_line_v_says_so(make):
         await until(pilot, lambda: "NODES 39" in shown(app))
         assert "Enter: opens" not in shown(app), "no section of the overview is pushed off the screen"
         await pilot.press("v", "v")
-        await until(pilot, lambda: "The table needs every line" in shown(app))
+        await until(pilot, lambda: "No line is free for the pane" in shown(app))
 
 
 async def test_keys_go_on_to_belong_to_the_table(make):
@@ -175,3 +175,28 @@ async def test_without_colours_and_signs_the_pane_is_plain(make):
     async with app.run_test(size=(160, 60)) as pilot:
         await until(pilot, lambda: "FINDING" in pane(app))
         assert shown(app).partition("Enter: opens the row")[2].splitlines()[0].rstrip().endswith("-----")
+
+
+async def test_on_the_page_of_a_thing_lines_belong_to_its_facts(make):
+    app = make(snapshot(findings=(LOST,)))
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: "FINDING" in pane(app))
+        await pilot.press("tab", "down", "enter")
+        await until(pilot, lambda: len(app.pages) == 2)
+        await until(pilot, lambda: "Enter: opens" not in shown(app))
+        assert "for ever" in shown(app), "what is found about it is not cut for a pane that has nothing to say"
+
+
+async def test_only_lines_of_the_pane_that_look_different_are_drawn_again(make, monkeypatch):
+    app = make(snapshot(actors=tuple(actor(number, placement_group=None) for number in range(1, 200))))
+    async with app.run_test(size=(160, 45)) as pilot:
+        await pilot.press("3", "G")
+        await until(pilot, lambda: "actor199" in pane(app))
+        part = app.query_one(Pane).query("Part").first()
+        drawn = []
+        refresh = part.refresh
+        monkeypatch.setattr(part, "refresh", lambda *regions, **more: drawn.extend(regions) or refresh(*regions, **more))
+        await pilot.press("up")
+        await until(pilot, lambda: "actor198" in pane(app))
+        said = [line.split()[0] for line in pane(app).splitlines()[1:] if line.strip()]
+        assert [said[region.y] for region in drawn] == ["name", "node"], "its name, and its pid behind the node"

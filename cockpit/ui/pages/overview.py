@@ -246,7 +246,7 @@ def running_jobs_section(view: View) -> Section[Job]:
         ),
         Column("ACTORS", 6, lambda job, view: str(actors[job.job]) if view.snapshot.actors is not None else UNKNOWN, right=True),
         *(_job_past_columns(view) if view.width >= JOB_PAST_WIDTH else ()),
-        Column("ENTRYPOINT", 16, lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=4),
+        Column("ENTRYPOINT", 16, lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=MAX_TEXT_LINES),
     )
     nothing = "none" if jobs is not None else "not known: no answer from Ray yet"
     return Section("runs", "RUNNING JOBS", columns, rows, nothing, lambda job: f"{job.id} {job.entrypoint}")
