@@ -20,8 +20,8 @@ from cockpit.ui.view import View
 
 PANE_SCREEN: Final = (140, 36)
 """Columns and lines of the terminal from which on there is a pane."""
-PANE_DELAY_S: Final = 0.03
-"""Seconds from a move of the cursor to the pane that follows it."""
+PANE_DELAY_S: Final = 0.05
+"""Seconds without a move of the cursor after which the pane follows it: longer than a held key takes to repeat."""
 SHARE_OF_LONG_TABLE: Final = 3
 """Of a table that must be scrolled anyway the pane takes one line in so many."""
 
@@ -141,9 +141,11 @@ class Body(Vertical):
         return self._pane.display is self._wanted
 
     def on_table_moved(self) -> None:
-        """Of the rows that a held key passes, some are left out."""
+        """Rows that a held key passes are left out."""
         if self._timer is None:
             self._timer = self.set_timer(PANE_DELAY_S, self._follow_cursor)
+        else:
+            self._timer.reset()
 
     def _follow_cursor(self) -> None:
         self._timer = None

@@ -200,3 +200,19 @@ async def test_only_lines_of_the_pane_that_look_different_are_drawn_again(make, 
         await until(pilot, lambda: "actor198" in pane(app))
         said = [line.split()[0] for line in pane(app).splitlines()[1:] if line.strip()]
         assert [said[region.y] for region in drawn] == ["name", "node"], "its name, and its pid behind the node"
+
+
+async def test_rows_that_a_held_key_passes_are_not_laid_out(make, monkeypatch):
+    monkeypatch.setattr("cockpit.ui.pane.PANE_DELAY_S", 0.5)
+    made = []
+    sections = DetailPage.sections
+    monkeypatch.setattr(DetailPage, "sections", lambda page, view: made.append(page.thing.key) or sections(page, view))
+    app = make(snapshot(actors=tuple(actor(number) for number in range(1, 200))))
+    async with app.run_test(size=(160, 45)) as pilot:
+        await pilot.press("3", "G")
+        await until(pilot, lambda: "actor199" in pane(app))
+        del made[:]
+        for _ in range(10):
+            app.table.action_move(-1)
+        await until(pilot, lambda: "actor189" in pane(app))
+        assert set(made) == {actor(189).key}
