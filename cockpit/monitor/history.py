@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 
 from cockpit.config.thresholds import OLD
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
-from cockpit.model import Node, Snapshot
+from cockpit.model import Gpu, Node, Snapshot
 
 STEP_S = 5.0
 """Seconds a step covers: Ray's own agents look no oftener (reporter_agent.py)."""
@@ -18,21 +19,21 @@ NODES_PER_SNAPSHOT = 250
 """Nodes that are taken in with one snapshot: of a larger cluster all have news at once, seldom, and a key must not wait for them."""
 MAX_IDLE_GAP_STEPS = int(OLD // STEP_S)
 """Steps without news after which nobody knows whether a GPU was idle."""
+JOBS_KEPT = 100
+"""Running jobs of which a past is kept."""
 _GAP = 255
 _WHOLE = ("host", "gpu", "memory")
 """What is kept of a node as a whole; then the same of each of its GPUs, without the first."""
+_OF_JOB = ("gpu", "memory")
+"""What is kept of a job: the mean of its GPUs."""
 
 
-class _NodePast:
-    """One node's last steps, each a few bytes: at 1,000 nodes of 8 GPUs a float a series would cost more than all that is drawn of it."""
+class _Past:
+    """The last steps of one thing, each a few bytes: at 1,000 nodes of 8 GPUs a float a series would cost more than all that is drawn."""
 
-    __slots__ = ("places", "steps")
+    __slots__ = ("steps",)
 
-    def __init__(self, indices: tuple[int, ...]) -> None:
-        self.places: dict[tuple[str, int | None], int] = {("host", None): 0, ("gpu", None): 1, ("memory", None): 2}
-        for number, index in enumerate(indices):
-            self.places["gpu", index] = len(_WHOLE) + number
-            self.places["memory", index] = len(_WHOLE) + len(indices) + number
+    def __init__(self) -> None:
         self.steps: deque[tuple[int, bytes]] = deque(maxlen=STEPS_KEPT)
 
     def put(self, step: int, values: bytes) -> None:
@@ -61,11 +62,24 @@ class _NodePast:
         return None if begin is None else (now - begin + 1, True)
 
 
+class _NodePast(_Past):
+    """Of one node, and of each of its GPUs."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, indices: tuple[int, ...]) -> None:
+        super().__init__()
+        self.places: dict[tuple[str, int | None], int] = {("host", None): 0, ("gpu", None): 1, ("memory", None): 2}
+        for number, index in enumerate(indices):
+            self.places["gpu", index] = len(_WHOLE) + number
+            self.places["memory", index] = len(_WHOLE) + len(indices) + number
+
+
 class History:
     """Fed with every snapshot, asked for the last steps of a series: `node key, what, GPU index`.
 
     What is kept, all of it 0-100 and to half a percent: `gpu` utilization and `memory` of each GPU, both also as the mean of a node
-    (index `None`), and `host`, the host's memory.
+    (index `None`), and `host`, the host's memory. Of a running job `gpu` and `memory` are the mean of the GPUs that its processes hold.
     """
 
     def __init__(self, memory: MemoryHistory | None = None) -> None:
@@ -73,6 +87,9 @@ class History:
         self.memory = memory or MemoryHistory()
         """Host memory in bytes, also by owner."""
         self._pasts: dict[str, _NodePast] = {}
+        self._jobs: dict[str, _Past] = {}
+        self._jobs_at = 0
+        """The step in which jobs were recorded last."""
         self._now = 0
         self._seen: dict[str, float] = {}
 
@@ -89,6 +106,25 @@ class History:
             if not left:
                 break
         self._forget(snapshot)
+        if snapshot.jobs is not None and snapshot.processes is not None and self._now != self._jobs_at:
+            self._jobs_at = self._now  # all processes are gone through: once a step
+            self._record_jobs(snapshot)
+
+    def _record_jobs(self, snapshot: Snapshot) -> None:
+        running = {job.job: None for job in snapshot.jobs or () if job.job and job.status == "RUNNING"}
+        self._jobs = {job: past for job, past in self._jobs.items() if job in running}
+        for job in list(running)[:JOBS_KEPT]:
+            if len(self._jobs) < JOBS_KEPT:
+                self._jobs.setdefault(job, _Past())
+        for job, gpus in _held_gpus(snapshot, self._jobs).items():
+            known = [gpu for gpu in gpus if gpu is not None]
+            busy, full = (_mean([value(gpu) for gpu in known]) for value in (_busy, _full))
+            self._jobs[job].put(self._now, bytes((busy, full)))
+
+    def job_tail(self, job: str, what: str, width: int = 60) -> list[float | None]:
+        """The same of a running job; also `None` where it held no GPU."""
+        past = self._jobs.get(job)
+        return [None] * width if past is None else past.tail(_OF_JOB.index(what), self._now, width)
 
     def tail(self, node: str, what: str, index: int | None = None, width: int = 60) -> list[float | None]:
         """The last `width` steps, newest last; `None` where nothing was heard."""
@@ -122,11 +158,30 @@ class History:
             self._seen = {key: seen for key, seen in self._seen.items() if key in known}
 
 
+def _held_gpus(snapshot: Snapshot, jobs: Mapping[str, object]) -> dict[str, list[Gpu | None]]:
+    """By job: the GPUs that its processes hold, each once; `None` for one of which nothing has been heard of late."""
+    held: dict[str, set[tuple[str | None, int]]] = {}
+    for process in snapshot.processes or ():
+        if process.gpus and process.job in jobs:
+            held.setdefault(process.job or "", set()).update((process.node, hold.index) for hold in process.gpus)
+    wanted = {node for places in held.values() for node, _ in places}
+    heard = [node for node in snapshot.nodes or () if node.id in wanted and node.seen is not None and snapshot.taken - node.seen <= OLD]
+    gpus = {(node.id, gpu.index): gpu for node in heard for gpu in node.gpus or ()}
+    return {job: [gpus.get(place) for place in places] for job, places in held.items()}
+
+
 def _values(node: Node) -> bytes:
     gpus = node.gpus or ()
-    busy = [_half_percent(gpu.utilization) for gpu in gpus]
-    full = [_share(gpu.memory_used, gpu.memory_total) for gpu in gpus]
+    busy, full = list(map(_busy, gpus)), list(map(_full, gpus))
     return bytes((_share(node.memory.used, node.memory.total), _mean(busy), _mean(full), *busy, *full))
+
+
+def _busy(gpu: Gpu) -> int:
+    return _half_percent(gpu.utilization)
+
+
+def _full(gpu: Gpu) -> int:
+    return _share(gpu.memory_used, gpu.memory_total)
 
 
 def _share(used: float | None, total: float | None) -> int:

@@ -14,7 +14,6 @@ from rich.text import Text
 from textual import events, work
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import BindingsMap, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Label
@@ -46,6 +45,7 @@ from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
+from cockpit.ui.pane import Body, is_large
 from cockpit.ui.plan_dialog import PlanExecutor
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, apply_theme, register_themes, variable_defaults
@@ -95,8 +95,7 @@ class Cockpit(HidingApp):
         self.history = History(self.monitor.memory)
         self.monitor.choice.choose = self.choose
         self.acts = None if make_executor is None else Acts(self, make_executor(self.monitor), runbook, ascii=config.ascii)
-        if self.acts:
-            self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS), self._bindings])
+        self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings])
         self._index = Index(self.drawn_snapshot)
         self.process_ends = False
         """Whether the process exits right after the screen, so that no thread is waited for."""
@@ -110,10 +109,8 @@ class Cockpit(HidingApp):
 
     def compose(self) -> ComposeResult:
         """Header, table, filter, footer."""
-        table = Table()
         yield Header()
-        with Vertical():
-            yield table
+        yield Body(table := Table())
         yield Filter(table)
         yield Footer(self._key_ranks)
         yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
@@ -160,6 +157,7 @@ class Cockpit(HidingApp):
             where = page_line(self.pages, self.size.width, notes, ascii=self.config.ascii)
             self.screen_stack[0].query_one(Header).show(view, where)
             self.table.show(self.page.sections(view), view, self.page.heading)
+            self.body.show(lends=len(self.pages) == 1, may_cover=len(self.pages) == 1 and not isinstance(self.page, OverviewPage))
         self.on_table_moved()
 
     @property
@@ -357,6 +355,8 @@ class Cockpit(HidingApp):
         typing = isinstance(self.focused, Input)
         filtering = isinstance(self.focused, Filter)
         if not is_offered(action, self.page, over_page=over_page, typing=typing, filtering=filtering, readonly=self.config.readonly):
+            return False
+        if action == "pane" and not is_large(self.size):
             return False
         if action in ACTION_TARGETS and over_page:
             return bool(self.chosen_of(ACTION_TARGETS[action]))

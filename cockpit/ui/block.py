@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
-from cockpit.text import clean
-from cockpit.ui.section import Cell, Column, Section
+from cockpit.text import UNKNOWN, clean
+from cockpit.ui.section import Cell, Column, Section, fit_columns
+from cockpit.ui.view import View
+
+GUTTER_CELLS: Final = 2
+"""A column for the mark of a finding, and one for those of cursor and tag: a colour alone says nothing on a monochrome screen."""
+GAP_FROM_LINES: Final = 28
+"""Lines from which on a blank one parts the sections."""
+
+MIN_PANE_LINES: Final = 6
+"""With fewer the pane below the table says nothing that the row doesn't say."""
+MAX_LENT_LINES: Final = 12
+"""Enough for the facts of most things."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,113 @@ class Block:
     top: int
     first: int
     hidden: int
+    starts: Sequence[int]
+    """For each row its first line, counted from the first below the heading; and the line after the last row."""
+    more: int = 0
+    """Rows that are not listed for want of room."""
+
+    @property
+    def end(self) -> int:
+        """The line after its last."""
+        return self.top + 1 + self.starts[-1]
+
+    @property
+    def row_count(self) -> str:
+        """How many rows are listed, and of how many."""
+        if self.section.fixed:
+            return ""
+        if self.section.rows is None:
+            return UNKNOWN
+        total = self.section.total or len(self.section.rows)
+        return f"{len(self.rows)}/{total}" if self.hidden or len(self.rows) < total else str(total)
+
+    def line_of(self, index: int) -> int:
+        """The first line of a row."""
+        return self.top + 1 + self.starts[index]
+
+    def height_of(self, index: int) -> int:
+        """Lines of a row."""
+        return self.starts[index + 1] - self.starts[index]
+
+    def row_at(self, line: int) -> int:
+        """The row that lies on this line."""
+        return bisect_right(self.starts, line - self.top - 1) - 1
+
+
+def sort_rows(section: Section[Any], rows: Sequence[Any], title: str, view: View, *, reverse: bool) -> Sequence[Any]:
+    """By the column of this title; what is unknown goes last."""
+    column = next((column for column in section.columns if column.title == title and column.sort), None)
+    if column is None or column.sort is None:
+        return rows
+    keyed = [(column.sort(row, view), row) for row in rows]
+    known = sorted((pair for pair in keyed if pair[0] is not None), key=lambda pair: pair[0], reverse=column.right is not reverse)
+    return [row for _, row in known] + [row for value, row in keyed if value is None]
+
+
+def lay_out(
+    listed: Sequence[tuple[Section[Any], Sequence[Any], int]], width: int, height: int, view: View, *, lends: bool = False
+) -> Iterator[Block]:
+    """Sections, each with its rows and the number of those hidden, one below the other.
+
+    Lines that would stay blank go first to rows beyond `least`, then to cells that are cut, from the top on; with `lends` not all of them.
+    """
+    gap = 1 if height >= GAP_FROM_LINES else 0
+    counts = [len(rows) if section.least is None else min(len(rows), section.least) for section, rows, _ in listed]
+    blank = height + gap - sum(1 + count + gap for count in counts)
+    room = width - (blank < 0) - GUTTER_CELLS + 1  # the blank after the last column may be cut
+    for number, (_, rows, _) in enumerate(listed):
+        more = max(0, min(blank, len(rows) - counts[number]))
+        counts[number] += more
+        blank -= more
+    blank -= lent_lines(blank) if lends else 0
+    top = first = 0
+    for (section, rows, hidden), count in zip(listed, counts, strict=True):
+        columns = fit_columns(section.columns, room)
+        starts = _starts(rows, count, columns, blank, view)
+        yield Block(section, rows if count == len(rows) else rows[:count], columns, top, first, hidden, starts, len(rows) - count)
+        blank -= starts[-1] - count
+        top += 1 + starts[-1] + gap
+        first += count
+
+
+def lent_lines(blank: int) -> int:
+    """Of so many blank lines those that go to the pane before cells that are cut get the others."""
+    return 0 if blank < MIN_PANE_LINES else min(MAX_LENT_LINES, max(MIN_PANE_LINES, blank // 2))
+
+
+def _starts(rows: Sequence[Any], count: int, columns: Iterable[tuple[Column[Any], int]], blank: int, view: View) -> Sequence[int]:
+    folding = [(column, width) for column, width in columns if column.fold > 1]
+    if blank <= 0 or not folding:
+        return range(count + 1)
+    starts = [0]
+    for row in rows[:count]:
+        wanted = max(len(fold_cell(column.cell(row, view), width, column.fold)) for column, width in folding)
+        height = min(wanted, 1 + blank)
+        blank -= height - 1
+        starts.append(starts[-1] + height)
+    return starts
+
+
+def fold_cell(cell: Cell, width: int, most: int) -> tuple[Cell, ...]:
+    """The cell in lines, `most` of them at most; one of several tones stays on one line."""
+    cell = truncate_cell(cell)
+    if isinstance(cell, str):
+        return fold_text(cell, width, most)
+    return tuple(((text, cell[0][1]),) for text in fold_text(cell[0][0], width, most)) if len(cell) == 1 else (cell,)
+
+
+@lru_cache(1024)
+def fold_text(text: str, width: int, most: int) -> tuple[str, ...]:
+    """The text in lines of so many columns, between words where that is possible; what is beyond the last of `most` stays on it."""
+    lines: list[str] = []
+    rest = clean(text)
+    while len(lines) < most - 1 and text_width(rest) > max(2, width):
+        line = chop_cells(rest[: 4 * width], max(2, width))[0]
+        if rest[len(line)] != " " and " " in line.strip():
+            line = line[: line.rindex(" ")]
+        lines.append(line.rstrip())
+        rest = rest[len(line) :].lstrip()
+    return (*lines, rest)
 
 
 ARROWS = "▾▴v^"

@@ -11,7 +11,7 @@ from cockpit.config.thresholds import OLD
 from cockpit.model import GROUP_WAITS, Actor, Gpu, Job, Level, Node, PlacementGroup, Process
 from cockpit.placement import needs_words
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
-from cockpit.ui.marks import Piece, Tone, bar, heat, spark
+from cockpit.ui.marks import EMPTY_BELOW, Piece, Tone, bar, heat, merge, spark
 from cockpit.ui.section import Cell
 from cockpit.ui.view import View
 
@@ -32,6 +32,11 @@ _LEVELS: dict[Level, tuple[str, str, Tone]] = {
     "warning": ("▲", "^", "warn"),
     "info": ("i", "i", "accent"),
 }
+BUSY_FROM = 50
+"""Percent, mean use of a job's GPUs: from here on it is high."""
+_PHASES: dict[str, tuple[str, str, Tone]] = {
+    "high": ("█", "#", "high"), "low": ("▄", "=", "mid"), "idle": ("▁", "_", "warn"), "empty": ("·", ".", "faint"),
+}  # fmt: skip
 _GLYPHS: dict[Tone, tuple[str, str]] = {"ok": ("●", "+"), "warn": ("◌", "~"), "bad": ("✖", "x"), "dim": ("·", ".")}
 
 
@@ -169,6 +174,34 @@ def waiting_time(since: float | None, view: View, *, at_least: bool = False) -> 
 def recent_spark(node: Node, what: str, index: int | None, width: int, view: View) -> Cell:
     """The last minutes of a series."""
     return spark(view.history.tail(node.key, what, index, width), width, ascii=view.ascii)
+
+
+def job_past(job: Job, what: str, width: int, each: int, view: View) -> list[float | None]:
+    """The past of the GPUs that a job holds, in means of `each` steps."""
+    values = view.history.job_tail(job.job or "", what, width * each)
+    return [mean_known(values[at : at + each]) for at in range(0, len(values), each)]
+
+
+def mean_known(values: Sequence[float | None]) -> float | None:
+    """Of those that are known; `None` where none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def phases(busy: Sequence[float | None], full: Sequence[float | None], view: View) -> Cell:
+    """A cell for each moment, by how busy and how full the GPUs were on average, in percent."""
+    return merge((" ", "") if use is None else _phase(use, fill, view) for use, fill in zip(busy, full, strict=True))
+
+
+def _phase(busy: float, full: float | None, view: View) -> Piece:
+    name = "high" if busy >= BUSY_FROM else "low" if busy >= 0.5 else "empty" if full is not None and full < 100 * EMPTY_BELOW else "idle"
+    glyph, plain, tone = _PHASES[name]
+    return (plain if view.ascii else glyph, tone)
+
+
+def phase_legend(view: View) -> str:
+    """The signs of the phases, each with its word."""
+    return " ".join(f"{plain if view.ascii else glyph} {name}" for name, (glyph, plain, _) in _PHASES.items())
 
 
 def gpu_indices(process: Process) -> str:

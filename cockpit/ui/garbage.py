@@ -18,7 +18,7 @@ KEY_PAUSE_S: Final = 3.0
 """Seconds without a key before a collection."""
 MAX_COLLECT_DELAY_S: Final = 600.0
 """Seconds after which it is done even while somebody types."""
-DRAW_CACHES: Final = (cached_cell_len, block.lay_out_cell, *text.CACHED, *marks.CACHED)
+DRAW_CACHES: Final = (cached_cell_len, block.lay_out_cell, block.fold_text, *text.CACHED, *marks.CACHED)
 """Caches of drawn texts and numbers: within hours they fill up with those of things that are gone."""
 LARGE_BYTES: Final = 1 << 16
 """From so many bytes on malloc takes memory from the system, and gives it back when freed. glibc raises its own line, up to 32 MiB, with

@@ -35,6 +35,8 @@ OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least
 actors   20/23: 20 of 23 are alive, the others pending or restarting
 
+█ ▄ ▁ ·  of a running job, mean use of its GPUs: high from 50 %, low, idle at 0 %, empty: idle and no memory in use
+
 Findings
 ◆ critical   work is lost, or will be soon
 ▲ warning    needs attention

@@ -23,6 +23,7 @@ from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.details import DetailPage, about, clipboard_text, json_text
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.page import Page
+from cockpit.ui.pane import Body
 from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index, View
@@ -65,6 +66,16 @@ class InspectionApp(App[None]):
     def table(self) -> Table:
         """The one table."""
         return self.screen_stack[0].query_one(Table)
+
+    @property
+    def body(self) -> Body:
+        """The table and its pane."""
+        return self.screen_stack[0].query_one(Body)
+
+    def action_pane(self) -> None:
+        """Hide or show below the table what Enter would open (from 140x36 on)."""
+        if not self.body.toggle():
+            self.say("No line is free for the pane, or there is no more to say about this row")
 
     def say(self, text: str, severity: Any = "information") -> None:
         """Show a notification; text from a cluster is never markup."""

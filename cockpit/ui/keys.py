@@ -22,7 +22,7 @@ from cockpit.ui.pages.processes import ProcessesPage
 PAGE_ACTIONS = frozenset(
     [
         "filter", "tree", "memory", "gpu_memory", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "user",
-        "raw", "copy", "export", "faults", "pause", "refresh", "interval", "back", "page", "act", "explain",
+        "raw", "copy", "export", "faults", "pane", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
 """Actions that apply to pages only, not to a text or a log."""
@@ -85,6 +85,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
     Binding("enter", "keep_filter", "Keep filter", show=False, priority=True),
     Binding("t", "tree", "Tree"),
+    Binding("v", "pane", "Pane"),
     Binding("d", "dead", "Dead"),
     Binding("m", "memory", "Memory", show=False),
     Binding("M", "gpu_memory", "GPU memory"),

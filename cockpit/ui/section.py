@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from cockpit.ui.marks import Piece
 from cockpit.ui.view import View
 
 Row = TypeVar("Row")
+MAX_TEXT_LINES: Final = 8
+"""Lines of a row over which a sentence goes where they would stay blank."""
 
 Cell: TypeAlias = str | tuple[Piece, ...]
 Pairs: TypeAlias = Iterator[tuple[str, Cell]]
@@ -32,6 +34,8 @@ class Column(Generic[Row]):
     """Takes the room that is left."""
     rank: int = 0
     """Where there is no room the highest rank goes first; 0 stays."""
+    fold: int = 1
+    """Lines over which a long text may go, where lines would stay blank."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,10 @@ class Section(Generic[Row]):
     """Whether the row's facts are old."""
     total: int | None = None
     """How many there are, when `rows` are only the first of them."""
+    least: int | None = None
+    """How many rows are listed where there is no room for all; `None`: all, as a table can be scrolled."""
+    more: str = ""
+    """The key that lists the others."""
     fixed: bool = False
     """Neither filtered nor sorted: facts about one thing."""
 

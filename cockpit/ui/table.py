@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,17 +16,25 @@ from textual.geometry import Region, Size, Spacing
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 from cockpit.text import clean
-from cockpit.ui.block import ARROWS, Block, fit_heading, lay_out_cell, text_after, truncate_cell
+from cockpit.ui.block import (
+    ARROWS,
+    GUTTER_CELLS,
+    Block,
+    fit_heading,
+    fold_cell,
+    lay_out,
+    lay_out_cell,
+    sort_rows,
+    text_after,
+    truncate_cell,
+)
 from cockpit.ui.cells import level_mark
 from cockpit.ui.place import Place, Places
-from cockpit.ui.section import Cell, Column, Section, fit_columns
+from cockpit.ui.section import Cell, Column, Section
 from cockpit.ui.view import View
-
-GUTTER_CELLS = 2
-"""A column for the mark of a finding, and one for those of cursor and tag: a colour alone says nothing on a monochrome screen."""
-
 
 MAX_DRAWN_ROWS = 500
 """Drawn rows that are cached: several screens of them."""
@@ -80,6 +88,9 @@ class Table(ScrollView, can_focus=True):
         Binding("U", "untag", "Untag all", show=False),
     ]
 
+    start: ClassVar[int] = 0
+    """The row on which the cursor is at first."""
+
     @dataclass
     class Opened(Message):
         """A row was opened."""
@@ -93,16 +104,19 @@ class Table(ScrollView, can_focus=True):
         super().__init__()
         self.view = View()
         self.blocks: tuple[Block, ...] = ()
-        self.at = 0
+        self.at = self.start
         """The cursor, counted over the rows of all sections."""
         self._has_moved = False
         self._places = Places()
+        self.lines = 0
+        self.lends = False
+        """Whether there is a pane below that takes lines which would stay blank."""
         self.tagged: set[str] = set()
         self.needle, self.inverted = "", False
         self.sorts: dict[str, tuple[str, bool]] = {}
         self._sections: tuple[Section[Any], ...] = ()
         self._styles_of: dict[str, Style] = {}
-        self._drawn_rows: dict[tuple[str, str], tuple[tuple[Any, ...], Strip]] = {}
+        self._drawn_rows: dict[tuple[str, str], tuple[tuple[Any, ...], tuple[Strip, ...]]] = {}
         """The rows drawn last, with what they were drawn from: most look the same in the next snapshot."""
 
     # What is shown
@@ -120,20 +134,24 @@ class Table(ScrollView, can_focus=True):
             place = self._places.turn(page, place)
             self._has_moved = place.key is not None
         self._sections, self.view = tuple(sections), view
-        self.blocks = tuple(self._lay_out())
-        last = self.blocks[-1] if self.blocks else None
-        self.virtual_size = Size(self.size.width, last.top + 1 + len(last.rows) if last else 0)
-        self.at = self._find(place) if self._has_moved else 0
+        listed = [(section, *self._rows_of(section)) for section in self._sections]
+        self.blocks = tuple(lay_out(listed, self.size.width, self.room, view, lends=self.lends))
+        self.lines = self.blocks[-1].end if self.blocks else 0
+        self.at = self._find(place) if self._has_moved else self.start
         if is_other:
             self._drawn_rows.clear()
-            self.scroll_to(0, place.scroll, animate=False, force=True, immediate=True)
-        self._keep_in_sight()
-        self.refresh()
+        self._repaint(place.scroll if is_other else None)
 
     def filter_rows(self, needle: str, *, inverted: bool = False) -> None:
         """Show only rows in which the text is found, in any case; inverted: those without it."""
         self.needle, self.inverted = needle.casefold(), inverted
         self.show(self._sections, self.view)
+        self.post_message(self.Moved())
+
+    @property
+    def room(self) -> int:
+        """Lines that sections may take without being scrolled: its own, and those that a pane below it has been lent."""
+        return self.parent.size.height if isinstance(self.parent, Widget) else self.size.height
 
     @property
     def count(self) -> int:
@@ -157,17 +175,6 @@ class Table(ScrollView, can_focus=True):
         tagged = [row for block in self.blocks for row in block.rows if row.key in self.tagged] if self.tagged else []
         return tagged or ([self.selected] if self.selected is not None else [])
 
-    def _lay_out(self) -> Iterable[Block]:
-        top = first = 0
-        gap = 1 if self.size.height >= 28 else 0
-        ordered = [(section, *self._rows_of(section)) for section in self._sections]
-        lines = sum(1 + len(rows) + gap for _, rows, _ in ordered) - gap
-        room = self.size.width - (lines > self.size.height) - GUTTER_CELLS + 1  # the blank after the last column may be cut
-        for section, rows, hidden in ordered:
-            yield Block(section, rows, fit_columns(section.columns, room), top, first, hidden)
-            top += 1 + len(rows) + gap
-            first += len(rows)
-
     def _rows_of(self, section: Section[Any]) -> tuple[Sequence[Any], int]:
         rows: Sequence[Any] = section.rows or ()
         if section.fixed:
@@ -175,16 +182,8 @@ class Table(ScrollView, can_focus=True):
         found = rows
         if self.needle:
             found = [row for row in rows if (self.needle in section.search(row).casefold()) is not self.inverted]
-        return self._sort_rows(section, found), len(rows) - len(found)
-
-    def _sort_rows(self, section: Section[Any], rows: Sequence[Any]) -> Sequence[Any]:
         title, reverse = self.sorts.get(section.key, ("", False))
-        column = next((column for column in section.columns if column.title == title and column.sort), None)
-        if column is None or column.sort is None:
-            return rows
-        keyed = [(column.sort(row, self.view), row) for row in rows]
-        known = sorted((pair for pair in keyed if pair[0] is not None), key=lambda pair: pair[0], reverse=column.right is not reverse)
-        return [row for _, row in known] + [row for value, row in keyed if value is None]
+        return sort_rows(section, found, title, self.view, reverse=reverse), len(rows) - len(found)
 
     def _find(self, place: Place) -> int:
         """Where the same thing is now; if it is gone, the same line, as near as can be."""
@@ -232,61 +231,73 @@ class Table(ScrollView, can_focus=True):
         if number < 0:
             return Strip.blank(self.size.width, self._base)
         block = self.blocks[number]
-        if line == block.top or (y == 0 and line <= block.top + len(block.rows)):
+        if line == block.top or (y == 0 and line < block.end):
             return self._heading(block)
-        index = line - block.top - 1
-        return self._line(block, index) if index < len(block.rows) else Strip.blank(self.size.width, self._base)
+        if line >= block.end:
+            return Strip.blank(self.size.width, self._base)
+        index = block.row_at(line)
+        return self._draw(block, index)[line - block.line_of(index)]
 
     def _heading(self, block: Block) -> Strip:
         base = self._base + self._style("header")
-        title = clean(f"{block.section.title} {self._row_count(block)}".strip())
+        title = clean(f"{block.section.title} {block.row_count}".strip())
         if not block.rows:
             sentence = block.section.nothing if not block.hidden else f"{block.hidden} hidden by the filter"
             segments = [Segment(" " * GUTTER_CELLS + title + "  ", base + self._style("title")), Segment(clean(sentence), base)]
             return Strip(segments).adjust_cell_length(self.size.width, base)
         sorted_by, reverse = self.sorts.get(block.section.key, ("", False))
         words = " " * GUTTER_CELLS
+        more = f" ({block.more} more: {block.section.more})" if block.more else ""
         for place, (column, width) in enumerate(block.columns):
             mark = self._arrow(column, reverse=reverse) if column.title and column.title == sorted_by else ""
             title += mark if place == 0 else ""
+            mark += more if place == len(block.columns) - 1 else ""
             words += fit_heading(column.title if place else "", mark if place else "", width, right=column.right) + " "
         lead = " " * GUTTER_CELLS + title + " "
         segments = [Segment(lead, base + self._style("title")), Segment(text_after(words, cell_len(lead)), base)]
         return Strip(segments).adjust_cell_length(self.size.width, base)
 
-    def _row_count(self, block: Block) -> str:
-        if block.section.fixed:
-            return ""
-        if block.section.rows is None:
-            return "–"
-        total = block.section.total or len(block.section.rows)
-        return f"{len(block.rows)}/{total}" if block.hidden or len(block.rows) < total else str(total)
-
     def _arrow(self, column: Column[Any], *, reverse: bool) -> str:
         down = column.right is not reverse
         return ARROWS[2 * self.view.ascii + (not down)]
 
-    def _line(self, block: Block, index: int) -> Strip:
+    def _draw(self, block: Block, index: int) -> tuple[Strip, ...]:
+        """The lines of a row."""
         row = block.rows[index]
         on_cursor = block.first + index == self.at
         dim = not on_cursor and block.section.dim(row, self.view)
         cells = [truncate_cell(column.cell(row, self.view)) for column, _ in block.columns]
-        widths = [width for _, width in block.columns]
-        of = (cells, widths, on_cursor, dim, row.key in self.tagged, self.view.index.findings.level(row), self.size.width)
+        looks = (on_cursor, dim, row.key in self.tagged, self.view.index.findings.level(row))
+        of = (cells, [width for _, width in block.columns], block.height_of(index), looks, self.size.width)
         known = self._drawn_rows.get((block.section.key, row.key))
         if known is None or known[0] != of:
             base = self._base + self._style("cursor" if on_cursor else "stale") if on_cursor or dim else self._base
             lead = [self._finding_mark(row, base, plain=on_cursor), Segment(self._cursor_mark(row, on_cursor=on_cursor), base)]
-            known = (of, self._draw_row(block, cells, lead, base, plain=on_cursor))
+            known = (of, tuple(self._draw_lines(block, cells, block.height_of(index), lead, base, plain=on_cursor)))
             self._remember((block.section.key, row.key), known)
         return known[1]
+
+    def _draw_lines(
+        self, block: Block, cells: Sequence[Cell], height: int, lead: list[Segment], base: Style, *, plain: bool
+    ) -> Iterator[Strip]:
+        """Only what folds has something to say below the first line."""
+        if height == 1:
+            yield self._draw_row(block, cells, lead, base, plain=plain)
+            return
+        folded = [
+            fold_cell(cell, width, height) if column.fold > 1 else (cell,)
+            for (column, width), cell in zip(block.columns, cells, strict=True)
+        ]
+        for number in range(height):
+            parts = [lines[number] if number < len(lines) else "" for lines in folded]
+            yield self._draw_row(block, parts, [Segment(" " * GUTTER_CELLS, base)] if number else lead, base, plain=plain)
 
     def _draw_row(self, block: Block, cells: Sequence[Cell], segments: list[Segment], base: Style, *, plain: bool) -> Strip:
         for (column, width), cell in zip(block.columns, cells, strict=True):
             segments += self._cell(cell, width, base, right=column.right, plain=plain)
         return Strip(segments, GUTTER_CELLS + sum(width + 1 for _, width in block.columns)).adjust_cell_length(self.size.width, base)
 
-    def _remember(self, key: tuple[str, str], drawn: tuple[tuple[Any, ...], Strip]) -> None:
+    def _remember(self, key: tuple[str, str], drawn: tuple[tuple[Any, ...], tuple[Strip, ...]]) -> None:
         if len(self._drawn_rows) >= MAX_DRAWN_ROWS:
             self._drawn_rows.clear()
         self._drawn_rows[key] = drawn
@@ -307,13 +318,25 @@ class Table(ScrollView, can_focus=True):
 
     # Moving
 
-    def _line_of(self, number: int) -> int:
-        block = next((block for block in reversed(self.blocks) if block.first <= number and block.rows), None)
-        return block.top + 1 + number - block.first if block else 0
+    def _region_of(self, number: int) -> Region:
+        """The lines of a row, counted over all sections."""
+        block = next((block for block in reversed(self.blocks) if block.first <= number < block.first + len(block.rows)), None)
+        if block is None:
+            return Region(0, 0, 1, 1)
+        index = number - block.first
+        return Region(0, block.line_of(index), self.size.width, block.height_of(index))
+
+    def _repaint(self, scroll: int | None) -> None:
+        """All of it; scrolled down by so many lines where another page is opened."""
+        self.virtual_size = Size(self.size.width, self.lines)
+        if scroll is not None:
+            self.scroll_to(0, scroll, animate=False, force=True, immediate=True)
+        self._keep_in_sight()
+        self.refresh()
 
     def _keep_in_sight(self) -> None:
-        line = 0 if self.at == 0 else self._line_of(self.at)
-        self.scroll_to_region(Region(0, line, 1, 1), animate=False, force=True, spacing=Spacing(top=1), immediate=True)
+        region = Region(0, 0, 1, 1) if self.at == 0 else self._region_of(self.at)
+        self.scroll_to_region(region, animate=False, force=True, spacing=Spacing(top=1), x_axis=False, immediate=True)
 
     def _go(self, number: int) -> None:
         before, self.at, self._has_moved = self.at, max(0, min(number, self.count - 1)), True
@@ -321,7 +344,7 @@ class Table(ScrollView, can_focus=True):
         self._keep_in_sight()
         if self.scroll_offset == offset:
             for place in {before, self.at}:
-                self.refresh(Region(0, self._line_of(place) - offset.y, self.size.width, 1))
+                self.refresh(self._region_of(place).translate((0, -offset.y)))
         self.post_message(self.Moved())
 
     def action_move(self, by: int) -> None:
@@ -374,12 +397,12 @@ class Table(ScrollView, can_focus=True):
         """A row: select it, twice: open it. A heading: sort by that column, again: reverse."""
         line = event.y + self.scroll_offset.y
         block = next((block for block in reversed(self.blocks) if block.top <= line), None)
-        if block is None or line > block.top + len(block.rows):
+        if block is None or line >= block.end:
             return
         if line == block.top or event.y == 0:
             self._sort_at(block, event.x)
             return
-        self._go(block.first + line - block.top - 1)
+        self._go(block.first + block.row_at(line))
         if event.chain == 2:
             self.action_open()
 
@@ -397,3 +420,4 @@ class Table(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         """Columns come and go with the room."""
         self.show(self._sections, self.view)
+        self.post_message(self.Moved())

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from cockpit.config.thresholds import OLD
-from cockpit.model import HostMemory, Snapshot
+from cockpit.model import Hold, HostMemory, Job, Snapshot
 from cockpit.monitor import history as history_module
-from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
-from tests.world import GIB, NOW, gpu, node
+from cockpit.monitor.history import JOBS_KEPT, STEP_S, STEPS_KEPT, History
+from tests.world import GIB, NOW, gpu, node, process
 
 
 class Past:
@@ -192,3 +192,72 @@ def test_whether_a_gpu_is_idle_is_not_known_of_old_facts(past):
     assert idle(past) is None
     past.hear(None)
     assert idle(past) is None
+
+
+# Jobs
+
+
+def step(history, number, *gpus, jobs=("ppo",), holds=((1, 0), (1, 1)), **more):
+    """A job that holds these GPUs of nodes, after so many steps."""
+    now = NOW - NOW % STEP_S + number * STEP_S
+    processes = tuple(process(pid, node=node(at).id, gpus=(Hold(index, GIB),), job="01000000") for pid, (at, index) in enumerate(holds))
+    facts = {
+        "nodes": (node(1, seen=now, gpus=gpus), node(2, seen=now)),
+        "processes": processes,
+        "jobs": jobs and tuple(Job(name, status="RUNNING", job=f"{place:02d}000000") for place, name in enumerate(jobs, 1)),
+    }
+    history.record(Snapshot(taken=now, **{**facts, **more}))
+
+
+def test_the_past_of_a_job_is_that_of_the_gpus_its_processes_hold():
+    history = History()
+    step(history, 1, gpu(0, 20, utilization=100.0), gpu(1, 60, utilization=50.0), gpu(2, 80, utilization=0.0))
+    step(history, 2, gpu(0, 0, utilization=0.0), gpu(1, 40, utilization=0.0), gpu(2, 80, utilization=100.0))
+    assert history.job_tail("01000000", "gpu", 3) == [None, 75, 0]
+    assert history.job_tail("01000000", "memory", 3) == [None, 50, 25]
+
+
+def test_a_gpu_that_several_of_its_processes_hold_counts_once():
+    history = History()
+    step(history, 1, gpu(0, utilization=100.0), gpu(1, utilization=0.0), holds=((1, 0), (1, 0), (1, 1)))
+    assert history.job_tail("01000000", "gpu", 1) == [50]
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [{"processes": None}, {"processes": ()}, {"jobs": None}, {"jobs": ()}, {"nodes": None}, {"nodes": (node(1, seen=NOW - OLD - 10),)}],
+)
+def test_of_a_job_whose_gpus_are_not_known_there_is_a_gap_and_not_a_zero(unknown):
+    history = History()
+    step(history, 1, gpu(0, utilization=90.0), gpu(1, utilization=90.0), **unknown)
+    assert history.job_tail("01000000", "gpu", 2) == [None, None]
+    assert history.job_tail("01000000", "memory", 2) == [None, None]
+
+
+def test_a_job_that_holds_no_gpu_for_a_while_has_a_gap_there():
+    history = History()
+    for number, holds in enumerate((((1, 0),), (), ((1, 0),))):
+        step(history, number, gpu(0, utilization=40.0), holds=holds)
+    assert history.job_tail("01000000", "gpu", 3) == [40, None, 40]
+
+
+def test_the_past_of_a_job_goes_with_it():
+    history = History()
+    step(history, 1, gpu(0, utilization=90.0), holds=((1, 0),))
+    step(history, 2, gpu(0, utilization=90.0), holds=((1, 0),), jobs=())
+    assert history.job_tail("01000000", "gpu", 2) == [None, None]
+
+
+def test_the_processes_are_gone_through_once_a_step():
+    history = History()
+    step(history, 1, gpu(0, utilization=90.0), holds=((1, 0),))
+    step(history, 1.5, gpu(0, utilization=10.0), holds=((1, 0),))
+    assert history.job_tail("01000000", "gpu", 1) == [90]
+
+
+def test_a_past_is_kept_of_so_many_jobs_and_no_more():
+    history = History()
+    for number in range(2 * STEPS_KEPT):
+        step(history, number, gpu(0, utilization=90.0), holds=((1, 0),), jobs=[f"job{each}" for each in range(99 if number else 300)])
+    assert len(history._jobs) <= JOBS_KEPT
+    assert len(history._jobs["01000000"].steps) == STEPS_KEPT

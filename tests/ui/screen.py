@@ -24,6 +24,11 @@ def shown(app):
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
+def table_text(app):
+    """The screen above the pane."""
+    return shown(app).partition("Enter: opens the row")[0]
+
+
 def footer(app):
     """The line of keys below the page."""
     return shown(app).splitlines()[-1]

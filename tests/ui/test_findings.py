@@ -16,7 +16,7 @@ from cockpit.ui.plan_dialog import PlanScreen
 from cockpit.ui.view import Index
 from tests.growth import is_linear
 from tests.ui.conftest import Hand
-from tests.ui.screen import shown, until
+from tests.ui.screen import shown, table_text, until
 from tests.world import NOW, actor, node, process, snapshot
 
 ORPHANS = Finding(
@@ -69,7 +69,7 @@ def world(*findings, text="", **more):
 
 
 def row(app, word):
-    return next(line for line in reversed(shown(app).splitlines()) if word in line)
+    return next(line for line in reversed(table_text(app).splitlines()) if word in line)
 
 
 def marked(app, *words):
@@ -96,7 +96,9 @@ async def test_the_page_lists_the_worst_first_each_with_its_next_key(make):
         await pilot.press("6")
         await until(pilot, lambda: "FINDINGS 4" in shown(app))
         lines = [
-            line.split() for line in shown(app).splitlines() if line.split()[1:2] and {"critical", "warning", "info"} & set(line.split())
+            line.split()
+            for line in table_text(app).splitlines()
+            if line.split()[1:2] and {"critical", "warning", "info"} & set(line.split())
         ]
         assert [[word for word in line if word in ("critical", "warning", "info", "K", "Enter", "l", "C")] for line in lines] == [
             ["critical", "K"],
@@ -107,16 +109,26 @@ async def test_the_page_lists_the_worst_first_each_with_its_next_key(make):
         assert "6m40s" in row(app, "◆ critical")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+@pytest.mark.parametrize("size", [(80, 24), (80, 20), (160, 30)])
 async def test_the_overview_begins_with_the_worst_and_still_shows_the_nodes(make, size):
-    many = [stands(LOST, subject=f"node2 GPU {number}", text=f"GPU {number} of node2 is lost") for number in range(8)]
+    many = [stands(LOST, subject=f"node2 GPU {number}", text=f"GPU {number} of node2 is lost") for number in range(20)]
     app = make(world(ORPHANS, *many))
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: "80G of GPU memory" in shown(app))
-        told = size[1] // 8
-        assert f"({9 - told} more: press 6)" in shown(app)
-        assert shown(app).count("of node2 is lost") == told - 1
+        listed = shown(app).count("of node2 is lost")
+        assert listed >= size[1] // 8 - 1
+        assert f"({20 - listed} more: press 6)" in shown(app)
+        assert app.table.virtual_size.height >= app.table.size.height, "no row is left out above a blank line"
         assert all(f" node{number}" in shown(app) for number in (1, 2, 3))
+
+
+async def test_where_lines_would_stay_blank_the_overview_lists_every_finding_and_cuts_none(make):
+    long = stands(LOST, text="GPU 3 of node2 is lost " + "because of this and that " * 20 + "at the end")
+    app = make(world(ORPHANS, *(stands(long, subject=f"node2 GPU {number}") for number in range(9))))
+    async with app.run_test(size=(160, 90)) as pilot:
+        await until(pilot, lambda: "80G of GPU memory" in shown(app))
+        assert (shown(app).count("is lost"), shown(app).count("at the end")) == (9, 9)
+        assert "press 6" not in shown(app)
 
 
 async def test_the_overview_says_nothing_where_nothing_is_wrong(make):

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model import Bundle, Cluster, Fault, Gpu, Hold, Host, HostMemory, Job, PlacementGroup, Quantity, Session, Snapshot
-from cockpit.monitor.history import History
+from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
+from cockpit.ui import cells
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import detail_of
 from cockpit.ui.pages.faults import FaultsPage
 from cockpit.ui.pages.jobs import JobsPage, last_line
 from cockpit.ui.pages.nodes import NodePage, NodesPage
-from cockpit.ui.pages.overview import OverviewPage
+from cockpit.ui.pages.overview import JOB_PAST_CELLS, OverviewPage
 from cockpit.ui.pages.processes import ProcessesPage, tree_rows
 from cockpit.ui.view import Index, View
 from tests.world import GIB, NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
@@ -611,3 +613,57 @@ def test_what_is_left_over_is_called_what_it_is():
     orphan, stale = process(1, kind="orphan"), process(2, kind="stale")
     titles = [section(OverviewPage(), "left", view(processes=of)).title for of in ((orphan,), (orphan, stale))]
     assert titles == ["ORPHANS", "ORPHANS, STALE"]
+
+
+# Running jobs over time
+
+
+def past_of(*moments, width=200, plain=False):
+    """The Overview's row of a job whose one GPU was as busy (percent) and as full (GiB of 80) as this, step after step."""
+    past = History()
+    job = Job("ppo-7b", status="RUNNING", job="02000000", entrypoint="python train.py")
+    of = snapshot(jobs=(job,), processes=(process(1100, gpus=(Hold(0, GIB),), job="02000000"),))
+    for number, (busy, full) in enumerate(moments):
+        now = NOW + number * STEP_S
+        of = replace(of, taken=now, nodes=(node(1, seen=now, gpus=(gpu(0, full, utilization=busy),)),))
+        past.record(of)
+    seen = View(of, Index(of), past, NOW, width, ascii=plain)
+    return drawn(section(OverviewPage(), "runs", seen), seen)[0]
+
+
+EACH = STEPS_KEPT // JOB_PAST_CELLS
+LEGEND = "█ high ▄ low ▁ idle · empty"
+
+
+def test_a_wide_overview_shows_how_a_jobs_gpus_were_used():
+    row = past_of(*[(100.0, 80)] * EACH, *[(20.0, 40)] * EACH, *[(0.0, 40)] * EACH, *[(0.0, 0)] * EACH)
+    assert row["GPU UTIL 15 MIN"].strip() == "█▂▁▁"
+    assert row["GPU MEM 15 MIN"].strip() == "█▅▅▁"
+    assert row[LEGEND].strip() == "█▄▁·"
+    assert {len(row[title]) for title in ("GPU UTIL 15 MIN", "GPU MEM 15 MIN", LEGEND)} == {JOB_PAST_CELLS}
+
+
+def test_what_was_not_measured_is_a_gap_in_every_line_of_a_jobs_past():
+    row = past_of(*[(90.0, 80)] * EACH, *[(None, 40)] * EACH)
+    assert row[LEGEND][-2:] == "█ "
+    assert row["GPU UTIL 15 MIN"][-2:] == "▇ " or row["GPU UTIL 15 MIN"][-2:] == "█ "
+    assert row["GPU MEM 15 MIN"][-2:] == "█▅"
+
+
+def test_an_idle_gpu_of_unknown_memory_is_not_said_to_be_empty():
+    view_ = View(Snapshot())
+    assert cells.phases([0.0, 0.0, 49.9, 50.0], [None, 1.9, 0.0, 0.0], view_) == (
+        ("▁", "warn"),
+        ("·", "faint"),
+        ("▄", "mid"),
+        ("█", "high"),
+    )
+
+
+def test_without_signs_a_jobs_past_has_a_legend_of_its_own():
+    row = past_of(*[(100.0, 80)] * EACH, *[(0.0, 40)] * EACH, plain=True)
+    assert row["# high = low _ idle . empty"].strip() == "#_"
+
+
+def test_a_narrower_overview_leaves_a_jobs_past_out():
+    assert LEGEND not in past_of((100.0, 80), width=179)

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App
 
-from cockpit.ui.block import fit_text
+from cockpit.text import clean
+from cockpit.ui.block import GUTTER_CELLS, fit_text, fold_text
 from cockpit.ui.place import MAX_PLACES
-from cockpit.ui.section import Column, Section
-from cockpit.ui.table import GUTTER_CELLS, Table, fit_columns
+from cockpit.ui.section import Column, Section, fit_columns
+from cockpit.ui.table import Table
 from cockpit.ui.theme import variable_defaults
 from cockpit.ui.view import View
 
@@ -190,6 +191,99 @@ async def test_the_heading_of_the_section_in_sight_stays_on_top():
         assert lines(shown)[0].split()[:2] == ["THINGS", "50"]
         await pilot.press("G")
         assert lines(shown)[-1].split()[0] == "▸z"
+
+
+# Folding
+
+
+LONG = replace(NOTE, fold=4)
+SENTENCE = "what stands here is longer than the room that the column has on one line"
+
+
+def long_section(*names, **more):
+    return section(*(Thing(name, number, SENTENCE) for number, name in enumerate(names)), columns=(NAME, SIZE, LONG), **more)
+
+
+async def test_a_text_that_is_cut_is_folded_where_lines_would_stay_blank():
+    async with table(long_section("a"), size=(40, 10)) as (shown, _):
+        said = [line[20:].strip() for line in lines(shown)[1:5]]
+        assert " ".join(said) == SENTENCE
+        assert [line[:20].split() for line in lines(shown)[1:5]] == [["▸a", "0"], [], [], []]
+
+
+async def test_where_lines_are_few_the_first_rows_are_folded_and_what_is_left_is_cut():
+    async with table(long_section("a", "b", "c"), size=(40, 6)) as (shown, _):
+        assert [shown.blocks[0].height_of(row) for row in range(3)] == [3, 1, 1]
+        assert [line.rstrip()[-1] == "…" for line in lines(shown)[1:]] == [False, False, True, True, True]
+
+
+async def test_a_table_that_must_be_scrolled_folds_nothing():
+    async with table(long_section(*map(str, range(20))), size=(40, 10)) as (shown, _):
+        assert shown.virtual_size.height == 21
+        assert {shown.blocks[0].height_of(row) for row in range(20)} == {1}
+
+
+async def test_a_text_goes_over_no_more_lines_than_its_column_allows():
+    long = Thing("a", 1, "word " * 200)
+    async with table(section(long, columns=(NAME, SIZE, LONG)), size=(40, 30)) as (shown, _):
+        assert shown.blocks[0].height_of(0) == 4
+        assert lines(shown)[4].rstrip().endswith("…")
+
+
+async def test_cursor_and_mouse_take_a_folded_row_for_one():
+    async with table(long_section("a", "b"), section(*things("z"), key="others"), size=(40, 20)) as (shown, pilot):
+        cursor = shown._style("cursor").bgcolor
+        for name, place in (("a", 0), ("b", 1), ("z", 2)):
+            assert (shown.selected.name, shown.at) == (name, place)
+            block = shown.block
+            first = block.line_of(place - block.first)
+            drawn = range(first, first + block.height_of(place - block.first))
+            lit = [y for y in range(20) if any(part.style and part.style.bgcolor == cursor for part in shown.render_line(y))]
+            assert lit == list(drawn)
+            await pilot.press("down")
+        await pilot.click(Table, offset=(5, shown.blocks[0].line_of(1) + 2))
+        assert shown.selected.name == "b"
+        await pilot.click(Table, offset=(5, shown.blocks[0].line_of(0) + 3))
+        assert shown.selected.name == "a"
+        await pilot.click(Table, offset=(5, shown.blocks[0].line_of(1) + 3), times=2)
+        assert pilot.app.opened == ["b"]
+
+
+async def test_the_filter_makes_room_in_which_rows_are_folded():
+    async with table(long_section(*map(str, range(20))), size=(40, 10)) as (shown, _):
+        shown.filter_rows("17")
+        assert [shown.blocks[0].height_of(0), len(shown.blocks[0].rows)] == [4, 1]
+        assert " ".join(line[20:].strip() for line in lines(shown)[1:5]) == SENTENCE
+
+
+async def test_every_line_of_a_folded_row_is_as_wide_as_the_table():
+    odd = [Thing("漢字", 1, "漢字" * 60), Thing("b", 2, "x" * 300), Thing("c", 3, "a\x1b[31m\nb " * 30), Thing("d", 4, " " * 200)]
+    for width in (20, 31, 40, 77):
+        async with table(section(*odd, columns=(NAME, SIZE, LONG)), size=(width, 30)) as (shown, _):
+            assert {cell_len(line) for line in lines(shown)} == {width}
+            assert not any("\x1b" in line for line in lines(shown))
+
+
+@given(st.text(st.sampled_from("ab 漢字\u0301👩")), st.integers(1, 30), st.integers(1, 9))
+def test_folding_loses_nothing_but_blanks(text, width, most):
+    folded = fold_text(text, width, most)
+    assert "".join("".join(folded).split()) == "".join(clean(text).split())
+    assert len(folded) <= most
+    assert all(cell_len(line) <= max(2, width) for line in folded[:-1])
+
+
+async def test_of_a_section_that_may_be_short_rows_are_left_out_only_where_there_is_no_room():
+    short = section(*things(*"abcdefgh"), least=2, more="press 9")
+    async with table(short, section(*things(*map(str, range(9))), key="others"), size=(60, 30)) as (shown, _):
+        assert len(names(shown)) == 8
+        assert "press 9" not in lines(shown)[0]
+    async with table(short, section(*things(*map(str, range(9))), key="others"), size=(60, 14)) as (shown, _):
+        assert len(names(shown)) == 3
+        assert shown.virtual_size.height == 14
+        assert "THINGS 3/8" in lines(shown)[0]
+        assert "(5 more: press 9)" in lines(shown)[0]
+    async with table(short, section(*things(*map(str, range(9))), key="others"), size=(60, 8)) as (shown, _):
+        assert len(names(shown)) == 2
 
 
 # Sorting

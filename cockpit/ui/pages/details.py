@@ -11,6 +11,7 @@ from cockpit.check.preset_list import PresetEntry, shown
 from cockpit.model import Actor, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words
 from cockpit.report.faults import by_cause
+from cockpit.report.grouping import bundles_words
 from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import actor_search
@@ -19,7 +20,7 @@ from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import GPU_MEMORY_COLUMN, PID_COLUMN, process_search
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.presets import preset_sections
-from cockpit.ui.section import Cell, Column, Pairs, Section, facts
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Pairs, Section, facts
 from cockpit.ui.view import View
 
 
@@ -184,11 +185,23 @@ def _job(job: Job, view: View) -> Sequence[Section[Any]]:
 
     actors = [actor for actor in view.snapshot.actors or () if job.job and actor.job == job.job and not actor.internal]
     processes = [process for process in view.snapshot.processes or () if job.job and process.job == job.job]
+    groups = view.snapshot.placement_groups
     return (
         facts("job", "JOB", list(pairs()), view.width),
+        _groups(None if groups is None else [group for group in groups if job.job and group.job == job.job and group.state != "REMOVED"]),
         _actors("job-actors", actors if view.snapshot.actors is not None else None),
         processes_section("job-processes", "PROCESSES", processes, "none seen"),
     )
+
+
+def _groups(groups: list[PlacementGroup] | None) -> Section[PlacementGroup]:
+    columns: tuple[Column[PlacementGroup], ...] = (
+        Column("GROUPS", 16, lambda group, _: group.name or group.id[:12], grow=True),
+        Column("STATE", 12, lambda group, view: cells.state(group.state, view)),
+        Column("BUNDLES", 24, lambda group, _: bundles_words(group), grow=True),
+        Column("WHY", 14, lambda group, _: ((group.why or "", "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
+    )
+    return Section("job-groups", "GROUPS", columns, groups, "none" if groups is not None else "not known", lambda group: group.name)
 
 
 def _actors(key: str, actors: list[Actor] | None) -> Section[Actor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.model import LEVELS, Actor, Finding, Node, PlacementGroup, Process, Session
@@ -11,7 +11,7 @@ from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.findings import next_steps, things
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Column, FactRow, Pairs, Section, facts, paragraphs
+from cockpit.ui.section import MAX_TEXT_LINES, Column, FactRow, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 MAX_ABOUT_ROWS = 200
@@ -59,13 +59,10 @@ def _lift_column(column: Column[Finding]) -> Column[HiddenFinding]:
 
 
 def worst_section(view: View) -> Iterator[Section[Finding]]:
-    """The worst few, as many as leave room for the nodes; nothing at all when nothing is wrong."""
+    """The worst first, and where there is no room for all as many as leave some for the nodes; nothing at all when nothing is wrong."""
     found = view.index.findings.visible
     if found:
-        most = max(2, view.height // 8)
-        more = len(found) - most
-        what = f"WHAT ({more} more: press 6)" if more > 0 else "WHAT"
-        yield _section("worst", "FINDINGS", found[:most], what=what, total=len(found))
+        yield replace(_section("worst", "FINDINGS", found), least=max(2, view.height // 8), more="press 6")
 
 
 def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
@@ -74,17 +71,15 @@ def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
         yield _section("about", "FINDINGS", found)
 
 
-def _section(
-    key: str, title: str, rows: Sequence[Finding] | None, nothing: str = "none", *, what: str = "WHAT", total: int | None = None
-) -> Section[Finding]:
+def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str = "none", *, what: str = "WHAT") -> Section[Finding]:
     columns: tuple[Column[Finding], ...] = (
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
         Column("FOR", 6, lambda finding, view: cells.ago(finding.since, view), sort=lambda finding, _: finding.since, right=True),
         Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts)[0].key, "accent"),)),
-        Column("ABOUT", 16, lambda finding, _: finding.subject, sort=lambda finding, _: finding.subject, rank=1),
-        Column(what, 44, lambda finding, _: finding.text, grow=True),
+        Column("ABOUT", 16, lambda finding, _: finding.subject, sort=lambda finding, _: finding.subject, rank=1, fold=2),
+        Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
-    return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, total)
+    return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None)
 
 
 def _search(finding: Finding) -> str:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.findings.memory_trend import DEFAULT_THRESHOLD
 from cockpit.model import Actor, Job, Node, PlacementGroup, Process
+from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.text import UNKNOWN, plural, ratio, size
 from cockpit.ui import cells
+from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Column, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Column, Section
 from cockpit.ui.view import View
 
 MAX_ROWS = 200
 """Rows of one kind on this page; the others have pages of their own."""
+
+JOB_PAST_WIDTH = 180
+"""Columns of the terminal from which on there is room for the past of running jobs."""
+JOB_PAST_CELLS = 30
 
 
 @dataclass(frozen=True)
@@ -158,8 +164,8 @@ def waits_section(view: View) -> Section[WaitingRow]:
     )
     columns: tuple[Column[WaitingRow], ...] = (
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
-        Column("NAME", 20, lambda item, _: item.name, sort=lambda item, _: item.name),
-        Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True),
+        Column("NAME", 20, lambda item, _: item.name, sort=lambda item, _: item.name, fold=2),
+        Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, fold=2),
         Column(
             "FOR",
             7,
@@ -168,7 +174,7 @@ def waits_section(view: View) -> Section[WaitingRow]:
             right=True,
         ),
         Column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, sort=lambda item, _: item.job),
-        Column("WHY", 16, lambda item, _: ((item.drawn_why or UNKNOWN, "dim"),), grow=True),
+        Column("WHY", 16, lambda item, _: ((item.drawn_why or UNKNOWN, "dim"),), grow=True, fold=MAX_TEXT_LINES),
     )
     nothing = "nothing waits" if known else "not known: no answer from Ray yet"
     return Section(
@@ -209,7 +215,7 @@ def orphans_section(view: View) -> Section[Process]:
         Column("GPUS", 7, lambda process, _: cells.gpu_indices(process), rank=1),
         Column("AGE", 6, lambda process, view: cells.ago(process.started, view), sort=lambda process, _: process.started, right=True),
         Column("COMMAND", 14, lambda process, _: cells.command(process), grow=True),
-        Column("WHY", 14, lambda process, _: (("; ".join(process.why), "dim"),), grow=True, rank=1),
+        Column("WHY", 14, lambda process, _: (("; ".join(process.why), "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
     )
     looked = view.snapshot.looked_at
     nothing = f"none ({plural(looked, 'host')} probed)" if looked else "not known: no answer from a probe yet"
@@ -240,10 +246,28 @@ def running_jobs_section(view: View) -> Section[Job]:
             right=True,
         ),
         Column("ACTORS", 6, lambda job, view: str(actors[job.job]) if view.snapshot.actors is not None else UNKNOWN, right=True),
-        Column("ENTRYPOINT", 16, lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN), grow=True),
+        *(_job_past_columns(view) if view.width >= JOB_PAST_WIDTH else ()),
+        Column("ENTRYPOINT", 16, lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=MAX_TEXT_LINES),
     )
     nothing = "none" if jobs is not None else "not known: no answer from Ray yet"
     return Section("runs", "RUNNING JOBS", columns, rows, nothing, lambda job: f"{job.id} {job.entrypoint}")
+
+
+def _job_past_columns(view: View) -> tuple[Column[Job], ...]:
+    """How its GPUs were used: only what was measured."""
+
+    def past(job: Job, what: str) -> list[float | None]:
+        return cells.job_past(job, what, JOB_PAST_CELLS, STEPS_KEPT // JOB_PAST_CELLS, view)
+
+    def drawn(what: str) -> Callable[[Job, View], str]:
+        return lambda job, _: spark(past(job, what), JOB_PAST_CELLS, ascii=view.ascii)
+
+    minutes = f"{STEPS_KEPT * STEP_S / 60:.0f} MIN"
+    return (
+        Column(f"GPU UTIL {minutes}", JOB_PAST_CELLS, drawn("gpu")),
+        Column(f"GPU MEM {minutes}", JOB_PAST_CELLS, drawn("memory")),
+        Column(cells.phase_legend(view), JOB_PAST_CELLS, lambda job, _: cells.phases(past(job, "gpu"), past(job, "memory"), view)),
+    )
 
 
 def _job_gpu_memory(job: Job, view: View) -> tuple[str, str]:

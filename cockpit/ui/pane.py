@@ -1,0 +1,160 @@
+"""The pane below the table: on a large terminal, what Enter would open for the row under the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.timer import Timer
+
+from cockpit.ui.block import MIN_PANE_LINES
+from cockpit.ui.pages.details import detail_of
+from cockpit.ui.table import Table
+from cockpit.ui.view import View
+
+PANE_SCREEN: Final = (140, 36)
+"""Columns and lines of the terminal from which on there is a pane."""
+PANE_DELAY_S: Final = 0.05
+"""Seconds without a move of the cursor after which the pane follows it: longer than a held key takes to repeat."""
+SHARE_OF_LONG_TABLE: Final = 3
+"""Of a table that must be scrolled anyway the pane takes one line in so many."""
+
+
+def is_large(screen: Size) -> bool:
+    """Whether there is a pane on a terminal of this size."""
+    return screen.width >= PANE_SCREEN[0] and screen.height >= PANE_SCREEN[1]
+
+
+def pane_height(lines: int, room: int, *, may_cover: bool) -> int:
+    """Lines for the pane below a table of so many `lines`, which never pushes off the screen what would fit on it."""
+    if lines > room:
+        return room // SHARE_OF_LONG_TABLE if may_cover else 0
+    return room - lines if room - lines >= MIN_PANE_LINES else 0
+
+
+class Part(Table, can_focus=False):
+    """Sections to be read: no cursor, no keys, no scrolling."""
+
+    DEFAULT_CSS = "Part { width: 1fr; height: 100%; overflow: hidden hidden; scrollbar-size: 0 0; }"
+    BINDINGS: ClassVar[list[BindingType]] = []
+    start = -1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn: list[Strip] = []
+
+    def _repaint(self, scroll: int | None) -> None:  # noqa: ARG002 it is not scrolled
+        """Only lines that look different: from one row to the next most headings, names and blanks stay."""
+        drawn = [self.render_line(line) for line in range(self.size.height)]
+        same = len(drawn) == len(self._drawn)
+        for line, strip in enumerate(drawn):
+            if not same or strip != self._drawn[line]:
+                self.refresh(Region(0, line, self.size.width, 1))
+        self._drawn = drawn
+
+    def on_click(self, event: events.Click) -> None:
+        """Nothing is chosen here."""
+        event.prevent_default()
+
+
+class Pane(Horizontal):
+    """Facts of the thing at the left, what belongs to it at the right: the same sections as on its page."""
+
+    DEFAULT_CSS = """
+    Pane { height: 0; display: none; border-top: solid $faint; border-title-color: $text-muted; border-title-align: left; }
+    Pane.plain { border-top: ascii $faint; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left, self._right = Part(), Part()
+        self._last: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Two columns."""
+        yield self._left
+        yield self._right
+
+    def show(self, row: Any, lines: int, view: View, *, fresh: bool) -> None:
+        """What Enter would open for this row, in so many lines; none: nothing. Not `fresh`: only where it is another row."""
+        last = (row and row.key, view.index, view.width, lines)
+        if last == self._last and not fresh:
+            return
+        page = detail_of(row) if lines and row is not None else None
+        self._last = last
+        self.set_class(view.ascii, "plain")
+        self.styles.height = lines
+        self.display = page is not None
+        if page is None:
+            return
+        half = replace(view, width=view.width // 2, height=lines - 1)
+        sections = page.sections(half)
+        alone = len(sections) == 1
+        self._right.display = not alone
+        self._left.show(page.sections(replace(half, width=view.width)) if alone else sections[:1], half, str(last[0]))
+        self._right.show(sections[1:], half, str(last[0]))
+        beyond = max(part.lines for part in (self._left, self._right)) - lines + 1
+        title = f"Enter: opens the row{f', {beyond} more lines' if beyond > 0 else ''}  v: hides this"
+        if title != self.border_title:
+            self.border_title = title
+
+
+class Body(Vertical):
+    """The table, and below it the pane, which follows the cursor a moment later: no key waits for it."""
+
+    DEFAULT_CSS = "Body { height: 1fr; }"
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table, self._pane = table, Pane()
+        self._wanted = True
+        self._lends = self._may_cover = False
+        self._timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """One above the other."""
+        yield self._table
+        yield self._pane
+
+    def show(self, *, lends: bool, may_cover: bool) -> None:
+        """The pane anew, for what the table says now.
+
+        `lends`: every row has more to say, so that the pane comes before texts that are cut; `may_cover`: also before rows of a long table.
+        """
+        self._lends, self._may_cover = lends, may_cover
+        has_pane = self._wanted and is_large(self.app.size)
+        if self._table.lends != (lends and has_pane):
+            self._table.lends = lends and has_pane
+            self._table.on_resize()
+        self._show_pane(fresh=True)
+
+    def toggle(self) -> bool:
+        """Hide the pane or show it again; whether that can be seen."""
+        self._wanted = not self._wanted
+        self.show(lends=self._lends, may_cover=self._may_cover)
+        return self._pane.display is self._wanted
+
+    def on_table_moved(self) -> None:
+        """Rows that a held key passes are left out."""
+        if self._timer is None:
+            self._timer = self.set_timer(PANE_DELAY_S, self._follow_cursor)
+        else:
+            self._timer.reset()
+
+    def _follow_cursor(self) -> None:
+        self._timer = None
+        self._show_pane(fresh=False)
+
+    def _show_pane(self, *, fresh: bool) -> None:
+        self._pane.show(self._table.selected, self._lines(), self._table.view, fresh=fresh)
+
+    def _lines(self) -> int:
+        if not self._wanted or not is_large(self.app.size):
+            return 0
+        return pane_height(self._table.lines, self._table.room, may_cover=self._may_cover)
