@@ -69,7 +69,7 @@ class Audit:
                 raise OSError(errno.EPERM, "it belongs to another user, or is not a regular file")
             with suppress(OSError):  # a file system without locks: then a line is still one write
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            data = b"\n" + data if _torn(handle) else data
+            data = b"\n" + data if _is_torn(handle) else data
             written = os.write(handle, data)
             os.fsync(handle)
         finally:
@@ -78,7 +78,7 @@ class Audit:
             raise OSError("the disk is full")
 
 
-def _torn(handle: int) -> bool:
+def _is_torn(handle: int) -> bool:
     """Whether the last line was cut off, by a full disk: it must not spoil the next one."""
     size = os.fstat(handle).st_size
     return size > 0 and os.pread(handle, 1, size - 1) != b"\n"

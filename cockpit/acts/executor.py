@@ -53,9 +53,9 @@ class ActionExecutor:
         if self._busy.locked():
             raise SourceError("another act is running")
         async with self._busy:
-            return await self._logged(plan, hear)
+            return await self._log(plan, hear)
 
-    async def _logged(self, plan: Plan, hear: Hear) -> Receipt:
+    async def _log(self, plan: Plan, hear: Hear) -> Receipt:
         began, receipt = time.monotonic(), None
         unlogged = self._begin(plan)
         try:

@@ -18,7 +18,7 @@ def owners_of(targets: Sequence[Target], snapshot: Snapshot) -> list[str | None]
 
 def with_owners(plan: Plan, snapshot: Snapshot) -> Plan:
     """The plan in which each process of another Ray says first whose it is, and reasons call our jobs as people do."""
-    return replace(plan, targets=_named(plan.targets, snapshot), refused=_named(plan.refused, snapshot))
+    return replace(plan, targets=_name_owners(plan.targets, snapshot), refused=_name_owners(plan.refused, snapshot))
 
 
 def _owner(target: Target, process: Process | None, followed: str | None) -> str | None:
@@ -29,7 +29,7 @@ def _owner(target: Target, process: Process | None, followed: str | None) -> str
     return None if target.session == followed else describe_owner(target.job, target.session, another=True)
 
 
-def _named(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, ...]:
+def _name_owners(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, ...]:
     pairs = zip(targets, owners_of(targets, snapshot), strict=True)
     return tuple(replace(target, why=_reasons(target, snapshot) if owner is None else (owner, *target.why)) for target, owner in pairs)
 

@@ -186,11 +186,11 @@ def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...
 
 
 def _of_host(target: Target, host: str) -> Target:
-    safe = {name: _safe(getattr(target, name)) for name in ("command", "reason", "error", "outcome", "name", "namespace")}
+    safe = {name: _redact(getattr(target, name)) for name in ("command", "reason", "error", "outcome", "name", "namespace")}
     return msgspec.structs.replace(target, host=host, why=tuple(map(redact, target.why)), **safe)
 
 
-def _safe(text: str | None) -> str | None:
+def _redact(text: str | None) -> str | None:
     return None if text is None else redact(text)
 
 

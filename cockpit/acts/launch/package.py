@@ -110,7 +110,7 @@ def pack(contents: Contents, hear: Hear = lambda *_: None, *, stopped: Callable[
         raise InputError(too_large(contents))
     target = tempfile.TemporaryFile(prefix="cockpit-")  # noqa: SIM115 it lives as long as its package
     try:
-        digest = _written(contents, target, hear, stopped)
+        digest = _write_archive(contents, target, hear, stopped)
         length = target.seek(0, os.SEEK_END)
     except OSError as error:
         target.close()
@@ -125,7 +125,7 @@ def pack(contents: Contents, hear: Hear = lambda *_: None, *, stopped: Callable[
     return Package(f"gcs://_ray_pkg_{digest}.zip", length, contents, target)
 
 
-def _written(contents: Contents, target: IO[bytes], hear: Hear, stopped: Callable[[], bool]) -> str:
+def _write_archive(contents: Contents, target: IO[bytes], hear: Hear, stopped: Callable[[], bool]) -> str:
     digest = hashlib.sha256()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for number, found in enumerate(contents.found):

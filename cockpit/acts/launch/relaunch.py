@@ -38,10 +38,10 @@ async def order_of_job(submissions: Submissions, job: Job) -> Order:
     uploaded = tuple(uri for uri in (spec.working_dir, *_modules(spec)) if uri and uri.startswith(UPLOADED))
     await check_uploaded(submissions, uploaded)
     first = before.metadata.get(AGAIN) or before.id
-    preset = _preset(first, _redacted(spec))
+    preset = _preset(first, _redact(spec))
     return Order(
         preset=preset,
-        shown=_redacted(spec),
+        shown=_redact(spec),
         job=spec,
         hidden=launchable(_preset(first, spec), {}).hidden,
         template=template_of(preset),
@@ -114,7 +114,7 @@ def _modules(job: JobSpec) -> Iterator[str]:
     yield from (each for each in modules if isinstance(each, str)) if isinstance(modules, list) else ()
 
 
-def _redacted(job: JobSpec) -> JobSpec:
+def _redact(job: JobSpec) -> JobSpec:
     """Fit to be shown."""
     return replace(
         job,

@@ -188,7 +188,7 @@ def preset_of_job(job: Job) -> Preset | str:
     host, _, path = (job.metadata or {}).get(FILE, "").partition(":")
     try:
         if host == socket.gethostname() and os.path.isfile(path):  # unlike Path's it raises nothing below another's home
-            return _trusted(Path(path))
+            return _read_own_preset(Path(path))
         return _find_by_name(job.preset or "")
     except InputError as error:
         return f"Job {job.id} was launched from the preset {job.preset}: {error}"
@@ -201,7 +201,7 @@ def _find_by_name(name: str) -> Preset:
     return find_preset(name)
 
 
-def _trusted(path: Path) -> Preset:
+def _read_own_preset(path: Path) -> Preset:
     """Another user's file would be launched with our environment."""
     if path.stat().st_uid not in (0, os.geteuid()):
         raise InputError(f"{path} belongs to another user: read it first, then launch it by this path")

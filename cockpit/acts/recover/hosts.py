@@ -74,12 +74,12 @@ def sessions_of(start: RayStart, names: Mapping[str, str], surveyed: Mapping[str
     found: dict[str, None] = {}
     for target in surveyed.values():
         for ray in (target.facts or {}).get("rays") or ():
-            if _same(str(ray["gcs"]), gcs, start, near=target is head and bool(ray.get("here"))):
+            if _is_same_gcs(str(ray["gcs"]), gcs, start, near=target is head and bool(ray.get("here"))):
                 found[str(ray["session"])] = None
     return tuple(found)
 
 
-def _same(address: str, gcs: str, start: RayStart, *, near: bool) -> bool:
+def _is_same_gcs(address: str, gcs: str, start: RayStart, *, near: bool) -> bool:
     """A GCS on the head itself is known by its port alone: whatever has it would be in the way."""
     host, _, port = address.rpartition(":")
     wanted, _, at = gcs.rpartition(":")

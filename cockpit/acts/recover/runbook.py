@@ -45,7 +45,7 @@ class Recovery:
         """Takes the preset's secrets out of a text."""
         self._steps = RecoverySteps(monitor, executor, preset, filled.preset.ray.env if filled.preset.ray else {}, dashboard)
         self._job = JobSteps(monitor, executor, preset)
-        self.steps = _chosen(steps_of(job=preset.job is not None, follow=follow), begin, skip)
+        self.steps = _choose_steps(steps_of(job=preset.job is not None, follow=follow), begin, skip)
         self._changed = asyncio.Event()
 
     def __getitem__(self, name: str) -> Step:
@@ -148,7 +148,7 @@ class Recovery:
         return self[name]
 
 
-def _chosen(steps: Sequence[Step], begin: str, skip: Sequence[str]) -> tuple[Step, ...]:
+def _choose_steps(steps: Sequence[Step], begin: str, skip: Sequence[str]) -> tuple[Step, ...]:
     """None before `begin`, also where this runbook doesn't have that step itself: those before it stop a cluster."""
     left_out = {*skip, *NAMES[: NAMES.index(begin)]}
     if left_out.issuperset(step.name for step in steps):

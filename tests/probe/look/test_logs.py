@@ -130,7 +130,7 @@ def test_what_another_user_has_put_there_is_not_read(temp, folder):
     assert said(temp, "a.out")[1] == f"the logs of {NAME} are not its own folder: somebody has put another one there"
 
 
-@pytest.mark.parametrize("session", ["session_2026-11-21_08-02-10_714202_1", "logs", f"../{NAME}", ""])
+@pytest.mark.parametrize("session", ["session_2026-11-21_08-02-10_714202_1", "logs", f"../{NAME}", ""], ids=["another", "folder", "above", "none"])
 def test_what_is_no_session_here_has_no_logs(temp, folder, session):
     assert "there is no Ray session" in said(temp, "a.out", session=session)[1]
     assert "there is no Ray session" in list_logs([str(temp)], session, "*")["error"]
