@@ -84,12 +84,12 @@ class Begun:
 async def test_who_asks_for_json_sees_the_plan_before_the_question(monkeypatch, capsys):
     seen = []
 
-    def answered(*_: object) -> bool:
+    def answered(*_: object) -> str:
         seen.append(capsys.readouterr())
-        return False
+        return "nothing was done"
 
     monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda _: True})())
-    monkeypatch.setattr("cockpit.cli.acts._answered", answered)
+    monkeypatch.setattr("cockpit.cli.acts._why_not_confirmed", answered)
     assert await _confirm_and_run(Begun(), EndSignal(), as_json=True, dry_run=False, yes=False) == 1
     assert "Recover ppo on head: no Ray to stop" in seen[0].err
     assert seen[0].out == ""
