@@ -16,7 +16,7 @@ from cockpit.presets import presets_folder
 from cockpit.ui.pages.presets import PresetsPage
 from cockpit.ui.view import View
 from tests.ui.conftest import Hand
-from tests.ui.screen import shown, until
+from tests.ui.screen import shown, table_text, until
 from tests.world import NOW, snapshot
 
 PRESET = """
@@ -79,10 +79,12 @@ async def test_a_preset_is_shown_in_full_but_for_its_secrets(make, folder):
     async with app.run_test(size=(160, 50)) as pilot:
         await opened(pilot, app)
         await pilot.press("/", *"small", "enter", "enter")
-        await until(pilot, lambda: "CHECK" in shown(app))
+        await until(pilot, lambda: len(app.pages) == 2 and "CHECK" in shown(app))
         text = shown(app)
         await pilot.press("escape")
-        await until(pilot, lambda: "CHECK" not in shown(app))
+        await until(pilot, lambda: len(app.pages) == 1 and "small" in table_text(app))
+        await until(pilot, lambda: "CHECK" in shown(app))
+        text += shown(app)  # the pane says the same
         assert "num_gpus=8" in text
         assert "WANDB_API_KEY=${WANDB_API_KEY}" in text
         assert "contains a secret in plain text" in text
