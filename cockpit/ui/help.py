@@ -74,7 +74,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Any row", ("open", "raw", "copy", "tag", "untag", "memory")),
     ("Move", ("pages", "back", "move", "page", "jump")),
     ("Find", ("filter", "sort", "gpu_memory", "faults")),
-    ("Display", ("pause", "refresh", "interval", "unhide")),
+    ("Display", ("pane", "pause", "refresh", "interval", "unhide")),
     ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
     ("Acts: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
     ("On other pages and rows", (*PAGE_KEYS, *ROW_KEYS)),

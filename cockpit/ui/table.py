@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rich.cells import cell_len
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
@@ -18,26 +16,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.text import clean
-from cockpit.ui.block import (
-    ARROWS,
-    GUTTER_CELLS,
-    Block,
-    fit_heading,
-    fold_cell,
-    lay_out,
-    lay_out_cell,
-    sort_rows,
-    text_after,
-    truncate_cell,
-)
-from cockpit.ui.cells import level_mark
+from cockpit.ui.block import GUTTER_CELLS, Block, lay_out, sort_rows
+from cockpit.ui.drawing import Drawing
 from cockpit.ui.place import Place, Places
-from cockpit.ui.section import Cell, Column, Section
+from cockpit.ui.section import Section
 from cockpit.ui.view import View
-
-MAX_DRAWN_ROWS = 500
-"""Drawn rows that are cached: several screens of them."""
 
 
 class Table(ScrollView, can_focus=True):
@@ -115,9 +98,7 @@ class Table(ScrollView, can_focus=True):
         self.needle, self.inverted = "", False
         self.sorts: dict[str, tuple[str, bool]] = {}
         self._sections: tuple[Section[Any], ...] = ()
-        self._styles_of: dict[str, Style] = {}
-        self._drawn_rows: dict[tuple[str, str], tuple[tuple[Any, ...], tuple[Strip, ...]]] = {}
-        """The rows drawn last, with what they were drawn from: most look the same in the next snapshot."""
+        self._drawing = Drawing(self._find_style)
 
     # What is shown
 
@@ -139,7 +120,7 @@ class Table(ScrollView, can_focus=True):
         self.lines = self.blocks[-1].end if self.blocks else 0
         self.at = self._find(place) if self._has_moved else self.start
         if is_other:
-            self._drawn_rows.clear()
+            self._drawing.forget_rows()
         self._repaint(place.scroll if is_other else None)
 
     def filter_rows(self, needle: str, *, inverted: bool = False) -> None:
@@ -207,114 +188,24 @@ class Table(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Colours have changed."""
         super().notify_style_update()
-        self._styles_of.clear()
-        self._drawn_rows.clear()
+        self._drawing.forget_styles()
 
-    @property
-    def _base(self) -> Style:
-        """What everything is drawn on: to work it out from all that lies below takes as long as half a row."""
-        if "" not in self._styles_of:
-            self._styles_of[""] = self.rich_style
-        return self._styles_of[""]
-
-    def _style(self, name: str) -> Style:
-        if not name:
-            return Style.null()
-        if name not in self._styles_of:
-            self._styles_of[name] = self.get_component_rich_style(f"table--{name}", partial=True)
-        return self._styles_of[name]
+    def _find_style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"table--{name}", partial=True) if name else self.rich_style
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen: a heading, a row, or nothing."""
         line = y + self.scroll_offset.y
         number = bisect_right([block.top for block in self.blocks], line) - 1
-        if number < 0:
-            return Strip.blank(self.size.width, self._base)
-        block = self.blocks[number]
-        if line == block.top or (y == 0 and line < block.end):
-            return self._heading(block)
-        if line >= block.end:
-            return Strip.blank(self.size.width, self._base)
+        block = self.blocks[number] if number >= 0 else None
+        if block is not None and (line == block.top or (y == 0 and line < block.end)):
+            return self._drawing.draw_heading(block, self.view, self.sorts.get(block.section.key, ("", False)), self.size.width)
+        if block is None or line >= block.end:
+            return self._drawing.draw_blank(self.size.width)
         index = block.row_at(line)
-        return self._draw(block, index)[line - block.line_of(index)]
-
-    def _heading(self, block: Block) -> Strip:
-        base = self._base + self._style("header")
-        title = clean(f"{block.section.title} {block.row_count}".strip())
-        if not block.rows:
-            sentence = block.section.nothing if not block.hidden else f"{block.hidden} hidden by the filter"
-            segments = [Segment(" " * GUTTER_CELLS + title + "  ", base + self._style("title")), Segment(clean(sentence), base)]
-            return Strip(segments).adjust_cell_length(self.size.width, base)
-        sorted_by, reverse = self.sorts.get(block.section.key, ("", False))
-        words = " " * GUTTER_CELLS
-        more = f" ({block.more} more: {block.section.more})" if block.more else ""
-        for place, (column, width) in enumerate(block.columns):
-            mark = self._arrow(column, reverse=reverse) if column.title and column.title == sorted_by else ""
-            title += mark if place == 0 else ""
-            mark += more if place == len(block.columns) - 1 else ""
-            words += fit_heading(column.title if place else "", mark if place else "", width, right=column.right) + " "
-        lead = " " * GUTTER_CELLS + title + " "
-        segments = [Segment(lead, base + self._style("title")), Segment(text_after(words, cell_len(lead)), base)]
-        return Strip(segments).adjust_cell_length(self.size.width, base)
-
-    def _arrow(self, column: Column[Any], *, reverse: bool) -> str:
-        down = column.right is not reverse
-        return ARROWS[2 * self.view.ascii + (not down)]
-
-    def _draw(self, block: Block, index: int) -> tuple[Strip, ...]:
-        """The lines of a row."""
-        row = block.rows[index]
-        on_cursor = block.first + index == self.at
-        dim = not on_cursor and block.section.dim(row, self.view)
-        cells = [truncate_cell(column.cell(row, self.view)) for column, _ in block.columns]
-        looks = (on_cursor, dim, row.key in self.tagged, self.view.index.findings.level(row))
-        of = (cells, [width for _, width in block.columns], block.height_of(index), looks, self.size.width)
-        known = self._drawn_rows.get((block.section.key, row.key))
-        if known is None or known[0] != of:
-            base = self._base + self._style("cursor" if on_cursor else "stale") if on_cursor or dim else self._base
-            lead = [self._finding_mark(row, base, plain=on_cursor), Segment(self._cursor_mark(row, on_cursor=on_cursor), base)]
-            known = (of, tuple(self._draw_lines(block, cells, block.height_of(index), lead, base, plain=on_cursor)))
-            self._remember((block.section.key, row.key), known)
-        return known[1]
-
-    def _draw_lines(
-        self, block: Block, cells: Sequence[Cell], height: int, lead: list[Segment], base: Style, *, plain: bool
-    ) -> Iterator[Strip]:
-        """Only what folds has something to say below the first line."""
-        if height == 1:
-            yield self._draw_row(block, cells, lead, base, plain=plain)
-            return
-        folded = [
-            fold_cell(cell, width, height) if column.fold > 1 else (cell,)
-            for (column, width), cell in zip(block.columns, cells, strict=True)
-        ]
-        for number in range(height):
-            parts = [lines[number] if number < len(lines) else "" for lines in folded]
-            yield self._draw_row(block, parts, [Segment(" " * GUTTER_CELLS, base)] if number else lead, base, plain=plain)
-
-    def _draw_row(self, block: Block, cells: Sequence[Cell], segments: list[Segment], base: Style, *, plain: bool) -> Strip:
-        for (column, width), cell in zip(block.columns, cells, strict=True):
-            segments += self._cell(cell, width, base, right=column.right, plain=plain)
-        return Strip(segments, GUTTER_CELLS + sum(width + 1 for _, width in block.columns)).adjust_cell_length(self.size.width, base)
-
-    def _remember(self, key: tuple[str, str], drawn: tuple[tuple[Any, ...], tuple[Strip, ...]]) -> None:
-        if len(self._drawn_rows) >= MAX_DRAWN_ROWS:
-            self._drawn_rows.clear()
-        self._drawn_rows[key] = drawn
-
-    def _cursor_mark(self, row: Any, *, on_cursor: bool) -> str:
-        if row.key in self.tagged:
-            return "*"
-        return (">" if self.view.ascii else "▸") if on_cursor else " "
-
-    def _finding_mark(self, row: Any, base: Style, *, plain: bool) -> Segment:
-        """How bad the worst is that has been found about the row."""
-        level = self.view.index.findings.level(row)
-        mark, tone = level_mark(level, ascii=self.view.ascii) if level else (" ", "")
-        return Segment(mark, base if plain else base + self._style(tone))
-
-    def _cell(self, cell: Cell, width: int, base: Style, *, right: bool, plain: bool) -> list[Segment]:
-        return [Segment(text, base if plain or not name else base + self._style(name)) for text, name in lay_out_cell(cell, width, right)]
+        on_cursor, is_tagged = block.first + index == self.at, block.rows[index].key in self.tagged
+        lines = self._drawing.draw_row(block, index, self.view, self.size.width, on_cursor=on_cursor, is_tagged=is_tagged)
+        return lines[line - block.line_of(index)]
 
     # Moving
 

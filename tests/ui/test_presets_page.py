@@ -10,7 +10,7 @@ import pytest
 from cockpit.acts.plan import Plan, Target
 from cockpit.budget import Budget, Line
 from cockpit.check.preset_list import PresetEntry
-from cockpit.check.result import checked
+from cockpit.check.result import judge
 from cockpit.model import Job
 from cockpit.presets import presets_folder
 from cockpit.ui.pages.presets import PresetsPage
@@ -187,7 +187,7 @@ async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, fol
         await until(pilot, lambda: app.hand.performed and app.screen.stage == "receipt" and app.screen._read)
         assert len(app.hand.performed) == 1
         await pilot.press("escape")
-        await until(pilot, lambda: "Log of job small-2" in shown(app))
+        await until(pilot, lambda: "Job small-2: job-driver-small-2.log" in shown(app))
 
 
 async def test_a_preset_that_has_become_a_pipe_is_a_sentence_and_no_screen_that_hangs(make, folder):
@@ -242,7 +242,7 @@ async def test_a_driver_that_was_never_submitted_can_not_be_launched_again(make,
 
 def test_a_mistake_in_a_command_is_not_called_never():
     mistake, small = Line("never", "a flag is missing"), Line("never", "there are only 8 GPU in total")
-    results = (checked(Budget(None, lines=(mistake,)), [mistake]), checked(Budget(None), [small]))
+    results = (judge(Budget(None, lines=(mistake,)), [mistake]), judge(Budget(None), [small]))
     (section,) = PresetsPage().sections(View())
     fits = next(column for column in section.columns if column.title == "FITS")
     assert [fits.cell(PresetEntry("ppo", "/ppo.yaml", checked=result), View())[0][0] for result in results] == ["mistake", "never"]

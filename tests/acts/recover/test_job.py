@@ -15,7 +15,7 @@ from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.recover.steps import RecoverySteps
 from cockpit.budget import Budget, Line
-from cockpit.check.result import Checked, checked
+from cockpit.check.result import Checked, judge
 from cockpit.config.reach import HostEntry
 from cockpit.config.thresholds import Limits
 from cockpit.model import Actor, Job, Quantity, Snapshot
@@ -200,7 +200,7 @@ async def test_a_mistake_in_the_command_is_not_called_a_lack_of_room(monkeypatch
     mistake = Line("never", "--reward.remote_url is missing")
 
     async def look(*_: Any) -> Checked:
-        return checked(Budget(None, lines=(mistake,)), [mistake])
+        return judge(Budget(None, lines=(mistake,)), [mistake])
 
     monkeypatch.setattr("cockpit.acts.recover.job.look_and_check", look)
     monitor: Any = Started()

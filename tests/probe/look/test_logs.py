@@ -97,18 +97,18 @@ def test_a_name_with_a_way_in_it_is_refused(temp, folder, name):
 def test_no_link_is_followed(temp, folder):
     (temp / "elsewhere").write_text("secret")
     (folder / "a.out").symlink_to(temp / "elsewhere")
-    assert said(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it is no regular file")
+    assert said(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it is not a regular file")
 
 
 def test_no_second_name_of_a_file_is_read(temp, folder):
     (temp / "elsewhere").write_text("secret")
     os.link(temp / "elsewhere", folder / "a.out")
-    assert said(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it is another user's file")
+    assert said(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it belongs to another user")
 
 
 def test_no_pipe_is_waited_for(temp, folder):
     os.mkfifo(folder / "a.out")
-    assert "no regular file" in said(temp, "a.out")[1]
+    assert "not a regular file" in said(temp, "a.out")[1]
 
 
 def test_a_link_in_the_place_of_the_logs_folder_is_not_followed(temp, folder):
@@ -125,12 +125,14 @@ def test_a_link_in_the_place_of_the_logs_folder_is_not_followed(temp, folder):
 def test_what_another_user_has_put_there_is_not_read(temp, folder):
     (folder / "a.out").write_text("forged")
     os.chown(folder / "a.out", 12345, 12345)
-    assert "another user's file" in said(temp, "a.out")[1]
+    assert "it belongs to another user" in said(temp, "a.out")[1]
     os.chown(folder, 12345, 12345)
     assert said(temp, "a.out")[1] == f"the logs of {NAME} are not its own folder: somebody has put another one there"
 
 
-@pytest.mark.parametrize("session", ["session_2026-11-21_08-02-10_714202_1", "logs", f"../{NAME}", ""], ids=["another", "folder", "above", "none"])
+@pytest.mark.parametrize(
+    "session", ["session_2026-11-21_08-02-10_714202_1", "logs", f"../{NAME}", ""], ids=["another", "folder", "above", "none"]
+)
 def test_what_is_no_session_here_has_no_logs(temp, folder, session):
     assert "there is no Ray session" in said(temp, "a.out", session=session)[1]
     assert "there is no Ray session" in list_logs([str(temp)], session, "*")["error"]
