@@ -16,7 +16,7 @@ ODD = "\x00\x07\x1b[]m\x9b\r\n\t\u202e\u2066\u200b\u200d\ufeff\u115f\U000e0041\U
 def test_what_is_clean_holds_nothing_that_controls_hides_or_reorders(text):
     cleaned = clean(text)
     assert not [char for char in cleaned if category(char) in CONTROLS]
-    assert len(cleaned) == len(text)
+    assert len(cleaned) <= len(text), "only marks that are stacked too high become one sign"
 
 
 def test_no_control_of_unicode_is_forgotten():
