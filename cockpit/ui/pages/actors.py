@@ -13,7 +13,7 @@ from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Section
 from cockpit.ui.view import View
 
 
@@ -152,7 +152,7 @@ def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothin
             rank=3,
         ),
         Column("JOB", 12, lambda actor, view: view.job_title(actor.job), sort=lambda actor, view: view.job_title(actor.job), rank=4),
-        *([Column[Actor]("WHY", 26, _why_of(once=waits), grow=True)] if waits or why else []),
+        *([Column[Actor]("WHY", 26, _why_of(once=waits), grow=True, fold=MAX_TEXT_LINES)] if waits or why else []),
     )
     rows = None if actors is None else list(actors)
     sentence = nothing if rows is not None or why else "not known: no answer from Ray yet"
@@ -206,7 +206,14 @@ def _groups_section(view: View, *, tree: bool) -> Section[GroupRow]:
             rank=1,
         ),
         Column("JOB", 12, lambda row, view: view.job_title(row.group.job), sort=lambda row, _: row.group.job, rank=3),
-        Column("WHY", 14, lambda row, view: ((cells.why(row.group, view), "dim"),) if row.number is None else "", rank=4, grow=True),
+        Column(
+            "WHY",
+            14,
+            lambda row, view: ((cells.why(row.group, view), "dim"),) if row.number is None else "",
+            rank=4,
+            grow=True,
+            fold=MAX_TEXT_LINES,
+        ),
     )
     total = None if listed is None else len(listed)
     return Section(

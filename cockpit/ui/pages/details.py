@@ -211,7 +211,7 @@ def _actors(key: str, actors: list[Actor] | None) -> Section[Actor]:
         Column("NEEDS", 16, lambda actor, _: cells.actor_needs(actor)),
         Column("NODE", 10, lambda actor, view: view.node_title(actor.node)),
         Column("PID", 8, lambda actor, _: str(actor.pid) if actor.pid else "", right=True),
-        Column("WHY", 16, lambda actor, _: ((actor.why or "", "dim"),), grow=True, rank=1),
+        Column("WHY", 16, lambda actor, _: ((actor.why or "", "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
     )
     return Section(key, "ACTORS", columns, actors, "none" if actors is not None else "not known", actor_search)
 

@@ -10,7 +10,7 @@ from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Column, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Column, Section
 from cockpit.ui.view import View
 
 
@@ -25,7 +25,7 @@ class FaultsPage(Page):
             Column("FAULTS", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
             Column("HOST", 10, lambda fault, _: fault.host or UNKNOWN, sort=lambda fault, _: fault.host, rank=1),
             Column("SINCE", 6, lambda fault, view: cells.ago(fault.since, view), sort=lambda fault, _: fault.since, right=True),
-            Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True),
+            Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
         )
         return (
             Section(

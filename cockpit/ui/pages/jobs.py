@@ -9,7 +9,7 @@ from cockpit.model import Job
 from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Column, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Column, Section
 from cockpit.ui.view import View
 
 
@@ -33,9 +33,14 @@ def _section(rows: list[Job] | None) -> Section[Job]:
         Column("RUNTIME", 7, cells.run_time, sort=_run_seconds, right=True),
         Column("GPU MEM", 7, _memory, sort=lambda job, view: view.index.job_gpus.get(job.job or "", (0, 0))[0], right=True, rank=3),
         Column(
-            "ENTRYPOINT", 18, lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN), sort=lambda job, _: job.entrypoint, grow=True
+            "ENTRYPOINT",
+            18,
+            lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN),
+            sort=lambda job, _: job.entrypoint,
+            grow=True,
+            fold=MAX_TEXT_LINES,
         ),
-        Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=1, grow=True),
+        Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=1, grow=True, fold=MAX_TEXT_LINES),
     )
     nothing = "no jobs" if rows is not None else "not known: no answer from Ray yet"
     return Section("jobs", "JOBS", columns, rows, nothing, lambda job: f"{job.id} {job.job} {job.status} {job.entrypoint} {job.message}")

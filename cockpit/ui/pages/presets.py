@@ -16,7 +16,7 @@ from cockpit.text import UNKNOWN, count
 from cockpit.ui import cells
 from cockpit.ui.marks import Tone
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Pairs, Section, facts
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Pairs, Section, facts
 from cockpit.ui.view import View
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class PresetsPage(Page):
             Column("CPUS", 5, _amount("CPU"), sort=lambda entry, _: _budget_amount(entry, "CPU"), right=True, rank=3),
             Column("HOSTS", 5, _hosts, right=True, rank=2),
             Column("LAST", 18, _last, rank=1),
-            Column("ABOUT", 18, _about, grow=True),
+            Column("ABOUT", 18, _about, grow=True, fold=MAX_TEXT_LINES),
         )
         nothing = "none" if view.preset_entries is not None else "loading"
         return (Section("presets", "PRESETS", columns, view.preset_entries, nothing, lambda entry: f"{entry.name} {entry.path}"),)

@@ -12,7 +12,7 @@ from cockpit.ui import cells
 from cockpit.ui.pages.nodes import sessions_section
 from cockpit.ui.pages.overview import process_search
 from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Section
 from cockpit.ui.view import View
 
 GPU_MEMORY = "GPU MEM"
@@ -130,7 +130,7 @@ def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[P
             grow=True,
         ),
         Column("COMMAND", 20, _command, sort=lambda leaf, _: cells.command(leaf.about), grow=True),
-        Column("WHY", 20, lambda leaf, _: (("; ".join(leaf.about.why), "dim"),), rank=7, grow=True),
+        Column("WHY", 20, lambda leaf, _: (("; ".join(leaf.about.why), "dim"),), rank=7, grow=True, fold=MAX_TEXT_LINES),
     )
     nothing = "none" if rows is not None else "not known: no answer from a probe or from Ray yet"
     return Section("processes", title, columns, rows, nothing, lambda leaf: f"{process_search(leaf.about)} {cells.owner(leaf.about, view)}")
