@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -58,8 +59,8 @@ class Alone:
 
 
 def ended_pid() -> int:
-    """Of a process that is no more. A number just let go may be given out again on a busy machine; this one never is."""
-    return int(Path("/proc/sys/kernel/pid_max").read_text())
+    """Of a process that is no more, another each time. What was just let go may be given out again on a busy machine, these never are."""
+    return int(Path("/proc/sys/kernel/pid_max").read_text()) + secrets.randbelow(1 << 20)
 
 
 def dead_session(temp: Path, raylet: int, name: str = SESSION, user: int | None = None) -> Path:

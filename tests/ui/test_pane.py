@@ -55,10 +55,8 @@ async def test_on_a_smaller_terminal_there_is_neither_a_pane_nor_its_key(make, s
 async def test_the_pane_says_all_of_the_finding_under_the_cursor(make):
     app = make(snapshot(findings=(LOST,)))
     async with app.run_test(size=(160, 60)) as pilot:
-        await until(pilot, lambda: "EVIDENCE" in pane(app))
-        words = " ".join(pane(app).split())
-        assert "nvidia-smi on node2 says so" in words
-        assert "reset the GPU, or drain the node" in words
+        for words in ("nvidia-smi on node2 says so", "reset the GPU, or drain the node"):
+            await until(pilot, lambda words=words: words in " ".join(pane(app).split()))
         assert "v Pane" in footer(app)
 
 
@@ -67,8 +65,7 @@ async def test_the_pane_follows_the_cursor(make):
     async with app.run_test(size=(160, 60)) as pilot:
         await until(pilot, lambda: "FINDING" in pane(app))
         await pilot.press("tab")
-        await until(pilot, lambda: "node id" in pane(app))
-        assert "HELD BY" in pane(app)
+        await until(pilot, lambda: "node id" in pane(app) and "HELD BY" in pane(app))
         await pilot.press("down")
         await until(pilot, lambda: app.table.selected.title in pane(app))
 
@@ -89,8 +86,7 @@ async def test_a_job_is_shown_with_its_groups_and_actors(make):
     app = make()
     async with app.run_test(size=(200, 70)) as pilot:
         await pilot.press("5")
-        await until(pilot, lambda: "JOB" in pane(app).split())
-        assert {"GROUPS", "ACTORS", "PROCESSES"} <= set(pane(app).split())
+        await until(pilot, lambda: {"JOB", "GROUPS", "ACTORS", "PROCESSES"} <= set(pane(app).split()))
 
 
 async def test_v_hides_the_pane_until_v_shows_it_again(make):
@@ -184,7 +180,7 @@ async def test_on_the_page_of_a_thing_lines_belong_to_its_facts(make):
         await pilot.press("tab", "down", "enter")
         await until(pilot, lambda: len(app.pages) == 2)
         await until(pilot, lambda: "Enter: opens" not in shown(app))
-        assert "for ever" in shown(app), "what is found about it is not cut for a pane that has nothing to say"
+        await until(pilot, lambda: "for ever" in shown(app))  # what is found about it is not cut for a pane that has nothing to say
 
 
 async def test_only_lines_of_the_pane_that_look_different_are_drawn_again(make, monkeypatch):
