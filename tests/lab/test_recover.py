@@ -179,7 +179,7 @@ def test_a_dry_run_tells_every_step_and_touches_nothing(pair: Pair):
     told = pair.head.ssh(f"TRAIN_API_KEY={SECRET} {COCKPIT} recover {pair.preset('dry')} --skip clean --dry-run")
     assert told.startswith("Recover dry on head, w1: no Ray to stop\n")
     assert "\n  clean         left out\n" in told
-    assert "\n  start         start the head, then all workers at once" in told
+    assert "\n  start         start the head, then all workers, each with its flags" in told
     assert engine.is_alive()
 
 
