@@ -27,7 +27,7 @@ def watched(cluster: Cluster) -> Iterator[Screen]:
     """What cockpit shows on the head of a healthy cluster, once everything is on the screen."""
     lay_config(cluster.lab)
     with screen(cluster.head) as made:
-        made.until("nodes 2/2", "GPUs 0/16 reserved", "actors 0 scheduled", "jobs 0 running")
+        made.until("nodes 2/2", "GPUs 0/16 reserved", "actors 0 alive", "jobs 0 running")
         yield made
 
 
