@@ -38,6 +38,11 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     """For each source, when its last good answer came."""
 
     @property
+    def unknown_holders(self) -> int:
+        """Processes that hold GPU memory and can't be judged, as those of another user without root: each may be an orphan."""
+        return sum(process.kind == "unknown" and bool(process.gpus) for process in self.processes or ())
+
+    @property
     def looked_at(self) -> int:
         """Hosts whose own process table has been read: only of these it can be said that nothing is left over."""
         return sum(host.processes is not None for host in self.hosts.values())

@@ -167,7 +167,9 @@ def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:
     held = sum(process.gpu_memory or 0 for process in orphans)
     gpus = f" holding {size(held)} of GPU memory" if held else ""
     number = plural(len(orphans), "process", "processes") if orphans else "none" if snapshot.looked_at else "unknown"
-    yield f"Orphans: {number}{gpus} ({hosts_probed(snapshot)})"
+    unknown = snapshot.unknown_holders
+    rest = f"; of {plural(unknown, 'process', 'processes')} holding GPU memory it can't be told" if unknown else ""
+    yield f"Orphans: {number}{gpus} ({hosts_probed(snapshot)}{rest})"
     yield from (_process_line(process) for process in orphans[:MAX_ROWS])
     dead = [session for session in snapshot.sessions or () if session.live is False]
     if dead:

@@ -176,7 +176,7 @@ def log_subject(thing: Any) -> str:
     if isinstance(thing, PlacementGroup):
         return f"Group {thing.name or thing.id[:12]}"
     if isinstance(thing, Finding):
-        return thing.subject[:1].upper() + thing.subject[1:]
+        return f"Finding on {thing.subject}"
     return f"{type(thing).__name__} {getattr(thing, 'name', '') or getattr(thing, 'id', '')}"
 
 

@@ -200,3 +200,9 @@ def test_what_other_rays_have_at_work_is_told_apart():
         f"Another Ray on node1: {OTHER_RAY}, 2 processes, holding 38G of GPU memory"
     )
     assert "Another Ray" not in status_text(snapshot())
+
+
+def test_what_can_not_be_judged_is_not_said_to_be_no_orphan():
+    barred = process(1200, kind="unknown", gpus=(Hold(0, 21 << 30),), why=("its environment can't be read",))
+    assert "; of 1 process holding GPU memory it can't be told)" in line("Orphans: ", processes=(barred,))
+    assert "can't be told" not in line("Orphans: ", processes=(process(1200, kind="worker", gpus=(Hold(0, 21 << 30),)),))

@@ -140,7 +140,7 @@ def test_a_title_begins_with_what_people_call_it():
         "Node node2",
         "Job x",
         "Group vllm",
-        "Node2 GPU 3",
+        "Finding on node2 GPU 3",
     ]
 
 

@@ -217,9 +217,12 @@ def test_nothing_is_left_over_only_where_somebody_looked():
     unseen = section(OverviewPage(), "left", view(processes=()))
     assert unseen.rows is None
     assert "not known" in unseen.nothing
-    looked = section(OverviewPage(), "left", view(processes=(), hosts={"node1": Host("node1", processes=())}))
+    hosts = {"node1": Host("node1", processes=())}
+    looked = section(OverviewPage(), "left", view(processes=(), hosts=hosts))
     assert list(looked.rows) == []
     assert looked.nothing == "none (1 host probed)"
+    barred = section(OverviewPage(), "left", view(processes=(process(1, kind="unknown", gpus=(Hold(0, GIB),)),), hosts=hosts))
+    assert barred.nothing == "none (1 host probed; of 1 holder of GPU memory it can't be told: page 4)"
 
 
 def test_a_running_job_holds_what_its_processes_hold():

@@ -218,9 +218,14 @@ def orphans_section(view: View) -> Section[Process]:
         Column("WHY", 14, lambda process, _: (("; ".join(process.why), "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
     )
     looked = view.snapshot.looked_at
-    nothing = f"none ({plural(looked, 'host')} probed)" if looked else "not known: no answer from a probe yet"
+    nothing = f"none ({plural(looked, 'host')} probed{_unknown_holders(view)})" if looked else "not known: no answer from a probe yet"
     title = "ORPHANS, STALE" if any(process.kind == "stale" for process in left) else "ORPHANS"
     return Section("left", title, columns, rows and rows[:MAX_ROWS], nothing, process_search, total=len(rows or ()))
+
+
+def _unknown_holders(view: View) -> str:
+    number = view.snapshot.unknown_holders
+    return f"; of {plural(number, 'holder')} of GPU memory it can't be told: page 4" if number else ""
 
 
 def process_search(process: Process) -> str:

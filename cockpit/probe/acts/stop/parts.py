@@ -144,7 +144,7 @@ def _barred(look: HostState, name: str, found: Members, uid: int | None) -> str 
     """Why nothing of that session is ended."""
     if uid is not None and os.geteuid() not in (0, uid):
         user = next(look.target(pid)["user"] for pid in found if look.forest[pid].details.uid == uid)
-        return f"{name} belongs to {user}: only {user} and root may stop it"
+        return f"{name} belongs to {user}: only {user if user == 'root' else user + ' and root'} may stop it"
     for pid in found:
         if is_own(look.forest[pid]):
             return f"cockpit itself runs in {name}, below process {pid}: stop it from outside"
