@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -204,3 +205,18 @@ async def test_lines_are_harmless_and_without_secrets(make):
         assert "PWNED" not in shown(app)
         assert "0123456789abcdef" not in shown(app)
         assert "WANDB_API_KEY=" in shown(app)
+
+
+async def test_lines_that_were_read_a_while_ago_say_so(make, clock):
+    app = made(make, "said it")
+    async with app.run_test(size=LARGE) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: "said it" in shown(app))
+        await pilot.press("escape", "1")
+        await until(pilot, lambda: "said it" not in shown(app))
+        clock.now += 90
+        app.monitor.logs.found = None
+        app.monitor.logs.logs_of = lambda thing: asyncio.sleep(1000)
+        app.log_tails.known = {key: replace(tail, logs=()) for key, tail in app.log_tails.known.items()}
+        await pilot.press("3", "end", "enter")
+        await until(pilot, lambda: heading(app) == "out.log on node1, read 1m30s ago  l opens it")
