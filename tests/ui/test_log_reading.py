@@ -11,6 +11,7 @@ from cockpit.sources.source import SourceError
 from cockpit.ui.log_reading import REST_S
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.log_tails import INTERVAL_S, TAIL_LINES
+from cockpit.ui.pages.log_section import SHARE
 from tests.ui.screen import HOSTILE, shown, unsafe, until
 from tests.world import actor, process, snapshot
 
@@ -53,6 +54,16 @@ async def test_where_there_is_little_room_the_newest_lines_are_those_in_sight(ma
         await actor_page(app, pilot)
         await until(pilot, lambda: "step 399" in shown(app))
         assert "step 380" not in shown(app)
+
+
+async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
+    app = made(make, *(f"step {number:03}" for number in range(400)))
+    app.monitor.first = snapshot(actors=tuple(actor(number) for number in range(1, 90)))
+    async with app.run_test(size=(120, 60)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("5", "enter")
+        await until(pilot, lambda: "step 399" in shown(app))
+        assert shown(app).count("step ") == 60 // SHARE
 
 
 @pytest.mark.parametrize("key", ["4", "5"])

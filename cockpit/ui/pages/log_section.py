@@ -13,6 +13,8 @@ from cockpit.ui.view import View
 
 MIN_LINES: Final = 4
 """Listed even where lines below must be scrolled to: the end of a traceback."""
+SHARE: Final = 5
+"""Of the lines of the screen or pane one in so many is kept for the log, whatever lies below it."""
 OLD_AFTER_S: Final = 15.0
 """Seconds from which on it is said when the lines were read."""
 
@@ -28,11 +30,11 @@ def log_sections(thing: Any, view: View) -> tuple[Section[FactRow], ...]:
         return ()
     tail = view.log_tails.get(thing.key)
     if tail is None:
-        return (_section("LOG", None, "not read yet"),)
+        return (_section("LOG", None, "not read yet", view),)
     if tail.log is None:
         return (paragraphs("log", "LOG", [f"{UNKNOWN}  {tail.why}"], view.width),)
     rows = [FactRow(f"log:{number}", "", line) for number, line in enumerate(tail.lines)]
-    return (_section(_title(tail, view), rows, "no lines yet"),)
+    return (_section(_title(tail, view), rows, "no lines yet", view),)
 
 
 def _title(tail: LogTail, view: View) -> str:
@@ -42,6 +44,7 @@ def _title(tail: LogTail, view: View) -> str:
     return f"LOG  {name}{age}  {tail.keys} opens it"
 
 
-def _section(title: str, rows: list[FactRow] | None, nothing: str) -> Section[FactRow]:
+def _section(title: str, rows: list[FactRow] | None, nothing: str, view: View) -> Section[FactRow]:
     columns: tuple[Column[FactRow], ...] = (Column("", 20, lambda row, _: row.value, grow=True),)
-    return Section("log", title, columns, rows, nothing, lambda row: str(row.value), least=MIN_LINES, newest_last=True, fixed=True)
+    least = max(MIN_LINES, view.height // SHARE)
+    return Section("log", title, columns, rows, nothing, lambda row: str(row.value), least=least, newest_last=True, fixed=True)
