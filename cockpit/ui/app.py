@@ -34,8 +34,8 @@ from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector
 from cockpit.ui.header import Header, page_line, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
-from cockpit.ui.hidden import HidingApp
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered, rank_key
+from cockpit.ui.log_reading import LogReadingApp
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import about, detail_of
 from cockpit.ui.pages.faults import FaultsPage
@@ -62,7 +62,7 @@ MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
 
-class Cockpit(HidingApp):
+class Cockpit(LogReadingApp):
     """The application. One table draws all pages; `pages` is the stack of open ones."""
 
     TITLE = "cockpit"
@@ -164,9 +164,8 @@ class Cockpit(HidingApp):
     def view(self) -> View:
         """Everything that pages are drawn from."""
         now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii  # noqa: A001 what the flag is called
-        return View(
-            self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height, bool(self.acts), self.preset_entries
-        )
+        acts, presets, tails = bool(self.acts), self.preset_entries, self.log_tails.known
+        return View(self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height, acts, presets, tails)
 
     def _tick(self) -> None:
         """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
@@ -175,6 +174,7 @@ class Cockpit(HidingApp):
         if isinstance(self.page, NodePage) and self.clock() - (self.page.asked_at or self.clock()) > NODE_PROCESSES_INTERVAL_S:
             self._ask_processes(self.page)
         self.refresh_presets()
+        self.refresh_log_tails()
         self._garbage.tick()
 
     async def on_event(self, event: events.Event) -> None:
@@ -234,6 +234,7 @@ class Cockpit(HidingApp):
         before, self._key_meanings = self._key_meanings, (self.acts and (self.acts.meant(), self.acts.mending()), kinds)
         if before != self._key_meanings:
             self.refresh_bindings()
+        self.refresh_log_tails()
 
     def _key_ranks(self) -> Callable[[str], int | None]:
         return partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.mending() if self.acts else ())

@@ -98,7 +98,8 @@ def lay_out(
     for (section, rows, hidden), count in zip(listed, counts, strict=True):
         columns = fit_columns(section.columns, room)
         starts = _starts(rows, count, columns, blank, view)
-        yield Block(section, rows if count == len(rows) else rows[:count], columns, top, first, hidden, starts, len(rows) - count)
+        kept = rows if count == len(rows) else rows[len(rows) - count :] if section.newest_last else rows[:count]
+        yield Block(section, kept, columns, top, first, hidden, starts, len(rows) - count)
         blank -= starts[-1] - count
         top += 1 + starts[-1] + gap
         first += count

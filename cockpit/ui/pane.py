@@ -134,6 +134,11 @@ class Body(Vertical):
             self._table.on_resize()
         self._show_pane(fresh=True)
 
+    @property
+    def row(self) -> Any:
+        """What the pane shows, or will in a moment; `None` without a pane."""
+        return self._table.selected if self._lines() else None
+
     def toggle(self) -> bool:
         """Hide the pane or show it again; whether that can be seen."""
         self._wanted = not self._wanted

@@ -56,6 +56,8 @@ class Section(Generic[Row]):
     """How many there are, when `rows` are only the first of them."""
     least: int | None = None
     """How many rows are listed where there is no room for all; `None`: all, as a table can be scrolled."""
+    newest_last: bool = False
+    """Where there is no room for all rows the last are listed, not the first."""
     more: str = ""
     """The key that lists the others."""
     fixed: bool = False

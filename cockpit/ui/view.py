@@ -15,6 +15,7 @@ from cockpit.model import GROUP_WAITS, Actor, Gpu, Hold, Host, Job, Node, Placem
 from cockpit.monitor.history import History
 from cockpit.report.grouping import LONG_REASON_CHARS
 from cockpit.ui.findings import FindingIndex
+from cockpit.ui.log_tails import LogTail
 
 GPU_IN_USE_SHARE = 0.1
 """Fraction of a GPU's memory above which it is in use: a driver alone holds less."""
@@ -201,6 +202,8 @@ class View:
     """Whether acts are available; else their keys are not shown."""
     preset_entries: tuple[PresetEntry, ...] | None = None
     """The presets as read last; `None` until the page Presets is opened."""
+    log_tails: Mapping[str, LogTail] = field(default_factory=dict)
+    """The last lines of logs, by key of the thing that they are of."""
 
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that is known."""

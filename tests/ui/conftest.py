@@ -79,11 +79,16 @@ class Logs:
         self.batches = []
         self.found = None
         self.asked = []
+        self.read = []
+        """Labels of the logs of which only the last lines were wanted, each as often as they were."""
 
     def log(self, label, *batches, file=None, where="node1", ended="the process has ended"):
         async def follow(lines, on):
-            assert on
+            if not on:
+                self.read.append(label)
             for batch in batches:
+                if isinstance(batch, SourceError):
+                    raise batch
                 yield batch
 
         return Log(label, file or f"{label}.log", where, follow, ended)

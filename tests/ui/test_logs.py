@@ -63,7 +63,7 @@ async def test_on_an_actors_page_its_own_log_is_opened(make):
         await pilot.press("3", "end", "enter")
         await until(pilot, lambda: "ACTOR" in shown(app))
         await opened(app, pilot, "l")
-        assert [type(thing) for thing in app.monitor.logs.asked] == [Actor]
+        assert {type(thing) for thing in app.monitor.logs.asked} == {Actor}
 
 
 async def test_on_a_nodes_page_its_own_log_is_opened(make):

@@ -16,6 +16,7 @@ from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import actor_search
 from cockpit.ui.pages.findings import about_section, finding_sections
+from cockpit.ui.pages.log_section import log_sections
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import GPU_MEMORY_COLUMN, PID_COLUMN, process_search
 from cockpit.ui.pages.page import Page
@@ -82,10 +83,11 @@ class DetailPage(Page):
         now = _find_newest(self.thing, view)
         if now is None:
             gone = facts("gone", "GONE", [("", f"This {self._name.lower()} is no longer listed. Below: its last known state.")], view.width)
-            return (gone, *self._make(self.thing, view))
+            first, *rest = self._make(self.thing, view)
+            return (gone, first, *log_sections(self.thing, view), *rest)
         self.thing = now
         first, *rest = self._make(now, view)
-        return (first, *about_section(now.key, view), *rest)
+        return (first, *about_section(now.key, view), *log_sections(now, view), *rest)
 
 
 def _find_newest(thing: Any, view: View) -> Any:

@@ -1,0 +1,233 @@
+"""The last lines of its log on the page of an actor, a process or a job, and in the pane: what is asked for, when, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from cockpit.sources.source import SourceError
+from cockpit.ui.log_reading import REST_S
+from cockpit.ui.log_screen import LogScreen
+from cockpit.ui.log_tails import INTERVAL_S, TAIL_LINES
+from cockpit.ui.pages.log_section import SHARE
+from tests.ui.screen import HOSTILE, shown, unsafe, until
+from tests.world import actor, process, snapshot
+
+ACTOR = snapshot(actors=(actor(1),), placement_groups=())
+LARGE = (160, 60)
+
+
+def made(make, *lines, first=ACTOR, label="out", **config):
+    """An app whose things all have one log."""
+    app = make(first, **config)
+    app.monitor.logs.found = (app.monitor.logs.log(label, list(lines)),)
+    return app
+
+
+async def actor_page(app, pilot):
+    await until(pilot, lambda: app.table.count > 0)
+    await pilot.press("3", "end", "enter")
+    await until(pilot, lambda: len(app.pages) == 2)
+
+
+def heading(app):
+    """Of the log."""
+    return next((line.partition("LOG ")[2] for line in shown(app).splitlines() if "LOG " in line), "").strip()
+
+
+async def test_the_page_of_an_actor_shows_its_last_lines_the_newest_last(make):
+    app = made(make, *(f"step {number:03}" for number in range(400)))
+    async with app.run_test(size=(120, 60)) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: "step 399" in shown(app))
+        assert [line.strip() for line in shown(app).splitlines() if "step " in line] == [
+            f"step {400 - TAIL_LINES + n}" for n in range(TAIL_LINES)
+        ]
+        assert heading(app) == "out.log on node1  l opens it"
+
+
+async def test_where_there_is_little_room_the_newest_lines_are_those_in_sight(make):
+    app = made(make, *(f"step {number:03}" for number in range(400)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: "step 399" in shown(app))
+        assert "step 380" not in shown(app)
+
+
+async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
+    app = made(make, *(f"step {number:03}" for number in range(400)))
+    app.monitor.first = snapshot(actors=tuple(actor(number) for number in range(1, 90)))
+    async with app.run_test(size=(120, 60)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("5", "enter")
+        await until(pilot, lambda: "step 399" in shown(app))
+        assert shown(app).count("step ") == 60 // SHARE
+
+
+@pytest.mark.parametrize("key", ["4", "5"])
+async def test_so_do_those_of_a_process_and_of_a_job(make, key):
+    app = made(make, "said it")
+    async with app.run_test(size=(120, 60)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press(key, "enter")
+        await until(pilot, lambda: "said it" in shown(app))
+
+
+async def test_the_pane_shows_the_log_of_the_row_under_the_cursor(make):
+    app = made(make, "said it")
+    async with app.run_test(size=LARGE) as pilot:
+        await pilot.press("3", "end")
+        await until(pilot, lambda: "said it" in shown(app))
+        assert len(app.pages) == 1
+
+
+async def test_a_process_that_is_not_rays_has_no_log_and_nobody_is_asked_for_one(make):
+    app = made(make, "said it", first=snapshot(processes=(process(77, kind="foreign"),), findings=()))
+    async with app.run_test(size=LARGE) as pilot:
+        await pilot.press("4", "enter")
+        await until(pilot, lambda: len(app.pages) == 2)
+        await pilot.pause(10 * REST_S)
+        assert "LOG" not in shown(app).split()
+        assert app.monitor.logs.asked == []
+
+
+async def test_without_a_pane_and_without_such_a_page_nothing_is_asked(make):
+    app = made(make, "said it")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("3", "end")
+        await pilot.pause(10 * REST_S)
+        assert app.monitor.logs.asked == []
+
+
+async def test_a_hidden_pane_asks_nothing(make):
+    app = made(make, "said it")
+    async with app.run_test(size=LARGE) as pilot:
+        await pilot.press("3", "v", "end")
+        await pilot.pause(10 * REST_S)
+        assert app.monitor.logs.asked == []
+
+
+async def test_rows_that_the_cursor_passes_are_not_asked_for(make):
+    app = made(make, "said it", first=snapshot(actors=tuple(actor(number) for number in range(1, 5)), placement_groups=()))
+    async with app.run_test(size=LARGE) as pilot:
+        await pilot.press("3", "end", "up", "up")
+        last = app.table.selected
+        await until(pilot, lambda: "said it" in shown(app))
+        assert app.monitor.logs.asked == [last]
+
+
+async def test_until_it_has_been_read_that_is_said_and_no_key_waits(make):
+    app = make(ACTOR)
+
+    async def never(thing):
+        await asyncio.Event().wait()
+
+    app.monitor.logs.logs_of = never
+    async with app.run_test(size=LARGE) as pilot:
+        await actor_page(app, pilot)
+        await pilot.pause(2 * REST_S)
+        assert heading(app) == "not read yet"
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.pages) == 1)
+
+
+async def test_what_the_cursor_has_left_is_read_no_further(make):
+    app, ended = make(ACTOR), []
+
+    async def never(thing):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(thing)
+
+    app.monitor.logs.logs_of = never
+    async with app.run_test(size=(120, 60)) as pilot:
+        await actor_page(app, pilot)
+        await pilot.pause(2 * REST_S)
+        assert ended == []
+        await pilot.press("escape")
+        await until(pilot, lambda: ended)
+
+
+async def test_what_cannot_be_read_is_unknown_with_the_reason(make):
+    app = make(ACTOR)
+    app.monitor.logs.found = SourceError("the agent on node1 does not answer")
+    async with app.run_test(size=(120, 60)) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: "–  the agent on node1 does not answer" in shown(app))
+
+
+async def test_an_empty_log_is_not_unknown(make):
+    app = made(make)
+    async with app.run_test(size=(120, 60)) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: heading(app) == "out.log on node1  l opens it  no lines yet")
+
+
+async def test_while_it_stays_in_sight_it_is_read_again(make, clock):
+    app = made(make, "said it")
+    logs = app.monitor.logs
+    async with app.run_test(size=LARGE) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: logs.read == ["out"])
+        app.draw()
+        await pilot.pause(2 * REST_S)
+        assert logs.read == ["out"], "it has just been read"
+        clock.now += INTERVAL_S
+        await until(pilot, lambda: logs.read == ["out", "out"])
+        assert len(logs.asked) == 1, "where its logs lie is known"
+
+
+async def test_while_the_screen_is_paused_nothing_is_read_again(make, clock):
+    app = made(make, "said it")
+    logs = app.monitor.logs
+    async with app.run_test(size=LARGE) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: logs.read == ["out"])
+        await pilot.press("p")
+        clock.now += 2 * INTERVAL_S
+        await pilot.pause(5)
+        assert logs.read == ["out"]
+        await pilot.press("p")
+        await until(pilot, lambda: logs.read == ["out", "out"])
+
+
+async def test_below_the_open_log_nothing_is_read_again(make, clock):
+    app = made(make, "said it")
+    logs = app.monitor.logs
+    async with app.run_test(size=LARGE) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: logs.read == ["out"])
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(app.screen, LogScreen))
+        clock.now += 2 * INTERVAL_S
+        await pilot.pause(5)
+        assert logs.read == ["out"]
+
+
+async def test_lines_are_harmless_and_without_secrets(make):
+    app = made(make, *HOSTILE, "export WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567", "the end")
+    async with app.run_test(size=LARGE) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: "the end" in shown(app))
+        assert not unsafe(shown(app))
+        assert "PWNED" not in shown(app)
+        assert "0123456789abcdef" not in shown(app)
+        assert "WANDB_API_KEY=" in shown(app)
+
+
+async def test_lines_that_were_read_a_while_ago_say_so(make, clock):
+    app = made(make, "said it")
+    async with app.run_test(size=LARGE) as pilot:
+        await actor_page(app, pilot)
+        await until(pilot, lambda: "said it" in shown(app))
+        await pilot.press("escape", "1")
+        await until(pilot, lambda: "said it" not in shown(app))
+        clock.now += 90
+        app.monitor.logs.found = None
+        app.monitor.logs.logs_of = lambda thing: asyncio.sleep(1000)
+        app.log_tails.known = {key: replace(tail, logs=()) for key, tail in app.log_tails.known.items()}
+        await pilot.press("3", "end", "enter")
+        await until(pilot, lambda: heading(app) == "out.log on node1, read 1m30s ago  l opens it")

@@ -1,0 +1,123 @@
+"""Of which log the last lines are kept, and for how many things."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cockpit.monitor.logs import Log
+from cockpit.sources.source import SourceError
+from cockpit.ui.log_strips import MAX_KEY_LINES
+from cockpit.ui.log_tails import INTERVAL_S, LINES_READ, MAX_LINE_CHARS, MAX_LOAD, MAX_TAILS, LogTails, fit_lines
+from tests.ui.conftest import Clock
+from tests.world import actor
+
+
+def log(label, *batches, why="", endless=False):
+    async def follow(lines, on):
+        assert (lines, on) == (LINES_READ, False)
+        if why:
+            raise SourceError(why)
+        for batch in batches:
+            yield batch
+        if endless:
+            await asyncio.Event().wait()
+
+    return Log(label, f"{label}.log", "node1", follow)
+
+
+async def read(*logs, thing=None, tails=None):
+    """What is known of an actor with these logs."""
+    tails, thing = tails or LogTails(Clock()), thing or actor(1)
+
+    async def find(_):
+        return logs
+
+    await tails.read(thing, find)
+    return tails.known[thing.key]
+
+
+async def test_err_comes_before_out_where_it_has_lines():
+    tail = await read(log("out", ["said"]), log("err", ["complained"]))
+    assert (tail.log.label, tail.lines, tail.keys) == ("err", ("complained",), "l o")
+    tail = await read(log("out", ["said"]), log("err", ["", "  "]))
+    assert (tail.log.label, tail.lines, tail.keys) == ("out", ("said",), "l")
+
+
+async def test_an_err_with_nothing_but_rays_own_marks_has_no_lines():
+    marks = [":job_id:03000000", ":actor_name:RemoteRewardServer", ":task_name:score it"]
+    tail = await read(log("out", [*marks, "said"]), log("err", marks))
+    assert (tail.log.label, tail.lines) == ("out", ("said",))
+
+
+async def test_the_process_of_now_comes_before_the_one_before_a_restart():
+    tail = await read(log("out", ["said"]), log("err"), log("err-before", ["died"]))
+    assert tail.log.label == "out"
+    tail = await read(log("out"), log("err"), log("err-before", ["died"]), log("out-before", ["said"]))
+    assert tail.log.label == "err-before"
+
+
+async def test_the_lines_of_a_driver_are_not_taken_for_those_of_its_actor():
+    assert (await read(log("out"), log("job", ["step 1"]))).lines == ()
+    assert (await read(log("job", ["step 1"]))).lines == ("step 1",)
+
+
+async def test_what_can_be_read_is_shown_though_another_log_cannot():
+    assert (await read(log("out", ["said"]), log("err", why="gone"))).lines == ("said",)
+    tail = await read(log("out"), log("err", why="gone"))
+    assert (tail.log, tail.why) == (None, "gone")
+
+
+async def test_of_a_log_that_is_still_being_written_the_lines_up_to_now_are_taken():
+    assert (await read(log("job", ["step 1"], ["step 2"], endless=True))).lines == ("step 1", "step 2")
+
+
+async def test_a_log_of_which_nothing_comes_is_not_called_empty():
+    tail = await read(log("job", endless=True))
+    assert tail.why == "job.log on node1: nothing came of it in 10 s"
+
+
+async def test_with_another_process_an_actors_logs_are_found_anew():
+    tails = LogTails(Clock())
+    await read(log("out", ["first"]), tails=tails, thing=actor(1, pid=7, restarts=0))
+    assert (await read(log("out", ["second"]), tails=tails, thing=actor(1, pid=7, restarts=0))).lines == ("first",)
+    assert (await read(log("out", ["third"]), tails=tails, thing=actor(1, pid=8, restarts=1))).lines == ("third",)
+
+
+async def test_no_more_things_are_kept_than_that_many():
+    tails = LogTails(Clock())
+    for number in range(MAX_TAILS + 2):
+        await read(log("out"), tails=tails, thing=actor(number + 1))
+    assert len(tails.known) == MAX_TAILS
+    assert actor(1).key not in tails.known
+    assert actor(MAX_TAILS + 2).key in tails.known
+
+
+async def test_what_took_long_is_not_read_again_so_soon():
+    clock = Clock()
+    tails = LogTails(clock)
+
+    async def find(_):
+        clock.now += 4
+        return (log("out"),)
+
+    await tails.read(actor(1), find)
+    clock.now += INTERVAL_S + 1
+    assert not tails.is_due(actor(1), again=True)
+    clock.now += 4 / MAX_LOAD
+    assert tails.is_due(actor(1), again=True)
+    assert not tails.is_due(actor(1), again=False)
+    assert tails.is_due(actor(2), again=False)
+
+
+@pytest.mark.parametrize("before", [1, MAX_KEY_LINES - 10])
+def test_a_private_key_that_begins_above_the_lines_shown_is_hidden(before):
+    body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7"
+    lines = fit_lines(["-----BEGIN PRIVATE KEY-----", *([body] * (before + 30))])
+    assert not any(body in line for line in lines)
+
+
+def test_a_line_is_cut_and_of_a_progress_bar_only_the_last_state_is_kept():
+    assert fit_lines(["x" * 10 * MAX_LINE_CHARS])[0] == "x" * MAX_LINE_CHARS
+    assert fit_lines(["10%\r20%\r30%", "\x1b[31mred\x1b[0m"]) == ("30%", "red")
