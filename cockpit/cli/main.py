@@ -244,7 +244,7 @@ def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
     sys.exit(code)
 
 
-LOGS_HELP = """Print the log of a job's driver, an actor, a worker or a node.
+LOGS_HELP = """Print the log of a job, actor, process or node.
 
 TARGET is the id of a job; the id, the name or the class of an actor, also of a dead one; a pid; or a node. Of an actor or a worker it is
 its stdout, of a node that of its raylet; `--log err` prints the other one, `--log err-before` that of the process before a restart."""
