@@ -22,12 +22,12 @@ def act_for(key: str, rows: Sequence[Any]) -> tuple[Act | Runbook, tuple[Any, ..
     meant = [act for act in ACTS if key in act.keys.split(",")]
     for act in meant:
         if act.takes is None or any(isinstance(row, act.takes) for row in rows):
-            mine = taken(act, rows)
+            mine = choose_rows(act, rows)
             return mine if isinstance(mine, str) else (act, mine)
     return f"{meant[0].title}: put the cursor on {_choices(meant)}" if meant else "This key does nothing here"
 
 
-def taken(act: Operation, rows: Sequence[Any]) -> tuple[Any, ...] | str:
+def choose_rows(act: Operation, rows: Sequence[Any]) -> tuple[Any, ...] | str:
     """Those of the rows that this act takes; or why it can't be done to them."""
     if act.takes is None:
         return tuple(rows)

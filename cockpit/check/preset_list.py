@@ -32,7 +32,7 @@ class PresetEntry(Value, frozen=True):
         return f"preset:{self.path}"
 
 
-def shown(entry: PresetEntry) -> PresetEntry:
+def hide_secrets(entry: PresetEntry) -> PresetEntry:
     """Fit to be shown: without the secrets that may stand in the file."""
     return entry if entry.preset is None else replace(entry, preset=safe(entry.preset))
 

@@ -14,7 +14,7 @@ import click
 from cockpit import output
 from cockpit.cli.acts import NOT_ALL, refuse
 from cockpit.cli.exit_codes import with_exit_codes
-from cockpit.config.document import InputError, shown
+from cockpit.config.document import InputError, abbreviate_home
 from cockpit.config.settings import Config
 from cockpit.presets import Preset, PresetError, copy_preset, doubts, presets, presets_folder
 from cockpit.text import UNKNOWN, clean, count
@@ -44,7 +44,7 @@ def _copy(config: Config, name: str) -> int:
         path = copy_preset(name)
     except InputError as error:
         return refuse(str(error), NOT_ALL)
-    output.say(f"Written: {shown(path)}")
+    output.say(f"Written: {abbreviate_home(path)}")
     return 0
 
 
@@ -67,7 +67,7 @@ def presets_text(found: list[Preset | PresetError]) -> str:
 
 
 def _origin(folder: Path) -> str:
-    return shown(folder) if folder == presets_folder() else "ready-made (copy one: cockpit presets --copy NAME)"
+    return abbreviate_home(folder) if folder == presets_folder() else "ready-made (copy one: cockpit presets --copy NAME)"
 
 
 def _table(found: list[Preset | PresetError]) -> str:

@@ -47,7 +47,7 @@ class InputError(ValueError):
     """What a person wrote can't be used; the text is one sentence that names the place."""
 
 
-def shown(path: Path) -> str:
+def abbreviate_home(path: Path) -> str:
     """The path as its owner knows it: `~` for the home folder."""
     try:
         return f"~/{path.relative_to(Path.home())}"
@@ -85,13 +85,13 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise InputError(f"{shown(path)}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
     if len(raw) > LARGEST:
-        raise InputError(f"{shown(path)}: larger than 1 MiB: too large for a file of cockpit")
+        raise InputError(f"{abbreviate_home(path)}: larger than 1 MiB: too large for a file of cockpit")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{shown(path)}:{raw.count(10, 0, error.start) + 1}: not UTF-8 text") from error
+        raise InputError(f"{abbreviate_home(path)}:{raw.count(10, 0, error.start) + 1}: not UTF-8 text") from error
 
 
 class Document:
@@ -128,7 +128,7 @@ class Document:
     @classmethod
     def read(cls, path: Path) -> Document:
         """A missing file raises `FileNotFoundError`."""
-        return cls(read_text(path), shown(path))
+        return cls(read_text(path), abbreviate_home(path))
 
     def convert(self, kind: type[T], words: Mapping[str, str]) -> T:
         """The checked value; `words` says what is expected at a place such as `hosts[].user`: "a name"."""

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cockpit.config.document import Document, InputError, read_text, shown
+from cockpit.config.document import Document, InputError, abbreviate_home, read_text
 from cockpit.model import Node, Value
 
 DEFAULT_REACH: Final = (
@@ -99,15 +99,15 @@ def _hosts_of_file(path: Path) -> tuple[HostEntry, ...]:
     try:
         text = read_text(path)
     except FileNotFoundError as error:
-        raise InputError(f"{shown(path)}: there is no such file") from error
+        raise InputError(f"{abbreviate_home(path)}: there is no such file") from error
     lines = [(number, line.split("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1)]
     lines = [(number, line) for number, line in lines if line]
     if lines and lines[0][1].startswith(("- ", "[")):
-        document = Document(text, shown(path))
+        document = Document(text, abbreviate_home(path))
         return host_entries(document.convert(list[str | HostEntry], HOST_WORDS), document, "")
     if not lines:
-        raise InputError(f"{shown(path)}: lists no host")
-    return tuple(dict.fromkeys(_host_of_word(line, f"{shown(path)}:{number}: ") for number, line in lines))
+        raise InputError(f"{abbreviate_home(path)}: lists no host")
+    return tuple(dict.fromkeys(_host_of_word(line, f"{abbreviate_home(path)}:{number}: ") for number, line in lines))
 
 
 def _host_of_word(text: str, place: str = "") -> HostEntry:

@@ -14,7 +14,7 @@ import msgspec
 import platformdirs
 from msgspec import UNSET, Meta, UnsetType
 
-from cockpit.config.document import Document, InputError, shown
+from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
 from cockpit.config.thresholds import Limits
 from cockpit.model import Session, Value
@@ -164,7 +164,7 @@ def _parse_text(name: str, value: object) -> object:
 
 def _read(path: Path) -> _Layer:
     if (reason := why_not_ours(path)) is not None:
-        raise InputError(f"{shown(path)}: {reason}, and cockpit runs commands from this file (under sudo, use sudo -H)")
+        raise InputError(f"{abbreviate_home(path)}: {reason}, and cockpit runs commands from this file (under sudo, use sudo -H)")
     try:
         document = Document.read(path)
     except FileNotFoundError:
@@ -318,9 +318,9 @@ def init(path: Path) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(default_file())
     except FileExistsError as error:
-        raise InputError(f"{shown(path)}: already exists; not overwritten") from error
+        raise InputError(f"{abbreviate_home(path)}: already exists; not overwritten") from error
     except OSError as error:
-        raise InputError(f"{shown(path)}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
 
 
 def config_text(config: Config) -> str:

@@ -49,7 +49,7 @@ class FreeCapacity:
             made = greedy_moves(stock, bundles, ask.strategy)
         except TooLongError:
             return None
-        return None if made is None else tuple(self._done(ask, made, homes, (who, what)))
+        return None if made is None else tuple(self._fill_nodes(ask, made, homes, (who, what)))
 
     def most(self, ask: Ask) -> int:
         """How many bundles of its only shape find room."""
@@ -84,7 +84,9 @@ class FreeCapacity:
         there = {key: value for key, value in zip(self._keys, kind.labels, strict=True) if value is not None}
         return sum(1 << number for number, labels in enumerate(wanted) if matches(there, labels))
 
-    def _done(self, ask: Ask, made: Iterable[Move], homes: dict[Slot, list[NodeKind]], holder: tuple[str, str]) -> Iterator[NodeShare]:
+    def _fill_nodes(
+        self, ask: Ask, made: Iterable[Move], homes: dict[Slot, list[NodeKind]], holder: tuple[str, str]
+    ) -> Iterator[NodeShare]:
         """Nodes that were given something stand last in their kind: a bundle that must not share finds them last."""
         given: dict[str, Counter[str]] = {}
         for move in made:

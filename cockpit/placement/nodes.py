@@ -52,9 +52,9 @@ class LivingNodes:
         now = self.room(ask, "now")
         if now in ("yes", "missed"):
             return PlacementVerdict("now" if now == "yes" else "missed")
-        return self._blocked(ask, "now", self._held(ask)) if now == "no" else None
+        return self._blocked(ask, "now", self._find_obstacle_kind(ask)) if now == "no" else None
 
-    def _held(self, ask: Ask) -> Kind:
+    def _find_obstacle_kind(self, ask: Ask) -> Kind:
         names, label = self.obstacle(ask, "now")
         if label:
             return "label"

@@ -13,7 +13,7 @@ from typing import Final
 
 import platformdirs
 
-from cockpit.config.document import InputError, read_text, shown
+from cockpit.config.document import InputError, abbreviate_home, read_text
 from cockpit.presets.preset import Preset, read_preset
 from cockpit.trust import why_not_ours
 
@@ -74,13 +74,15 @@ def find_preset(name_or_path: str) -> Preset:
     if os.path.isfile(beside):
         raise InputError(f"no preset is named {name_or_path}; the file here is ./{beside}")
     near = get_close_matches(name_or_path, paths, 1)
-    raise InputError(f"no preset is named {name_or_path}; {f'perhaps {near[0]}' if near else f'presets are in {shown(presets_folder())}'}")
+    raise InputError(
+        f"no preset is named {name_or_path}; {f'perhaps {near[0]}' if near else f'presets are in {abbreviate_home(presets_folder())}'}"
+    )
 
 
 def _read_named(path: Path) -> Preset:
     """One that nobody has named by its file: another user's is not taken for ours. Raises `InputError`."""
     if path.parent != READY_MADE and (reason := why_not_ours(path)) is not None:
-        raise InputError(f"{shown(path)}: {reason}; give its path if you mean this file")
+        raise InputError(f"{abbreviate_home(path)}: {reason}; give its path if you mean this file")
     return read_preset(path)
 
 
@@ -107,13 +109,13 @@ def write_preset(text: str, name: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{shown(path)}: can't create its folder: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: can't create its folder: {(error.strerror or str(error)).lower()}") from error
     try:
         _write(path, text)
     except FileExistsError as error:
-        raise InputError(f"{shown(path)}: already exists; not overwritten") from error
+        raise InputError(f"{abbreviate_home(path)}: already exists; not overwritten") from error
     except OSError as error:
-        raise InputError(f"{shown(path)}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
     return path
 
 

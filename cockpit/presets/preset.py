@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from cockpit.config.document import Document, InputError, shown
+from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.model import Value
 from cockpit.placement import Strategy
@@ -123,7 +123,7 @@ def read_preset(path: Path) -> Preset:
     try:
         document = Document.read(path)
     except FileNotFoundError as error:
-        raise InputError(f"{shown(path)}: there is no such file") from error
+        raise InputError(f"{abbreviate_home(path)}: there is no such file") from error
     return _Reading(document).preset(path)
 
 

@@ -48,7 +48,7 @@ class _Saving:
 
     def text(self, own: Mapping[str, float] | None) -> str:
         """The whole file: its head comes last, when all secrets are known."""
-        body = [*self._entrypoint(), *self._environment(), *_held(own), *self._metadata()]
+        body = [*self._entrypoint(), *self._environment(), *_own_resource_lines(own), *self._metadata()]
         return "\n".join([*self._head(), "job:", *(f"  {line}" if line else "" for line in body), ""])
 
     def _head(self) -> list[str]:
@@ -133,7 +133,7 @@ def _folder(folder: str) -> list[str]:
     return [f"# Its working_dir was uploaded as {clean(folder)}; Ray doesn't report from which folder.", "# working_dir: ."]
 
 
-def _held(own: Mapping[str, float] | None) -> list[str]:
+def _own_resource_lines(own: Mapping[str, float] | None) -> list[str]:
     """What the command itself holds, beside its actors."""
     if own is None:
         return ["# Ray doesn't report what the command itself reserved: entrypoint_num_gpus, entrypoint_num_cpus."]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cockpit.config.document import Document, InputError, shown
+from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.model import Value
 from cockpit.presets.folder import resolve_beside
 from cockpit.presets.preset import JobSpec, Preset, RayNode, RayStart
@@ -163,7 +163,7 @@ def _mistake(preset: Preset, where: str, text: str) -> InputError:
     try:
         return Document.read(preset.path).mistake(where, text)
     except (OSError, InputError):  # gone or changed since it was read
-        return InputError(f"{shown(preset.path)}: {where}: {text}")
+        return InputError(f"{abbreviate_home(preset.path)}: {where}: {text}")
 
 
 def _safe_start(ray: RayStart) -> RayStart:

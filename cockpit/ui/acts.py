@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cockpit.acts.act import Act, Aim, DiskRead, Operation, Runbook
 from cockpit.acts.plan import Receipt, Target
-from cockpit.acts.table import ACTS, act_for, find_operation, taken
+from cockpit.acts.table import ACTS, act_for, choose_rows, find_operation
 from cockpit.check.preset_list import PresetEntry
 from cockpit.model import Finding, Node, Process, Session, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
@@ -101,7 +101,7 @@ class Acts:
         if findings:
             aim = self._aim_found(act, findings, _rows(things))
         else:
-            mine = taken(act, _rows(things))
+            mine = choose_rows(act, _rows(things))
             aim = mine if isinstance(mine, str) else self._aim(act, mine)
         if isinstance(aim, str):
             self._app.say(aim)
@@ -148,7 +148,7 @@ class Acts:
         if act.takes is not None:
             mine = [row for row in rows if isinstance(row, act.takes)]
             mine = [row for row in mine if act.why_not(row) is None] or mine
-            able = taken(act, mine) if mine else f"{act.title}: {GONE}"
+            able = choose_rows(act, mine) if mine else f"{act.title}: {GONE}"
             return able if isinstance(able, str) else self._aim(act, able)
         if _also_taken(act, rows):
             return self._aim(act, rows)

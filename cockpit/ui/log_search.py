@@ -135,13 +135,13 @@ class LogSearches:
         if not self.filter:
             return lines
         text = f"{'without' if self.filter.invert else 'with'} {_quoted(self.filter.texts[0])}"
-        return f"{len(self.filter.found):,} of {lines} {text}{self._left(self.filter)}"
+        return f"{len(self.filter.found):,} of {lines} {text}{self._remaining_words(self.filter)}"
 
     def stops_in_words(self, current: int | None, note: str) -> str:
         """`match 3 of 41`, `marked line 2 of 3`; the note is about the way there."""
         if not self.stops:
             return note
-        count, left = len(self.stops.found), self._left(self.stops)
+        count, left = len(self.stops.found), self._remaining_words(self.stops)
         one, many = ("match", "matches") if self.search else ("marked line", "marked lines")
         place = None if current is None else self.stops.position(current)
         if place is not None:
@@ -150,7 +150,7 @@ class LogSearches:
             return f"{count:,} {one if count == 1 else many}{left}"
         return f"no match of {_quoted(self.search.texts[0])}" if self.search else "no marked line"
 
-    def _left(self, search: LineSearch) -> str:
+    def _remaining_words(self, search: LineSearch) -> str:
         left = self._lines.end - max(search.seen, self._lines.dropped)
         return f", {_line_count(left)} to search" if left > 0 else ""
 

@@ -18,7 +18,7 @@ from cockpit.acts.act import Act, Aim, Operation
 from cockpit.acts.audit import audit_path
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.text import plan_lines, receipt_lines
-from cockpit.config.document import shown
+from cockpit.config.document import abbreviate_home
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
@@ -267,7 +267,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
     def action_leave(self) -> None:
         """Cancel or close; what is under way goes on."""
         if self.stage == "doing":
-            self._hint = f"Still running; q quits and aborts it. Log of acts: {shown(audit_path())}"
+            self._hint = f"Still running; q quits and aborts it. Log of acts: {abbreviate_home(audit_path())}"
         elif self.is_current and (self._read or self.stage != "receipt"):
             self.dismiss(self.receipt)
 

@@ -16,7 +16,7 @@ from textual import work
 from textual.app import SuspendNotSupported
 
 from cockpit.check.preset_list import PresetEntry, check_presets
-from cockpit.config.document import InputError, shown
+from cockpit.config.document import InputError, abbreviate_home
 from cockpit.model import Job
 from cockpit.presets import copy_preset, presets_folder, read_preset, write_preset
 from cockpit.presets.folder import READY_MADE
@@ -88,7 +88,7 @@ class PresetApp(InspectionApp):
         if path.parent != READY_MADE:
             return path
         own = copy_preset(entry.name)
-        self.say(f"Copied to {shown(own)}")
+        self.say(f"Copied to {abbreviate_home(own)}")
         return own
 
     def _edit(self, path: Path) -> None:
@@ -110,7 +110,7 @@ class PresetApp(InspectionApp):
                 NameDialog(f"Save job {jobs[0].id} as a preset. Name:", jobs[0].preset or jobs[0].id, ascii=self.config.ascii)
             )
             if name is not None:
-                self.say(f"Preset written: {shown(write_preset(text, name))}. To edit it: e on the page Presets (7)")
+                self.say(f"Preset written: {abbreviate_home(write_preset(text, name))}. To edit it: e on the page Presets (7)")
         except InputError as error:
             self.say(str(error), "warning")
         self.refresh_presets(now=True)

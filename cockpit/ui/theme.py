@@ -14,7 +14,7 @@ from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
-from cockpit.config.document import Document, InputError, shown
+from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.text import clean
 
 DEFAULT_THEME: Final = "midnight"
@@ -57,7 +57,7 @@ def load_theme(path: Path) -> Theme:
     try:
         document = Document.read(path)
     except FileNotFoundError as error:
-        raise InputError(f"{shown(path)}: not found") from error
+        raise InputError(f"{abbreviate_home(path)}: not found") from error
     file = document.convert(_File, _EXPECTED)
     colors = _check_values(document, "colors", file.colors, frozenset(COLORS))
     variables = _check_values(document, "variables", file.variables, _PLAIN.union(_SIXTEEN, OWN_VARIABLES))

@@ -243,13 +243,13 @@ def throttle(tell: Callable[P, None]) -> Callable[P, None]:
     """So often that a person can follow."""
     last = 0.0
 
-    def told(*args: P.args, **more: P.kwargs) -> None:
+    def tell_seldom(*args: P.args, **more: P.kwargs) -> None:
         nonlocal last
         if (now := time.monotonic()) - last >= PROGRESS_INTERVAL_S:
             last = now
             tell(*args, **more)
 
-    return told
+    return tell_seldom
 
 
 def _check_same(ready: Ready, job: ListedSubmission) -> None:

@@ -58,7 +58,7 @@ def why_in_use(look: HostState, used: Iterable[FileUse], session: str, uid: int)
     return None
 
 
-def told(used: Iterable[FileUse], forest: Forest, session: str) -> Iterator[str]:
+def describe_uses(used: Iterable[FileUse], forest: Forest, session: str) -> Iterator[str]:
     """A sentence for each process that uses something there, which may be removed all the same."""
     by_pid: Dict[int, list[FileUse]] = {}
     for hold in used:
@@ -95,11 +95,11 @@ class _Asking:
 
     def wait(self, tell: Tell) -> int:
         """How many have answered before one that does not."""
-        at, since, told = self._at, time.monotonic(), 0.0
+        at, since, told_at = self._at, time.monotonic(), 0.0
         while not self._finished.wait(0.02):
             now = time.monotonic()
-            if now - told > TELL_EVERY:
-                told = now
+            if now - told_at > TELL_EVERY:
+                told_at = now
                 tell(f"open files of {at} of {len(self._pids)} processes checked", at, len(self._pids))
             if self._at != at:
                 at, since = self._at, now

@@ -165,7 +165,7 @@ class _Classifier:
         alive, dead = [sign for sign in signs if sign.lives], [sign for sign in signs if not sign.lives]
         if alive and dead:
             return found._replace(why=(*found.why, CONTRADICTION))
-        return self._left(process, found, dead) if dead else self._parted(process, found, alive)
+        return self._judge_left_over(process, found, dead) if dead else self._parted(process, found, alive)
 
     def _undecided(self, process: ScannedProcess, signs: Iterable[Sign]) -> KindVerdict:
         origin, pasts, raylet = process.origin, self.facts.pasts(process), self.evidence.raylet_of(process)
@@ -175,7 +175,7 @@ class _Classifier:
         node = raylet.origin.node if raylet else None
         return KindVerdict("unknown", tuple(sign.text for sign in signs), job, session or (home.path if home else None), node)
 
-    def _left(self, process: ScannedProcess, found: KindVerdict, signs: Iterable[Sign]) -> KindVerdict:
+    def _judge_left_over(self, process: ScannedProcess, found: KindVerdict, signs: Iterable[Sign]) -> KindVerdict:
         """All that it came from is dead."""
         if not any(sign.proves for sign in signs):
             return found._replace(why=(*found.why, "nothing but the name of that file says so"))

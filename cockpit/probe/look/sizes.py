@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Callable, Dict, Iterable, NamedTuple, Tuple
 
 from .protected import DearFiles
-from .tree import FOLDER, MovedError, Walk, shown
+from .tree import FOLDER, MovedError, Walk, encode_path
 
 KEEPS = 20
 MOST_FILES = 2_000_000
@@ -104,4 +104,4 @@ def _count(top: int, sleep: Callable[[float], None], most: int) -> Size:
 
 
 def _listed(dear: DearFiles) -> Tuple[str, ...]:
-    return tuple(shown(path) for path in islice(dear.found, KEEPS))
+    return tuple(encode_path(path) for path in islice(dear.found, KEEPS))

@@ -158,13 +158,13 @@ def where(descriptor: int) -> str | None:
         return None
 
 
-def shown(path: str) -> str:
-    """Fit for JSON: bytes that are no UTF-8 become `\\xff`, and a backslash two, so that `meant` finds the way back."""
+def encode_path(path: str) -> str:
+    """Fit for JSON: bytes that are no UTF-8 become `\\xff`, and a backslash two, so that `decode_path` finds the way back."""
     return os.fsencode(path.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
 
 
-def meant(text: str) -> str:
-    """The path that `shown` has made this of."""
+def decode_path(text: str) -> str:
+    """The path that `encode_path` has made this of."""
     parts = (part.split("\\x") for part in text.split("\\\\"))
     raw = b"\\".join(b"".join([os.fsencode(first), *map(_byte, rest)]) for first, *rest in parts)
     return os.fsdecode(raw)

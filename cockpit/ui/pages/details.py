@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cockpit.check.preset_list import PresetEntry, shown
+from cockpit.check.preset_list import PresetEntry, hide_secrets
 from cockpit.model import Actor, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words
 from cockpit.report.faults import by_cause
@@ -45,7 +45,7 @@ def clipboard_text(row: Any) -> str:
 def json_text(rows: Iterable[Any]) -> str:
     """The facts that the rows stand for, as JSON; empty when they stand for none."""
     things = [about(row) or row for row in rows]
-    facts = [shown(thing) if isinstance(thing, PresetEntry) else thing for thing in things if isinstance(thing, msgspec.Struct)]
+    facts = [hide_secrets(thing) if isinstance(thing, PresetEntry) else thing for thing in things if isinstance(thing, msgspec.Struct)]
     text = msgspec.json.encode(facts[0] if len(facts) == 1 else facts, enc_hook=str)
     return msgspec.json.format(text, indent=2).decode() if facts else ""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cockpit.check.preset_list import PresetEntry
-from cockpit.config.document import shown
+from cockpit.config.document import abbreviate_home
 from cockpit.model import Job
 from cockpit.presets import Preset, doubts, safe
 from cockpit.presets.folder import READY_MADE
@@ -103,7 +103,7 @@ def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
     from cockpit.check.text import headline  # deferred, here and below: only who opens a preset pays for what reads commands
 
     yield "about", preset.about or UNKNOWN
-    yield "file", "ready-made; e makes your own copy" if Path(entry.path).parent == READY_MADE else shown(Path(entry.path))
+    yield "file", "ready-made; e makes your own copy" if Path(entry.path).parent == READY_MADE else abbreviate_home(Path(entry.path))
     if entry.checked is not None:
         word = headline(entry.name, entry.checked)
         yield "check", word if len(word) > view.width - 20 else ((word, VERDICT_TONES[entry.checked.verdict]),)

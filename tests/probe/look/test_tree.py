@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from cockpit.probe.look.tree import FOLDER, MovedError, Walk, meant, shown
+from cockpit.probe.look.tree import FOLDER, MovedError, Walk, decode_path, encode_path
 
 
 @pytest.fixture
@@ -85,10 +85,10 @@ def test_no_descriptor_stays_open(top):
 )
 def test_a_path_that_is_no_text_finds_its_way_there_and_back(raw):
     path = os.fsdecode(raw)
-    there = json.dumps(shown(path)).encode().decode("ascii")
-    assert meant(json.loads(there)) == path
+    there = json.dumps(encode_path(path)).encode().decode("ascii")
+    assert decode_path(json.loads(there)) == path
 
 
 def test_a_plain_path_is_shown_as_it_is():
-    assert shown("/tmp/ray/größe") == meant("/tmp/ray/größe") == "/tmp/ray/größe"
-    shown(os.fsdecode(b"\xff")).encode("utf-8")
+    assert encode_path("/tmp/ray/größe") == decode_path("/tmp/ray/größe") == "/tmp/ray/größe"
+    encode_path(os.fsdecode(b"\xff")).encode("utf-8")

@@ -208,4 +208,4 @@ def _suggest_flags(argv: Sequence[str]) -> str | None:
 
 
 def _settings(asked: ParsedArgs) -> dict[str, str]:
-    return {asked.flag(name): told for name in _SETTINGS if (told := asked.shown(name)) is not None}
+    return {asked.flag(name): told for name in _SETTINGS if (told := asked.value_in_words(name)) is not None}

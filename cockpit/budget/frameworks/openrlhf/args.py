@@ -55,11 +55,11 @@ class ParsedArgs:
                 raise UnreadError(f"{self.flag(name)} has a value that can't be known here")
         return value
 
-    def given(self, name: str) -> bool:
+    def has_value(self, name: str) -> bool:
         """Whether there is a value, known or not."""
         return bool(self._values.get(name))
 
-    def emptied(self, name: str) -> bool:
+    def is_emptied(self, name: str) -> bool:
         """Whether it was given as an empty text."""
         return bool(self._values.get(name) == "")
 
@@ -67,7 +67,7 @@ class ParsedArgs:
         """A flag as this release spells it."""
         return self._flags.get(name, f"--{name}")
 
-    def shown(self, name: str) -> str | None:
+    def value_in_words(self, name: str) -> str | None:
         """A value in words; `None` where there is none, or it isn't known."""
         value = self._values.get(name)
         return None if value is None or value is False or UNKNOWN in str(value) else "true" if value is True else str(value)

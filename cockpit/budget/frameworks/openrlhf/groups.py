@@ -126,7 +126,7 @@ def has_engines(asked: ParsedArgs) -> bool:
 
 def has_critic(asked: ParsedArgs) -> bool:
     """Only one estimator needs one, and only with a model; before 0.5.1 there was no other, and it was always made."""
-    return bool(asked("advantage_estimator") == "gae") and not (asked.since("0.5.1") and asked.emptied("critic_pretrain"))
+    return bool(asked("advantage_estimator") == "gae") and not (asked.since("0.5.1") and asked.is_emptied("critic_pretrain"))
 
 
 def has_ref(asked: ParsedArgs) -> bool:
@@ -138,8 +138,8 @@ def has_ref(asked: ParsedArgs) -> bool:
 
 def has_reward(asked: ParsedArgs) -> bool:
     """Not where rewards come from elsewhere; else also where no reward model is named, but for simpleRL-reason."""
-    named = asked.given("reward_pretrain") or not asked.fork
-    return named and not asked.given("remote_rm_url") and not asked.given("agent_func_path")
+    named = asked.has_value("reward_pretrain") or not asked.fork
+    return named and not asked.has_value("remote_rm_url") and not asked.has_value("agent_func_path")
 
 
 def rewards(asked: ParsedArgs) -> int:

@@ -115,10 +115,10 @@ def _asynchronous(ask: ParsedArgs) -> Iterator[Line]:
 
 
 def _models(ask: ParsedArgs) -> Iterator[Line]:
-    if not has_reward(ask) or ask.given("reward_pretrain"):
+    if not has_reward(ask) or ask.has_value("reward_pretrain"):
         return
     wanted = f"add {ask.flag('reward_pretrain')} or {ask.flag('remote_rm_url')}"
-    if not ask.since("0.7.1") or (has_critic(ask) and not ask.given("critic_pretrain")):
+    if not ask.since("0.7.1") or (has_critic(ask) and not ask.has_value("critic_pretrain")):
         yield _never(
             f"Neither {ask.flag('reward_pretrain')} nor {ask.flag('remote_rm_url')} is given: nothing says what a reward is", wanted
         )
@@ -157,7 +157,7 @@ def _filtering(ask: ParsedArgs) -> Iterator[Line]:
 
 
 def _evaluation(ask: ParsedArgs) -> Iterator[Line]:
-    if ask.given("eval_dataset") and has_reward(ask):
+    if ask.has_value("eval_dataset") and has_reward(ask):
         yield _never(f"{ask.flag('eval_dataset')} needs a remote reward", f"add {ask.flag('remote_rm_url')}")
 
 
@@ -233,7 +233,7 @@ def _shards(ask: ParsedArgs) -> Iterator[Line]:
 
 def _batches(ask: ParsedArgs) -> Iterator[Line]:
     """DeepSpeed: the batch is the micro batch × processes × a whole number of steps."""
-    if ask("use_dynamic_batch") or ask.given("pretrain_data"):
+    if ask("use_dynamic_batch") or ask.has_value("pretrain_data"):
         return
     batch, micro = ask("train_batch_size"), ask("micro_train_batch_size")
     split = ask("ring_attn_size") * ask("ds_tensor_parallel_size")

@@ -20,8 +20,8 @@ import os
 import time
 from typing import Any, Callable, Dict, Mapping
 
-from ...look.tree import MovedError, meant
-from ..holders import holds, told, why_in_use
+from ...look.tree import MovedError, decode_path
+from ..holders import describe_uses, holds, why_in_use
 from ..host_state import HostState, Request, Target, Tell, Watcher, unforeseen
 from ..removal import TELL_EVERY
 from . import dead_sessions, pointers, shm
@@ -47,7 +47,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
 
 
 def _goes_whole(target: Target, temp: str) -> bool:
-    return os.path.dirname(meant(target["path"])) == temp and not target["keeps"] and target["size"] is not None
+    return os.path.dirname(decode_path(target["path"])) == temp and not target["keeps"] and target["size"] is not None
 
 
 def _unused(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> list[Target]:
@@ -64,7 +64,7 @@ def _unused(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> list[
             cleaning.agree(target, in_use)
             continue
         kept.append(target)
-        for text in told(used, look.forest, str(target["name"])):
+        for text in describe_uses(used, look.forest, str(target["name"])):
             cleaning.note(text)
     return kept
 
@@ -74,10 +74,10 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     answer: Answer = {"done": [], "refused": [], "failed": [], "freed": {"disk": 0, "shm": 0}, "notes": []}
     cleaning = Cleaning(request, watcher, tell, answer)
     targets = sorted(request["targets"], key=_turn)
-    told = 0.0
+    told_at = 0.0
     for done, target in enumerate(targets):
-        if time.monotonic() - told > TELL_EVERY:
-            told = time.monotonic()
+        if time.monotonic() - told_at > TELL_EVERY:
+            told_at = time.monotonic()
             tell(f"{done} of {len(targets)} done", done, len(targets))
         _do(cleaning, target)
     return answer

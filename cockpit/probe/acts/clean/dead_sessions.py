@@ -13,8 +13,8 @@ from ...look.kinds import SessionFolder
 from ...look.mounts import mounted_in, why_shared
 from ...look.processes import user_name
 from ...look.sessions import Folder, is_session
-from ...look.tree import FOLDER, MovedError, meant, place, shown, where
-from ..holders import holds, told, why_in_use
+from ...look.tree import FOLDER, MovedError, decode_path, encode_path, place, where
+from ..holders import describe_uses, holds, why_in_use
 from ..host_state import HostState, Request, Target
 from ..liveness import LivenessGuard, why_alive, why_answers
 from ..removal import MARKS, AliveError, Removal, Survey, in_words
@@ -48,7 +48,7 @@ class _Opened(NamedTuple):
 
 def settled_look(cleaning: Cleaning) -> HostState:
     """A look at a moment when no session that is meant has just been made. Only those that seem dead are waited for."""
-    for name in map(meant, cleaning.request.get("sessions") or ()):
+    for name in map(decode_path, cleaning.request.get("sessions") or ()):
         if "/" in name:
             cleaning.watcher.hear(os.path.dirname(os.path.abspath(name)))
     look = cleaning.watcher.look(0.0)
@@ -73,7 +73,7 @@ def _settle(cleaning: Cleaning, paths: Iterable[str]) -> None:
 def sought(request: Request, look: HostState) -> list[Folder]:
     """The sessions that the request is about, dead or not."""
     named = request.get("sessions")
-    return [folder for folder in look.sessions.folders if named is None or any(is_called(folder.path, meant(name)) for name in named)]
+    return [folder for folder in look.sessions.folders if named is None or any(is_called(folder.path, decode_path(name)) for name in named)]
 
 
 def is_called(path: str, name: str) -> bool:
@@ -84,7 +84,7 @@ def is_called(path: str, name: str) -> bool:
 
 def plan(cleaning: Cleaning, look: HostState, folder: Folder) -> Target | None:
     """`None` when it stays; the answer then says why."""
-    target: Target = {"what": "session", "path": shown(folder.path), "name": os.path.basename(folder.path), "owner": folder.owner}
+    target: Target = {"what": "session", "path": encode_path(folder.path), "name": os.path.basename(folder.path), "owner": folder.owner}
     try:
         with _open(folder.path) as opened:
             target.update(device=opened.status.st_dev, inode=opened.status.st_ino, uid=opened.status.st_uid)
@@ -111,10 +111,10 @@ def _refusal(request: Request, look: HostState, opened: _Opened) -> str | None:
     uid, me = opened.status.st_uid, os.geteuid()
     if uid != me and me != 0:
         return f"it belongs to {user_name(uid)}: only root may remove it"
-    if uid != me and not any(is_called(opened.path, meant(name)) for name in request.get("sessions") or ()):
+    if uid != me and not any(is_called(opened.path, decode_path(name)) for name in request.get("sessions") or ()):
         return f"it belongs to {user_name(uid)}: to remove it, use --session {opened.name}"
     mounted = mounted_in(where(opened.folder) or opened.path)
-    return f"something is mounted in it, at {shown(mounted)}: unmount that first" if mounted is not None else None
+    return f"something is mounted in it, at {encode_path(mounted)}: unmount that first" if mounted is not None else None
 
 
 def _why_no_session(opened: _Opened) -> str | None:
@@ -132,7 +132,7 @@ def _why_no_session(opened: _Opened) -> str | None:
 def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
     """Why root doesn't believe what lies in that temp dir, unless a person has named it by its path."""
     temp = os.path.dirname(opened.path)
-    named = any("/" in name and is_called(opened.path, meant(name)) for name in request.get("sessions") or ())
+    named = any("/" in name and is_called(opened.path, decode_path(name)) for name in request.get("sessions") or ())
     if os.geteuid() != trust.ROOT or named:
         return None
     reason = trust.why_not_believed(temp)
@@ -146,7 +146,7 @@ def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | N
         cleaning.note(f"{opened.name} is kept: {young}")
         return None
     named = _named(cleaning.request, opened)
-    keeps = [shown(path) for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)]
+    keeps = [encode_path(path) for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)]
     for text in (*_surprises(survey, named), *_unlisted(keeps)):
         cleaning.note(f"{opened.name}: {text}")
     known = not survey.unread
@@ -170,12 +170,12 @@ def _young(request: Request, survey: Survey) -> str | None:
 
 def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
     for path, text in survey.unread.items():
-        yield f"{shown(path) or 'its folder'} can't be read and is kept: {text}"
+        yield f"{encode_path(path) or 'its folder'} can't be read and is kept: {text}"
     for path, text in survey.foreign.items():
-        yield f"{shown(path)} is kept: {text}"
+        yield f"{encode_path(path)} is kept: {text}"
     for path in named:
         if not any(dear == path or dear.startswith(f"{path}/") for dear in survey.dear.found):
-            yield f"{shown(path)} was given, but is not protected"
+            yield f"{encode_path(path)} was given, but is not protected"
 
 
 def _unlisted(keeps: list[str]) -> Iterator[str]:
@@ -185,13 +185,13 @@ def _unlisted(keeps: list[str]) -> Iterator[str]:
 
 def _named(request: Request, opened: _Opened) -> Mapping[str, None]:
     """What was named one by one in this session, from its folder on."""
-    paths = (meant(path) for path in request.get("protected") or ())
+    paths = (decode_path(path) for path in request.get("protected") or ())
     return dict.fromkeys(path[len(opened.path) + 1 :].rstrip("/") for path in paths if path.startswith(f"{opened.path}/"))
 
 
 def do(cleaning: Cleaning, target: Target) -> str:
     """What became of it. Raises `CleanRefusedError`, `FailedError`, `MovedError`, `OSError`."""
-    path = meant(target["path"])
+    path = decode_path(target["path"])
     if not is_session(os.path.basename(path)):
         raise CleanRefusedError("not a session folder")
     with _open(path) as opened:
@@ -215,7 +215,7 @@ def _emptied(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
     in_use = why_in_use(look, used, opened.name, opened.status.st_uid)
     if in_use is not None:
         raise CleanRefusedError(in_use)
-    for text in told(used, look.forest, opened.name):
+    for text in describe_uses(used, look.forest, opened.name):
         cleaning.note(text)
     check = LivenessGuard(cleaning.watcher, opened.folder, opened.facts)
     removal = Removal(
@@ -240,9 +240,9 @@ def _outcome(removal: Removal, stopped: Exception | None) -> str:
     if removal.failed:
         path, text = next(iter(removal.failed.items()))
         more = f" (and {len(removal.failed) - 1} more)" if len(removal.failed) > 1 else ""
-        raise FailedError(f"{shown(path) or 'its folder'} could not be removed: {text}{more}; {went}")
+        raise FailedError(f"{encode_path(path) or 'its folder'} could not be removed: {text}{more}; {went}")
     kept = list(removal.kept)
-    return f"{went}; kept {shown(kept[0])}" + (f" and {len(kept) - 1} more" if kept[1:] else "") if kept else went
+    return f"{went}; kept {encode_path(kept[0])}" + (f" and {len(kept) - 1} more" if kept[1:] else "") if kept else went
 
 
 @contextmanager
@@ -262,6 +262,6 @@ def _open(path: str) -> Iterator[_Opened]:
 def unknown(request: Request, look: HostState) -> Iterator[str]:
     """Of what was named, what is here under no such name; or only as a link."""
     for name in request.get("sessions") or ():
-        if not any(is_called(folder.path, meant(name)) for folder in look.sessions.folders):
-            link = "/" in name and os.path.islink(meant(name).rstrip("/"))
+        if not any(is_called(folder.path, decode_path(name)) for folder in look.sessions.folders):
+            link = "/" in name and os.path.islink(decode_path(name).rstrip("/"))
             yield f"{name} is a link, not a session folder" if link else f"there is no session {name} here"

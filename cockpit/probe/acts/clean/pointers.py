@@ -9,7 +9,7 @@ from typing import Collection, Tuple
 from ...look.kinds import SessionFolder
 from ...look.mounts import why_shared
 from ...look.pointers import FILE, LINK, SessionPointer, pointer, points_at, serves
-from ...look.tree import meant, place, shown
+from ...look.tree import decode_path, encode_path, place
 from ..host_state import HostState, Target
 from ..liveness import why_alive
 from .request import Cleaning, CleanRefusedError, file_target, not_ours
@@ -30,11 +30,11 @@ def plan(cleaning: Cleaning, look: HostState, temp: str, leaving: Collection[str
 
 def do(cleaning: Cleaning, target: Target) -> str:
     """What became of it. Raises `CleanRefusedError`, `OSError`."""
-    temp, name = os.path.split(meant(target["path"]))
+    temp, name = os.path.split(decode_path(target["path"]))
     found = pointer(temp, name) if name == NAMES[target["what"]] else None
     if found is None or place(found.status) != (target["device"], target["inode"]):
         raise CleanRefusedError("it is gone or was replaced")
-    sessions = [meant(done["path"]) for done in cleaning.answer["done"] if done["what"] == "session"]
+    sessions = [decode_path(done["path"]) for done in cleaning.answer["done"] if done["what"] == "session"]
     gone = [os.path.basename(path) for path in sessions if os.path.dirname(path) == temp and not os.path.lexists(path)]
     why, reason = _judge(found, cleaning.watcher.look(0.0), gone)
     if why is None or reason is not None:
@@ -93,7 +93,7 @@ def _dangles(link: SessionPointer, leaving: Collection[str]) -> str | None:
     """Why the link is good for nothing, or `None`. `leaving` are sessions in the same folder that are about to go."""
     name = points_at(link)
     if name in leaving:
-        return f"it points at {shown(name)}, which is removed too"
+        return f"it points at {encode_path(name)}, which is removed too"
     if os.path.lexists(f"{link.temp}/{name}") or os.path.exists(os.path.join(link.temp, link.says)):
         return None
-    return f"it points at {shown(name)}, which is gone"
+    return f"it points at {encode_path(name)}, which is gone"

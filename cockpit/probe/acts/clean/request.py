@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, NamedTuple
 
 from ...look.processes import Forest, user_name
-from ...look.tree import shown
+from ...look.tree import encode_path
 from ..host_state import Request, Target, Tell, Watcher
 
 
@@ -50,7 +50,7 @@ def file_target(what: str, path: str, status: os.stat_result) -> Target:
     """A link or a plain file."""
     return {
         "what": what,
-        "path": shown(path),
+        "path": encode_path(path),
         "device": status.st_dev,
         "inode": status.st_ino,
         "owner": user_name(status.st_uid),

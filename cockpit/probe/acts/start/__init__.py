@@ -50,7 +50,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     """Looks again, and starts it. What already runs as it is meant to counts as done."""
     try:
         with _turn(request, tell) as held:
-            return _done(request, watcher, held, tell)
+            return _carry_out(request, watcher, held, tell)
     except NoWayError as error:
         return {"error": str(error)}
 
@@ -60,7 +60,7 @@ def _turn(request: Request, tell: Tell) -> ContextManager[Any]:
     return nullcontext() if request.get("survey") else ray_start.turn(_gcs(request, _own(request)), tell)
 
 
-def _done(request: Request, watcher: Watcher, held: int, tell: Tell) -> Answer:
+def _carry_out(request: Request, watcher: Watcher, held: int, tell: Tell) -> Answer:
     (planned,) = request["targets"]
     target, installation = _considered(request, watcher.look(), tell, measured=False)
     target.pop("notes")

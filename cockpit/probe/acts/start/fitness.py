@@ -52,7 +52,7 @@ def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, 
 def _gpus(look: HostState, words: Sequence[str], environ: Mapping[str, str]) -> Fitness:
     """As Ray counts them: those of NVML that CUDA_VISIBLE_DEVICES lets through."""
     wanted, found, visible = _number(flag(words, "--num-gpus")), _count(look), _visible(environ)
-    facts = {"gpus": found, "gpus_visible": visible, "num_gpus": wanted, **_held(look)}
+    facts = {"gpus": found, "gpus_visible": visible, "num_gpus": wanted, **_measure_held_memory(look)}
     against: List[str] = []
     doubts: List[str] = []
     if wanted and visible is not None and visible < wanted:
@@ -81,7 +81,7 @@ def _visible(environ: Mapping[str, str]) -> int | None:
     return None if said is None else len([one for one in said.split(",") if one.strip() and one.strip() != "NoDevFiles"])
 
 
-def _held(look: HostState) -> Dict[str, Any]:
+def _measure_held_memory(look: HostState) -> Dict[str, Any]:
     """What a Ray that is started now would not get, or not soon."""
     if look.reading.gpus is None:
         return {"gpu_memory_held": None, "gpu_holders": None}

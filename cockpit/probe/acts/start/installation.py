@@ -125,7 +125,7 @@ def _of_login() -> Tuple[str, str, str] | None:
         return ray, mine, "on the PATH"
     entry = _entry(mine)
     shell = entry.pw_shell if entry and entry.pw_shell else "/bin/sh"
-    said = _said([shell, "-lc", "command -v ray"], programs.our_account(), programs.our_environment())
+    said = _read_output([shell, "-lc", "command -v ray"], programs.our_account(), programs.our_environment())
     ray = next((line for line in reversed(said.splitlines()) if line.startswith("/")), "")
     return (ray, mine, "on the PATH of a login") if ray else None
 
@@ -155,7 +155,7 @@ def versions(installation: Installation) -> Tuple[str | None, str | None]:
     if not python:
         return None, None
     account = installation.account
-    said = _said(
+    said = _read_output(
         [python, *programs.python_flags(account), "-c", _VERSIONS],
         account,
         trust.kept_environment(os.environ if account.is_ours else {}, account.uid),
@@ -167,7 +167,7 @@ def versions(installation: Installation) -> Tuple[str | None, str | None]:
     return ray, version
 
 
-def _said(words: list[str], account: Account, environ: Mapping[str, str]) -> str:
+def _read_output(words: list[str], account: Account, environ: Mapping[str, str]) -> str:
     """What a short command prints; nothing when it fails or hangs."""
     try:
         ended = programs.run(words, account, environ, limit_s=LIMIT)
