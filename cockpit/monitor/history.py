@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from cockpit.config.thresholds import OLD
 from cockpit.findings.memory_trend import MemoryHistory
@@ -116,10 +117,18 @@ class History:
         for job in list(running)[:JOBS_KEPT]:
             if len(self._jobs) < JOBS_KEPT:
                 self._jobs.setdefault(job, _Past())
-        for job, gpus in _held_gpus(snapshot, self._jobs).items():
-            known = [gpu for gpu in gpus if gpu is not None]
-            busy, full = (_mean([value(gpu) for gpu in known]) for value in (_busy, _full))
-            self._jobs[job].put(self._now, bytes((busy, full)))
+        for job, held in _held_gpus(snapshot, self._jobs).items():
+            self._jobs[job].put(self._now, bytes(_mean(self._last_values(what, held)) for what in _OF_JOB))
+
+    def _last_values(self, what: str, held: Mapping[str, AbstractSet[int]]) -> list[int]:
+        """What was heard last of GPUs by node; nothing of a node of which nothing has been heard of late."""
+        found: list[int] = []
+        for node, indices in held.items():
+            past = self._pasts.get(node)
+            if past is not None and self._now - past.steps[-1][0] <= MAX_IDLE_GAP_STEPS:
+                values, places = past.steps[-1][1], past.places
+                found += [values[place] for index in indices if (place := places.get((what, index))) is not None]
+        return found
 
     def job_tail(self, job: str, what: str, width: int = 60) -> list[float | None]:
         """The same of a running job; also `None` where it held no GPU."""
@@ -158,16 +167,13 @@ class History:
             self._seen = {key: seen for key, seen in self._seen.items() if key in known}
 
 
-def _held_gpus(snapshot: Snapshot, jobs: Mapping[str, object]) -> dict[str, list[Gpu | None]]:
-    """By job: the GPUs that its processes hold, each once; `None` for one of which nothing has been heard of late."""
-    held: dict[str, set[tuple[str | None, int]]] = {}
+def _held_gpus(snapshot: Snapshot, jobs: Mapping[str, object]) -> Mapping[str, Mapping[str, AbstractSet[int]]]:
+    """By job and by key of the node: the GPUs that its processes hold, each once."""
+    held: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for process in snapshot.processes or ():
-        if process.gpus and process.job in jobs:
-            held.setdefault(process.job or "", set()).update((process.node, hold.index) for hold in process.gpus)
-    wanted = {node for places in held.values() for node, _ in places}
-    heard = [node for node in snapshot.nodes or () if node.id in wanted and node.seen is not None and snapshot.taken - node.seen <= OLD]
-    gpus = {(node.id, gpu.index): gpu for node in heard for gpu in node.gpus or ()}
-    return {job: [gpus.get(place) for place in places] for job, places in held.items()}
+        if process.gpus and process.node and process.job in jobs:
+            held[process.job or ""][f"node:{process.node}"].update(hold.index for hold in process.gpus)
+    return held
 
 
 def _values(node: Node) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,6 +34,7 @@ class Index:
         self._snapshot = snapshot
         self.findings = FindingIndex(snapshot.findings, hidden)
         self._per_node: dict[tuple[Any, str], tuple[Node, Any]] = before._per_node if before else {}
+        self._holders: dict[str, Mapping[int, Sequence[tuple[Process, Hold]]]] = {}
         if len(self._per_node) > MAX_KEPT_PER_NODE * (1 + len(snapshot.nodes or ())):
             self._per_node.clear()
 
@@ -117,7 +118,7 @@ class Index:
     def _has_unknown_holder(self, node: Node) -> bool:
         """In a container NVML may give no pids, or those of another namespace."""
         return node.gpus is None or any(
-            (gpu.memory_used or 0) > GPU_IN_USE_SHARE * (gpu.memory_total or 0) and (node.key, gpu.index) not in self.holders
+            (gpu.memory_used or 0) > GPU_IN_USE_SHARE * (gpu.memory_total or 0) and not self.gpu_holders(node.key, gpu.index)
             for gpu in node.gpus
         )
 
@@ -129,28 +130,18 @@ class Index:
         by_name = {host.name: host for host in hosts}
         return by_id.get(node.id or "") or by_address.get(node.ip) or by_name.get(node.host) or by_name.get(node.name)
 
-    @cached_property
-    def holders(self) -> Mapping[tuple[str, int], list[tuple[Process, Hold]]]:
-        """By node key and GPU index: who holds its memory, the greatest first."""
-        found: dict[tuple[str, int], list[tuple[Process, Hold]]] = defaultdict(list)
-        for node, processes in self.processes.items():
-            for process in processes:
-                for hold in process.gpus:
-                    found[node, hold.index].append((process, hold))
-        for held in found.values():
-            held.sort(key=lambda item: -(item[1].memory or 0))
-        return found
+    def gpu_holders(self, node: str, gpu: int) -> Sequence[tuple[Process, Hold]]:
+        """By a node's key and a GPU's index: who holds its memory, the greatest first."""
+        found = self._holders.get(node)
+        if found is None:
+            found = self._holders[node] = _by_gpu(self.processes.get(node, ()))
+        return found.get(gpu, ())
 
-    @cached_property
-    def reservers(self) -> Mapping[tuple[str, int], Mapping[str, int]]:
-        """By node key and GPU index: the keys of who works there on a reservation, with how many GPUs of the node each may have."""
-        found: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
-        for place, held in self.holders.items():
-            for process, _ in held:
-                actor = self.actors.get(process.actor or "")
-                if actor is not None and (actor.placement_group or actor.needs.get("GPU")):
-                    found[place][actor.key] = max(1, ceil(actor.needs.get("GPU", 0)))
-        return found
+    def gpu_reservers(self, node: str, gpu: int) -> Mapping[str, int]:
+        """By a node's key and a GPU's index: the keys of who works there on a reservation, with how many GPUs of the node each may have."""
+        actors = [self.actors.get(process.actor or "") for process, _ in self.gpu_holders(node, gpu)]
+        having = [actor for actor in actors if actor is not None and (actor.placement_group or actor.needs.get("GPU"))]
+        return {actor.key: max(1, ceil(actor.needs.get("GPU", 0))) for actor in having}
 
     @cached_property
     def actor_gpus(self) -> Mapping[str, tuple[int | None, frozenset[tuple[str, int]]]]:
@@ -176,6 +167,16 @@ class Index:
                 memory[process.job] = held if before is None else before + (held or 0)
                 places[process.job] |= {(process.node or process.host, hold.index) for hold in process.gpus}
         return {job: (held, len(places[job])) for job, held in memory.items()}
+
+
+def _by_gpu(processes: Iterable[Process]) -> Mapping[int, Sequence[tuple[Process, Hold]]]:
+    found: dict[int, list[tuple[Process, Hold]]] = defaultdict(list)
+    for process in processes:
+        for hold in process.gpus:
+            found[hold.index].append((process, hold))
+    for held in found.values():
+        held.sort(key=lambda item: -(item[1].memory or 0))
+    return found
 
 
 def _gpu_memory(node: Node) -> tuple[int, int]:

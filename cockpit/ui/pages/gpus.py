@@ -42,7 +42,7 @@ def gpu_rows(node: Node, view: View) -> list[GpuRow]:
     rows: list[GpuRow] = []
     for gpu in node.gpus or ():
         rows.append(GpuRow(node, gpu))
-        rows += [GpuRow(node, gpu, process, hold) for process, hold in view.index.holders.get((node.key, gpu.index), ())]
+        rows += [GpuRow(node, gpu, process, hold) for process, hold in view.index.gpu_holders(node.key, gpu.index)]
     return rows
 
 
@@ -170,7 +170,7 @@ def _holder_cell(row: GpuRow, view: View) -> Cell:
         return (*cells.kind(row.process), (f" {row.process.pid} {name}", ""))
     if row.gpu.fault:
         return ((f"✖ {row.gpu.fault}", "bad"),)
-    held = view.index.holders.get((row.node.key, row.gpu.index), ())
+    held = view.index.gpu_holders(row.node.key, row.gpu.index)
     return ", ".join(dict.fromkeys(_holder(process, view) for process, _ in held)) or _no_holder(row.gpu)
 
 
@@ -180,7 +180,7 @@ def _holder(process: Process, view: View) -> str:
 
 
 def _jobs(row: GpuRow, view: View) -> str:
-    held = [row.process] if row.process else [process for process, _ in view.index.holders.get((row.node.key, row.gpu.index), ())]
+    held = [row.process] if row.process else [process for process, _ in view.index.gpu_holders(row.node.key, row.gpu.index)]
     return ", ".join(dict.fromkeys(view.job_title(process.job) for process in held if process.job))
 
 
@@ -199,7 +199,7 @@ def _reserved_by(row: GpuRow, view: View) -> Cell:
     """Jobs and groups; Ray doesn't tell which GPU it has given to whom, so that it is known of those alone that hold memory of it."""
     if row.process is not None:
         return ""
-    reservers = view.index.reservers.get((row.node.key, row.gpu.index), {})
+    reservers = view.index.gpu_reservers(row.node.key, row.gpu.index)
     names = dict.fromkeys(_reservation(view.index.actors[key.removeprefix("actor:")], view) for key in reservers)
     return ", ".join(names) or _unclaimed(row.node, view)
 
@@ -221,7 +221,7 @@ def _unclaimed(node: Node, view: View) -> Cell:
 
 def _are_found(used: float, node: Node, view: View) -> bool:
     """Whether all reservations are known: as many GPUs as are reserved, and nobody works on more than it may have."""
-    places = [reservers for gpu in node.gpus or () if (reservers := view.index.reservers.get((node.key, gpu.index)))]
+    places = [reservers for gpu in node.gpus or () if (reservers := view.index.gpu_reservers(node.key, gpu.index))]
     most = {key: number for reservers in places for key, number in reservers.items()}
     strays = any(number > most[key] for key, number in Counter(key for reservers in places for key in reservers).items())
     return len(places) >= used and not strays
