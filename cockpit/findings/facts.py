@@ -91,6 +91,10 @@ class Facts:
         before = past[0].counts
         return {name: value - before.get(name, 0) for name, value in counts.items() if value > before.get(name, 0)}
 
+    def seconds_grown(self, what: str) -> float:
+        """Seconds in which the growth came about that `growth_by_name` has told last."""
+        return self.now - self.counted[what][0].until
+
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
         """By Ray's id."""

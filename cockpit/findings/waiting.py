@@ -327,6 +327,11 @@ def short_name(foreign: str) -> str:
     return clean(foreign[:60])
 
 
+def told_name(each: Waiting) -> str:
+    """The name its owner gave it; of one without a name a part of its id."""
+    return short_name(each.name) or each.id[:12]
+
+
 def shell_word(foreign: str) -> str:
     """A foreign name quoted for a shell: it may be `x; reboot`."""
     return shlex.quote(short_name(foreign))
