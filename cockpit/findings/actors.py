@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.waiting import actors_words, joined_names, plausible_time, short_name, told_name
+from cockpit.findings.waiting import actors_words, joined_names, plausible_time, short_name, told_name, what_words
 from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
 
@@ -189,6 +189,5 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: list[PlacementGroup]
 
 
 def _holding_line(each: Actor | PlacementGroup) -> str:
-    what = f"actor {short_name(each.class_)}" if isinstance(each, Actor) else "placement group"
     kept = {True: ", detached", False: "", None: ""}[each.detached]
-    return f"{what.strip()} {told_name(each)} ({short_name(each.state)}{kept}) holds {count(_held_gpus(each))} GPU"
+    return f"{what_words(each)} ({short_name(each.state)}{kept}) holds {count(_held_gpus(each))} GPU"

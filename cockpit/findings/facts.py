@@ -50,11 +50,19 @@ class Facts:
         since = self.holding[what, subject] = self._held.get((what, subject), self.now)
         return max(self._assumed, self.now - since)
 
+    def first_seen(self, what: str, subject: str) -> float | None:
+        """When detectors asked this first, of what they ask now; `None` in a single look: how long it has lasted is only assumed."""
+        return None if self.is_single_look else self.holding[what, subject]
+
     def seconds_steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
         """Seconds for which it has held, gaps shorter than `gap` counted in; `None` when it doesn't."""
-        if not holds and ((what, subject) not in self._held or self.seconds_lasting(f"no {what}", subject) >= gap):
+        if not holds and (not self.was_holding(what, subject) or self.seconds_lasting(f"no {what}", subject) >= gap):
             return None
         return self.seconds_lasting(what, subject)
+
+    def was_holding(self, what: str, subject: str) -> bool:
+        """Whether detectors asked this last time too."""
+        return (what, subject) in self._held
 
     @property
     def is_single_look(self) -> bool:
