@@ -339,7 +339,8 @@ def short_name(foreign: str) -> str:
 
 def what_words(each: Waiting) -> str:
     """What it is, and its name."""
-    return f"actor {short_name(each.class_)} {told_name(each)}" if isinstance(each, Actor) else f"placement group {told_name(each)}"
+    parts = ("actor", short_name(each.class_)) if isinstance(each, Actor) else ("placement group",)
+    return " ".join(filter(None, (*parts, told_name(each))))
 
 
 def told_name(each: Waiting) -> str:
