@@ -12,6 +12,7 @@ from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
 
 RESTARTING_CODE = "actor-restarting"
+LOG_WORDS = "worker-*.err of its process before the restart, in the logs of the Ray session on its node (on the screen, key l opens it)"
 ENDED_STATES = ("SUCCEEDED", "FAILED", "STOPPED")
 SERVE_PREFIX = "SERVE_"
 """What Ray Serve calls its placement groups first: what it runs outlives the job that deployed it, as it should."""
@@ -94,7 +95,7 @@ def _restart_finding(facts: Facts, subject: str, every: list[Restarted]) -> Find
         evidence=(
             *map(_restarted_line, every[:MAX_EVIDENCE_LINES]),
             "`ray list actors --detail` shows num_restarts",
-            "why it ended: worker-*.err of its process before the restart, in the logs of the Ray session on its node (key l opens it)",
+            f"why it ended: {LOG_WORDS}",
         ),
         remedy=Remedy("read why its last process ended; if it can't recover, kill the actor", "kill-actor"),
         about=tuple(again.actor.key for again in every),
