@@ -131,7 +131,7 @@ def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float
         subject=fold.subject,
         text=f"{fold.who} {'wait' if len(waiting) > 1 else 'waits'}{_reason_words(kind.why, part)}",
         evidence=(*_other_reasons(fold, kind), *_waiting_actor_lines(fold), _list_command(fold, waiting)),
-        since=_first_waiting(waiting, seen or facts.now),
+        since=None if facts.is_single_look and any(map(_is_of_unknown_age, waiting)) else _first_waiting(waiting, seen or facts.now),
         remedy=remedy,
         about=(*[each.key for each in waiting], *[actor.key for actor in fold.after], *stopped),
         seen=seen,
@@ -179,11 +179,16 @@ def _level(facts: Facts, kind: WaitKind, waiting: Sequence[Waiting], now: float,
 
 def most_waited(facts: Facts, each: Waiting, now: float) -> float:
     """Seconds for which it can have waited; where it did so when it was first seen, all of its job's life, as far as that is known."""
-    if not isinstance(each, Actor) or not each.at_least:
+    if not _is_of_unknown_age(each):
         return now - (plausible_time(each.since, now) or now)
     job = facts.jobs.get(each.job or "")
     started = plausible_time(job.started, now) if job else None
     return inf if started is None else now - started
+
+
+def _is_of_unknown_age(each: Waiting) -> bool:
+    """Whether it waited already when it was first seen: Ray does not tell since when actors wait."""
+    return isinstance(each, Actor) and each.at_least
 
 
 def _first_waiting(waiting: Iterable[Waiting], now: float) -> float | None:

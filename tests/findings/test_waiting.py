@@ -255,6 +255,14 @@ def test_hostile_names_and_times_make_no_nonsense():
         assert found.since is None or 0 < found.since <= NOW
 
 
+def test_a_single_look_tells_no_wait_that_it_has_seen_only_the_end_of():
+    def since(**more):
+        waiting = snapshot(actors=(waits(seconds=30, **more),), placement_groups=(), jobs=JOBS)
+        return only(FindingTracker(Limits(), ALONE, assumed=60.0)(waiting).findings, "actor-pending").since
+
+    assert (since(at_least=True), since()) == (NOW, NOW - 30)
+
+
 @pytest.mark.parametrize("assumed", [0.0, 60.0])
 def test_a_deadlock_that_was_there_before_anybody_looked_is_critical_at_once(assumed):
     wanted = [waits(number, 1, job=f"0{number}000000", at_least=True, wait="deadlock") for number in (1, 2)]
