@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
+from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.waiting import actors_words, joined_names, plausible_time, short_name
+from cockpit.findings.waiting import actors_words, joined_names, plausible_time, short_name, told_name, what_words
 from cockpit.model import Actor, Finding, Job, PlacementGroup, Remedy
 from cockpit.text import age, count
 
+RESTARTING_CODE = "actor-restarting"
+LOG_WORDS = "worker-*.err of its process before the restart, in the logs of the Ray session on its node (on the screen, key l opens it)"
 ENDED_STATES = ("SUCCEEDED", "FAILED", "STOPPED")
 SERVE_PREFIX = "SERVE_"
 """What Ray Serve calls its placement groups first: what it runs outlives the job that deployed it, as it should."""
@@ -17,44 +21,97 @@ MAX_GPUS_PER_ACTOR = 1e6
 """GPUs of one actor, from where on it makes no sense."""
 
 
+class Restarted(NamedTuple):
+    """An actor that was restarted."""
+
+    actor: Actor
+    times: float
+    when: str
+    """In which time, as far as that is known."""
+    lately: float
+    """Restarts within the time in which they are counted: as watched, else as many as in the mean since its job started."""
+
+
 def restart_loops(facts: Facts) -> Iterator[Finding]:
     """Actors of a class that were restarted too often of late."""
-    actors, within = facts.snapshot.actors, facts.limits.restarts_within
+    actors, limits = facts.snapshot.actors, facts.limits
     if actors is None or not facts.snapshot.actors_complete:
         return
-    counts = {actor.id: actor.restarts for actor in actors if actor.restarts and actor.restarts > 0}
-    grown = facts.growth_by_name(f"restarts in {facts.snapshot.cluster.session}", counts, within)
-    by_class: dict[tuple[str, str | None], list[Actor]] = {}
-    for actor in actors if grown else ():
-        if actor.id in grown:
-            by_class.setdefault((actor.class_, actor.job), []).append(actor)
-    for (class_, job), again in by_class.items():
+    by_class: dict[tuple[str, str | None], list[Restarted]] = {}
+    for again in _restarted(facts, [actor for actor in actors if actor.restarts and actor.restarts > 0]):
+        by_class.setdefault((again.actor.class_, again.actor.job), []).append(again)
+    for (class_, job), every in by_class.items():
         subject = actors_words(facts, class_, job)
-        most = max(grown[actor.id] for actor in again)
-        if facts.is_over_mark(most, facts.limits.restarts, 1, "actor-restarting", subject):
-            yield _restart_finding(facts, subject, again, grown)
+        if facts.is_over_mark(max(again.lately for again in every), limits.restarts, 1, RESTARTING_CODE, subject):
+            yield _restart_finding(facts, subject, every)
 
 
-def _restart_finding(facts: Facts, subject: str, actors: list[Actor], grown: Mapping[str, float]) -> Finding:
-    actors = sorted(actors, key=lambda actor: (-grown[actor.id], actor.id))
-    often = f"{count(grown[actors[0].id])} times in the last {age(facts.limits.restarts_within)}"
-    one = len(actors) == 1
+def _restarted(facts: Facts, actors: list[Actor]) -> Iterator[Restarted]:
+    """By what was watched; until that is long enough, also by Ray's own counts."""
+    what, within = f"restarts in {facts.snapshot.cluster.session}", facts.limits.restarts_within
+    grown = facts.growth_by_name(what, {actor.id: actor.restarts or 0 for actor in actors}, within)
+    recent = f"in the last {age(facts.seconds_grown(what))}"
+    watched = facts.seconds_lasting(what, "all") >= within
+    begun = {} if watched else _process_starts(facts, actors)
+    for actor in actors:
+        times = grown.get(actor.id, 0.0)
+        counted = None if watched or times >= facts.limits.restarts else _by_count(facts, actor, begun.get(actor.id))
+        if counted and counted.lately > times:
+            yield counted
+        elif times:
+            yield Restarted(actor, times, recent, times)
+
+
+def _process_starts(facts: Facts, actors: list[Actor]) -> Mapping[str, float]:
+    """By actor, when its process began, of those that were restarted often enough for a loop; not when what that has started did."""
+    often = {actor.id for actor in actors if (actor.restarts or 0) >= facts.limits.restarts}
+    processes = (facts.snapshot.processes or ()) if often else ()
+    return {each.actor: each.started for each in processes if each.actor in often and each.kind == "worker" and each.started is not None}
+
+
+def _by_count(facts: Facts, actor: Actor, begun: float | None) -> Restarted | None:
+    """By Ray's count: all of it lies within the life of its job, and the last of it before the begin of its process."""
+    job, times, within = facts.jobs.get(actor.job or ""), actor.restarts or 0, facts.limits.restarts_within
+    started = plausible_time(job.started, facts.now) if job else None
+    if started is None or times < facts.limits.restarts:
+        return None
+    lives = facts.now - started
+    recent = lives <= within or actor.state == "RESTARTING" or (begun is not None and facts.now - begun <= within)
+    if facts.seconds_steady(recent, "restarted lately", actor.id, inf) is None:
+        return None
+    return Restarted(actor, times, f"since its job started {age(lives)} ago", times * min(1.0, within / lives) if lives else times)
+
+
+def _restart_finding(facts: Facts, subject: str, every: list[Restarted]) -> Finding:
+    every = sorted(every, key=lambda again: (-again.lately, again.actor.id))
+    often = f"{_times(every[0].times)} {every[0].when}"
     return Finding(
-        code="actor-restarting",
+        code=RESTARTING_CODE,
         level="warning",
         subject=subject,
-        text=f"actor {subject} was restarted {often}" if one else f"{len(actors)} actors {subject} were restarted, at most {often}",
+        text=f"actor {subject} was restarted {often}"
+        if len(every) == 1
+        else f"{len(every)} actors {subject} were restarted, one of them {often}",
         evidence=(
-            *(
-                f"actor {actor.id[:12]}: restarted {count(grown[actor.id])} times, {actor.restarts} in total"
-                for actor in actors[:MAX_EVIDENCE_LINES]
-            ),
-            "`ray list actors --detail` shows num_restarts; worker-*.err in the logs of the Ray session on its node shows why it ended",
+            *map(_restarted_line, every[:MAX_EVIDENCE_LINES]),
+            "`ray list actors --detail` shows num_restarts",
+            f"why it ended: {LOG_WORDS}",
         ),
-        remedy=Remedy("read the log of its last process; if it can't recover, kill the actor", "kill-actor"),
-        about=tuple(actor.key for actor in actors),
+        remedy=Remedy("read why its last process ended; if it can't recover, kill the actor", "kill-actor"),
+        about=tuple(again.actor.key for again in every),
         seen=facts.last_heard_before_fault("ray.actors"),
     )
+
+
+def _restarted_line(again: Restarted) -> str:
+    total = again.actor.restarts or 0
+    return f"actor {told_name(again.actor)}: restarted {_times(again.times)} {again.when}" + (
+        f", {count(total)} times in total" if total > again.times else ""
+    )
+
+
+def _times(number: float) -> str:
+    return "once" if number == 1 else f"{count(number)} times"
 
 
 def leaked_groups(facts: Facts) -> Iterator[Finding]:
@@ -133,6 +190,5 @@ def _leak_findings(facts: Facts, code: str, job: Job, left: list[PlacementGroup]
 
 
 def _holding_line(each: Actor | PlacementGroup) -> str:
-    what = f"actor {short_name(each.class_)}" if isinstance(each, Actor) else f"placement group {short_name(each.name)}"
     kept = {True: ", detached", False: "", None: ""}[each.detached]
-    return f"{what.strip()} {each.id[:12]} ({short_name(each.state)}{kept}) holds {count(_held_gpus(each))} GPU"
+    return f"{what_words(each)} ({short_name(each.state)}{kept}) holds {count(_held_gpus(each))} GPU"

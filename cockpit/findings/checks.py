@@ -6,14 +6,23 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from cockpit.findings.tracker import Detector
-from cockpit.model import Host, Snapshot
+from cockpit.model import Host, Node, Snapshot
 from cockpit.text import plural
 
 MAX_HOSTS_NAMED = 4
 """Hosts that are named; the rest is counted."""
 
-Need = Callable[[Snapshot], str | None]
-"""What of it is missing in a snapshot, in words; `None`: nothing."""
+
+class Lack(NamedTuple):
+    """What a source has not told."""
+
+    words: str
+    whole: bool = True
+    """Nothing at all of it is known."""
+
+
+Need = Callable[[Snapshot], Lack | None]
+"""What of a source is missing in a snapshot; `None`: nothing."""
 
 
 class Check(NamedTuple):
@@ -22,61 +31,92 @@ class Check(NamedTuple):
     title: str
     detectors: tuple[Detector, ...]
     needs: tuple[Need, ...] = ()
+    """Without any one of these nothing is checked."""
+    helps: tuple[Need, ...] = ()
+    """With these more is checked; where it `needs` none, one of them at least must have told something."""
     watches: str | None = None
-    """What of it no single look can tell."""
+    """What of it no single look can find."""
+    at_once: bool = True
+    """Whether a single look finds the rest; else there is no rest."""
 
     def missing(self, snapshot: Snapshot) -> tuple[str, ...]:
         """What could not be looked at, each thing once."""
-        return tuple(dict.fromkeys(told for need in self.needs if (told := need(snapshot)) is not None))
+        return tuple(dict.fromkeys(lack.words for need in (*self.needs, *self.helps) if (lack := need(snapshot))))
+
+    def is_blind(self, snapshot: Snapshot) -> bool:
+        """Whether too little is known to check anything."""
+        return any(_is_silent(need, snapshot) for need in self.needs) or (
+            not self.needs and all(_is_silent(need, snapshot) for need in self.helps)
+        )
 
 
-def dashboard(snapshot: Snapshot) -> str | None:
+def _is_silent(need: Need, snapshot: Snapshot) -> bool:
+    lack = need(snapshot)
+    return lack is not None and lack.whole
+
+
+def dashboard(snapshot: Snapshot) -> Lack | None:
     """Ray's dashboard."""
-    return None if snapshot.cluster.reachable else "Ray's dashboard does not answer"
+    return None if snapshot.cluster.reachable else Lack("Ray's dashboard does not answer")
 
 
-def nodes(snapshot: Snapshot) -> str | None:
-    """Ray's list of nodes."""
-    return "Ray has not listed its nodes" if snapshot.nodes is None else None
+def nodes(snapshot: Snapshot) -> Lack | None:
+    """Ray's list of nodes; those without an id are hosts of the config."""
+    return None if any(node.id for node in snapshot.nodes or ()) else Lack("Ray has not listed its nodes")
 
 
-def actors(snapshot: Snapshot) -> str | None:
+def actors(snapshot: Snapshot) -> Lack | None:
     """Ray's list of actors."""
-    return "Ray has not listed its actors" if snapshot.actors is None else None
+    return Lack("Ray has not listed its actors") if snapshot.actors is None else None
 
 
-def groups(snapshot: Snapshot) -> str | None:
+def groups(snapshot: Snapshot) -> Lack | None:
     """Ray's list of placement groups."""
-    return "Ray has not listed its placement groups" if snapshot.placement_groups is None else None
+    return Lack("Ray has not listed its placement groups") if snapshot.placement_groups is None else None
 
 
-def jobs(snapshot: Snapshot) -> str | None:
+def jobs(snapshot: Snapshot) -> Lack | None:
     """Ray's list of jobs."""
-    return "Ray has not listed its jobs" if snapshot.jobs is None else None
+    return Lack("Ray has not listed its jobs") if snapshot.jobs is None else None
 
 
-def resources(snapshot: Snapshot) -> str | None:
+def resources(snapshot: Snapshot) -> Lack | None:
     """What the autoscaler's monitor has counted."""
-    return "the autoscaler's monitor has not reported resource usage" if snapshot.demand is None else None
+    return Lack("the autoscaler's monitor has not reported resource usage") if snapshot.demand is None else None
 
 
-def hosts(snapshot: Snapshot) -> str | None:
+def hosts(snapshot: Snapshot) -> Lack | None:
     """The process table of every host."""
     return _missing_hosts(snapshot, lambda host: host.processes is not None, "no process list from")
 
 
-def gpus(snapshot: Snapshot) -> str | None:
-    """NVML on every host."""
+def gpus(snapshot: Snapshot) -> Lack | None:
+    """NVML on every host, as a probe sees it."""
     return _missing_hosts(snapshot, lambda host: host.gpus is not None, "no NVML data from")
 
 
-def _missing_hosts(snapshot: Snapshot, seen: Callable[[Host], bool], words: str) -> str | None:
+def listed_gpus(snapshot: Snapshot) -> Lack | None:
+    """The GPUs of every node, as a probe or Ray's agent sees them."""
+    living = _living(snapshot)
+    blind = [node for node in living if node.gpus is None]
+    return _blind_nodes("nobody lists the GPUs of", blind, living) if blind or not living else None
+
+
+def _missing_hosts(snapshot: Snapshot, seen: Callable[[Host], bool], words: str) -> Lack | None:
     known = {node for host in snapshot.hosts.values() if seen(host) for node in host.nodes}
-    living = [node for node in snapshot.nodes or () if node.state == "ALIVE" and node.id]
-    blind = [node.title for node in living if node.id not in known]
-    if not living:
-        return None if any(map(seen, snapshot.hosts.values())) else f"{words} any host"
-    return f"{words} {_host_names(blind)}" if blind else None
+    living = _living(snapshot)
+    blind = [node for node in living if node.id not in known]
+    if not living and any(map(seen, snapshot.hosts.values())):
+        return None
+    return _blind_nodes(words, blind, living) if blind or not living else None
+
+
+def _living(snapshot: Snapshot) -> list[Node]:
+    return [node for node in snapshot.nodes or () if node.state == "ALIVE" and node.id]
+
+
+def _blind_nodes(words: str, blind: Sequence[Node], living: Sequence[Node]) -> Lack:
+    return Lack(f"{words} {_host_names([node.title for node in blind]) or 'any host'}", whole=len(blind) == len(living))
 
 
 def _host_names(titles: Sequence[str]) -> str:

@@ -163,8 +163,7 @@ def silent_monitor(facts: Facts) -> Iterator[Finding]:
     fault = _fault(facts, "ray.status", "monitor")
     if fault is None or facts.has_fault("ray.gcs") or facts.snapshot.cluster.reachable is False or _is_down(_find_gcs(facts)):
         return
-    silent = facts.seconds_lasting("monitor-silent", "monitor")
-    if silent < facts.limits.monitor_silent:
+    if facts.seconds_lasting("monitor-silent", "monitor") < facts.limits.monitor_silent:
         return
     home = next((host for host in facts.fresh_hosts if _is_head(facts, host)), None)
     part = _find_part(facts, home, MONITOR_SCRIPTS) if home else None
@@ -173,7 +172,7 @@ def silent_monitor(facts: Facts) -> Iterator[Finding]:
         code="monitor-silent",
         level="warning",
         subject="monitor",
-        text=f"the autoscaler's monitor has reported nothing for more than {age(silent)}{why}; "
+        text=f"the autoscaler's monitor has reported nothing for more than {age(facts.now - fault.since)}{why}; "
         "used and pending resources are that old, and no node is added",
         evidence=tuple(filter(None, (_request_line(facts, fault, "/api/cluster_status"), part.line if part else ""))),
         since=fault.since,

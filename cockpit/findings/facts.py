@@ -50,11 +50,19 @@ class Facts:
         since = self.holding[what, subject] = self._held.get((what, subject), self.now)
         return max(self._assumed, self.now - since)
 
+    def first_seen(self, what: str, subject: str) -> float | None:
+        """When detectors asked this first, of what they ask now; `None` in a single look: how long it has lasted is only assumed."""
+        return None if self.is_single_look else self.holding[what, subject]
+
     def seconds_steady(self, holds: bool, what: str, subject: str, gap: float) -> float | None:
         """Seconds for which it has held, gaps shorter than `gap` counted in; `None` when it doesn't."""
-        if not holds and ((what, subject) not in self._held or self.seconds_lasting(f"no {what}", subject) >= gap):
+        if not holds and (not self.was_holding(what, subject) or self.seconds_lasting(f"no {what}", subject) >= gap):
             return None
         return self.seconds_lasting(what, subject)
+
+    def was_holding(self, what: str, subject: str) -> bool:
+        """Whether detectors asked this last time too."""
+        return (what, subject) in self._held
 
     @property
     def is_single_look(self) -> bool:
@@ -90,6 +98,10 @@ class Facts:
         self.counted[what] = tuple(past)
         before = past[0].counts
         return {name: value - before.get(name, 0) for name, value in counts.items() if value > before.get(name, 0)}
+
+    def seconds_grown(self, what: str) -> float:
+        """Seconds in which the growth came about that `growth_by_name` has told last."""
+        return self.now - self.counted[what][0].until
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpus import has_waited_long, waiting_words
+from cockpit.findings.waiting import what_words
 from cockpit.model import Finding, Gpu, Host, Node, Process, Remedy
 from cockpit.text import clean, plural, ratio, size
 
@@ -143,12 +144,13 @@ def _reported_holders(facts: Facts, node: Node) -> list[Held]:
 
 
 def _in_use_finding(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) -> Finding:
-    """A single look can't tell it from a job that has just ended, and without anybody who waits it may be meant so."""
+    """Where a job has just ended it may be that one's; and without anybody who waits it may be meant so."""
     title, waiting = facts.title(node), [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
+    ended = facts.has_job_just_ended(facts.limits.gpu_held_age)
     wait = f", and {waiting_words(waiting)} for GPUs" if waiting else ""
     return Finding(
         code="gpu-memory-held",
-        level="warning" if waiting and not facts.is_single_look else "info",
+        level="warning" if waiting and not ended else "info",
         subject=title,
         text=f"Ray counts {plural(sure, 'GPU')} of {title} as free, but {_their(sure)} memory is in use outside this Ray: "
         f"work placed there runs out of memory{wait}",
@@ -219,7 +221,7 @@ def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) ->
         f"work placed there runs out of memory{wait}",
         evidence=(
             *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
-            *(f"waits for GPUs: {clean(each.name or each.id)[:80]}" for each in waiting[:MAX_EVIDENCE_LINES]),
+            *(f"waits for GPUs: {what_words(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
         ),
         remedy=Remedy("end orphan processes there, and ask the owners of the others", "kill-orphans" if left else None)
         if any(map(_is_held_by_foreign, taken)) or left

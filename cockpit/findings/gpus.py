@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
+from cockpit.findings.waiting import most_waited
 from cockpit.model import Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy
 from cockpit.text import age, clean, count, plural
 
@@ -194,9 +195,7 @@ def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int) -> 
 
 def has_waited_long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
     """Whether it has waited longer than anything needs to start."""
-    if facts.is_single_look and isinstance(waiting, Actor) and waiting.at_least:
-        return True
-    return waiting.since is not None and facts.now - waiting.since >= facts.limits.waiting_long
+    return most_waited(facts, waiting, facts.now) >= facts.limits.waiting_long
 
 
 def _unknown_devices_finding(facts: Facts, node: Node, strange: Sequence[str]) -> Finding:

@@ -76,7 +76,8 @@ def _near_findings(facts: Facts, node: Node, used: float, line: KillLine) -> Ite
     growing = facts.seconds_steady(ahead, "memory grows", subject, GROWTH_GAP_S)
     lasted = max(facts.seconds_steady(close, "memory near", subject, 0.0) or 0.0, growing or 0.0)
     soon = left is not None and ahead and (share >= limits.memory_near or left <= limits.memory_forecast / 2)
-    urgent = facts.seconds_steady(soon or share >= limits.memory_critical, "memory urgent", subject, 2 * GROWTH_GAP_S)
+    critical = limits.memory_critical - (CLEAR_STEP_SHARE if facts.was_holding("memory urgent", subject) else 0.0)
+    urgent = facts.seconds_steady(soon or share >= critical, "memory urgent", subject, 2 * GROWTH_GAP_S)
     if lasted >= MIN_NEAR_S or share >= limits.memory_critical:
         yield _near_finding(facts, node, used, line, trend, critical=urgent is not None)
 

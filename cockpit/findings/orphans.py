@@ -8,6 +8,8 @@ from cockpit.findings.facts import Facts
 from cockpit.model import LEFT_OVER, Finding, Gpu, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
+CODE = "gpu-memory-orphaned"
+
 
 def orphaned_memory(facts: Facts) -> Iterator[Finding]:
     """Orphans and stale Ray processes that hold GPU memory, by node."""
@@ -16,23 +18,27 @@ def orphaned_memory(facts: Facts) -> Iterator[Finding]:
         if process.kind in LEFT_OVER and process.gpus:
             orphaned.setdefault(facts.place(process), []).append(process)
     for place, left in orphaned.items():
-        lasted = facts.seconds_lasting("gpu-memory-orphaned", place)
+        lasted = facts.seconds_lasting(CODE, place)
         if lasted >= facts.limits.orphan_age and not facts.has_job_just_ended(facts.limits.orphan_age):
-            yield _finding(facts, place, sorted(left, key=lambda process: -(process.gpu_memory or 0)), lasted)
+            yield _finding(facts, place, sorted(left, key=lambda process: -(process.gpu_memory or 0)))
 
 
-def _finding(facts: Facts, place: str, left: list[Process], lasted: float) -> Finding:
+def _finding(facts: Facts, place: str, left: list[Process]) -> Finding:
+    since = facts.first_seen(CODE, place)
     known = [amount for process in left for hold in process.gpus if (amount := _plausible(hold.memory)) is not None]
     gpus = sorted({hold.index for process in left for hold in process.gpus})
     held = f"{size(sum(known))} of GPU memory" if known else "GPU memory"
     return Finding(
-        code="gpu-memory-orphaned",
+        code=CODE,
         level="critical" if len(gpus) > 1 else "warning",
         subject=place,
         text=f"{plural(len(left), 'orphan process holds', 'orphan processes hold')} {held} on {_gpus_words(place, gpus)}: "
         f"{_cause(facts, left)} and nothing alive owns {'it' if len(left) == 1 else 'them'}",
-        evidence=(*map(_process_line, left), f"the memory has been held for at least {age(lasted)}"),
-        since=facts.now - lasted,
+        evidence=(
+            *map(_process_line, left),
+            *([f"the memory has been held for at least {age(facts.now - since)}"] if since is not None else []),
+        ),
+        since=since,
         remedy=Remedy("end them: no live process needs them", "kill-orphans"),
         about=tuple(process.key for process in left),
         seen=facts.stale_since(left[0].host),

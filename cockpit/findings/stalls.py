@@ -72,9 +72,9 @@ class Spell(NamedTuple):
 
 
 def stalled_jobs(facts: Facts) -> Iterator[Finding]:
-    """Running jobs none of whose GPUs works. Of a job that works one GPU is looked at, or a few."""
+    """Running jobs none of whose GPUs works. Of a job that works one GPU is looked at, or a few. A single look can't tell."""
     busy: frozenset[str] | None = None
-    for job_id, holders in _holders_by_job(facts).items():
+    for job_id, holders in _holders_by_job(facts).items() if not facts.is_single_look else ():
         job = facts.jobs.get(job_id)
         used = _used_gpus(facts, job, holders) if job and job.running else None
         if not job or not used:

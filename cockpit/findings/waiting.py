@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,14 +10,14 @@ from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
-from cockpit.config.thresholds import Limits
 from cockpit.findings.facts import Facts
-from cockpit.model import LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
+from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
 from cockpit.placement import amount, fixed
 from cockpit.placement.request import rank
 from cockpit.text import clean, plural
 
 Waiting = Actor | PlacementGroup
+GROUPS_CODE = "placement-group-pending"
 MAX_REASONS = 5
 """Reasons that the evidence tells."""
 WAITING_STATES = ("PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING")
@@ -24,6 +25,8 @@ REQUIRED_SOURCES = ("ray.identity", "ray.gcs")
 """Without them nothing that Ray says is new."""
 HOPELESS = ("never", "removed", "deadlock")
 """No patience helps."""
+HELD = re.compile(r"\bheld\b")
+"""Who holds what is needed stands behind this in a reason."""
 SETUP_LOGS = "runtime_env_setup-*.log and worker-*.err in the logs folder of the Ray session on its node"
 REMEDIES: Mapping[Wait, tuple[str, str | None]] = {
     "never": ("ask for less, or add nodes that are large enough; otherwise its job waits forever", "stop-job"),
@@ -80,9 +83,7 @@ def waiting_groups(facts: Facts) -> Iterator[Finding]:
     for job, kinds in by_job.items():
         groups = [group for kind in kinds.values() for group in kind]
         actors = [actor for group in groups for actor in users[group.id]]
-        yield from _worst_finding(
-            facts, Fold("placement-group-pending", job_words(facts, job), _groups_words(facts, groups, job), job, kinds, actors)
-        )
+        yield from _worst_finding(facts, Fold(GROUPS_CODE, job_words(facts, job), _groups_words(facts, groups, job), job, kinds, actors))
 
 
 def waiting_actors(facts: Facts) -> Iterator[Finding]:
@@ -109,11 +110,9 @@ def waiting_actors(facts: Facts) -> Iterator[Finding]:
 def _worst_finding(facts: Facts, fold: Fold) -> Iterator[Finding]:
     """One finding for all of them; the worst kind is told, of equal ones that of the most, of these one that has a reason."""
     seen = facts.last_heard_before_fault("ray.actors" if fold.code == "actor-pending" else "ray.placement_groups", *REQUIRED_SOURCES)
-    now, limits = seen or facts.now, facts.limits
+    now = seen or facts.now
     given_up = _is_given_up(facts, fold)
-    levels = {
-        kind: level_of(kind, waiting, now, limits, once=facts.is_single_look, given_up=given_up) for kind, waiting in fold.kinds.items()
-    }
+    levels = {kind: _level(facts, kind, waiting, now, given_up=given_up) for kind, waiting in fold.kinds.items()}
     told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind.why is None, kind, level) for kind, level in levels.items() if level]
     if told:
         *_, kind, level = min(told, key=itemgetter(0, 1, 2))
@@ -121,8 +120,8 @@ def _worst_finding(facts: Facts, fold: Fold) -> Iterator[Finding]:
 
 
 def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float | None) -> Finding:
-    waiting, alike = fold.all, len(fold.kinds[kind])
-    part = f"{alike} of them" if alike < len(waiting) else ""
+    waiting, alike = fold.all, fold.kinds[kind]
+    part = _part_words(fold, alike) if len(alike) < len(waiting) else ""
     job = facts.jobs.get(fold.job or "")
     remedy = _remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
@@ -132,7 +131,7 @@ def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float
         subject=fold.subject,
         text=f"{fold.who} {'wait' if len(waiting) > 1 else 'waits'}{_reason_words(kind.why, part)}",
         evidence=(*_other_reasons(fold, kind), *_waiting_actor_lines(fold), _list_command(fold, waiting)),
-        since=_first_waiting(waiting, seen or facts.now),
+        since=None if facts.is_single_look and any(map(_is_of_unknown_age, waiting)) else _first_waiting(waiting, seen or facts.now),
         remedy=remedy,
         about=(*[each.key for each in waiting], *[actor.key for actor in fold.after], *stopped),
         seen=seen,
@@ -142,8 +141,14 @@ def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float
 def _reason_words(why: str | None, part: str) -> str:
     """How the sentence ends; `part` says for how many, where not for all."""
     if not why:
-        return f", and Ray gives no reason{' for ' if part else ''}{part}"
-    return f"{', ' if part else ''}{part}: {why}"
+        return f"; Ray gives no reason for {part}" if part else ", and Ray gives no reason"
+    return f"; the reason for {part}: {why}" if part else f": {why}"
+
+
+def _part_words(fold: Fold, part: Sequence[Waiting]) -> str:
+    """Which of them: groups by their names; actors of one class, which are alike, only by their number."""
+    named = f" ({joined_names(told_names(part[:MAX_REASONS]), len(part))})" if fold.code == GROUPS_CODE else ""
+    return f"{len(part)} of these {len(fold.all)}{named}"
 
 
 def _is_given_up(facts: Facts, fold: Fold) -> bool:
@@ -155,22 +160,35 @@ def _is_given_up(facts: Facts, fold: Fold) -> bool:
     return facts.seconds_steady(quiet, f"no node joins for {fold.code}", fold.subject, inf) is not None
 
 
-def level_of(
-    kind: WaitKind, waiting: Iterable[Waiting], now: float, limits: Limits, *, once: bool = False, given_up: bool = True
-) -> Level | None:
-    """How bad it is that these wait still; `None` while it is too early to tell. What waited before anybody looked is told at once.
+def _level(facts: Facts, kind: WaitKind, waiting: Sequence[Waiting], now: float, *, given_up: bool) -> Level | None:
+    """How bad it is that these wait still; `None` while it is too early to tell.
 
-    Whoever looks only `once` will not see that it goes on: unless it just starts, it is taken to have waited for long. What no node can
-    hold is hopeless only once nodes are `given_up`: no more of them join.
+    What waited before anybody looked is taken to have waited for as long as it can have: who looks a minute later, or only once, must not
+    tell another level. What no node can hold is hopeless only once nodes are `given_up`: no more of them join.
     """
-    before = any(isinstance(each, Actor) and each.at_least for each in waiting)
-    waited = now - (_first_waiting(waiting, now) or now)
-    if kind.wait in HOPELESS and (given_up or kind.wait != "never") and (before or waited >= limits.waiting_hopeless):
+    limits, least = facts.limits, now - (_first_waiting(waiting, now) or now)
+    most = max(most_waited(facts, each, now) for each in waiting)
+    if kind.wait in HOPELESS and (given_up or kind.wait != "never") and most >= limits.waiting_hopeless:
         return "critical"
-    slow = kind.wait == "starting" or kind.why is None or kind.state == "DEPENDENCIES_UNREADY"
-    if waited >= (limits.starting_long if slow else limits.waiting_long) or (once and before and not slow and given_up):
-        return "warning"
-    return "info" if before or waited >= limits.waiting_told else None
+    if kind.wait == "starting" or kind.why is None or kind.state == "DEPENDENCIES_UNREADY":
+        long = least >= limits.starting_long
+    else:
+        long = (most if given_up else least) >= limits.waiting_long
+    return "warning" if long else "info" if most > least or least >= limits.waiting_told else None
+
+
+def most_waited(facts: Facts, each: Waiting, now: float) -> float:
+    """Seconds for which it can have waited; where it did so when it was first seen, all of its job's life, as far as that is known."""
+    if not _is_of_unknown_age(each):
+        return now - (plausible_time(each.since, now) or now)
+    job = facts.jobs.get(each.job or "")
+    started = plausible_time(job.started, now) if job else None
+    return inf if started is None else now - started
+
+
+def _is_of_unknown_age(each: Waiting) -> bool:
+    """Whether it waited already when it was first seen: Ray does not tell since when actors wait."""
+    return isinstance(each, Actor) and each.at_least
 
 
 def _first_waiting(waiting: Iterable[Waiting], now: float) -> float | None:
@@ -194,12 +212,16 @@ def is_stoppable(job: Job | None) -> bool:
 
 
 def _other_reasons(fold: Fold, told: WaitKind) -> Iterator[str]:
-    """Of those that wait for another reason than the sentence tells."""
-    counted: Counter[str] = Counter()
-    for kind, waiting in fold.kinds.items():
+    """Of those that wait for another reason than the sentence tells; who holds what they need is told once."""
+    others: dict[str, list[Waiting]] = {}
+    is_told = bool(HELD.search(told.why or ""))
+    for kind, waiting in sorted(fold.kinds.items(), key=lambda item: -len(item[1])):
         if kind.why != told.why:
-            counted[kind.why or "reason not known"] += len(waiting)
-    yield from (f"{number} x {why}" for why, number in counted.most_common(MAX_REASONS))
+            why = kind.why or "Ray gives no reason"
+            is_held = bool(HELD.search(why))
+            others.setdefault(why.partition("; ")[0] if is_held and is_told else why, []).extend(waiting)
+            is_told = is_told or is_held
+    yield from (f"{_part_words(fold, waiting)}: {why}" for why, waiting in list(others.items())[:MAX_REASONS])
 
 
 def _waiting_actor_lines(fold: Fold) -> Iterator[str]:
@@ -211,8 +233,8 @@ def _waiting_actor_lines(fold: Fold) -> Iterator[str]:
 
 def _list_command(fold: Fold, waiting: Sequence[Waiting]) -> str:
     kind = "actors" if fold.code == "actor-pending" else "placement-groups"
-    ids = ", ".join(each.id[:12] for each in waiting[:3])
-    return f"`ray list {kind} --filter state={shell_word(waiting[0].state)}` lists {ids}{' …' if len(waiting) > 3 else ''}"
+    names = joined_names(told_names(waiting[:MAX_REASONS]), len(waiting))
+    return f"`ray list {kind} --filter state={shell_word(waiting[0].state)}` lists {names}"
 
 
 def deadlocks(facts: Facts) -> Iterator[Finding]:
@@ -226,16 +248,9 @@ def deadlocks(facts: Facts) -> Iterator[Finding]:
             by_job.setdefault(actor.job, []).append(actor)
     seen = facts.last_heard_before_fault("ray.actors", "ray.placement_groups", *REQUIRED_SOURCES)
     since = max((_first_waiting(mine, facts.now) or facts.now for mine in by_job.values()), default=facts.now)
-    lasted = min((_seconds_stuck(facts, mine, seen or facts.now) for mine in by_job.values()), default=0.0)
+    lasted = min((max(most_waited(facts, each, seen or facts.now) for each in mine) for mine in by_job.values()), default=0.0)
     if by_job and lasted >= facts.limits.waiting_told:
         yield _deadlock(facts, by_job, "critical" if lasted >= facts.limits.waiting_hopeless else "info", since, seen)
-
-
-def _seconds_stuck(facts: Facts, waiting: Iterable[Waiting], now: float) -> float:
-    """Seconds they have waited; in a single look, what waited before counts as long enough."""
-    if facts.is_single_look and any(isinstance(each, Actor) and each.at_least for each in waiting):
-        return facts.limits.waiting_hopeless
-    return now - (_first_waiting(waiting, facts.now) or facts.now)
 
 
 def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, since: float, seen: float | None) -> Finding:
@@ -258,7 +273,7 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
         level=level,
         subject=f"{'jobs' if len(names) > 1 else 'job'} {joined_names(names)}",
         text="; ".join([f"{who}, and none continues until one releases its resources", *_standing_lines(facts, by_job)]),
-        evidence=(*list(whys)[:MAX_REASONS], "`ray status -v` shows used and pending resources"),
+        evidence=(*[why.removeprefix(DEADLOCK) for why in whys][:MAX_REASONS], "`ray status -v` shows used and pending resources"),
         since=since,
         remedy=Remedy(stop, "stop-job" if last else None),
         about=(*[each.key for mine in by_job.values() for each in mine], *([last.key] if last else [])),
@@ -299,7 +314,7 @@ def _fixed_amounts(needs: Mapping[str, float]) -> Counter[str]:
 
 
 def _groups_words(facts: Facts, groups: Sequence[Waiting], job: str | None) -> str:
-    names = [short_name(group.name) or group.id[:8] for group in groups[:MAX_REASONS]]
+    names = told_names(groups[:MAX_REASONS])
     if len(groups) == 1:
         return f"placement group {names[0]} of {job_words(facts, job)}"
     return f"{len(groups)} placement groups of {job_words(facts, job)} ({joined_names(names, len(groups))})"
@@ -325,6 +340,23 @@ def joined_names(names: Sequence[str], total: int = 0) -> str:
 def short_name(foreign: str) -> str:
     """A foreign name, fit for a sentence."""
     return clean(foreign[:60])
+
+
+def what_words(each: Waiting) -> str:
+    """What it is, and its name."""
+    parts = ("actor", short_name(each.class_)) if isinstance(each, Actor) else ("placement group",)
+    return " ".join(filter(None, (*parts, told_name(each))))
+
+
+def told_name(each: Waiting) -> str:
+    """The name its owner gave it; of one without a name a part of its id."""
+    return short_name(each.name) or each.id[:12]
+
+
+def told_names(every: Sequence[Waiting]) -> list[str]:
+    """Their names; a part of the id behind those that several have."""
+    names = list(map(told_name, every))
+    return [f"{name} ({each.id[:8]})" if names.count(name) > 1 else name for name, each in zip(names, every, strict=True)]
 
 
 def shell_word(foreign: str) -> str:

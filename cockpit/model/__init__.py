@@ -28,6 +28,7 @@ from cockpit.model.host import (
     describe_owner,
 )
 from cockpit.model.ray import (
+    DEADLOCK,
     GROUP_WAITS,
     PENDING_STATES,
     SUPERVISOR,
@@ -48,6 +49,7 @@ from cockpit.model.snapshot import Snapshot
 from cockpit.model.value import Value
 
 __all__ = [
+    "DEADLOCK",
     "GROUP_WAITS",
     "LEFT_OVER",
     "LEVELS",

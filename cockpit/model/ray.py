@@ -16,6 +16,8 @@ SUPERVISOR = "_ray_internal_job_actor_"
 """How Ray calls the actor that runs a job's entrypoint, before the job's id."""
 GROUP_WAITS = "its placement group waits: "
 """How the reason of an actor begins that is bound to a group without a place; the group's own follows."""
+DEADLOCK = "deadlock, none continues until one releases its resources: "
+"""How the reason of what waits in a deadlock begins; what it needs, and who holds that, follows."""
 
 
 Wait = Literal["never", "held", "fragmented", "short", "label", "deadlock", "itself", "group", "removed", "starting", "room"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cockpit.model import GROUP_WAITS, Actor, Demand, Job, Node, PlacementGroup, Quantity, Wait
+from cockpit.model import DEADLOCK, GROUP_WAITS, Actor, Demand, Job, Node, PlacementGroup, Quantity, Wait
 from cockpit.placement import (
     SCALE,
     Ask,
@@ -21,7 +21,6 @@ from cockpit.placement import (
     Place,
     PlacementVerdict,
     Strategy,
-    amount,
     ask,
     deadlock,
     fixed,
@@ -98,7 +97,6 @@ class Reasons:
         self._told: dict[tuple[Ask, str | None], Reason | None] = {}
         self._single: dict[tuple[object, ...], Ask] = {}
         self._found, self._held_up = self._find_deadlock()
-        self._standings = {job: self._standing(job) for job in self._found.each_other | self._found.themselves}
 
     def of_group(self, group: PlacementGroup) -> Reason:
         """Why a group waits; Ray's own words behind it."""
@@ -275,21 +273,10 @@ class Reasons:
         if job is None or wanted not in self._held_up.get(job, ()):
             return told
         if job in self._found.themselves:
-            return Reason(f"its own job holds what it needs ({self._standings[job]}): {told.why}", "itself")
+            return Reason(f"its own job holds what it needs: {told.why}", "itself")
         if job in self._found.each_other:
-            each = "; ".join(f"{self._who(other)} {self._standings[other]}" for other in sorted(self._found.each_other)[:3])
-            return Reason(f"deadlock, none continues until one releases its resources ({each}): {told.why}", "deadlock")
+            return Reason(f"{DEADLOCK}{told.why}", "deadlock")
         return told
-
-    def _standing(self, job: str) -> str:
-        """What a job holds and waits for of what it lacks."""
-        asks = self._held_up[job]
-        first = next(iter(asks))
-        verdict = self.world.judge(first)
-        name = (verdict.names if verdict and verdict.names else first.names or ("CPU",))[0]
-        holds = sum(hold.amounts.get(name, 0) for place in self.world.places for hold in place.holds if hold.job == job)
-        lacks = sum(times * each.sum(name) for each, times in asks.items())
-        return f"holds {amount(name, holds)} and waits for {amount(name, lacks, bare=True)}"
 
 
 def has_waited(actor: Actor, asked: float | None) -> bool:

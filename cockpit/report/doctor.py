@@ -43,15 +43,20 @@ class CheckResult(NamedTuple):
     check: Check
     found: tuple[Finding, ...]
     missing: tuple[str, ...]
+    blind: bool
+    """Whether so much was missing that nothing was checked."""
 
     @property
     def verdict(self) -> str:
-        """`found`; `fine`; `partly`: fine as far as its sources answered; `unknown`: none of them did."""
+        """`found`; `fine`; `partly`: fine as far as it was checked; `unknown`: not checked.
+
+        What was not checked, and why: `missing` has the sources that did not answer, `watches` what no single look can find.
+        """
         if self.found:
             return "found"
-        if self.missing and len(self.missing) == len(self.check.needs):
+        if self.blind or not self.check.at_once:
             return "unknown"
-        return "partly" if self.missing else "fine"
+        return "partly" if self.missing or self.check.watches else "fine"
 
 
 class CheckStatus(msgspec.Struct, frozen=True):
@@ -59,6 +64,7 @@ class CheckStatus(msgspec.Struct, frozen=True):
 
     title: str
     verdict: str
+    """As of `CheckResult.verdict`."""
     missing: tuple[str, ...]
     watches: str | None
     findings: tuple[str, ...]
@@ -67,14 +73,16 @@ class CheckStatus(msgspec.Struct, frozen=True):
 
 def run_checks(snapshot: Snapshot, limits: Limits) -> list[CheckResult]:
     """Every check on one snapshot."""
-    return [
-        CheckResult(check, FindingTracker(limits, check.detectors, assumed=ASSUMED_DURATION_S)(snapshot).findings, check.missing(snapshot))
-        for check in CHECKS
-    ]
+    return [_run(check, snapshot, limits) for check in CHECKS]
+
+
+def _run(check: Check, snapshot: Snapshot, limits: Limits) -> CheckResult:
+    found = FindingTracker(limits, check.detectors, assumed=ASSUMED_DURATION_S)(snapshot).findings
+    return CheckResult(check, found, check.missing(snapshot), check.is_blind(snapshot))
 
 
 def doctor_text(snapshot: Snapshot, checked: Sequence[CheckResult]) -> str:
-    """The findings, worst first; then failing sources, what was not fully checked, and what is OK."""
+    """The findings, worst first; then failing sources, and each check once: not fully checked, not checked by one look, or OK."""
     return "\n".join(clean(line) for line in _lines(snapshot, checked))
 
 
@@ -86,11 +94,14 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult]) -> Iterator[str]:
         yield from finding_lines(repeats.shorten_finding(finding), snapshot.taken)
     silent = [f"  - {fault.source}: {fault.text}{also_down(fault)}" for fault in by_cause(snapshot.faults)]
     yield from ("", "Failing or stale sources:", *silent) if silent else ()
-    for title, verdicts in (("Not fully checked", ("unknown", "partly")), ("OK", ("fine",))):
-        lines = [_line(each) for each in checked if each.verdict in verdicts]
-        yield from ("", f"{title}:", *lines) if lines else ()
-    later = [f"  - {each.check.title}: {each.check.watches}" for each in checked if each.check.watches and each.verdict != "unknown"]
-    yield from ("", "Found only over time (`cockpit` or `cockpit status --watch`):", *later) if later else ()
+    over_time = [each for each in checked if each.check.watches and not each.blind]
+    lacking = [each for each in checked if each.missing and each not in over_time]
+    for title, results in (
+        ("Not fully checked", lacking),
+        ("Not checked by one look (`cockpit` and `cockpit status --watch` find it over time)", over_time),
+        ("OK", [each for each in checked if each.verdict == "fine"]),
+    ):
+        yield from ("", f"{title}:", *map(_line, results)) if results else ()
 
 
 def _where(snapshot: Snapshot) -> str:
@@ -105,8 +116,9 @@ def _where(snapshot: Snapshot) -> str:
 
 
 def _line(each: CheckResult) -> str:
-    mark = {"fine": "", "partly": ": ok as far as checked; ", "unknown": ": unknown; "}[each.verdict]
-    return f"  - {each.check.title}{mark}{'; '.join(each.missing)}"
+    state = {"found": ": found, see above; ", "partly": ": ok as far as checked; ", "fine": "", "unknown": ": "}[each.verdict]
+    why = "; ".join(filter(None, (None if each.blind else each.check.watches, *each.missing)))
+    return f"  - {each.check.title}{state}{f'not checked: {why}' if why else ''}"
 
 
 def doctor_json(snapshot: Snapshot, checked: Sequence[CheckResult]) -> str:

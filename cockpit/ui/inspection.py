@@ -32,6 +32,8 @@ LOGGED: Final = (Actor, Process, Node, Job, PlacementGroup, Session, Finding)
 """What may have a log."""
 SEARCH_SAID_AFTER_S: Final = 0.7
 """Seconds of search after which somebody is told of it."""
+QUOTING: Final = frozenset({"job-failed"})
+"""Codes of findings that quote lines of a log."""
 SHORTEST_QUOTE: Final = 12
 """Characters of a line of evidence from which it may be told from others in a log."""
 
@@ -181,8 +183,8 @@ def log_subject(thing: Any) -> str:
 
 
 def quoted(thing: Any) -> tuple[str, ...]:
-    """The lines that a finding quotes; commands to type are none."""
-    lines = thing.evidence if isinstance(thing, Finding) else ()
+    """The lines of a log that a finding quotes; commands to type are none. What others have as evidence stands in no log."""
+    lines = thing.evidence if isinstance(thing, Finding) and thing.code in QUOTING else ()
     return tuple(line for line in lines if len(line) >= SHORTEST_QUOTE and not line.startswith("`"))
 
 

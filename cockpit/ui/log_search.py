@@ -148,7 +148,9 @@ class LogSearches:
             return f"{one} {place:,} of {count:,}{note}{left}"
         if count or left:
             return f"{count:,} {one if count == 1 else many}{left}"
-        return f"no match of {_quoted(self.search.texts[0])}" if self.search else "no marked line"
+        if self.search:
+            return f"no match of {_quoted(self.search.texts[0])}"
+        return "the finding's lines are not among those read" if self._lines.end else ""
 
     def _remaining_words(self, search: LineSearch) -> str:
         left = self._lines.end - max(search.seen, self._lines.dropped)

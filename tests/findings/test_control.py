@@ -196,7 +196,7 @@ def test_a_ray_whose_head_can_not_be_seen_has_perhaps_not_ended():
 def test_a_monitor_that_writes_no_more_is_told():
     found = only(looked(head(RAYLET, GCS, faults=(MONITOR_SILENT,), processes=(LOG_MONITOR,)), detectors=CONTROL), "monitor-silent")
     assert found.text == (
-        "the autoscaler's monitor has reported nothing for more than 2m00s: its process on node1 has ended; "
+        "the autoscaler's monitor has reported nothing for more than 40s: its process on node1 has ended; "
         "used and pending resources are that old, and no node is added"
     )
     assert found.level == "warning"

@@ -126,6 +126,7 @@ def test_where_no_probe_looks_rays_agent_tells_of_memory_that_ray_knows_nobody_f
     waiting = actor(9, state="PENDING_CREATION", node=None, needs={"GPU": 1.0}, wait="room", since=NOW - 200)
     assert only(told(left, actors=(waiting,)), "gpu-memory-held").level == "warning"
     assert only(told(left, actors=(replace(waiting, since=NOW - 20),)), "gpu-memory-held").level == "info"
+    assert only(told(left, actors=(replace(waiting, since=NOW, at_least=True),), jobs=()), "gpu-memory-held").level == "warning"
     assert "gpu-memory-held" not in codes(told(left, used=2)), "an engine that an actor has started is no worker of Ray's either"
     assert "gpu-memory-held" not in codes(told(tuple(replace(each, kind="worker") for each in left)))
 
@@ -137,7 +138,7 @@ def test_what_is_told_of_its_own_is_told_here_too_once_something_waits_for_it():
     found = only(looked(seen((gpu(0, 40),), (orphan,), actors=(waiting,)), detectors=HELD), "gpu-memory-held")
     assert (found.level, found.remedy.act) == ("critical", "kill-orphans")
     assert found.text.endswith("runs out of memory, and 1 actor or placement group waits for GPUs")
-    assert found.evidence[-1] == "waits for GPUs: actor9"
+    assert found.evidence[-1] == "waits for GPUs: actor PolicyModelActor actor9"
     held = replace(waiting, wait="held")
     assert only(looked(seen((gpu(0, 40),), (orphan,), actors=(held,)), detectors=HELD), "gpu-memory-held").level == "warning"
 

@@ -97,6 +97,12 @@ def test_much_in_use_that_does_not_grow_is_a_warning_and_very_much_is_critical()
     assert above.text == "960G of host memory is in use on node1, 10G above the 950G at which Ray kills workers"
 
 
+def test_what_was_critical_stays_so_until_its_use_is_clearly_lower():
+    near = Growing()
+    levels = [only(near.use(*[use] * 20), "host-memory-near-kill").level for use in (915, 923, 915, 895, 880)]
+    assert levels == ["warning", "critical", "critical", "critical", "warning"]
+
+
 def test_where_the_line_is_not_known_the_default_is_assumed_and_that_is_said():
     found = only(looked(of(900, kill_at=None), detectors=NEAR), "host-memory-near-kill")
     assert found.text == "900G of host memory is in use on node1, 50G below the 950G at which Ray kills workers (by its default setting)"

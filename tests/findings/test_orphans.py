@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.orphans import orphaned_memory
 from cockpit.model import Hold, Host, Job
 from tests.findings.detection import codes, looked, only
@@ -24,6 +25,12 @@ def test_memory_held_by_an_orphan_is_told_by_host_and_gpu():
     assert found.remedy.act == "kill-orphans"
     assert found.about == (left.key,)
     assert found.since == NOW - 120
+
+
+def test_a_single_look_tells_no_time_for_which_it_is_only_taken_to_have_lasted():
+    left = process(1200, kind="orphan", gpus=(Hold(2, GIB),))
+    found = only(FindingTracker(Limits(), ALONE, assumed=60.0)(snapshot(processes=(left,))).findings, "gpu-memory-orphaned")
+    assert (found.since, len(found.evidence)) == (NOW, 1)
 
 
 def test_a_node_is_called_by_its_name_and_two_on_one_host_are_two():

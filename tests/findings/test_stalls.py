@@ -51,6 +51,13 @@ def found(seen: Snapshot, minutes: float) -> tuple[Finding, ...]:
     return told
 
 
+def test_a_single_look_tells_of_no_stall_however_short_one_may_be():
+    stall = world(*[IDLE] * 8, silent=12 * MINUTE)
+    short = Limits(idle_for=30, spin_for=30)
+    assert FindingTracker(short, STALLED, assumed=60.0)(stall).findings == ()
+    assert FindingTracker(short, STALLED, assumed=60.0)(world(*[SPINS] * 8, silent=12 * MINUTE)).findings == ()
+
+
 def test_idle_gpus_and_a_silent_log_are_an_info_at_first_and_then_a_warning():
     stall = world(*[IDLE] * 8, silent=12 * MINUTE)
     assert found(stall, 4.5) == ()

@@ -6,7 +6,7 @@ import pytest
 
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
-from cockpit.model import Bundle, Fault, Job, PlacementGroup
+from cockpit.model import DEADLOCK, Bundle, Fault, Job, PlacementGroup
 from tests.findings.detection import looked, only
 from tests.world import NOW, actor, node, snapshot
 
@@ -47,7 +47,7 @@ def test_actors_of_one_class_and_job_are_one_finding_with_the_count_and_the_reas
     assert found.subject == "Critic of job train2"
     assert found.text == f"4 actors Critic of job train2 wait: {HELD}"
     assert HELD not in "".join(found.evidence), "the sentence tells it"
-    assert found.evidence[-1] == "`ray list actors --filter state=PENDING_CREATION` lists 000000000000, 000000000000, 000000000000 …"
+    assert found.evidence[-1] == "`ray list actors --filter state=PENDING_CREATION` lists actor1, actor2, actor3 and 1 more"
     assert (found.level, found.since, len(found.about)) == ("info", NOW - 60, 4)
     assert only(seen(waits()), "actor-pending").text == f"actor Critic of job train2 waits: {HELD}"
 
@@ -60,8 +60,8 @@ def test_other_classes_and_other_jobs_are_told_apart():
 
 def test_of_several_reasons_the_worst_is_told_and_the_others_are_evidence():
     found = only(seen(*map(waits, range(1, 4)), waits(4, why="never fits on these nodes: needs 9 GPU", wait="never")), "actor-pending")
-    assert found.text == "4 actors Critic of job train2 wait, 1 of them: never fits on these nodes: needs 9 GPU"
-    assert found.evidence[0] == f"3 x {HELD}"
+    assert found.text == "4 actors Critic of job train2 wait; the reason for 1 of these 4: never fits on these nodes: needs 9 GPU"
+    assert found.evidence[0] == f"3 of these 4: {HELD}"
     assert "needs 9 GPU" not in "".join(found.evidence)
     assert found.level == "critical"
 
@@ -93,9 +93,29 @@ def test_how_bad_it_is_depends_on_the_reason_and_on_how_long_it_lasts(wait, seco
 
 def test_of_as_many_with_and_without_a_reason_the_reason_is_told():
     silent, told = [waits(number, why=None, wait=None) for number in (1, 2)], [waits(3), waits(4)]
-    assert only(seen(*silent, *told), "actor-pending").text == f"4 actors Critic of job train2 wait, 2 of them: {HELD}"
+    assert only(seen(*silent, *told), "actor-pending").text == f"4 actors Critic of job train2 wait; the reason for 2 of these 4: {HELD}"
     more = only(seen(*silent, told[0]), "actor-pending")
-    assert more.text == "3 actors Critic of job train2 wait, and Ray gives no reason for 2 of them"
+    assert more.text == "3 actors Critic of job train2 wait; Ray gives no reason for 2 of these 3"
+
+
+def test_groups_that_wait_for_several_reasons_are_named_with_each_and_who_holds_what_they_need_is_told_once():
+    wants = [f"needs {number} GPU; node1 has 8 but 2 are held by job train1 (actor Critic)" for number in (4, 6, 8)]
+    groups = [group(number, why=why) for number, why in enumerate(wants, 1)]
+    found = only(seen(groups=(*groups, group(4, why="never fits on these nodes: needs 9 GPU", wait="never"))), "placement-group-pending")
+    assert found.text.endswith("wait; the reason for 1 of these 4 (vllm4): never fits on these nodes: needs 9 GPU")
+    assert found.evidence[:3] == (
+        f"1 of these 4 (vllm1): {wants[0]}",
+        "1 of these 4 (vllm2): needs 6 GPU",
+        "1 of these 4 (vllm3): needs 8 GPU",
+    )
+    told = "\n".join((found.text, *found.evidence, found.remedy.text))
+    assert told.count("job train1") == 1
+
+
+def test_things_are_called_by_their_names_and_those_of_one_name_told_apart():
+    nameless, alike = group(0x5, name=""), [group(number << 120, name="vllm") for number in (0xAB, 0xCD)]
+    (found,) = seen(groups=(nameless, *alike))
+    assert found.evidence[-1].endswith(f"lists {nameless.id[:12]}, vllm ({alike[0].id[:8]}) and vllm ({alike[1].id[:8]})")
 
 
 def test_without_a_reason_and_while_arguments_are_made_it_is_long_only_an_info():
@@ -105,10 +125,25 @@ def test_without_a_reason_and_while_arguments_are_made_it_is_long_only_an_info()
     assert only(seen(unready), "actor-pending").level == "info"
 
 
-def test_what_waited_before_anybody_looked_is_told_at_once():
-    assert only(seen(waits(seconds=0, at_least=True)), "actor-pending").level == "info"
-    assert only(seen(waits(seconds=0, at_least=True, wait="never")), "actor-pending").level == "critical"
+def test_what_waited_before_anybody_looked_is_taken_to_have_waited_as_long_as_its_job_can_have():
+    def level(age, **more):
+        jobs = () if age is None else (Job("train2", "02000000", "train2", "RUNNING", started=NOW - age),)
+        return only(seen(waits(seconds=0, at_least=True, **more), jobs=jobs), "actor-pending").level
+
+    assert [level(age) for age in (5, 119, 121, None)] == ["info", "info", "warning", "warning"]
+    assert [level(age, wait="never") for age in (5, 29, 31, None)] == ["info", "info", "critical", "critical"]
+    assert level(9000, why="its constructor is running", wait="starting") == level(9000, why=None, wait=None) == "info"
     assert seen(waits(seconds=0)) == ()
+
+
+@pytest.mark.parametrize("wait", ["held", "never", "starting", "room", None])
+@pytest.mark.parametrize("age", [20, 100, 900])
+def test_who_looks_once_or_a_minute_later_is_told_the_same_level(wait, age):
+    jobs = (Job("train2", "02000000", "train2", "RUNNING", started=NOW - age),)
+    waiting = snapshot(actors=(waits(seconds=0, at_least=True, wait=wait),), placement_groups=(), jobs=jobs)
+    once = FindingTracker(Limits(), ALONE, assumed=60.0)(waiting).findings
+    watch = FindingTracker(Limits(), ALONE)(waiting).findings
+    assert [each.level for each in once] == [each.level for each in watch]
 
 
 def test_while_nodes_still_join_they_may_be_what_is_waited_for():
@@ -220,11 +255,23 @@ def test_hostile_names_and_times_make_no_nonsense():
         assert found.since is None or 0 < found.since <= NOW
 
 
-def test_whoever_looks_only_once_takes_what_waits_of_unknown_age_for_stuck():
-    waiting = snapshot(actors=(waits(seconds=0, at_least=True),), placement_groups=(), jobs=JOBS)
-    assert [FindingTracker(Limits(), ALONE, assumed=assumed)(waiting).findings[0].level for assumed in (0.0, 60.0)] == ["info", "warning"]
+def test_a_single_look_tells_no_wait_that_it_has_seen_only_the_end_of():
+    def since(**more):
+        waiting = snapshot(actors=(waits(seconds=30, **more),), placement_groups=(), jobs=JOBS)
+        return only(FindingTracker(Limits(), ALONE, assumed=60.0)(waiting).findings, "actor-pending").since
+
+    assert (since(at_least=True), since()) == (NOW, NOW - 30)
+
+
+@pytest.mark.parametrize("assumed", [0.0, 60.0])
+def test_a_deadlock_that_was_there_before_anybody_looked_is_critical_at_once(assumed):
     wanted = [waits(number, 1, job=f"0{number}000000", at_least=True, wait="deadlock") for number in (1, 2)]
-    (found,) = FindingTracker(Limits(), ALONE, assumed=60.0)(snapshot(actors=tuple(wanted), placement_groups=(), jobs=JOBS)).findings
+    (found,) = FindingTracker(Limits(), ALONE, assumed=assumed)(snapshot(actors=tuple(wanted), placement_groups=(), jobs=JOBS)).findings
     assert (found.code, found.level) == ("deadlock", "critical")
-    starts = snapshot(actors=(waits(seconds=0, at_least=True, why="it is being started", wait="starting"),), placement_groups=(), jobs=JOBS)
-    assert FindingTracker(Limits(), ALONE, assumed=60.0)(starts).findings[0].level == "info"
+
+
+def test_a_deadlock_tells_once_who_holds_what():
+    why = f"{DEADLOCK}needs 8 GPU on one node; node1 has 8 but 8 are held by job train1 (group vllm1)"
+    wanted = [group(number, 100, job=f"0{number}000000", why=why, wait="deadlock") for number in (1, 2)]
+    (found,) = seen(groups=tuple(wanted))
+    assert found.evidence[0] == why.removeprefix(DEADLOCK)

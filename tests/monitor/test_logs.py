@@ -5,8 +5,11 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.config.reach import HostEntry
+from cockpit.findings import FindingTracker, Limits
+from cockpit.findings.actors import restart_loops
 from cockpit.model import Cluster, Job, PlacementGroup, Remedy
 from cockpit.monitor.logs import LogFinder
 from cockpit.sources.source import SourceError
@@ -247,11 +250,14 @@ async def test_what_has_no_log_says_why(world, thing, why):
         await world.finder.logs_of(thing)
 
 
-async def test_a_restart_loops_finding_opens_the_error_log_of_the_process_before(world):
+async def test_a_restart_loops_finding_opens_the_log_that_it_says_it_opens(world):
     one = actor(1, restarts=3)
     world.put(NODE1, worker(), worker(suffix="err"), worker(900, which=BEFORE), worker(900, "err", BEFORE))
     world.put(NODE1, "gcs_server.out", lines=[f"Actor is failed on worker {BEFORE} at node {NODE1}, actor_id={one.id}"])
-    found = finding(evidence=("worker-*.err in the logs of the Ray session on its node shows why it ended",), remedy=None)
+    seen = snapshot(actors=(one,))
+    seen = replace(seen, jobs=(Job("ppo", "02000000", "ppo", "RUNNING", started=seen.taken - 60),))
+    (found,) = FindingTracker(Limits(), (restart_loops,))(seen).findings
+    assert "worker-*.err of its process before the restart" in found.evidence[-1]
     assert [log.label for log in await world.finder.logs_about(found, [one])] == ["err-before", "err", "out-before", "out", "job"]
 
 

@@ -39,8 +39,15 @@ def verdicts(of: Snapshot) -> dict[str, str]:
     return {each.check.title: each.verdict for each in looked(of)[1]}
 
 
-def test_where_all_is_well_and_all_is_seen_all_is_fine():
-    assert set(verdicts(seen(idle(1), idle(2))).values()) == {"fine"}
+def sections(of: Snapshot) -> dict[str, list[str]]:
+    """The lines of the report by the heading they stand under."""
+    parts = [part.splitlines() for part in doctor_text(*looked(of)).split("\n\n")[1:]]
+    return {heading: lines for heading, *lines in parts}
+
+
+def test_where_all_is_well_and_all_is_seen_all_that_one_look_can_tell_is_fine():
+    told = verdicts(seen(idle(1), idle(2)))
+    assert {title for title, verdict in told.items() if verdict != "fine"} == {check.title for check in CHECKS if check.watches}
     text = doctor_text(*looked(seen(idle(1), idle(2))))
     assert "2 nodes alive, 2 of 2 hosts probed" in text.splitlines()[0]
     assert "Not fully checked" not in text
@@ -57,9 +64,36 @@ def test_what_is_found_stands_first_with_its_evidence_and_what_mends_it():
 def test_a_host_that_nobody_looks_at_is_named_and_never_said_to_be_fine():
     half = seen(idle(1), idle(2))
     half = replace(half, hosts={"node1": half.hosts["node1"]})
-    assert verdicts(half)["GPU memory held by orphan processes"] == "unknown"
-    assert verdicts(half)["Number of GPUs: Ray and NVML agree"] == "partly"
-    assert "no process list from node2" in doctor_text(*looked(half))
+    assert verdicts(half)["GPU memory held by orphan processes"] == verdicts(half)["Number of GPUs: Ray and NVML agree"] == "partly"
+    line = "  - Open files of raylets and GCS: ok as far as checked; not checked: no process list from node2"
+    assert line in sections(half)["Not fully checked:"]
+    assert verdicts(replace(half, hosts={}))["GPU memory held by orphan processes"] == "unknown"
+
+
+def test_what_was_found_on_one_host_says_nothing_of_a_host_that_nobody_looks_at():
+    left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB),))
+    half = seen(idle(1), idle(2), processes=(left,))
+    half = replace(half, hosts={"node1": half.hosts["node1"]})
+    line = "  - GPU memory held by orphan processes: found, see above; not checked: no process list from node2"
+    assert line in sections(half)["Not fully checked:"]
+
+
+@pytest.mark.parametrize(
+    ("lacking", "title"),
+    [
+        ({"nodes": (idle(1), replace(idle(2), state="DEAD")), "demand": None}, "Memory of GPUs that are free in Ray"),
+        ({"nodes": (replace(idle(1), gpus=None),), "hosts": {}}, "Number of GPUs: Ray and NVML agree"),
+        ({"nodes": None}, "Host memory near Ray's kill line"),
+        ({"nodes": (replace(idle(1), id=None),)}, "Dead, missing and silent nodes"),
+        ({"jobs": None}, "GPUs held by jobs that have ended"),
+        ({"cluster": Cluster("http://head:8265", reachable=False), "hosts": {}}, "Workers killed for lack of memory"),
+        ({"cluster": Cluster("http://head:8265", reachable=False)}, "Authentication"),
+    ],
+)
+def test_without_what_it_lives_on_a_check_is_not_said_to_be_fine_as_far_as_checked(lacking, title):
+    of = replace(seen(idle(1)), **lacking)
+    assert verdicts(of)[title] == "unknown"
+    assert any(line.startswith(f"  - {title}: not checked: ") for line in sections(of)["Not fully checked:"])
 
 
 def test_a_host_that_ray_does_not_know_and_nobody_reaches_is_told_too():
@@ -76,10 +110,27 @@ def test_without_a_dashboard_what_only_ray_knows_is_unknown():
     assert "Ray has not listed its actors" in doctor_text(*looked(down))
 
 
-def test_what_needs_somebody_who_watches_is_said_to_be_so():
-    text = doctor_text(*looked(seen(idle(1))))
-    assert "Found only over time" in text
-    assert "Stalled jobs: GPUs at 0 %" in text
+ONE_LOOK = "Not checked by one look (`cockpit` and `cockpit status --watch` find it over time):"
+
+
+def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
+    told = sections(seen(idle(1)))
+    stalled, memory, restarts = told[ONE_LOOK]
+    assert stalled == "  - Stalled jobs: not checked: GPUs at 0 %, or at 100 % with idle power, for many minutes"
+    part = "ok as far as checked; not checked:"
+    assert memory == f"  - Host memory near Ray's kill line: {part} how fast memory grows, and when Ray starts killing workers"
+    assert restarts == f"  - Actors in a restart loop: {part} restarts within ten minutes, where the job has run for longer"
+    for check in CHECKS:
+        assert sum(line.startswith(f"  - {check.title}") for lines in told.values() for line in lines) == 1
+
+
+def test_a_script_is_told_what_one_look_can_not_find():
+    checks = {check["title"]: check for check in json.loads(doctor_json(*looked(seen(idle(1)))))["checks"]}
+    assert {title: check["verdict"] for title, check in checks.items() if check["watches"]} == {
+        "Stalled jobs": "unknown",
+        "Host memory near Ray's kill line": "partly",
+        "Actors in a restart loop": "partly",
+    }
 
 
 def test_every_detector_belongs_to_one_check():

@@ -271,8 +271,9 @@ async def test_marks_are_drawn_in_ascii() -> None:
 async def test_a_log_whose_marks_are_not_there_follows_and_says_so() -> None:
     async with shown() as (view, _):
         view.mark(["nowhere"])
+        assert view.status == "0 lines · following"
         view.extend(numbered(100))
-        await until(lambda: view.status == "100 lines · no marked line · following")
+        await until(lambda: view.status == "100 lines · the finding's lines are not among those read · following")
         assert texts(view)[-1] == " line 99"
 
 

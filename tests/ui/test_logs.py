@@ -78,7 +78,11 @@ async def test_on_a_nodes_page_its_own_log_is_opened(make):
 
 async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_with_its_quotes(make):
     job = Job("ppo-7b", "02000000", "ppo-7b", "FAILED")
-    found = finding(about=(job.key, node(2).key), evidence=("RuntimeError: NCCL timed out", "`ray job logs ppo-7b` shows the whole log"))
+    found = finding(
+        code="job-failed",
+        about=(job.key, node(2).key),
+        evidence=("RuntimeError: NCCL timed out", "`ray job logs ppo-7b` shows the whole log"),
+    )
     app = make(snapshot(findings=(found,), jobs=(job,)))
     app.monitor.logs.found = (app.monitor.logs.log("job", ["RuntimeError: NCCL timed out"]),)
     async with app.run_test(size=(160, 40)) as pilot:
@@ -87,6 +91,11 @@ async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_with_
         assert isinstance(about, Finding)
         assert [thing.key for thing in things] == [job.key, node(2).key]
         assert screen.marks == ("RuntimeError: NCCL timed out",)
+
+
+def test_only_a_finding_that_quotes_a_log_has_lines_to_be_marked_in_it():
+    assert quoted(finding(code="job-failed", evidence=("RuntimeError: NCCL timed out",))) == ("RuntimeError: NCCL timed out",)
+    assert quoted(finding(code="actor-restarting", evidence=("actor actor1: restarted 3 times in the last 3m05s",))) == ()
 
 
 async def test_where_there_is_no_log_one_sentence_says_why(make):
@@ -145,7 +154,7 @@ def test_a_title_begins_with_what_people_call_it():
 
 
 def test_what_is_too_short_or_a_command_is_no_quote():
-    assert quoted(finding(evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough"))) == (
+    assert quoted(finding(code="job-failed", evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough"))) == (
         "a line that is long enough",
     )
     assert quoted(actor(1)) == ()

@@ -466,6 +466,19 @@ def test_what_has_gone_says_so_and_what_was_known_last(thing):
     assert "no longer listed" in " ".join(text(row.value) for row in gone[0].rows)
 
 
+def test_a_detail_calls_jobs_groups_and_actors_by_their_names():
+    job, group = Job("ppo", "02000000", "ppo", "RUNNING"), PlacementGroup(f"{7:036x}", "vllm")
+    actors = (actor(1, placement_group=group.id, name=""), actor(2, name="critic"))
+    worker = process(1002, actor=actors[1].id)
+    seen = view(jobs=(job,), placement_groups=(group,), actors=actors, processes=(worker,))
+    first = detail_of(seen.snapshot.actors[0])
+    assert first.heading == "Actor PolicyModelActor"
+    assert (told(first, seen)["group"], told(first, seen)["job"]) == ("vllm", "ppo")
+    assert told(detail_of(worker), seen)["actor"] == "PolicyModelActor critic"
+    nameless = view(placement_groups=(PlacementGroup(f"{7:036x}"),), actors=(seen.snapshot.actors[0],))
+    assert told(first, nameless)["group"] == group.id
+
+
 def test_a_detail_shows_the_newest_facts_and_keeps_them_when_they_go():
     page = detail_of(Job("x", status="RUNNING"))
     assert told(page, view(jobs=(Job("x", status="FAILED", message="boom"),)))["message"] == "boom"

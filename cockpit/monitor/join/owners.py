@@ -127,7 +127,9 @@ def _add_owners(host: Host, vouched: _Vouched, ids: Sequence[str]) -> tuple[Proc
         if ours is None and process.job:
             alone = _is_alone(host, vouched.session or vouched.only) if alone is None else alone
             return _with_ids(process, worker, driver, only, ours=alone or None)
-        return _settle_undecided(_with_ids(process, worker, driver, only, ours=ours), vouched)
+        mine = _with_ids(process, worker, driver, only, ours=ours)
+        job = (vouched.jobs or {}).get(mine.job or "")
+        return _settle_undecided(_with_job_name(mine, job), job) if job else mine
 
     return tuple(settle(process) for process in found.values())
 
@@ -168,13 +170,19 @@ def _with_ids(process: Process, owner: Worker | None, driver: Job | None, node: 
     return replace(process, node=owner.node, job=process.job or owner.job, actor=owner.actor, ours=True)
 
 
-def _settle_undecided(process: Process, vouched: _Vouched) -> Process:
+def _with_job_name(process: Process, job: Job) -> Process:
+    """Its reasons call its job as its owner does: a probe knows Ray's own id of it alone."""
+    if job.id == process.job or not any(f"job {process.job}" in reason for reason in process.why):
+        return process
+    return replace(process, why=tuple(reason.replace(f"job {process.job}", f"job {job.id}") for reason in process.why))
+
+
+def _settle_undecided(process: Process, job: Job) -> Process:
     """Whether a process whose worker is gone is still wanted hangs on its job, and only its own Ray knows: each counts jobs anew.
 
     A job that runs outweighs every sign of death.
     """
-    job = (vouched.jobs or {}).get(process.job or "")
-    if job is None or not process.ours or not (process.undecided == "job" or (process.kind == "orphan" and job.running)):
+    if not process.ours or not (process.undecided == "job" or (process.kind == "orphan" and job.running)):
         return process
     kept = [reason for reason in process.why if "must be asked of Ray" not in reason]
     if job.running:

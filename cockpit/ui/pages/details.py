@@ -74,8 +74,8 @@ class DetailPage(Page):
     def heading(self) -> str:
         """Where we are."""
         thing = self.thing
-        names = (getattr(thing, name, None) for name in ("pid", "source", "name", "id", "subject"))
-        title = next((str(name) for name in names if name), "")
+        fields = ("pid",) if isinstance(thing, Process) else ("source", "name", "class_", "id", "subject")
+        title = next((str(name) for field in fields if (name := getattr(thing, field, None))), "")
         return f"{self._name} {title}"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
@@ -152,7 +152,12 @@ def _ancestors(process: Process, own: Sequence[Process]) -> Iterator[Process]:
 
 def _actor_name(actor: str | None, view: View) -> str:
     known = view.index.actors.get(actor or "")
-    return f"{known.class_} {known.name} {known.id}" if known else actor or UNKNOWN
+    return f"{known.class_} {known.name or known.id}" if known else actor or UNKNOWN
+
+
+def _group_name(group: str | None, view: View) -> str:
+    known = view.index.groups.get(group or "")
+    return (known.name if known else "") or group or "none"
 
 
 def processes_section(key: str, title: str, rows: list[Process] | None, nothing: str) -> Section[Process]:
@@ -173,7 +178,7 @@ def processes_section(key: str, title: str, rows: list[Process] | None, nothing:
 def _job(job: Job, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
         yield "status", cells.state(job.status, view)
-        yield "job", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (not submitted)'}"
+        yield "id in Ray", f"{job.job or 'no driver has connected yet'}{'' if job.submission else '  (not submitted)'}"
         yield "entrypoint", job.entrypoint or UNKNOWN
         yield "started", cells.moment(job.started, view)
         if job.ended:
@@ -230,7 +235,7 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "job", view.job_title(actor.job) or UNKNOWN
         yield "restarts", UNKNOWN if actor.restarts is None else str(actor.restarts)
         yield "detached", UNKNOWN if actor.detached is None else "yes: it outlives its job" if actor.detached else "no"
-        yield "group", actor.placement_group or "none"
+        yield "group", _group_name(actor.placement_group, view)
         yield "namespace", actor.namespace or UNKNOWN
         yield "id", actor.id
 

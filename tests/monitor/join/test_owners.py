@@ -82,6 +82,12 @@ def test_an_id_alone_is_ours_only_where_no_other_ray_lives_or_has_lived():
     assert [each.job for each in beside] == [None, None]
 
 
+def test_reasons_call_our_job_by_its_name_and_that_of_another_ray_by_the_id_it_has_there():
+    reasons = {"why": ("driver of job 02000000 in live session_x",)}
+    assert only(told(1, MINE, kind="driver", **reasons)).why == (f"driver of job {PPO.id} in live session_x",)
+    assert only(told(1, THEIRS, kind="driver", **reasons)).why[1] == "driver of job 02000000 in live session_x"
+
+
 def test_a_job_that_is_over_here_makes_no_orphan_of_what_works_elsewhere():
     undecided = {"kind": "unknown", "undecided": "job"}
     assert only(told(1, MINE, **undecided)).kind == "orphan"
