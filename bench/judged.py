@@ -1,11 +1,15 @@
-"""What is found out from one snapshot of 1,000 nodes: by all detectors, every host looked at by a probe too; whether a large job fits."""
+"""What it costs to join and judge 1,000 nodes, every host probed too, and to check a large job, beside the decoding of what Ray answers."""
 
 from __future__ import annotations
 
 import asyncio
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 from msgspec.structs import replace
 
@@ -13,77 +17,106 @@ from bench import big
 from bench.row import Row, unmeasured
 from cockpit.budget import Budget, Group
 from cockpit.check import check
-from cockpit.findings import CHECKS, DETECTORS, FindingTracker, Limits
+from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Host, Snapshot
 from cockpit.monitor.join import Join, Parts
 from cockpit.presets import JobSpec, Preset
 from cockpit.sources.ray.client import RayClient
+from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.source import SourceError
 
 LOOKS = 30
 EVERY = 5.0
-LINES = ((f"{big.TITLE}: all {len(DETECTORS)} detectors on one snapshot, median CPU", 50.0, "ms"),)
+JOIN = f"{big.TITLE}: joining the answers / decoding them, CPU"
+JUDGE = f"{big.TITLE}: all {len(DETECTORS)} detectors / decoding the answers, CPU"
 GROUPS = 300
-CHECK = f"{big.TITLE}: whether a job of {GROUPS} groups fits, CPU"
+CHECK = f"{big.TITLE}: whether a job of {GROUPS} groups fits / decoding the answers, CPU"
+LINES = (
+    (CHECK, 2.0, ""),
+    *((f"{what}, {when}", 1.0, "") for when in ("Ray alone", "every host probed") for what in (JOIN, JUDGE)),
+)
 _PARTS = {"ray.nodes": "nodes", "ray.status": "status", "ray.actors": "actors", "ray.placement_groups": "groups", "ray.jobs": "jobs"}
 
 
 def measure() -> list[Row]:
-    """What the judge's own thread takes, look by look, with figures that are new each time."""
+    """What the thread that joins and judges takes, look by look, with figures that are new each time."""
     options = ("--nodes", str(big.NODES), "--gpus", str(big.GPUS), "--actors", str(big.ACTORS), "--pending", str(big.PENDING))
     try:
-        with big.dashboard(*options) as address:
-            snapshot = asyncio.run(_known(address))
+        with big.dashboard(*options) as address, _decoding() as decodes:
+            parts = asyncio.run(_read(address))
     except SourceError as error:
-        return unmeasured((*LINES, (CHECK, 250.0, "ms")), str(error))
-    rows = [_checked(snapshot)]
-    for note, seen in (("Ray alone", snapshot), ("every host probed", _probed(snapshot))):
-        times, found = _looks(seen)
-        words = f"{note}: worst {1000 * max(times):.0f} ms, {found} findings, {len(CHECKS)} checks, {LOOKS} looks"
-        rows += [Row(f"{what}, {note}", limit, 1000 * statistics.median(times), unit, words) for what, limit, unit in LINES]
-    return rows
+        return unmeasured(LINES, str(error))
+    decode = sum(decodes)
+    values = [_checked(Join()(parts, time.time()), decode)]
+    probed = replace(parts, hosts=_hosts(Join()(parts, time.time())))
+    for seen in (parts, probed):
+        looks, found = _looks(seen)
+        for times in zip(*looks, strict=True):
+            middle = statistics.median(times)
+            words = f"{1000 * middle:.0f} ms / {1000 * decode:.0f} ms, worst {1000 * max(times):.0f} ms, {found} findings, {LOOKS} looks"
+            values.append((middle / decode, words))
+    return [Row(what, limit, value, unit, note) for (what, limit, unit), (value, note) in zip(LINES, values, strict=True)]
 
 
-async def _known(address: str) -> Snapshot:
+@contextmanager
+def _decoding() -> Iterator[list[float]]:
+    """CPU seconds of each answer's decoding, by msgspec into its type."""
+    read, spent = Dashboard._read_as, []
+
+    def timed(*args: Any) -> Any:
+        started = time.thread_time()
+        found = read(*args)
+        spent.append(time.thread_time() - started)
+        return found
+
+    with mock.patch.object(Dashboard, "_read_as", timed):
+        yield spent
+
+
+async def _read(address: str) -> Parts:
     ray = RayClient(address)
     try:
         cluster = await ray.identify()
         read = {_PARTS[source.name]: await source.read() for source in ray.sources if source.name in _PARTS}
-        now = time.time()
-        return Join()(Parts(cluster=cluster, as_of=dict.fromkeys(_PARTS, now), **read), now)  # type: ignore[arg-type]
+        return Parts(cluster=cluster, as_of=dict.fromkeys(_PARTS, time.time()), **read)  # type: ignore[arg-type]
     finally:
         await ray.close()
 
 
-def _probed(snapshot: Snapshot) -> Snapshot:
+def _hosts(snapshot: Snapshot) -> dict[str, Host]:
     """The same as if a probe told of each host, its GPUs and who holds them."""
     by_node = {node.id: [process for process in snapshot.processes or () if process.node == node.id] for node in snapshot.nodes or ()}
-    hosts = {
+    return {
         node.title: Host(
             node.title, (node.ip,), snapshot.taken, gpus=node.gpus, processes=tuple(by_node[node.id]), nodes=(node.id or "",), sessions=()
         )
         for node in snapshot.nodes or ()
     }
-    nodes = tuple(replace(node, probed=True) for node in snapshot.nodes or ())
-    return replace(snapshot, hosts=hosts, nodes=nodes)
 
 
-def _checked(snapshot: Snapshot) -> Row:
+def _checked(snapshot: Snapshot, decode: float) -> tuple[float, str]:
     pools = tuple(Group(f"pool{number}", (({"GPU": 1.0, "CPU": 3.0}, 8),), "STRICT_PACK") for number in range(GROUPS))
     preset = Preset("large", Path("large.yaml"), job=JobSpec("python train.py"))
     started = time.thread_time()
     verdict = check(preset, Budget("veRL", groups=pools), snapshot).verdict
-    return Row(CHECK, 250.0, 1000 * (time.thread_time() - started), "ms", f"it fits: {verdict}")
+    took = time.thread_time() - started
+    return took / decode, f"{1000 * took:.0f} ms / {1000 * decode:.0f} ms; it fits: {verdict}"
 
 
-def _looks(snapshot: Snapshot) -> tuple[list[float], int]:
-    judge, times = FindingTracker(Limits(), DETECTORS), []
+def _looks(parts: Parts) -> tuple[list[tuple[float, float]], int]:
+    """CPU seconds of joining and of judging, look by look; findings."""
+    assert parts.nodes is not None
+    join, judge, times, found = Join(), FindingTracker(Limits(), DETECTORS), [], 0
+    begin = time.time()
     for step in range(LOOKS):
-        now = snapshot.taken + EVERY * step
-        nodes = tuple(replace(node, seen=now) for node in snapshot.nodes or ())
-        hosts = {name: replace(host, taken=now) for name, host in snapshot.hosts.items()}
-        fresh = replace(snapshot, taken=now, nodes=nodes, hosts=hosts, as_of=dict.fromkeys(snapshot.as_of, now))
+        now = begin + EVERY * step
+        nodes = replace(parts.nodes, nodes=tuple(replace(node, seen=now) for node in parts.nodes.nodes))
+        hosts = {name: replace(host, taken=now) for name, host in parts.hosts.items()}
+        fresh = replace(parts, nodes=nodes, hosts=hosts, as_of=dict.fromkeys(parts.as_of, now))
         started = time.thread_time()
-        judge.run_detectors(fresh)
-        times.append(time.thread_time() - started)
-    return times, len(judge.with_findings(fresh).findings)
+        joined = join(fresh, now)
+        middle = time.thread_time()
+        judge.run_detectors(joined)
+        found = len(judge.with_findings(joined).findings)
+        times.append((middle - started, time.thread_time() - middle))
+    return times, found

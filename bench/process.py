@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +25,17 @@ def _cpu_seconds(pid: int) -> float:
     with suppress(psutil.NoSuchProcess):
         return float(sum(psutil.Process(pid).cpu_times()[:4]))  # user, system, and both of its children
     return 0.0
+
+
+def children_cpu_seconds() -> float:
+    """Of this process's children that have ended."""
+    return sum(os.times()[2:4])
+
+
+def others_cpu_seconds() -> float:
+    """Of all that runs on this machine and was not started from here."""
+    busy = psutil.cpu_times()
+    return busy.user + busy.nice + busy.system - cpu_seconds(os.getpid())
 
 
 def peak(pid: int) -> float:

@@ -19,11 +19,10 @@ from cockpit.demo import DemoCluster, DemoError, demo_cluster
 
 STARTS = 5
 LINES = (
-    ("start to first frame with live data / wall time of `ray status`", 0.75, ""),
-    ("CPU of screen and probe, 2 nodes x 8 GPUs / `watch -n2 ray status`", 0.1, ""),
-    ("CPU of screen and probe, 2 nodes x 8 GPUs / nvitop, 8 GPUs at 1 s", 3.0, ""),
-    ("memory of the screen, peak", 100.0, "MB"),
-    ("memory of the probe, peak", 35.0, "MB"),
+    ("start to first frame with live data / wall time of `ray status`", 0.5, ""),
+    ("CPU of screen and probe, 2 nodes x 8 GPUs / `watch -n2 ray status`", 0.06, ""),
+    ("CPU of screen and probe, 2 nodes x 8 GPUs / nvitop, 8 GPUs at 1 s", 1.0, ""),
+    ("memory of screen and probe, 2 nodes x 8 GPUs, peak", 80.0, "MB"),
 )
 LIVE = r"GPU memory +\d+%"
 ALL_NODES = r"w1 +[^\s–]"
@@ -120,6 +119,5 @@ def _running(peers: Peers, seconds: float) -> list[tuple[float, str]]:
     return [
         (mine / watch, f"{mine:.1f} % of a core / {watch:.1f} %, over {took:.0f} s"),
         (mine / nvitop, f"{mine:.1f} % / {nvitop:.1f} %; of ours the screen {100 * alone / took:.1f} %"),
-        (ours.screen, ""),
-        (ours.probe, ""),
+        (ours.screen + ours.probe, f"screen {ours.screen:.0f} MB, probe {ours.probe:.0f} MB"),
     ]

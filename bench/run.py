@@ -7,13 +7,16 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import big, judged, log, real, sample, screen
-from bench.row import table
+from bench import big, judged, log, process, real, sample, screen
+from bench.row import Row, table
 
 PARTS = ("real", "probe", "big", "judged", "log")
+QUIET_SHARE = 0.1
+"""Of a core, used by what was not started from here."""
 
 
 def machine() -> str:
@@ -25,6 +28,16 @@ def machine() -> str:
     return f"{cpu}, Linux {platform.release()}, Python {platform.python_version()}, {packages}; load {os.getloadavg()[0]:.1f}"
 
 
+def _measure(part: str, measure: Callable[[], list[Row]]) -> list[Row]:
+    """A part, and a warning where others used this machine meanwhile: then a ratio may be of two different moments."""
+    others, start = process.others_cpu_seconds(), time.monotonic()
+    rows = measure()
+    share = (process.others_cpu_seconds() - others) / (time.monotonic() - start)
+    if share > QUIET_SHARE:
+        print(f"NOT QUIET while `{part}` was measured: others used {100 * share:.0f} % of a core", flush=True)
+    return rows
+
+
 def main() -> int:
     """1 when anything is over its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -33,18 +46,17 @@ def main() -> int:
     options = parser.parse_args()
     chosen = options.only or PARTS
     print(time.strftime("%Y-%m-%d %H:%M"), machine(), sep="\n", flush=True)
-    rows = []
+    rows: list[Row] = []
     with screen.quiet_environment() as env:
-        if "real" in chosen:
-            rows += real.measure(env, options.seconds)
-        if "probe" in chosen:
-            rows += sample.measure()
-        if "big" in chosen:
-            rows += big.measure(env, options.seconds)
-        if "judged" in chosen:
-            rows += judged.measure()
-        if "log" in chosen:
-            rows += log.measure()
+        measures = {
+            "real": lambda: real.measure(env, options.seconds),
+            "probe": sample.measure,
+            "big": lambda: big.measure(env, options.seconds),
+            "judged": judged.measure,
+            "log": log.measure,
+        }
+        for part in chosen:
+            rows += _measure(part, measures[part])
     print(table(rows))
     return int(any(row.verdict == "OVER" for row in rows))
 

@@ -1,4 +1,4 @@
-"""One sample of the probe on a busy host: 8 simulated GPUs, 500 processes."""
+"""One sample of the probe on a busy host, 8 simulated GPUs and 500 processes, beside one of nvitop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench import process
+from bench import process, screen
 from bench.row import Row, unmeasured
 from cockpit.config.settings import Config
 from cockpit.demo import nvml
@@ -17,7 +17,8 @@ from cockpit.sources.probes.spawn import local_command, watch_words
 
 GPUS, PROCESSES, HOLDERS = 8, 500, 16
 SAMPLES = 15
-LINES = ((f"one probe sample, {GPUS} GPUs and {PROCESSES} processes: CPU", 25.0, "ms"),)
+PEER_RUNS = 3
+LINES = ((f"one probe sample, {GPUS} GPUs and {PROCESSES} processes / `nvitop -1`, CPU", 0.2, ""),)
 
 
 def measure() -> list[Row]:
@@ -25,10 +26,12 @@ def measure() -> list[Row]:
     try:
         with tempfile.TemporaryDirectory(prefix="cockpit-bench-") as folder, _crowd() as crowd:
             environment = nvml.environment(nvml.build(Path(folder)), _gpus(Path(folder) / "state", crowd[:HOLDERS]))
-            milliseconds, seen = _cost(environment)
+            ours, seen = _cost(environment)
+            theirs = _peer_cost(environment)
     except nvml.CompilerError as error:
         return unmeasured(LINES, str(error))
-    return [Row(what, limit, milliseconds, unit, f"{SAMPLES} samples, {seen}") for what, limit, unit in LINES]
+    words = f"{1000 * ours:.0f} ms / {1000 * theirs:.0f} ms; {SAMPLES} samples, {seen}"
+    return [Row(what, limit, ours / theirs, unit, words) for what, limit, unit in LINES]
 
 
 @contextmanager
@@ -63,4 +66,13 @@ def _cost(environment: dict[str, str]) -> tuple[float, str]:
         spent = process.cpu_seconds(probe.pid) - before
         last = json.loads(lines[-1])
         probe.kill()
-    return 1000 * spent / SAMPLES, f"{len(last['gpus'] or ())} GPUs, {len(last['processes'])} processes told of"
+    return spent / SAMPLES, f"{len(last['gpus'] or ())} GPUs, {len(last['processes'])} processes told of"
+
+
+def _peer_cost(environment: dict[str, str]) -> float:
+    """CPU seconds of one look, its start with it: that is how it is used."""
+    command = [str(screen.BIN / "nvitop"), "-1"]
+    before = process.children_cpu_seconds()
+    for _ in range(PEER_RUNS):
+        subprocess.run(command, capture_output=True, check=True, env={"PATH": "/usr/bin:/bin", "TERM": "xterm", **environment})
+    return (process.children_cpu_seconds() - before) / PEER_RUNS

@@ -6,12 +6,13 @@ Job ids count anew in each cluster and people give the same submission ids again
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from cockpit.model import Gpu, Hold, Host, Job, Kind, Process, Worker
+from cockpit.model import Gpu, Hold, Host, Job, Kind, Node, Process, Worker
 from cockpit.sources.ray.client import JobFacts, NodeFacts
 
 Thing = TypeVar("Thing")
@@ -198,18 +199,23 @@ def reported_by(facts: NodeFacts | None) -> Mapping[str, list[Process]] | None:
         return None
     workers = {(worker.node, worker.pid): worker for worker in facts.workers}
     names = {node.id: node.title for node in facts.nodes}
-    addresses = {node.id: node.ip for node in facts.nodes}
-    homes = {(addresses.get(worker.node), worker.pid): worker.node for worker in facts.workers}
+    shared = _shared_addresses(facts.nodes)
+    homes = {(shared[worker.node], worker.pid): worker.node for worker in facts.workers if worker.node in shared}
     holds: dict[tuple[str, int], list[Hold]] = {}
     for holder in facts.holders:
-        home = homes.get((addresses.get(holder.node), holder.pid), holder.node)
-        if home == holder.node:  # several raylets on a host all see its GPUs; a worker counts where it works
+        if holder.node not in shared or homes.get((shared[holder.node], holder.pid), holder.node) == holder.node:
             holds.setdefault((holder.node, holder.pid), []).append(Hold(holder.index, holder.memory))
     found: dict[str, list[Process]] = {}
     for (node, pid), gpus in holds.items():
         process = _seen_by_ray(node, names.get(node) or node[:8], pid, tuple(gpus), workers.get((node, pid)))
         found.setdefault(node, []).append(process)
     return found
+
+
+def _shared_addresses(nodes: Sequence[Node]) -> dict[str | None, str]:
+    """By id of a node that shares its host with others: their address. They all see its GPUs; a worker counts where it works."""
+    several = {address for address, count in Counter(node.ip for node in nodes).items() if count > 1}
+    return {node.id: node.ip for node in nodes if node.ip in several}
 
 
 def _seen_by_ray(node: str, host: str, pid: int, gpus: tuple[Hold, ...], worker: Worker | None) -> Process:
