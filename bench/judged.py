@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from bench import big
 from bench.row import Row, unmeasured
 from cockpit.budget import Budget, Group
-from cockpit.check import check
+from cockpit.check.check import check
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Host, Snapshot
 from cockpit.monitor.join import Join, Parts

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cockpit.budget import Budget, Line, budget_of
 from cockpit.budget.ray_submit import listed_packages
-from cockpit.check import check, own_needs
+from cockpit.check.check import check, own_needs
 from cockpit.check.installed import installed
 from cockpit.check.ports import Taken, listening
 from cockpit.check.result import Checked

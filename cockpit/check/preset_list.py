@@ -12,7 +12,7 @@ from cockpit.model import Snapshot, Value
 from cockpit.presets import Preset, PresetError, presets, safe
 
 if TYPE_CHECKING:
-    from cockpit.check import Checked
+    from cockpit.check.result import Checked
 
 
 class PresetEntry(Value, frozen=True):
@@ -43,7 +43,7 @@ def check_presets(snapshot: Snapshot, env: Mapping[str, str], limits: Limits) ->
 
 
 def _entry(found: Preset | PresetError, snapshot: Snapshot, env: Mapping[str, str], limits: Limits) -> PresetEntry:
-    from cockpit.check import check  # deferred: reading commands is a tenth of a second of imports that no start waits for
+    from cockpit.check.check import check  # deferred: reading commands is a tenth of a second of imports that no start waits for
     from cockpit.check.installed import installed
     from cockpit.check.preset import budget_for
 

@@ -79,9 +79,10 @@ def preset_of(command: tuple[str, ...]) -> Preset:
 
 async def _print_check(config: Config, preset: Preset, *, as_json: bool) -> int:
     # Deferred: whoever mistypes a name waits for no HTTP client.
-    from cockpit.check import check, check_json, exit_code
+    from cockpit.check.check import check
     from cockpit.check.installed import installed
     from cockpit.check.preset import HOSTS_PATIENCE_S, budget_for, hosts_of, ports_in_the_way
+    from cockpit.check.result import check_json, exit_code
     from cockpit.check.text import check_text
     from cockpit.monitor.single_look import look_once
 

@@ -303,7 +303,7 @@ def print_schema(what: str) -> None:
 
     It describes the output of `status --json` or `check --json`, a preset, or the config file.
     """
-    from cockpit.check import check_schema
+    from cockpit.check.result import check_schema
     from cockpit.presets import preset_schema
     from cockpit.report.status import status_schema
 

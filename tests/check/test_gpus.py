@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.check import exit_code
+from cockpit.check.result import exit_code
 from cockpit.model import Quantity, RayProcess
 from cockpit.presets import Needs
 from tests.check.worlds import GIB, Hold, cluster, gpu, group, looked, machine, of, process, told

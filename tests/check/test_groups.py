@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cockpit.budget import Group
-from cockpit.check import check, exit_code
+from cockpit.check.check import check
+from cockpit.check.result import exit_code
 from cockpit.model import Bundle, Fault, Job, PlacementGroup, Quantity
 from cockpit.placement import ask, shape
 from cockpit.placement.fit import Slot, greedy

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group
-from cockpit.check import check, check_json, exit_code
+from cockpit.check.check import check
+from cockpit.check.result import check_json, exit_code
 from cockpit.check.text import check_text
 from cockpit.model import Host, Quantity
 from cockpit.presets import Needs, RayNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.check import exit_code
+from cockpit.check.result import exit_code
 from cockpit.model import RayProcess, Remedy
 from cockpit.presets import Needs
 from tests.check.worlds import GIB, NOW, Amount, Disk, HostMemory, cluster, group, looked, machine, of, told

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.budget import budget_of
-from cockpit.check import Checked, check
+from cockpit.check.check import check
 from cockpit.check.installed import installed
+from cockpit.check.result import Checked
 from cockpit.model import RayProcess, Snapshot
 from tests.check.worlds import cluster, looked, machine, preset
 

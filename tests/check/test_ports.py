@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from cockpit.budget import Budget
-from cockpit.check import check
+from cockpit.check.check import check
 from cockpit.check.ports import listening, port_lines
 from cockpit.presets import RayNode
 from tests.check.worlds import down, preset, start

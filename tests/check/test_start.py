@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.budget import Budget
-from cockpit.check import check, exit_code
+from cockpit.check.check import check
+from cockpit.check.result import exit_code
 from cockpit.model import Bundle, Fault, Host, PlacementGroup, Session
 from cockpit.presets import Needs, Preset, RayNode
 from tests.check.worlds import GIB, NOW, HostMemory, asked, cluster, down, gpu, group, machine, preset, start, told

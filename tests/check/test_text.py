@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group, Line
-from cockpit.check import check, check_json, check_schema, exit_code
-from cockpit.check.result import judge
+from cockpit.check.check import check
+from cockpit.check.result import check_json, check_schema, exit_code, judge
 from cockpit.check.text import check_text
 from tests.check.worlds import asked, cluster, group, machine, of, preset
 

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from cockpit.budget import Budget, Group
-from cockpit.check import Checked, check
+from cockpit.check.check import check
+from cockpit.check.result import Checked
 from cockpit.model import Amount, Disk, Hold, Host, HostMemory, Quantity, RayProcess, Snapshot
 from cockpit.presets import JobSpec, Needs, Preset, RayNode, RayStart
 from tests.world import GIB, NOW, gpu, node, process, snapshot

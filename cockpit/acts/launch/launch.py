@@ -40,8 +40,8 @@ from cockpit.acts.launch.relaunch import check_uploaded, order_of_job
 from cockpit.acts.launch.submission import Order, content_of, name_for, order_of, pack_working_dir, secret_hider
 from cockpit.acts.plan import RAY, Plan, Receipt, Target
 from cockpit.acts.world import Hear
-from cockpit.check import Checked
 from cockpit.check.preset import look_and_check
+from cockpit.check.result import Checked
 from cockpit.check.text import verdict
 from cockpit.config.document import InputError
 from cockpit.model import Job

@@ -21,7 +21,7 @@ from cockpit.ui.view import View
 
 if TYPE_CHECKING:
     from cockpit.budget import Group
-    from cockpit.check import Checked
+    from cockpit.check.result import Checked
 
 VERDICT_TONES: Mapping[str, Tone] = {"now": "ok", "later": "warn", "never": "bad", "unknown": "dim"}
 

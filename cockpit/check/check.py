@@ -1,0 +1,97 @@
+"""Whether a preset's job would fit now, later or never. Pure: it follows from the preset, its budget and one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from cockpit.budget import Budget, Group, Line
+from cockpit.check.gpus import gpu_memory
+from cockpit.check.groups import Placed, names, place_groups
+from cockpit.check.hosts import host_lines
+from cockpit.check.nodes import Site, site_of
+from cockpit.check.ports import Taken, port_lines
+from cockpit.check.queue import NOBODY, queue_of
+from cockpit.check.ray import ray_lines
+from cockpit.check.result import Checked, judge
+from cockpit.check.start import start_lines
+from cockpit.config.thresholds import Limits
+from cockpit.model import Snapshot
+from cockpit.presets import JobSpec, Needs, Preset
+from cockpit.secrets import redact
+from cockpit.text import count
+
+
+def check(preset: Preset, budget: Budget, snapshot: Snapshot, limits: Limits | None = None, taken: Taken = frozenset()) -> Checked:
+    """Every line; the verdict is as bad as the worst of them. `taken` are ports of the preset's hosts on which somebody listens."""
+    budget = _with_needs(preset, budget)
+    site = site_of(preset, snapshot, names(budget.groups or ()))
+    ports = port_lines(preset.ray, taken) if preset.ray and site.planned else ()
+    lines = (*ports, *_lines(preset, budget, snapshot, site, limits or Limits()))
+    return judge(budget, (Line(line.level, redact(line.text), line.change and redact(line.change)) for line in lines))
+
+
+def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limits: Limits) -> Iterator[Line]:
+    yield from start_lines(preset, site, snapshot)
+    yield from budget.lines
+    yield from _unread(budget)
+    found = Placed(())
+    if budget.groups is not None:
+        found = place_groups(budget.groups, site, NOBODY if site.planned else queue_of(snapshot), budget)
+        yield from found.lines
+        yield from _otherwise(budget, preset.needs)
+    yield from gpu_memory(found, site, snapshot, budget, preset.needs, limits)
+    yield from host_lines(found, site, preset, budget, limits)
+    yield from ray_lines(found, site, snapshot, preset.needs, limits, budget.framework)
+
+
+def _with_needs(preset: Preset, budget: Budget) -> Budget:
+    """Where the command doesn't tell what it will ask for, what the preset says of it counts."""
+    if preset.job is None:
+        return Budget(None, groups=())
+    told = _select_needed(preset.needs)
+    if budget.framework not in (None, "Ray") or not told:
+        return budget
+    return replace(budget, framework="Ray", groups=(*(budget.groups or _own(preset.job)), *told), unread=())
+
+
+def own_needs(job: JobSpec) -> dict[str, float]:
+    """What the command itself is given, beside its actors."""
+    needs = {"GPU": job.entrypoint_num_gpus, "CPU": job.entrypoint_num_cpus, "memory": job.entrypoint_memory, **job.entrypoint_resources}
+    return {name: float(amount) for name, amount in needs.items() if amount}
+
+
+def _own(job: JobSpec) -> tuple[Group, ...]:
+    needs = own_needs(job)
+    return (Group("entrypoint", ((needs, 1),), None),) if needs else ()
+
+
+def _select_needed(needs: Needs) -> tuple[Group, ...]:
+    if needs.bundles:
+        return (Group("job", needs.bundles, needs.strategy),)
+    each = {"GPU": needs.gpus or 0.0, "CPU": needs.cpus or 0.0}
+    whole = [({name: 1.0}, int(amount)) for name, amount in each.items() if amount >= 1]
+    parts = [({name: amount % 1}, 1) for name, amount in each.items() if amount % 1]
+    return (Group("job", (*whole, *parts), None),) if whole or parts else ()
+
+
+def _unread(budget: Budget) -> Iterator[Line]:
+    if budget.groups is None:
+        why = "; ".join(budget.unread) or "unknown command"
+        yield Line(
+            "unknown", f"can't read from the command what the job needs: {why}", "set needs.gpus, needs.cpus or needs.bundles in the preset"
+        )
+    else:
+        yield from (Line("doubt", f"not read: {sentence}") for sentence in budget.unread)
+    if budget.framework == "Ray" and all(group.name == "entrypoint" for group in budget.groups or ()):
+        text = "only the command itself is counted; what it asks Ray for at run time is unknown"
+        yield Line("doubt", text, "set needs.gpus, needs.cpus or needs.bundles in the preset")
+
+
+def _otherwise(budget: Budget, needs: Needs) -> Iterator[Line]:
+    """Where the preset says something else than the command."""
+    for key, resource, said in (("needs.gpus", "GPU", needs.gpus), ("needs.cpus", "CPU", needs.cpus)):
+        asked = budget.amount(resource)
+        if budget.framework != "Ray" and said is not None and asked is not None and said != asked:
+            yield Line("doubt", f"{key} is {count(said)}, but the command asks for {count(asked)} {resource}", f"{key}: {count(asked)}")
