@@ -42,6 +42,8 @@ class Tally:
     now: int = 0
     most_at_once: int = 0
     failed: int = 0
+    sent: int = 0
+    """Bytes."""
 
     def summary(self) -> Record:
         gaps = [later - earlier for earlier, later in zip(self.starts, self.starts[1:], strict=False)]
@@ -51,6 +53,7 @@ class Tally:
             "shortest_gap": round(min(gaps), 3) if gaps else None,
             "mean_gap": round(sum(gaps) / len(gaps), 3) if gaps else None,
             "failed": self.failed,
+            "bytes": self.sent,
         }
 
 
@@ -165,6 +168,7 @@ class Dashboard:
         try:
             response = await handler(request)
             tally.failed += response.status >= 400
+            tally.sent += response.content_length or 0
             await asyncio.sleep(_thinking(request, response))
             # Written out here, so that the request counts until its last byte has left.
             await response.prepare(request)
