@@ -264,7 +264,8 @@ class Poller:
             known = self.parts.forget_ray() if _is_another_cluster(self.parts.cluster, facts) else self.parts
             self._set(replace(known, cluster=facts, as_of=as_of), news=facts != self.parts.cluster)
         elif (part := _PARTS.get(type(facts))) is not None:
-            self._set(replace(self.parts, as_of=as_of, **{part: facts}), news=facts != getattr(self.parts, part))
+            is_news = facts != getattr(self.parts, part)  # else what was known stays, and with it all that was made of it
+            self._set(replace(self.parts, as_of=as_of, **({part: facts} if is_news else {})), news=is_news)
         else:
             self._set(replace(self.parts, as_of=as_of), news=False)
 

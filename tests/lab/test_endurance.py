@@ -170,8 +170,8 @@ def test_a_terminal_that_changes_its_size_a_thousand_times(watched: Screen):
     program = watched.program.outer
     turn(watched, 500)
     files = usage(program, 0.0).files
-    # What waits to be written to a slow terminal comes and goes; what is kept for ever comes with every five hundred anew.
-    assert any(growth_of(watched, 500) < 2 for _ in range(4))
+    # What is kept for each size is kept for so many: 35 MB once some seven thousand were drawn. What comes for ever comes every time.
+    assert any(growth_of(watched, 500) < 1 for _ in range(24))
     watched.resize(160, 50)
     text = watched.until("nodes 2/2", "Overview", within=PATIENCE)
     assert "Traceback" not in text

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+import msgspec
 import pytest
 
 from cockpit.model import Cluster, Host, Job
@@ -251,6 +252,16 @@ async def test_the_same_cluster_that_says_less_of_itself_is_still_the_same(watch
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.cluster.reachable)
     identity.answer, before = answer, identity.times
     await watched.until(lambda: identity.times >= before + 2)
+    assert watched.poller.parts.jobs is JOBS
+
+
+async def test_an_answer_that_says_the_same_again_changes_no_value(watched):
+    jobs = Asked()
+    watched.watch(jobs)
+    await watched.shows(lambda snapshot: snapshot.jobs)
+    jobs.answer, before = msgspec.structs.replace(JOBS), jobs.times
+    assert jobs.answer is not JOBS
+    await watched.until(lambda: jobs.times >= before + 2)
     assert watched.poller.parts.jobs is JOBS
 
 

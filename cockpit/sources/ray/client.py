@@ -12,14 +12,15 @@ import httpx
 from msgspec.structs import replace
 
 from cockpit.clock import CLOCK, shift_of, shifted
-from cockpit.model import Actor, Cluster, PlacementGroup, Process
+from cockpit.model import Actor, Cluster, Process
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
 from cockpit.sources.ray.http import Dashboard, Params, RefusalError, aside
 from cockpit.sources.ray.jobs import JobActs
+from cockpit.sources.ray.listings import ActorLists, GroupLists
 from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
 from cockpit.sources.ray.logs import versions
-from cockpit.sources.ray.nodes import Doubt, NodeFacts, Nodes, processes
+from cockpit.sources.ray.nodes import NodeFacts, Nodes, processes
 from cockpit.sources.ray.oom import OomFacts
 from cockpit.sources.ray.status import GroupDemand, StatusFacts, StatusReports, parse_status
 from cockpit.sources.source import Source, SourceError, within
@@ -38,8 +39,6 @@ __all__ = [
 
 MAX_LISTED = 10_000
 """The most that Ray's state API lists (RAY_MAX_LIMIT_FROM_API_SERVER)."""
-PAUSE_PER_ANSWER_TIME = 20
-"""Ray's state API works on one question at a time: it is left alone for so many times as long as it took."""
 ASIDE_FROM = 200
 """Nodes or actors from which their values are made aside: hundredths of a second in which no key would be drawn."""
 STATUS_WAIT_S = 3.0
@@ -89,9 +88,8 @@ class RayClient:
         self._status_told = asyncio.Event()
         """Set while nobody asks for it."""
         self._status_told.set()
-        self._actors = Actors(self._clock)
-        self._groups: dict[str, PlacementGroup] = {}
-        self._groups_doubt = Doubt(self._clock)
+        self._actors = ActorLists(self._clock)
+        self._groups = GroupLists(self._clock)
         self._strategies: Mapping[actors.Shape, frozenset[str | None]] = {}
         self._jobs_running = False
         self._kills = oom.OomKills(self._clock)
@@ -222,8 +220,8 @@ class RayClient:
             if known.due(state):
                 started = time.monotonic()
                 listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
-                known.take(state, listing, time.monotonic() - started)
-        facts = await aside(len(known) > ASIDE_FROM, known.facts, self._groups)
+                await aside(len(listing.result) > ASIDE_FROM, known.take, state, listing, time.monotonic() - started)
+        facts = await aside(len(known) > ASIDE_FROM, known.facts, self._groups.groups)
         if known is not self._actors:
             raise SourceError(_MEANWHILE)
         return facts
@@ -235,36 +233,19 @@ class RayClient:
 
     async def read_placement_groups(self) -> GroupFacts:
         """All placement groups but removed ones."""
-        listing = await self._list("placement_groups", wire.Listed[wire.Group])
-        if not (listing.total == 0 and self._groups):
-            self._groups_doubt.settle()
-        elif self._groups_doubt.holds():
-            before = f"before: {len(self._groups)}"
-            raise SourceError(f"Ray suddenly lists no placement groups, not even removed ones ({before}); cockpit checks again first")
-        known = self._groups
+        known, listing = self._groups, await self._list("placement_groups", wire.Listed[wire.Group])
+        known.doubt_loss(listing)
         await self._strategies_for(listing.result)
-        groups = await aside(len(self._nodes) > ASIDE_FROM, self._build_groups, listing.result, known)
+        await aside(len(self._nodes) > ASIDE_FROM, known.take, listing.result, self._strategies)
         if known is not self._groups:
             raise SourceError(_MEANWHILE)
-        self._groups = groups
-        return GroupFacts(groups=tuple(groups.values()), complete=not listing.cut)
+        return GroupFacts(groups=tuple(known.groups.values()), complete=not listing.cut)
 
     async def _strategies_for(self, entries: Iterable[wire.Group]) -> None:
         """At the first look both are asked at once, and without the status nothing can be said of groups that wait."""
         if not self._strategies and any(entry.state == "PENDING" for entry in entries):
             with suppress(asyncio.TimeoutError):
                 await within(STATUS_WAIT_S, self._status_told.wait())
-
-    def _build_groups(self, entries: Iterable[wire.Group], known: Mapping[str, PlacementGroup]) -> dict[str, PlacementGroup]:
-        now = self._clock()
-        listed = [entry for entry in entries if entry.state != "REMOVED"]
-        return {entry.placement_group_id: self._group(entry, known.get(entry.placement_group_id), now) for entry in listed}
-
-    def _group(self, entry: wire.Group, before: PlacementGroup | None, now: float) -> PlacementGroup:
-        """Its strategy is told only while it waits, and remembered from then on."""
-        since = before.since if before and before.state == entry.state and before.since else now
-        strategy = before.strategy if before and before.strategy else actors.strategy(entry, self._strategies)
-        return actors.group(entry, since, strategy, self._shift())
 
     async def read_jobs(self) -> JobFacts:
         """All jobs, over or not."""
@@ -318,77 +299,10 @@ class RayClient:
         return 5.0 if count <= 100 else 10.0 if count <= 400 else 15.0
 
     def _groups_pause(self) -> float:
-        return 5.0 if any(group.pending for group in self._groups.values()) else 10.0
+        return 5.0 if any(group.pending for group in self._groups.groups.values()) else 10.0
 
     def _jobs_pause(self) -> float:
         return 5.0 if self._jobs_running else 10.0
-
-
-class Actors:
-    """The actors of each state, and when each list is worth asking for again."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._lists: dict[str, wire.Listing[wire.Actor]] = {}
-        self._asked: dict[str, float] = {}
-        self._due: dict[str, float] = {}
-        self._cheap = False
-        self._since: dict[str, actors.Since] = {}
-        self._met = False
-        self._made: dict[str, tuple[wire.Actor, Actor]] = {}
-        self._doubt = Doubt(clock)
-
-    def __len__(self) -> int:
-        return sum(len(listing.result) for listing in self._lists.values())
-
-    def due(self, state: str) -> bool:
-        """Whether this state's list is worth asking for now."""
-        return self._clock() >= self._due.get(state, 0.0)
-
-    def take(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
-        """One state's list."""
-        if not (listing.total == 0 and any(old.result for old in self._lists.values())):
-            self._doubt.settle()
-        elif self._doubt.holds():
-            raise SourceError("Ray suddenly lists no actors, not even dead ones; cockpit checks again first")
-        now = self._clock()
-        if state != "ALIVE" and self._has_left(state, listing) and self._cheap:
-            self._due["ALIVE"] = now
-        self._lists[state] = listing
-        self._asked[state] = now
-        self._due[state] = now + max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
-        self._cheap = took < 0.5 if state == "ALIVE" else self._cheap
-
-    def facts(self, groups: dict[str, PlacementGroup]) -> ActorFacts:
-        """All lists as one; an actor that is in two of them is as the later one has it."""
-        entries: dict[str, wire.Actor] = {}
-        for state in sorted(self._lists, key=lambda state: self._asked[state]):
-            entries.update((entry.actor_id, entry) for entry in self._lists[state].result)
-        now = self._clock()
-        first = actors.Since(now, at_least=not self._met)
-        self._since = {key: self._since.get(key, first) for key, entry in entries.items() if entry.state in WAITING}
-        self._met = True
-        self._made = {key: made for key, made in self._made.items() if key in entries}
-        return ActorFacts(
-            actors=tuple(self._actor(key, entry, groups) for key, entry in entries.items()),
-            counts={
-                state: len(listing.result) if listing.num_filtered is None else listing.num_filtered
-                for state, listing in self._lists.items()
-            },
-            complete=not any(listing.cut for listing in self._lists.values()),
-        )
-
-    def _actor(self, key: str, entry: wire.Actor, groups: dict[str, PlacementGroup]) -> Actor:
-        """What lives is the same as long as its list is: thousands of values needn't be made anew with every look at those that wait."""
-        made = self._made.get(key)
-        if made is None or made[0] is not entry or entry.state in WAITING:
-            made = self._made[key] = (entry, actors.actor(entry, self._since.get(key), groups))
-        return made[1]
-
-    def _has_left(self, state: str, listing: wire.Listing[wire.Actor]) -> bool:
-        """Whether an actor has left this state, perhaps to live."""
-        before = self._lists.get(state)
-        return before is not None and not {entry.actor_id for entry in before.result} <= {entry.actor_id for entry in listing.result}
 
 
 def _only_in_state(state: str) -> dict[str, str]:

@@ -152,7 +152,7 @@ class Nodes:
             memory.figures = entry
         if raylet.node_manager_address or memory.raylet is None:
             memory.raylet = raylet
-        if raylet.core_workers_stats is not None:
+        if raylet.core_workers_stats is not None and raylet.core_workers_stats != memory.workers:
             memory.workers = raylet.core_workers_stats
         if (store := _store(raylet)).total:
             memory.store = store

@@ -9,7 +9,7 @@ from cockpit.recent import Recent
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
-from cockpit.sources.ray.client import Actors as ActorLists
+from cockpit.sources.ray.listings import ActorLists
 from cockpit.sources.ray.status import GroupDemand
 from cockpit.sources.source import SourceError
 from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, of_state, recorded

@@ -1,0 +1,138 @@
+"""Lists of Ray's state API put together: what has not changed between two answers stays the same value, and all that was made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec.structs import replace
+
+from cockpit.clock import shift_of
+from cockpit.model import Actor, PlacementGroup
+from cockpit.sources.ray import actors, wire
+from cockpit.sources.ray.actors import WAITING, ActorFacts
+from cockpit.sources.ray.nodes import Doubt
+from cockpit.sources.source import SourceError
+
+PAUSE_PER_ANSWER_TIME = 20
+"""Ray's state API works on one question at a time: it is left alone for so many times as long as it took."""
+
+
+class GroupLists:
+    """All placement groups but removed ones, as last listed."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._shift = clock, shift_of(clock)
+        self.groups: dict[str, PlacementGroup] = {}
+        """By id."""
+        self._made_of: dict[str, tuple[wire.Group, float]] = {}
+        self._doubt = Doubt(clock)
+
+    def doubt_loss(self, listing: wire.Listing[wire.Group]) -> None:
+        """Raises `SourceError` while a sudden loss is not believed yet."""
+        if not (listing.total == 0 and self.groups):
+            self._doubt.settle()
+        elif self._doubt.holds():
+            before = f"before: {len(self.groups)}"
+            raise SourceError(f"Ray suddenly lists no placement groups, not even removed ones ({before}); cockpit checks again first")
+
+    def take(self, entries: Iterable[wire.Group], strategies: Mapping[actors.Shape, frozenset[str | None]]) -> None:
+        """One list; `strategies` as the autoscaler's monitor tells them of groups that wait."""
+        now, shift = self._clock(), self._shift()
+        listed = {entry.placement_group_id: entry for entry in entries if entry.state != "REMOVED"}
+        made_of = {key: (entry, shift) for key, entry in listed.items()}
+        same = {key for key, made in made_of.items() if self._made_of.get(key) == made}
+        self.groups = {key: self._group(entry, self.groups.get(key), strategies, now, key in same) for key, entry in listed.items()}
+        self._made_of = made_of
+
+    def _group(
+        self,
+        entry: wire.Group,
+        before: PlacementGroup | None,
+        strategies: Mapping[actors.Shape, frozenset[str | None]],
+        now: float,
+        is_same: bool,
+    ) -> PlacementGroup:
+        """Its strategy is told only while it waits, and remembered from then on."""
+        strategy = before.strategy if before else None
+        if strategy is None and entry.state != "CREATED":
+            strategy = actors.strategy(entry, strategies)
+        if is_same and before and before.strategy == strategy:
+            return before
+        since = before.since if before and before.state == entry.state and before.since else now
+        return actors.group(entry, since, strategy, self._shift())
+
+
+class ActorLists:
+    """The actors of each state, and when each list is worth asking for again."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lists: dict[str, wire.Listing[wire.Actor]] = {}
+        self._asked: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+        self._cheap = False
+        self._since: dict[str, actors.Since] = {}
+        self._met = False
+        self._made: dict[str, tuple[tuple[object, ...], Actor]] = {}
+        self._doubt = Doubt(clock)
+
+    def __len__(self) -> int:
+        return sum(len(listing.result) for listing in self._lists.values())
+
+    def due(self, state: str) -> bool:
+        """Whether this state's list is worth asking for now."""
+        return self._clock() >= self._due.get(state, 0.0)
+
+    def take(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
+        """One state's list."""
+        if not (listing.total == 0 and any(old.result for old in self._lists.values())):
+            self._doubt.settle()
+        elif self._doubt.holds():
+            raise SourceError("Ray suddenly lists no actors, not even dead ones; cockpit checks again first")
+        now = self._clock()
+        if state != "ALIVE" and self._has_left(state, listing) and self._cheap:
+            self._due["ALIVE"] = now
+        self._lists[state] = self._keep_known(state, listing)
+        self._asked[state] = now
+        self._due[state] = now + max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
+        self._cheap = took < 0.5 if state == "ALIVE" else self._cheap
+
+    def _keep_known(self, state: str, listing: wire.Listing[wire.Actor]) -> wire.Listing[wire.Actor]:
+        """The same with the entries of the last answer where nothing has changed: what was made of them is still true."""
+        last = self._lists.get(state)
+        before = {entry.actor_id: entry for entry in last.result} if last else {}
+        kept = ((before.get(entry.actor_id), entry) for entry in listing.result)
+        return replace(listing, result=tuple([old if old == new else new for old, new in kept]))
+
+    def facts(self, groups: dict[str, PlacementGroup]) -> ActorFacts:
+        """All lists as one; an actor that is in two of them is as the later one has it."""
+        entries: dict[str, wire.Actor] = {}
+        for state in sorted(self._lists, key=lambda state: self._asked[state]):
+            entries.update((entry.actor_id, entry) for entry in self._lists[state].result)
+        now = self._clock()
+        first = actors.Since(now, at_least=not self._met)
+        self._since = {key: self._since.get(key, first) for key, entry in entries.items() if entry.state in WAITING}
+        self._met = True
+        self._made = {key: made for key, made in self._made.items() if key in entries}
+        return ActorFacts(
+            actors=tuple(self._actor(key, entry, groups) for key, entry in entries.items()),
+            counts={
+                state: len(listing.result) if listing.num_filtered is None else listing.num_filtered
+                for state, listing in self._lists.items()
+            },
+            complete=not any(listing.cut for listing in self._lists.values()),
+        )
+
+    def _actor(self, key: str, entry: wire.Actor, groups: dict[str, PlacementGroup]) -> Actor:
+        """The same for as long as all that it is made of is: thousands of values needn't be made anew with every look."""
+        since = self._since.get(key)
+        made_of = (entry, since, groups.get(entry.placement_group_id or ""))
+        made = self._made.get(key)
+        if made is None or any(old is not new for old, new in zip(made[0], made_of, strict=True)):
+            made = self._made[key] = (made_of, actors.actor(entry, since, groups))
+        return made[1]
+
+    def _has_left(self, state: str, listing: wire.Listing[wire.Actor]) -> bool:
+        """Whether an actor has left this state, perhaps to live."""
+        before = self._lists.get(state)
+        return before is not None and not {entry.actor_id for entry in before.result} <= {entry.actor_id for entry in listing.result}

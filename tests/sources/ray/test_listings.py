@@ -1,0 +1,72 @@
+"""What Ray lists again unchanged stays the same value; what has changed is made anew."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from cockpit.sources.ray import wire
+from cockpit.sources.ray.listings import ActorLists, GroupLists
+
+GROUP = b'{"placement_group_id": "%s", "state": "%s", "bundles": [{"unit_resources": {"GPU": 1.0}, "node_id": ""}]}'
+WAITING = {((("GPU", 1.0),),): frozenset({"PACK"})}
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def group(id_: str, state: str) -> wire.Group:
+    """As decoded from a new answer each time."""
+    return msgspec.json.decode(GROUP.replace(b"%s", id_.encode(), 1).replace(b"%s", state.encode()), type=wire.Group)
+
+
+def actors(*states: str) -> wire.Listing[wire.Actor]:
+    entries = (f'{{"actor_id": "{number:032}", "state": "{state}", "fallback_strategy": [1]}}' for number, state in enumerate(states))
+    return msgspec.json.decode(f'{{"result": [{", ".join(entries)}], "total": {len(states)}}}', type=wire.Listing[wire.Actor])
+
+
+def test_a_group_stays_the_same_value_until_it_changes(clock):
+    lists = GroupLists(clock)
+    lists.take([group("aa", "CREATED"), group("bb", "PENDING")], {})
+    first = dict(lists.groups)
+    clock.now += 5
+    lists.take([group("aa", "CREATED"), group("bb", "CREATED")], {})
+    assert lists.groups["aa"] is first["aa"]
+    assert lists.groups["bb"].state == "CREATED"
+    assert lists.groups["bb"] is not first["bb"]
+
+
+def test_a_waiting_group_whose_strategy_becomes_known_is_made_anew_and_keeps_its_age(clock):
+    lists = GroupLists(clock)
+    lists.take([group("aa", "PENDING")], {})
+    first = lists.groups["aa"]
+    clock.now += 5
+    lists.take([group("aa", "PENDING")], WAITING)
+    assert lists.groups["aa"].strategy == "PACK"
+    assert lists.groups["aa"].since == first.since
+
+
+def test_a_removed_group_is_none(clock):
+    lists = GroupLists(clock)
+    lists.take([group("aa", "CREATED")], {})
+    lists.take([group("aa", "REMOVED")], {})
+    assert lists.groups == {}
+
+
+def test_an_actor_that_lives_on_stays_the_same_value(clock):
+    lists = ActorLists(clock)
+    lists.take("ALIVE", actors("ALIVE", "ALIVE"), 0.1)
+    first = lists.facts({}).actors
+    lists.take("ALIVE", actors("ALIVE", "RESTARTING"), 0.1)
+    second = lists.facts({}).actors
+    assert second[0] is first[0]
+    assert second[1].state == "RESTARTING"
