@@ -182,7 +182,7 @@ def test_what_is_no_orphan_any_more_is_refused(act, orphan, run, more):
 def test_a_process_that_is_nothing_of_rays_is_ended_only_by_who_has_seen_what_it_is(act, run):
     process = run("sleep", "60")
     (refused,) = act("plan", process)["refused"]
-    assert refused["reason"].startswith("it is a foreign; only orphan and stale processes are ended")
+    assert refused["reason"].startswith("it is a foreign process; only orphan and stale processes are ended")
     plan = act("plan", process, any=True)
     assert pids(act("do", targets=plan["targets"], any=True)["done"]) == [process.pid]
 
@@ -225,7 +225,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have an
 def test_another_users_orphan_is_ended_only_when_it_is_named_by_pid(act, orphan):
     process = orphan(user=65534)
     (refused,) = (one for one in act("plan")["refused"] if one["pid"] == process.pid)
-    assert refused["reason"].endswith(f"to end it, use --pid {process.pid}")
+    assert refused["reason"].endswith("to end it, choose it alone, by the cursor or by --pid")
     plan = act("plan", process, pids=True)
     assert pids(plan["targets"]) == [process.pid]
     assert pids(act("do", targets=plan["targets"])["refused"]) == [process.pid]

@@ -89,7 +89,7 @@ def test_of_several_sessions_one_must_be_named():
     assert choose(look_at(dashboard(70, OTHER)), None) == OTHER_NAME
     both = look_at(raylet(), raylet(300, OTHER))
     assert choose(both, OTHER_NAME) == OTHER_NAME
-    with pytest.raises(SessionError, match=rf"2 Ray sessions run on this host \({OTHER_NAME}, {NAME}\): choose one with --session"):
+    with pytest.raises(SessionError, match=rf"2 Ray sessions run on this host \({OTHER_NAME}, {NAME}\): choose one by its name"):
         choose(both, None)
 
 

@@ -33,7 +33,7 @@ def choose(look: HostState, name: str | None) -> str | None:
     found = alive or dead
     if len(found) > 1:
         there = "run" if alive else "have left processes"
-        raise SessionError(f"{len(found)} Ray sessions {there} on this host ({', '.join(found)}): choose one with --session")
+        raise SessionError(f"{len(found)} Ray sessions {there} on this host ({', '.join(found)}): choose one by its name")
     return found[0] if found else None
 
 
