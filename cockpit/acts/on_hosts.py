@@ -23,7 +23,7 @@ ACT_SILENCE_S = 30.0
 PLAN_SILENCE_S = 12.0
 """The same while a plan is made: the hosts that have answered wait for the one that hangs."""
 FORCE: Final = Flag("force", "--force", "switch", "SIGKILL at once, without SIGTERM first.")
-GRACE: Final = Flag("grace", "--grace", "seconds", "Seconds between SIGTERM and SIGKILL.", "S")
+GRACE: Final = Flag("grace", "--grace", "seconds", "Seconds between SIGTERM and SIGKILL, 0 to 3600.", "S")
 
 
 class HostAct(Act):

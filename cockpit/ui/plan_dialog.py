@@ -18,7 +18,9 @@ from cockpit.acts.act import Act, Aim, Operation
 from cockpit.acts.audit import audit_path
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.text import plan_lines, receipt_lines
+from cockpit.acts.world import UnclearSessionError
 from cockpit.config.document import abbreviate_home
+from cockpit.model import Session
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
@@ -293,11 +295,21 @@ class PlanScreen(ActDialog):
     async def _look(self) -> None:
         try:
             self.plan = plan = await self._executor.plan(self._carried_out, self._aim, self._heard.__setitem__)
+        except UnclearSessionError as error:
+            self._enter("failed", f"{self._act.title}: no plan could be made", f"{error}.\n{self._how_to_choose}")
+            return
         except SourceError as error:
             self._enter("failed", f"{self._act.title}: no plan could be made", str(error))
             return
         title, _, *lines = plan_lines(plan, self._clock())
         self._enter("nothing" if plan.empty else "plan", title, "\n".join(lines))
+
+    @property
+    def _how_to_choose(self) -> str:
+        """A session where such a row can be chosen; else only a screen that follows one knows which is meant."""
+        if self._act.also_takes is Session:
+            return f"Choose one: 2, Enter on its node, put the cursor on the session, {self._act.first_key}"
+        return "Choose one: quit, and start cockpit with --address"
 
     async def _do(self, plan: Plan) -> None:
         self._heard = {}

@@ -16,7 +16,7 @@ from cockpit.config.settings import Address, Config
 from cockpit.model import Cluster, Host, Job, Session
 from cockpit.sources.probes.requests import Answer, Progress
 from cockpit.sources.source import SourceError
-from tests.world import NOW, node, process, snapshot
+from tests.world import NOW, actor, node, process, snapshot
 
 SESSION = "session_2026-11-21_08-02-10_714202_8139"
 ROW = {"what": "process", "pid": 12, "ticks": 99, "kind": "orphan", "gpus": [{"index": 0, "memory": 5}]}
@@ -220,7 +220,7 @@ async def test_stopping_ray_means_the_session_that_is_shown(executor):
 
 async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(executor):
     sessions = tuple(Session(host="head", name=name, path=f"/tmp/ray/{name}", live=True) for name in ("session_a", "session_b"))
-    with pytest.raises(SourceError, match="Choose one of session_a, session_b"):
+    with pytest.raises(SourceError, match="several Ray sessions run: session_a, session_b"):
         await executor(replace(known(sessions=sessions), cluster=Cluster())).plan(find_act("stop"), Aim())
 
 
@@ -254,6 +254,14 @@ async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(exe
     made = executor()
     await made.plan(find_act("kill-actor"), Aim(id="ab"))
     assert list(made._world.requests.asked[0]) == ["head"]
+
+
+async def test_an_id_that_nothing_has_is_a_mistake_where_it_was_typed_and_a_refusal_where_a_row_has_gone(executor):
+    gone = {"what": "actor", "id": f"{1:032x}", "reason": "this Ray has no actor with that id"}
+    made = executor(head={"plan": {"refused": [gone]}})
+    with pytest.raises(SourceError, match="this Ray has no actor with that id"):
+        await made.plan(find_act("kill-actor"), Aim(id=gone["id"]))
+    assert (await made.plan(find_act("kill-actor"), Aim(rows=(actor(1),)))).refused[0].reason == gone["reason"]
 
 
 async def test_while_one_act_is_under_way_no_other_begins(executor):

@@ -124,7 +124,7 @@ class RecoverySteps:
         told = []
         for plan in self._stops:
             receipt = await self._perform(plan, hear, show)
-            self._raise_failures(receipt, spared=True)
+            self._raise_failures(receipt)
             self.stopped += sorted({target.session for target in plan.targets if target.session})
             told.append(summary(receipt))
         return tuple(told) or (f"no Ray of this cluster runs on {', '.join(self.hosts)}",)
@@ -145,15 +145,16 @@ class RecoverySteps:
             self._raise_failures(Receipt(plan.act, plan.title, unreached=plan.unreached, hosts=plan.hosts))
             return ("nothing proven" if plan.unknown else "nothing to do", *left)
         receipt = await self._perform(plan, hear, show)
-        self._raise_failures(receipt)
+        self._raise_failures(replace(receipt, refused=()))
         return (summary(receipt), *left)
 
-    def _raise_failures(self, receipt: Receipt, *, spared: bool = False) -> None:
-        """A host that only a dead Ray knew may be gone for good; one of the preset is needed."""
-        failed = reasons(receipt.failed)
-        if spared:
-            failed += reasons(target for target in receipt.refused if target.part not in SPARED)
-        failed += [one.error for one in receipt.unreached if one.host in self.names.values()]
+    def obstacles(self, whole: Plan | Receipt) -> list[str]:
+        """Why not all of a stop is done. A host that only a dead Ray knew may be gone for good; one of the preset is needed."""
+        refused = reasons(target for target in whole.refused if target.part not in SPARED)
+        return [*refused, *(one.error for one in whole.unreached if one.host in self.names.values())]
+
+    def _raise_failures(self, receipt: Receipt) -> None:
+        failed = [*reasons(receipt.failed), *self.obstacles(receipt)]
         if failed:
             raise StepError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""))
 
