@@ -42,9 +42,10 @@ def headline(plan: Plan) -> str:
 
 def reasons(targets: Iterable[Target]) -> list[str]:
     """Why they were refused, or have failed, each reason once: `16 processes on w1 (pids 1, 2, …, 8 more): it is a worker`."""
-    alike: dict[tuple[str, str | None], list[Target]] = {}
+    alike: dict[tuple[str, str], list[Target]] = {}
     for target in targets:
-        alike.setdefault((target.what, target.reason or target.error), []).append(target)
+        reason = (target.reason or target.error or "").removeprefix(f"{target.host}: ")
+        alike.setdefault((target.what, reason), []).append(target)
     return [f"{_named_together(group)}: {reason}" for (_, reason), group in alike.items()]
 
 

@@ -66,6 +66,7 @@ class PlanLines(FoldedText, can_focus=False):
     HEADS: ClassVar[Mapping[str, str]] = {
         "What ends with it": "plan--bad",
         "Failed": "plan--bad",
+        "Not known": "plan--warn",
         "Refused": "plan--warn",
         "Unreachable": "plan--warn",
     }
@@ -174,6 +175,8 @@ class ActDialog(ModalScreen["Receipt | None"]):
             return f"Type {self._word} to go on, Esc cancels"
         if self._again:
             return f"{self._act.first_key} again {self._act.key_again}, Esc cancels"
+        if stage == "nothing" and self.plan and self.plan.unknown:
+            return "Not everything could be judged. Esc closes"
         if stage == "nothing" and self.plan and self.plan.refused:
             return "Everything was refused. Esc closes"
         return _HINTS[stage]

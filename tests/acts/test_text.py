@@ -35,7 +35,7 @@ def test_a_plan_says_what_ends_what_is_refused_and_who_was_not_asked():
 def test_equal_reasons_are_given_once_with_all_whom_they_concern():
     refused = [Target("process", "w1", pid=pid, reason="it is a worker") for pid in range(10, 20)]
     refused += [Target("process", "w2", pid=5, reason="it has ended"), Target("process", "w3", pid=6, reason="it has ended")]
-    refused += [Target("host", host, name=host, reason="2 Ray sessions run") for host in ("w4", "w5")]
+    refused += [Target("host", host, name=host, reason=f"{host}: 2 Ray sessions run") for host in ("w4", "w5")]
     refused += [Target("host", "w6", name="w6", reason="no Ray runs"), Target("session", "w7", path="/tmp/ray/s", reason="it lives")]
     assert reasons(refused) == [
         "10 processes on w1 (pids 10, 11, 12, 13, 14, 15, 16, 17, 2 more): it is a worker",
