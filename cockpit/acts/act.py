@@ -142,7 +142,7 @@ class Act(Operation, Protocol):
     operand: ClassVar[Operand] = "hosts"
     id_digits: ClassVar[tuple[int, ...]] = ()
     """How long the ids are that Ray makes, in hex, where the operand is one."""
-    why_word: ClassVar[str] = "Live work ends with it."
+    why_word: ClassVar[str] = "Work that is running ends."
     """Why a word must be typed, where one must."""
 
     @abstractmethod

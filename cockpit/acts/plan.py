@@ -183,9 +183,12 @@ def reply_of(host: str, answer: Mapping[str, Any], kinds: Collection[str]) -> Pr
 def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...]:
     """What this host alone knows to end there. Of a Ray that is not `followed` that is all that is known."""
     weight = reply.weight or _Weight()
-    drivers = [f"driver {one.pid} of {one.user or '?'} on {host} loses its Ray: {redact(one.command or '')}" for one in weight.drivers]
+    drivers = [
+        f"driver {one.pid} of {one.user or '?'} on {host} loses its connection to Ray: {redact(one.command or '')}"
+        for one in weight.drivers
+    ]
     others = [f"other users have work in this Ray on {host}: {', '.join(weight.others)}"] if weight.others else []
-    jobs = [f"job {job} runs on {host}; what else ends with it is not known here" for job in weight.jobs if not followed]
+    jobs = [f"job {job} runs on {host}; what else ends is not known" for job in weight.jobs if not followed]
     return (*drivers, *others, *jobs)
 
 

@@ -36,8 +36,9 @@ def headline(plan: Plan) -> str:
     sizes = [target.size for target in plan.targets if target.size is not None]
     extra = [f"{size(sum(held))} of GPU memory"] if held else []
     extra += [size(sum(sizes))] if sizes else []
-    what = "nothing proven" if plan.empty and plan.unknown else counted(plan.targets)
-    return f"{plan.title}: " + ", ".join([f"{what}{where}", *extra])
+    what = "nothing found" if plan.empty and plan.unknown else counted(plan.targets)
+    but = "; not everything could be judged" if plan.unknown else ""
+    return f"{plan.title}: " + ", ".join([f"{what}{where}", *extra]) + but
 
 
 def reasons(targets: Iterable[Target]) -> list[str]:

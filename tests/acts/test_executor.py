@@ -187,7 +187,7 @@ async def test_of_a_ray_that_is_silent_neither_its_hosts_nor_its_work_is_known_a
     )
     plan = await executor(silent, head={"plan": {"targets": [{**ROW, "kind": "ray", "session": SESSION}]}}).plan(find_act("stop"), Aim())
     assert [one.host for one in plan.unreached] == ["other hosts"]
-    assert plan.losses[-1] == "other work in this Ray, which is not known: its dashboard has not answered"
+    assert plan.losses[-1] == "there may be more work in this Ray: its dashboard has not answered"
     assert plan.word == "8139"
     nothing = await executor(silent).plan(find_act("kill-orphans"), Aim())
     assert nothing.notes == ("Ray has not answered: if it has more hosts than these, name them",)

@@ -143,7 +143,7 @@ class RecoverySteps:
         left = (*plan.unknown, *(f"not touched: {reason}" for reason in reasons(plan.refused)))
         if plan.empty:
             self._raise_failures(Receipt(plan.act, plan.title, unreached=plan.unreached, hosts=plan.hosts))
-            return ("nothing proven" if plan.unknown else "nothing to do", *left)
+            return ("nothing found" if plan.unknown else "nothing to do", *left)
         receipt = await self._perform(plan, hear, show)
         self._raise_failures(replace(receipt, refused=()))
         return (summary(receipt), *left)

@@ -2,8 +2,8 @@
 
 The request adds: `named` ([[pid, ticks | null], …], or `null` for every left-over one), `any` (true: a named one may be of any kind; a
 person has seen what it is), `pids` (true: they were named by pid, so that root may end another user's), `force` (SIGKILL at once),
-`only` ("TERM": no SIGKILL follows), `grace` (seconds between the two). The answer to `plan` without `named` adds `unknown`: why there may be
-more that is left over, in sentences.
+`only` ("TERM": no SIGKILL follows), `grace` (seconds between the two). The answer to `plan` without `named` adds
+`unknown`: why there may be more that is left over, in sentences.
 """
 
 from __future__ import annotations

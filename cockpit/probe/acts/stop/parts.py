@@ -147,7 +147,7 @@ def _barred(look: HostState, name: str, found: Members, uid: int | None) -> str 
         return f"{name} belongs to {user}: only {user if user == 'root' else user + ' and root'} may stop it"
     for pid in found:
         if is_own(look.forest[pid]):
-            return f"cockpit itself runs in {name}, below process {pid}: stop it from outside"
+            return f"cockpit itself runs in {name}, below process {pid}: to stop it, run cockpit outside of Ray"
     return None
 
 
