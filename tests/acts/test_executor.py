@@ -13,7 +13,7 @@ from cockpit.acts.plan import Target
 from cockpit.acts.table import find_act
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Address, Config
-from cockpit.model import Cluster, Host, Job, Session
+from cockpit.model import Cluster, Hold, Host, Job, Session
 from cockpit.sources.probes.requests import Answer, Progress
 from cockpit.sources.source import SourceError
 from tests.world import NOW, actor, node, process, snapshot
@@ -248,6 +248,21 @@ async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(executor):
     )
     with pytest.raises(SourceError, match="session_a, session_b"):
         await made.plan(find_act("stop"), Aim())
+
+
+async def test_what_only_ray_knows_of_a_target_is_in_plan_and_receipt(executor):
+    """The memory of a second Ray node on that host, whose GPUs its probe doesn't see, and what people call its job."""
+    world = known(
+        processes=(process(12, host="w1", ticks=99, gpus=(Hold(0, 7),)),), jobs=(Job("train1", job="02000000", status="RUNNING"),)
+    )
+    row = {**ROW, "gpus": [], "session": SESSION, "kind": "worker", "part": "worker", "why": ["of job 02000000"]}
+    refused = {**row, "pid": 13, "reason": "it works for job 02000000"}
+    made = executor(
+        world, w1={"plan": {"targets": [row], "refused": [refused]}, "do": {"failed": [{**row, "error": "job 02000000 lives"}]}}
+    )
+    plan = await made.plan(find_act("stop"), Aim())
+    assert (plan.targets[0].gpu_memory, plan.targets[0].why, plan.refused[0].reason) == (7, ("of job train1",), "it works for job train1")
+    assert (await made.perform(plan)).failed[0].error == "job train1 lives"
 
 
 async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(executor):
