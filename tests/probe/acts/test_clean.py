@@ -178,6 +178,7 @@ def test_only_what_was_written_last_long_enough_ago_goes(ground):
         age(file, 7200)
     age(path, 7200)
     assert ground.plan(older_than=7300)["notes"] == [f"{NAME} is kept: a file in it was written 2.0 hours ago"]
+    assert reason(ground.plan(older_than=7300, sessions=[NAME]), NAME) == "a file in it was written 2.0 hours ago", "it was asked for"
     (target,) = ground.plan(older_than=7000)["targets"]
     assert 7200 <= target["age"] < 7260
     os.utime(path / "logs" / "raylet.out")

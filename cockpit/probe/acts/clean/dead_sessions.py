@@ -143,7 +143,10 @@ def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | N
     survey = Survey(opened.name, cleaning.tell).take(opened.folder)
     young = _young(cleaning.request, survey)
     if young is not None:
-        cleaning.note(f"{opened.name} is kept: {young}")
+        if cleaning.everything:
+            cleaning.note(f"{opened.name} is kept: {young}")
+        else:
+            cleaning.agree(target, young)
         return None
     named = _named(cleaning.request, opened)
     keeps = [encode_path(path) for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)]
