@@ -93,9 +93,13 @@ class Operation(Protocol):
     id: ClassVar[str]
     """Also the name of its command."""
     keys: ClassVar[str]
+    """With commas between; the footer shows the first. Acts that take different rows may share one."""
     title: ClassVar[str]
+    """Two words at most: footer, palette, button and the first words of its plan."""
     help: ClassVar[str]
+    """What it does, without a full stop."""
     command: ClassVar[bool] = True
+    """`False`: what it is aimed at can be chosen on the screen alone."""
     takes: ClassVar[type[Any] | None] = None
     """What must be under the cursor; `None`: it needs nothing there."""
     noun: ClassVar[str] = ""
@@ -139,10 +143,11 @@ class Act(Operation, Protocol):
 
     nouns: ClassVar[Nouns]
     flags: ClassVar[tuple[Flag, ...]] = ()
+    """Of its command, beyond those that each act has."""
     operand: ClassVar[Operand] = "hosts"
     id_digits: ClassVar[tuple[int, ...]] = ()
     """How long the ids are that Ray makes, in hex, where the operand is one."""
-    why_word: ClassVar[str] = "Live work ends with it."
+    why_word: ClassVar[str] = "Work that is running ends."
     """Why a word must be typed, where one must."""
 
     @abstractmethod

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cockpit.acts import losses
 from cockpit.acts.act import Aim, Impact, Nouns
 from cockpit.acts.on_hosts import HostAct, without_none
-from cockpit.acts.plan import Plan
+from cockpit.acts.plan import Plan, Target
 from cockpit.model import Actor, PlacementGroup, Snapshot
+from cockpit.sources.source import SourceError
 
 if TYPE_CHECKING:
-    from cockpit.acts.world import World
+    from cockpit.acts.world import Hear, World
 
+ENDED = ("DEAD", "REMOVED", "DRAINING")
 AT_ONCE = 100
 """Things of Ray's at once: what asks Ray about them has seconds for all of them."""
 
@@ -35,6 +37,18 @@ class RayAct(HostAct):
     def at_session(self, aim: Aim, world: World) -> Aim:
         """The one that is meant."""
         return replace(aim, session=world.session(aim))
+
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
+        """Raises `SourceError` also where somebody has typed an id that nothing there has."""
+        plan = await super().plan(aim, world, hear)
+        unknown = [target for target in plan.refused if target.what in self.nouns and target.state is None]
+        if unknown and not aim.rows:
+            raise SourceError(unknown[0].reason or "")
+        return plan
+
+    def is_asked_for(self, refused: Target, plan: Plan) -> bool:  # noqa: ARG002 each for itself
+        """What has ended is what was asked for."""
+        return refused.state not in ENDED
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:  # noqa: ARG002 any will do
         """One with a live Ray."""

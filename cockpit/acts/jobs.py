@@ -51,7 +51,7 @@ class JobAct(Act):
         job = next((job for job in jobs if aim.id in (job.id, job.job)), None)
         if job is None:
             running = ", ".join([job.id for job in jobs if job.running][:MAX_NAMED_JOBS])
-            raise NotMeantError(f"Ray has no job {aim.id}; {f'running: {running}' if running else 'none is running'}")
+            raise SourceError(f"Ray has no job {aim.id}; {f'running: {running}' if running else 'none is running'}")
         if (nothing := self.nothing_to_do(job)) is not None:
             return Plan(self.id, self.title, notes=(nothing,), hosts=(RAY,))
         why_not = self.why_not(job)
@@ -127,7 +127,7 @@ class DeleteJob(JobAct):
 
     def why_not(self, row: Job) -> str | None:
         """It may still run."""
-        return f"Job {row.id} is still running; J stops it" if row.running else None
+        return f"Job {row.id} is still running: stop it first" if row.running else None
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         """Deleted."""

@@ -46,8 +46,8 @@ def left_by_job(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     if job.job is None:
         return ()
     actors, groups = _actors(snapshot, job=job.job, detached=True), _groups(snapshot, job=job.job, detached=True)
-    stay = [f"{_actor(actor)} of job {name} is detached and stays{_with(Share((actor,)).gpus)}" for actor in actors]
-    stay += [f"{_group(group)} of job {name} is detached and stays{_with(Share((), (group,)).gpus)}" for group in groups]
+    stay = [f"{_actor(actor)} of job {name} is detached: it stays{_with('keeps', Share((actor,)).gpus)}" for actor in actors]
+    stay += [f"{_group(group)} of job {name} is detached: it stays{_with('keeps', Share((), (group,)).gpus)}" for group in groups]
     return (*stay, *_doubts(snapshot))
 
 
@@ -74,7 +74,7 @@ def _unplaced(snapshot: Snapshot, running: Iterable[Job], nodes: Collection[str]
     if snapshot.jobs is None:
         yield "which jobs run is not known"
     elif nodes is not None:
-        yield from (f"job {job.id} ends if its driver runs there, which is not known" for job in running if job.driver_node is None)
+        yield from (f"job {job.id} may end: on which node its driver runs is not known" for job in running if job.driver_node is None)
 
 
 def lost_with_processes(snapshot: Snapshot, processes: Iterable[Process]) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def lost_with_actor(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     actor = next((actor for actor in snapshot.actors or () if actor.id == name), None)
     if actor is None:
         return ("what this actor does and holds is not known",)
-    ends = f"{_actor(actor)}{_of(snapshot, actor.job)} ends{_with(Share((actor,)).gpus)}; Ray will not restart it"
+    ends = f"{_actor(actor)}{_of(snapshot, actor.job)} ends{_with('frees', Share((actor,)).gpus)}; Ray will not restart it"
     return (ends, *_follows(snapshot, actor))
 
 
@@ -99,7 +99,9 @@ def lost_with_group(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     inside = _lost(snapshot, [actor for actor in _actors(snapshot) if actor.placement_group == name], ())
     running = any(job.running for job in snapshot.jobs or () if job.job == group.job)
     unknown = ("whether its job still runs is not known",) if snapshot.jobs is None else ()
-    kept = (f"{_group(group)} of running{_of(snapshot, group.job).removeprefix(' of')} ends{_with(Share((), (group,)).gpus)}",)
+    kept = (
+        f"{_group(group)} of running{_of(snapshot, group.job).removeprefix(' of')} is removed{_with('frees', Share((), (group,)).gpus)}",
+    )
     return (*inside, *((*kept, *_job_fails(snapshot, group.job)) if running and not group.detached else kept if running else unknown))
 
 
@@ -158,11 +160,11 @@ def _sentence(snapshot: Snapshot, job: str | None, share: Share) -> str:
 
 def _doubts(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.actors is None:
-        yield "which actors there are is not known"
+        yield "the list of actors is not known"
     elif snapshot.actors_complete is False:
-        yield "there may be more actors than Ray lists"
+        yield "Ray's list of actors is cut: there may be more"
     if snapshot.placement_groups is None:
-        yield "which placement groups there are is not known"
+        yield "the list of placement groups is not known"
 
 
 def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
@@ -179,9 +181,11 @@ def _lost_with(snapshot: Snapshot, process: Process) -> Iterator[str]:
     elif serving is not None:
         actor = next((actor for actor in snapshot.actors or () if actor.id == serving.actor), None)
         what = _actor(actor) if actor is not None else "an actor" if serving.actor else "a worker"
-        held = _with(Share((actor,)).gpus) if actor is not None else ""
-        yield f"{what}{_of(snapshot, serving.job or process.job)} loses process {process.pid}{held}"
-        yield from _after_process(snapshot, actor, own=serving is process)
+        own = serving is process
+        held = _with("frees", Share((actor,)).gpus) if actor is not None and own else ""
+        does = "is" if own else "works for"
+        yield f"process {process.pid} {does} {what}{_of(snapshot, serving.job or process.job)}{', which ends' if own else ''}{held}"
+        yield from _after_process(snapshot, actor, own=own)
     elif process.kind == "child":
         yield f"process {process.pid} works{_of(snapshot, process.job).replace(' of', ' for') or ' for a live Ray'}"
 
@@ -192,7 +196,7 @@ def _after_process(snapshot: Snapshot, actor: Actor | None, *, own: bool) -> Ite
         return
     if own:
         so_far = "" if actor.restarts is None else f"; restarts so far: {actor.restarts}"
-        yield f"Ray restarts {_actor(actor)} only if its max_restarts allows it, which is not known here{so_far}"
+        yield f"whether Ray restarts {_actor(actor)} depends on its max_restarts, which cockpit can't see{so_far}"
     yield from _follows(snapshot, actor)
 
 
@@ -200,7 +204,7 @@ def _lost_elsewhere(process: Process, owner: str) -> Iterator[str]:
     """Of a Ray that isn't followed nothing more is known than whose the process is."""
     does = {"ray": "is a part of", "driver": "is the driver of", "worker": "works for", "child": "works for"}.get(process.kind)
     if does is not None:
-        yield f"process {process.pid} on {process.host} {does} {owner}: what ends with it there is not known here"
+        yield f"process {process.pid} on {process.host} {does} {owner}: what ends with it is not known"
 
 
 def _worker(snapshot: Snapshot, process: Process) -> Process | None:
@@ -235,8 +239,8 @@ def _group(group: PlacementGroup) -> str:
     return f"placement group {group.name or group.id[:8]}"
 
 
-def _with(gpus: float) -> str:
-    return f", with {_count(gpus, 'GPU')}" if gpus else ""
+def _with(verb: str, gpus: float) -> str:
+    return f" and {verb} {_count(gpus, 'GPU')}" if gpus else ""
 
 
 def _count(number: float, noun: str) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.acts.act import Act, Aim, Flag
+from cockpit.acts.owners import with_gpus, with_names
 from cockpit.acts.plan import Plan, ProbeReply, Receipt, Target, Unreached, losses_of, reply_of, sum_freed
 from cockpit.model import Snapshot
 
@@ -22,7 +23,7 @@ ACT_SILENCE_S = 30.0
 PLAN_SILENCE_S = 12.0
 """The same while a plan is made: the hosts that have answered wait for the one that hangs."""
 FORCE: Final = Flag("force", "--force", "switch", "SIGKILL at once, without SIGTERM first.")
-GRACE: Final = Flag("grace", "--grace", "seconds", "Seconds between SIGTERM and SIGKILL.", "S")
+GRACE: Final = Flag("grace", "--grace", "seconds", "Seconds between SIGTERM and SIGKILL, 0 to 3600.", "S")
 
 
 class HostAct(Act):
@@ -53,7 +54,8 @@ class HostAct(Act):
         jobs, silent = await world.jobs_by_session() if self.asks_for_jobs else ([], ())
         asked = {host: {**self.request(aim, host), "stage": "plan", "jobs": jobs, "past": _past(world.snapshot, host)} for host in hosts}
         answers = await world.requests.send(asked, hear, PLAN_SILENCE_S)
-        plan = build_plan(self, answers, asked, followed=world.follows(aim.session))
+        plan = with_gpus(build_plan(self, answers, asked, followed=world.follows(aim.session)), world.snapshot)
+        plan = replace(plan, targets=with_names(plan.targets, world.snapshot), refused=with_names(plan.refused, world.snapshot))
         plan = replace(plan, notes=(*self._signals(plan), *plan.notes, *(silent if plan.refused else ())))
         unknown = self.unknown_hosts(aim, world)
         return plan if unknown is None else self.with_unknown_hosts(plan, unknown, world)
@@ -75,7 +77,9 @@ class HostAct(Act):
         jobs, _ = await world.jobs_by_session()
         asked = {host: _deed(plan, host, jobs, world.snapshot) for host in {target.host: None for target in plan.targets}}
         silence = ACT_SILENCE_S + max((self._grace_of(one) for one in asked.values()), default=0.0)
-        return build_receipt(self, plan, await world.requests.send(asked, hear, silence))
+        receipt = build_receipt(self, plan, await world.requests.send(asked, hear, silence))
+        told = {name: with_names(getattr(receipt, name), world.snapshot) for name in ("done", "refused", "failed")}
+        return replace(receipt, **told)
 
     def _grace_of(self, request: Mapping[str, Any]) -> float:
         return self.grace_s if request.get("grace") is None else float(request["grace"])
@@ -125,6 +129,7 @@ def build_plan(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapp
         title=act.title,
         targets=_all(replies, "targets"),
         refused=(*_all(replies, "refused"), *refused),
+        unknown=_all(replies, "unknown"),
         notes=(*_all(replies, "notes"), *twice),
         losses=tuple(loss for host, reply in replies.items() for loss in losses_of(reply, host, followed=followed)),
         unreached=silent,

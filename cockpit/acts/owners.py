@@ -1,13 +1,17 @@
-"""Whose the processes of a plan are: a host's probe names jobs and sessions, and only who follows a Ray knows which of them are its own."""
+"""What only who follows a Ray knows of a probe's targets: whose they are, what people call their jobs, which GPUs Ray says they hold."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from cockpit.acts.plan import Plan, Target
 from cockpit.model import Process, Snapshot, describe_owner
+
+_RAYS_ID: Final = re.compile(r"\b(?:job [0-9a-f]{8}|actor [0-9a-f]{32})\b")
 
 
 def owners_of(targets: Sequence[Target], snapshot: Snapshot) -> list[str | None]:
@@ -17,8 +21,32 @@ def owners_of(targets: Sequence[Target], snapshot: Snapshot) -> list[str | None]
 
 
 def with_owners(plan: Plan, snapshot: Snapshot) -> Plan:
-    """The plan in which each process of another Ray says first whose it is, and reasons call our jobs as people do."""
+    """The plan in which each process of another Ray says first whose it is."""
     return replace(plan, targets=_name_owners(plan.targets, snapshot), refused=_name_owners(plan.refused, snapshot))
+
+
+def with_names(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, ...]:
+    """Of the followed cluster, sentences call jobs and actors as people do: a probe knows Ray's own ids alone."""
+    names = {f"job {job.job}": f"job {job.id}" for job in snapshot.jobs or () if job.job}
+    names |= {f"actor {actor.id}": f"actor {actor.name or actor.class_}" for actor in snapshot.actors or () if actor.name or actor.class_}
+
+    def named(text: str | None) -> str | None:
+        return text and _RAYS_ID.sub(lambda found: names.get(found[0], found[0]), text)
+
+    def renamed(target: Target) -> Target:
+        if target.session is None or target.session != snapshot.cluster.session:
+            return target
+        why = tuple(named(reason) or "" for reason in target.why)
+        return replace(target, why=why, reason=named(target.reason), error=named(target.error), outcome=named(target.outcome))
+
+    return tuple(map(renamed, targets))
+
+
+def with_gpus(plan: Plan, snapshot: Snapshot) -> Plan:
+    """What Ray's agents count: of several raylets on a host each may have been given GPUs that its probe doesn't see."""
+    held = {(process.host, process.pid, process.ticks): process.gpus for process in snapshot.processes or ()}
+    targets = (replace(one, gpus=one.gpus or held.get((one.host, one.pid or 0, one.ticks), ())) for one in plan.targets)
+    return replace(plan, targets=tuple(targets))
 
 
 def _owner(target: Target, process: Process | None, followed: str | None) -> str | None:
@@ -31,12 +59,4 @@ def _owner(target: Target, process: Process | None, followed: str | None) -> str
 
 def _name_owners(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, ...]:
     pairs = zip(targets, owners_of(targets, snapshot), strict=True)
-    return tuple(replace(target, why=_reasons(target, snapshot) if owner is None else (owner, *target.why)) for target, owner in pairs)
-
-
-def _reasons(target: Target, snapshot: Snapshot) -> tuple[str, ...]:
-    """A probe knows Ray's own id of a job alone."""
-    name = next((job.id for job in snapshot.jobs or () if target.job and job.job == target.job), None)
-    if name is None or target.session is None or target.session != snapshot.cluster.session:
-        return target.why
-    return tuple(reason.replace(f"job {target.job} ", f"job {name} ") for reason in target.why)
+    return tuple(target if owner is None else replace(target, why=(owner, *target.why)) for target, owner in pairs)

@@ -95,6 +95,8 @@ class Plan(Value, frozen=True):
     title: str
     targets: tuple[Target, ...] = ()
     refused: tuple[Target, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Why there may be more to do than the targets, in sentences; empty when everything could be judged."""
     notes: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
     """What ends with it, in sentences; empty when no live work does."""
@@ -158,6 +160,7 @@ class ProbeReply(msgspec.Struct):
     done: tuple[Target, ...] = ()
     refused: tuple[Target, ...] = ()
     failed: tuple[Target, ...] = ()
+    unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     freed: Freed | None = None
     weight: _Weight | None = None
@@ -172,16 +175,20 @@ def reply_of(host: str, answer: Mapping[str, Any], kinds: Collection[str]) -> Pr
         if strange := [target.what for target in getattr(reply, name) if target.what not in kinds]:
             raise msgspec.ValidationError(f"Invalid kind of target {strange[0][:40]!r} - at `$.{name}`")
         setattr(reply, name, tuple(_of_host(target, host) for target in getattr(reply, name)))
-    reply.notes = tuple(f"{host}: {redact(note)}" for note in reply.notes)
+    for name in ("unknown", "notes"):
+        setattr(reply, name, tuple(f"{host}: {redact(text)}" for text in getattr(reply, name)))
     return reply
 
 
 def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...]:
     """What this host alone knows to end there. Of a Ray that is not `followed` that is all that is known."""
     weight = reply.weight or _Weight()
-    drivers = [f"driver {one.pid} of {one.user or '?'} on {host} loses its Ray: {redact(one.command or '')}" for one in weight.drivers]
+    drivers = [
+        f"driver {one.pid} of {one.user or '?'} on {host} loses its connection to Ray: {redact(one.command or '')}"
+        for one in weight.drivers
+    ]
     others = [f"other users have work in this Ray on {host}: {', '.join(weight.others)}"] if weight.others else []
-    jobs = [f"job {job} runs on {host}; what else ends with it is not known here" for job in weight.jobs if not followed]
+    jobs = [f"job {job} runs on {host}; what else ends is not known" for job in weight.jobs if not followed]
     return (*drivers, *others, *jobs)
 
 

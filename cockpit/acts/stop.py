@@ -65,7 +65,7 @@ class Stop(HostAct):
         if not plan.targets:
             return super().with_unknown_hosts(plan, unknown, world)
         has_ray = any(target.kind == "ray" for target in plan.targets)
-        more = ("other work in this Ray, which is not known: its dashboard has not answered",) if has_ray else ()
+        more = ("there may be more work in this Ray: its dashboard has not answered",) if has_ray else ()
         return msgspec.structs.replace(plan, losses=(*plan.losses, *more), unreached=(*plan.unreached, Unreached("other hosts", unknown)))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:

@@ -12,14 +12,17 @@ from cockpit.text import age, clean, plural, size
 
 LONGEST = 240
 """Characters of a command."""
+MAX_NAMED = 8
+"""Of several things with one reason; `--json` has all of them."""
 
 
 def plan_lines(plan: Plan, now: float) -> list[str]:
     """The whole plan: what would be hit, what ends with it, what is refused, and whom nobody could ask."""
     lines = [headline(plan), ""]
+    lines += _section("Not known", plan.unknown)
     lines += _section("What ends with it", plan.losses)
     lines += [line for host, targets in groupby(plan.targets, lambda target: target.host) for line in _host_lines(host, targets, now)]
-    lines += _section("Refused", [f"{named(target)}: {target.reason}" for target in plan.refused])
+    lines += _section("Refused", reasons(plan.refused))
     lines += _section("Unreachable", _unreached(plan.unreached))
     lines += _section("Note", plan.notes)
     return [clean(line) for line in lines]
@@ -33,7 +36,33 @@ def headline(plan: Plan) -> str:
     sizes = [target.size for target in plan.targets if target.size is not None]
     extra = [f"{size(sum(held))} of GPU memory"] if held else []
     extra += [size(sum(sizes))] if sizes else []
-    return f"{plan.title}: " + ", ".join([f"{counted(plan.targets)}{where}", *extra])
+    what = "nothing found" if plan.empty and plan.unknown else counted(plan.targets)
+    but = "; not everything could be judged" if plan.unknown else ""
+    return f"{plan.title}: " + ", ".join([f"{what}{where}", *extra]) + but
+
+
+def reasons(targets: Iterable[Target]) -> list[str]:
+    """Why they were refused, or have failed, each reason once: `16 processes on w1 (pids 1, 2, …, 8 more): it is a worker`."""
+    alike: dict[tuple[str, str], list[Target]] = {}
+    for target in targets:
+        reason = (target.reason or target.error or "").removeprefix(f"{target.host}: ")
+        alike.setdefault((target.what, reason), []).append(target)
+    return [f"{_named_together(group)}: {reason}" for (_, reason), group in alike.items()]
+
+
+def _named_together(targets: Sequence[Target]) -> str:
+    if len(targets) == 1:
+        return named(targets[0])
+    hosts = {target.host for target in targets}
+    name = named if len(hosts) > 1 or targets[0].what == "host" else _name_on_host
+    more = [f"{len(targets) - MAX_NAMED} more"] if len(targets) > MAX_NAMED else []
+    where = "" if targets[0].what == "host" else f" on {targets[0].host if len(hosts) == 1 else plural(len(hosts), 'host')}"
+    label = "pids " if name is _name_on_host and targets[0].what == "process" else ""
+    return f"{counted(targets)}{where} ({label}{', '.join([*map(name, targets[:MAX_NAMED]), *more])})"
+
+
+def _name_on_host(target: Target) -> str:
+    return str(target.pid) if target.what == "process" else title_of(target)
 
 
 def counted(targets: Sequence[Target]) -> str:
@@ -81,13 +110,12 @@ def _short(target: Target) -> str:
 def _other_facts(target: Target, now: float) -> Iterator[str]:  # noqa: ARG001 as its sister
     yield title_of(target)
     yield target.class_ if target.class_ and target.name else ""
-    yield target.id[:12] if target.id and target.what != "job" else ""
+    yield target.id[:12] if target.id and target.class_ and not target.name else ""
     yield target.state or ""
     yield size(target.size) if target.size is not None else ""
     yield plural(target.files, "file") if target.files is not None else ""
     yield f"{age(target.age)} old" if target.age is not None else ""
     yield f"of {target.owner}" if target.owner else ""
-    yield f"job {target.job}" if target.job and target.what != "job" else ""
     yield "detached" if target.detached else ""
     yield "LEAKED: its job is over" if target.leaked else ""
 
@@ -95,8 +123,8 @@ def _other_facts(target: Target, now: float) -> Iterator[str]:  # noqa: ARG001 a
 def receipt_lines(receipt: Receipt) -> list[str]:
     """What really happened: first the sum, then each target."""
     lines = [summary(receipt), ""]
-    lines += _section("Failed", [f"{named(target)}: {target.error}" for target in receipt.failed])
-    lines += _section("Refused", [f"{named(target)}: {target.reason}" for target in receipt.refused])
+    lines += _section("Failed", reasons(receipt.failed))
+    lines += _section("Refused", reasons(receipt.refused))
     lines += _section("Unreachable", _unreached(receipt.unreached))
     lines += _section("Done", [f"{named(target)}: {target.outcome or 'done'}" for target in receipt.done])
     lines += _section("Note", receipt.notes)
@@ -128,7 +156,7 @@ def _freed(freed: Freed) -> Iterator[str]:
 
 def named(target: Target) -> str:
     """Host and name."""
-    return f"{target.host} {title_of(target)}".strip()
+    return f"{'' if target.what == 'host' else target.host} {title_of(target)}".strip()
 
 
 def _unreached(hosts: Iterable[Unreached]) -> list[str]:

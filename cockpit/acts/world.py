@@ -23,6 +23,10 @@ Hear = Callable[[str, Progress], None]
 T = TypeVar("T")
 
 
+class UnclearSessionError(SourceError):
+    """Which Ray is meant can't be told. How one is chosen is for whoever asked to say: by a flag or by a key."""
+
+
 class World:
     """One for each executor. It opens nothing before an act asks hosts."""
 
@@ -71,8 +75,9 @@ class World:
         found = [one for one in self.snapshot.sessions or () if one.live]
         live = {one.name for one in found if self._serves(one)}
         if found and not live:
-            others = ", ".join(sorted({one.name for one in found}))
-            raise SourceError(f"the dashboard has not answered; {others} runs here with another dashboard: choose it with --session")
+            others = sorted({one.name for one in found})
+            run = "runs here with another dashboard" if len(others) == 1 else "run here with other dashboards"
+            raise UnclearSessionError(f"the dashboard has not answered; {', '.join(others)} {run}")
         if len(live) > 1:
             raise self.undecided(live)
         return live.pop() if live else None
@@ -80,7 +85,7 @@ class World:
     @staticmethod
     def undecided(sessions: Iterable[str]) -> SourceError:
         """Several live, and somebody has to choose one."""
-        return SourceError(f"which session? Choose one of {', '.join(sorted(sessions))} (--session)")
+        return UnclearSessionError(f"several Ray sessions run: {', '.join(sorted(sessions))}")
 
     def _serves(self, session: Session) -> bool:
         """False: somebody has said which dashboard is meant, which does not answer, and it is not this session's."""

@@ -83,7 +83,7 @@ def _open_files(site: Site, needs: Needs, limits: Limits) -> Iterator[Line]:
         if few:
             yield Line("doubt", f"low open-file limit for Ray and its workers: {told}; Ray warns below {least}", change)
     elif few:
-        yield Line("never", f"needs.open_files asks for {least}, but the limit is {told} until Ray is restarted", change)
+        yield Line("never", f"needs.open_files asks for {least}, but Ray runs with {told}, until it is restarted", change)
     elif not known:
         yield Line("unknown", f"needs.open_files asks for {least}; Ray's open-file limit is unknown")
     else:

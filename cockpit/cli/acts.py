@@ -20,18 +20,17 @@ from cockpit.acts.audit import Audit, audit_path, brief, outcome_of
 from cockpit.acts.plan import Plan, Receipt, Target, missed
 from cockpit.acts.table import ACTS, find_act
 from cockpit.acts.text import counted, plan_lines, receipt_lines
-from cockpit.cli.exit_codes import ACT_EXIT_CODES, with_exit_codes
+from cockpit.cli.exit_codes import ACT_EXIT_CODES, BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.config.settings import Config, explain_choices
-from cockpit.sources.source import NotMeantError, SourceError
+from cockpit.sources.source import SourceError
 from cockpit.text import clean
 
 if TYPE_CHECKING:
     from cockpit.acts.executor import ActionExecutor
     from cockpit.sources.probes.requests import Progress
 
-DONE, NOT_ALL, UNREACHABLE = 0, 1, 3
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What asks us to end: ctrl+c, an operator or a system that goes down, a terminal that is closed."""
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -45,6 +44,20 @@ def age_in_seconds(_: click.Context, __: click.Parameter, text: str | None) -> f
     if found is None:
         raise click.BadParameter(f"expected an age such as 90s, 30m, 12h or 1d, got {text!r}")
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+def seconds(_: click.Context, __: click.Parameter, number: float | None) -> float | None:
+    """Up to an hour."""
+    if number is not None and not 0 <= number <= 3600:
+        raise click.BadParameter(f"expected seconds from 0 to 3600, got {number:g}")
+    return number
+
+
+def pids(_: click.Context, __: click.Parameter, numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """Of processes that may be ended: never of init."""
+    if wrong := [number for number in numbers if number < 2]:
+        raise click.BadParameter(f"expected a pid greater than 1, got {wrong[0]}")
+    return numbers
 
 
 def host_names(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -75,9 +88,9 @@ def hex_id(digits: Sequence[int]) -> Callable[[click.Context, click.Parameter, s
 
 _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "switch": {"is_flag": True},
-    "seconds": {"type": click.FloatRange(0, 3600)},
+    "seconds": {"type": float, "callback": seconds},
     "age": {"callback": age_in_seconds},
-    "pid": {"type": click.IntRange(2)},
+    "pid": {"type": int, "callback": pids},
     "name": {"callback": some},
     "path": {},
 }
@@ -161,6 +174,7 @@ class EndSignal:
 
 async def _acted(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     from cockpit.acts.executor import ActionExecutor
+    from cockpit.acts.world import UnclearSessionError
     from cockpit.monitor.single_look import look_once
 
     ending.cancels(asyncio.current_task())
@@ -168,16 +182,17 @@ async def _acted(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_r
     if meant := [address for address in monitor.undecided if aim.session == address.origin]:
         monitor = await look_once(msgspec.structs.replace(config, address=meant[0].url))
     if monitor.undecided and act.needs_cluster(aim):
-        return fail(explain_choices(monitor.undecided), UNREACHABLE, as_json=as_json)
+        return fail(explain_choices(monitor.undecided), NO_ANSWER, as_json=as_json)
     executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
     try:
         plan = await executor.plan(act, aim)
         named = bool(aim.session or aim.sessions)
         return (await agreed(executor, plan, ending, named=named, dry_run=dry_run, yes=yes, as_json=as_json))[0]
-    except NotMeantError as error:
-        return fail(str(error), NOT_ALL, as_json=as_json)
+    except UnclearSessionError as error:
+        option = next((flag.option for flag in act.flags if flag.field == "session"), "--address")
+        return fail(f"{error}: choose one with {option}", NO_ANSWER, as_json=as_json)
     except SourceError as error:
-        return fail(str(error), UNREACHABLE, as_json=as_json)
+        return fail(str(error), NO_ANSWER, as_json=as_json)
     finally:
         executor.close()
 
@@ -193,16 +208,14 @@ def fail(text: str, code: int, *, as_json: bool) -> int:
 async def agreed(
     executor: ActionExecutor, plan: Plan, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool, named: bool = False
 ) -> tuple[int, Receipt | None]:
-    """The exit code, and what was done if anything was. `named`: a session was named, and one that isn't there is no success."""
-    unreachable = bool(plan.hosts) and missed(plan) == len(plan.hosts)
+    """The exit code, and what was done if anything was. `named`: a session was named, which may not be there."""
     text = "\n".join(plan_lines(plan, time.time())).rstrip()
     if not as_json:
         output.say(text)
     if dry_run or plan.empty:
         if as_json:
             _print_json(plan, Receipt(plan.act, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
-        well = dry_run or not (_asked_for(plan) or plan.unreached or named)
-        return UNREACHABLE if unreachable else DONE if well else NOT_ALL, None
+        return _code_of_plan(plan, named=named), None
     if not yes and not confirmed(plan, ending, text if as_json else ""):
         return NOT_ALL, None
     try:
@@ -213,7 +226,16 @@ async def agreed(
         _print_json(plan, receipt)
     else:
         output.say("\n" + "\n".join(receipt_lines(receipt)).rstrip())
-    return DONE if receipt.well and not _asked_for(plan) else NOT_ALL, receipt
+    return DONE if receipt.well and _code_of_plan(plan) == DONE else NOT_ALL, receipt
+
+
+def _code_of_plan(plan: Plan, *, named: bool = False) -> int:
+    """How it ends where all goes well that is planned."""
+    if plan.hosts and missed(plan) == len(plan.hosts):
+        return NO_ANSWER
+    if named and plan.empty and not plan.refused:
+        return BAD_USAGE
+    return NOT_ALL if _asked_for(plan) or plan.unknown or plan.unreached else DONE
 
 
 def _broken_off(plan: Plan, *, as_json: bool) -> int:
@@ -272,7 +294,7 @@ def _print_json(plan: Plan, receipt: Receipt) -> None:
     refused = (
         outcome["refused"] if receipt.refused is plan.refused else [*(brief(one, plan.act) for one in plan.refused), *outcome["refused"]]
     )
-    told = {"losses": list(plan.losses), "notes": [*plan.notes, *outcome["notes"]]}
+    told = {"losses": list(plan.losses), "notes": [*plan.unknown, *plan.notes, *outcome["notes"]]}
     whole = {
         "plan": planned,
         "done": outcome["done"],

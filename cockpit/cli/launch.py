@@ -16,8 +16,8 @@ from cockpit.acts.act import Aim
 from cockpit.acts.audit import Audit, audit_path
 from cockpit.acts.plan import Receipt
 from cockpit.acts.table import find_act
-from cockpit.cli.acts import DONE, NOT_ALL, UNREACHABLE, EndSignal, agreed, fail, refuse
-from cockpit.cli.exit_codes import BAD_USAGE, with_exit_codes
+from cockpit.cli.acts import EndSignal, agreed, fail, refuse
+from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, explain_choices
 from cockpit.model import SUPERVISOR, Job, Snapshot
@@ -43,7 +43,7 @@ END_INTERVAL_S = 0.5
 HELP = """Submit a preset's job once and print its log.
 
 PRESET is a name, or a file such as ./ppo.yaml. Its working_dir is packed and uploaded. The log is printed until the job ends."""
-EXIT_CODES = {0: "job succeeded (--no-follow: submitted)", 1: "job failed, or not submitted", 3: "nothing reachable, or bad usage"}
+EXIT_CODES = {0: "job succeeded (--no-follow: submitted)", 1: "job failed, or not submitted", 3: "no answer, no such preset, or bad usage"}
 
 
 def launch_command(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
@@ -89,7 +89,7 @@ async def _launch(config: Config, preset: Preset, ending: EndSignal, *, follow: 
     ending.cancels(asyncio.current_task())
     monitor = await look_once(config)
     if monitor.undecided:
-        return fail(explain_choices(monitor.undecided), UNREACHABLE, as_json=how["as_json"])
+        return fail(explain_choices(monitor.undecided), NO_ANSWER, as_json=how["as_json"])
     executor = ActionExecutor(monitor, Audit(audit_path(), monitor.clock))
     try:
         plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))
@@ -99,7 +99,7 @@ async def _launch(config: Config, preset: Preset, ending: EndSignal, *, follow: 
     except NotMeantError as error:
         return fail(str(error), NOT_ALL, as_json=how["as_json"])
     except SourceError as error:
-        return fail(str(error), UNREACHABLE, as_json=how["as_json"])
+        return fail(str(error), NO_ANSWER, as_json=how["as_json"])
     finally:
         executor.close()
     name = _submitted_id(receipt)
@@ -126,7 +126,7 @@ async def _follow(config: Config, monitor: ClusterMonitor, name: str, preset: Pr
                 output.say_log(hide(line), hide_others)
         return _print_end(await _wait_for_end(monitor, name), hide)
     except SourceError as error:
-        return refuse(f"{error}\njob {name} may still be running; print its log: cockpit logs -f {name}", UNREACHABLE)
+        return refuse(f"{error}\njob {name} may still be running; print its log: cockpit logs -f {name}", NO_ANSWER)
     except asyncio.CancelledError:
         where = f"Log: cockpit logs -f {name}. Stop: cockpit stop-job {name}"
         return refuse(f"log no longer printed; job {name} keeps running. {where}", NOT_ALL)
@@ -148,7 +148,7 @@ async def _wait_for_end(monitor: ClusterMonitor, name: str) -> Job | None:
 
 def _print_end(job: Job | None, hide: Callable[[str], str]) -> int:
     if job is None:
-        return refuse("Ray no longer lists this job: how it ended is unknown", UNREACHABLE)
+        return refuse("Ray no longer lists this job: how it ended is unknown", NO_ANSWER)
     if job.status == "SUCCEEDED":
         output.note(f"job {job.id} SUCCEEDED")
         return DONE

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cockpit import output
-from cockpit.cli.acts import DONE, UNREACHABLE, refuse
+from cockpit.cli.acts import refuse
+from cockpit.cli.exit_codes import DONE, NO_ANSWER
 from cockpit.config.settings import Config
 from cockpit.model import Actor, Job, Node, Snapshot
 from cockpit.monitor.logs import Log, LogFinder
@@ -63,7 +64,7 @@ async def _print(config: Config, request: LogRequest) -> int:
             output.note(clean(f"{log.title}; --log shows another: {others}"))
         await _print_lines(log, request)
     except SourceError as error:
-        return refuse(clean(str(error)), UNREACHABLE)
+        return refuse(clean(str(error)), NO_ANSWER)
     finally:
         monitor.close()
     return DONE

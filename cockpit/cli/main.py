@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from cockpit import __version__, output
 from cockpit.cli import status as status_command
-from cockpit.cli.exit_codes import BAD_USAGE, STATUS_EXIT_CODES, with_exit_codes
+from cockpit.cli.exit_codes import BAD_USAGE, EXIT_CODES, NOT_ALL, STATUS_EXIT_CODES, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, config_path, config_text, init, load, schema
 from cockpit.secrets import redact
@@ -49,10 +49,30 @@ def screen_options(command: Command) -> Command:
     """Adds the options of the screen; `cockpit` itself and `demo` have one."""
     return _with_options(
         command,
-        click.option("--theme", metavar="NAME", help="Colour theme, such as midnight or daylight."),
+        click.option("--theme", metavar="NAME", callback=name_of_theme, help="Colour theme, such as midnight or daylight."),
         click.option("--ascii", is_flag=True, default=None, help="Draw with ASCII characters only."),
         click.option("--quiet", is_flag=True, default=None, help="No bell and no notification when a critical finding starts."),
     )
+
+
+def name_of_theme(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """One that there is, also where nothing is drawn; only a name of Textual's own waits for Textual."""
+    from cockpit.config.themes import find_theme_file
+
+    if name is None or find_theme_file(name) is not None:
+        return name
+    from cockpit.ui.theme import why_no_theme
+
+    if (reason := why_no_theme(name)) is not None:
+        raise click.BadParameter(reason)
+    return name
+
+
+def count_of_lines(_: click.Context, __: click.Parameter, number: int) -> int:
+    """-1 is all of them."""
+    if number < -1:
+        raise click.BadParameter(f"expected a number of lines, or -1 for all lines, got {number}")
+    return number
 
 
 def _with_options(command: Command, *options: Callable[[Command], Command]) -> Command:
@@ -83,9 +103,9 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _refuse(text: str) -> None:
+def _refuse(text: str, code: int = BAD_USAGE) -> None:
     output.note(text)
-    sys.exit(BAD_USAGE)
+    sys.exit(code)
 
 
 class CommandGroup(click.Group):
@@ -126,16 +146,23 @@ class CommandGroup(click.Group):
             _refuse(f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}")
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+MAIN_HELP = """Monitor a Ray GPU cluster: what is running, what is stuck, and why.
+
+Without a command, cockpit opens the screen."""
+
+
+@click.group(
+    cls=CommandGroup,
+    help=with_exit_codes(MAIN_HELP, EXIT_CODES),
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @cluster_options
 @screen_options
 @click.version_option(__version__, prog_name="cockpit")
 @click.pass_context
 def main(context: click.Context, /, **_: Any) -> None:
-    """Monitor a Ray GPU cluster: what is running, what is stuck, and why.
-
-    Without a command, cockpit opens the screen. Bad usage of any command ends with exit code 3.
-    """
+    """The command, or the screen."""
     if context.invoked_subcommand is None:
         context.invoke(screen)
 
@@ -254,7 +281,13 @@ its stdout, of a node that of its raylet; `--log err` prints the other one, `--l
 @click.argument("target")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing what is written; of a job until it ends.")
 @click.option(
-    "-n", "lines", type=click.IntRange(-1), default=1000, metavar="N", help="Start with the last N lines (default: 1000; all: -1)."
+    "-n",
+    "lines",
+    type=int,
+    callback=count_of_lines,
+    default=1000,
+    metavar="N",
+    help="Start with the last N lines (default: 1000). -1: all lines.",
 )
 @click.option("--host", metavar="NODE", help="The node of a pid or an actor that there is on several.")
 @click.option("--log", metavar="NAME", help="Which of its logs: out, err, out-before, err-before, job, or a file such as raylet.err.")
@@ -278,7 +311,7 @@ def config_init() -> None:
     try:
         init(config_path())
     except InputError as error:
-        _refuse(str(error))
+        _refuse(str(error), NOT_ALL)
     output.say(f"Written: {config_path()}")
 
 

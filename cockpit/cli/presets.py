@@ -12,14 +12,14 @@ from typing import Any
 import click
 
 from cockpit import output
-from cockpit.cli.acts import NOT_ALL, refuse
-from cockpit.cli.exit_codes import with_exit_codes
+from cockpit.cli.acts import refuse
+from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, with_exit_codes
 from cockpit.config.document import InputError, abbreviate_home
 from cockpit.config.settings import Config
-from cockpit.presets import Preset, PresetError, copy_preset, doubts, presets, presets_folder
+from cockpit.presets import Preset, PresetError, UnknownPresetError, copy_preset, doubts, presets, presets_folder
 from cockpit.text import UNKNOWN, clean, count
 
-EXIT_CODES = {0: "OK", 1: "a preset can't be read or copied", 3: "bad usage"}
+EXIT_CODES = {0: "OK", 1: "a preset can't be read or copied", 3: "no such preset, or bad usage"}
 _HEADS = ("NAME", "GPUS", "HOSTS", "ABOUT")
 
 
@@ -42,6 +42,8 @@ def _copy(config: Config, name: str) -> int:
         return refuse(f"presets --copy: {config.readonly_reason}", NOT_ALL)
     try:
         path = copy_preset(name)
+    except UnknownPresetError as error:
+        return refuse(str(error), BAD_USAGE)
     except InputError as error:
         return refuse(str(error), NOT_ALL)
     output.say(f"Written: {abbreviate_home(path)}")

@@ -18,8 +18,8 @@ from cockpit.acts.audit import brief, outcome_of
 from cockpit.acts.plan import Plan
 from cockpit.acts.recover.step_state import NAMES, Step, StepError
 from cockpit.acts.text import plan_lines
-from cockpit.cli.acts import DONE, NOT_ALL, UNREACHABLE, EndSignal, confirmed, fail, refuse
-from cockpit.cli.exit_codes import BAD_USAGE, with_exit_codes
+from cockpit.cli.acts import EndSignal, confirmed, fail, refuse
+from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.presets import Preset, find_preset
@@ -35,7 +35,7 @@ HELP = f"""Restart a preset's cluster and launch its job.
 Steps: {", ".join(NAMES)}.
 
 It asks for confirmation once, before the first step, and stops at the first step that fails. --from continues there."""
-EXIT_CODES = {0: "done", 1: "a step failed, or nothing was done", 3: "nothing reachable, or bad usage"}
+EXIT_CODES = {0: "done", 1: "a step failed, or nothing was done", 3: "no answer, no such preset, or bad usage"}
 
 
 def recover_command(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
@@ -83,7 +83,7 @@ async def _recover(config: Config, preset: Preset, about: dict[str, Any], ending
     except StepError as error:
         return fail(f"nothing was done: {clean(str(error))}", NOT_ALL, as_json=as_json)
     except SourceError as error:
-        return fail(f"nothing was done: {clean(str(error))}", UNREACHABLE, as_json=as_json)
+        return fail(f"nothing was done: {clean(str(error))}", NO_ANSWER, as_json=as_json)
 
 
 async def _confirm_and_run(recovery: Recovery, ending: EndSignal, *, as_json: bool, dry_run: bool, yes: bool) -> int:
@@ -94,7 +94,7 @@ async def _confirm_and_run(recovery: Recovery, ending: EndSignal, *, as_json: bo
     if dry_run:
         if as_json:
             _print_json(recovery, plan)
-        return DONE
+        return NOT_ALL if recovery.obstacles(plan) else DONE
     if not yes and not confirmed(plan, ending, text if as_json else ""):
         return NOT_ALL
     print_step = StepPrinter()

@@ -1,7 +1,7 @@
 """Presets: jobs and the clusters they run on, written down in YAML, with secrets that stay in the environment."""
 
 from cockpit.presets.amounts import byte_count, version_matches
-from cockpit.presets.folder import PresetError, copy_preset, find_preset, presets, presets_folder, write_preset
+from cockpit.presets.folder import PresetError, UnknownPresetError, copy_preset, find_preset, presets, presets_folder, write_preset
 from cockpit.presets.preset import JobSpec, Needs, Preset, RayNode, RayStart, read_preset
 from cockpit.presets.schema import preset_schema
 from cockpit.presets.variables import Launchable, doubts, launchable, safe
@@ -14,6 +14,7 @@ __all__ = [
     "PresetError",
     "RayNode",
     "RayStart",
+    "UnknownPresetError",
     "byte_count",
     "copy_preset",
     "doubts",

@@ -93,11 +93,15 @@ def _expanded(written: str) -> Path:
         raise InputError(f"{written}: no such home folder") from error
 
 
+class UnknownPresetError(InputError):
+    """No preset has that name."""
+
+
 def copy_preset(name: str) -> Path:
-    """A ready-made preset, as it stands with its comments, into the user's folder. Raises `InputError`."""
+    """A ready-made preset, as it stands with its comments, into the user's folder. Raises `UnknownPresetError`, `InputError`."""
     source = READY_MADE / f"{name}.yaml"
     if not _NAME.fullmatch(name) or not source.is_file():
-        raise InputError(f"no ready-made preset is named {name}; ready-made: {', '.join(path.stem for path in _files(READY_MADE))}")
+        raise UnknownPresetError(f"no ready-made preset is named {name}; ready-made: {', '.join(path.stem for path in _files(READY_MADE))}")
     return write_preset(read_text(source), name)
 
 

@@ -18,7 +18,9 @@ from cockpit.acts.act import Act, Aim, Operation
 from cockpit.acts.audit import audit_path
 from cockpit.acts.plan import Plan, Receipt
 from cockpit.acts.text import plan_lines, receipt_lines
+from cockpit.acts.world import UnclearSessionError
 from cockpit.config.document import abbreviate_home
+from cockpit.model import Session
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
@@ -64,6 +66,7 @@ class PlanLines(FoldedText, can_focus=False):
     HEADS: ClassVar[Mapping[str, str]] = {
         "What ends with it": "plan--bad",
         "Failed": "plan--bad",
+        "Not known": "plan--warn",
         "Refused": "plan--warn",
         "Unreachable": "plan--warn",
     }
@@ -172,6 +175,8 @@ class ActDialog(ModalScreen["Receipt | None"]):
             return f"Type {self._word} to go on, Esc cancels"
         if self._again:
             return f"{self._act.first_key} again {self._act.key_again}, Esc cancels"
+        if stage == "nothing" and self.plan and self.plan.unknown:
+            return "Not everything could be judged. Esc closes"
         if stage == "nothing" and self.plan and self.plan.refused:
             return "Everything was refused. Esc closes"
         return _HINTS[stage]
@@ -293,11 +298,21 @@ class PlanScreen(ActDialog):
     async def _look(self) -> None:
         try:
             self.plan = plan = await self._executor.plan(self._carried_out, self._aim, self._heard.__setitem__)
+        except UnclearSessionError as error:
+            self._enter("failed", f"{self._act.title}: no plan could be made", f"{error}.\n{self._how_to_choose}")
+            return
         except SourceError as error:
             self._enter("failed", f"{self._act.title}: no plan could be made", str(error))
             return
         title, _, *lines = plan_lines(plan, self._clock())
         self._enter("nothing" if plan.empty else "plan", title, "\n".join(lines))
+
+    @property
+    def _how_to_choose(self) -> str:
+        """A session where such a row can be chosen; else only a screen that follows one knows which is meant."""
+        if self._act.also_takes is Session:
+            return f"Choose one: 2, Enter on its node, put the cursor on the session, {self._act.first_key}"
+        return "Choose one: quit, and start cockpit with --address"
 
     async def _do(self, plan: Plan) -> None:
         self._heard = {}

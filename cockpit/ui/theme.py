@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import platformdirs
 from textual.app import App
 from textual.color import Color, ColorParseError
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from cockpit.config.document import Document, InputError, abbreviate_home
+from cockpit.config.themes import find_theme_file, shipped_folder, user_folder
 from cockpit.text import clean
 
 DEFAULT_THEME: Final = "midnight"
@@ -38,18 +38,6 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     dark: bool = True
     ansi: bool = False
     variables: dict[str, Any] = {}
-
-
-def shipped_folder() -> Path:
-    """The folder of the themes that come with cockpit: inside the installed package, or at the top of a checkout."""
-    package = Path(__file__).parents[1]
-    inside = package / "themes"
-    return inside if inside.is_dir() else package.parent / "themes"
-
-
-def user_folder() -> Path:
-    """The folder of the user's own themes, `$XDG_CONFIG_HOME/cockpit/themes`; it need not exist."""
-    return platformdirs.user_config_path("cockpit") / "themes"
 
 
 def load_theme(path: Path) -> Theme:
@@ -90,13 +78,18 @@ def register_themes(app: App[Any]) -> list[str]:
 
 def find_theme(name: str) -> tuple[Theme | None, str]:
     """The user's theme of that name, else ours; when there is none, a sentence that says why."""
-    files = (folder / f"{name}.yaml" for folder in (user_folder(), shipped_folder()))
-    file = next((file for file in files if file.is_file()), None)
+    file = find_theme_file(name)
     if file is None:
         names = {file.stem for folder in (shipped_folder(), user_folder()) for file in folder.glob("*.yaml")}
         return None, f"Unknown theme {name}; themes: {', '.join(sorted(names))}"
     found = _theme_or_mistake(file)
     return (found, "") if isinstance(found, Theme) else (None, str(found))
+
+
+def why_no_theme(name: str) -> str | None:
+    """`None`: there is one of that name, ours, the user's or Textual's."""
+    theme, mistake = find_theme(name)
+    return None if theme is not None or name in BUILTIN_THEMES else mistake
 
 
 def load_themes(folders: Iterable[Path]) -> tuple[tuple[Theme, ...], tuple[InputError, ...]]:

@@ -13,10 +13,10 @@ from cockpit.acts.plan import Target
 from cockpit.acts.table import find_act
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Address, Config
-from cockpit.model import Cluster, Host, Job, Session
+from cockpit.model import Cluster, Hold, Host, Job, Session
 from cockpit.sources.probes.requests import Answer, Progress
 from cockpit.sources.source import SourceError
-from tests.world import NOW, node, process, snapshot
+from tests.world import NOW, actor, node, process, snapshot
 
 SESSION = "session_2026-11-21_08-02-10_714202_8139"
 ROW = {"what": "process", "pid": 12, "ticks": 99, "kind": "orphan", "gpus": [{"index": 0, "memory": 5}]}
@@ -187,7 +187,7 @@ async def test_of_a_ray_that_is_silent_neither_its_hosts_nor_its_work_is_known_a
     )
     plan = await executor(silent, head={"plan": {"targets": [{**ROW, "kind": "ray", "session": SESSION}]}}).plan(find_act("stop"), Aim())
     assert [one.host for one in plan.unreached] == ["other hosts"]
-    assert plan.losses[-1] == "other work in this Ray, which is not known: its dashboard has not answered"
+    assert plan.losses[-1] == "there may be more work in this Ray: its dashboard has not answered"
     assert plan.word == "8139"
     nothing = await executor(silent).plan(find_act("kill-orphans"), Aim())
     assert nothing.notes == ("Ray has not answered: if it has more hosts than these, name them",)
@@ -220,7 +220,7 @@ async def test_stopping_ray_means_the_session_that_is_shown(executor):
 
 async def test_with_two_live_sessions_and_no_dashboard_it_asks_which(executor):
     sessions = tuple(Session(host="head", name=name, path=f"/tmp/ray/{name}", live=True) for name in ("session_a", "session_b"))
-    with pytest.raises(SourceError, match="Choose one of session_a, session_b"):
+    with pytest.raises(SourceError, match="several Ray sessions run: session_a, session_b"):
         await executor(replace(known(sessions=sessions), cluster=Cluster())).plan(find_act("stop"), Aim())
 
 
@@ -250,10 +250,33 @@ async def test_two_sessions_on_two_hosts_are_never_stopped_as_one(executor):
         await made.plan(find_act("stop"), Aim())
 
 
+async def test_what_only_ray_knows_of_a_target_is_in_plan_and_receipt(executor):
+    """The memory of a second Ray node on that host, whose GPUs its probe doesn't see, and what people call its job."""
+    world = known(
+        processes=(process(12, host="w1", ticks=99, gpus=(Hold(0, 7),)),), jobs=(Job("train1", job="02000000", status="RUNNING"),)
+    )
+    row = {**ROW, "gpus": [], "session": SESSION, "kind": "worker", "part": "worker", "why": ["of job 02000000"]}
+    refused = {**row, "pid": 13, "reason": "it works for job 02000000"}
+    made = executor(
+        world, w1={"plan": {"targets": [row], "refused": [refused]}, "do": {"failed": [{**row, "error": "job 02000000 lives"}]}}
+    )
+    plan = await made.plan(find_act("stop"), Aim())
+    assert (plan.targets[0].gpu_memory, plan.targets[0].why, plan.refused[0].reason) == (7, ("of job train1",), "it works for job train1")
+    assert (await made.perform(plan)).failed[0].error == "job train1 lives"
+
+
 async def test_an_act_of_rays_own_is_carried_out_on_one_host_with_a_live_ray(executor):
     made = executor()
     await made.plan(find_act("kill-actor"), Aim(id="ab"))
     assert list(made._world.requests.asked[0]) == ["head"]
+
+
+async def test_an_id_that_nothing_has_is_a_mistake_where_it_was_typed_and_a_refusal_where_a_row_has_gone(executor):
+    gone = {"what": "actor", "id": f"{1:032x}", "reason": "this Ray has no actor with that id"}
+    made = executor(head={"plan": {"refused": [gone]}})
+    with pytest.raises(SourceError, match="this Ray has no actor with that id"):
+        await made.plan(find_act("kill-actor"), Aim(id=gone["id"]))
+    assert (await made.plan(find_act("kill-actor"), Aim(rows=(actor(1),)))).refused[0].reason == gone["reason"]
 
 
 async def test_while_one_act_is_under_way_no_other_begins(executor):

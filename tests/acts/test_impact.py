@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.acts.act import Impact, session_word
-from cockpit.acts.owners import with_owners
+from cockpit.acts.owners import with_gpus, with_names, with_owners
 from cockpit.acts.plan import Plan, Target
 from cockpit.acts.table import find_act
-from cockpit.model import Actor, Bundle, Cluster, Job, PlacementGroup, Process, Snapshot
+from cockpit.model import Actor, Bundle, Cluster, Hold, Job, PlacementGroup, Process, Snapshot
 from tests.world import OTHER_RAY, process, theirs
 
 WORLD = Snapshot(
@@ -72,7 +72,7 @@ def test_a_live_worker_of_another_ray_is_named_by_its_pid_and_never_by_a_job_of_
     world = followed(theirs(7, host="head", ticks=5))
     ends, word = weigh(world, killing(worker(7, THEIRS)))
     assert word == "7"
-    assert ends == (f"process 7 on head works for job 02000000 of another Ray, {OTHER_RAY}: what ends with it there is not known here",)
+    assert ends == (f"process 7 on head works for job 02000000 of another Ray, {OTHER_RAY}: what ends with it is not known",)
     assert weigh(followed(), killing(worker(7, THEIRS)))[1] == "7", "no probe has told of it before"
     assert weigh(followed(), killing(worker(7, None)))[1] == "7", "of which Ray it is can't be told"
     assert weigh(followed(), killing(worker(7, MINE)))[1] == "train1"
@@ -86,7 +86,7 @@ def test_a_raylet_of_another_ray_is_named_by_its_session_and_ends_no_job_of_ours
     raylet = theirs(7, host="head", ticks=5, kind="ray", name="raylet", other_job=None)
     ends, word = weigh(followed(raylet), killing(worker(7, OTHER_RAY, kind="ray", job=None)))
     assert word == "896130_410"
-    assert ends == (f"process 7 on head is a part of another Ray, {OTHER_RAY}: what ends with it there is not known here",)
+    assert ends == (f"process 7 on head is a part of another Ray, {OTHER_RAY}: what ends with it is not known",)
 
 
 def test_a_plan_says_first_whose_a_process_is_that_is_not_ours():
@@ -103,9 +103,21 @@ def test_a_plan_says_first_whose_a_process_is_that_is_not_ours():
 
 def test_a_plan_calls_our_job_by_its_name_and_leaves_that_of_another_ray():
     why = ("its worker 6 is gone and its job 02000000 is over; nothing alive owns it",)
-    plan = with_owners(killing(worker(7, MINE, kind="orphan", why=why), worker(8, THEIRS, kind="orphan", why=why)), followed())
-    assert plan.targets[0].why == ("its worker 6 is gone and its job train1 is over; nothing alive owns it",)
-    assert plan.targets[1].why[1:] == why
+    ours, others = with_names((worker(7, MINE, why=why, reason=why[0]), worker(8, THEIRS, why=why)), followed())
+    said = "its worker 6 is gone and its job train1 is over; nothing alive owns it"
+    assert (ours.why, ours.reason, ours.job) == ((said,), said, "02000000")
+    assert others.why == why
+    made = ("its job 02000000 is over, but the actor 0000000000000000000000000000000a that made it is alive",)
+    world = replace(followed(), actors=(Actor(f"{10:032x}", class_="Critic"),))
+    (group,) = with_names((Target("placement_group", "head", made, session=MINE),), world)
+    assert group.why == ("its job train1 is over, but the actor Critic that made it is alive",)
+
+
+def test_memory_that_only_rays_agents_see_is_counted():
+    """Two raylets on one host, each with GPUs of its own: the host's probe sees those of one."""
+    seen, unseen = worker(7, MINE, gpus=(Hold(0, 5),)), worker(8, MINE)
+    world = followed(*(process(pid, host="head", ticks=5, gpus=(Hold(0, 9),)) for pid in (7, 8)), process(9, host="head", ticks=5))
+    assert [target.gpu_memory for target in with_gpus(killing(seen, unseen, worker(9, MINE)), world).targets] == [5, 9, None]
 
 
 @pytest.mark.parametrize(

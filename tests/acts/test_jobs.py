@@ -10,7 +10,7 @@ import pytest
 from cockpit.acts.act import Aim
 from cockpit.acts.table import find_act
 from cockpit.model import Job, Snapshot
-from cockpit.sources.source import NotMeantError
+from cockpit.sources.source import SourceError
 
 
 def world(*jobs: Job) -> Any:
@@ -28,6 +28,6 @@ def world(*jobs: Job) -> Any:
     ],
 )
 async def test_a_job_that_ray_does_not_have_is_one_sentence_with_those_that_run(jobs, said):
-    with pytest.raises(NotMeantError) as raised:
+    with pytest.raises(SourceError) as raised:
         await find_act("stop-job").plan(Aim(id="nope"), world(*jobs), lambda *_: None)
     assert str(raised.value) == said

@@ -61,18 +61,18 @@ def test_detached_things_stay_and_are_named():
     keeper = critic(1, detached=True, name="keeper")
     left = left_by_job(world(keeper, critic(2), groups=(placed(2, detached=True),)), "train1")
     assert left == (
-        "actor Critic keeper of job train1 is detached and stays, with 1 GPU",
-        "placement group engines of job train1 is detached and stays, with 2 GPUs",
+        "actor Critic keeper of job train1 is detached: it stays and keeps 1 GPU",
+        "placement group engines of job train1 is detached: it stays and keeps 2 GPUs",
     )
 
 
 @pytest.mark.parametrize("ask", [lost_with_job, left_by_job])
 def test_unknown_lists_are_said_to_be_unknown(ask: Any):
     assert ask(world(actors=None, placement_groups=None), "train1") == (
-        "which actors there are is not known",
-        "which placement groups there are is not known",
+        "the list of actors is not known",
+        "the list of placement groups is not known",
     )
-    assert ask(world(actors_complete=False), "train1") == ("there may be more actors than Ray lists",)
+    assert ask(world(actors_complete=False), "train1") == ("Ray's list of actors is cut: there may be more",)
     assert "is not known" in ask(world(jobs=None), "train1")[0]
 
 
@@ -94,7 +94,7 @@ def test_another_host_takes_along_what_runs_there():
 def test_a_driver_of_unknown_place_is_no_driver_elsewhere():
     plain = Job("03000000", "03000000", None, "RUNNING")
     (said,) = lost_with_session(world(jobs=(plain,)), {"node2"})
-    assert said == "job 03000000 ends if its driver runs there, which is not known"
+    assert said == "job 03000000 may end: on which node its driver runs is not known"
 
 
 def test_without_a_dashboard_nobody_knows_what_a_stop_costs():
@@ -108,8 +108,8 @@ def told(*processes: Process, among: tuple[Process, ...] = ()) -> tuple[str, ...
 
 def test_a_worker_is_the_actor_it_runs():
     assert told(process(1001, actor=f"{1:032x}", job="02000000")) == (
-        "actor Critic of job train1 loses process 1001, with 2 GPUs",
-        "Ray restarts actor Critic only if its max_restarts allows it, which is not known here; restarts so far: 0",
+        "process 1001 is actor Critic of job train1, which ends and frees 2 GPUs",
+        "whether Ray restarts actor Critic depends on its max_restarts, which cockpit can't see; restarts so far: 0",
         "job train1 (2 GPUs) uses it and will probably fail",
     )
 
@@ -117,7 +117,7 @@ def test_a_worker_is_the_actor_it_runs():
 def test_an_engine_is_traced_to_the_worker_that_started_it():
     worker, engine = process(1001, actor=f"{1:032x}", job="02000000"), process(1100, parent=1001, kind="child", job="02000000")
     assert told(engine, among=(worker,)) == (
-        "actor Critic of job train1 loses process 1100, with 2 GPUs",
+        "process 1100 works for actor Critic of job train1",
         "job train1 (2 GPUs) uses it and will probably fail",
     )
 
@@ -148,7 +148,7 @@ def test_parents_that_go_in_a_circle_are_gone_round_once():
 
 def test_an_actor_and_what_it_holds():
     assert lost_with_actor(world(critic(1), critic(2)), f"{1:032x}") == (
-        "actor Critic of job train1 ends, with 1 GPU; Ray will not restart it",
+        "actor Critic of job train1 ends and frees 1 GPU; Ray will not restart it",
         "job train1 (2 GPUs) uses it and will probably fail",
     )
     assert lost_with_actor(world(), f"{1:032x}") == ("what this actor does and holds is not known",)
@@ -172,7 +172,7 @@ def test_a_group_takes_the_actors_in_it_along():
 
 def test_a_group_of_a_running_job_is_missed_even_when_it_is_empty():
     assert lost_with_group(world(groups=(placed(4),)), GROUP) == (
-        "placement group engines of running job train1 ends, with 4 GPUs",
+        "placement group engines of running job train1 is removed and frees 4 GPUs",
         "job train1 (4 GPUs) uses it and will probably fail",
     )
     over = Job("train1", "02000000", "train1", "FAILED")

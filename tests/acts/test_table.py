@@ -55,7 +55,7 @@ def test_what_a_key_means_hangs_on_what_is_under_the_cursor(key, rows, meant):
     [
         ("T", [], "Terminate: put the cursor on a process"),
         ("J", [Job("train1", status="FAILED")], "has already ended (FAILED)"),
-        ("X", [Job("train1", status="RUNNING")], "is still running; J stops it"),
+        ("X", [Job("train1", status="RUNNING")], "is still running: stop it first"),
         ("K", [process(5, ticks=None)], "No probe has seen process 5"),
         ("K", [actor(1, state="DEAD")], "That actor is dead"),
     ],

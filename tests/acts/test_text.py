@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import msgspec
+
 from cockpit.acts.plan import Freed, Plan, Receipt, Target, Unreached
-from cockpit.acts.text import counted, headline, plan_lines, receipt_lines, summary
+from cockpit.acts.text import counted, headline, plan_lines, reasons, receipt_lines, summary
 from cockpit.model import Hold
 
 GIB = 1 << 30
@@ -28,6 +30,37 @@ def test_a_plan_says_what_ends_what_is_refused_and_who_was_not_asked():
     lines = plan_lines(plan(losses=("3 actors end",), refused=(refused,), notes=("n",), **silent), 0.0)
     assert [line for line in lines if line.strip() in ("3 actors end", "w1 pid 5: it is a worker", "w7: timed out", "n")]
     assert lines[0] == "Kill orphans: 1 process on 1 of 2 hosts, 79G of GPU memory"
+
+
+def test_equal_reasons_are_given_once_with_all_whom_they_concern():
+    refused = [Target("process", "w1", pid=pid, reason="it is a worker") for pid in range(10, 20)]
+    refused += [Target("process", "w2", pid=5, reason="it has ended"), Target("process", "w3", pid=6, reason="it has ended")]
+    refused += [Target("host", host, name=host, reason=f"{host}: 2 Ray sessions run") for host in ("w4", "w5")]
+    refused += [Target("host", "w6", name="w6", reason="no Ray runs"), Target("session", "w7", path="/tmp/ray/s", reason="it lives")]
+    assert reasons(refused) == [
+        "10 processes on w1 (pids 10, 11, 12, 13, 14, 15, 16, 17, 2 more): it is a worker",
+        "2 processes on 2 hosts (w2 pid 5, w3 pid 6): it has ended",
+        "2 hosts (w4, w5): 2 Ray sessions run",
+        "w6: no Ray runs",
+        "w7 /tmp/ray/s: it lives",
+    ]
+    failed = tuple(Target("process", "w1", pid=pid, error="state D") for pid in (1, 2))
+    assert "  2 processes on w1 (pids 1, 2): state D" in receipt_lines(Receipt("kill", "Kill", failed=failed))
+
+
+def test_where_not_everything_could_be_judged_nothing_is_not_said():
+    unsure = plan(targets=(), hosts=("w1",), unknown=("w1: 2 processes hold GPU memory and can't be judged",))
+    first, _, head, said, *_ = plan_lines(unsure, 0.0)
+    assert first == "Kill orphans: nothing found on 1 host; not everything could be judged"
+    assert (head, said) == ("Not known", "  w1: 2 processes hold GPU memory and can't be judged")
+
+
+def test_an_id_is_shown_only_of_what_has_no_name():
+    critic = Target("actor", "head", id="ab" * 16, class_="Critic", job="02000000", state="ALIVE")
+    lines = "\n".join(plan_lines(Plan("kill-actor", "Kill actor", (critic, msgspec.structs.replace(critic, name="vllm-1"))), 0.0))
+    assert "actor Critic  abababababab  ALIVE" in lines
+    assert "actor vllm-1  Critic  ALIVE" in lines
+    assert "02000000" not in lines
 
 
 def test_what_is_kept_of_a_folder_is_listed():

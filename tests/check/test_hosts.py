@@ -33,7 +33,7 @@ def line(result, *words):
         ({"disk_free": 600 * GIB}, {}, "later", "head has 550G of 950G"),
         ({"disk_free": GIB}, {"disks": ()}, "unknown", "needs.disk_free asks for 1.0G; free amount unknown"),
         ({"open_files": 65536}, {}, "fine", "open files: needs.open_files asks for 65536; Ray's limit is at least 65536"),
-        ({"open_files": 100000}, {}, "never", "needs.open_files asks for 100000, but the limit is 65536 on head until Ray is restarted"),
+        ({"open_files": 100000}, {}, "never", "needs.open_files asks for 100000, but Ray runs with 65536 on head, until it is restarted"),
         ({"ray_version": ">=2.44,<3"}, {}, "fine", "Ray is 2.60.0; needs.ray_version asks for >=2.44,<3"),
         ({"ray_version": "2.44"}, {}, "never", "needs.ray_version asks for 2.44, but Ray is 2.60.0 on head"),
         ({"python_version": "3.11"}, {}, "fine", "Python is 3.11.9; needs.python_version asks for 3.11"),

@@ -154,7 +154,7 @@ def test_the_config_file_is_written_once(home):
     assert (first.exit_code, first.stdout) == (0, f"Written: {path}\n")
     path.write_text("interval: 7\n")
     second = cockpit("config", "init")
-    assert second.exit_code == 3
+    assert second.exit_code == 1
     assert "already exists" in second.stderr
     assert path.read_text() == "interval: 7\n"
 

@@ -147,8 +147,8 @@ async def check_left_behind(cluster: Cluster) -> None:
     lost, left = lost_with_job(before, "train1"), left_by_job(before, "train1")
     assert lost == ("1 actor of job train1 ends with it: Keeper",)
     assert left == (
-        "actor Keeper keeper of job train1 is detached and stays, with 1 GPU",
-        "placement group engines of job train1 is detached and stays",
+        "actor Keeper keeper of job train1 is detached: it stays and keeps 1 GPU",
+        "placement group engines of job train1 is detached: it stays",
     )
     (nameless,) = [name for name, actor in alive(cluster, "actors").items() if not actor["name"]]
     plan = act(cluster, "kill_actor", nameless)

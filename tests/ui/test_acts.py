@@ -48,6 +48,10 @@ def test_no_key_that_a_terminal_or_a_slip_sends_is_bound():
     assert not bound & FORBIDDEN
 
 
+def test_no_act_has_a_key_that_the_screen_has_for_itself():
+    assert KEYS & {key for binding in BINDINGS for key in binding.key.split(",")} == set()
+
+
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 async def test_without_a_door_there_is_no_act_anywhere(make, size):
     app = make(readonly=True)
@@ -221,7 +225,7 @@ async def test_jobs_are_acted_on_one_at_a_time(make):
     ("page", "key", "said"),
     [
         ("5", "T", "Terminate: put the cursor on a process"),
-        ("5", "X", "Job ppo-7b is still running; J stops it"),
+        ("5", "X", "Job ppo-7b is still running: stop it first"),
         ("1", "J", "Stop job: put the cursor on a job"),
     ],
 )

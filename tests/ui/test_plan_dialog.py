@@ -11,6 +11,7 @@ from textual import events
 
 from cockpit.acts.audit import Audit
 from cockpit.acts.plan import Freed, Plan, Receipt, Target, Unreached
+from cockpit.acts.world import UnclearSessionError
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui.dialogs import fold_line
@@ -234,6 +235,25 @@ async def test_a_plan_that_can_not_be_made_is_one_sentence(make):
         assert "which session? choose one of a, b" in shown(app)
         await pilot.press("enter")
         await closed(pilot)
+
+
+@pytest.mark.parametrize(("key", "said"), [("S", "put the cursor on the session, S"), ("K", "start cockpit with --address")])
+async def test_where_several_rays_may_be_meant_it_says_what_to_press(make, key, said):
+    app = make(hand=Hand(UnclearSessionError("several Ray sessions run: session_a, session_b")))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, "failed", key)
+        assert "several Ray sessions run: session_a, session_b" in shown(app)
+        assert said in shown(app)
+        assert "--session" not in shown(app)
+
+
+async def test_where_not_everything_could_be_judged_it_does_not_say_that_there_is_nothing(make):
+    app = make(hand=Hand(Plan("kill-orphans", "Kill orphans", unknown=("node1: NVML failed",), hosts=("node1",))))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, "nothing")
+        for fact in ("nothing found on 1 host", "Not known", "node1: NVML failed", "Not everything could be judged"):
+            assert fact in shown(app)
+        assert "Nothing to do" not in shown(app)
 
 
 async def test_what_was_not_begun_is_said_not_to_have_been(make):

@@ -24,7 +24,7 @@ class LaunchAct(Act):
     nouns: ClassVar[Nouns] = {"job": ("job", "jobs")}
     key_again = "launches it"
     starts_job = True
-    why_word = "It is launched already."
+    why_word = "Read the notes above first."
 
     def reading(self, row: Preset | Job) -> DiskRead:
         """Its file, with what that holds now, not what it held when the page was drawn."""

@@ -123,7 +123,7 @@ class Launches:
         self._keep(ready)
         target = _target(ready, _command(order), look)
         told = (*(_describe(other, look) for other in others), *fit, *_changes(ready, look), *_folder_lines(order, package), *order.notes)
-        told += (f"the id holds the minute of the launch: {target.id} is that of now",) if "{time}" in ready.template else ()
+        told += (f"the job's id holds the minute of its launch: now it would be {target.id}",) if "{time}" in ready.template else ()
         return Plan(
             act.id,
             act.title,

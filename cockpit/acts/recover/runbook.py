@@ -64,6 +64,10 @@ class Recovery:
         """After a failure: what is in which state."""
         return self._steps.left()
 
+    def obstacles(self, plan: Plan) -> Sequence[str]:
+        """Why not all of that plan would be done; empty when nothing is in its way."""
+        return self._steps.obstacles(plan)
+
     async def plan(self, hear: Hear = lambda *_: None) -> Plan:
         """The one question: what would be stopped, and what ends with it. Raises `StepError` when it can't end well, `SourceError`."""
         reason = await self._steps.survey(hear)

@@ -25,7 +25,7 @@ from cockpit.acts.recover.hosts import (
 )
 from cockpit.acts.recover.step_state import StepError
 from cockpit.acts.table import find_act
-from cockpit.acts.text import named, summary
+from cockpit.acts.text import reasons, summary
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Address
 from cockpit.monitor.monitor import ClusterMonitor
@@ -124,7 +124,7 @@ class RecoverySteps:
         told = []
         for plan in self._stops:
             receipt = await self._perform(plan, hear, show)
-            self._raise_failures(receipt, spared=True)
+            self._raise_failures(receipt)
             self.stopped += sorted({target.session for target in plan.targets if target.session})
             told.append(summary(receipt))
         return tuple(told) or (f"no Ray of this cluster runs on {', '.join(self.hosts)}",)
@@ -140,20 +140,21 @@ class RecoverySteps:
     async def _sweep(self, name: str, aim: Aim, hear: Hear, show: Show) -> Lines:
         plan = await self._executor.plan(find_act(name), aim, hear)
         show(plan)
-        refused = tuple(f"not touched: {named(target)}: {target.reason}" for target in plan.refused)
+        left = (*plan.unknown, *(f"not touched: {reason}" for reason in reasons(plan.refused)))
         if plan.empty:
             self._raise_failures(Receipt(plan.act, plan.title, unreached=plan.unreached, hosts=plan.hosts))
-            return ("nothing to do", *refused)
+            return ("nothing found" if plan.unknown else "nothing to do", *left)
         receipt = await self._perform(plan, hear, show)
-        self._raise_failures(receipt)
-        return (summary(receipt), *refused)
+        self._raise_failures(replace(receipt, refused=()))
+        return (summary(receipt), *left)
 
-    def _raise_failures(self, receipt: Receipt, *, spared: bool = False) -> None:
-        """A host that only a dead Ray knew may be gone for good; one of the preset is needed."""
-        failed = [f"{named(target)}: {target.error}" for target in receipt.failed]
-        if spared:
-            failed += [f"{named(target)}: {target.reason}" for target in receipt.refused if target.part not in SPARED]
-        failed += [one.error for one in receipt.unreached if one.host in self.names.values()]
+    def obstacles(self, whole: Plan | Receipt) -> list[str]:
+        """Why not all of a stop is done. A host that only a dead Ray knew may be gone for good; one of the preset is needed."""
+        refused = reasons(target for target in whole.refused if target.part not in SPARED)
+        return [*refused, *(one.error for one in whole.unreached if one.host in self.names.values())]
+
+    def _raise_failures(self, receipt: Receipt) -> None:
+        failed = [*reasons(receipt.failed), *self.obstacles(receipt)]
         if failed:
             raise StepError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""))
 

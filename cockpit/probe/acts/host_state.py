@@ -58,8 +58,9 @@ class HostState(_Seen):
     """What was seen in one moment."""
 
     def target(self, pid: int, **more: Any) -> Target:
-        """A process as a target; it must be in the forest."""
-        return {**self._facts(self.forest[pid]), **self._verdict(pid), **more}
+        """A process as a target; of one that is not in the forest, as NVML may list it, no more is known than its pid."""
+        facts = self._facts(self.forest[pid]) if pid in self.forest else {"what": "process", "pid": pid, "ticks": None}
+        return {**facts, **self._verdict(pid), **more}
 
     def _facts(self, process: ScannedProcess) -> Target:
         return {
@@ -85,6 +86,11 @@ class HostState(_Seen):
             "session": os.path.basename(verdict.session) if verdict.session else None,
             "gpus": [{"index": index, "memory": memory} for index, memory in sorted(held.items())],
         }
+
+    @property
+    def doubts(self) -> list[str]:
+        """What can't be said of GPU memory, in a sentence; empty when NVML has answered."""
+        return [f"{self.fault}: which processes hold GPU memory is not known"] if self.fault else []
 
     def same(self, target: Target) -> ScannedProcess | None:
         """The planned process, if it is still there and alive."""
@@ -167,13 +173,10 @@ class Watcher:
         verdicts = classify(forest, facts_of(sessions, reading, past))
         past.learn(forest, verdicts, int(uptime() * TICKS_PER_SECOND))
         fault = self._nvml.fault()
-        silent = (
-            None
-            if answered or not patience
-            else f"NVML has not answered for {patience:.0f} s: which processes hold GPU memory is not known"
-        )
+        silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s"
+        reason = str(fault["text"]) if fault else silent
         final = settled(verdicts, self._jobs)
-        return HostState(forest, final, reading, sessions, str(fault["text"]) if fault else silent, _carriers(forest, final))
+        return HostState(forest, final, reading, sessions, reason, _carriers(forest, final))
 
     def reading(self, patience: float = PATIENCE) -> GpuReading | None:
         """What NVML says now, and not what it said before; `None` when it doesn't answer."""

@@ -2,7 +2,8 @@
 
 The request adds: `named` ([[pid, ticks | null], …], or `null` for every left-over one), `any` (true: a named one may be of any kind; a
 person has seen what it is), `pids` (true: they were named by pid, so that root may end another user's), `force` (SIGKILL at once),
-`only` ("TERM": no SIGKILL follows), `grace` (seconds between the two).
+`only` ("TERM": no SIGKILL follows), `grace` (seconds between the two). The answer to `plan` without `named` adds
+`unknown`: why there may be more that is left over, in sentences.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 import time
 from typing import Any, Container, Dict, Iterable, Mapping, Tuple
 
+from .. import trust
 from ..look.gpus import GpuReading
 from ..look.kinds import LEFT
 from ..look.processes import Identity, ScannedProcess, lives
@@ -33,7 +35,18 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:  # n
     for target in _candidates(look, request):
         why_not = target.pop("reason", None) or refusal(look, request, target)
         (refused if why_not else targets).append({**target, "reason": why_not} if why_not else target)
-    return {"targets": targets, "refused": refused, "notes": _notes(look, targets, refused)}
+    if request.get("named") is None:
+        return {"targets": targets, "refused": refused, "unknown": _unknown(look, refused)}
+    return {"targets": targets, "refused": refused, "notes": look.doubts}
+
+
+def _unknown(look: HostState, refused: Iterable[Target]) -> list[str]:
+    """Why there may be more that is left over than what was found."""
+    unjudged = [int(target["pid"]) for target in refused if target["kind"] == "unknown" and target["gpus"]]
+    hidden = [pid for pid in unjudged if pid not in look.forest or not look.forest[pid].origin.readable]
+    number = f"{len(unjudged)} process{' holds' if len(unjudged) == 1 else 'es hold'} GPU memory and can't be judged"
+    how = " without root: run `sudo cockpit kill-orphans` there" if hidden and os.geteuid() != trust.ROOT else ": the reasons are below"
+    return [*look.doubts, *([number + how] if unjudged else [])]
 
 
 def _candidates(look: HostState, request: Request) -> Iterable[Target]:
@@ -41,6 +54,8 @@ def _candidates(look: HostState, request: Request) -> Iterable[Target]:
         for pid in look.children_first(pid for pid in look.verdicts if pid in look.forest):
             if look.verdicts[pid].kind in LEFT or _doubtful(look, pid):
                 yield look.target(pid)
+        for pid in sorted(look.reading.holders.keys() - look.forest.keys()):
+            yield look.target(pid, reason="; ".join(look.verdicts[pid].why))
         return
     wanted: Dict[int, Target] = {}
     for pid, ticks in request["named"]:
@@ -72,7 +87,7 @@ def refusal(look: HostState, request: Request, target: Target) -> str | None:
     if pid in own_line():
         return "cockpit itself runs in it"
     if kind not in LEFT and not request.get("any"):
-        return f"it is {_article(kind)}; only orphan and stale processes are ended: {'; '.join(target['why'])}"
+        return f"it is {_described(kind)}; only orphan and stale processes are ended: {'; '.join(target['why'])}"
     if pid in look.carriers and not request.get("any"):
         part = look.carriers[pid]
         return f"a part of a live Ray runs below it: {look.verdicts[part].kind} {part}"
@@ -87,28 +102,19 @@ def _not_mine(look: HostState, request: Request, target: Target) -> str | None:
     if me != 0:
         return f"{whose}: only root may end another user's process"
     if not (request.get("pids") or request.get("any")):
-        return f"{whose}: to end it, use --pid {target['pid']}"
+        return f"{whose}: to end it, choose it alone, by the cursor or by --pid"
     return None
 
 
-def _article(kind: str) -> str:
-    return {"ray": "a part of a live Ray", "unknown": "of unknown kind", "child": "a child of a live Ray"}.get(kind, f"a {kind}")
-
-
-def _notes(look: HostState, targets: Iterable[Target], refused: Iterable[Target]) -> list[str]:
-    notes = [look.fault] if look.fault else []
-    listed = {int(target["pid"]) for target in (*targets, *refused)}
-    hidden = sorted(pid for pid in look.reading.holders if pid not in look.forest and pid not in listed)
-    if hidden:
-        pids = ", ".join(map(str, hidden))
-        notes.append(f"NVML counts GPU memory for pid {pids}, which can't be seen from here: another PID namespace, or it has just ended")
-    return notes
+def _described(kind: str) -> str:
+    words = {"ray": "a part of a live Ray", "unknown": "of unknown kind", "foreign": "a foreign process"}
+    return words.get(kind, f"a {kind} of a live Ray")
 
 
 def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
     """Ends exactly the planned processes that are still what they were."""
     look = watcher.look()
-    answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": [look.fault] if look.fault else []}
+    answer: Dict[str, Any] = {"done": [], "refused": [], "failed": [], "notes": look.doubts}
     meant: Dict[Identity, Target] = {(int(target["pid"]), int(target["ticks"])): target for target in request["targets"]}
     turns = {pid: turn for turn, pid in enumerate(look.children_first({pid for pid, _ in meant}))}
     kept: Dict[Identity, Tuple[Target, Grip]] = {}

@@ -84,7 +84,7 @@ async def test_a_plan_tells_what_goes_where_and_changes_nothing(table, preset):
     made = await plan(operator(table), preset)
     text = "\n".join(plan_lines(made, NOW))
     assert made.targets[0].id == "ppo-20261121-1848"
-    assert "the id holds the minute of the launch: ppo-20261121-1848 is that of now" in text
+    assert "the job's id holds the minute of its launch: now it would be ppo-20261121-1848" in text
     assert "python train.py --key ${WANDB_API_KEY}" in text
     assert "2 files" in text
     assert "largest: ppo.yaml" in text

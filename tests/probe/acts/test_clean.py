@@ -178,6 +178,7 @@ def test_only_what_was_written_last_long_enough_ago_goes(ground):
         age(file, 7200)
     age(path, 7200)
     assert ground.plan(older_than=7300)["notes"] == [f"{NAME} is kept: a file in it was written 2.0 hours ago"]
+    assert reason(ground.plan(older_than=7300, sessions=[NAME]), NAME) == "a file in it was written 2.0 hours ago", "it was asked for"
     (target,) = ground.plan(older_than=7000)["targets"]
     assert 7200 <= target["age"] < 7260
     os.utime(path / "logs" / "raylet.out")
@@ -210,7 +211,7 @@ def test_root_removes_another_users_session_only_when_it_is_named(ground):
     path = session(ground.temp)
     for one in (path, *path.rglob("*")):
         os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
-    assert reason(ground.plan(), NAME).endswith(f"to remove it, use --session {NAME}")
+    assert reason(ground.plan(), NAME).endswith("to remove it, choose it alone, by the cursor or by --session")
     planned = ground.plan(sessions=[NAME])
     assert ground.do(planned["targets"])["done"] == []
     assert what(ground.do(planned["targets"], sessions=[NAME])["done"]) == [NAME]
@@ -362,7 +363,7 @@ def test_root_believes_no_temp_dir_of_another_user_unless_it_is_named_by_its_pat
     ground = Ground(ground.temp / "ray")
     planned = ground.plan()
     assert planned["targets"] == []
-    assert "who can rename files there: to remove it, give its path with --session" in reason(planned, NAME)
+    assert "who can rename files there: to remove it, choose it alone, by the cursor or by its path with --session" in reason(planned, NAME)
     assert ground.plan(sessions=[NAME])["targets"] == []
     assert what(ground.clean(sessions=[str(path)])["done"]) == [NAME]
 

@@ -11,15 +11,22 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cockpit.demo import nvml
+from cockpit.probe.acts import kill
+from cockpit.probe.acts.host_state import HostState
+from cockpit.probe.look.classify import classify
+from cockpit.probe.look.gpus import GpuReading
+from cockpit.probe.look.kinds import ProcessFacts
 from cockpit.probe.look.processes import read_stat
 from cockpit.sources.probes import payload
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 
 GIB = 1 << 30
+BELOW = ": the reasons are below"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
 PARENT = """
 import subprocess, sys, time
@@ -182,7 +189,7 @@ def test_what_is_no_orphan_any_more_is_refused(act, orphan, run, more):
 def test_a_process_that_is_nothing_of_rays_is_ended_only_by_who_has_seen_what_it_is(act, run):
     process = run("sleep", "60")
     (refused,) = act("plan", process)["refused"]
-    assert refused["reason"].startswith("it is a foreign; only orphan and stale processes are ended")
+    assert refused["reason"].startswith("it is a foreign process; only orphan and stale processes are ended")
     plan = act("plan", process, any=True)
     assert pids(act("do", targets=plan["targets"], any=True)["done"]) == [process.pid]
 
@@ -225,11 +232,44 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have an
 def test_another_users_orphan_is_ended_only_when_it_is_named_by_pid(act, orphan):
     process = orphan(user=65534)
     (refused,) = (one for one in act("plan")["refused"] if one["pid"] == process.pid)
-    assert refused["reason"].endswith(f"to end it, use --pid {process.pid}")
+    assert refused["reason"].endswith("to end it, choose it alone, by the cursor or by --pid")
     plan = act("plan", process, pids=True)
     assert pids(plan["targets"]) == [process.pid]
     assert pids(act("do", targets=plan["targets"])["refused"]) == [process.pid]
     assert pids(act("do", targets=plan["targets"], pids=True)["done"]) == [process.pid]
+
+
+# What can't be judged
+
+
+def test_a_holder_of_gpu_memory_that_can_not_be_seen_is_refused_and_counted_as_not_judged():
+    """NVML lists it, and /proc hides it, or it runs in another container."""
+    look = HostState({}, classify({}, ProcessFacts(holders=frozenset({77}))), GpuReading([], {77: {1: GIB}}), None)
+    watcher = SimpleNamespace(look=lambda: look)
+    plan = kill.plan({"named": None}, watcher, print)
+    (refused,) = plan["refused"]
+    assert (refused["pid"], refused["kind"], refused["gpus"]) == (77, "unknown", [{"index": 1, "memory": GIB}])
+    assert "can't be seen from here" in refused["reason"]
+    assert plan["unknown"] == ["1 process holds GPU memory and can't be judged: the reasons are below"]
+
+
+@pytest.mark.parametrize(
+    ("user", "readable", "how"),
+    [(1000, False, " without root: run `sudo cockpit kill-orphans` there"), (1000, True, BELOW), (0, False, BELOW)],
+)
+def test_what_only_root_could_judge_is_said_to_need_root(monkeypatch, user, readable, how):
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    process = SimpleNamespace(origin=SimpleNamespace(readable=readable))
+    look = SimpleNamespace(doubts=[], forest={7: process, 8: process})
+    unknown = [{"pid": pid, "kind": "unknown", "gpus": [{"index": 0, "memory": GIB}]} for pid in (7, 8)]
+    assert kill._unknown(look, [*unknown, {"pid": 9, "kind": "worker", "gpus": [{"index": 0}]}]) == [
+        f"2 processes hold GPU memory and can't be judged{how}"
+    ]
+
+
+def test_where_nvml_is_silent_there_may_be_more_than_was_found(act, gpus, state):
+    nvml.add(state, "hang forever nvmlInit")
+    assert act("plan", gpus=gpus)["unknown"] == ["NVML has not answered for 3 s: which processes hold GPU memory is not known"]
 
 
 # GPU memory

@@ -160,7 +160,7 @@ def test_a_session_that_does_not_live_here_is_not_asked(raylet: Raylet, seen: Pa
 def test_of_several_sessions_one_must_be_named(raylet: Raylet, seen: Path):
     with raylet(), raylet(OTHER):
         said = ask(session=None)["error"]
-    assert "choose one with --session" in said
+    assert "choose one by its address" in said
     assert SESSION in said
     assert OTHER in said
     assert not (seen / "argv").exists()

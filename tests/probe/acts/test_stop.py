@@ -89,7 +89,7 @@ def test_of_several_sessions_one_must_be_named():
     assert choose(look_at(dashboard(70, OTHER)), None) == OTHER_NAME
     both = look_at(raylet(), raylet(300, OTHER))
     assert choose(both, OTHER_NAME) == OTHER_NAME
-    with pytest.raises(SessionError, match=rf"2 Ray sessions run on this host \({OTHER_NAME}, {NAME}\): choose one with --session"):
+    with pytest.raises(SessionError, match=rf"2 Ray sessions run on this host \({OTHER_NAME}, {NAME}\): choose one by its name"):
         choose(both, None)
 
 
@@ -159,7 +159,7 @@ def test_a_session_that_cockpit_itself_runs_in_is_refused(as_user: Callable[[int
     look = look_at(mine)
     targets, refused = sorted_out(look, NAME, members(look, NAME))
     assert not targets
-    assert refused[0]["reason"] == f"cockpit itself runs in {NAME}, below process {mine.pid}: stop it from outside"
+    assert refused[0]["reason"] == f"cockpit itself runs in {NAME}, below process {mine.pid}: to stop it, run cockpit outside of Ray"
 
 
 def test_jobs_drivers_and_other_users_give_the_question_its_weight():

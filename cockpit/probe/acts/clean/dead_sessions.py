@@ -112,7 +112,7 @@ def _refusal(request: Request, look: HostState, opened: _Opened) -> str | None:
     if uid != me and me != 0:
         return f"it belongs to {user_name(uid)}: only root may remove it"
     if uid != me and not any(is_called(opened.path, decode_path(name)) for name in request.get("sessions") or ()):
-        return f"it belongs to {user_name(uid)}: to remove it, use --session {opened.name}"
+        return f"it belongs to {user_name(uid)}: to remove it, choose it alone, by the cursor or by --session"
     mounted = mounted_in(where(opened.folder) or opened.path)
     return f"something is mounted in it, at {encode_path(mounted)}: unmount that first" if mounted is not None else None
 
@@ -136,14 +136,17 @@ def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
     if os.geteuid() != trust.ROOT or named:
         return None
     reason = trust.why_not_believed(temp)
-    return reason and f"{reason}, who can rename files there: to remove it, give its path with --session"
+    return reason and f"{reason}, who can rename files there: to remove it, choose it alone, by the cursor or by its path with --session"
 
 
 def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
     survey = Survey(opened.name, cleaning.tell).take(opened.folder)
     young = _young(cleaning.request, survey)
     if young is not None:
-        cleaning.note(f"{opened.name} is kept: {young}")
+        if cleaning.everything:
+            cleaning.note(f"{opened.name} is kept: {young}")
+        else:
+            cleaning.agree(target, young)
         return None
     named = _named(cleaning.request, opened)
     keeps = [encode_path(path) for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)]

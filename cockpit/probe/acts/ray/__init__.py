@@ -125,7 +125,7 @@ def find(look: HostState, session: str | None) -> ClusterPython:
         if process.alive and process.origin.role == "raylet" and process.origin.session:
             raylets.setdefault(os.path.basename(process.origin.session), []).append(process)
     if session is None and len(raylets) > 1:
-        raise NoWayError(f"{len(raylets)} Ray sessions run on this host ({', '.join(sorted(raylets))}): choose one with --session")
+        raise NoWayError(f"{len(raylets)} Ray sessions run on this host ({', '.join(sorted(raylets))}): choose one by its address")
     name = session or next(iter(raylets), "")
     if name not in raylets:
         raise NoWayError(f"no raylet of {name} runs on this host" if name else "no Ray runs on this host")

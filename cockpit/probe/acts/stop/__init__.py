@@ -23,7 +23,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     if request.get("everything"):
         return everything.plan(request, watcher, tell)
     look = watcher.look()
-    notes = [look.fault] if look.fault else []
+    notes = look.doubts
     try:
         name = choose(look, request.get("session"))
         found = members(look, name) if name else {}

@@ -82,7 +82,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:  # noqa: ARG
     targets, refused = _split(look, command, found)
     names = {target["session"] for target in targets if target.get("part")}
     live = {pid: part for name in sorted(names) for pid, part in members(look, name).items()}
-    notes = [look.fault] if look.fault else []
+    notes = look.doubts
     notes.append(f"{command.path} stop, as {user_name(command.uid)}, will be run")
     notes.append("`ray stop` searches again 1 to 5 s after this check, and ends whatever matches then")
     return {"targets": targets, "refused": refused, "notes": notes, "weight": weight(look, live)}
@@ -145,7 +145,7 @@ def find_ray(look: HostState, name: str | None) -> RayCommand:
             reasons.append(str(error))
             continue
         if not name and cluster.account.uid not in trust.own_uids():
-            reasons.append(f"{session} belongs to {user_name(cluster.account.uid)}: to stop it, use --session")
+            reasons.append(f"{session} belongs to {user_name(cluster.account.uid)}: to stop it, choose it by its name")
             continue
         path = os.path.join(os.path.dirname(cluster.python), "ray")
         if os.access(path, os.X_OK):

@@ -33,7 +33,7 @@ def choose(look: HostState, name: str | None) -> str | None:
     found = alive or dead
     if len(found) > 1:
         there = "run" if alive else "have left processes"
-        raise SessionError(f"{len(found)} Ray sessions {there} on this host ({', '.join(found)}): choose one with --session")
+        raise SessionError(f"{len(found)} Ray sessions {there} on this host ({', '.join(found)}): choose one by its name")
     return found[0] if found else None
 
 
@@ -147,7 +147,7 @@ def _barred(look: HostState, name: str, found: Members, uid: int | None) -> str 
         return f"{name} belongs to {user}: only {user if user == 'root' else user + ' and root'} may stop it"
     for pid in found:
         if is_own(look.forest[pid]):
-            return f"cockpit itself runs in {name}, below process {pid}: stop it from outside"
+            return f"cockpit itself runs in {name}, below process {pid}: to stop it, run cockpit outside of Ray"
     return None
 
 
