@@ -237,7 +237,8 @@ class Cockpit(LogReadingApp):
         self.refresh_log_tails()
 
     def _key_ranks(self) -> Callable[[str], int | None]:
-        return partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.mending() if self.acts else ())
+        rank = partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.mending() if self.acts else ())
+        return lambda action: None if action == "pane" and not is_large(self.size) else rank(action)
 
     def action_act(self, act: str) -> None:
         """Show the plan of an act."""
@@ -303,7 +304,8 @@ class Cockpit(LogReadingApp):
     def _applies(self, action: str) -> bool:
         """Whether it means something for the open page and the chosen row."""
         name, _, argument = action.partition("(")
-        return bool(self.check_action(name, (argument.strip("')"),))) and self._key_ranks()(action) is not None
+        means = self._means(name, (argument.strip("')"),), over_page=True)
+        return means and self._key_ranks()(action) is not None
 
     def action_faults(self) -> None:
         """Failing or stale sources."""
@@ -347,17 +349,18 @@ class Cockpit(LogReadingApp):
         """The palette: pages, acts and keys, then Textual's own."""
         yield from page_commands(self.action_page)
         yield from act_commands(self.acts.begin) if self.acts else ()
-        yield from key_commands(self.BINDINGS, self.run_action)
+        yield from key_commands((self, self.table), self._applies)
         yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit", "Screenshot"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key applies here and now."""
-        over_page = len(self.screen_stack) == 1
-        typing = isinstance(self.focused, Input)
-        filtering = isinstance(self.focused, Filter)
+        return self._means(action, parameters, over_page=len(self.screen_stack) == 1)
+
+    def _means(self, action: str, parameters: tuple[object, ...], *, over_page: bool) -> bool:
+        """Whether a key means something over the page, or over what lies on it."""
+        focused = self.screen_stack[0].focused if over_page else self.focused
+        typing, filtering = isinstance(focused, Input), isinstance(focused, Filter)
         if not is_offered(action, self.page, over_page=over_page, typing=typing, filtering=filtering, readonly=self.config.readonly):
-            return False
-        if action == "pane" and not is_large(self.size):
             return False
         if action in ACTION_TARGETS and over_page:
             return bool(self.chosen_of(ACTION_TARGETS[action]))

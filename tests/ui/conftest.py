@@ -82,7 +82,9 @@ class Logs:
         self.read = []
         """Labels of the logs of which only the last lines were wanted, each as often as they were."""
 
-    def log(self, label, *batches, file=None, where="node1", ended="the process has ended"):
+    def log(self, label, *batches, file=None, where="node1", ended="the process has ended", waits=False):
+        """`waits`: nothing says that no more lines come."""
+
         async def follow(lines, on):
             if not on:
                 self.read.append(label)
@@ -90,6 +92,8 @@ class Logs:
                 if isinstance(batch, SourceError):
                     raise batch
                 yield batch
+            if waits:
+                await asyncio.Event().wait()
 
         return Log(label, file or f"{label}.log", where, follow, ended)
 
