@@ -71,7 +71,8 @@ class Cockpit(LogReadingApp):
     #small { display: none; width: 100%; height: 100%; content-align: center middle; }
     Screen.small Header, Screen.small Footer, Screen.small Vertical { display: none; }
     Screen.small #small { display: block; }
-    Toast { max-width: 100%; }
+    Toast { max-width: 100%; padding: 0 1; }
+    ActDialog Toast { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
 
