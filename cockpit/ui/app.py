@@ -20,14 +20,14 @@ from textual.widgets import Input, Label
 
 from cockpit.acts.table import ACTS, find_operation
 from cockpit.clock import CLOCK
-from cockpit.config.settings import Address, Config
+from cockpit.config.settings import Config
 from cockpit.model import Process, Snapshot
 from cockpit.monitor.history import NODES_PER_SNAPSHOT, History
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.bug import bug_sentence
-from cockpit.ui.dialogs import AddressDialog, TextScreen
+from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter
 from cockpit.ui.footer import Footer
@@ -35,7 +35,7 @@ from cockpit.ui.garbage import GarbageCollector
 from cockpit.ui.header import Header, page_line, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered, rank_key
-from cockpit.ui.log_reading import LogReadingApp
+from cockpit.ui.other_rays import OtherRaysApp
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import about, detail_of
 from cockpit.ui.pages.faults import FaultsPage
@@ -62,7 +62,7 @@ MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
 
-class Cockpit(LogReadingApp):
+class Cockpit(OtherRaysApp):
     """The application. One table draws all pages; `pages` is the stack of open ones."""
 
     TITLE = "cockpit"
@@ -239,7 +239,10 @@ class Cockpit(LogReadingApp):
 
     def _key_ranks(self) -> Callable[[str], int | None]:
         rank = partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.mending() if self.acts else ())
-        return lambda action: None if action == "pane" and not is_large(self.size) else rank(action)
+        here: dict[str, int | None] = {} if is_large(self.size) else {"pane": None}
+        if self.drawn_snapshot.cluster.reachable is False:
+            here["address"] = 0
+        return lambda action: here[action] if action in here else rank(action)
 
     def action_act(self, act: str) -> None:
         """Show the plan of an act."""
@@ -326,13 +329,6 @@ class Cockpit(LogReadingApp):
         if page.wants_dead:
             await page.ask(self.monitor.dead_actors)
             self.draw()
-
-    @work
-    async def choose(self, addresses: tuple[Address, ...]) -> None:
-        """Ask which of several live sessions to follow."""
-        chosen = await self.push_screen_wait(AddressDialog(addresses))
-        if chosen is not None:
-            self.monitor.follow(chosen)
 
     # Around it
 

@@ -73,7 +73,7 @@ ROW_KEYS = ("row act", "log", "hide", "edit", "save", "stack", "environment")
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Any row", ("open", "raw", "copy", "tag", "untag", "memory")),
     ("Move", ("pages", "back", "move", "page", "jump")),
-    ("Find", ("filter", "sort", "gpu_memory", "faults")),
+    ("Find", ("filter", "sort", "gpu_memory", "faults", "address")),
     ("Display", ("pane", "pause", "refresh", "interval", "unhide")),
     ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
     ("Acts: each shows its plan first and changes nothing before you confirm", ("act", "row act")),

@@ -22,7 +22,7 @@ from cockpit.ui.pages.processes import ProcessesPage
 PAGE_ACTIONS = frozenset(
     [
         "filter", "tree", "memory", "gpu_memory", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "user",
-        "raw", "copy", "export", "faults", "pane", "pause", "refresh", "interval", "back", "page", "act", "explain",
+        "raw", "copy", "export", "faults", "address", "pane", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
 """Actions that apply to pages only, not to a text or a log."""
@@ -102,6 +102,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("c", "copy", "Copy", show=False),
     Binding("E", "export", "Export", show=False),
     Binding("F", "faults", "Faults", show=False),
+    Binding("a", "address", "Other Ray"),
     Binding("p", "pause", "Pause"),
     Binding("r,f5", "refresh", "Refresh", show=False),
     Binding("plus", "interval(-1)", "Poll faster", show=False),

@@ -35,6 +35,8 @@ class Still:
         self.ending = []
         self.closed = self.refreshed = False
         self.followed = []
+        self.rays = ()
+        """Other Rays on this host."""
         self.dead = ()
         self.logs = Logs()
         self.of_node = ()
@@ -51,6 +53,13 @@ class Still:
 
     def pace(self, step):
         return 2.0 + step
+
+    async def find_others(self):
+        return self.rays
+
+    async def find_answering(self, addresses):
+        answering = {ray.url for ray in self.rays if ray.answers}
+        return tuple(address for address in addresses if address.url in answering)
 
     def follow(self, address):
         self.followed.append(address)
