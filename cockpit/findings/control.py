@@ -72,7 +72,7 @@ def silent_gcs(facts: Facts) -> Iterator[Finding]:
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     """The dashboard does not answer, though the Ray that it belongs to lives on a host that is looked at."""
     fault = _fault(facts, "ray.identity", "silent")
-    if fault is None or facts.snapshot.cluster.reachable is not False or _is_down(_find_gcs(facts)):
+    if fault is None or facts.snapshot.cluster.reachable is not False or _is_down(_find_gcs(facts)) or _is_elsewhere(facts):
         return
     homes = [host for host in facts.fresh_hosts if _is_ray_alive_on(facts, host)]
     if (
@@ -102,7 +102,7 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
     host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
     if fault is None or host is None or cluster.reachable is not False or cluster.session is not None:
         return
-    if cluster.others is None or _is_ray_alive_on(facts, host):
+    if cluster.others is None or (_is_ray_alive_on(facts, host) and not _is_elsewhere(facts)):
         return
     found = sorted((ray for ray in cluster.others if ray.answers), key=lambda ray: (ray.owner or "", ray.url))
     here = " and ".join(f"a Ray{f' of {ray.owner}' if ray.owner else ''} at {ray.url}" for ray in found)
@@ -284,6 +284,12 @@ def _is_running_script(process: Process, words: tuple[str, ...]) -> bool:
 def _is_ours(facts: Facts, session: str | None) -> bool:
     """Of the cluster that is watched, as far as that can be told: several may live on a host."""
     return session is None or facts.snapshot.cluster.session in (None, session)
+
+
+def _is_elsewhere(facts: Facts) -> bool:
+    """Whether nothing has ever answered at the address, while another Ray here does: what seems to be there may be in a container."""
+    cluster = facts.snapshot.cluster
+    return cluster.session is None and any(ray.answers and ray.url != cluster.address for ray in cluster.others or ())
 
 
 def _is_ray_alive_on(facts: Facts, host: Host) -> bool:

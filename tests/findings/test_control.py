@@ -154,6 +154,16 @@ def test_a_ray_that_is_seen_but_does_not_answer_is_not_offered():
     assert "session_far has its dashboard at http://127.0.0.1:38225, which does not answer from here" in found.evidence[1]
 
 
+def test_where_another_ray_answers_one_that_a_container_hides_is_not_called_silent():
+    hidden = replace(wrongly_addressed(replace(UNSEEN, url=OURS.url), address=OURS.url), processes=(DASHBOARD,))
+    detectors = (wrong_address, silent_dashboard)
+    assert codes(looked(hidden, detectors=detectors)) == {"dashboard-silent"}
+    found = replace(hidden, cluster=replace(hidden.cluster, others=(replace(OURS, url="http://127.0.0.1:2"),)))
+    told = only(looked(found, detectors=detectors), "address-wrong")
+    assert told.text == "nothing answers at http://127.0.0.1:8265; this host has a Ray at http://127.0.0.1:2"
+    assert codes(looked(found, detectors=detectors)) == {"address-wrong"}
+
+
 def test_before_the_others_were_asked_nothing_is_said_of_them():
     made = wrongly_addressed(OURS)
     assert looked(replace(made, cluster=replace(made.cluster, others=None)), detectors=(wrong_address,)) == ()

@@ -22,6 +22,8 @@ FORECAST_S = 300.0
 """Seconds of forecast that are drawn: a trend of two minutes says little about more."""
 SPARK_CELLS = 30
 WIDE_COLUMNS = 140
+AVAILABLE = "available"
+"""The key of the row that nobody holds."""
 CHART_HEADROOM = 1.25
 """The chart's top, as a multiple of the kill line or of the highest use."""
 
@@ -156,7 +158,7 @@ def _owners(node: Node, view: View) -> Section[OwnerRow]:
     columns: tuple[Column[OwnerRow], ...] = (
         Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True),
         Column("HOLDS", 6, lambda row, _: size(row.holding.used), sort=lambda row, _: row.holding.used, right=True),
-        Column("SHARE", 5, lambda row, _: cells.share(row.holding.used, node.memory.total, 0.5, 0.9), right=True, rank=2),
+        Column("SHARE", 5, lambda row, _: share(row.holding.owner.key, row.holding.used, node), right=True, rank=2),
         Column("GROWTH", 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
         Column("LAST 15 MIN", SPARK_CELLS, lambda row, view: ((spark(row.past, SPARK_CELLS, row.top, ascii=view.ascii), "mid"),), rank=3),
         Column("PROCS", 5, _processes, right=True, rank=1),
@@ -179,6 +181,11 @@ def _rest_rows(node: Node, held: Sequence[Holding]) -> Iterator[OwnerRow]:
         yield OwnerRow(Holding(Owner(key, name), used, (), None), (), 1.0, None)
 
 
+def share(key: str, used: int, node: Node) -> Cell:
+    """Of all memory. That much is available is no warning."""
+    return cells.share(used, node.memory.total, *((2.0, 2.0) if key == AVAILABLE else (0.5, 0.9)))
+
+
 def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int]]:
     """What is left of all memory where owners hold so much: key, name and bytes, which with theirs add up to the total.
 
@@ -189,7 +196,7 @@ def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int
         words = "not attributed: kernel, drivers, other processes" if used >= held else "counted twice: pages that forked processes share"
         yield "rest", words, int(used - held)
         if total is not None:
-            yield "available", "available: free, or file cache", int(total - used)
+            yield AVAILABLE, "available: free, or file cache", int(total - used)
 
 
 def _owner(row: OwnerRow, view: View) -> Cell:

@@ -13,7 +13,7 @@ from cockpit.text import UNKNOWN, count, percent, size
 from cockpit.ui import cells
 from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
-from cockpit.ui.pages.memory import memory_rest
+from cockpit.ui.pages.memory import memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section, facts
@@ -122,7 +122,7 @@ def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow
     """Host memory by process: all of the host's where a probe looks, else Ray's own as Ray tells."""
     columns: tuple[Column[MemoryRow], ...] = (
         Column("HOST MEMORY", 11, lambda row, _: size(row.used), sort=lambda row, _: row.used, right=True),
-        Column("SHARE", 5, lambda row, _: cells.share(row.used, node.memory.total, 0.5, 0.9), right=True),
+        Column("SHARE", 5, lambda row, _: share(row.name, row.used, node), right=True),
         Column("PID", 8, lambda row, _: row.pid, sort=lambda row, _: row.user and row.user.pid, right=True),
         Column("USER", 8, lambda row, _: row.owner, sort=lambda row, _: row.owner, rank=2),
         Column("KIND", 9, lambda row, _: cells.kind(row.process) if row.process else "", rank=1),
