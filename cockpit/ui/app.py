@@ -367,6 +367,8 @@ class Cockpit(OtherRaysApp):
         """The terminal has another size."""
         self.screen_stack[0].set_class(event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1], "small")
         self.draw()
+        self.refresh_bindings()
+        self.call_after_refresh(self.draw)  # how much room there is for a pane is known only then
 
     def _fatal_error(self) -> None:
         """A bug, in one sentence: Textual's own picture of it would show every value on the way, a token among them."""

@@ -133,7 +133,7 @@ async def test_where_there_is_no_room_v_says_how_much_it_needs(make):
         await until(pilot, lambda: "The pane needs a terminal of at least 140x36" in shown(app))
         assert "Pane" not in footer(app)
         await pilot.resize_terminal(160, 50)
-        await until(pilot, lambda: "FINDING" in pane(app))
+        await until(pilot, lambda: "node id" in pane(app) and "v Pane" in footer(app))
 
 
 async def test_a_click_in_the_pane_chooses_nothing(make):

@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Dict, Iterable, Mapping, NamedTuple, Tuple
 
-from .processes import ScannedProcess, read
+from .processes import PAGE, ScannedProcess, read
 
 Amount = Dict[str, "int | str | None"]
 DEFAULT_THRESHOLD = 0.95
@@ -76,6 +76,14 @@ def _cgroup_shared(cgroup: str) -> int | None:
             continue
         return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), None)
     return None
+
+
+def shared_memory(pid: int) -> int | None:
+    """Of its resident memory what may be others' too: files, /dev/shm; `None`: it has ended. /proc/PID/stat has only the sum."""
+    try:
+        return int(read(f"/proc/{pid}/statm").split()[2]) * PAGE
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def kill_at(total: int | None, raylets: Iterable[ScannedProcess]) -> int | None:

@@ -120,14 +120,6 @@ def parse_stat(text: bytes) -> Stat:
     return Stat(int(pid), name.decode("utf-8", "replace"), state, *numbers, bool(int(rest[6]) & _KERNEL_THREAD))
 
 
-def shared_memory(pid: int) -> int | None:
-    """Of its resident memory what may be others' too: files, /dev/shm; `None`: it has ended. /proc/PID/stat has only the sum."""
-    try:
-        return int(read(f"/proc/{pid}/statm").split()[2]) * PAGE
-    except (OSError, IndexError, ValueError):
-        return None
-
-
 def read(path: str) -> bytes:
     """A whole file of /proc."""
     with open(path, "rb", buffering=0) as file:

@@ -16,7 +16,7 @@ from .kernel_log import in_first_namespace, uptime
 from .kinds import KindVerdict, ProcessFacts, SessionFolder
 from .oom_kills import Kill, KillScanner, session_of
 from .past import Past
-from .processes import TICKS_PER_SECOND, Forest, Identity, ProcessTable, ScannedProcess, Users, boot_time, legible, shared_memory
+from .processes import TICKS_PER_SECOND, Forest, Identity, ProcessTable, ScannedProcess, Users, boot_time, legible
 from .raylets import ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, written
 from .sizes import Size, Sizes
@@ -163,7 +163,7 @@ class Sampler:
             "name": process.name,
             "state": process.state,
             "rss": process.rss,
-            "shared": shared_memory(pid),
+            "shared": host.shared_memory(pid),
             **about,
         }
 
@@ -209,7 +209,7 @@ class Sampler:
             {
                 "pid": one.pid,
                 "rss": one.rss,
-                "shared": shared_memory(one.pid),
+                "shared": host.shared_memory(one.pid),
                 "user": self._users.name(one.details.uid),
                 "command": one.command[:COMMAND] or one.name,
             }
