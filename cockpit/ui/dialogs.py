@@ -132,7 +132,7 @@ class AddressDialog(ModalScreen["Address | None"]):
     def compose(self) -> ComposeResult:
         """A question and its answers."""
         with Vertical():
-            yield Label(Content("These Ray sessions on this host answer. Which one do you want to see?"))
+            yield Label(Content("These Rays on this host answer. Which do you want to see?"))
             yield OptionList(*(Content(clean(_address_line(address))) for address in self.addresses), markup=False)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
