@@ -157,6 +157,7 @@ ROWS = {
         "test_several_rays.py",
         "test_stop.py",
         "test_cluster.py",
+        "test_models.py",
         "test_nvml.py",
         "test_processes.py",
     ),

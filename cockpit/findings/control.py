@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Cause, Fault, Finding, Host, Job, Process, Remedy
+from cockpit.findings.rays_here import dashboard_of, live_sessions
+from cockpit.model import Cause, Fault, Finding, Host, Job, OtherRay, Process, Remedy
 from cockpit.text import age, plural
 
 DASHBOARD_SCRIPTS = ("/dashboard/dashboard.py",)
 MONITOR_SCRIPTS = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py")
-MAX_PORT = 1 << 16
+NO_RAY_REMEDY = (
+    "if this is the head: `ray start --head`; if not: use `cockpit --address http://HEAD:8265`; "
+    "`cockpit demo` shows a cluster with simulated GPUs"
+)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
@@ -69,7 +72,7 @@ def silent_gcs(facts: Facts) -> Iterator[Finding]:
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     """The dashboard does not answer, though the Ray that it belongs to lives on a host that is looked at."""
     fault = _fault(facts, "ray.identity", "silent")
-    if fault is None or facts.snapshot.cluster.reachable is not False or _is_down(_find_gcs(facts)):
+    if fault is None or facts.snapshot.cluster.reachable is not False or _is_down(_find_gcs(facts)) or _is_elsewhere(facts):
         return
     homes = [host for host in facts.fresh_hosts if _is_ray_alive_on(facts, host)]
     if (
@@ -94,25 +97,31 @@ def silent_dashboard(facts: Facts) -> Iterator[Finding]:
 
 
 def wrong_address(facts: Facts) -> Iterator[Finding]:
-    """Nothing has ever answered at the address: which other one would on this host, or that no Ray runs here."""
+    """Nothing has ever answered at the address: which other Ray of this host does, or that none runs here."""
     fault, cluster = _fault(facts, "ray.identity", "silent"), facts.snapshot.cluster
     host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
-    if fault is None or host is None or cluster.reachable is not False or cluster.session is not None or _is_ray_alive_on(facts, host):
+    if fault is None or host is None or cluster.reachable is not False or cluster.session is not None:
         return
-    found = {url: name for name in sorted(_live_sessions(host)) if (url := _dashboard_of(facts, host, name))}
-    owners = {url: _owner_words(facts, host, name) for url, name in found.items()}
-    here = " and ".join(f"a Ray{owner} at {url}" for url, owner in owners.items()) or "no Ray"
-    to = f"use `cockpit --address {next(iter(sorted(owners, key=lambda url: owners[url])), 'http://HEAD:8265')}`"
-    start = "if this is the head: `ray start --head`; if not: " if not found else ""
+    if cluster.others is None or (_is_ray_alive_on(facts, host) and not _is_elsewhere(facts)):
+        return
+    found = sorted((ray for ray in cluster.others if ray.answers), key=lambda ray: (ray.owner or "", ray.url))
+    here = " and ".join(f"a Ray{f' of {ray.owner}' if ray.owner else ''} at {ray.url}" for ray in found)
+    none = "no Ray that answers" if cluster.others else "no Ray"
     yield Finding(
         code="address-wrong",
         level="critical",
         subject="address",
-        text=f"nothing answers{_address_words(facts)}; this host has {here}",
-        evidence=(fault.text, *(f"{name} has its dashboard at {url}" for url, name in found.items())),
+        text=f"nothing answers{_address_words(facts)}; this host has {here or none}",
+        evidence=(fault.text, *map(_other_ray_line, cluster.others)),
         since=fault.since,
-        remedy=Remedy(f"{start}{to}{'' if found else '; `cockpit demo` shows a cluster with simulated GPUs'}"),
+        remedy=Remedy(f"use `cockpit --address {found[0].url}`" if found else NO_RAY_REMEDY),
     )
+
+
+def _other_ray_line(ray: OtherRay) -> str:
+    if ray.answers:
+        return f"{ray.session} answers at {ray.url}"
+    return f"{ray.session} has its dashboard at {ray.url}, which does not answer from here: it may be in a container"
 
 
 def ended_ray(facts: Facts) -> Iterator[Finding]:
@@ -276,43 +285,28 @@ def _is_ours(facts: Facts, session: str | None) -> bool:
     return session is None or facts.snapshot.cluster.session in (None, session)
 
 
+def _is_elsewhere(facts: Facts) -> bool:
+    """Whether nothing has ever answered at the address, while another Ray here does: what seems to be there may be in a container."""
+    cluster = facts.snapshot.cluster
+    return cluster.session is None and any(ray.answers and ray.url != cluster.address for ray in cluster.others or ())
+
+
 def _is_ray_alive_on(facts: Facts, host: Host) -> bool:
     """Whether the Ray of the address lives there: by its session, else as the head that the address names."""
-    live = _live_sessions(host)
+    live = live_sessions(host)
     if facts.snapshot.cluster.session:
         return facts.snapshot.cluster.session in live
     others = {name for name in live if _has_another_port(facts, host, name)}
     return bool(live - others - ({""} if others else set())) and _is_head(facts, host)
 
 
-def _live_sessions(host: Host) -> set[str]:
-    """By name; an empty one: a part of Ray whose session can't be told."""
-    return {session.name for session in host.sessions or () if session.live} | {ray.session or "" for ray in host.rays or ()}
-
-
-def _dashboard_of(facts: Facts, host: Host, name: str) -> str | None:
-    """Where it listens; where the probe can't see that, as in another network namespace, what its command line asks for."""
-    seen = next((session.dashboard for session in host.sessions or () if session.name == name and session.dashboard), None)
-    if seen is not None:
-        return seen
-    commands = (each.command or "" for each in facts.processes.get(host.name, ()) if name and each.session == name)
-    asked = (re.search(r"/dashboard\.py .*--port=([1-9]\d{1,4})\b", command) for command in commands)
-    return next((f"http://127.0.0.1:{found[1]}" for found in asked if found and int(found[1]) < MAX_PORT), None)
-
-
-def _owner_words(facts: Facts, host: Host, name: str) -> str:
-    """Anybody can start what looks like a Ray: whose it is is said, unless it is root's or our own."""
-    session = next((session for session in host.sessions or () if session.name == name), None)
-    if session is not None and session.trusted:
-        return ""
-    user = next((each.user for each in facts.processes.get(host.name, ()) if each.session == name and each.user), None)
-    return f" of {(session.owner if session else user) or 'an unknown user'}"
-
-
 def _has_another_port(facts: Facts, host: Host, name: str) -> bool:
     """Whether its dashboard listens on another port than the one in the address, which is then a typing mistake."""
     try:
-        asked, there = urlsplit(facts.snapshot.cluster.address or "").port, urlsplit(_dashboard_of(facts, host, name) or "").port
+        asked, there = (
+            urlsplit(facts.snapshot.cluster.address or "").port,
+            urlsplit(dashboard_of(host, name, facts.processes.get(host.name, ())) or "").port,
+        )
     except ValueError:
         return False
     return None not in (asked, there) and asked != there

@@ -27,7 +27,7 @@ MAX_CONTRADICTING_SHARE = 0.28
 them grows steadily enough to be told ahead."""
 DEFAULT_THRESHOLD = 0.95
 """Ray's default of RAY_memory_usage_threshold, as a share of all memory."""
-SHARED_MEMORY_NAME = "/dev/shm: Ray's object store and other shared memory"  # noqa: S108 where plasma lies
+SHARED_MEMORY_NAME = "shared memory: Ray's object store, /dev/shm"
 MAX_BYTES = 2**60
 """No host has as many bytes."""
 
@@ -61,7 +61,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Holding:
-    """What one owner holds on a host now, as the resident memory of its processes; pages that they share count for each of them."""
+    """What one owner holds on a host now: what its processes have for themselves. What processes share has one owner more."""
 
     owner: Owner
     used: int
@@ -224,16 +224,16 @@ def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[O
     by_owner: dict[str, list[tuple[int, Owner, Process | None]]] = {}
     known = {process.pid for process in processes}
     for process in processes:
-        if (rss := plausible_bytes(process.rss)) is not None:
+        if (held := plausible_bytes(process.private)) is not None:
             owner = _owner(process)
-            by_owner.setdefault(owner.key, []).append((int(rss), owner, process))
+            by_owner.setdefault(owner.key, []).append((int(held), owner, process))
     for user in host.memory_users:
-        if user.pid not in known and (rss := plausible_bytes(user.rss)) is not None:
+        if user.pid not in known and (held := plausible_bytes(user.private)) is not None:
             name = _program(user.command)
             by_owner.setdefault(f"command:{user.user}:{name}", []).append(
-                (int(rss), Owner(f"command:{user.user}:{name}", name, user=user.user), None)
+                (int(held), Owner(f"command:{user.user}:{name}", name, user=user.user), None)
             )
-    if shared := plausible_bytes(host.shm.used):
+    if shared := plausible_bytes(host.shm.used if host.memory.shared is None else host.memory.shared):
         by_owner["shm"] = [(int(shared), Owner("shm", SHARED_MEMORY_NAME), None)]
     for parts in by_owner.values():
         greatest = max(parts, key=lambda part: part[0])[1]

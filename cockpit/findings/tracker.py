@@ -64,6 +64,10 @@ class FindingTracker:
         self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY}
         self._findings, self._bugs, self._looked = tuple(told), tuple(bugs), facts.now
 
+    def forget_findings(self) -> None:
+        """What was found last is of another cluster."""
+        self._findings, self._looked = (), None
+
     def skip_gap(self, gap: float) -> None:
         """So many seconds nobody has watched: they don't count for what lasts."""
         self._held = {what: since + gap for what, since in self._held.items()}

@@ -32,6 +32,8 @@ class HostMemory(Value, frozen=True):
     """Above this many bytes Ray ends workers; `None` when its monitor is off or its settings could not be read."""
     host_total: int | None = None
     """Of the machine itself, where a cgroup gives less of it than that; else `None`."""
+    shared: int | None = None
+    """Of what is used: shared memory and tmpfs, counted once; Ray's object store in /dev/shm is part of it."""
 
 
 class Disk(Value, frozen=True):
@@ -99,6 +101,8 @@ class Process(Value, frozen=True, kw_only=True):
     state: str | None = None
     """As in ps: R, S, D, Z, T."""
     rss: int | None = None
+    shared: int | None = None
+    """Of its `rss`: files and shared memory, which other processes may have mapped too."""
     gpus: tuple[Hold, ...] = ()
     kind: Kind = "unknown"
     why: tuple[str, ...] = ()
@@ -127,6 +131,11 @@ class Process(Value, frozen=True, kw_only=True):
     def key(self) -> str:
         """Its identity."""
         return f"process:{self.host}:{self.pid}:{self.ticks}"
+
+    @property
+    def private(self) -> int | None:
+        """Host memory that is its alone; all that is resident, where it is not known what of it is shared."""
+        return None if self.rss is None else self.rss - (self.shared or 0)
 
     @property
     def gpu_memory(self) -> int | None:
@@ -160,6 +169,13 @@ class MemoryUser(Value, frozen=True):
     rss: int
     user: str | None = None
     command: str | None = None
+    shared: int | None = None
+    """As of a `Process`."""
+
+    @property
+    def private(self) -> int:
+        """As of a `Process`."""
+        return self.rss - (self.shared or 0)
 
 
 class RayProcess(Value, frozen=True):

@@ -217,6 +217,17 @@ class Demand(Value, frozen=True):
     count: int
 
 
+class OtherRay(Value, frozen=True):
+    """One that lives on this host and is not followed."""
+
+    url: str
+    session: str
+    owner: str | None = None
+    """Whose it is, where it is neither root's nor ours."""
+    answers: bool = False
+    """It has answered there, as that session. One in a container is seen too, and may be out of reach."""
+
+
 class Cluster(Value, frozen=True):
     """Which Ray this is."""
 
@@ -227,3 +238,5 @@ class Cluster(Value, frozen=True):
     auth: Literal["token", "disabled"] | None = None
     reachable: bool | None = None
     """The dashboard answers; `None` before it was asked."""
+    others: tuple[OtherRay, ...] | None = None
+    """Asked while nothing has ever answered at this address; `None`: they have not been."""

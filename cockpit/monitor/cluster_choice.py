@@ -8,7 +8,9 @@ from contextlib import suppress
 
 from cockpit.config.document import InputError
 from cockpit.config.settings import Address, Config, resolve_address
-from cockpit.model import Host, Session, Snapshot
+from cockpit.findings.rays_here import rays_on
+from cockpit.model import Host, OtherRay, Session, Snapshot
+from cockpit.monitor.other_rays import ask_rays
 from cockpit.monitor.poller import Poller
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.source import SourceError, within
@@ -16,6 +18,8 @@ from cockpit.trust import Audience, find_token, listening_users, own_uids
 
 LOCAL_PROBE_TIMEOUT_S = 3.0
 """How long this host's own probe may take to tell of its sessions, before the default address is asked."""
+OTHERS_INTERVAL_S = 10.0
+"""Seconds between two questions to the other Rays on this host, while nothing answers at the address."""
 
 
 class ClusterChoice:
@@ -37,6 +41,8 @@ class ClusterChoice:
         self._heard: tuple[Host | None, bool] = (None, False)
         """This host, and whether the dashboard was lost, as of the last snapshot."""
         self._closing: asyncio.Future[None] | None = None
+        self._asking: asyncio.Future[None] | None = None
+        self._asked_at = 0.0
 
     async def run(self) -> None:
         """Choose once: at once where an address is given, else when the local probe has told of its sessions, or takes too long."""
@@ -57,6 +63,32 @@ class ClusterChoice:
                 self._resolve()
         elif told and (before[0] is not local or before[1] != self._heard[1]):
             self._follow_moved(local_sessions(snapshot.hosts), lost=self._heard[1])
+        if self.is_astray and (self._asking is None or (self._asking.done() and self._poller.clock() - self._asked_at > OTHERS_INTERVAL_S)):
+            self._asked_at, self._asking = self._poller.clock(), asyncio.ensure_future(self._look_around())
+
+    @property
+    def is_astray(self) -> bool:
+        """Whether nothing has ever answered at the address, and this host has told of its sessions."""
+        cluster, local = self._poller.parts.cluster, self._heard[0]
+        return cluster.reachable is False and cluster.session is None and local is not None and local.sessions is not None
+
+    async def find_others(self) -> tuple[OtherRay, ...]:
+        """The other Rays that live on this host, each asked now whether it answers."""
+        followed = {*(self.address or ())[:2], self._poller.parts.cluster.session}
+        local, _ = self._heard
+        rays = [ray for ray in (rays_on(local) if local else ()) if followed.isdisjoint((ray.url, ray.session))]
+        return await ask_rays(rays, self._poller.clock)
+
+    async def find_answering(self, addresses: Iterable[Address]) -> tuple[Address, ...]:
+        """Those of them at which their Ray answers now."""
+        asked = await ask_rays([OtherRay(one.url, one.origin) for one in addresses], self._poller.clock)
+        answering = {ray.url for ray in asked if ray.answers}
+        return tuple(one for one in addresses if one.url in answering)
+
+    async def _look_around(self) -> None:
+        address, others = self.address, await self.find_others()
+        if self.address is address and self.is_astray:
+            self._poller.tell_others(others)
 
     def follow(self, address: Address) -> None:
         """Ask this dashboard from now on."""

@@ -31,7 +31,8 @@ class Coverage:
             return False
         if self._choice.ray is None:
             return bool(self._choice.choices) and probed
-        return probed and (not self._unanswered() or self._is_dashboard_down())
+        others_unknown = self._choice.is_astray and self._poller.parts.cluster.others is None
+        return probed and not others_unknown and (not self._unanswered() or self._is_dashboard_down())
 
     def silent_sources(self) -> set[str]:
         """Sources of a dashboard that is there, which have neither answered nor failed yet."""

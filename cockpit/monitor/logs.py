@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from cockpit.model import Actor, Finding, Job, Node, Process, Session, Snapshot
+from cockpit.model import SUPERVISOR, Actor, Finding, Job, Node, Process, Session, Snapshot
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.log_folder import IsOver, LogFolder, ProbePlace, always
 from cockpit.sources.probes.pool import ProbePool
@@ -56,6 +56,8 @@ class Log:
     follow: Follow
     ended: str = ENDED
     """Its state once it is read to its end."""
+    ended_at: Callable[[], float | None] = lambda: None
+    """When nobody wrote to it any more; `None`: somebody still may, or it is not known."""
 
     @property
     def title(self) -> str:
@@ -80,7 +82,7 @@ class LogFinder:
         find = next((find for kind, find in self._finders() if isinstance(thing, kind)), self._of_job_of)
         logs = tuple(await find(thing))
         if not logs:
-            raise SourceError(_why_none(thing))
+            raise SourceError(_why_none(thing, self._job_of(thing)))
         return logs
 
     async def logs_about(self, finding: Finding, things: Sequence[Any]) -> tuple[Log, ...]:
@@ -112,7 +114,7 @@ class LogFinder:
             async for batch in self._ray().follow_log(job.id, lines):
                 yield batch
 
-        return Log("job", f"job-driver-{job.id}.log", node.title if node else "", follow, "the job has ended")
+        return Log("job", f"job-driver-{job.id}.log", node.title if node else "", follow, "the job has ended", partial(self._job_end, job))
 
     def _finders(self) -> Iterable[tuple[type, Callable[[Any], Awaitable[Sequence[Log]]]]]:
         return (
@@ -146,9 +148,21 @@ class LogFinder:
         return (self.job_log(job),)
 
     async def _of_job_of(self, thing: Any) -> list[Log]:
-        own = getattr(thing, "job", None)
-        known = (job for job in self._snapshot().jobs or () if job.job and job.job == own)
-        return [self.job_log(job) for job in known if job.submission]
+        job = self._job_of(thing)
+        return [self.job_log(job)] if job is not None and job.submission else []
+
+    def _job_of(self, thing: Any) -> Job | None:
+        """The one it works for; of a supervisor, which is of no user's job itself, the one that it has started."""
+        started, own = self._started_by(thing), getattr(thing, "job", None)
+        jobs = self._snapshot().jobs or ()
+        return next((job for job in jobs if (job.submission == started if started else own and job.job == own)), None)
+
+    def _started_by(self, thing: Any) -> str | None:
+        """The submission id of the job that a supervisor has started; `None`: it is no supervisor."""
+        actors = (thing,) if isinstance(thing, Actor) else self._snapshot().actors or ()
+        ids = (getattr(thing, "id", None), getattr(thing, "actor", None))
+        name = next((actor.name for actor in actors if actor.internal and actor.id in ids), "")
+        return name.removeprefix(SUPERVISOR) if name.startswith(SUPERVISOR) else None
 
     async def _of_actor(self, actor: Actor) -> list[Log]:
         node, own, before, setup = self._node(actor.node), [], [], []
@@ -161,7 +175,8 @@ class LogFinder:
         if actor.state != "ALIVE":
             own, before = own[::-1], before[::-1]
         own = [*before, *own] if actor.state == "RESTARTING" else [*own, *before]
-        return [*setup, *own, *await self._of_job_of(actor)]
+        job = await self._of_job_of(actor)
+        return [*setup, *job, *own] if self._started_by(actor) else [*setup, *own, *job]
 
     async def _of_process(self, process: Process) -> list[Log]:
         folder, is_over = self._folder_of(process), partial(self._is_process_gone, process)
@@ -255,6 +270,9 @@ class LogFinder:
 
     # Whether anybody still writes, by the newest snapshot
 
+    def _job_end(self, job: Job) -> float | None:
+        return next((known.ended for known in self._snapshot().jobs or () if known.id == job.id and not known.running), None)
+
     async def _is_gone(self, actor: Actor) -> bool:
         known = self._snapshot().actors
         return known is not None and not any(one.id == actor.id and one.pid == actor.pid and one.state == "ALIVE" for one in known)
@@ -323,14 +341,29 @@ def _unreadable(label: str, node: Node | None, error: SourceError) -> Log:
     return Log(label, label, node.title if node else "", follow)
 
 
-def _why_none(thing: Any) -> str:
-    """One sentence, and what it depends on."""
+def _why_none(thing: Any, job: Job | None) -> str:
+    """One sentence, and what it depends on; `job`: the one that it works for."""
     if isinstance(thing, Actor):
-        state = "it has not had a process yet" if thing.pending else "its node keeps no file of its process"
-        return f"no log of actor {thing.name or thing.class_}: {state}, and its job was not submitted to Ray"
+        return f"no log of {_actor_words(thing)}: {_why_no_file(thing)}, and {_why_no_job_log(job)}"
     if isinstance(thing, Process):
         owner = thing.other_owner
         return f"no log of process {thing.pid}: {f'it belongs to {owner}' if owner else 'Ray writes none for it'}"
     if isinstance(thing, Node):
         return f"no log of {thing.title}: Ray's part there has written none that is still kept"
     return "no log: put the cursor on a job, an actor, a process of Ray, a node or a finding"
+
+
+def _actor_words(actor: Actor) -> str:
+    if actor.internal and actor.name.startswith(SUPERVISOR):
+        return f"the supervisor of job {actor.name.removeprefix(SUPERVISOR)}"
+    return f"actor {actor.name or actor.class_}"
+
+
+def _why_no_file(actor: Actor) -> str:
+    if actor.pending:
+        return "it has not had a process yet"
+    return "its node keeps no file of its process" if actor.pid and actor.node else "Ray does not tell which process it had"
+
+
+def _why_no_job_log(job: Job | None) -> str:
+    return "Ray no longer lists its job" if job is None else "its job was not submitted to Ray"

@@ -15,7 +15,7 @@ from cockpit.bug import bug
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import LARGE
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Cause, Cluster, Fault, Host, Snapshot
+from cockpit.model import Cause, Cluster, Fault, Host, OtherRay, Snapshot
 from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray.http import aside
@@ -182,6 +182,12 @@ class Poller:
         kept = {key: fault for key, fault in self.parts.faults.items() if not key[0].startswith("ray.")}
         as_of = {name: moment for name, moment in self.parts.as_of.items() if not name.startswith("ray.")}
         self._set(replace(self.parts.forget_ray(), cluster=Cluster(), faults=kept, as_of=as_of))
+        self.judge.forget_findings()
+
+    def tell_others(self, others: tuple[OtherRay, ...]) -> None:
+        """Which other Rays there are, while nothing answers at the address."""
+        if others != self.parts.cluster.others:
+            self._set(replace(self.parts, cluster=replace(self.parts.cluster, others=others)))
 
     def refresh(self) -> None:
         """Ask everything again now."""

@@ -20,14 +20,14 @@ from textual.widgets import Input, Label
 
 from cockpit.acts.table import ACTS, find_operation
 from cockpit.clock import CLOCK
-from cockpit.config.settings import Address, Config
+from cockpit.config.settings import Config
 from cockpit.model import Process, Snapshot
 from cockpit.monitor.history import NODES_PER_SNAPSHOT, History
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.bug import bug_sentence
-from cockpit.ui.dialogs import AddressDialog, TextScreen
+from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter
 from cockpit.ui.footer import Footer
@@ -35,7 +35,7 @@ from cockpit.ui.garbage import GarbageCollector
 from cockpit.ui.header import Header, page_line, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered, rank_key
-from cockpit.ui.log_reading import LogReadingApp
+from cockpit.ui.other_rays import OtherRaysApp
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import about, detail_of
 from cockpit.ui.pages.faults import FaultsPage
@@ -62,7 +62,7 @@ MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
 
-class Cockpit(LogReadingApp):
+class Cockpit(OtherRaysApp):
     """The application. One table draws all pages; `pages` is the stack of open ones."""
 
     TITLE = "cockpit"
@@ -71,7 +71,8 @@ class Cockpit(LogReadingApp):
     #small { display: none; width: 100%; height: 100%; content-align: center middle; }
     Screen.small Header, Screen.small Footer, Screen.small Vertical { display: none; }
     Screen.small #small { display: block; }
-    Toast { max-width: 100%; }
+    Toast { max-width: 100%; padding: 0 1; }
+    ActDialog Toast { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
 
@@ -237,7 +238,11 @@ class Cockpit(LogReadingApp):
         self.refresh_log_tails()
 
     def _key_ranks(self) -> Callable[[str], int | None]:
-        return partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.mending() if self.acts else ())
+        rank = partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.mending() if self.acts else ())
+        here: dict[str, int | None] = {} if is_large(self.size) else {"pane": None}
+        if self.drawn_snapshot.cluster.reachable is False:
+            here["address"] = 0
+        return lambda action: here[action] if action in here else rank(action)
 
     def action_act(self, act: str) -> None:
         """Show the plan of an act."""
@@ -303,7 +308,8 @@ class Cockpit(LogReadingApp):
     def _applies(self, action: str) -> bool:
         """Whether it means something for the open page and the chosen row."""
         name, _, argument = action.partition("(")
-        return bool(self.check_action(name, (argument.strip("')"),))) and self._key_ranks()(action) is not None
+        means = self._means(name, (argument.strip("')"),), over_page=True)
+        return means and self._key_ranks()(action) is not None
 
     def action_faults(self) -> None:
         """Failing or stale sources."""
@@ -324,13 +330,6 @@ class Cockpit(LogReadingApp):
             await page.ask(self.monitor.dead_actors)
             self.draw()
 
-    @work
-    async def choose(self, addresses: tuple[Address, ...]) -> None:
-        """Ask which of several live sessions to follow."""
-        chosen = await self.push_screen_wait(AddressDialog(addresses))
-        if chosen is not None:
-            self.monitor.follow(chosen)
-
     # Around it
 
     def _warn(self, mistakes: Iterable[str | None]) -> None:
@@ -347,17 +346,18 @@ class Cockpit(LogReadingApp):
         """The palette: pages, acts and keys, then Textual's own."""
         yield from page_commands(self.action_page)
         yield from act_commands(self.acts.begin) if self.acts else ()
-        yield from key_commands(self.BINDINGS, self.run_action)
+        yield from key_commands((self, self.table), self._applies)
         yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit", "Screenshot"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key applies here and now."""
-        over_page = len(self.screen_stack) == 1
-        typing = isinstance(self.focused, Input)
-        filtering = isinstance(self.focused, Filter)
+        return self._means(action, parameters, over_page=len(self.screen_stack) == 1)
+
+    def _means(self, action: str, parameters: tuple[object, ...], *, over_page: bool) -> bool:
+        """Whether a key means something over the page, or over what lies on it."""
+        focused = self.screen_stack[0].focused if over_page else self.focused
+        typing, filtering = isinstance(focused, Input), isinstance(focused, Filter)
         if not is_offered(action, self.page, over_page=over_page, typing=typing, filtering=filtering, readonly=self.config.readonly):
-            return False
-        if action == "pane" and not is_large(self.size):
             return False
         if action in ACTION_TARGETS and over_page:
             return bool(self.chosen_of(ACTION_TARGETS[action]))
@@ -367,6 +367,8 @@ class Cockpit(LogReadingApp):
         """The terminal has another size."""
         self.screen_stack[0].set_class(event.size.width < MIN_SCREEN_SIZE[0] or event.size.height < MIN_SCREEN_SIZE[1], "small")
         self.draw()
+        self.refresh_bindings()
+        self.call_after_refresh(self.draw)  # how much room there is for a pane is known only then
 
     def _fatal_error(self) -> None:
         """A bug, in one sentence: Textual's own picture of it would show every value on the way, a token among them."""

@@ -245,6 +245,11 @@ def actor_needs(actor: Actor) -> str:
     return needs_words(actor.needs) or UNKNOWN
 
 
+def actor_pid(actor: Actor) -> str:
+    """Of the process that it has: while it restarts Ray still tells that of the one that has ended."""
+    return UNKNOWN if actor.pid is None or actor.state == "RESTARTING" else str(actor.pid)
+
+
 def why(thing: Actor | PlacementGroup, view: View) -> str:
     """Why it waits; a long reason that another row already shows is replaced by `see` and the name of that row."""
     reason = thing.why or ""

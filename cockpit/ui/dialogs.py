@@ -132,9 +132,13 @@ class AddressDialog(ModalScreen["Address | None"]):
     def compose(self) -> ComposeResult:
         """A question and its answers."""
         with Vertical():
-            yield Label(Content("Several Ray sessions run on this host. Which one do you want to see?"))
-            yield OptionList(*(Content(clean(f"{address.url}  {address.origin}")) for address in self.addresses), markup=False)
+            yield Label(Content("These Rays on this host answer. Which do you want to see?"))
+            yield OptionList(*(Content(clean(_address_line(address))) for address in self.addresses), markup=False)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """The one that was chosen."""
         self.dismiss(self.addresses[event.option_index])
+
+
+def _address_line(address: Address) -> str:
+    return f"{address.url}  {address.origin}{f' of {address.owner}' if address.owner else ''}"

@@ -17,11 +17,13 @@ LOOK_WORDS: Mapping[str, str] = {
     "l": "Log",
     "s": "Stack: what its processes do now",
     "m": "Memory of the node, by owner",
+    "a": "Another Ray on this host",
     "Enter": "Evidence, and what it is about",
 }
 LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "actor-leaked": ("l", "s"),
     "actor-restarting": ("l",),
+    "address-wrong": ("a",),
     "host-memory-near-kill": ("m",),
     "job-failed": ("l",),
     "job-hung": ("s", "l"),
@@ -95,7 +97,7 @@ class NextStep(NamedTuple):
 
 def next_steps(finding: Finding, *, has_acts: bool) -> tuple[NextStep, ...]:
     """First what shows the cause, then the act that mends it; an act that ends nothing alive comes first."""
-    keys = LOOK_KEYS.get(finding.code, ()) if finding.about else ()
+    keys = [key for key in LOOK_KEYS.get(finding.code, ()) if finding.about or key == "a"]
     looks = tuple(NextStep(key, LOOK_WORDS[key]) for key in (*keys, *(() if keys else ("Enter",))))
     if not (has_acts and finding.remedy and finding.remedy.act):
         return looks

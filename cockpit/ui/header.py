@@ -27,35 +27,69 @@ from cockpit.ui.table import Table
 from cockpit.ui.view import View
 
 MAX_FAULT_LINES = 3
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+LONG = 60
+"""Cells of the longest address that is shown whole."""
 PAGE_LINE = 1
 """The line with the names of the pages, counted from 0."""
 Group = tuple[Piece, ...]
 
 
 def summary(view: View, width: int) -> list[Group]:
-    """The summary of the cluster in one line; groups are in their long form as far as `width` allows."""
+    """The summary of the cluster in one line: where it is, then all groups, in their long form as far as `width` allows."""
     groups = {make: make(view, True) for make in GROUPS}
-    if _width(groups.values()) > width and view.snapshot.cluster.reachable is not False:
-        groups[_ray] = ()  # its version is what nobody misses
+    where = list(_where(view, width - _width(groups.values())))
+    ray = next((form for form in where if _width((form, *groups.values())) <= width), ())
     for make in GROUPS_BY_PRIORITY:
         longer = {**groups, make: make(view, False)}
-        if _width(longer.values()) <= width:
+        if _width((ray, *longer.values())) <= width:
             groups = longer
-    return [group for group in groups.values() if group]
+    ray = next((form for form in (*_who(view), ray) if _width((form, *groups.values())) <= width), ray)
+    return [group for group in (ray, *groups.values()) if group]
 
 
 def _width(groups: Iterable[Group]) -> int:
     return sum(sum(cell_len(text) for text, _ in group) + 2 for group in groups if group)
 
 
-def _ray(view: View, terse: bool) -> Group:
+def _who(view: View) -> Iterator[Group]:
+    """Which Ray it is, with what nobody misses where there is no room."""
     cluster = view.snapshot.cluster
-    if cluster.reachable is False:
-        return ((f"{'x' if view.ascii else '✖'} no dashboard", "bad"),)
-    if cluster.ray_version is None:
-        return (("Ray ", "dim"), (UNKNOWN, ""))
-    session = "" if terse or not cluster.session else f" {cluster.session.removeprefix('session_')[:19]}"
-    return ((f"Ray {cluster.ray_version}", "bold"), (session, "dim"))
+    if cluster.reachable is not False and cluster.ray_version is not None:
+        ray: Group = ((f"Ray {cluster.ray_version} ", "bold"), (_address(view, LONG), ""))
+        yield (*ray, (f" {_session(view)}", "dim"))
+        if not _are_several(view):
+            yield ray
+
+
+def _where(view: View, room: int) -> Iterator[Group]:
+    """Which Ray it is, the longest form first. Only where several live here its session is worth the room of other groups."""
+    lost = view.snapshot.cluster.reachable is False
+    begin: Piece = (f"{'x' if view.ascii else '✖'} no dashboard", "bad") if lost else ("Ray", "dim")
+    if _are_several(view) and _session(view):
+        yield begin, (f" {_address(view, LONG)} {_session(view)[11:]}", "")  # the time, as owners of another Ray are told apart
+    link = " at " if lost else " "
+    for longest in (LONG, room - len(begin[0] + link) - 2):
+        yield begin, (link + _address(view, longest), "")
+    yield (begin,)
+
+
+def _are_several(view: View) -> bool:
+    return len({session.name for session in view.snapshot.sessions or () if session.live}) > 1
+
+
+def _session(view: View) -> str:
+    return (view.snapshot.cluster.session or "").removeprefix("session_")[:19]
+
+
+def _address(view: View, room: int) -> str:
+    """`gpu-17.cluster.local:8265`; where that is too long `gpu-17:8265`, of this host `:8265`; else its end, which tells most."""
+    whole = (view.snapshot.cluster.address or UNKNOWN).removeprefix("http://")
+    host, _, port = whole.rpartition(":")
+    near = "" if host in LOOPBACK else host if host.replace(".", "").isdigit() else host.partition(".")[0]
+    dots = ".." if view.ascii else "…"
+    fitting = (text for text in (whole, f"{near}:{port}") if len(text) <= room)
+    return next(fitting, dots + whole[len(whole) - max(room - len(dots), 0) :])
 
 
 def _nodes(view: View, _: bool) -> Group:
@@ -136,8 +170,8 @@ def _hidden(view: View, _: bool) -> Group:
     return ((f"{' '.join(marks)} hidden", "dim"),) if marks else ()
 
 
-GROUPS: tuple[Callable[[View, bool], Group], ...] = (_ray, _findings, _hidden, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
-GROUPS_BY_PRIORITY = (_findings, _actors, _gpus, _gpu_memory, _age, _jobs, _ray)
+GROUPS: tuple[Callable[[View, bool], Group], ...] = (_findings, _hidden, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
+GROUPS_BY_PRIORITY = (_findings, _actors, _gpus, _gpu_memory, _age, _jobs)
 """The groups in the order in which they get their long form."""
 
 

@@ -43,7 +43,7 @@ Findings
 i info       good to know
 At the left edge of a row: there is a finding about it; Enter shows it.
 KEY: the next step. It shows the cause first; an act comes first only where it ends nothing alive.
-x hides a finding until it ends; x on a hidden finding shows it again.
+x hides a finding until it ends; x on a hidden finding, or z on any page, shows it again.
 A new critical finding rings the bell and notifies, unless --quiet.
 
 Kinds of processes
@@ -73,7 +73,7 @@ ROW_KEYS = ("row act", "log", "hide", "edit", "save", "stack", "environment")
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Any row", ("open", "raw", "copy", "tag", "untag", "memory")),
     ("Move", ("pages", "back", "move", "page", "jump")),
-    ("Find", ("filter", "sort", "gpu_memory", "faults")),
+    ("Find", ("filter", "sort", "gpu_memory", "faults", "address")),
     ("Display", ("pane", "pause", "refresh", "interval", "unhide")),
     ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
     ("Acts: each shows its plan first and changes nothing before you confirm", ("act", "row act")),
@@ -123,10 +123,14 @@ def _entries(nodes: Iterable[DOMNode]) -> Iterator[Entry]:
     found: dict[str, Entry] = {}
     for node, binding in (each for each in bindings if each[1] not in pages):
         name = binding.action.partition("(")[0]
-        doc = (getattr(getattr(node, f"action_{name}", None), "__doc__", None) or "").splitlines()[0] if name == binding.action else ""
-        known = found.get(binding.action, Entry(binding.action, name, (), binding.description, doc))
+        known = found.get(binding.action, Entry(binding.action, name, (), binding.description, binding_help(node, binding)))
         found[binding.action] = known._replace(keys=known.keys + _keys(binding.key))
     yield from found.values()
+
+
+def binding_help(node: DOMNode, binding: Binding) -> str:
+    """What its action does, in its own words; empty where the label says it all."""
+    return (getattr(getattr(node, f"action_{binding.action}", None), "__doc__", None) or "").partition("\n")[0]
 
 
 def _keys(keys: str) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ class HiddenFindings:
             return ""
         self._last = {finding.key for finding in hiding}
         if len(hiding) > 1:
-            return f"Hidden until they clear: {plural(len(hiding), 'finding')}. u shows them again; page 6 lists what is hidden"
-        return f"Hidden until it clears: {hiding[0].level}, {hiding[0].subject}. u shows it again; page 6 lists what is hidden"
+            return f"Hidden until they clear: {plural(len(hiding), 'finding')}. z shows them again; page 6 lists what is hidden"
+        return f"Hidden until it clears: {hiding[0].level}, {hiding[0].subject}. z shows it again; page 6 lists what is hidden"
 
     def undo(self) -> str:
         """Show again what was hidden last."""

@@ -23,7 +23,7 @@ from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.details import DetailPage, about, clipboard_text, json_text
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.pane import Body
+from cockpit.ui.pane import PANE_SCREEN, Body, is_large
 from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index, View
@@ -76,7 +76,9 @@ class InspectionApp(App[None]):
 
     def action_pane(self) -> None:
         """Hide or show below the table what Enter would open (from 140x36 on)."""
-        if not self.body.toggle():
+        if not is_large(self.size):
+            self.say(f"The pane needs a terminal of at least {PANE_SCREEN[0]}x{PANE_SCREEN[1]}; Enter opens the row")
+        elif not self.body.toggle():
             self.say("No line is free for the pane, or there is no more to say about this row")
 
     def say(self, text: str, severity: Any = "information") -> None:
@@ -118,7 +120,7 @@ class InspectionApp(App[None]):
         finally:
             search.cancel()
         if page is self.page and len(self.screen_stack) == 1:  # nobody has gone elsewhere meanwhile
-            self.push_screen(LogScreen(log_subject(thing), logs, marks=quoted(thing), ascii=self.config.ascii))
+            self.push_screen(LogScreen(log_subject(thing), logs, self.clock, marks=quoted(thing), ascii=self.config.ascii))
 
     async def _find_logs(self, thing: Any) -> tuple[Log, ...]:
         if isinstance(thing, Finding):
@@ -129,7 +131,7 @@ class InspectionApp(App[None]):
     def follow_log(self, job: str) -> None:
         """Open the log of a job."""
         one = Job(job)
-        self.push_screen(LogScreen(log_subject(one), (self.monitor.logs.job_log(one),), ascii=self.config.ascii))
+        self.push_screen(LogScreen(log_subject(one), (self.monitor.logs.job_log(one),), self.clock, ascii=self.config.ascii))
 
     @work(group="environment", exclusive=True)
     async def action_environment(self) -> None:

@@ -22,7 +22,7 @@ from cockpit.ui.pages.processes import ProcessesPage
 PAGE_ACTIONS = frozenset(
     [
         "filter", "tree", "memory", "gpu_memory", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "user",
-        "raw", "copy", "export", "faults", "pane", "pause", "refresh", "interval", "back", "page", "act", "explain",
+        "raw", "copy", "export", "faults", "address", "pane", "pause", "refresh", "interval", "back", "page", "act", "explain",
     ]
 )  # fmt: skip
 """Actions that apply to pages only, not to a text or a log."""
@@ -39,7 +39,8 @@ FOOTER_ORDER = (
     "sort", "act", "raw", "pause", "quit",
 )  # fmt: skip
 """What is for the row under the cursor comes first: there is no room for all."""
-PALETTE_ACTIONS = frozenset(["help", "gpu_memory", "unhide", "pause", "refresh", "tree", "faults", "export", "raw", "copy"])
+NOT_IN_PALETTE = frozenset(["page", "act", "explain", "quit", "command_palette", "keep_filter", "back", "move", "suspend_process"])
+"""Actions that the palette offers in another way, or that mean nothing from there."""
 
 
 def is_offered(action: str, page: Page, *, over_page: bool, typing: bool, filtering: bool, readonly: bool) -> bool:
@@ -70,8 +71,8 @@ def _on_page(action: str, page: Page, *, readonly: bool) -> bool:
         return page.can_tree
     if action == "dead":
         return isinstance(page, ActorsPage)
-    if action in ("user", "unhide"):
-        return isinstance(page, ProcessesPage) is (action == "user")
+    if action == "user":
+        return isinstance(page, ProcessesPage)
     return action not in ("export", "edit", "save") or not readonly
 
 
@@ -91,7 +92,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("M", "gpu_memory", "GPU memory"),
     Binding("l", "log", "Log"),
     Binding("x", "hide", "Hide"),
-    Binding("u", "unhide", "Unhide", show=False),
+    Binding("z", "unhide", "Unhide", show=False),
     Binding("e", "edit", "Edit"),
     Binding("w", "save", "Save preset"),
     Binding("e", "environment", "Env"),
@@ -101,6 +102,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("c", "copy", "Copy", show=False),
     Binding("E", "export", "Export", show=False),
     Binding("F", "faults", "Faults", show=False),
+    Binding("a", "address", "Other Ray"),
     Binding("p", "pause", "Pause"),
     Binding("r,f5", "refresh", "Refresh", show=False),
     Binding("plus", "interval(-1)", "Poll faster", show=False),

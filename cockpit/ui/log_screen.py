@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events, work
@@ -16,7 +16,7 @@ from textual.widgets import Input, Label
 from cockpit.monitor.logs import Log
 from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.source import SourceError
-from cockpit.text import clean
+from cockpit.text import age, clean
 from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.footer import Footer
 from cockpit.ui.help import HELP_INDENT, log_help_text
@@ -69,12 +69,22 @@ class LogScreen(Screen[None]):
         Binding("O", "open(-1)", "Other log", show=False),
     ]
 
-    def __init__(self, subject: str, logs: Sequence[Log], *, marks: tuple[str, ...] = (), ascii: bool = False) -> None:  # noqa: A002
+    def __init__(
+        self,
+        subject: str,
+        logs: Sequence[Log],
+        clock: Callable[[], float],
+        *,
+        marks: tuple[str, ...] = (),
+        ascii: bool = False,  # noqa: A002
+    ) -> None:
         """The first of `logs` is opened. `marks`: texts that are quoted somewhere, to be found in the lines."""
         super().__init__()
-        self.subject, self.logs, self.marks, self._ascii = subject, tuple(logs), marks, ascii
+        self.subject, self.logs, self.marks, self._clock, self._ascii = subject, tuple(logs), marks, clock, ascii
         self._place = 0
-        self._state = ""
+        self._end = ""
+        """Why no more lines come."""
+        self._title = ""
         self._texts = {"search": "", "filter": ""}
         self._opened: list[str] = []
         """`search` and `filter`, as far as they are in use, the one that was opened last at the end."""
@@ -99,6 +109,7 @@ class LogScreen(Screen[None]):
         """Begin to read."""
         self.query_one(LogView).focus()
         self.query_one("#choices").display = len(self.logs) > 1
+        self.set_interval(1.0, self._tell)
         self._open()
 
     def action_open(self, step: int) -> None:
@@ -108,7 +119,7 @@ class LogScreen(Screen[None]):
         self._open()
 
     def _open(self) -> None:
-        self._state = "no lines yet"
+        self._end = ""
         self.query_one(LogView).mark(self.marks)
         self.query_one("#choices", Label).update(self._choices())
         self._tell()
@@ -124,11 +135,10 @@ class LogScreen(Screen[None]):
         view = self.query_one(LogView)
         try:
             async for batch in log.follow(LOG_LINES, True):
-                self._state = "live"
                 view.extend(batch)
-            self._state = log.ended
+            self._end = log.ended
         except SourceError as error:
-            self._state = f"can't be read: {error}"
+            self._end = f"can't be read: {error}"
         self._tell()
 
     def on_log_view_changed(self) -> None:
@@ -136,8 +146,22 @@ class LogScreen(Screen[None]):
         self._tell()
 
     def _tell(self) -> None:
-        status = self.query_one(LogView).status
-        self.query_one("#title", Label).update(Content(clean(f"{self.subject}: {self.log_open.title}   {self._state}   {status}")))
+        view = self.query_one(LogView)
+        parts = (self._state, view.status) if view.lines.end else (self._state_of_empty,)
+        title = "   ".join((f"{self.subject}: {self.log_open.title}", *parts))
+        if title != self._title:
+            self._title = title
+            self.query_one("#title", Label).update(Content(clean(title)))
+
+    @property
+    def _state(self) -> str:
+        """Whether somebody writes to it; where that is known, since when nobody does."""
+        ended_at = self.log_open.ended_at()
+        return f"{self.log_open.ended}, {age(self._clock() - ended_at)} ago" if ended_at is not None else self._end or "live"
+
+    @property
+    def _state_of_empty(self) -> str:
+        return f"no lines: {self._state}" if self._end else "no lines yet"
 
     def action_back(self) -> None:
         """Clear the search or the filter, whichever was opened last, or go back."""

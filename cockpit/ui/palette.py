@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
 
 from textual import work
 from textual.app import SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.command import CommandPalette
+from textual.dom import DOMNode
 
 from cockpit.acts.act import Act, Runbook
 from cockpit.acts.table import ACTS
-from cockpit.ui.help import key_name
-from cockpit.ui.keys import PAGES, PALETTE_ACTIONS
+from cockpit.ui.help import binding_help, key_name
+from cockpit.ui.keys import NOT_IN_PALETTE, PAGES
 
 
 class Palette(CommandPalette):
@@ -31,11 +31,14 @@ def page_commands(open_page: Callable[[int], object]) -> Iterator[SystemCommand]
         yield SystemCommand(page.title, f"Open page {number + 1}", partial(open_page, number))
 
 
-def key_commands(bindings: Iterable[BindingType], run: Callable[[str], Any]) -> Iterator[SystemCommand]:
-    """One for each key that means something everywhere."""
-    for binding in bindings:
-        if isinstance(binding, Binding) and binding.action in PALETTE_ACTIONS:
-            yield SystemCommand(binding.description, f"Key {key_name(binding.key.split(',')[0])}", partial(run, binding.action))
+def key_commands(nodes: Iterable[DOMNode], applies: Callable[[str], bool]) -> Iterator[SystemCommand]:
+    """One for each key of these that means something now."""
+    for node in nodes:
+        for binding in type(node).BINDINGS:
+            if isinstance(binding, Binding) and binding.action.partition("(")[0] not in NOT_IN_PALETTE and applies(binding.action):
+                key = key_name(binding.key.split(",")[0])
+                run = partial(node.app.run_action, binding.action, node)
+                yield SystemCommand(binding.description, f"Key {key}: {binding_help(node, binding)}".removesuffix(": "), run)
 
 
 def act_commands(begin: Callable[[Act | Runbook], object]) -> Iterator[SystemCommand]:

@@ -32,6 +32,8 @@ class Column(Generic[Row]):
     """Numbers: right-aligned, and sorted the greatest first."""
     grow: bool = False
     """Takes the room that is left."""
+    most: int = 1000
+    """No wider than so many cells, however much room is left: what stands right of it would be far from it."""
     rank: int = 0
     """Where there is no room the highest rank goes first; 0 stays."""
     fold: int = 1
@@ -72,7 +74,7 @@ def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Colum
     spare = max(0, width - sum(column.width + 1 for column in kept))
     growing = sum(column.grow for column in kept)
     share = spare // growing if growing else 0
-    return tuple((column, column.width + share if column.grow else column.width) for column in kept)
+    return tuple((column, max(column.width, min(column.most, column.width + share)) if column.grow else column.width) for column in kept)
 
 
 @dataclass(frozen=True)

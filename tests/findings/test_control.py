@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
-from cockpit.model import Cluster, Fault, Host, RayProcess, Session, Snapshot
+from cockpit.findings.rays_here import rays_on
+from cockpit.model import Cluster, Fault, Host, OtherRay, RayProcess, Session, Snapshot
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, process, snapshot
 
@@ -123,32 +124,60 @@ def test_a_port_that_somebody_has_mistyped_says_nothing_of_the_ray_here():
         assert codes(looked(typed, detectors=CONTROL)) == found
 
 
-HERS = "http://127.0.0.1:1"
+HERS = OtherRay("http://127.0.0.1:1", "session_hers", "train", answers=True)
+OURS = OtherRay("http://127.0.0.1:8265", "session_ours", answers=True)
+UNSEEN = OtherRay("http://127.0.0.1:38225", "session_far", answers=False)
 
 
-def wrongly_addressed(*dashboards: str | None) -> Snapshot:
-    made = head(RAYLET, GCS, faults=(NO_DASHBOARD,), cluster=Cluster("http://127.0.0.1:9999", reachable=False), nodes=None)
+def wrongly_addressed(*others: OtherRay, address: str = "http://127.0.0.1:9999") -> Snapshot:
+    lost = Cluster(address, reachable=False, others=others)
+    made = head(RAYLET, GCS, faults=(NO_DASHBOARD,), cluster=lost, nodes=None)
     (session,) = made.hosts["node1"].sessions or ()
-    sessions = tuple(replace(session, name=f"session_{port}", dashboard=port, trusted=port != HERS) for port in dashboards)
-    rays = (replace(RAYLET, session=None),) if any(dashboards) else ()
+    sessions = tuple(replace(session, name=ray.session, dashboard=ray.url) for ray in others)
+    rays = (replace(RAYLET, session=None),) if others else ()
     return replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions, rays=rays)})
 
 
-def test_a_wrong_address_names_the_ray_that_this_host_has():
-    found = only(looked(wrongly_addressed("http://127.0.0.1:8265"), detectors=(wrong_address,)), "address-wrong")
+def test_a_wrong_address_names_the_ray_of_this_host_that_answers():
+    found = only(looked(wrongly_addressed(OURS), detectors=(wrong_address,)), "address-wrong")
     assert found.text == "nothing answers at http://127.0.0.1:9999; this host has a Ray at http://127.0.0.1:8265"
     assert found.remedy.text == "use `cockpit --address http://127.0.0.1:8265`"
-    both = only(looked(wrongly_addressed(HERS, "http://127.0.0.1:2"), detectors=(wrong_address,)), "address-wrong")
-    assert both.text.endswith("this host has a Ray of train at http://127.0.0.1:1 and a Ray at http://127.0.0.1:2")
-    assert both.remedy.text == "use `cockpit --address http://127.0.0.1:2`", "not another user's, where there is one of ours"
+    both = only(looked(wrongly_addressed(HERS, OURS), detectors=(wrong_address,)), "address-wrong")
+    assert both.text.endswith("this host has a Ray at http://127.0.0.1:8265 and a Ray of train at http://127.0.0.1:1")
+    assert both.remedy.text == "use `cockpit --address http://127.0.0.1:8265`", "not another user's, where there is one of ours"
+
+
+def test_a_ray_that_is_seen_but_does_not_answer_is_not_offered():
+    found = only(looked(wrongly_addressed(UNSEEN), detectors=(wrong_address,)), "address-wrong")
+    assert found.text.endswith("this host has no Ray that answers")
+    assert UNSEEN.url not in found.remedy.text
+    assert "session_far has its dashboard at http://127.0.0.1:38225, which does not answer from here" in found.evidence[1]
+
+
+def test_where_another_ray_answers_one_that_a_container_hides_is_not_called_silent():
+    hidden = replace(wrongly_addressed(replace(UNSEEN, url=OURS.url), address=OURS.url), processes=(DASHBOARD,))
+    detectors = (wrong_address, silent_dashboard)
+    assert codes(looked(hidden, detectors=detectors)) == {"dashboard-silent"}
+    found = replace(hidden, cluster=replace(hidden.cluster, others=(replace(OURS, url="http://127.0.0.1:2"),)))
+    told = only(looked(found, detectors=detectors), "address-wrong")
+    assert told.text == "nothing answers at http://127.0.0.1:8265; this host has a Ray at http://127.0.0.1:2"
+    assert codes(looked(found, detectors=detectors)) == {"address-wrong"}
+
+
+def test_before_the_others_were_asked_nothing_is_said_of_them():
+    made = wrongly_addressed(OURS)
+    assert looked(replace(made, cluster=replace(made.cluster, others=None)), detectors=(wrong_address,)) == ()
 
 
 def test_where_a_dashboard_listens_out_of_sight_its_command_line_says_its_port():
     command = "python -u /x/ray/dashboard/dashboard.py --host=127.0.0.1 --port=38225 --port-retries=50"
     unseen = replace(DASHBOARD, command=command, session="session_None")
-    made = wrongly_addressed(None)
-    found = only(looked(replace(made, processes=(unseen,)), detectors=(wrong_address, silent_dashboard)), "address-wrong")
-    assert found.text.endswith("this host has a Ray at http://127.0.0.1:38225")
+    made = wrongly_addressed(replace(UNSEEN, session="session_None"))
+    (session,) = made.hosts["node1"].sessions or ()
+    host = replace(made.hosts["node1"], sessions=(replace(session, dashboard=None),), processes=(unseen,))
+    assert [(ray.url, ray.owner) for ray in rays_on(host)] == [("http://127.0.0.1:38225", "train")]
+    made = replace(made, hosts={"node1": host}, processes=(unseen,))
+    assert codes(looked(made, detectors=(wrong_address, silent_dashboard))) == {"address-wrong"}
     same = replace(unseen, command=command.replace("38225", "9999"))
     assert codes(looked(replace(made, processes=(same,)), detectors=(wrong_address, silent_dashboard))) == {"dashboard-silent"}
 
@@ -161,8 +190,9 @@ def test_where_no_ray_runs_the_next_steps_are_said():
 
 
 def test_an_address_that_has_answered_or_may_be_right_is_not_called_wrong():
-    known = replace(wrongly_addressed("http://127.0.0.1:8265"), cluster=Cluster("http://127.0.0.1:9999", session=SESSION, reachable=False))
-    for right in (known, wrongly_addressed("http://127.0.0.1:9999"), wrongly_addressed(None)):
+    known = wrongly_addressed(OURS)
+    known = replace(known, cluster=replace(known.cluster, session=SESSION))
+    for right in (known, wrongly_addressed(OURS, address=OURS.url)):
         assert looked(right, detectors=(wrong_address,)) == ()
 
 

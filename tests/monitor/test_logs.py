@@ -234,9 +234,30 @@ async def test_a_group_has_the_log_of_its_job(world):
     assert await world.labels(PlacementGroup("7" * 36, job="02000000")) == ["job"]
 
 
+def supervisor(job, **more):
+    facts = {"class_": "JobSupervisor", "name": f"_ray_internal_job_actor_{job}", "state": "DEAD", "job": "01000000", "internal": True}
+    return actor(9, **{**facts, **more})
+
+
+async def test_a_dead_supervisor_has_the_log_of_the_job_that_it_started(world):
+    (job,) = await world.finder.logs_of(supervisor("ppo-7b"))
+    assert (job.label, job.file) == ("job", "job-driver-ppo-7b.log")
+    world.put(NODE1, worker(1009, job="01000000"))
+    assert await world.labels(supervisor("ppo-7b")) == ["job", "out"]
+
+
+async def test_a_job_that_is_over_says_since_when_and_one_that_runs_says_nothing(world):
+    (log,) = await world.finder.logs_of(Job("ppo-7b", "02000000", "ppo-7b", "SUCCEEDED", ended=1.0))
+    assert log.ended_at() is None  # by the newest word of Ray's
+    world.seen = snapshot(jobs=(Job("ppo-7b", "02000000", "ppo-7b", "SUCCEEDED", ended=5.0),))
+    assert log.ended_at() == 5.0
+
+
 @pytest.mark.parametrize(
     ("thing", "why"),
     [
+        (supervisor("old"), "no log of the supervisor of job old: its node keeps no file of its process, and Ray no longer lists its job"),
+        (supervisor("old", pid=None), "Ray does not tell which process it had, and Ray no longer lists its job"),
         (process(1400, kind="foreign"), "no log of process 1400: Ray writes none for it"),
         (process(7, kind="worker", ours=False, other_job="01000000"), "it belongs to job 01000000 of another Ray"),
         (actor(4, pid=None, node=None, state="PENDING_CREATION", job=None), "no log of actor actor4: it has not had a process yet"),

@@ -16,6 +16,7 @@ from cockpit.config.settings import Address, Config
 from cockpit.model import Cluster, Hold, Holder, Host, Session
 from cockpit.monitor import cluster_choice as choice_module
 from cockpit.monitor import jobs_by_session as jobs_module
+from cockpit.monitor import other_rays as others_module
 from cockpit.monitor import poller as poller_module
 from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor
 from cockpit.monitor.single_look import look_once
@@ -80,7 +81,7 @@ class Ray:
 
 @pytest.fixture
 def ray(monkeypatch):
-    for module in (choice_module, jobs_module):
+    for module in (choice_module, jobs_module, others_module):
         monkeypatch.setattr(module, "RayClient", Ray)
     monkeypatch.setattr(Ray, "made", [], raising=False)
     monkeypatch.setattr(Ray, "answer", Ray.answer)
@@ -181,6 +182,35 @@ async def test_between_two_sessions_somebody_must_choose(look):
     assert not Ray.made
     monitor.follow(monitor.choice.choices[1])
     assert monitor.address.origin == "session_2"
+
+
+async def test_at_a_wrong_address_the_other_rays_here_are_asked_whether_they_answer(look, monkeypatch):
+    monkeypatch.setattr(Ray, "claims", {"http://10.0.0.1:9265": "session_1", "http://10.0.0.1:9267": "session_of_a_container"})
+    monkeypatch.setattr(Ray, "silent", "http://10.0.0.1:9266")
+    monitor = look(Config(address="http://10.0.0.1:9999"))
+    names = [session(f"session_{number}", 9264 + number) for number in (1, 2, 3)]
+    monitor.poller.hear(here(*names, session("session_4", 9268, live=False)))
+    await until(lambda: monitor.poller.snapshot.cluster.others is not None)
+    assert [(ray.session, ray.answers) for ray in monitor.poller.snapshot.cluster.others] == [
+        ("session_1", True),
+        ("session_2", False),
+        ("session_3", False),  # somebody else's answers there
+    ]
+    assert all(ray.token() is None for ray in Ray.made if ray.address != "http://10.0.0.1:9999")
+    given = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
+    assert await monitor.choice.find_answering(given) == given[:1]
+
+
+async def test_what_was_found_about_one_address_is_gone_as_soon_as_another_is_followed(look, monkeypatch):
+    told = []
+    monkeypatch.setattr(Ray, "answer", SourceError("connection refused", "silent"))
+    monitor = look(Config(address="http://10.0.0.1:9999"), publish=lambda made: told.append((made.cluster.address, made.findings)))
+    monitor.poller.hear(here(taken=monitor.clock()))
+    await until(lambda: [one.code for one in monitor.poller.snapshot.findings] == ["address-wrong"])
+    monkeypatch.setattr(Ray, "answer", Cluster("http://10.0.0.1:9265", "2.60.0", "session_1", reachable=True))
+    monitor.follow(Address("http://10.0.0.1:9265", "session_1"))
+    await until(lambda: told[-1][0] == "http://10.0.0.1:9265")
+    assert not [found for address, found in told if address == "http://10.0.0.1:9265" and found]
 
 
 async def test_whoever_must_choose_is_asked_once_and_not_at_every_look(look):

@@ -56,6 +56,7 @@ def test_it_says_who_it_is_and_then_everything_at_once(start, gpus, state):
     assert sample["disks"]
     assert 1 < len(sample["memory_users"]) <= 12
     assert sample["memory_users"][0]["rss"] >= sample["memory_users"][1]["rss"]
+    assert all(0 <= one["shared"] <= one["rss"] for one in sample["memory_users"] if one["shared"] is not None)
     assert {"cpu", "cpus", "processes", "sessions", "nodes"} <= set(sample)
 
 

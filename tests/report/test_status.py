@@ -85,7 +85,7 @@ def test_what_is_not_known_is_null_and_neither_empty_nor_zero():
 def test_a_node_that_nobody_could_look_at_has_nulls():
     (bare,) = told(snapshot(nodes=(node(1, gpus=None, seen=None, cpu=None, memory=HostMemory(), disks=(Disk("/tmp"),)),)))["nodes"]
     assert bare["gpus"] is bare["age"] is bare["cpu"] is None
-    assert bare["memory"] == {"used": None, "total": None, "kill_at": None, "host_total": None}
+    assert bare["memory"] == {"used": None, "total": None, "kill_at": None, "host_total": None, "shared": None}
     assert bare["disks"] == [{"path": "/tmp", "used": None, "total": None}]
     (none,) = told(snapshot(nodes=(node(1, gpus=()),)))["nodes"]
     assert none["gpus"] == []

@@ -35,6 +35,8 @@ class Still:
         self.ending = []
         self.closed = self.refreshed = False
         self.followed = []
+        self.rays = ()
+        """Other Rays on this host."""
         self.dead = ()
         self.logs = Logs()
         self.of_node = ()
@@ -51,6 +53,13 @@ class Still:
 
     def pace(self, step):
         return 2.0 + step
+
+    async def find_others(self):
+        return self.rays
+
+    async def find_answering(self, addresses):
+        answering = {ray.url for ray in self.rays if ray.answers}
+        return tuple(address for address in addresses if address.url in answering)
 
     def follow(self, address):
         self.followed.append(address)
@@ -82,7 +91,9 @@ class Logs:
         self.read = []
         """Labels of the logs of which only the last lines were wanted, each as often as they were."""
 
-    def log(self, label, *batches, file=None, where="node1", ended="the process has ended"):
+    def log(self, label, *batches, file=None, where="node1", ended="the process has ended", waits=False):
+        """`waits`: nothing says that no more lines come."""
+
         async def follow(lines, on):
             if not on:
                 self.read.append(label)
@@ -90,6 +101,8 @@ class Logs:
                 if isinstance(batch, SourceError):
                     raise batch
                 yield batch
+            if waits:
+                await asyncio.Event().wait()
 
         return Log(label, file or f"{label}.log", where, follow, ended)
 

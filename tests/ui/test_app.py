@@ -27,11 +27,11 @@ SIZES = [(80, 24), (120, 40), (200, 60)]
 async def test_every_page_fits_every_size(make, size):
     app = make(snapshot(findings=(finding(),)))
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: "Ray 2.60.0" in shown(app))
+        await until(pilot, lambda: "10.0.0.1:8265" in shown(app))
         for number, page in enumerate(PAGES, 1):
             await pilot.press(str(number))
             await until(pilot, lambda page=page: isinstance(app.page, page) and app.table.count > 0)
-            assert "Ray 2.60.0" in shown(app)
+            assert "10.0.0.1:8265" in shown(app)
             assert len(shown(app).splitlines()) == size[1]
 
 
@@ -389,7 +389,7 @@ def listed_once(text):
 
 async def test_ages_grow_though_nothing_is_heard(make, clock):
     app = make()
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(160, 40)) as pilot:
         await until(pilot, lambda: "2s ago" in shown(app))
         clock.now += 300
         app._tick()
@@ -414,7 +414,7 @@ async def test_a_tiny_terminal_says_so_and_survives(make):
             await pilot.press(key)
         assert app.is_running
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: "Ray 2.60.0" in shown(app))
+        await until(pilot, lambda: "10.0.0.1:8265" in shown(app))
 
 
 async def test_ascii_draws_nothing_else(make):
@@ -483,11 +483,36 @@ async def test_the_palette_calls_keys_as_they_are_printed(make):
         await until(pilot, lambda: app.table.count > 0)
         helps = {command.title: command.help for command in app.get_system_commands(app.screen) if command.help.startswith("Key ")}
         assert {title: helps[title] for title in ("Help", "Refresh", "GPU memory")} == {
-            "Help": "Key ?",
-            "Refresh": "Key r",
-            "GPU memory": "Key M",
+            "Help": "Key ?: All keys, and what the signs mean.",
+            "Refresh": "Key r: Poll every source now.",
+            "GPU memory": "Key M: Who holds most GPU memory: Processes, the greatest first; again: in their usual order.",
         }
         assert not any("_" in text.split()[1] for text in helps.values())
+
+
+@pytest.mark.parametrize("number", range(1, len(PAGES) + 1))
+async def test_the_palette_has_every_key_of_the_page_and_of_its_row(make, number):
+    app = make(hand=Hand())
+    async with app.run_test(size=(160, 50)) as pilot:
+        await pilot.press(str(number))
+        await until(pilot, lambda: isinstance(app.page, PAGES[number - 1]) and app.drawn_snapshot.nodes)
+        await pilot.press("colon")
+        await until(pilot, lambda: isinstance(app.screen, Palette))
+        offered = {command.title for command in app.get_system_commands(app.screen)}
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, Palette))
+        labels = {binding.description for _, binding, _, _ in app.screen.active_bindings.values() if binding.show}
+        assert labels - offered <= {"Log", "Env", "Stack", "Edit"}  # where the row has none
+        assert {"Sort", "Sort back", "GPU memory", "Memory", "Filter", "Unhide", "Pane", "Tag"} <= offered
+
+
+async def test_the_palette_sorts(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("2")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("colon", *"sort", "down", "enter")
+        await until(pilot, lambda: app.table.sorts)
 
 
 async def test_a_click_selects_and_sorts(make):

@@ -358,16 +358,16 @@ async def test_x_hides_one_and_x_on_it_shows_it_again(make):
         await until(pilot, lambda: "HIDDEN" not in shown(app) and "FINDINGS 2" in shown(app))
 
 
-async def test_hiding_says_what_was_hidden_and_u_brings_the_last_back(make):
+async def test_hiding_says_what_was_hidden_and_z_brings_the_last_back(make):
     app = make(world(ORPHANS, DEAD, GROUP))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.press("6", "x")
-        await until(pilot, lambda: f"Hidden until it clears: critical, {ORPHANS.subject}. u shows it again" in said(app))
+        await until(pilot, lambda: f"Hidden until it clears: critical, {ORPHANS.subject}. z shows it again" in said(app))
         await pilot.press("1", "space", "space", "x")
-        await until(pilot, lambda: "Hidden until they clear: 2 findings. u shows them again" in said(app))
-        await pilot.press("u")
+        await until(pilot, lambda: "Hidden until they clear: 2 findings. z shows them again" in said(app))
+        await pilot.press("4", "z", "1")
         await until(pilot, lambda: app.hidden.keys == {ORPHANS.key} and "FINDINGS 2" in shown(app))
-        await pilot.press("u")
+        await pilot.press("z")
         await until(pilot, lambda: "Nothing was hidden just now" in said(app))
         assert app.hidden.keys == {ORPHANS.key}
 

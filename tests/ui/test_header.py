@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len
 
-from cockpit.ui.header import Header
+from cockpit.model import Cluster, Session
+from cockpit.ui.header import Header, summary
 from cockpit.ui.keys import PAGES
+from cockpit.ui.view import Index, View
 from tests.ui.screen import shown, until
+from tests.world import NOW, snapshot
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -26,3 +30,42 @@ async def test_a_click_beside_the_pages_opens_none(make):
         await pilot.click(Header, offset=(150, 1))
         await pilot.click(Header, offset=(14, 0))
         assert isinstance(app.page, PAGES[0])
+
+
+def glance(width, several=False, **cluster):
+    facts = {"address": "http://127.0.0.1:8265", "ray_version": "2.60.0", "session": "session_2026-11-21_01-17-58_164160_11638"}
+    cluster = Cluster(**{"reachable": True, **facts, **cluster})
+    sessions = [Session(host="node1", name=f"session_{number}", path=f"/tmp/ray/{number}", live=True) for number in range(1 + several)]
+    first = snapshot(cluster=cluster, sessions=tuple(sessions))
+    line = "".join(" " + "".join(text for text, _ in group) + " " for group in summary(View(first, Index(first), now=NOW), width))
+    assert cell_len(line) <= width
+    return line
+
+
+@pytest.mark.parametrize(
+    ("address", "width", "narrow"),
+    [
+        ("http://127.0.0.1:8265", 80, " Ray 127.0.0.1:8265 "),
+        ("http://127.0.0.1:8265", 75, " Ray :8265 "),
+        ("http://gpu-17.cluster.local:8265", 80, " Ray gpu-17:8265 "),
+        ("http://10.0.0.1:8265", 80, " Ray 10.0.0.1:8265 "),
+    ],
+)
+def test_the_address_is_shown_from_80_columns_on_whole_where_it_fits(address, width, narrow):
+    assert narrow in glance(width, address=address)
+    assert f" Ray 2.60.0 {address[7:]} 2026-11-21_01-17-58 " in glance(220, address=address)
+
+
+def test_an_address_that_is_too_long_begins_with_an_ellipsis_and_ends_with_its_port():
+    line = glance(80, address="http://a-very-long-name-of-a-host-0017.cluster:8265")
+    assert line.startswith(" Ray …")
+    assert line.split()[1].endswith("8265")
+
+
+def test_the_session_comes_before_other_words_only_where_several_live_here():
+    assert "Ray 127.0.0.1:8265 01-17-58 " in glance(100, several=True)
+    assert "01-17-58" not in glance(100)
+
+
+def test_which_address_does_not_answer_is_shown_too():
+    assert "✖ no dashboard at 127.0.0.1:8265 " in glance(160, reachable=False)

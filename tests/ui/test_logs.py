@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup
 from cockpit.sources.source import SourceError
@@ -42,6 +43,28 @@ async def test_an_actors_logs_are_opened_from_its_row_and_switched_by_o(make):
         assert "Actor actor1: err.log on node1" in shown(app)
         await pilot.press("O", "O")
         await until(pilot, lambda: "step 1" in shown(app) and "the job has ended" in shown(app))
+
+
+async def test_the_log_of_a_job_that_is_over_says_since_when_and_never_that_it_is_live(make, clock):
+    app, ended = make(), clock.now - 312
+    log = app.monitor.logs.log("job", ["step 1"], ended="the job has ended", waits=True)
+    app.monitor.logs.found = (replace(log, ended_at=lambda: ended),)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(app, pilot, "5", "l")
+        await until(pilot, lambda: "step 1" in shown(app) and "the job has ended, 5m12s ago   1 line" in shown(app))
+        assert "live" not in shown(app).splitlines()[0]
+        clock.now += 60
+        await until(pilot, lambda: "the job has ended, 6m12s ago" in shown(app))
+
+
+async def test_a_log_without_lines_says_so_once(make):
+    app = make()
+    app.monitor.logs.found = (app.monitor.logs.log("out"), app.monitor.logs.log("err", waits=True))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(app, pilot, "5", "l")
+        await until(pilot, lambda: shown(app).splitlines()[0].strip().endswith("out.log on node1   no lines: the process has ended"))
+        await pilot.press("o")
+        await until(pilot, lambda: shown(app).splitlines()[0].strip().endswith("err.log on node1   no lines yet"))
 
 
 async def test_a_log_that_is_alone_offers_no_other(make):

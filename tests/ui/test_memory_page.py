@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings.memory_trend import STEP_S
-from cockpit.model import HostMemory, Process
+from cockpit.model import HostMemory, MemoryUser, Process
 from cockpit.monitor.history import History
 from cockpit.ui.pages.memory import MemoryPage, downsample, memory_of
 from cockpit.ui.pages.nodes import NodePage, NodesPage
@@ -100,11 +100,59 @@ def test_nothing_lies_ahead_of_what_does_not_grow():
 
 def test_who_holds_it_is_told_by_actor_job_and_what_runs_the_greatest_first():
     rows = owners(seen(*range(560, 800, 10)))
-    assert [row["BY JOB AND ACTOR"] for row in rows] == ["actor actor1", "VLLM::EngineCore of train", "job ppo-7b"]
-    assert [row["HOLDS"] for row in rows] == ["490G", "80G", "3.0G"]
-    assert [row["GROWTH"] for row in rows] == ["+120G/min", "0", "0"]
+    assert [row["BY JOB AND ACTOR"] for row in rows][:3] == ["actor actor1", "VLLM::EngineCore of train", "job ppo-7b"]
+    assert [row["HOLDS"] for row in rows][:3] == ["490G", "80G", "3.0G"]
+    assert [row["GROWTH"] for row in rows][:3] == ["+120G/min", "0", "0"]
     assert rows[0]["JOB"] == "ppo-7b"
     assert rows[0]["LAST 15 MIN"].strip()[-1] == "█"
+
+
+def shares(view, used=700, shared=100):
+    """The same, where actors and drivers have mapped 100 GiB of one object store."""
+    memory = HostMemory(used * GIB, 1000 * GIB, 950 * GIB, None, shared * GIB)
+    own = (
+        process(1001, actor=HOG, job="02000000", rss=350 * GIB, shared=100 * GIB),
+        process(1003, kind="driver", job="02000000", rss=103 * GIB, shared=100 * GIB),
+    )
+    users = tuple(MemoryUser(one.pid, one.rss, "train", "python train.py", one.shared) for one in own)
+    host = replace(view.snapshot.hosts["node1"], memory=memory, processes=own, memory_users=users)
+    made = replace(view.snapshot, nodes=(node(1, seen=NOW, memory=memory),), processes=own, hosts={"node1": host})
+    history = History()
+    history.memory.record(made)
+    return View(made, Index(made), history, NOW, view.width)
+
+
+def test_what_is_shared_is_counted_once_and_all_rows_add_up_to_the_total():
+    view = shares(seen(700))
+    rows = {row["BY JOB AND ACTOR"]: row["HOLDS"] for row in owners(view)}
+    assert rows == {
+        "actor actor1": "250G",
+        "shared memory: Ray's object store, /dev/shm": "100G",
+        "job ppo-7b": "3.0G",
+        "not attributed: kernel, drivers, other processes": "347G",
+        "available: free, or file cache": "300G",
+    }
+    assert sum(row.holding.used for row in sections(view)["memory-owners"].rows) == 1000 * GIB
+    assert told(view)["shared memory"].startswith("100G, of it ")
+
+
+def test_the_processes_of_a_nodes_page_add_up_too():
+    view = shares(seen(700))
+    section = next(each for each in NodePage(node(1)).sections(view) if each.key == "node-memory")
+    rows = [{column.title: text(column.cell(row, view)) for column in section.columns} for row in section.rows]
+    assert [(row["HOST MEMORY"], row["PID"]) for row in rows] == [
+        ("250G", "1001"),
+        ("3.0G", "1003"),
+        ("100G", ""),
+        ("347G", ""),
+        ("300G", ""),
+    ]
+    assert sum(row.used for row in section.rows) == 1000 * GIB
+
+
+def test_where_more_is_held_than_is_in_use_it_is_said_to_be_counted_twice():
+    rows = {row["BY JOB AND ACTOR"]: row["HOLDS"] for row in owners(shares(seen(700), used=340))}
+    assert rows["counted twice: pages that forked processes share"] == "-13G"
 
 
 def test_where_no_probe_looks_the_holders_are_not_known():

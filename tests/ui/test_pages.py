@@ -13,6 +13,7 @@ from cockpit.ui.pages.jobs import JobsPage, last_line
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.pages.overview import JOB_PAST_CELLS, OverviewPage
 from cockpit.ui.pages.processes import ProcessesPage, tree_rows
+from cockpit.ui.section import fit_columns
 from cockpit.ui.view import Index, View
 from tests.world import GIB, NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
 
@@ -295,6 +296,20 @@ def test_the_sessions_of_a_host_without_a_probe_are_unknown():
 def test_pending_and_scheduled_are_apart():
     assert {row["STATE"] for row in rows(ActorsPage(), "pending")} == {"◌ PENDING", "◌ RESTARTING"}
     assert {row["STATE"] for row in rows(ActorsPage(), "scheduled")} == {"● ALIVE"}
+
+
+def test_of_an_actor_that_restarts_the_pid_of_its_dead_process_is_not_shown():
+    restarting = actor(3, state="RESTARTING", pid=1003)
+    seen = view(actors=(restarting, actor(1)))
+    assert [row["PID"] for row in drawn(section(ActorsPage(), "pending", seen), seen)] == ["–"]
+    assert [row["PID"] for row in drawn(section(ActorsPage(), "scheduled", seen), seen)] == ["1001"]
+    assert told(detail_of(restarting), seen)["node"] == "node1, pid –"
+
+
+def test_a_column_takes_no_more_room_than_its_longest_name_is_worth():
+    for key, title in (("classes", "CLASSES"), ("scheduled", "SCHEDULED")):
+        widths = {column.title: width for column, width in fit_columns(section(ActorsPage(), key, view()).columns, 300)}
+        assert widths[title] == 40
 
 
 def test_rays_own_actors_are_not_the_users():

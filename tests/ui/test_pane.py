@@ -125,6 +125,17 @@ async def test_keys_go_on_to_belong_to_the_table(make):
         assert "▸" not in pane(app)
 
 
+async def test_where_there_is_no_room_v_says_how_much_it_needs(make):
+    app = make()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("v")
+        await until(pilot, lambda: "The pane needs a terminal of at least 140x36" in shown(app))
+        assert "Pane" not in footer(app)
+        await pilot.resize_terminal(160, 50)
+        await until(pilot, lambda: "node id" in pane(app) and "v Pane" in footer(app))
+
+
 async def test_a_click_in_the_pane_chooses_nothing(make):
     app = make(snapshot(findings=(LOST,)))
     async with app.run_test(size=(160, 60)) as pilot:

@@ -356,6 +356,18 @@ async def test_no_character_of_a_command_is_lost_where_it_is_folded_or_beside_th
         assert whole in text
 
 
+async def test_no_notice_covers_a_dialog(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        app.say("This host is polled every 3 s")
+        await until(pilot, lambda: "polled every 3 s" in shown(app))
+        await pilot.press("K")
+        await until(pilot, lambda: "Kill orphans" in shown(app) and "polled every 3 s" not in shown(app))
+        app.say("said meanwhile")
+        await pilot.press("escape")
+        await until(pilot, lambda: "said meanwhile" in shown(app))
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_hostile_text_is_drawn_exactly_and_does_nothing(make, size):
     text = " ".join(HOSTILE)

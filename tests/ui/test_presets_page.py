@@ -171,6 +171,18 @@ def launch(**more):
     return Plan("launch", "Launch", (Target("job", "ray", name="small", id="small-2"),), hosts=("ray",), **more)
 
 
+async def test_the_row_of_a_preset_that_does_not_fit_says_why_and_one_that_cannot_be_read_too(make, folder):
+    lay(folder, PRESET.replace("entrypoint_num_gpus: 1", "entrypoint_num_gpus: 64"))
+    lay(folder, "job: {entrypoin: x}", "broken")
+    app = make(snapshot())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, app)
+        entries = {row.name: row for row in app.table.blocks[0].rows}
+        assert entries["small"].checked.verdict == "never"
+        assert entries["small"].checked.reason.text[:20] in shown(app)
+        assert entries["broken"].mistake[:20] in shown(app)
+
+
 async def test_l_shows_the_plan_and_l_again_launches_and_opens_the_log(make, folder):
     lay(folder)
     app = make(snapshot(), hand=Hand(launch()))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 import nvml
@@ -29,30 +32,58 @@ class Model:
     """One rank of one model, on the GPU that Ray gave it."""
 
     gigabytes, training, generating = 0.0, 0, 0
+    interval = TURN
+    """Seconds between two lines of its log."""
 
     def __init__(self) -> None:
+        self.step = 0
         self.devices = [device for device in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device.isdigit()]
         work = (os.getpid(), self.devices, self.gigabytes, self.training, self.generating)
         threading.Thread(target=hold, args=work, daemon=True).start()
+        threading.Thread(target=self._print_lines, daemon=True).start()
 
     def ready(self) -> list[str]:
         return self.devices
+
+    def _print_lines(self) -> None:
+        print(f"{type(self).__name__}: {self.gigabytes} GiB loaded", flush=True)
+        while True:
+            time.sleep(self.interval)
+            self.step += 1
+            print(f"{time.strftime('%H:%M:%S')} step {self.step}  {self.tell()}", flush=True)
+
+    def tell(self) -> str:
+        """What it says of a step."""
+        raise NotImplementedError
 
 
 class PolicyModelActor(Model):
     gigabytes, training, generating = 38.5, 72, 2
 
+    def tell(self) -> str:
+        loss, entropy, norm = random.gauss(0, 0.05), random.uniform(0.3, 0.5), random.uniform(0.4, 1.2)
+        return f"policy_loss {loss:+.4f}  entropy {entropy:.3f}  grad_norm {norm:.2f}  lr 9.8e-07"
+
 
 class ReferenceModelActor(Model):
     gigabytes, training, generating = 15.2, 9, 0
+
+    def tell(self) -> str:
+        return f"log-probabilities of 256 samples in {random.uniform(2.1, 2.9):.1f} s  kl {random.uniform(0.01, 0.04):.4f}"
 
 
 class CriticModelActor(Model):
     gigabytes, training, generating = 41.0, 88, 3
 
+    def tell(self) -> str:
+        return f"critic_loss {random.uniform(0.05, 0.2):.4f}  values {random.gauss(0.4, 0.05):.3f}"
+
 
 class RewardModelActor(Model):
     gigabytes, training, generating = 15.4, 11, 24
+
+    def tell(self) -> str:
+        return f"256 samples scored, reward {random.gauss(0.5, 0.1):.3f} in {random.uniform(3.0, 4.5):.1f} s"
 
 
 class LLMRayActor(Model):
@@ -65,6 +96,10 @@ class LLMRayActor(Model):
         engine = [sys.executable, str(Path(__file__).with_name("engine.py")), ",".join(self.devices), str(engine_gigabytes)]
         self.engine = subprocess.Popen(engine, start_new_session=True)
 
+    def tell(self) -> str:
+        speed, waiting, filled = random.randint(2300, 2900), random.randint(0, 40), random.randint(60, 92)
+        return f"generation {speed} tokens/s, 64 requests running, {waiting} waiting, KV cache {filled} % full"
+
     def crash(self) -> None:
         """End as under the kernel's OOM killer: at once, and the engine stays."""
         os.kill(os.getpid(), 9)
@@ -74,10 +109,21 @@ class RemoteRewardServer(Model):
     """A reward server with a fault: it crashes every minute or so, and Ray starts it again."""
 
     gigabytes, training, generating = 16.1, 3, 35
+    interval = 5.0
 
-    def __init__(self) -> None:
-        super().__init__()
-        threading.Timer(75, os._exit, (1,)).start()
+    def tell(self) -> str:
+        """It dies of one request, as a server does that catches nothing."""
+        try:
+            rewards = list(scores([0.0 if self.step == 15 else 1.0] * 64))
+        except ZeroDivisionError:
+            traceback.print_exc()
+            os._exit(1)
+        return f"POST /score 200, {len(rewards)} samples, mean reward {sum(rewards) / len(rewards):.3f}"
+
+
+def scores(lengths: list[float]) -> Iterator[float]:
+    """The reward of each answer, by its length: an empty answer has none."""
+    return (random.uniform(0.2, 0.9) / length for length in lengths)
 
 
 class RolloutBuffer:
@@ -90,6 +136,8 @@ class RolloutBuffer:
     def _fill(self) -> None:
         while True:
             self.samples = [] if len(self.samples) > 120 else [*self.samples, os.urandom(1 << 20)]
+            if len(self.samples) % 20 == 0:
+                print(f"{time.strftime('%H:%M:%S')} {len(self.samples)} batches of rollouts kept", flush=True)
             time.sleep(1)
 
     def ready(self) -> int:

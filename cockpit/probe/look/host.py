@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Dict, Iterable, Mapping, NamedTuple, Tuple
 
-from .processes import ScannedProcess, read
+from .processes import PAGE, ScannedProcess, read
 
 Amount = Dict[str, "int | str | None"]
 DEFAULT_THRESHOLD = 0.95
@@ -21,6 +21,8 @@ class MemoryUse(NamedTuple):
     total: int | None
     host_total: int | None = None
     """The machine's own, where a cgroup's limit is the lower one."""
+    shared: int | None = None
+    """Of what is used: tmpfs and memory that processes share, Ray's object store in /dev/shm among it."""
 
 
 def memory(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> MemoryUse:
@@ -29,8 +31,8 @@ def memory(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> MemoryUse:
     total, available = info.get("MemTotal"), info.get("MemAvailable")
     limit, used = _limit(cgroup), _cgroup_used(cgroup)
     if limit is not None and (total is None or limit < total):
-        return MemoryUse(None if used is None else max(0, min(used, limit)), limit, total)
-    return MemoryUse(total - available if total is not None and available is not None else None, total)
+        return MemoryUse(None if used is None else max(0, min(used, limit)), limit, total, _cgroup_shared(cgroup))
+    return MemoryUse(total - available if total is not None and available is not None else None, total, shared=info.get("Shmem"))
 
 
 def _meminfo(path: str) -> Dict[str, int]:
@@ -64,6 +66,24 @@ def _cgroup_used(cgroup: str) -> int | None:
             return None
         return current - int(cache[f"{prefix}inactive_file"]) - int(cache[f"{prefix}active_file"])
     return None
+
+
+def _cgroup_shared(cgroup: str) -> int | None:
+    for path, name in ((f"{cgroup}/memory.stat", "shmem"), (f"{cgroup}/memory/memory.stat", "total_shmem")):
+        try:
+            lines = read(path).decode().splitlines()
+        except OSError:
+            continue
+        return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), None)
+    return None
+
+
+def shared_memory(pid: int) -> int | None:
+    """Of its resident memory what may be others' too: files, /dev/shm; `None`: it has ended. /proc/PID/stat has only the sum."""
+    try:
+        return int(read(f"/proc/{pid}/statm").split()[2]) * PAGE
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def kill_at(total: int | None, raylets: Iterable[ScannedProcess]) -> int | None:

@@ -149,7 +149,7 @@ class Sampler:
         if process is None:
             return {
                 "pid": pid,
-                **dict.fromkeys(("ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss")),
+                **dict.fromkeys(("ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss", "shared")),
                 **about,
             }
         return {
@@ -163,6 +163,7 @@ class Sampler:
             "name": process.name,
             "state": process.state,
             "rss": process.rss,
+            "shared": host.shared_memory(pid),
             **about,
         }
 
@@ -205,7 +206,13 @@ class Sampler:
     def _memory_users(self, forest: Forest) -> list[Sample]:
         most = sorted(forest.values(), key=lambda process: process.rss, reverse=True)[:MEMORY_USERS]
         return [
-            {"pid": one.pid, "rss": one.rss, "user": self._users.name(one.details.uid), "command": one.command[:COMMAND] or one.name}
+            {
+                "pid": one.pid,
+                "rss": one.rss,
+                "shared": host.shared_memory(one.pid),
+                "user": self._users.name(one.details.uid),
+                "command": one.command[:COMMAND] or one.name,
+            }
             for one in most
         ]
 

@@ -155,7 +155,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         gpus=sample.gpus,
         processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
         memory_users=tuple(
-            MemoryUser(user.pid, user.rss, user.user, _redact_optional(user.command)) for user in sample.memory_users or ()
+            MemoryUser(user.pid, user.rss, user.user, _redact_optional(user.command), user.shared) for user in sample.memory_users or ()
         ),
         sessions=None if sample.sessions is None else tuple(_session(session, name, shift) for session in sample.sessions),
         nodes=sample.nodes,

@@ -108,7 +108,9 @@ def _incomplete_note(view: View) -> str:
 def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothing: str, *, why: bool = False) -> Section[Actor]:
     waits = key == "pending"
     columns: tuple[Column[Actor], ...] = (
-        Column(title, 16 if waits else 20, lambda actor, _: actor.class_, sort=lambda actor, _: actor.class_, grow=not (waits or why)),
+        Column(
+            title, 16 if waits else 20, lambda actor, _: actor.class_, sort=lambda actor, _: actor.class_, grow=not (waits or why), most=40
+        ),
         Column("NAME", 14, lambda actor, _: actor.name, sort=lambda actor, _: actor.name, rank=5),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
         Column("NEEDS", 15, lambda actor, _: cells.actor_needs(actor), sort=lambda actor, _: actor.needs.get("GPU")),
@@ -130,7 +132,7 @@ def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothin
         Column(
             "PID",
             7,
-            lambda actor, _: str(actor.pid) if actor.pid else "",
+            lambda actor, _: cells.actor_pid(actor),
             sort=lambda actor, _: actor.pid,
             right=True,
             rank=9 if waits else 2,
@@ -261,7 +263,7 @@ def _classes_section(actors: list[Actor] | None, *, tree: bool) -> Section[Any]:
     classes = [ClassRow(name, job, tuple(members)) for (name, job), members in found.items()]
     rows: list[Any] = [row for item in classes for row in (item, *(item.actors if tree else ()))]
     columns: tuple[Column[Any], ...] = (
-        Column("CLASSES", 24, _class_name, sort=lambda row, _: row.name if isinstance(row, ClassRow) else row.class_, grow=True),
+        Column("CLASSES", 24, _class_name, sort=lambda row, _: row.name if isinstance(row, ClassRow) else row.class_, grow=True, most=40),
         Column("JOB", 14, lambda row, view: view.job_title(row.job), sort=lambda row, view: view.job_title(row.job), rank=1),
         Column("ALIVE", 6, lambda row, _: _states(row, "ALIVE"), right=True),
         Column("PENDING", 7, lambda row, _: _states(row, "PENDING_CREATION", "DEPENDENCIES_UNREADY"), right=True),

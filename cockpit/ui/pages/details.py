@@ -217,7 +217,7 @@ def _actors(key: str, actors: list[Actor] | None) -> Section[Actor]:
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view)),
         Column("NEEDS", 16, lambda actor, _: cells.actor_needs(actor)),
         Column("NODE", 10, lambda actor, view: view.node_title(actor.node)),
-        Column("PID", 8, lambda actor, _: str(actor.pid) if actor.pid else "", right=True),
+        Column("PID", 8, lambda actor, _: cells.actor_pid(actor), right=True),
         Column("WHY", 16, lambda actor, _: ((actor.why or "", "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
     )
     return Section(key, "ACTORS", columns, actors, "none" if actors is not None else "not known", actor_search)
@@ -231,7 +231,7 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "why", actor.why or UNKNOWN
         yield "since", cells.moment(actor.since, view) + ("; or earlier, before cockpit started" if actor.at_least else "")
         yield "needs", cells.actor_needs(actor)
-        yield "node", f"{view.node_title(actor.node) or UNKNOWN}, pid {actor.pid or UNKNOWN}"
+        yield "node", f"{view.node_title(actor.node) or UNKNOWN}, pid {cells.actor_pid(actor)}"
         yield "job", view.job_title(actor.job) or UNKNOWN
         yield "restarts", UNKNOWN if actor.restarts is None else str(actor.restarts)
         yield "detached", UNKNOWN if actor.detached is None else "yes: it outlives its job" if actor.detached else "no"

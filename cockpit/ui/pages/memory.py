@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Trend, kill_line, plausible_bytes, seconds_until
-from cockpit.model import SUPERVISOR, Finding, Node, Snapshot
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Owner, Trend, kill_line, plausible_bytes, seconds_until
+from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.findings import things
@@ -22,6 +22,8 @@ FORECAST_S = 300.0
 """Seconds of forecast that are drawn: a trend of two minutes says little about more."""
 SPARK_CELLS = 30
 WIDE_COLUMNS = 140
+AVAILABLE = "available"
+"""The key of the row that nobody holds."""
 CHART_HEADROOM = 1.25
 """The chart's top, as a multiple of the kill line or of the highest use."""
 
@@ -77,8 +79,11 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
     yield "forecast", _forecast(node, line, trend)
     yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
+    if memory.shared is not None:
+        store = size(node.object_store.used)
+        yield "shared memory", f"{size(memory.shared)}, of it {size(node.shm.used)} in /dev/shm; Ray's object store uses {store}"
     if view.width >= WIDE_COLUMNS:
-        yield "HOLDS", "resident memory (RSS); memory that processes share is counted for each of them"
+        yield "HOLDS", f"what processes have for themselves; what they share is counted once. All rows add up to {size(memory.total)}"
 
 
 def _line(line: KillLine | None) -> Cell:
@@ -149,11 +154,11 @@ def downsample(values: Sequence[float | None], width: int) -> list[float | None]
 def _owners(node: Node, view: View) -> Section[OwnerRow]:
     host = view.index.host_of(node) if node.probed else None
     held = view.history.memory.holdings(host.name) if host else None
-    rows = None if host is None or held is None else list(_rows(host.name, held, view))
+    rows = None if host is None or held is None else [*_rows(host.name, held, view), *_rest_rows(node, held)]
     columns: tuple[Column[OwnerRow], ...] = (
         Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True),
         Column("HOLDS", 6, lambda row, _: size(row.holding.used), sort=lambda row, _: row.holding.used, right=True),
-        Column("SHARE", 5, lambda row, _: cells.share(row.holding.used, node.memory.total, 0.5, 0.9), right=True, rank=2),
+        Column("SHARE", 5, lambda row, _: share(row.holding.owner.key, row.holding.used, node), right=True, rank=2),
         Column("GROWTH", 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
         Column("LAST 15 MIN", SPARK_CELLS, lambda row, view: ((spark(row.past, SPARK_CELLS, row.top, ascii=view.ascii), "mid"),), rank=3),
         Column("PROCS", 5, _processes, right=True, rank=1),
@@ -169,6 +174,29 @@ def _rows(host: str, held: Sequence[Holding], view: View) -> Iterator[OwnerRow]:
     for one, past in zip(held, pasts, strict=True):
         actor, job = view.index.actors.get(one.owner.actor or ""), view.index.jobs.get(one.owner.job or "")
         yield OwnerRow(one, past, max(top, 1.0), actor or job or (one.processes[0] if one.processes else None))
+
+
+def _rest_rows(node: Node, held: Sequence[Holding]) -> Iterator[OwnerRow]:
+    for key, name, used in memory_rest(node.memory, sum(one.used for one in held)):
+        yield OwnerRow(Holding(Owner(key, name), used, (), None), (), 1.0, None)
+
+
+def share(key: str, used: int, node: Node) -> Cell:
+    """Of all memory. That much is available is no warning."""
+    return cells.share(used, node.memory.total, *((2.0, 2.0) if key == AVAILABLE else (0.5, 0.9)))
+
+
+def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int]]:
+    """What is left of all memory where owners hold so much: key, name and bytes, which with theirs add up to the total.
+
+    It is below 0 where more is held than is in use: forked processes share pages, or some are outside the cgroup.
+    """
+    used, total = plausible_bytes(memory.used), plausible_bytes(memory.total)
+    if used is not None:
+        words = "not attributed: kernel, drivers, other processes" if used >= held else "counted twice: pages that forked processes share"
+        yield "rest", words, int(used - held)
+        if total is not None:
+            yield AVAILABLE, "available: free, or file cache", int(total - used)
 
 
 def _owner(row: OwnerRow, view: View) -> Cell:

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cockpit.findings.memory_trend import SHARED_MEMORY_NAME
 from cockpit.model import MemoryUser, Node, Process, Session
 from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, percent, size
 from cockpit.ui import cells
 from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
+from cockpit.ui.pages.memory import memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section, facts
@@ -119,24 +121,36 @@ def _kill_line(node: Node) -> str:
 def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow]:
     """Host memory by process: all of the host's where a probe looks, else Ray's own as Ray tells."""
     columns: tuple[Column[MemoryRow], ...] = (
-        Column("HOST MEMORY", 11, lambda row, _: size(row.user.rss), sort=lambda row, _: row.user.rss, right=True),
-        Column("SHARE", 5, lambda row, _: cells.share(row.user.rss, node.memory.total, 0.5, 0.9), right=True),
-        Column("PID", 8, lambda row, _: str(row.user.pid), sort=lambda row, _: row.user.pid, right=True),
-        Column("USER", 8, lambda row, _: row.user.user or UNKNOWN, sort=lambda row, _: row.user.user, rank=2),
+        Column("HOST MEMORY", 11, lambda row, _: size(row.used), sort=lambda row, _: row.used, right=True),
+        Column("SHARE", 5, lambda row, _: share(row.name, row.used, node), right=True),
+        Column("PID", 8, lambda row, _: row.pid, sort=lambda row, _: row.user and row.user.pid, right=True),
+        Column("USER", 8, lambda row, _: row.owner, sort=lambda row, _: row.owner, rank=2),
         Column("KIND", 9, lambda row, _: cells.kind(row.process) if row.process else "", rank=1),
         Column("JOB", 12, lambda row, view: view.job_title(row.process.job) if row.process else "", rank=3),
-        Column("COMMAND", 20, lambda row, _: cells.shorten_command(row.user.command or UNKNOWN), grow=True),
+        Column("COMMAND", 20, lambda row, _: row.command, grow=True),
     )
-    known = {process.pid: process for process in view.index.processes.get(node.key, ())}
     users = _memory_users(page, node, view)
-    rows = None if users is None else [MemoryRow(user, known.get(user.pid)) for user in users]
+    rows = None if users is None else list(_memory_rows(node, users, view))
     nothing = "none" if rows is not None else page.ray_error or "not known: no probe on this host"
     title = (
         "HOST MEMORY"
         if page.ray_processes is None or node.probed
         else f"HOST MEMORY of Ray processes, {cells.ago(page.asked_at, view)} ago,"
     )
-    return Section("node-memory", title, columns, rows, nothing, lambda row: f"{row.user.pid} {row.user.user} {row.user.command}")
+    return Section("node-memory", title, columns, rows, nothing, lambda row: f"{row.key} {row.user}")
+
+
+def _memory_rows(node: Node, users: Sequence[MemoryUser], view: View) -> Iterator[MemoryRow]:
+    """What each has for itself; where a probe tells of the whole host, also what they share and what is left, which makes all of it."""
+    known = {process.pid: process for process in view.index.processes.get(node.key, ())}
+    yield from (
+        MemoryRow(str(user.pid), cells.shorten_command(user.command or UNKNOWN), user.private, user, known.get(user.pid)) for user in users
+    )
+    shared = node.memory.shared
+    if node.probed and shared is not None:
+        yield MemoryRow("shared", SHARED_MEMORY_NAME, shared)
+        for key, name, used in memory_rest(node.memory, shared + sum(user.private for user in users)):
+            yield MemoryRow(key, name, used)
 
 
 def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | None:
@@ -155,15 +169,28 @@ def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | 
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """A process that holds much of the host's memory, and what it is to Ray, if anything."""
+    """A part of the host's memory: of a process that holds much, with what it is to Ray, if anything; or of nobody."""
 
-    user: MemoryUser
-    process: Process | None
+    name: str
+    command: str
+    used: int
+    user: MemoryUser | None = None
+    process: Process | None = None
 
     @property
     def key(self) -> str:
         """Its identity."""
-        return f"memory:{self.user.pid}"
+        return f"memory:{self.name}"
+
+    @property
+    def pid(self) -> str:
+        """Empty: it is no process."""
+        return str(self.user.pid) if self.user else ""
+
+    @property
+    def owner(self) -> str:
+        """The user of the process."""
+        return (self.user.user or UNKNOWN) if self.user else ""
 
     @property
     def about(self) -> Process | None:

@@ -37,10 +37,11 @@ class PresetsPage(Page):
             Column("PRESETS", 20, lambda entry, _: entry.name, sort=lambda entry, _: entry.name),
             Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),
             Column("GPUS", 5, _amount("GPU"), sort=lambda entry, _: _budget_amount(entry, "GPU"), right=True),
-            Column("CPUS", 5, _amount("CPU"), sort=lambda entry, _: _budget_amount(entry, "CPU"), right=True, rank=3),
-            Column("HOSTS", 5, _hosts, right=True, rank=2),
+            Column("CPUS", 5, _amount("CPU"), sort=lambda entry, _: _budget_amount(entry, "CPU"), right=True, rank=4),
+            Column("HOSTS", 5, _hosts, right=True, rank=3),
             Column("LAST", 18, _last, rank=1),
-            Column("ABOUT", 18, _about, grow=True, fold=MAX_TEXT_LINES),
+            Column("WHY", 24, _why, grow=True, fold=MAX_TEXT_LINES),
+            Column("ABOUT", 18, _about, grow=True, rank=2, fold=MAX_TEXT_LINES),
         )
         nothing = "none" if view.preset_entries is not None else "loading"
         return (Section("presets", "PRESETS", columns, view.preset_entries, nothing, lambda entry: f"{entry.name} {entry.path}"),)
@@ -55,6 +56,16 @@ def _fits(entry: PresetEntry, _: View) -> Cell:
         return (("mistake", "bad"),)
     word = f"{entry.checked.verdict}{' !' if entry.checked.verdict == 'now' and entry.checked.doubts else ''}"
     return ((word, "warn" if entry.checked.verdict == "now" and entry.checked.doubts else VERDICT_TONES[entry.checked.verdict]),)
+
+
+def _why(entry: PresetEntry, _: View) -> Cell:
+    """Why it can't be read, or does not fit now, or what speaks against it though it does."""
+    if entry.mistake is not None:
+        return ((entry.mistake, "bad"),)
+    lines = entry.checked.lines if entry.checked else ()
+    reason = entry.checked.reason if entry.checked else None
+    reason = reason or next((line for line in lines if line.level == "doubt"), None)
+    return ((reason.text if reason else "", "dim"),)
 
 
 def _budget_amount(entry: PresetEntry, resource: str) -> float | None:
@@ -83,10 +94,7 @@ def last_job(name: str, view: View) -> Job | None:
 
 
 def _about(entry: PresetEntry, _: View) -> Cell:
-    if entry.mistake is not None:
-        return ((entry.mistake, "bad"),)
-    preset = entry.preset
-    return (preset.about.partition("\n")[0] if preset else "") or UNKNOWN
+    return (entry.preset.about.partition("\n")[0] if entry.preset else "") or UNKNOWN
 
 
 def preset_sections(entry: PresetEntry, view: View) -> Sequence[Section[Any]]:

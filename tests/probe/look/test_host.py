@@ -47,6 +47,16 @@ def test_without_a_cgroup_it_is_the_hosts(machine):
     assert memory(machine) == (24 * GIB, 64 * GIB)
 
 
+def test_what_is_shared_is_the_hosts_or_the_cgroups_own(machine):
+    (machine / "proc" / "meminfo").write_text(f"{MEMINFO}Shmem: {7 * GIB // 1024} kB\n")
+    assert look(machine).shared == 7 * GIB
+    v2(machine, str(32 * GIB))
+    assert look(machine).shared is None
+    stat = machine / "cgroup" / "memory.stat"
+    stat.write_text(f"{stat.read_text()}shmem {2 * GIB}\nshmem_thp 5\n")
+    assert look(machine).shared == 2 * GIB
+
+
 def test_a_cgroup_of_version_2_counts_where_its_limit_is_lower(machine):
     v2(machine, str(32 * GIB))
     assert memory(machine) == (15 * GIB, 32 * GIB)

@@ -1,0 +1,58 @@
+"""`a`: from one Ray on this host to another, without an end of the program."""
+
+from __future__ import annotations
+
+from cockpit.config.settings import Address
+from cockpit.model import Cluster, Finding, OtherRay
+from cockpit.ui.dialogs import AddressDialog
+from tests.ui.screen import footer, shown, until
+from tests.world import NOW, snapshot
+
+LIVES = OtherRay("http://127.0.0.1:8366", "session_b", answers=True)
+HERS = OtherRay("http://127.0.0.1:8367", "session_c", "train", answers=True)
+SILENT = OtherRay("http://127.0.0.1:38225", "session_far", answers=False)
+WRONG = Finding("address-wrong", "critical", "address", "nothing answers at http://127.0.0.1:9", ("refused",), NOW - 9)
+
+
+def lost(*findings):
+    return snapshot(cluster=Cluster("http://127.0.0.1:9", reachable=False), findings=findings)
+
+
+async def test_from_a_wrong_address_a_goes_to_a_ray_that_answers(make):
+    app = make(lost(WRONG))
+    app.monitor.rays = (LIVES, HERS, SILENT)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "a Other Ray" in footer(app))
+        assert "nothing answers at" in next(line for line in shown(app).splitlines() if " a " in line)
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, AddressDialog))
+        await until(pilot, lambda: "http://127.0.0.1:8366  session_b" in shown(app))
+        assert "These Rays on this host answer. Which do you want to see?" in shown(app)
+        assert "session_c of train" in shown(app)
+        assert "38225" not in shown(app), "what does not answer is not offered"
+        await pilot.press("enter")
+        await until(pilot, lambda: app.monitor.followed == [Address("http://127.0.0.1:8366", "session_b")])
+
+
+async def test_where_no_other_ray_answers_it_is_said(make):
+    app = make()
+    app.monitor.rays = (SILENT,)
+    async with app.run_test(size=(160, 24), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("a")
+        await until(pilot, lambda: "No other Ray on this host answers" in shown(app))
+        assert len(app.screen_stack) == 1
+
+
+async def test_of_several_at_the_start_those_that_answer_are_offered(make):
+    app = make(lost())
+    app.monitor.rays = (LIVES,)
+    both = (Address(LIVES.url, "session_b"), Address(SILENT.url, "session_far"))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        app.choose(both)
+        await until(pilot, lambda: "session_b" in shown(app) and isinstance(app.screen, AddressDialog))
+        assert "session_far" not in shown(app)
+        await pilot.press("escape")
+        app.choose(both[1:])
+        await until(pilot, lambda: "No Ray on this host answers at its address (1 found)" in shown(app))
