@@ -28,7 +28,7 @@ from cockpit.model.host import (
     describe_owner,
 )
 from cockpit.model.ray import (
-    GROUP_WAITS,
+    GROUP_WAIT_PREFIX,
     PENDING_STATES,
     SUPERVISOR,
     Actor,
@@ -48,7 +48,7 @@ from cockpit.model.snapshot import Snapshot
 from cockpit.model.value import Value
 
 __all__ = [
-    "GROUP_WAITS",
+    "GROUP_WAIT_PREFIX",
     "LEFT_OVER",
     "LEVELS",
     "PENDING_STATES",

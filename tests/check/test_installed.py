@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.budget import budget_of
 from cockpit.check import Checked, check
-from cockpit.check.installed import installed
+from cockpit.check.installed import find_frameworks
 from cockpit.model import RayProcess, Snapshot
 from tests.check.worlds import cluster, looked, machine, preset
 
@@ -25,7 +25,7 @@ def world(*there: dict[str, str] | None) -> Snapshot:
 
 
 def checked(snapshot: Snapshot) -> Checked:
-    return check(preset(), budget_of(VERL, installed=installed(snapshot)), snapshot)
+    return check(preset(), budget_of(VERL, installed=find_frameworks(snapshot)), snapshot)
 
 
 def told(of: Checked) -> list[tuple[str, str]]:
@@ -34,7 +34,7 @@ def told(of: Checked) -> list[tuple[str, str]]:
 
 def test_a_command_is_read_for_the_release_of_the_head():
     snapshot = world({"verl": "0.5.0", "openrlhf": "0.8.5"}, {"verl": "0.9.0"})
-    assert installed(snapshot) == {"verl": "0.5.0", "openrlhf": "0.8.5"}
+    assert find_frameworks(snapshot) == {"verl": "0.5.0", "openrlhf": "0.8.5"}
     assert checked(snapshot).budget.dialect == "0.5.0"
 
 
@@ -62,9 +62,9 @@ def test_nothing_is_said_of_what_nobody_sees_or_the_job_must_bring(there):
 
 def test_of_a_head_that_is_dead_or_not_looked_at_nothing_is_known():
     snapshot = world({"verl": "0.5.0"})
-    assert installed(replace(snapshot, hosts={})) == {}
-    assert installed(replace(snapshot, nodes=tuple(replace(node, state="DEAD") for node in snapshot.nodes or ()))) == {}
-    assert installed(world({"verl": "\x1b[2J0.5"})) == {}
+    assert find_frameworks(replace(snapshot, hosts={})) == {}
+    assert find_frameworks(replace(snapshot, nodes=tuple(replace(node, state="DEAD") for node in snapshot.nodes or ()))) == {}
+    assert find_frameworks(world({"verl": "\x1b[2J0.5"})) == {}
 
 
 def test_what_lies_beside_another_rays_raylet_on_the_same_host_is_not_told():

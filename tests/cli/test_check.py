@@ -28,7 +28,7 @@ needs: {gpus: %d}
 class Looked:
     """A monitor that has seen this much."""
 
-    undecided = ()
+    open_choices = ()
 
     def __init__(self, config, snapshot):
         self.config, self.poller = config, self

@@ -250,7 +250,7 @@ async def test_following_the_same_address_again_changes_nothing(look):
 
 def wanted(monitor, **facts):
     local = {"hosts": {HERE: here(addresses=("10.0.0.1",))}, "processes": (), **facts}
-    return {name: entry.target for name, entry in monitor.selection.wanted(snapshot(**local)).items()}
+    return {name: entry.target for name, entry in monitor.selection.select_hosts(snapshot(**local)).items()}
 
 
 @pytest.fixture
@@ -311,13 +311,13 @@ def test_a_node_is_reached_as_the_config_says(idle):
     by_address, by_name = HostEntry("w2", "10.0.0.2", user="train"), HostEntry("node3", "gateway", python="/opt/python")
     monitor = idle(hosts=(by_address, by_name))
     dead = snapshot(nodes=(node(2, state="DEAD"), node(3, state="DEAD")), processes=())
-    assert monitor.selection.wanted(dead) == {"w2": by_address, "node3": by_name}
+    assert monitor.selection.select_hosts(dead) == {"w2": by_address, "node3": by_name}
 
 
 def test_a_dead_node_without_a_name_is_reached_as_the_one_that_lives_at_its_address(idle):
     dead = node(2, id="f" * 56, host="10.0.0.2", name="10.0.0.2", state="DEAD")
     monitor = idle(hosts=(HostEntry("node2"),))
-    assert monitor.selection.wanted(snapshot(nodes=(node(1), node(2), dead), processes=())) == {"node2": HostEntry("node2")}
+    assert monitor.selection.select_hosts(snapshot(nodes=(node(1), node(2), dead), processes=())) == {"node2": HostEntry("node2")}
 
 
 def test_a_host_that_ray_does_not_know_is_no_target_of_its_own(idle):

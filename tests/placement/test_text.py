@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.placement import LivingNodes, ask, fixed, matches, sentence, shape
+from cockpit.placement import LivingNodes, ask, matches, scale_amount, sentence, shape
 from tests.placement.given import hold, one, place, told
 
 
@@ -193,7 +193,7 @@ def test_every_verdict_has_a_sentence_and_agrees_with_what_would_fit(places, wan
 def test_an_actor_has_room_where_one_node_has_all_of_it(places, gpu, cpu, labels):
     def enough(each, used):
         return matches(each.labels, labels.items()) and all(
-            each.total[name] - used.get(name, 0) >= fixed(need) for name, need in (("GPU", gpu), ("CPU", cpu))
+            each.total[name] - used.get(name, 0) >= scale_amount(need) for name, need in (("GPU", gpu), ("CPU", cpu))
         )
 
     verdict = LivingNodes(places).judge(one(labels, GPU=gpu, CPU=cpu)).kind

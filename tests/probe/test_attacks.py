@@ -301,7 +301,7 @@ def test_a_pipe_or_device_is_not_even_opened(tmp_path, monkeypatch):
     flags: list[int] = []
     really = os.open
     monkeypatch.setattr(os, "open", lambda path, flag, **more: (flags.append(flag), really(path, flag, **more))[1])
-    with pytest.raises(FileNotFoundError, match="not a regular file"), trust.opened(str(pipe)):
+    with pytest.raises(FileNotFoundError, match="not a regular file"), trust.open_file(str(pipe)):
         pass
     assert len(flags) == 1
     assert flags[0] & os.O_PATH
@@ -311,7 +311,7 @@ def test_a_pipe_or_device_is_not_even_opened(tmp_path, monkeypatch):
 def test_a_log_that_is_swapped_for_a_pipe_while_it_is_looked_at_is_no_pipe(common):
     path = common / "raylet.out"
     path.write_text("told")
-    with trust.opened(str(path)) as handle:
+    with trust.open_file(str(path)) as handle:
         path.unlink()
         os.mkfifo(path)
         assert os.read(handle, 9) == b"told"

@@ -197,7 +197,7 @@ def read_details(stat: Stat) -> Details:
     argv = _argv(stat.pid)
     alive = stat.state not in "ZXx"
     text = _environ(stat.pid) if alive else b""
-    kept = None if text is None else _wanted(text)
+    kept = None if text is None else _pick_wanted(text)
     logs = [link for link in (_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
     uid, pids = _status(stat.pid)
     settled = not alive or (bool(argv) and text != b"" and _age(stat) > SETTLED_AFTER)
@@ -231,7 +231,7 @@ def _log_head(pid: int) -> bytes:
         return b""
 
 
-def _wanted(environ: bytes) -> Dict[str, str]:
+def _pick_wanted(environ: bytes) -> Dict[str, str]:
     """Few processes have any of these; the others' environments are not even taken apart."""
     if b"RAY_" not in environ:
         return {}

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from cockpit.clock import shifted
+from cockpit.clock import shift_date
 from cockpit.model import (
     Amount,
     Disk,
@@ -182,17 +182,17 @@ def _process(process: Process, host: str, shift: float) -> Process:
         command=_redact_optional(process.command),
         name=_redact_optional(process.name),
         why=tuple(map(_redact, process.why)),
-        started=shifted(process.started, shift),
+        started=shift_date(process.started, shift),
     )
 
 
 def _session(session: Session, host: str, shift: float) -> Session:
-    return replace(session, host=host, started=shifted(session.started, shift))
+    return replace(session, host=host, started=shift_date(session.started, shift))
 
 
 def _oom_kill(kill: OomKill, host: str, shift: float) -> OomKill:
     return replace(
-        kill, host=host, ours=None, moment=shifted(kill.moment, shift), name=_redact_optional(kill.name), text=_redact(kill.text)
+        kill, host=host, ours=None, moment=shift_date(kill.moment, shift), name=_redact_optional(kill.name), text=_redact(kill.text)
     )
 
 
