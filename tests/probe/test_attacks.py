@@ -154,14 +154,14 @@ def test_whose_a_process_is_that_hangs_is_known(run):
 def test_many_processes_that_hang_cost_one_scan_a_few_seconds():
     over = threading.Event()
 
-    def look(found: processes.Stat) -> processes.Details:
+    def look(found: processes.ScannedProcess) -> processes.Details:
         if found.pid != os.getpid():
             over.wait(600)
         return processes.Details()
 
     table = ProcessTable(look, patience=1.0)
     began = time.monotonic()
-    stats = [processes.Stat(pid, "stuck", "S", 1, 1, 1, 5, 0) for pid in range(2, 42)]
+    stats = [processes.ScannedProcess(pid, "stuck", "S", 1, 1, 1, 5, 0) for pid in range(2, 42)]
     table._learn(stats)
     over.set()
     assert time.monotonic() - began < 20
