@@ -28,7 +28,7 @@ def checked(snapshot: Snapshot) -> Checked:
     return check(preset(), budget_of(VERL, installed=find_frameworks(snapshot)), snapshot)
 
 
-def told(of: Checked) -> list[tuple[str, str]]:
+def read_lines(of: Checked) -> list[tuple[str, str]]:
     return [(line.level, line.text) for line in of.lines if "beside Ray" in line.text]
 
 
@@ -39,7 +39,7 @@ def test_a_command_is_read_for_the_release_of_the_head():
 
 
 def test_one_release_everywhere_is_fine():
-    assert told(checked(world({"verl": "0.7.1"}, {"verl": "0.7.1"}))) == [("fine", "veRL 0.7.1 is installed beside Ray")]
+    assert read_lines(checked(world({"verl": "0.7.1"}, {"verl": "0.7.1"}))) == [("fine", "veRL 0.7.1 is installed beside Ray")]
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_one_release_everywhere_is_fine():
     ],
 )
 def test_several_releases_are_a_doubt(other: dict[str, str], text: str):
-    assert told(checked(world({"verl": "0.7.1"}, other))) == [("doubt", text)]
+    assert read_lines(checked(world({"verl": "0.7.1"}, other))) == [("doubt", text)]
 
 
 @pytest.mark.parametrize("there", [(None, None), ({}, {}), ({"openrlhf": "0.8.5"}, {})])
 def test_nothing_is_said_of_what_nobody_sees_or_the_job_must_bring(there):
     of = checked(world(*there))
-    assert not told(of)
+    assert not read_lines(of)
     assert of.budget.dialect is None
 
 
@@ -73,5 +73,5 @@ def test_what_lies_beside_another_rays_raylet_on_the_same_host_is_not_told():
     other = RayProcess("raylet", 11, "session_b", "f" * 56, visible="0", files=9, files_limit=16, frameworks={"verl": "0.5.0"})
     beside = replace(head, nodes=(*head.nodes, "f" * 56), rays=(*(head.rays or ()), other))
     checked_lines = checked(replace(snapshot, hosts={"head": beside}))
-    assert told(checked_lines) == [("fine", "veRL 0.7.1 is installed beside Ray")]
+    assert read_lines(checked_lines) == [("fine", "veRL 0.7.1 is installed beside Ray")]
     assert not [line for line in checked_lines.lines if "ffff" in line.text or "16 on" in line.text]

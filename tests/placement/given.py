@@ -27,7 +27,7 @@ def one(labels: dict[str, str] | None = None, **needs: float) -> Ask:
     return ask([shape(needs, labels)], "STRICT_PACK")
 
 
-def told(places: list[Place], wanted: Ask) -> tuple[str, str | None]:
+def explain(places: list[Place], wanted: Ask) -> tuple[str, str | None]:
     world = LivingNodes(places)
     verdict = world.judge(wanted)
     assert isinstance(verdict, PlacementVerdict)
