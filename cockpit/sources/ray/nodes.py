@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from cockpit.clock import shift_date, shift_of
+from cockpit.clock import redate, shift_of
 from cockpit.model import Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
@@ -178,8 +178,8 @@ class Nodes:
             resources=resources,
             labels=identity.labels if identity.labels is not None else raylet.labels or {},
             reported=memory.seen,
-            started=shift_date(memory.started, self._shift()),
-            ended=None if memory.alive else shift_date(memory.ended, self._shift()),
+            started=redate(memory.started, self._shift()),
+            ended=None if memory.alive else redate(memory.ended, self._shift()),
             had=() if memory.alive else tuple(worker.actor for worker in _workers(node_id, memory) if worker.actor),
         )
         return _with_figures(told, figures, memory) if memory.alive else told
