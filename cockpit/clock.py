@@ -47,6 +47,6 @@ def shift_of(clock: Callable[[], float]) -> Callable[[], float]:
     return clock.shift if isinstance(clock, Clock) else lambda: 0.0
 
 
-def shifted(moment: float | None, by: float) -> float | None:
+def redate(moment: float | None, by: float) -> float | None:
     """An unknown date stays unknown."""
     return None if moment is None else moment + by

@@ -31,10 +31,10 @@ def note(text: str) -> None:
 
 def say_json(text: str) -> None:
     """JSON that stays the same value, with every character that could act on a terminal as its number."""
-    click.echo(numbered(text))
+    click.echo(escape_json(text))
 
 
-def numbered(text: str) -> str:
+def escape_json(text: str) -> str:
     """The same JSON, with every character that could act on a terminal as its number."""
     return _BEYOND_JSON.sub(lambda found: json.dumps(found.group())[1:-1], text)
 

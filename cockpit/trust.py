@@ -139,7 +139,7 @@ def why_not_ours(path: Path) -> str | None:
 
     `sudo` may leave HOME as it was: then root would read, and do, what that user has written, or what a link of his leads to.
     """
-    for status in _passed(path):
+    for status in _stat_places(path):
         if status.st_uid not in own_uids():
             return f"it belongs to another user (user {status.st_uid}), and only root's and our own are obeyed"
         if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode):
@@ -147,7 +147,7 @@ def why_not_ours(path: Path) -> str | None:
     return None
 
 
-def _passed(path: Path) -> Iterator[os.stat_result]:
+def _stat_places(path: Path) -> Iterator[os.stat_result]:
     """The file, its folder, and the links in their places; nothing where there is no such file."""
     with suppress(OSError):
         yield from (os.stat(path), os.stat(path.parent))

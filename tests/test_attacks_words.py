@@ -157,10 +157,10 @@ def test_what_a_job_calls_its_metadata_is_not_built_before_anybody_asks():
     """Three bytes of JSON are a hundred in Python: 128 MB would be more than this host has."""
     (job,) = decode(b'[{"type": "SUBMISSION", "metadata": {"a": [[],[]], "b": "\\u00e9", "cockpit_preset": 5}}]', tuple[wire.Job, ...])
     assert job.texts == {"a": "[[],[]]", "b": "é", "cockpit_preset": "5"}
-    assert job.said("b") == "é"
-    assert job.said("cockpit_preset") is None
-    assert job.said("a") is None
-    assert job.said("z") is None
+    assert job.get_text("b") == "é"
+    assert job.get_text("cockpit_preset") is None
+    assert job.get_text("a") is None
+    assert job.get_text("z") is None
 
 
 def test_a_list_of_more_than_ray_ever_lists_is_refused():

@@ -48,8 +48,8 @@ def named(found: list[Path], names: set[str]) -> set[str]:
 
 
 def test_the_probe_starts_programs_in_one_place():
-    """A ferry is sent to Ray's own worker alone, as one file, and starts nothing but itself."""
-    assert named(modules("probe"), STARTS) == {"probe/programs.py", "probe/acts/ray_tunnel/ferry.py"}
+    """The task tunnel is sent to Ray's own worker alone, as one file, and starts nothing but itself."""
+    assert named(modules("probe"), STARTS) == {"probe/programs.py", "probe/acts/ray_tunnel/task_tunnel.py"}
 
 
 def test_the_cockpit_starts_its_probes_and_ssh_in_one_place():

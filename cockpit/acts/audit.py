@@ -17,7 +17,7 @@ import msgspec
 import platformdirs
 
 from cockpit.acts.plan import Plan, Receipt, Target
-from cockpit.output import numbered
+from cockpit.output import escape_json
 from cockpit.trust import is_plain, why_not_ours
 
 BY_PATH = ("session", "link", "file", "shm", "host")
@@ -56,7 +56,7 @@ class Audit:
             "plan": [brief(target, plan.act) for target in plan.targets],
             "outcome": outcome,
         }
-        self._append(numbered(msgspec.json.encode(line).decode()).encode() + b"\n")  # whoever reads it may use no more than `cat`
+        self._append(escape_json(msgspec.json.encode(line).decode()).encode() + b"\n")  # whoever reads it may use no more than `cat`
 
     def _append(self, data: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

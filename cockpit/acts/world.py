@@ -106,7 +106,7 @@ class World:
 
     def update_hosts(self) -> None:
         """Learn how hosts are reached now."""
-        self._entries.update(self.monitor.others())
+        self._entries.update(self.monitor.select_others())
         self._places.clear()
         self._places.update(self.monitor.places())
 
@@ -132,7 +132,7 @@ class World:
 
     def meet(self, entry: HostEntry) -> str:
         """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""
-        self._entries.update(self.monitor.others())
+        self._entries.update(self.monitor.select_others())
         for name in (entry.name, entry.target):
             if (known := self._find_known(name)) is not None:
                 return known

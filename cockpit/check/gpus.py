@@ -127,7 +127,7 @@ def _cards(site: Site, snapshot: Snapshot, homes: Sequence[str]) -> Iterator[Car
     holders = _holders(site, snapshot)
     for place in homes:
         gpus, mine = site.gpus(place) or (), holders.get(place, {})
-        candidates = tuple(gpu for gpu in gpus if not _rays(mine.get(gpu.index, ())))
+        candidates = tuple(gpu for gpu in gpus if not any(map(is_at_work, mine.get(gpu.index, ()))))
         counted = site.by_id[place].total.get("GPU", 0) == SCALE * len(gpus)
         known = bool(gpus) and all(gpu.memory_used is not None or gpu.fault for gpu in candidates)
         yield Cards(place, site.title(place), candidates, mine, counted, known)
@@ -143,10 +143,6 @@ def _holders(site: Site, snapshot: Snapshot) -> dict[str, dict[int, list[Process
             for hold in process.gpus if place is not None else ():
                 found.setdefault(place or "", {}).setdefault(hold.index, []).append(process)
     return found
-
-
-def _rays(holders: Sequence[Process]) -> bool:
-    return any(map(is_at_work, holders))
 
 
 def _free_bytes(gpu: Gpu) -> int | None:

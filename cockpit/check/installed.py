@@ -15,7 +15,7 @@ ABSENT = "missing"
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)+[\w.+!]*", re.ASCII)
 
 
-def installed(snapshot: Snapshot) -> dict[str, str]:
+def find_frameworks(snapshot: Snapshot) -> dict[str, str]:
     """On the head, where drivers of jobs run; empty where that can't be seen."""
     heads = {node.id for node in snapshot.nodes or () if node.head and node.id and node.state == "ALIVE"}
     there = [

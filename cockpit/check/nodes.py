@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cockpit.findings.gpus import NO_DEVICES
 from cockpit.model import Gpu, Host, Node, Quantity, RayProcess, Snapshot
 from cockpit.monitor.pending_reasons import Reasons, WaitFacts
-from cockpit.placement import Place, fixed
+from cockpit.placement import Place, scale_amount
 from cockpit.presets import Preset, RayNode
 from cockpit.sources.ray.client import NodeFacts, StatusFacts
 from cockpit.sources.ray.resources import mangle
@@ -157,7 +157,7 @@ def _resources(start: RayNode, devices: str | None, host: Host | None) -> dict[s
         "memory": flags.get("memory"),
         "object_store_memory": flags.get("object_store_memory"),
     }
-    return {name: fixed(amount) for name, amount in given.items() if isinstance(amount, (int, float)) and isfinite(amount)}
+    return {name: scale_amount(amount) for name, amount in given.items() if isinstance(amount, (int, float)) and isfinite(amount)}
 
 
 def list_devices(devices: str) -> list[str]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cockpit.budget import Budget, Line, budget_of
 from cockpit.budget.ray_submit import listed_packages
 from cockpit.check.check import check, own_needs
-from cockpit.check.installed import installed
+from cockpit.check.installed import find_frameworks
 from cockpit.check.ports import Taken, listening
 from cockpit.check.result import Checked
 from cockpit.config.document import InputError, read
@@ -36,7 +36,7 @@ _LONG = "x" * 40
 async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[str, str] = os.environ) -> Checked:
     """As of now: whoever watches already waits for nobody who has answered."""
     await monitor.wait_until_complete(HOSTS_PATIENCE_S)
-    budget = await in_time(partial(budget_for, preset, env, installed(monitor.poller.snapshot)), preset.path)
+    budget = await in_time(partial(budget_for, preset, env, find_frameworks(monitor.poller.snapshot)), preset.path)
     return check(preset, budget, monitor.poller.snapshot, monitor.config.limits, await ports_in_the_way(monitor, preset))
 
 

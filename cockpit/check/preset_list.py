@@ -44,10 +44,10 @@ def check_presets(snapshot: Snapshot, env: Mapping[str, str], limits: Limits) ->
 
 def _entry(found: Preset | PresetError, snapshot: Snapshot, env: Mapping[str, str], limits: Limits) -> PresetEntry:
     from cockpit.check.check import check  # deferred: reading commands is a tenth of a second of imports that no start waits for
-    from cockpit.check.installed import installed
+    from cockpit.check.installed import find_frameworks
     from cockpit.check.preset import budget_for
 
     if isinstance(found, PresetError):
         return PresetEntry(found.name, str(found.path), mistake=str(found))
-    checked = check(found, budget_for(found, env, installed(snapshot)), snapshot, limits) if found.job else None
+    checked = check(found, budget_for(found, env, find_frameworks(snapshot)), snapshot, limits) if found.job else None
     return PresetEntry(found.name, str(found.path), found, checked=checked)

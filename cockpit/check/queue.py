@@ -50,11 +50,7 @@ def _groups(snapshot: Snapshot) -> Iterator[tuple[float | None, str | None, Ahea
         if group.state in ("PENDING", "RESCHEDULING"):
             unplaced = [shape(bundle.needs, bundle.labels) for bundle in group.bundles if bundle.node not in alive]
             if unplaced:
-                yield group.since, group.wait, Ahead(_describe_group(group), ask(unplaced, _strategy(group)), 1, whole=True)
-
-
-def _describe_group(group: PlacementGroup) -> str:
-    return f"group {group.name or group.id[:8]}"
+                yield group.since, group.wait, Ahead(f"group {group.name or group.id[:8]}", ask(unplaced, _strategy(group)), 1, whole=True)
 
 
 def _strategy(group: PlacementGroup) -> Strategy:

@@ -31,7 +31,7 @@ def ray_lines(placed: Placed, site: Site, snapshot: Snapshot, needs: Needs, limi
     """Nothing of a Ray that doesn't run yet. `framework` is what the command is for."""
     if not site.planned and site.nodes:
         yield from _version("Ray", "needs.ray_version", needs.ray_version, _rays(site, snapshot))
-        yield from _version("Python", "needs.python_version", needs.python_version, _pythons(site))
+        yield from _version("Python", "needs.python_version", needs.python_version, _group_versions(site, "python"))
         yield from installed_lines(site, framework)
         yield from _open_files(site, needs, limits)
     yield from _findings(placed, site, snapshot)
@@ -43,10 +43,6 @@ def _rays(site: Site, snapshot: Snapshot) -> Mapping[str, list[str]]:
     if snapshot.cluster.ray_version:
         found.setdefault(snapshot.cluster.ray_version, ["the head"])
     return found
-
-
-def _pythons(site: Site) -> Mapping[str, list[str]]:
-    return _group_versions(site, "python")
 
 
 def _group_versions(site: Site, what: str) -> dict[str, list[str]]:

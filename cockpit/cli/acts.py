@@ -179,10 +179,10 @@ async def _acted(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_r
 
     ending.cancels(asyncio.current_task())
     monitor = await look_once(config)
-    if meant := [address for address in monitor.undecided if aim.session == address.origin]:
+    if meant := [address for address in monitor.open_choices if aim.session == address.origin]:
         monitor = await look_once(msgspec.structs.replace(config, address=meant[0].url))
-    if monitor.undecided and act.needs_cluster(aim):
-        return fail(explain_choices(monitor.undecided), NO_ANSWER, as_json=as_json)
+    if monitor.open_choices and act.needs_cluster(aim):
+        return fail(explain_choices(monitor.open_choices), NO_ANSWER, as_json=as_json)
     executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
     try:
         plan = await executor.plan(act, aim)

@@ -80,7 +80,7 @@ def preset_of(command: tuple[str, ...]) -> Preset:
 async def _print_check(config: Config, preset: Preset, *, as_json: bool) -> int:
     # Deferred: whoever mistypes a name waits for no HTTP client.
     from cockpit.check.check import check
-    from cockpit.check.installed import installed
+    from cockpit.check.installed import find_frameworks
     from cockpit.check.preset import HOSTS_PATIENCE_S, budget_for, hosts_of, ports_in_the_way
     from cockpit.check.result import check_json, exit_code
     from cockpit.check.text import check_text
@@ -89,9 +89,9 @@ async def _print_check(config: Config, preset: Preset, *, as_json: bool) -> int:
     known = {entry.name for entry in config.hosts}
     config = replace(config, hosts=(*config.hosts, *(entry for entry in hosts_of(preset) if entry.name not in known)))
     monitor = await look_once(config, everywhere=config.probe_hosts != "never", patience=HOSTS_PATIENCE_S)
-    if monitor.undecided:
-        return _refuse(explain_choices(monitor.undecided))
-    budget = budget_for(preset, os.environ, installed(monitor.poller.snapshot))
+    if monitor.open_choices:
+        return _refuse(explain_choices(monitor.open_choices))
+    budget = budget_for(preset, os.environ, find_frameworks(monitor.poller.snapshot))
     of = check(preset, budget, monitor.poller.snapshot, config.limits, await ports_in_the_way(monitor, preset))
     if as_json:
         output.say_json(check_json(of))

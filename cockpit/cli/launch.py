@@ -88,8 +88,8 @@ async def _launch(config: Config, preset: Preset, ending: EndSignal, *, follow: 
 
     ending.cancels(asyncio.current_task())
     monitor = await look_once(config)
-    if monitor.undecided:
-        return fail(explain_choices(monitor.undecided), NO_ANSWER, as_json=how["as_json"])
+    if monitor.open_choices:
+        return fail(explain_choices(monitor.open_choices), NO_ANSWER, as_json=how["as_json"])
     executor = ActionExecutor(monitor, Audit(audit_path(), monitor.clock))
     try:
         plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))

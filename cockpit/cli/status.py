@@ -50,7 +50,7 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
     from cockpit.report.text import status_text
 
     monitor = await look_once(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)
-    if monitor.undecided:
+    if monitor.open_choices:
         return _refuse_undecided(monitor)
     snapshot = monitor.poller.snapshot
     if as_json:
@@ -61,7 +61,7 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
 
 
 def _refuse_undecided(monitor: ClusterMonitor) -> int:
-    output.note(explain_choices(monitor.undecided))
+    output.note(explain_choices(monitor.open_choices))
     return BAD_USAGE
 
 
@@ -108,7 +108,7 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
     from cockpit.report.status import exit_code
 
     monitor = await look_once(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
-    if monitor.undecided:
+    if monitor.open_choices:
         return _refuse_undecided(monitor)
     snapshot = monitor.poller.snapshot
     checked = run_checks(snapshot, config.limits)

@@ -144,7 +144,7 @@ class Document:
         line = self.line(where)
         return InputError(": ".join(filter(None, (f"{self.name}:{line}" if line else self.name, where, text))))
 
-    def unexpected(self, where: str, expected: str) -> InputError:
+    def type_mistake(self, where: str, expected: str) -> InputError:
         """What `convert` would say, for what no type can say."""
         return self.mistake(where, f"expected {expected}, got {_describe(self._find(where)[1])}")
 
@@ -152,7 +152,7 @@ class Document:
         """Counted from 1; that of the nearest value above, where the place itself isn't there."""
         return self._find(where)[0]
 
-    def written(self, where: str) -> str | None:
+    def read_scalar(self, where: str) -> str | None:
         """A scalar as it was typed, before YAML made a number or a switch of it; `None` where there is none."""
         node = self._find(where)[1]
         return str(node.value) if isinstance(node, yaml.ScalarNode) else None
@@ -187,7 +187,7 @@ class Document:
         own = words.get(re.sub(r"\[\d+\]", "[]", where))
         if own is None and not what.startswith("Expected"):
             return self.mistake(where, what)
-        return self.unexpected(where, own or _describe_type(what))
+        return self.type_mistake(where, own or _describe_type(what))
 
     def _refuse_twins(self, node: yaml.Node | None, where: str, visited: set[int]) -> None:
         """YAML keeps the last of two values for one key without a word."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
 from cockpit.model import DEADLOCK, LEVELS, Actor, Finding, Job, Level, PlacementGroup, Remedy, Wait
-from cockpit.placement import amount, fixed
+from cockpit.placement import amount, scale_amount
 from cockpit.placement.request import rank
 from cockpit.text import clean, plural
 
@@ -310,7 +310,7 @@ def _held_by_job(facts: Facts, jobs: Iterable[str]) -> Mapping[str, Counter[str]
 
 
 def _fixed_amounts(needs: Mapping[str, float]) -> Counter[str]:
-    return Counter({name: fixed(number) for name, number in needs.items() if 0 < number < 1e15})
+    return Counter({name: scale_amount(number) for name, number in needs.items() if 0 < number < 1e15})
 
 
 def _groups_words(facts: Facts, groups: Sequence[Waiting], job: str | None) -> str:

@@ -29,7 +29,7 @@ from cockpit.model.host import (
 )
 from cockpit.model.ray import (
     DEADLOCK,
-    GROUP_WAITS,
+    GROUP_WAIT_PREFIX,
     PENDING_STATES,
     SUPERVISOR,
     Actor,
@@ -51,7 +51,7 @@ from cockpit.model.value import Value
 
 __all__ = [
     "DEADLOCK",
-    "GROUP_WAITS",
+    "GROUP_WAIT_PREFIX",
     "LEFT_OVER",
     "LEVELS",
     "PENDING_STATES",

@@ -14,7 +14,7 @@ NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]
 PENDING_STATES = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
 SUPERVISOR = "_ray_internal_job_actor_"
 """How Ray calls the actor that runs a job's entrypoint, before the job's id."""
-GROUP_WAITS = "its placement group waits: "
+GROUP_WAIT_PREFIX = "its placement group waits: "
 """How the reason of an actor begins that is bound to a group without a place; the group's own follows."""
 DEADLOCK = "deadlock, none continues until one releases its resources: "
 """How the reason of what waits in a deadlock begins; what it needs, and who holds that, follows."""

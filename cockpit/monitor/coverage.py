@@ -26,23 +26,25 @@ class Coverage:
         if (
             self._selection.everywhere
             and self._reaches_hosts
-            and not all(map(self._has_answered, self._selection.wanted(self._poller.snapshot)))
+            and not all(map(self._has_answered, self._selection.select_hosts(self._poller.snapshot)))
         ):
             return False
         if self._choice.ray is None:
             return bool(self._choice.choices) and probed
         others_unknown = self._choice.is_astray and self._poller.parts.cluster.others is None
-        return probed and not others_unknown and (not self._unanswered() or self._is_dashboard_down())
+        return probed and not others_unknown and (not self._find_unanswered() or self._is_dashboard_down())
 
     def silent_sources(self) -> set[str]:
         """Sources of a dashboard that is there, which have neither answered nor failed yet."""
-        return set() if self._poller.parts.cluster.reachable is False else self._unanswered()
+        return set() if self._poller.parts.cluster.reachable is False else self._find_unanswered()
 
     def unanswered_hosts(self) -> Mapping[str, HostEntry]:
         """The hosts that a person has named, or whose GPU processes have no known owner, of which no probe has told everything."""
         if self._config.probe_hosts == "never":
             return {}
-        return {name: entry for name, entry in self._selection.awaited(self._poller.snapshot).items() if not self._has_answered(name)}
+        return {
+            name: entry for name, entry in self._selection.select_awaited(self._poller.snapshot).items() if not self._has_answered(name)
+        }
 
     async def wait_until_complete(self, timeout: float) -> None:
         """Wait until everybody who is asked has answered once, but not longer than that; it is in the snapshot then."""
@@ -71,7 +73,7 @@ class Coverage:
         """Whether probes get to other hosts: through Ray only acts do."""
         return self._config.reach != THROUGH_RAY
 
-    def _unanswered(self) -> set[str]:
+    def _find_unanswered(self) -> set[str]:
         sources = self._choice.ray.sources if self._choice.ray is not None else ()
         return {source.name for source in sources} - self._poller.answered
 

@@ -26,31 +26,31 @@ class HostSelection:
     def hear(self, snapshot: Snapshot) -> None:
         """Have those probed that matter now."""
         if self._config.probe_hosts != "never":
-            self._pool.want(self.wanted(snapshot))
+            self._pool.want(self.select_hosts(snapshot))
 
     def entry(self, node: Node) -> HostEntry:
         """How a node's host is reached."""
         return self._roster.entry(node)
 
-    def wanted(self, snapshot: Snapshot) -> dict[str, HostEntry]:
+    def select_hosts(self, snapshot: Snapshot) -> dict[str, HostEntry]:
         """Those that matter."""
         if self.everywhere:
-            return self.others(snapshot)
+            return self.select_others(snapshot)
         down = snapshot.cluster.reachable is False
         nodes = [node for node in snapshot.nodes or () if node.id and (down or node.state != "ALIVE")]
         listed = self._config.hosts if down or self._config.probe_hosts == "always" else ()
-        return {**self._without_local([*self._entries(nodes, snapshot), *listed], snapshot), **self.awaited(snapshot)}
+        return {**self._without_local([*self._entries(nodes, snapshot), *listed], snapshot), **self.select_awaited(snapshot)}
 
-    def awaited(self, snapshot: Snapshot) -> dict[str, HostEntry]:
+    def select_awaited(self, snapshot: Snapshot) -> dict[str, HostEntry]:
         """Those of them without which what is seen is not the whole truth: a single look waits for them."""
         if self.everywhere:
-            return self.others(snapshot)
+            return self.select_others(snapshot)
         suspects = {node for process in snapshot.processes or () if _is_suspect(process) for node in _ray_nodes_of(process, snapshot)}
         nodes = [node for node in snapshot.nodes or () if node.id and node.id in suspects]
         named = self._config.named_hosts if self._named and self._is_placed(snapshot) else ()
         return self._without_local([*self._entries(nodes, snapshot), *named], snapshot)
 
-    def others(self, snapshot: Snapshot) -> dict[str, HostEntry]:
+    def select_others(self, snapshot: Snapshot) -> dict[str, HostEntry]:
         """Every other host there is: those of the config, and Ray's nodes; one that has died only where no other has taken its name."""
         nodes = sorted((node for node in snapshot.nodes or () if node.id), key=lambda node: node.state != "ALIVE")
         alive = {node.title for node in nodes if node.state == "ALIVE"}

@@ -82,7 +82,7 @@ class LogFolder:
             return await (await self._files()).read_end(self._node or "", name, lines)
         except SourceError as error:
             self._other_way(error)
-            return [line async for batch in self._probed(name, lines, always, error) for line in batch]
+            return [line async for batch in self._read_by_probe(name, lines, always, error) for line in batch]
 
     async def follow(self, name: str, lines: int, is_over: IsOver) -> AsyncGenerator[list[str], None]:
         """Batches of raw lines from the last `lines` on, until it is over and read to its end."""
@@ -97,7 +97,7 @@ class LogFolder:
                 raise
             self._other_way(error)
             why = error
-        async for batch in self._probed(name, lines, is_over, why):
+        async for batch in self._read_by_probe(name, lines, is_over, why):
             yield batch
 
     async def raylet_log(self, names: tuple[str, ...], node: str) -> str | None:
@@ -122,7 +122,7 @@ class LogFolder:
             raise error
         return self._place
 
-    async def _probed(self, name: str, lines: int, is_over: IsOver, error: SourceError) -> AsyncGenerator[list[str], None]:
+    async def _read_by_probe(self, name: str, lines: int, is_over: IsOver, error: SourceError) -> AsyncGenerator[list[str], None]:
         place, read = self._other_way(error), LogLines()
         over = await is_over()
         words = ("log", place.session, name, str(lines), *(() if over else ("--follow",)))

@@ -116,7 +116,7 @@ class ClusterMonitor:
         self.choice.follow(address)
 
     @property
-    def undecided(self) -> tuple[Address, ...]:
+    def open_choices(self) -> tuple[Address, ...]:
         """Several live sessions, as long as nobody has chosen one."""
         return self.choice.choices if self.choice.address is None else ()
 
@@ -129,16 +129,16 @@ class ClusterMonitor:
         """What this host is called."""
         return self.pool.local
 
-    def others(self) -> dict[str, HostEntry]:
+    def select_others(self) -> dict[str, HostEntry]:
         """Every other host there is."""
-        return self.selection.others(self.poller.snapshot)
+        return self.selection.select_others(self.poller.snapshot)
 
     def places(self) -> dict[str, RayPlace]:
         """Where hosts are in the Ray that is followed, if it lives on this host too: then there is another way to them."""
         cluster, nodes = self.poller.snapshot.cluster, self.poller.snapshot.nodes or ()
         if not cluster.session or not self.choice.is_alive(cluster.session):
             return {}
-        names = {entry.target: name for name, entry in self.others().items()}
+        names = {entry.target: name for name, entry in self.select_others().items()}
         alive = [(self.selection.entry(node).target, node.id) for node in nodes if node.id and node.state == "ALIVE"]
         return {names[target]: RayPlace(cluster.session, node) for target, node in alive if target in names}
 

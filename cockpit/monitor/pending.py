@@ -39,7 +39,7 @@ class ReasonInputs(NamedTuple):
     """Only the nodes have grown old: what followed from them is nothing that the rest still says."""
 
     @property
-    def answered(self) -> tuple[bool, ...]:
+    def answered_parts(self) -> tuple[bool, ...]:
         """Who has answered."""
         return tuple(answer is not None for answer in (self.status, self.asked, self.actors, self.groups, self.jobs))
 
@@ -69,7 +69,7 @@ class PendingReasons:
         if asked.nodes is None or not self._has_waiting(asked):
             return False
         many = len(asked.nodes.nodes) > LARGE
-        return not many or asked.answered != self._answered or self._clock() - self._found >= LARGE_PAUSE_S
+        return not many or asked.answered_parts != self._answered or self._clock() - self._found >= LARGE_PAUSE_S
 
     def explain(self, asked: ReasonInputs) -> None:
         """Find them again. It touches nothing that is drawn, so that another thread may do it."""
@@ -77,7 +77,7 @@ class PendingReasons:
         if (matter := _facts_that_matter(facts)) != self._known:
             self._why = find_reasons(facts)
             self._known = matter
-        self._found, self._answered = self._clock(), asked.answered
+        self._found, self._answered = self._clock(), asked.answered_parts
 
     def with_reasons(self, asked: ReasonInputs) -> tuple[tuple[Actor, ...] | None, tuple[PlacementGroup, ...] | None]:
         """All actors and groups, those that wait with the reason that was found last, which grows old together with them."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cockpit.model import DEADLOCK, GROUP_WAITS, Actor, Demand, Job, Node, PlacementGroup, Quantity, Wait
+from cockpit.model import DEADLOCK, GROUP_WAIT_PREFIX, Actor, Demand, Job, Node, PlacementGroup, Quantity, Wait
 from cockpit.placement import (
     SCALE,
     Ask,
@@ -23,7 +23,7 @@ from cockpit.placement import (
     Strategy,
     ask,
     deadlock,
-    fixed,
+    scale_amount,
     sentence,
     shape,
 )
@@ -128,7 +128,7 @@ class Reasons:
         if group is None:
             return Reason("its placement group was removed", "removed") if has_waited(actor, self._facts.grouped) else Reason(actor.why)
         if group.pending:
-            return Reason(f"{GROUP_WAITS}{group.why}" if group.why else "its placement group waits", "group")
+            return Reason(f"{GROUP_WAIT_PREFIX}{group.why}" if group.why else "its placement group waits", "group")
         key = (id_, actor.bundle)
         if key not in self._inside:
             self._inside[key] = LivingNodes(self._bundles(actor, group))
@@ -141,14 +141,14 @@ class Reasons:
         """The sentence for one that needs one node; nothing while the facts may be older than it is."""
         queued = None if self._queued is None else wanted.shapes[0][0].amounts in self._queued
         verdict = world.judge(wanted)
-        if verdict is None or (verdict.kind != "never" and not (self._settled(actor) or queued)):
+        if verdict is None or (verdict.kind != "never" and not (self._has_waited_long(actor) or queued)):
             return None
         if verdict.kind == "never":
             return self._sentence(wanted, actor.job, world)
-        if queued is False and actor.state == "PENDING_CREATION" and self._settled(actor):
+        if queued is False and actor.state == "PENDING_CREATION" and self._has_waited_long(actor):
             return STARTS
         if verdict.kind == "now":
-            return self._free(wanted) if world is self.world and self._settled(actor) and actor.state != "RESTARTING" else None
+            return self._free(wanted) if world is self.world and self._has_waited_long(actor) and actor.state != "RESTARTING" else None
         return self._sentence(wanted, actor.job, world)
 
     def _free(self, wanted: Ask) -> Reason:
@@ -168,7 +168,7 @@ class Reasons:
         worker = self._workers.get(actor.id) if actor.state == "PENDING_CREATION" else None
         return worker.node if worker else None
 
-    def _settled(self, actor: Actor) -> bool:
+    def _has_waited_long(self, actor: Actor) -> bool:
         """Whether it waited already long before the report was read."""
         return has_waited(actor, self._facts.asked)
 
@@ -301,9 +301,9 @@ def _reason_of(world: LivingNodes, wanted: Ask, growing: bool) -> Reason | None:
 
 
 def _place_of(node: Node, usage: Mapping[str, Quantity] | None, holds: tuple[NodeHold, ...], *, trusted: bool) -> Place:
-    total = {name: fixed(has.total) for name, has in node.resources.items() if has.total is not None}
+    total = {name: scale_amount(has.total) for name, has in node.resources.items() if has.total is not None}
     used = {name: (usage or {}).get(name, has).used for name, has in node.resources.items()}
-    known = {name: fixed(amount) for name, amount in used.items() if amount is not None}
+    known = {name: scale_amount(amount) for name, amount in used.items() if amount is not None}
     labels = {_NODE: node.id or "", **node.labels}
     return Place(node.id or "", node.title, total, known if trusted else {}, labels, holds)
 
@@ -326,7 +326,7 @@ def _actor_words(actor: Actor) -> str:
 
 
 def _fixed_amounts(needs: Mapping[str, float]) -> dict[str, int]:
-    return {name: fixed(amount) for name, amount in needs.items()}
+    return {name: scale_amount(amount) for name, amount in needs.items()}
 
 
 def _queued_shapes(demand: Iterable[Demand] | None) -> frozenset[tuple[tuple[str, int], ...]] | None:

@@ -29,7 +29,7 @@ async def look_once(
             [task, knowing := asyncio.ensure_future(monitor.wait_until_complete(patience))], return_when=asyncio.FIRST_COMPLETED
         )
         knowing.cancel()
-        if hosts_patience and not monitor.undecided:
+        if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
     finally:
         monitor.close()

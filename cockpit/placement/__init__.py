@@ -4,7 +4,7 @@ from cockpit.placement.deadlock import Deadlock, deadlock
 from cockpit.placement.fit import Room, room
 from cockpit.placement.free_capacity import FreeCapacity, NodeShare
 from cockpit.placement.nodes import Kind, LivingNodes, PlacementVerdict, has
-from cockpit.placement.request import SCALE, Ask, NodeHold, Place, Shape, Strategy, ask, fixed, matches, shape
+from cockpit.placement.request import SCALE, Ask, NodeHold, Place, Shape, Strategy, ask, matches, scale_amount, shape
 from cockpit.placement.text import amount, needs_words, sentence
 
 __all__ = [
@@ -24,11 +24,11 @@ __all__ = [
     "amount",
     "ask",
     "deadlock",
-    "fixed",
     "has",
     "matches",
     "needs_words",
     "room",
+    "scale_amount",
     "sentence",
     "shape",
 ]

@@ -22,7 +22,7 @@ def deadlock(world: LivingNodes, asks: Mapping[str, Mapping[Ask, int]]) -> Deadl
 
     Whatever a job holds that waits for nothing is taken for free: it will end some day.
     """
-    world = world.merged({each for mine in asks.values() for each in mine})
+    world = world.merge_equal({each for mine in asks.values() for each in mine})
     waiting = {job: _asks_to_continue(world, mine) for job, mine in asks.items()}
     themselves = frozenset(job for job in waiting if _stuck_jobs(world, {job: waiting[job]}))
     others = {job: mine for job, mine in waiting.items() if job not in themselves}

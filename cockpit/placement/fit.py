@@ -193,7 +193,7 @@ def _search(stock: Stock, bundles: Bundles) -> bool:
             return True
         if len(further) > MAX_REACHED_STATES:
             raise TooLongError
-        reached = _undominated(further)
+        reached = _drop_dominated(further)
     return False
 
 
@@ -209,7 +209,7 @@ def _fillings(slot: Slot, bundles: Bundles, left: Vector, number: int) -> Iterat
             yield (count, *others)
 
 
-def _undominated(reached: set[Vector]) -> set[Vector]:
+def _drop_dominated(reached: set[Vector]) -> set[Vector]:
     kept: list[Vector] = []
     for one in sorted(reached, key=sum, reverse=True):
         if not any(_fits_in(one, other) for other in kept):

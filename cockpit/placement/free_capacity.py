@@ -77,10 +77,10 @@ class FreeCapacity:
         wanted = [shape.labels for shape, _ in ask.shapes] if ask.labels else []
         for kind, ids in self._kinds.items():
             if ids:
-                homes.setdefault(Slot(kind.has, self._admitted(kind, wanted) if wanted else ALL_SHAPES), []).append(kind)
+                homes.setdefault(Slot(kind.has, self._mask_admitted(kind, wanted) if wanted else ALL_SHAPES), []).append(kind)
         return homes
 
-    def _admitted(self, kind: NodeKind, wanted: list[Labels]) -> int:
+    def _mask_admitted(self, kind: NodeKind, wanted: list[Labels]) -> int:
         there = {key: value for key, value in zip(self._keys, kind.labels, strict=True) if value is not None}
         return sum(1 << number for number, labels in enumerate(wanted) if matches(there, labels))
 

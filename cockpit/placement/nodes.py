@@ -46,13 +46,13 @@ class LivingNodes:
     def _judge(self, ask: Ask) -> PlacementVerdict | None:
         ever = self.room(ask, "ever")
         if ever in ("no", "unknown"):
-            return self._blocked(ask, "ever", "never") if ever == "no" else None
+            return self._judge_blocked(ask, "ever", "never") if ever == "no" else None
         if not all(name in place.used or not place.total.get(name) for place in self.places for name in ask.names):
             return None
         now = self.room(ask, "now")
         if now in ("yes", "missed"):
             return PlacementVerdict("now" if now == "yes" else "missed")
-        return self._blocked(ask, "now", self._find_obstacle_kind(ask)) if now == "no" else None
+        return self._judge_blocked(ask, "now", self._find_obstacle_kind(ask)) if now == "no" else None
 
     def _find_obstacle_kind(self, ask: Ask) -> Kind:
         names, label = self.obstacle(ask, "now")
@@ -62,7 +62,7 @@ class LivingNodes:
             return "short"
         return "fragmented" if all(self.sum(ask, name, "now") >= ask.sum(name) for name in names) else "held"
 
-    def _blocked(self, ask: Ask, when: When, kind: Kind) -> PlacementVerdict:
+    def _judge_blocked(self, ask: Ask, when: When, kind: Kind) -> PlacementVerdict:
         names, label = self.obstacle(ask, when)
         return PlacementVerdict(kind, names, label)
 
@@ -116,7 +116,7 @@ class LivingNodes:
         """How much of a resource there is on all nodes that its labels admit."""
         return sum(has(place, name, when) for place in self.open_to(ask))
 
-    def merged(self, asks: Iterable[Ask]) -> LivingNodes:
+    def merge_equal(self, asks: Iterable[Ask]) -> LivingNodes:
         """The same world as far as these asks go: with one hold of each job on a node, and equal nodes as one."""
         asks = tuple(asks)
         names, apart = {name for ask in asks for name in ask.names}, {id_ for ask in asks for id_ in ask.elsewhere}

@@ -82,14 +82,14 @@ def rank(name: str) -> tuple[int, str]:
     return (0, "") if name == "GPU" else (2 + RANKED_LAST.index(name), "") if name in RANKED_LAST else (1, name)
 
 
-def fixed(amount: float) -> int:
+def scale_amount(amount: float) -> int:
     """In ten-thousandths; negative amounts count as 0."""
     return max(0, round(amount * SCALE))
 
 
 def shape(needs: Mapping[str, float], labels: Mapping[str, str] | None = None) -> Shape:
     """One bundle's shape; two with the same needs are equal."""
-    wanted = ((name, fixed(needs[name])) for name in sorted(needs, key=rank) if not name.startswith(IMPLICIT_PREFIX))
+    wanted = ((name, scale_amount(needs[name])) for name in sorted(needs, key=rank) if not name.startswith(IMPLICIT_PREFIX))
     return Shape(tuple((name, amount) for name, amount in wanted if amount > 0), tuple(sorted((labels or {}).items())))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cockpit import text
 from cockpit.placement.nodes import LivingNodes, PlacementVerdict, When, has
-from cockpit.placement.request import SCALE, Ask, Place, fixed, matches, rank
+from cockpit.placement.request import SCALE, Ask, Place, matches, rank, scale_amount
 
 MAX_NAMED = 3
 """Nodes, jobs or values that a sentence names."""
@@ -33,7 +33,7 @@ def sentence(world: LivingNodes, ask: Ask, verdict: PlacementVerdict) -> str | N
 
 def needs_words(needs: Mapping[str, float]) -> str:
     """`1 GPU, 1 CPU`: the same needs in the same words, in whichever order they were asked for."""
-    return ", ".join(amount(name, fixed(needs[name])) for name in sorted(needs, key=rank))
+    return ", ".join(amount(name, scale_amount(needs[name])) for name in sorted(needs, key=rank))
 
 
 def amount(name: str, fixed: int, *, bare: bool = False) -> str:

@@ -66,7 +66,7 @@ def presets() -> list[Preset | PresetError]:
 def find_preset(name_or_path: str) -> Preset:
     """By its name, or by the path of its file: what has a slash in it or ends in .yaml. Raises `InputError`."""
     if is_path(name_or_path):
-        return read_preset(_expanded(name_or_path))
+        return read_preset(_expand_home(name_or_path))
     paths = {path.stem: path for path in (*_files(READY_MADE), *_files(presets_folder()))}
     if name_or_path in paths:
         return _read_named(paths[name_or_path])
@@ -86,7 +86,7 @@ def _read_named(path: Path) -> Preset:
     return read_preset(path)
 
 
-def _expanded(written: str) -> Path:
+def _expand_home(written: str) -> Path:
     try:
         return Path(written).expanduser()
     except RuntimeError as error:

@@ -168,7 +168,7 @@ class _Reading:
             raise self._document.mistake(where, "host is missing")
         for name, value in (("host", host), ("address", address)):
             if value is not None and not isinstance(value, str):
-                raise self._document.unexpected(f"{where}.{name}", "the name or address of a host")
+                raise self._document.type_mistake(f"{where}.{name}", "the name or address of a host")
         if address is not None and _WITH_PORT.fullmatch(address):
             raise self._document.mistake(f"{where}.address", "give the host's address without a port; Ray's port is the head's `port`")
         self._at(where, partial(check_host, HostEntry(host, address or "")))
@@ -184,13 +184,13 @@ class _Reading:
             if name in refused:
                 raise self._document.mistake(place, "only allowed for the head")
             if (sound := flag_value(name, value)) is None:
-                raise self._document.unexpected(place, flag_words(name))
+                raise self._document.type_mistake(place, flag_words(name))
             flags[name] = sound
         return flags
 
     def _job(self, file: JobFile) -> JobSpec:
         if not file.entrypoint.strip():
-            raise self._document.unexpected("job.entrypoint", WORDS["job.entrypoint"])
+            raise self._document.type_mistake("job.entrypoint", WORDS["job.entrypoint"])
         if file.submission_id is not None:
             self._submission_id(file.submission_id)
         self._runtime_env(file.runtime_env)
@@ -247,7 +247,7 @@ class _Reading:
     def _bundle(self, where: str, given: Mapping[str, Any]) -> tuple[Mapping[str, float], int]:
         count = given.get("count", 1)
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise self._document.unexpected(f"{where}.count", "a whole number from 1")
+            raise self._document.type_mistake(f"{where}.count", "a whole number from 1")
         shape = self._amounts(where, {name: amount for name, amount in given.items() if name != "count"})
         if not any(shape.values()):
             raise self._document.mistake(where, "a bundle must ask for something, such as GPU: 1")
@@ -274,8 +274,8 @@ class _Reading:
         if value is None:
             raise self._document.mistake(where, 'expected text, got nothing; an empty text is ""')
         if isinstance(value, (list, dict)):
-            raise self._document.unexpected(where, "text")
-        written = None if isinstance(value, str) else self._document.written(where)
+            raise self._document.type_mistake(where, "text")
+        written = None if isinstance(value, str) else self._document.read_scalar(where)
         return str(value) if written is None else written
 
     def _amounts(self, where: str, given: Mapping[str, Any]) -> dict[str, float]:
@@ -285,18 +285,18 @@ class _Reading:
         if value is None:
             return None
         if not is_number(value) or value < 0:
-            raise self._document.unexpected(where, "a number from 0")
+            raise self._document.type_mistake(where, "a number from 0")
         return float(value)
 
     def _bytes(self, where: str, value: Any) -> int | None:
         if value is not None and (amount := byte_count(value)) is None:
-            raise self._document.unexpected(where, WORDS[where])
+            raise self._document.type_mistake(where, WORDS[where])
         return None if value is None else amount
 
     def _version(self, where: str, value: Any) -> str | None:
         written = None if value is None else self._text(where, value)
         if written is not None and version_matches(written, "0") is None:
-            raise self._document.unexpected(where, WORDS[where])
+            raise self._document.type_mistake(where, WORDS[where])
         return written
 
     def _at(self, where: str, check: Callable[[], T]) -> T:

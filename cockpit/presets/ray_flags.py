@@ -113,12 +113,12 @@ def flag_name(written: str) -> str:
 def flag_value(name: str, value: Any) -> FlagValue | None:
     """The value as `ray start` takes it: sizes in bytes, maps as JSON. `None`: not what `flag_words` says."""
     if FLAGS[name].kind == "map":
-        return _mapped(name, value)
-    checked = _checked(FLAGS[name].kind, value)
+        return _format_map(name, value)
+    checked = _check_value(FLAGS[name].kind, value)
     return None if name == "worker_port_list" and not _LIST_OF_PORTS.fullmatch(str(checked)) else checked
 
 
-def _mapped(name: str, value: Any) -> str | None:
+def _format_map(name: str, value: Any) -> str | None:
     """Ray takes labels as `a=b,c=d` too, the others as JSON alone."""
     if name == "labels" and isinstance(value, str):
         return value or None
@@ -148,7 +148,7 @@ def flag_words(name: str) -> str:
     return _SPECIAL.get(name) or _WORDS[FLAGS[name].kind]
 
 
-def _checked(kind: Kind, value: Any) -> FlagValue | None:
+def _check_value(kind: Kind, value: Any) -> FlagValue | None:
     plain = is_number(value)
     if kind == "bytes":
         return byte_count(value)

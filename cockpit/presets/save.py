@@ -142,12 +142,12 @@ def _own_resource_lines(own: Mapping[str, float] | None) -> list[str]:
 
 
 def _lines(key: str, value: Any) -> list[str]:
-    if isinstance(value, str) and (folded := _folded(key, value)):
+    if isinstance(value, str) and (folded := _fold_command(key, value)):
         return folded
-    return _dumped({key: value}).removesuffix("\n").split("\n")
+    return _dump({key: value}).removesuffix("\n").split("\n")
 
 
-def _folded(key: str, text: str) -> list[str] | None:
+def _fold_command(key: str, text: str) -> list[str] | None:
     """A long command with a line for each of its flags; `None` where it would not be read back as it is."""
     if len(text) <= _WIDE:
         return None
@@ -160,10 +160,10 @@ def _folded(key: str, text: str) -> list[str] | None:
 
 
 def _scalar(text: str) -> str:
-    return _dumped([text]).removeprefix("- ").rstrip("\n")
+    return _dump([text]).removeprefix("- ").rstrip("\n")
 
 
-def _dumped(value: Any) -> str:
+def _dump(value: Any) -> str:
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=1 << 20)
     if _ODD_BREAKS.search(text):
         return yaml.safe_dump(value, default_style='"', sort_keys=False, width=1 << 20)

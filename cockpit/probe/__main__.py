@@ -45,8 +45,8 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         read_log([*usual_temps()], options.session, options.name, options.lines, say, follow=options.follow)
     elif options.command == "act":
         _act(options.request)
-    elif options.command == "ferry":
-        _embark(options.session)
+    elif options.command == "ray-tunnel":
+        _enter_cluster(options.session)
     else:
         watch(options.interval, options.once)
     os._exit(0)
@@ -74,15 +74,15 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     log.add_argument("--follow", action="store_true", help="and what is written to it from then on")
     act = commands.add_parser("act", help="plan or do something here; the request is JSON, as the package `act` says")
     act.add_argument("request")
-    ferry = commands.add_parser("ferry", help="carry programs to Ray's nodes, as the module `act.ferry` says; with --no-lifeline")
-    ferry.add_argument("session", nargs="?", default="")
+    tunnel = commands.add_parser("ray-tunnel", help="carry programs to Ray's nodes, as `acts.ray_tunnel` says; with --no-lifeline")
+    tunnel.add_argument("session", nargs="?", default="")
     return parser.parse_args(words)
 
 
-def _embark(session: str) -> NoReturn:
-    from .acts.ray_tunnel.berth import embark
+def _enter_cluster(session: str) -> NoReturn:
+    from .acts.ray_tunnel.enter import enter_cluster
 
-    embark(session)
+    enter_cluster(session)
 
 
 def _act(request: str) -> None:
@@ -111,7 +111,7 @@ def watch(interval: float, once: bool) -> None:
     due = time.monotonic()
     while not once:
         due = max(due + max(interval, SHORTEST), time.monotonic())
-        while not sampler.answered and sampler.first.wait(due - time.monotonic()):
+        while not sampler.has_answered and sampler.first.wait(due - time.monotonic()):
             time.sleep(TOGETHER)
             sampler.first.clear()
             say(sampler.sample())

@@ -38,7 +38,7 @@ def own_uids() -> Tuple[int, int]:
 
 
 @contextmanager
-def opened(path: str, owners: Tuple[int, ...] | None = None, folder: int | None = None, *, link: int = os.O_NOFOLLOW) -> Iterator[int]:
+def open_file(path: str, owners: Tuple[int, ...] | None = None, folder: int | None = None, *, link: int = os.O_NOFOLLOW) -> Iterator[int]:
     """A regular file that somebody else may have put there, open for reading: no link as its last part, and no pipe or device is opened.
 
     `owners`: only a file of one of these, with no other name. `folder`: an open one that the path starts from. `link`: 0 for a link of
@@ -66,13 +66,13 @@ def read_begin(
     path: str, most_bytes: int, owners: Tuple[int, ...] | None = None, folder: int | None = None, *, link: int = os.O_NOFOLLOW
 ) -> bytes:
     """The first so many bytes of such a file. Raises `OSError`."""
-    with opened(path, owners, folder, link=link) as file:
+    with open_file(path, owners, folder, link=link) as file:
         return os.pread(file, most_bytes, 0)
 
 
 def read_end(path: str, most_bytes: int, owners: Tuple[int, ...] | None = None, folder: int | None = None) -> bytes:
     """The last so many bytes of such a file. Raises `OSError`."""
-    with opened(path, owners, folder) as file:
+    with open_file(path, owners, folder) as file:
         return os.pread(file, most_bytes, max(0, os.fstat(file).st_size - most_bytes))
 
 

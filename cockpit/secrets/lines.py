@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cockpit.secrets.redaction import HIDDEN, compiled, find_secrets, hide, redact
+from cockpit.secrets.redaction import HIDDEN, compile_once, find_secrets, hide, redact
 
 _BEGIN: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _BODY: Final = r"\s*([A-Za-z0-9+/]+={0,2}|=[A-Za-z0-9+/]{4})\s*"
@@ -26,22 +26,22 @@ class LineRedactor:
 
     def __call__(self, line: str) -> str:
         """The line without secrets."""
-        shown = self._redacted(line)
+        shown = self._redact(line)
         self.skip(line)
         return shown
 
     def skip(self, line: str) -> None:
         """Go on behind a line that need not be shown."""
-        if "-----BEGIN" in line and (begun := compiled(_BEGIN).search(line)):
+        if "-----BEGIN" in line and (begun := compile_once(_BEGIN).search(line)):
             self._prefix = line[: begun.start()]
         elif self._prefix is not None:
             rest = line.removeprefix(self._prefix)
-            if not (compiled(_BODY).fullmatch(rest) or compiled(_HEADER).fullmatch(rest)):
+            if not (compile_once(_BODY).fullmatch(rest) or compile_once(_HEADER).fullmatch(rest)):
                 self._prefix = None
         self._before = line
 
-    def _redacted(self, line: str) -> str:
-        if self._prefix is not None and (body := compiled(_BODY).fullmatch(line.removeprefix(self._prefix))):
+    def _redact(self, line: str) -> str:
+        if self._prefix is not None and (body := compile_once(_BODY).fullmatch(line.removeprefix(self._prefix))):
             return f"{line[: len(line) - len(body[0]) + body.start(1)]}{HIDDEN}"
         if self._prefix is not None or not ("value" in line or self._before.rstrip().endswith(_LEADING_ON)):
             return redact(line)

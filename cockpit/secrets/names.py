@@ -120,7 +120,7 @@ _HUMP: Final = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """Made when it is first needed, for which no start has to wait."""
     return re.compile(pattern, re.IGNORECASE)
 
@@ -135,13 +135,13 @@ def _secrecy(name: str) -> Secrecy:
     words = re.sub(r"\W+", "_", re.sub(_HUMP, "_", name)).strip("_").lower()
     if name in _FOLDERS:
         return NONE
-    return next((rule.secrecy for rule in NAME_RULES if _compiled(rule.pattern).search(words)), NONE)
+    return next((rule.secrecy for rule in NAME_RULES if _compile(rule.pattern).search(words)), NONE)
 
 
 def is_plain(value: str, name: str = "") -> bool:
     """Whether this is no secret, although it stands where one could stand."""
     return len(value) <= LONGEST_PLAIN and any(
-        _compiled(rule.pattern).fullmatch(value) for rule in PLAIN_RULES if _compiled(rule.under).search(name.strip("_"))
+        _compile(rule.pattern).fullmatch(value) for rule in PLAIN_RULES if _compile(rule.under).search(name.strip("_"))
     )
 
 
@@ -150,4 +150,4 @@ _RANDOM: Final = r"(?<![a-z0-9])(?:(?=[a-z]*\d[a-z]*\d)(?=\d*[a-z])[a-z0-9]{16,}
 
 def looks_random(value: str) -> bool:
     """Whether it holds 16 letters and digits or more without a break, as keys do and names don't; or a UUID."""
-    return _compiled(_RANDOM).search(value) is not None
+    return _compile(_RANDOM).search(value) is not None

@@ -54,12 +54,12 @@ def find_secrets(text: str) -> list[Span]:
     worded = _beginnings().search(lower)
     if worded or _has_any(lower, INSIDE) or (not lower.isascii() and _has_any(lower, CHINESE)):
         names = _names(text)
-        for rule in _hinted(CONTEXTS, lower):
+        for rule in _pick_hinted(CONTEXTS, lower):
             found += _behind_names(rule, text, names) if rule.after else _anywhere(rule, text)
     for rules, may_match in ((URLS, "://" in lower), (_WORDED, worded)):
-        for rule in _hinted(rules, lower) if may_match else ():
+        for rule in _pick_hinted(rules, lower) if may_match else ():
             found += _anywhere(rule, text)
-    return _merged(found) if found else found
+    return _merge(found) if found else found
 
 
 def secrets_by(rule: Rule, text: str) -> list[Span]:
@@ -74,7 +74,7 @@ def _has_any(lower: str, hints: Iterable[str]) -> bool:
     return False
 
 
-def _hinted(rules: tuple[Rule, ...], lower: str) -> Iterator[Rule]:
+def _pick_hinted(rules: tuple[Rule, ...], lower: str) -> Iterator[Rule]:
     return (rule for rule in rules if _has_any(lower, rule.hints))
 
 
@@ -89,20 +89,20 @@ def _beginnings() -> re.Pattern[str]:
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_once(pattern: str) -> re.Pattern[str]:
     """Made when it is first needed, for which no start has to wait."""
     return re.compile(pattern)
 
 
 def _names(text: str) -> list[_Name]:
-    words = compiled(r"[\w.-]+").finditer(text)
+    words = compile_once(r"[\w.-]+").finditer(text)
     return [_Name(word[0], word.end(), told) for word in words if word.end() - word.start() <= LONGEST_NAME and (told := secrecy(word[0]))]
 
 
 def _behind_names(rule: Rule, text: str, names: list[_Name]) -> Iterator[Span]:
     if not names:
         return
-    lead, done = compiled(rule.lead), 0
+    lead, done = compile_once(rule.lead), 0
     for name in names:
         if name.end < done or (rule.after == "flag" and not name.text.startswith("-")):
             continue
@@ -112,7 +112,7 @@ def _behind_names(rule: Rule, text: str, names: list[_Name]) -> Iterator[Span]:
 
 
 def _value(rule: Rule, text: str, start: int, name: _Name) -> Span | None:
-    value = compiled(rule.value)
+    value = compile_once(rule.value)
     if name.secrecy < Secrecy.CERTAIN:
         begun = value.match(text, start, start + LONGEST_LIKELY)
         if begun is None or not looks_random(begun[0]):
@@ -123,9 +123,9 @@ def _value(rule: Rule, text: str, start: int, name: _Name) -> Span | None:
 
 def _anywhere(rule: Rule, text: str) -> Iterator[Span]:
     if not rule.lead:
-        yield from (match.span() for match in compiled(f"(?<![A-Za-z0-9]){rule.value}").finditer(text))
+        yield from (match.span() for match in compile_once(f"(?<![A-Za-z0-9]){rule.value}").finditer(text))
         return
-    lead, value, end = compiled(rule.lead), compiled(rule.value), 0
+    lead, value, end = compile_once(rule.lead), compile_once(rule.value), 0
     while led := lead.search(text, end):
         match = value.match(text, led.end())
         end = match.end() if match else led.end()
@@ -133,7 +133,7 @@ def _anywhere(rule: Rule, text: str) -> Iterator[Span]:
             yield match.span()
 
 
-def _merged(spans: list[Span]) -> list[Span]:
+def _merge(spans: list[Span]) -> list[Span]:
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

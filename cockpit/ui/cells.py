@@ -8,7 +8,7 @@ from datetime import datetime
 
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import OLD
-from cockpit.model import GROUP_WAITS, Actor, Gpu, Job, Level, Node, PlacementGroup, Process
+from cockpit.model import GROUP_WAIT_PREFIX, Actor, Gpu, Job, Level, Node, PlacementGroup, Process
 from cockpit.placement import needs_words
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
 from cockpit.ui.marks import EMPTY_BELOW, Piece, Tone, bar, heat, merge, spark
@@ -253,7 +253,7 @@ def actor_pid(actor: Actor) -> str:
 def why(thing: Actor | PlacementGroup, view: View) -> str:
     """Why it waits; a long reason that another row already shows is replaced by `see` and the name of that row."""
     reason = thing.why or ""
-    begin = GROUP_WAITS if reason.startswith(GROUP_WAITS) else ""
+    begin = GROUP_WAIT_PREFIX if reason.startswith(GROUP_WAIT_PREFIX) else ""
     key, name = view.index.first_reasons.get(reason.removeprefix(begin), (thing.key, ""))
     return reason if key == thing.key else f"{begin}see {name}"
 

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, TypeVar
 
 from cockpit.check.preset_list import PresetEntry
-from cockpit.model import GROUP_WAITS, Actor, Gpu, Hold, Host, Job, Node, PlacementGroup, Process, Snapshot
+from cockpit.model import GROUP_WAIT_PREFIX, Actor, Gpu, Hold, Host, Job, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import History
 from cockpit.report.grouping import LONG_REASON_CHARS
 from cockpit.ui.findings import FindingIndex
@@ -88,7 +88,7 @@ class Index:
         reasons += [(actor.why, actor.key, f"actor {actor.name or actor.class_}") for actor in waiting]
         found: dict[str, tuple[str, str]] = {}
         for why, key, name in reasons:
-            if why and len(reason := why.removeprefix(GROUP_WAITS)) >= LONG_REASON_CHARS:
+            if why and len(reason := why.removeprefix(GROUP_WAIT_PREFIX)) >= LONG_REASON_CHARS:
                 found.setdefault(reason, (key, name))
         return found
 

@@ -35,7 +35,7 @@ class ClusterMonitor:
     def __init__(self, known, jobs=()):
         self.poller, self.ray_jobs, self.refreshed, self.ending = Poller(known), jobs, 0, []
 
-    def others(self):
+    def select_others(self):
         return {"w1": HostEntry("w1", address="10.0.0.2"), "w7": HostEntry("w7")}
 
     def places(self):

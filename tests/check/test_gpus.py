@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.check.result import exit_code
 from cockpit.model import Quantity, RayProcess
 from cockpit.presets import Needs
-from tests.check.worlds import GIB, Hold, cluster, gpu, group, looked, machine, of, process, told
+from tests.check.worlds import GIB, Hold, cluster, gpu, group, lines_of, looked, machine, of, process
 
 ACTOR = group("actor", 8)
 NEEDY = Needs(gpu_memory_free=70 * GIB)
@@ -29,7 +29,7 @@ def held(*processes, gpus=0.0, number=1, **more):
 def test_empty_gpus_are_fine():
     result = of(held(), ACTOR, needs=NEEDY)
     assert exit_code(result) == 0
-    assert "GPU memory: at least 80G free on each GPU that the job may get; needs.gpu_memory_free asks for 70G" in told(result, "fine")
+    assert "GPU memory: at least 80G free on each GPU that the job may get; needs.gpu_memory_free asks for 70G" in lines_of(result, "fine")
 
 
 def test_an_orphan_on_a_gpu_that_it_must_get_is_named_with_what_frees_it():
@@ -45,7 +45,7 @@ def test_an_orphan_on_a_gpu_that_it_must_get_is_named_with_what_frees_it():
 def test_where_enough_others_are_free_it_is_a_doubt():
     result = of(held(holding(3)), group("actor", 7), needs=NEEDY)
     assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert "the job may get one of them" in told(result, "doubt")[0]
+    assert "the job may get one of them" in lines_of(result, "doubt")[0]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_engines_share_counts_also_where_the_preset_asks_for_less():
 def test_without_any_word_on_memory_what_others_hold_is_a_doubt():
     result = of(held(holding(3)), ACTOR)
     assert result.verdict == "now"
-    assert "GPU 3 has 40G free" in told(result, "doubt")[0]
+    assert "GPU 3 has 40G free" in lines_of(result, "doubt")[0]
 
 
 def test_what_rays_own_workers_hold_is_theirs():
@@ -111,7 +111,7 @@ def test_more_memory_than_any_gpu_has_is_never():
 def test_unknown_memory_is_unknown_where_it_is_asked_for_and_else_a_doubt(gpus):
     world = cluster(machine(1, gpus=gpus))
     assert of(world, ACTOR, needs=NEEDY).verdict == "unknown"
-    assert told(of(world, ACTOR), "doubt") == ["free GPU memory is unknown on head: neither a probe nor Ray's agent reports it"]
+    assert lines_of(of(world, ACTOR), "doubt") == ["free GPU memory is unknown on head: neither a probe nor Ray's agent reports it"]
 
 
 def test_gpus_that_ray_counts_otherwise_are_never_surely_got():
@@ -126,13 +126,13 @@ def test_gpus_that_ray_was_not_given_are_not_looked_at(visible):
     each = machine(1, gpus=cards, resources={"GPU": Quantity(0, 4), "CPU": Quantity(0, 16)})
     raylet = RayProcess("raylet", 10, node=each.id, visible=visible)
     result = of(cluster(each, hosts={"head": looked(each, rays=(raylet,))}), group("actor", 4), needs=NEEDY)
-    assert (result.verdict, told(result, "doubt")) == ("now", [])
+    assert (result.verdict, lines_of(result, "doubt")) == ("now", [])
 
 
 def test_many_nodes_are_told_in_a_few_lines():
     nodes = [machine(number, gpus=tuple(gpu(index, 40, uuid=f"GPU-{number}-{index}") for index in range(8))) for number in range(1, 11)]
     result = of(cluster(*nodes, hosts={each.host: looked(each) for each in nodes}), group("actor", 80), needs=NEEDY)
-    later = told(result, "later")
+    later = lines_of(result, "later")
     assert (len(later), later[-1]) == (7, "the same on 4 more nodes")
 
 

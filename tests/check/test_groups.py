@@ -14,7 +14,7 @@ from cockpit.model import Bundle, Fault, Job, PlacementGroup, Quantity
 from cockpit.placement import ask, shape
 from cockpit.placement.fit import Slot, greedy
 from cockpit.presets import Needs
-from tests.check.worlds import asked, cluster, group, machine, of, preset, told
+from tests.check.worlds import asked, cluster, group, lines_of, machine, of, preset
 from tests.world import NOW, actor
 
 ACTOR, VLLM = group("actor", 8), group("vLLM", 8)
@@ -77,7 +77,7 @@ def test_each_group_has_flags_of_its_own(framework, key, name, flags):
 def test_groups_that_are_alike_are_one_line_and_the_one_that_waits_is_named():
     pools = [VERL] * 2
     wide = {"cores": 24}
-    assert "pool (2 groups): 8 x 1 GPU + 3 CPU: " in told(of(cluster(machine(1, **wide), machine(2, **wide)), *pools), "fine")[0]
+    assert "pool (2 groups): 8 x 1 GPU + 3 CPU: " in lines_of(of(cluster(machine(1, **wide), machine(2, **wide)), *pools), "fine")[0]
     late = of(cluster(machine(1, **wide), machine(2, 1, **wide)), *pools)
     assert late.reason.text.startswith("pool (group 2 of 2): needs 8 GPU on one node; ")
 
@@ -104,10 +104,10 @@ def test_what_waits_in_vain_or_for_no_resources_takes_nothing(wait):
 
 def test_what_would_be_overtaken_is_a_doubt():
     late = of(cluster(machine(1, 4), placement_groups=(pending(16, "held"),)), ACTOR)
-    assert told(late, "doubt") == ["others already wait for the same: group group7 (16 GPU)"]
+    assert lines_of(late, "doubt") == ["others already wait for the same: group group7 (16 GPU)"]
     result = of(cluster(machine(1), placement_groups=(pending(16, "held"),)), ACTOR)
     assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert told(result, "doubt") == ["it would start before others that already wait for the same: group group7 (16 GPU)"]
+    assert lines_of(result, "doubt") == ["it would start before others that already wait for the same: group group7 (16 GPU)"]
 
 
 def test_what_an_autoscaler_could_add_is_never_impossible():
@@ -151,7 +151,7 @@ def test_never_is_said_also_where_what_is_free_is_not_known():
 def test_a_group_that_cannot_be_read_is_unknown_and_those_before_it_are_judged():
     result = of(cluster(machine(1)), ACTOR, Group("vLLM", None))
     assert result.verdict == "unknown"
-    assert told(result, "fine")[0].startswith("actor: ")
+    assert lines_of(result, "fine")[0].startswith("actor: ")
     assert of(cluster(machine(1)), group("actor", 9), Group("vLLM", None)).verdict == "never"
 
 
@@ -174,7 +174,7 @@ def test_a_command_that_cannot_be_read_is_unknown_unless_the_preset_says_what_it
 def test_a_plain_job_of_which_only_the_command_is_known_is_a_doubt():
     alone = check(preset(), asked(group("entrypoint", 1, None, CPU=1.0), framework="Ray"), cluster(machine(1)))
     assert exit_code(alone) == 1
-    assert "only the command itself is counted" in told(alone, "doubt")[0]
+    assert "only the command itself is counted" in lines_of(alone, "doubt")[0]
     said = check(preset(needs=Needs(gpus=1)), asked(group("entrypoint", 1, None, CPU=1.0), framework="Ray"), cluster(machine(1)))
     assert exit_code(said) == 0
 
@@ -182,7 +182,7 @@ def test_a_plain_job_of_which_only_the_command_is_known_is_a_doubt():
 def test_parts_that_were_not_read_and_needs_that_say_otherwise_are_doubts():
     result = check(preset(needs=Needs(gpus=16)), asked(ACTOR, unread=("--foo is not known",)), cluster(machine(1)))
     assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert told(result, "doubt") == ["not read: --foo is not known", "needs.gpus is 16, but the command asks for 8 GPU"]
+    assert lines_of(result, "doubt") == ["not read: --foo is not known", "needs.gpus is 16, but the command asks for 8 GPU"]
 
 
 def test_what_depends_on_the_release_alone_is_never_called_impossible():

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.check.result import exit_code
 from cockpit.model import RayProcess, Remedy
 from cockpit.presets import Needs
-from tests.check.worlds import GIB, NOW, Amount, Disk, HostMemory, cluster, group, looked, machine, of, told
+from tests.check.worlds import GIB, NOW, Amount, Disk, HostMemory, cluster, group, lines_of, looked, machine, of
 from tests.world import finding
 
 ACTOR = group("actor", 8)
@@ -73,7 +73,7 @@ def test_only_the_nodes_that_it_would_run_on_must_have_it():
 def test_what_is_nearly_full_is_a_doubt(host, words):
     result = of(cluster(machine(1, **host)), ACTOR)
     assert (result.verdict, exit_code(result)) == ("now", 1)
-    assert words in told(result, "doubt")[0]
+    assert words in lines_of(result, "doubt")[0]
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_what_is_nearly_full_is_a_doubt(host, words):
 def test_offloading_what_the_gpus_hold_needs_as_much_of_host_memory(key, value, doubted):
     small = machine(1, memory=HostMemory(100 * GIB, 500 * GIB, 475 * GIB))
     result = of(cluster(small), ACTOR, settings={key: value})
-    assert bool(told(result, "doubt")) == doubted
+    assert bool(lines_of(result, "doubt")) == doubted
     if doubted:
-        assert "head has 375G below Ray's kill line, its GPUs for this job 640G" in told(result, "doubt")[0]
+        assert "head has 375G below Ray's kill line, its GPUs for this job 640G" in lines_of(result, "doubt")[0]
 
 
 def test_few_open_files_are_a_doubt_with_the_command_that_raises_them():
@@ -113,9 +113,9 @@ def test_few_open_files_are_a_doubt_with_the_command_that_raises_them():
 def test_findings_that_would_hurt_it_are_told(more, told_of):
     found = finding(text="", remedy=Remedy("look"), **more)
     world = replace(cluster(machine(1), machine(2, 8)), findings=(found,))
-    assert bool(told(of(world, ACTOR), "doubt")) == told_of
+    assert bool(lines_of(of(world, ACTOR), "doubt")) == told_of
 
 
 def test_many_findings_are_counted():
     many = tuple(finding(code="gpu-lost", subject=str(number), about=(machine(1).key,), since=NOW) for number in range(6))
-    assert told(of(replace(cluster(machine(1)), findings=many), ACTOR), "doubt")[-1] == "2 more findings"
+    assert lines_of(of(replace(cluster(machine(1)), findings=many), ACTOR), "doubt")[-1] == "2 more findings"

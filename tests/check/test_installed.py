@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.budget import budget_of
 from cockpit.check.check import check
-from cockpit.check.installed import installed
+from cockpit.check.installed import find_frameworks
 from cockpit.check.result import Checked
 from cockpit.model import RayProcess, Snapshot
 from tests.check.worlds import cluster, looked, machine, preset
@@ -26,21 +26,21 @@ def world(*there: dict[str, str] | None) -> Snapshot:
 
 
 def checked(snapshot: Snapshot) -> Checked:
-    return check(preset(), budget_of(VERL, installed=installed(snapshot)), snapshot)
+    return check(preset(), budget_of(VERL, installed=find_frameworks(snapshot)), snapshot)
 
 
-def told(of: Checked) -> list[tuple[str, str]]:
+def read_lines(of: Checked) -> list[tuple[str, str]]:
     return [(line.level, line.text) for line in of.lines if "beside Ray" in line.text]
 
 
 def test_a_command_is_read_for_the_release_of_the_head():
     snapshot = world({"verl": "0.5.0", "openrlhf": "0.8.5"}, {"verl": "0.9.0"})
-    assert installed(snapshot) == {"verl": "0.5.0", "openrlhf": "0.8.5"}
+    assert find_frameworks(snapshot) == {"verl": "0.5.0", "openrlhf": "0.8.5"}
     assert checked(snapshot).budget.dialect == "0.5.0"
 
 
 def test_one_release_everywhere_is_fine():
-    assert told(checked(world({"verl": "0.7.1"}, {"verl": "0.7.1"}))) == [("fine", "veRL 0.7.1 is installed beside Ray")]
+    assert read_lines(checked(world({"verl": "0.7.1"}, {"verl": "0.7.1"}))) == [("fine", "veRL 0.7.1 is installed beside Ray")]
 
 
 @pytest.mark.parametrize(
@@ -51,21 +51,21 @@ def test_one_release_everywhere_is_fine():
     ],
 )
 def test_several_releases_are_a_doubt(other: dict[str, str], text: str):
-    assert told(checked(world({"verl": "0.7.1"}, other))) == [("doubt", text)]
+    assert read_lines(checked(world({"verl": "0.7.1"}, other))) == [("doubt", text)]
 
 
 @pytest.mark.parametrize("there", [(None, None), ({}, {}), ({"openrlhf": "0.8.5"}, {})])
 def test_nothing_is_said_of_what_nobody_sees_or_the_job_must_bring(there):
     of = checked(world(*there))
-    assert not told(of)
+    assert not read_lines(of)
     assert of.budget.dialect is None
 
 
 def test_of_a_head_that_is_dead_or_not_looked_at_nothing_is_known():
     snapshot = world({"verl": "0.5.0"})
-    assert installed(replace(snapshot, hosts={})) == {}
-    assert installed(replace(snapshot, nodes=tuple(replace(node, state="DEAD") for node in snapshot.nodes or ()))) == {}
-    assert installed(world({"verl": "\x1b[2J0.5"})) == {}
+    assert find_frameworks(replace(snapshot, hosts={})) == {}
+    assert find_frameworks(replace(snapshot, nodes=tuple(replace(node, state="DEAD") for node in snapshot.nodes or ()))) == {}
+    assert find_frameworks(world({"verl": "\x1b[2J0.5"})) == {}
 
 
 def test_what_lies_beside_another_rays_raylet_on_the_same_host_is_not_told():
@@ -74,5 +74,5 @@ def test_what_lies_beside_another_rays_raylet_on_the_same_host_is_not_told():
     other = RayProcess("raylet", 11, "session_b", "f" * 56, visible="0", files=9, files_limit=16, frameworks={"verl": "0.5.0"})
     beside = replace(head, nodes=(*head.nodes, "f" * 56), rays=(*(head.rays or ()), other))
     checked_lines = checked(replace(snapshot, hosts={"head": beside}))
-    assert told(checked_lines) == [("fine", "veRL 0.7.1 is installed beside Ray")]
+    assert read_lines(checked_lines) == [("fine", "veRL 0.7.1 is installed beside Ray")]
     assert not [line for line in checked_lines.lines if "ffff" in line.text or "16 on" in line.text]

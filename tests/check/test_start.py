@@ -10,7 +10,7 @@ from cockpit.check.check import check
 from cockpit.check.result import exit_code
 from cockpit.model import Bundle, Fault, Host, PlacementGroup, Session
 from cockpit.presets import Needs, Preset, RayNode
-from tests.check.worlds import GIB, NOW, HostMemory, asked, cluster, down, gpu, group, machine, preset, start, told
+from tests.check.worlds import GIB, NOW, HostMemory, asked, cluster, down, gpu, group, lines_of, machine, preset, start
 
 ACTOR = group("actor", 8)
 FLAGS = {"num_gpus": 8, "num_cpus": 16}
@@ -34,7 +34,7 @@ def test_it_is_judged_for_the_nodes_that_the_preset_starts_and_fits_once_they_ru
         "no Ray runs: checked against the 2 nodes, 16 GPU that the preset starts",
         "`cockpit recover ppo`",
     )
-    assert len([text for text in told(result, "fine") if text.startswith(("actor", "vLLM"))]) == 2
+    assert len([text for text in lines_of(result, "fine") if text.startswith(("actor", "vLLM"))]) == 2
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ def test_devices_that_come_from_the_environment_are_not_guessed():
 
 def test_devices_in_the_jobs_own_environment_are_a_doubt():
     result = check(preset(env={"CUDA_VISIBLE_DEVICES": "0"}), asked(ACTOR), cluster(machine(1)))
-    assert "job.env sets CUDA_VISIBLE_DEVICES" in told(result, "doubt")[0]
+    assert "job.env sets CUDA_VISIBLE_DEVICES" in lines_of(result, "doubt")[0]
 
 
 def test_a_host_that_nobody_reaches_is_named():
     silent = down(host("head"), faults=(Fault("probe", "w1: ssh: no route to host", NOW, "w1"),))
-    assert "resources of w1 are unknown: w1: ssh: no route to host" in told(planned(TWO, ACTOR, world=silent), "doubt")
+    assert "resources of w1 are unknown: w1: ssh: no route to host" in lines_of(planned(TWO, ACTOR, world=silent), "doubt")
 
 
 def test_orphans_are_seen_before_ray_is_started():
     full = Host("head", ("10.0.0.1",), NOW, cpus=32, gpus=tuple(gpu(index, 40) for index in range(8)), processes=())
     result = planned(start(RayNode("head", flags=FLAGS)), ACTOR, world=down(full), needs=Needs(gpu_memory_free=70 * GIB))
-    assert "8 of the 8 GPUs" in told(result, "later")[1]
+    assert "8 of the 8 GPUs" in lines_of(result, "later")[1]
 
 
 def test_a_ray_that_runs_is_judged_as_it_is():
@@ -106,7 +106,7 @@ def test_what_a_host_that_has_not_joined_could_bring_is_never_impossible():
 
 def test_what_waits_in_a_ray_that_is_gone_is_nobody():
     old = replace(down(host("head"), host("w1")), placement_groups=(PlacementGroup("7", "g", "PENDING", "PACK", (Bundle({"GPU": 16.0}),)),))
-    assert told(planned(TWO, ACTOR, world=old), "later", "doubt") == [
+    assert lines_of(planned(TWO, ACTOR, world=old), "later", "doubt") == [
         "no Ray runs: checked against the 2 nodes, 16 GPU that the preset starts"
     ]
 

@@ -73,7 +73,7 @@ def of(world: Snapshot, *groups: Group, needs: Needs | None = None, **more: Any)
     return check(preset(needs=needs), asked(*groups, **more), world)
 
 
-def told(result: Checked, *levels: str) -> list[str]:
+def lines_of(result: Checked, *levels: str) -> list[str]:
     """The texts of these levels."""
     return [line.text for line in result.lines if line.level in levels]
 

@@ -28,7 +28,7 @@ needs: {gpus: %d}
 class Looked:
     """A monitor that has seen this much."""
 
-    undecided = ()
+    open_choices = ()
 
     def __init__(self, config, snapshot):
         self.config, self.poller = config, self
@@ -92,7 +92,7 @@ def test_bad_usage_ends_with_3(seen, words):
 def test_of_several_sessions_one_must_be_chosen(seen, monkeypatch, tmp_path):
     (tmp_path / "ppo.yaml").write_text(PRESET % 8)
     address = Address("http://h:8265", "session_1")
-    monkeypatch.setattr(Looked, "undecided", (address,))
+    monkeypatch.setattr(Looked, "open_choices", (address,))
     result = run("./ppo.yaml")
     assert result.exit_code == 3
     assert "choose one with --address:\n  http://h:8265  session_1" in result.stderr

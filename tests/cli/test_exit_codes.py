@@ -77,7 +77,7 @@ async def no_actors() -> tuple[()]:
 
 
 monitor = SimpleNamespace(
-    undecided=(), clock=lambda: 0.0, jobs=jobs, dead_actors=no_actors, poller=SimpleNamespace(snapshot=Snapshot(jobs=())), logs=None,
+    open_choices=(), clock=lambda: 0.0, jobs=jobs, dead_actors=no_actors, poller=SimpleNamespace(snapshot=Snapshot(jobs=())), logs=None,
     close=lambda: None,
 )  # fmt: skip
 

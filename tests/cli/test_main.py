@@ -257,7 +257,7 @@ def test_a_port_that_speaks_no_http_is_a_fault():
 
 def test_two_live_sessions_are_listed_and_none_is_taken(monkeypatch):
     class Two:
-        undecided = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
+        open_choices = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
         poller = Poller.__new__(Poller)
 
     async def look(_, **patience):

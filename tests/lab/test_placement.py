@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.placement import LivingNodes, Place, ask, fixed, shape
+from cockpit.placement import LivingNodes, Place, ask, scale_amount, shape
 from tests.lab.cluster import Cluster, eventually
 from tests.lab.eyes import COCKPIT, Watcher, lay_config
 from tests.lab.placement_jobs import PlacementJobs, reasons
@@ -272,9 +272,12 @@ def test_of_groups_of_all_kinds_ray_places_those_that_can_be_placed(asked: Place
     head, other = (host.address for host in asked.cluster.hosts)
     asked.run("tries", f"HEAD, OTHER = {head!r}, {other!r}\n{TRY}")
     said = eventually(lambda: (jobs / "said.json").exists() and json.loads((jobs / "said.json").read_text()), within=200)
-    total = {"GPU": fixed(8), "CPU": fixed(16)}
+    total = {"GPU": scale_amount(8), "CPU": scale_amount(16)}
     world = LivingNodes(
-        [Place("head", "head", total, {"GPU": fixed(3), "CPU": fixed(12)}), Place("w1", "w1", total, {"GPU": fixed(1), "CPU": fixed(2)})]
+        [
+            Place("head", "head", total, {"GPU": scale_amount(3), "CPU": scale_amount(12)}),
+            Place("w1", "w1", total, {"GPU": scale_amount(1), "CPU": scale_amount(2)}),
+        ]
     )
     kinds = [world.judge(ask([shape(bundle) for bundle in bundles], strategy)).kind for bundles, strategy in asks]
     differ = [

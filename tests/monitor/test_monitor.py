@@ -278,9 +278,9 @@ async def test_following_the_same_address_again_changes_nothing(look):
 # Which hosts
 
 
-def wanted(monitor, **facts):
+def select(monitor, **facts):
     local = {"hosts": {HERE: here(addresses=("10.0.0.1",))}, "processes": (), **facts}
-    return {name: entry.target for name, entry in monitor.selection.wanted(snapshot(**local)).items()}
+    return {name: entry.target for name, entry in monitor.selection.select_hosts(snapshot(**local)).items()}
 
 
 @pytest.fixture
@@ -292,66 +292,66 @@ def idle(look):
 
 
 def test_while_all_is_well_no_other_host_is_looked_at(idle):
-    assert not wanted(idle(hosts=(HostEntry("w7"),)), nodes=(node(1), WORKER))
+    assert not select(idle(hosts=(HostEntry("w7"),)), nodes=(node(1), WORKER))
 
 
 def test_when_ray_is_down_every_node_and_host_that_is_known_matters(idle):
     down = Cluster("http://10.0.0.1:8265", reachable=False)
-    found = wanted(idle(hosts=(HostEntry("w7", "10.0.0.7"),)), cluster=down, nodes=(node(1), WORKER))
+    found = select(idle(hosts=(HostEntry("w7", "10.0.0.7"),)), cluster=down, nodes=(node(1), WORKER))
     assert found == {"node2": "10.0.0.2", "w7": "10.0.0.7"}
 
 
 def test_before_the_dashboard_was_asked_it_is_not_down(idle):
-    assert not wanted(idle(hosts=(HostEntry("w7"),)), cluster=Cluster(reachable=None), nodes=(node(1), WORKER))
+    assert not select(idle(hosts=(HostEntry("w7"),)), cluster=Cluster(reachable=None), nodes=(node(1), WORKER))
 
 
 @pytest.mark.parametrize("state", ["DEAD", "UNKNOWN"])
 def test_a_node_that_does_not_live_matters(idle, state):
-    assert wanted(idle(), nodes=(node(1), WORKER, node(3, state=state))) == {"node3": "10.0.0.3"}
+    assert select(idle(), nodes=(node(1), WORKER, node(3, state=state))) == {"node3": "10.0.0.3"}
 
 
 @pytest.mark.parametrize("kind", ["unknown", "orphan", "stale"])
 def test_a_gpu_process_that_nobody_knows_makes_its_host_matter(idle, kind):
     suspect = process(77, kind=kind, node=WORKER.id)
-    assert wanted(idle(), nodes=(node(1), WORKER, node(3)), processes=(suspect,)) == {"node2": "10.0.0.2"}
+    assert select(idle(), nodes=(node(1), WORKER, node(3)), processes=(suspect,)) == {"node2": "10.0.0.2"}
 
 
 @pytest.mark.parametrize("kind", ["worker", "child", "driver", "ray", "foreign"])
 def test_a_process_that_is_known_does_not(idle, kind):
-    assert not wanted(idle(), nodes=(node(1), WORKER), processes=(process(77, kind=kind, node=WORKER.id),))
+    assert not select(idle(), nodes=(node(1), WORKER), processes=(process(77, kind=kind, node=WORKER.id),))
 
 
 def test_a_host_on_which_another_ray_holds_gpus_stays_looked_at(idle):
     worker = theirs(77, host="node2", gpus=(Hold(0, 1),))
     hosts = {HERE: here(), "node2": Host("node2", taken=NOW, nodes=(WORKER.id, worker.node))}
-    assert wanted(idle(), nodes=(node(1), WORKER, node(3)), processes=(worker,), hosts=hosts) == {"node2": "10.0.0.2"}
+    assert select(idle(), nodes=(node(1), WORKER, node(3)), processes=(worker,), hosts=hosts) == {"node2": "10.0.0.2"}
 
 
 def test_this_host_is_never_looked_at_from_afar(idle):
     suspects = (process(1, kind="orphan", node=node(1).id),)
     local = (HostEntry(HERE), HostEntry("me", "10.0.0.1"), HostEntry("localhost"), HostEntry("loop", "127.0.0.1"), HostEntry("six", "::1"))
-    assert not wanted(idle(hosts=local, probe_hosts="always"), nodes=(node(1), node(4, ip="127.0.0.1", state="DEAD")), processes=suspects)
+    assert not select(idle(hosts=local, probe_hosts="always"), nodes=(node(1), node(4, ip="127.0.0.1", state="DEAD")), processes=suspects)
 
 
 def test_always_means_every_host_of_the_config(idle):
-    assert wanted(idle(hosts=(HostEntry("w7"), HostEntry("w8")), probe_hosts="always"), nodes=(node(1), WORKER)) == {"w7": "w7", "w8": "w8"}
+    assert select(idle(hosts=(HostEntry("w7"), HostEntry("w8")), probe_hosts="always"), nodes=(node(1), WORKER)) == {"w7": "w7", "w8": "w8"}
 
 
 def test_a_node_is_reached_as_the_config_says(idle):
     by_address, by_name = HostEntry("w2", "10.0.0.2", user="train"), HostEntry("node3", "gateway", python="/opt/python")
     monitor = idle(hosts=(by_address, by_name))
     dead = snapshot(nodes=(node(2, state="DEAD"), node(3, state="DEAD")), processes=())
-    assert monitor.selection.wanted(dead) == {"w2": by_address, "node3": by_name}
+    assert monitor.selection.select_hosts(dead) == {"w2": by_address, "node3": by_name}
 
 
 def test_a_dead_node_without_a_name_is_reached_as_the_one_that_lives_at_its_address(idle):
     dead = node(2, id="f" * 56, host="10.0.0.2", name="10.0.0.2", state="DEAD")
     monitor = idle(hosts=(HostEntry("node2"),))
-    assert monitor.selection.wanted(snapshot(nodes=(node(1), node(2), dead), processes=())) == {"node2": HostEntry("node2")}
+    assert monitor.selection.select_hosts(snapshot(nodes=(node(1), node(2), dead), processes=())) == {"node2": HostEntry("node2")}
 
 
 def test_a_host_that_ray_does_not_know_is_no_target_of_its_own(idle):
-    assert not wanted(idle(), nodes=(node(1), node(9, id=None, state="UNKNOWN")))
+    assert not select(idle(), nodes=(node(1), node(9, id=None, state="UNKNOWN")))
 
 
 async def test_never_means_never(look, monkeypatch):
@@ -579,11 +579,11 @@ async def test_who_never_wants_other_hosts_looked_at_waits_for_none(seen):
 
 def test_hosts_of_the_config_file_are_named_by_nobody(idle):
     listed = idle(hosts=(HostEntry("w1"),), origins={"hosts": "config.yaml:3"}, begin_named=True)
-    assert not wanted(listed, nodes=(node(1),))
+    assert not select(listed, nodes=(node(1),))
     for origin in ("--hosts", "COCKPIT_HOSTS"):
         typed = idle(hosts=(HostEntry("w1"),), origins={"hosts": origin}, begin_named=True)
-        assert wanted(typed, nodes=(node(1),)) == {"w1": "w1"}
-    assert not wanted(idle(hosts=(HostEntry("w1"),)), nodes=(node(1),)), "whoever watches looks where something is wrong"
+        assert select(typed, nodes=(node(1),)) == {"w1": "w1"}
+    assert not select(idle(hosts=(HostEntry("w1"),)), nodes=(node(1),)), "whoever watches looks where something is wrong"
 
 
 async def test_a_host_whose_gpu_processes_have_no_known_owner_is_waited_for_and_a_dead_one_is_not(look):

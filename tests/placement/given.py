@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from cockpit.placement import Ask, LivingNodes, NodeHold, Place, PlacementVerdict, ask, fixed, sentence, shape
+from cockpit.placement import Ask, LivingNodes, NodeHold, Place, PlacementVerdict, ask, scale_amount, sentence, shape
 
 
 def place(
     name: str, used: dict[str, float] | None = None, holds: tuple[NodeHold, ...] = (), labels: dict[str, str] | None = None, **total: float
 ):
     """A node of 8 GPUs and 16 CPUs, unless told."""
-    has = {name: fixed(amount) for name, amount in {"GPU": 8, "CPU": 16, **total}.items()}
+    has = {name: scale_amount(amount) for name, amount in {"GPU": 8, "CPU": 16, **total}.items()}
     taken: dict[str, int] = dict.fromkeys(has, 0)
     for hold in holds:
         for resource, amount in hold.amounts.items():
             taken[resource] += amount
-    taken.update({resource: fixed(amount) for resource, amount in (used or {}).items()})
+    taken.update({resource: scale_amount(amount) for resource, amount in (used or {}).items()})
     return Place(name, name, has, taken, labels or {}, holds)
 
 
 def hold(job: str | None, what: str, **amounts: float) -> NodeHold:
-    return NodeHold(job, f"job {job}", what, {name: fixed(amount) for name, amount in amounts.items()})
+    return NodeHold(job, f"job {job}", what, {name: scale_amount(amount) for name, amount in amounts.items()})
 
 
 def one(labels: dict[str, str] | None = None, **needs: float) -> Ask:
@@ -27,7 +27,7 @@ def one(labels: dict[str, str] | None = None, **needs: float) -> Ask:
     return ask([shape(needs, labels)], "STRICT_PACK")
 
 
-def told(places: list[Place], wanted: Ask) -> tuple[str, str | None]:
+def explain(places: list[Place], wanted: Ask) -> tuple[str, str | None]:
     world = LivingNodes(places)
     verdict = world.judge(wanted)
     assert isinstance(verdict, PlacementVerdict)

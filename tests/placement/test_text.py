@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.placement import LivingNodes, ask, fixed, matches, sentence, shape
-from tests.placement.given import hold, one, place, told
+from cockpit.placement import LivingNodes, ask, matches, scale_amount, sentence, shape
+from tests.placement.given import explain, hold, one, place
 
 
 def bundles(number, strategy, labels=None, **needs):
@@ -110,12 +110,12 @@ HELD = "6 are held: 5 by job a (actor X), 1 by job b (group g)"
     ],
 )
 def test_a_verdict_and_its_sentence(places, wanted, kind, words):
-    assert told(places, wanted) == (kind, words)
+    assert explain(places, wanted) == (kind, words)
 
 
 def test_a_tenth_three_times_is_three_tenths():
-    assert told([place("head", GPU=0.3)], bundles(3, "PACK", GPU=0.1))[0] == "now"
-    assert told([place("head", GPU=0.3, used={"GPU": 0.1 + 0.2})], one(GPU=0.1))[0] == "held"
+    assert explain([place("head", GPU=0.3)], bundles(3, "PACK", GPU=0.1))[0] == "now"
+    assert explain([place("head", GPU=0.3, used={"GPU": 0.1 + 0.2})], one(GPU=0.1))[0] == "held"
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_a_label_selector_means_what_it_means_to_ray(labels, selector, matched):
 
 
 def test_every_node_has_what_ray_takes_for_granted():
-    assert told(TWO, ask([shape({"GPU": 1, "node:__internal_implicit_resource_app:1": 1})], "PACK"))[0] == "now"
+    assert explain(TWO, ask([shape({"GPU": 1, "node:__internal_implicit_resource_app:1": 1})], "PACK"))[0] == "now"
 
 
 def test_a_group_that_lost_a_node_needs_another_one_for_each_bundle():
     """STRICT_SPREAD: where it has bundles already, no other may go."""
-    assert told(TWO, ask([shape({"GPU": 1})], "STRICT_SPREAD", ["head"]))[0] == "now"
-    assert told(TWO, ask([shape({"GPU": 1})], "STRICT_SPREAD", ["head", "w1"]))[0] == "never"
+    assert explain(TWO, ask([shape({"GPU": 1})], "STRICT_SPREAD", ["head"]))[0] == "now"
+    assert explain(TWO, ask([shape({"GPU": 1})], "STRICT_SPREAD", ["head", "w1"]))[0] == "never"
 
 
 def test_nothing_is_said_of_what_is_not_known():
@@ -193,7 +193,7 @@ def test_every_verdict_has_a_sentence_and_agrees_with_what_would_fit(places, wan
 def test_an_actor_has_room_where_one_node_has_all_of_it(places, gpu, cpu, labels):
     def enough(each, used):
         return matches(each.labels, labels.items()) and all(
-            each.total[name] - used.get(name, 0) >= fixed(need) for name, need in (("GPU", gpu), ("CPU", cpu))
+            each.total[name] - used.get(name, 0) >= scale_amount(need) for name, need in (("GPU", gpu), ("CPU", cpu))
         )
 
     verdict = LivingNodes(places).judge(one(labels, GPU=gpu, CPU=cpu)).kind

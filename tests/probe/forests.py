@@ -39,7 +39,7 @@ def process(
     comm = name if name is not None else command.split(maxsplit=1)[0].rpartition("/")[2][:15]
     known = environ if readable and not stuck else None
     details = Details(argv, known, uid, tuple(pids) or (pid,), None, trace(argv, comm, known, logs), stuck, apart)
-    return ScannedProcess(pid, comm, state, parent, group or pid, leader or pid, ticks or pid * 10, 1 << 20, terminal, details)
+    return ScannedProcess(pid, comm, state, parent, group or pid, leader or pid, ticks or pid * 10, 1 << 20, terminal, details=details)
 
 
 def forest(*processes: ScannedProcess, init: bool = True) -> Forest:

@@ -154,14 +154,14 @@ def test_whose_a_process_is_that_hangs_is_known(run):
 def test_many_processes_that_hang_cost_one_scan_a_few_seconds():
     over = threading.Event()
 
-    def look(found: processes.Stat) -> processes.Details:
+    def look(found: processes.ScannedProcess) -> processes.Details:
         if found.pid != os.getpid():
             over.wait(600)
         return processes.Details()
 
     table = ProcessTable(look, patience=1.0)
     began = time.monotonic()
-    stats = [processes.Stat(pid, "stuck", "S", 1, 1, 1, 5, 0) for pid in range(2, 42)]
+    stats = [processes.ScannedProcess(pid, "stuck", "S", 1, 1, 1, 5, 0) for pid in range(2, 42)]
     table._learn(stats)
     over.set()
     assert time.monotonic() - began < 20
@@ -301,7 +301,7 @@ def test_a_pipe_or_device_is_not_even_opened(tmp_path, monkeypatch):
     flags: list[int] = []
     really = os.open
     monkeypatch.setattr(os, "open", lambda path, flag, **more: (flags.append(flag), really(path, flag, **more))[1])
-    with pytest.raises(FileNotFoundError, match="not a regular file"), trust.opened(str(pipe)):
+    with pytest.raises(FileNotFoundError, match="not a regular file"), trust.open_file(str(pipe)):
         pass
     assert len(flags) == 1
     assert flags[0] & os.O_PATH
@@ -311,7 +311,7 @@ def test_a_pipe_or_device_is_not_even_opened(tmp_path, monkeypatch):
 def test_a_log_that_is_swapped_for_a_pipe_while_it_is_looked_at_is_no_pipe(common):
     path = common / "raylet.out"
     path.write_text("told")
-    with trust.opened(str(path)) as handle:
+    with trust.open_file(str(path)) as handle:
         path.unlink()
         os.mkfifo(path)
         assert os.read(handle, 9) == b"told"

@@ -86,7 +86,7 @@ class RecoverySteps:
 
     async def plan_stop(self, hear: Hear) -> Plan:
         """All that would be stopped; it is the question's. Raises `SourceError`."""
-        everywhere = tuple(dict.fromkeys((*self.hosts, *self._monitor.others())))
+        everywhere = tuple(dict.fromkeys((*self.hosts, *self._monitor.select_others())))
         stops = [await self._executor.plan(find_act("stop"), Aim(session=name, hosts=everywhere), hear) for name in self.sessions()]
         self._stops = tuple(plan for plan in stops if not plan.empty)
         self.hosts = tuple(dict.fromkeys((*self.hosts, *(target.host for plan in stops for target in plan.targets))))

@@ -61,7 +61,7 @@ class _Reader:
             raise ValueError("too deep")
         opening = self.peek()
         if opening in {"'", '"'}:
-            return self._quoted(opening)
+            return self._read_quoted(opening)
         if opening == "[":
             return self._list(depth)
         if opening == "{":
@@ -76,7 +76,7 @@ class _Reader:
             raise ValueError(f"no {sign}")
         self.at += 1
 
-    def _quoted(self, quote: str) -> str:
+    def _read_quoted(self, quote: str) -> str:
         self.at += 1
         letters = []
         while self.text[self.at] != quote:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.scripts.patterns import changed, quote
+from cockpit.budget.scripts.patterns import change_value, quote
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
 from cockpit.budget.scripts.words import Word, WordPart, heredoc_text, read_word
@@ -153,7 +153,7 @@ def _change(name: str, value: Value | None, rest: str, scope: Scope) -> Value:
     argument = pattern(_rest(rest[change.end() :]), scope) if change else UNKNOWN
     if change is None or UNKNOWN in argument:
         return UNKNOWN
-    return changed(change[0], value, argument)
+    return change_value(change[0], value, argument)
 
 
 def _sublist(items: tuple[str, ...], rest: str, first: int) -> Value:

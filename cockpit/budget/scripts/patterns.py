@@ -28,7 +28,7 @@ def matches(value: str, pattern: str) -> bool | None:
     return fnmatch.fnmatchcase(value, pattern.replace("[^", "[!"))
 
 
-def changed(sign: str, value: str, argument: str) -> str:
+def change_value(sign: str, value: str, argument: str) -> str:
     """A value after `#`, `%` or `/` and what stands behind it."""
     return UNKNOWN if _OTHER.search(argument) else _CHANGES[sign](value, argument)
 

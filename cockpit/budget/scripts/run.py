@@ -113,7 +113,7 @@ class ScriptRun(Flow):
             elif redirect.sign.startswith((">", "&>")) and redirect.stream in {"", "1"}:
                 target, more = self._target(redirect, scope), redirect.sign.endswith(">>")
         with self.streams.with_input(given) if given is not self.streams.given else nullcontext():
-            return self.node(node.node, scope) if target is None else self._stored(node.node, scope, target, more=more)
+            return self.node(node.node, scope) if target is None else self._store_output(node.node, scope, target, more=more)
 
     def _source(self, redirect: tree.Redirect, scope: Scope) -> str | None:
         if redirect.heredoc is not None:
@@ -129,7 +129,7 @@ class ScriptRun(Flow):
         said = text(redirect.word, scope)
         return "/dev/null" if redirect.sign == ">&" and (said.isdigit() or said == "-") else said
 
-    def _stored(self, node: tree.Node, scope: Scope, target: str, *, more: bool) -> bool | None:
+    def _store_output(self, node: tree.Node, scope: Scope, target: str, *, more: bool) -> bool | None:
         said, status = self.streams.capture_output(lambda: self.node(node, scope))
         self.streams.store(target, said, more=more)
         return status

@@ -139,14 +139,14 @@ class _Parser(Reader):
         self.expect("for")
         self.blanks()
         if self.text.startswith("((", self.at):
-            return self.counted()
+            return self.counted_loop()
         name = read_keyword(self.word()) or "_"
         self.newlines()
-        words = self.listed() if self.keyword() == "in" else None
+        words = self.listed_words() if self.keyword() == "in" else None
         self.separator()
         return For(name, words, self.turns())
 
-    def counted(self) -> Node:
+    def counted_loop(self) -> Node:
         """`for ((start; test; step))`."""
         start, self.at = self.at, find_end(self.text, self.at, "(", ")")
         first, condition, step, *more = (*self.text[start + 2 : self.at - 2].split(";"), "", "")
@@ -156,7 +156,7 @@ class _Parser(Reader):
         turns = While(False, Sum(condition if condition.strip() else "1"), self.turns(), Sum(step))
         return Sequence(((Sum(first), "\n"), (turns, "\n")))
 
-    def listed(self) -> tuple[Word, ...]:
+    def listed_words(self) -> tuple[Word, ...]:
         self.expect("in")
         words: list[Word] = []
         self.blanks()

@@ -68,11 +68,11 @@ def describe_uses(used: Iterable[FileUse], forest: Forest, session: str) -> Iter
         one, more = mine[0], len({hold.path for hold in mine}) - 1
         others = f" and {more} more" if more else ""
         process = forest[pid]
-        by = f"by {_called(process)} (pid {pid})"
+        by = f"by {_shorten_command(process)} (pid {pid})"
         yield f"{session}: {one.path or 'the folder itself'}{others} is {one.how} {by}: its space is freed when that process ends"
 
 
-def _called(process: ScannedProcess) -> str:
+def _shorten_command(process: ScannedProcess) -> str:
     """Its program and what that runs: enough to know it by, and too short for a secret."""
     return " ".join(process.details.argv[:2])[:120] or process.name
 

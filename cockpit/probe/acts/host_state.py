@@ -175,7 +175,7 @@ class Watcher:
         fault = self._nvml.fault()
         silent = None if answered or not patience else f"NVML has not answered for {patience:.0f} s"
         reason = str(fault["text"]) if fault else silent
-        final = settled(verdicts, self._jobs)
+        final = settle(verdicts, self._jobs)
         return HostState(forest, final, reading, sessions, reason, _carriers(forest, final))
 
     def reading(self, patience: float = PATIENCE) -> GpuReading | None:
@@ -205,16 +205,16 @@ def _carriers(forest: Forest, verdicts: Mapping[int, KindVerdict]) -> Dict[int, 
     return found
 
 
-def settled(verdicts: Mapping[int, KindVerdict], jobs: Sequence[Mapping[str, Any]]) -> Dict[int, KindVerdict]:
+def settle(verdicts: Mapping[int, KindVerdict], jobs: Sequence[Mapping[str, Any]]) -> Dict[int, KindVerdict]:
     """The same verdicts with what Ray has said of their jobs: by session, which run and which have ended.
 
     A job that runs outweighs every sign of death. Where this host could not tell, all sessions that it may be of must have been asked.
     """
     said = {str(one["session"]): one for one in jobs}
-    return {pid: _settled(verdict, said) for pid, verdict in verdicts.items()}
+    return {pid: _settle_one(verdict, said) for pid, verdict in verdicts.items()}
 
 
-def _settled(verdict: KindVerdict, said: Mapping[str, Mapping[str, Any]]) -> KindVerdict:
+def _settle_one(verdict: KindVerdict, said: Mapping[str, Mapping[str, Any]]) -> KindVerdict:
     if verdict.undecided != "job" and verdict.kind != "orphan":
         return verdict
     names = [os.path.basename(session) for session in (*verdict.asks, *((verdict.session,) if verdict.session else ()))]

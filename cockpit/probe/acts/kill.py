@@ -59,12 +59,12 @@ def _candidates(look: HostState, request: Request) -> Iterable[Target]:
         return
     wanted: Dict[int, Target] = {}
     for pid, ticks in request["named"]:
-        wanted.update(_named(look, int(pid), ticks))
+        wanted.update(_collect_targets(look, int(pid), ticks))
     for pid in look.children_first(wanted):
         yield wanted[pid]
 
 
-def _named(look: HostState, pid: int, ticks: int | None) -> Dict[int, Target]:
+def _collect_targets(look: HostState, pid: int, ticks: int | None) -> Dict[int, Target]:
     """That process and what hangs from it, as far as that is left over too."""
     process = look.forest.get(pid)
     if process is None or not process.alive or ticks not in (None, process.ticks):
@@ -126,13 +126,13 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:
     for identity, (target, held) in kept.items():
         record(answer, target, endings[identity])
         held.release()
-    answer["freed"] = freed(look, watcher, [target for target, _ in kept.values()], answer["notes"])
+    answer["freed"] = measure_freed(look, watcher, [target for target, _ in kept.values()], answer["notes"])
     answer["notes"] += _newcomers(look, {pid for pid, _ in meant}, kept)
-    answer["failed"] += _respawned(look, watcher.look(0.0), kept) if kept else []
+    answer["failed"] += _find_respawned(look, watcher.look(0.0), kept) if kept else []
     return answer
 
 
-def _respawned(before: HostState, after: HostState, kept: Iterable[Identity]) -> list[Target]:
+def _find_respawned(before: HostState, after: HostState, kept: Iterable[Identity]) -> list[Target]:
     """What the ended ones have started while they were being ended: a supervisor starts its child anew until it is gone itself."""
     ended = [before.forest[pid] for pid, _ in kept]
     led = {process.leader for process in ended} | {process.group for process in ended}
@@ -197,7 +197,7 @@ def record(answer: Dict[str, Any], target: Target, ending: Ending) -> None:
         answer["failed"].append({**target, "error": ending.text})
 
 
-def freed(look: HostState, watcher: Watcher, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
+def measure_freed(look: HostState, watcher: Watcher, targets: Iterable[Target], notes: list[str]) -> Dict[str, Any]:
     """GPU memory that NVML counted for those of them that are gone and doesn't any more, and what stays in use without a holder."""
     gone = [int(target["pid"]) for target in targets if not lives(int(target["pid"]), int(target["ticks"]))]
     held = {pid: look.reading.holders[pid] for pid in gone if pid in look.reading.holders}
@@ -207,7 +207,7 @@ def freed(look: HostState, watcher: Watcher, targets: Iterable[Target], notes: l
     after = watcher.reading(FREED_WITHIN)
     while (
         after is not None
-        and (_unfreed(look.reading, after, held) or not held.keys().isdisjoint(after.holders))
+        and (_explain_unfreed(look.reading, after, held) or not held.keys().isdisjoint(after.holders))
         and time.monotonic() < until
     ):
         time.sleep(0.1)
@@ -215,15 +215,15 @@ def freed(look: HostState, watcher: Watcher, targets: Iterable[Target], notes: l
     if after is None:
         notes.append("NVML no longer answers: whether the GPU memory is free is not known")
         return {"gpu": None}
-    notes += _unfreed(look.reading, after, held)
+    notes += _explain_unfreed(look.reading, after, held)
     given = [memory for pid, holds in held.items() for memory in holds.values() if pid not in after.holders]
     known = [memory for memory in given if memory is not None]
     return {"gpu": sum(known) if len(known) == len(given) else None}
 
 
-def _unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, Mapping[int, Any]]) -> list[str]:
+def _explain_unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, Mapping[int, Any]]) -> list[str]:
     """A sentence for each of these GPUs whose memory did not come back, as far as NVML says whose it is."""
-    used, was = _used(after), _used(before)
+    used, was = _map_used(after), _map_used(before)
     found = []
     for index in sorted({index for holds in held.values() for index in holds}):
         mine = [holds[index] for holds in held.values() if index in holds]
@@ -239,5 +239,5 @@ def _unfreed(before: GpuReading, after: GpuReading, held: Mapping[int, Mapping[i
     return found
 
 
-def _used(reading: GpuReading) -> Dict[int, Any]:
+def _map_used(reading: GpuReading) -> Dict[int, Any]:
     return {gpu["index"]: gpu["memory_used"] for gpu in reading.gpus or ()}

@@ -56,12 +56,12 @@ class Grip:
 
     def state(self) -> str | None:
         """As in ps, `D` when any thread hangs; `None` once it has ended, also when nobody has collected it."""
-        if self._handle is not None and self._ended():
+        if self._handle is not None and self._has_ended():
             return None
         found = read_stat(self.pid)
         return found.state if found is not None and found.ticks == self.ticks and found.state not in "ZXx" else None
 
-    def _ended(self) -> bool:
+    def _has_ended(self) -> bool:
         poll = select.poll()
         poll.register(self._handle or 0, select.POLLIN)
         return bool(poll.poll(0))

@@ -57,7 +57,7 @@ class _Classifier:
 
     def _judge(self, process: ScannedProcess) -> KindVerdict:
         if not process.alive:
-            return self._ended(process)
+            return self._judge_zombie(process)
         if process.origin.role in SERVICES and not self.lineage.is_copy(process):
             return self._service(process)
         if process.origin.role in WORKERS:
@@ -150,7 +150,7 @@ class _Classifier:
 
     def _shares_fate(self, process: ScannedProcess, above: KindVerdict, signs: Iterable[Sign]) -> bool:
         """Whether what its parent waits to be told of is what it waits for itself."""
-        own = self._undecided(process, signs)
+        own = self._leave_unknown(process, signs)
         same = session_name(own.session) == session_name(above.session) and own.job in (None, above.job)
         return above.undecided == "job" and same and all(sign.lives for sign in signs)
 
@@ -159,15 +159,15 @@ class _Classifier:
         signs = self.evidence.signs(process)
         if not signs:
             return self._signless(process)
-        found = self._undecided(process, signs)
+        found = self._leave_unknown(process, signs)
         if any(sign.lives is None for sign in signs):
             return found
         alive, dead = [sign for sign in signs if sign.lives], [sign for sign in signs if not sign.lives]
         if alive and dead:
             return found._replace(why=(*found.why, CONTRADICTION))
-        return self._judge_left_over(process, found, dead) if dead else self._parted(process, found, alive)
+        return self._judge_left_over(process, found, dead) if dead else self._judge_parted(process, found, alive)
 
-    def _undecided(self, process: ScannedProcess, signs: Iterable[Sign]) -> KindVerdict:
+    def _leave_unknown(self, process: ScannedProcess, signs: Iterable[Sign]) -> KindVerdict:
         origin, pasts, raylet = process.origin, self.facts.pasts(process), self.evidence.raylet_of(process)
         session = origin.session or next((worker.session for worker in pasts), None) or (raylet.origin.session if raylet else None)
         home = self.evidence.home(process) if session is None else None
@@ -188,7 +188,7 @@ class _Classifier:
             return found._replace(why=(*found.why, asked), undecided="job", asks=elders)
         return found._replace(kind="orphan")
 
-    def _parted(self, process: ScannedProcess, found: KindVerdict, signs: Iterable[Sign]) -> KindVerdict:
+    def _judge_parted(self, process: ScannedProcess, found: KindVerdict, signs: Iterable[Sign]) -> KindVerdict:
         """Its raylet lives, its parent is gone: it is a child while its worker lives or its job runs."""
         owner = next((sign.owner for sign in signs if sign.owner), None)
         if owner is not None:
@@ -232,7 +232,7 @@ class _Classifier:
             return NO_SIGN._replace(kind="unknown", why=(why,))
         return NO_SIGN
 
-    def _ended(self, process: ScannedProcess) -> KindVerdict:
+    def _judge_zombie(self, process: ScannedProcess) -> KindVerdict:
         above = self._above(process)
         why = f"a zombie: it has ended and holds nothing, but its parent {process.parent} has not collected it"
         if above.kind in OWNED:

@@ -75,12 +75,12 @@ class Collector(Generic[T]):
         waited = time.monotonic() - asked if asked is not None else 0.0
         if asked is not None and waited > (self._patience if self.answered.is_set() else FIRST_PATIENCE):
             text = f"{self._title} has not answered for {waited:.0f} s" if waited >= 1 else f"{self._title} has not answered yet"
-            return {"source": self.source, "text": text, "since": _dated(asked)}
+            return {"source": self.source, "text": text, "since": _to_posix(asked)}
         if self._error is not None:
-            return {"source": self.source, "text": self._error, "since": _dated(self._error_since)}
+            return {"source": self.source, "text": self._error, "since": _to_posix(self._error_since)}
         if self._seldom is not None:
             text = f"{self._title} takes {self._spent:.1f} s of CPU to read, so it is read only every {(1 + LENIENCE) * self._spent:.0f} s"
-            return {"source": self.source, "text": text, "since": _dated(self._seldom)}
+            return {"source": self.source, "text": text, "since": _to_posix(self._seldom)}
         return None
 
     def _run(self, first: threading.Event) -> None:
@@ -113,6 +113,6 @@ class Collector(Generic[T]):
             self._error = text
 
 
-def _dated(moment: float) -> float:
+def _to_posix(moment: float) -> float:
     """POSIX time of a moment of the monotonic clock, by the wall clock as it is now."""
     return round(time.time() - (time.monotonic() - moment), 1)

@@ -108,7 +108,7 @@ class Nvml:
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
             except nvml.NVMLError as error:
-                gpus.append(self._lost(nvml, index, error))
+                gpus.append(self._report_lost(nvml, index, error))
                 continue
             parts = _mig_devices(nvml, handle)
             found = [] if parts is not None else [self._gpu(nvml, index, handle, holders)]
@@ -121,14 +121,14 @@ class Nvml:
         """Of a whole GPU, which each of its MIG devices shares."""
         if index not in self._health:
             self._health[index] = {"recovery": _recovery(nvml, handle), "remap": _remap(nvml, handle)}
-        return {**self._health[index], "slowed": _slowed(nvml, handle)}
+        return {**self._health[index], "slowed": _read_slowdown(nvml, handle)}
 
     def _gpu(self, nvml: Any, index: int, handle: Any, holders: Holders, whole: bool = True) -> Gpu:
         try:
             memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         except nvml.NVMLError as error:
-            if not _unsupported(nvml, error):
-                return self._lost(nvml, index, error)
+            if not _is_unsupported(nvml, error):
+                return self._report_lost(nvml, index, error)
             memory = None
         gpu: Gpu = {"index": index, **self._identity(nvml, index, handle), **dict.fromkeys(_MEASURES), "fault": None}
         gpu["memory_used"], gpu["memory_total"] = (memory.used, memory.total) if memory else (None, None)
@@ -144,7 +144,7 @@ class Nvml:
         self._known[index] = {"uuid": uuid or "", "name": _text(_ask(nvml, nvml.nvmlDeviceGetName, handle))}
         return self._known[index]
 
-    def _lost(self, nvml: Any, index: int, error: Exception) -> Gpu:
+    def _report_lost(self, nvml: Any, index: int, error: Exception) -> Gpu:
         known = self._known.get(index, {"uuid": "", "name": None})
         if getattr(error, "value", None) in (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
             raise error
@@ -185,7 +185,7 @@ def _remap(nvml: Any, handle: Any) -> bool | None:
     return bool(rows[2]) if rows else None
 
 
-def _slowed(nvml: Any, handle: Any) -> list[str] | None:
+def _read_slowdown(nvml: Any, handle: Any) -> list[str] | None:
     """Drivers before 535 call it throttling. Slowed by hardware is said where that doesn't say itself what it is slowed by."""
     ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
     reasons = _ask(nvml, ask, handle)
@@ -230,7 +230,7 @@ def _ask(nvml: Any, call: Callable[..., Any], *words: Any) -> Any:
         return None
 
 
-def _unsupported(nvml: Any, error: Any) -> bool:
+def _is_unsupported(nvml: Any, error: Any) -> bool:
     return error.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 

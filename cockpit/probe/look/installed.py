@@ -44,7 +44,7 @@ def frameworks(process: ScannedProcess, known: Frameworks | None = None) -> Fram
     if package is None:
         return None
     root = _root(process)
-    place = root + resolved(root, os.path.dirname(package))
+    place = root + resolve_links(root, os.path.dirname(package))
     try:
         changed = os.stat(place).st_mtime_ns
         return known if known and known.changed == changed else Frameworks(changed, _releases(os.listdir(place)))
@@ -65,14 +65,14 @@ def python_version(process: ScannedProcess) -> str | None:
     if not interpreter.startswith("/"):
         return None
     root = _root(process)
-    real = resolved(root, interpreter)
+    real = resolve_links(root, interpreter)
     return _header(root, _prefix(real)) or _match(_VENV, _text(root, f"{_prefix(interpreter)}/pyvenv.cfg"))
 
 
 def _header(root: str, prefix: str) -> str | None:
     """By its C headers, where there are those of one Python only."""
     try:
-        names = [name for name in os.listdir(root + resolved(root, f"{prefix}/include")) if _INCLUDE.match(name)]
+        names = [name for name in os.listdir(root + resolve_links(root, f"{prefix}/include")) if _INCLUDE.match(name)]
     except OSError:
         return None
     return _match(_HEADER, _text(root, f"{prefix}/include/{names[0]}/patchlevel.h")) if len(names) == 1 else None
@@ -90,7 +90,7 @@ def _root(process: ScannedProcess) -> str:
     return ""
 
 
-def resolved(root: str, path: str) -> str:
+def resolve_links(root: str, path: str) -> str:
     """The same path with links followed as they are meant below that root."""
     parts, done, links = path.split("/")[::-1], "", 0
     while parts:
@@ -114,7 +114,7 @@ def resolved(root: str, path: str) -> str:
 def _text(root: str, path: str) -> str:
     """How that file begins; nothing where there is none."""
     try:
-        return trust.read_begin(root + resolved(root, path), MOST_BYTES).decode("utf-8", "replace")
+        return trust.read_begin(root + resolve_links(root, path), MOST_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
 

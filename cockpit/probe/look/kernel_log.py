@@ -38,9 +38,9 @@ class Kernel:
                 self._log = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError:
                 self._path = None
-        return self._counted() if self._log is None else self._logged(self._log)
+        return self._read_counters() if self._log is None else self._read_log(self._log)
 
-    def _logged(self, log: int) -> list[Kill]:
+    def _read_log(self, log: int) -> list[Kill]:
         """A record a read; what was overwritten before it was read is passed over."""
         booted = self._now() - time.clock_gettime(time.CLOCK_MONOTONIC)
         found = []
@@ -57,7 +57,7 @@ class Kernel:
                 found += [kill for kill in [parse(record.decode("utf-8", "replace"), booted)] if kill]
         return found
 
-    def _counted(self) -> list[Kill] | None:
+    def _read_counters(self) -> list[Kill] | None:
         """A counter says that there was one, not who: the moment is when it was seen to have grown."""
         for path in self._counters:
             try:

@@ -58,7 +58,7 @@ def read_log(temps: "list[str]", session: str, name: str, lines: int, say: Say, 
         say({"error": "a log is named without a folder"})
         return
     try:
-        with _logs_of(temps, session) as (folder, uid), trust.opened(name, (uid,), folder) as file:
+        with _logs_of(temps, session) as (folder, uid), trust.open_file(name, (uid,), folder) as file:
             _say_lines(file, lines, say, follow=follow)
     except LogError as error:
         say({"error": str(error)})

@@ -28,10 +28,10 @@ def mounts() -> Iterator[Mount]:
     for line in read("/proc/self/mountinfo").splitlines():
         before, _, after = line.partition(b" - ")
         words = before.split()
-        yield Mount(int(words[0]), _unescaped(words[4]), os.fsdecode(after.split()[0]))
+        yield Mount(int(words[0]), _unescape(words[4]), os.fsdecode(after.split()[0]))
 
 
-def _unescaped(point: bytes) -> str:
+def _unescape(point: bytes) -> str:
     for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
         point = point.replace(code, byte)
     return os.fsdecode(point)

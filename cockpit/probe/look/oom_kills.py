@@ -62,7 +62,7 @@ class KillScanner:
     def _read(self, path: str) -> Iterable[Kill]:
         """A log that is rotated away keeps its inode, and what was read of it is not read again."""
         try:
-            with trust.opened(path, _owner_of_session(path)) as file:
+            with trust.open_file(path, _owner_of_session(path)) as file:
                 status = os.fstat(file)
                 log = self._logs.setdefault((status.st_dev, status.st_ino), RayletLog())
                 return [{**kill, "session": session_of(path)} for kill in log.read_on(file, status, self._now() - WINDOW)]

@@ -60,7 +60,7 @@ def serves(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> 
     for pid, process in forest.items():
         if process.alive and process.origin.role in ("raylet", "gcs_server", "dashboard") and _names(process, host, port):
             return True, f"{process.origin.role} {pid} is of the cluster at {found.says}"
-    hidden = _hidden(found, forest, folders)
+    hidden = _why_hidden(found, forest, folders)
     if hidden is not None:
         return None, hidden
     if is_here(host):
@@ -91,7 +91,7 @@ def _names(process: ScannedProcess, host: str, port: int) -> bool:
     return not argv or (at == port and (named == host or (is_here(named) and is_here(host))))
 
 
-def _hidden(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> str | None:
+def _why_hidden(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> str | None:
     """Why a raylet of that cluster may run here and not be seen."""
     if 1 not in forest:
         return "other users' processes are hidden here"

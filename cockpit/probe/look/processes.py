@@ -30,24 +30,6 @@ Identity = Tuple[int, int]
 """A pid and its start in clock ticks since boot: a pid alone may be reused."""
 
 
-class Stat(NamedTuple):
-    """What /proc/PID/stat says; reading it never waits for the process."""
-
-    pid: int
-    name: str
-    state: str
-    parent: int
-    group: int
-    leader: int
-    """The id of its session, in the sense of setsid."""
-    ticks: int
-    rss: int
-    terminal: int = 0
-    """The device number of its controlling terminal; 0: it has none."""
-    kernel: bool = False
-    """A thread of the kernel's own."""
-
-
 class Details(NamedTuple):
     """What is read once for each process, and again when its name changes or it was too young."""
 
@@ -68,7 +50,7 @@ class Details(NamedTuple):
 
 
 class ScannedProcess(NamedTuple):
-    """One process at the moment of a scan."""
+    """One process as /proc/PID/stat shows it, which never waits for the process; and in a scan, its details."""
 
     pid: int
     name: str
@@ -76,9 +58,13 @@ class ScannedProcess(NamedTuple):
     parent: int
     group: int
     leader: int
+    """The id of its session, in the sense of setsid."""
     ticks: int
     rss: int
     terminal: int = 0
+    """The device number of its controlling terminal; 0: it has none."""
+    kernel: bool = False
+    """A thread of the kernel's own."""
     details: Details = Details()
 
     @property
@@ -110,14 +96,14 @@ class ScannedProcess(NamedTuple):
 Forest = Dict[int, ScannedProcess]
 
 
-def parse_stat(text: bytes) -> Stat:
+def parse_stat(text: bytes) -> ScannedProcess:
     """The name stands in parentheses and may hold any character, parentheses and blanks too."""
     head, _, tail = text.rpartition(b")")
     pid, _, name = head.partition(b" (")
     rest = tail.split(None, 22)
     state, parent, group, leader, terminal, ticks, pages = rest[0].decode(), *rest[1:5], rest[19], rest[21]
     numbers = int(parent), int(group), int(leader), int(ticks), int(pages) * PAGE, int(terminal)
-    return Stat(int(pid), name.decode("utf-8", "replace"), state, *numbers, bool(int(rest[6]) & _KERNEL_THREAD))
+    return ScannedProcess(int(pid), name.decode("utf-8", "replace"), state, *numbers, bool(int(rest[6]) & _KERNEL_THREAD))
 
 
 def read(path: str) -> bytes:
@@ -135,7 +121,7 @@ def read_at_once(path: str, most: int) -> bytes:
         os.close(handle)
 
 
-def read_stat(pid: int) -> Stat | None:
+def read_stat(pid: int) -> ScannedProcess | None:
     """`None` when there is no such process any more."""
     try:
         text = read_at_once(f"/proc/{pid}/stat", 4096)
@@ -192,15 +178,14 @@ def legible(text: str) -> str:
     return os.fsencode(text).decode("utf-8", "replace")
 
 
-def read_details(stat: Stat) -> Details:
+def read_details(stat: ScannedProcess) -> Details:
     """May hang, when the process is stuck with its memory map locked."""
     argv = _argv(stat.pid)
-    alive = stat.state not in "ZXx"
-    text = _environ(stat.pid) if alive else b""
-    kept = None if text is None else _wanted(text)
+    text = _environ(stat.pid) if stat.alive else b""
+    kept = None if text is None else _pick_wanted(text)
     logs = [link for link in (_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
     uid, pids = _status(stat.pid)
-    settled = not alive or (bool(argv) and text != b"" and _age(stat) > SETTLED_AFTER)
+    settled = not stat.alive or (bool(argv) and text != b"" and _age(stat) > SETTLED_AFTER)
     head = _log_head(stat.pid) if any(f"-{NO_JOB}-" in log for log in logs) else b""
     apart = len(pids) > 1 or _namespace(stat.pid) not in (None, _namespace("self"))
     inside = _link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
@@ -231,7 +216,7 @@ def _log_head(pid: int) -> bytes:
         return b""
 
 
-def _wanted(environ: bytes) -> Dict[str, str]:
+def _pick_wanted(environ: bytes) -> Dict[str, str]:
     """Few processes have any of these; the others' environments are not even taken apart."""
     if b"RAY_" not in environ:
         return {}
@@ -239,7 +224,7 @@ def _wanted(environ: bytes) -> Dict[str, str]:
     return {name: legible(found[name]) for name in WANTED.intersection(found)}
 
 
-def _age(stat: Stat) -> float:
+def _age(stat: ScannedProcess) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - stat.ticks / TICKS_PER_SECOND
 
 
@@ -277,7 +262,7 @@ def _status(pid: int) -> Tuple[int | None, Tuple[int, ...]]:
 class _Batch:
     """Details being read by a thread of its own, which may hang in any of them."""
 
-    def __init__(self, stats: list[Stat], look: Callable[[Stat], Details]) -> None:
+    def __init__(self, stats: list[ScannedProcess], look: Callable[[ScannedProcess], Details]) -> None:
         self.stats = stats
         self.found: Dict[Identity, Tuple[str, Details]] = {}
         self.at = 0
@@ -288,7 +273,7 @@ class _Batch:
     def _run(self) -> None:
         for at, stat in enumerate(self.stats):
             self.at = at
-            self.found[stat.pid, stat.ticks] = stat.name, self._look(stat)
+            self.found[stat.identity] = stat.name, self._look(stat)
         self.finished.set()
 
     def wait(self, patience: float) -> int | None:
@@ -305,7 +290,7 @@ class _Batch:
 class ProcessTable:
     """Every process of this host, with what is known of it from earlier scans."""
 
-    def __init__(self, look: Callable[[Stat], Details] = read_details, patience: float = STUCK_AFTER) -> None:
+    def __init__(self, look: Callable[[ScannedProcess], Details] = read_details, patience: float = STUCK_AFTER) -> None:
         self._look = look
         self._patience = patience
         self._known: Dict[Identity, Tuple[str, Details]] = {}
@@ -315,15 +300,15 @@ class ProcessTable:
         """Every process there is. Kernel threads are left out: they hold no memory and start nothing of Ray."""
         stats = [stat for stat in map(read_stat, _pids()) if stat and not stat.kernel]
         self._learn([stat for stat in stats if self._is_new(stat)])
-        known = self._known = {(stat.pid, stat.ticks): self._known[stat.pid, stat.ticks] for stat in stats}
-        return {stat.pid: ScannedProcess(*stat[:9], details=known[stat.pid, stat.ticks][1]) for stat in stats}
+        known = self._known = {stat.identity: self._known[stat.identity] for stat in stats}
+        return {stat.pid: stat._replace(details=known[stat.identity][1]) for stat in stats}
 
-    def _is_new(self, stat: Stat) -> bool:
+    def _is_new(self, stat: ScannedProcess) -> bool:
         """Also after exec and setproctitle, which change the name: a Ray worker is `ray::IDLE` first, then `ray::` its actor."""
-        known = self._known.get((stat.pid, stat.ticks))
+        known = self._known.get(stat.identity)
         return known is None or known[0] != stat.name or not known[1].settled
 
-    def _learn(self, stats: list[Stat]) -> None:
+    def _learn(self, stats: list[ScannedProcess]) -> None:
         for batch in self._hanging:  # what hung may have answered since
             self._known.update(batch.found)
         self._hanging = [batch for batch in self._hanging if not batch.finished.is_set()]

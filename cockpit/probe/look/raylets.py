@@ -40,22 +40,22 @@ class Rays:
     def read(self, forest: Forest) -> Dict[Identity, RayService]:
         """Of one that was too young when it was read everything is read again."""
         there = [process for process in forest.values() if process.alive and process.origin.role in ROLES]
-        found = {process.identity: self._known.get(process.identity) or _started(process) for process in there}
+        found = {process.identity: self._known.get(process.identity) or _read_started(process) for process in there}
         self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
-        self._frameworks = {process.identity: self._installed(process) for process in there}
+        self._frameworks = {process.identity: self._find_installed(process) for process in there}
         return {
             identity: RayService(started, _open_files(identity[0]), _files_limit(identity[0]), self._frameworks[identity])
             for identity, started in found.items()
         }
 
-    def _installed(self, process: ScannedProcess) -> Frameworks | None:
+    def _find_installed(self, process: ScannedProcess) -> Frameworks | None:
         """Somebody may install another release while Ray lives; those of raylets matter, which start workers."""
         if process.origin.role != "raylet" or process.details.stuck:
             return None
         return frameworks(process, self._frameworks.get(process.identity))
 
 
-def _started(process: ScannedProcess) -> Started:
+def _read_started(process: ScannedProcess) -> Started:
     """Nothing of one that is stuck in the kernel: asking for its environment would hang."""
     if process.details.stuck:
         return Started()

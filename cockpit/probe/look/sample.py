@@ -18,7 +18,7 @@ from .oom_kills import Kill, KillScanner, session_of
 from .past import Past
 from .processes import TICKS_PER_SECOND, Forest, Identity, ProcessTable, ScannedProcess, Users, boot_time, legible
 from .raylets import ROLES, Rays, RayService
-from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, written
+from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
 from .sizes import Size, Sizes
 from .temp_dirs import Places, look
 
@@ -85,7 +85,7 @@ class Sampler:
             collector.wait(until - time.monotonic())
 
     @property
-    def answered(self) -> bool:
+    def has_answered(self) -> bool:
         """Whether every collector has answered once."""
         return all(collector.answered.is_set() for collector in self.collectors)
 
@@ -237,7 +237,7 @@ class Sampler:
     def _read_logs(self) -> Said:
         self._sessions.answered.wait(2.0)
         logs = (self._sessions.facts or Sessions()).logs
-        written_to = {session_of(f"{one.path}/"): written([one]) for one in logs if one.jobs}
+        written_to = {session_of(f"{one.path}/"): date_writes([one]) for one in logs if one.jobs}
         return self._kills.read(f"{one.path}/{name}" for one in logs for name in one.raylets), written_to
 
 

@@ -103,7 +103,7 @@ class SessionScanner:
         paths = self._named_paths(forest)
         listed = _session_paths(map(self._go, temps))
         reached = dict.fromkeys([*listed, *paths.values()])
-        carried = _carried(forest, paths)
+        carried = _find_raylets(forest, paths)
         self._logs = {path: self._read_logs(self._go(path)) for path in reached}
         facts = {path: inspect(self._go(path), self._logs[path].records, carried.get(find_place(path)[0], ())) for path in reached}
         live = [path for path in listed if facts[path].answers]
@@ -225,7 +225,7 @@ def _mounts_of(pid: int | str) -> str:
         return ""
 
 
-def _carried(forest: Forest, paths: Mapping[int, str]) -> Dict[Place | None, Tuple[Listener, ...]]:
+def _find_raylets(forest: Forest, paths: Mapping[int, str]) -> Dict[Place | None, Tuple[Listener, ...]]:
     """By folder: its raylets that are seen to run as its owner or root. Nobody need connect to these, time and again."""
     places = {path: find_place(path) for path in dict.fromkeys(paths.values())}
     found: Dict[Place | None, Tuple[Listener, ...]] = {}
@@ -260,7 +260,7 @@ def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None
     temp, name = os.path.split(path)
     latest = os.path.basename(os.path.realpath(f"{temp}/session_latest")) == name
     stopped = was_told_to_end(f"{path}/logs/raylet.out") if latest and facts.answers is False else None
-    return Folder(path, facts, name_of(facts.uid) if facts.uid is not None else None, _started(name), latest, stopped)
+    return Folder(path, facts, name_of(facts.uid) if facts.uid is not None else None, _parse_start(name), latest, stopped)
 
 
 def was_told_to_end(log: str) -> bool | None:
@@ -271,14 +271,14 @@ def was_told_to_end(log: str) -> bool | None:
         return None
 
 
-def written(logs: Iterable[Logs]) -> Dict[str, float]:
+def date_writes(logs: Iterable[Logs]) -> Dict[str, float]:
     """By submission id, when its log was written to last; of the latest ones only."""
-    found = {job: _changed(path) for one in logs for job, path in one.jobs.items()}
+    found = {job: _read_mtime(path) for one in logs for job, path in one.jobs.items()}
     latest = sorted(((moment, job) for job, moment in found.items() if moment is not None), reverse=True)[:MOST_JOBS]
     return {legible(job): round(moment, 1) for moment, job in latest}
 
 
-def _changed(path: str) -> float | None:
+def _read_mtime(path: str) -> float | None:
     try:
         return os.stat(path).st_mtime
     except OSError:
@@ -290,7 +290,7 @@ def is_session(name: str) -> bool:
     return bool(_NAME.match(name))
 
 
-def _started(name: str) -> float | None:
+def _parse_start(name: str) -> float | None:
     """Its name holds this host's local time."""
     found = _NAME.match(name)
     try:

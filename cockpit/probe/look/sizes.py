@@ -57,7 +57,7 @@ class Sizes:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # on Linux, of this thread alone
         while True:
             for folder in self._wanted:
-                used = _used(folder)
+                used = _measure_use(folder)
                 due, before = self._counted.get(folder, (0.0, used))
                 if time.monotonic() >= due or abs(used - before) >= STIRRED:
                     self.known = {**self.known, folder: count(folder, self._sleep)}
@@ -66,7 +66,7 @@ class Sizes:
             self._wake.clear()
 
 
-def _used(folder: str) -> float:
+def _measure_use(folder: str) -> float:
     """Share of its disk that is in use."""
     try:
         disk = os.statvfs(folder)
@@ -95,13 +95,13 @@ def _count(top: int, sleep: Callable[[float], None], most: int) -> Size:
     dear = DearFiles()
     for number, entry in enumerate(Walk(top), 1):
         if number > most:
-            return Size(None, _listed(dear))
+            return Size(None, _list_kept(dear))
         if number % PAUSE_EVERY == 0:
             sleep(PAUSE)
         total += entry.status.st_blocks * 512 if stat.S_ISREG(entry.status.st_mode) else 0
         dear.see(entry)
-    return Size(total, _listed(dear))
+    return Size(total, _list_kept(dear))
 
 
-def _listed(dear: DearFiles) -> Tuple[str, ...]:
+def _list_kept(dear: DearFiles) -> Tuple[str, ...]:
     return tuple(encode_path(path) for path in islice(dear.found, KEEPS))

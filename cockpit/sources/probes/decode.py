@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from cockpit.clock import shifted
+from cockpit.clock import redate
 from cockpit.model import (
     Amount,
     Disk,
@@ -182,18 +182,16 @@ def _process(process: Process, host: str, shift: float) -> Process:
         command=_redact_optional(process.command),
         name=_redact_optional(process.name),
         why=tuple(map(_redact, process.why)),
-        started=shifted(process.started, shift),
+        started=redate(process.started, shift),
     )
 
 
 def _session(session: Session, host: str, shift: float) -> Session:
-    return replace(session, host=host, started=shifted(session.started, shift))
+    return replace(session, host=host, started=redate(session.started, shift))
 
 
 def _oom_kill(kill: OomKill, host: str, shift: float) -> OomKill:
-    return replace(
-        kill, host=host, ours=None, moment=shifted(kill.moment, shift), name=_redact_optional(kill.name), text=_redact(kill.text)
-    )
+    return replace(kill, host=host, ours=None, moment=redate(kill.moment, shift), name=_redact_optional(kill.name), text=_redact(kill.text))
 
 
 def _redact_optional(text: str | None) -> str | None:

@@ -130,7 +130,7 @@ class HostProbe:
         """Notice an end or a silence."""
         if self.child is None:
             return
-        if (code := self.child.ended()) is not None:
+        if (code := self.child.poll_exit()) is not None:
             self._forget_failures(now)
             self.refuse(why_it_ended(self.name, code, self.child.last_words, spoke=self._sample_count > 0))
             return

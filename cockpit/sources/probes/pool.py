@@ -127,7 +127,7 @@ class ProbePool:
 
         child = await self._start_question(host, words, entry, hear, turned.set)
         try:
-            while (code := child.ended()) is None or heard:
+            while (code := child.poll_exit()) is None or heard:
                 while heard:
                     answer = _parse_answer(heard.popleft(), host)
                     yield answer
@@ -254,7 +254,7 @@ class ProbePool:
 
     async def _end_of(self, child: Child, host: str, answers: _Answers) -> int:
         deadline = time.monotonic() + self._pace.answer
-        while (code := child.ended()) is None:
+        while (code := child.poll_exit()) is None:
             if answers.size > MAX_ANSWER_BYTES:
                 raise SourceError(f"the probe of {host} sent more than {MAX_ANSWER_BYTES >> 20} MiB and was stopped")
             if time.monotonic() > deadline:

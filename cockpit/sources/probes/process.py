@@ -95,7 +95,7 @@ class Child:
         if self.process.stdin is not None and not self.process.stdin.closed:
             self._loop.add_writer(_fd(self.process.stdin), self._write)
 
-    def ended(self) -> int | None:
+    def poll_exit(self) -> int | None:
         """Its exit code once it is over, and everything it said has been heard."""
         if self.process.stdout is None or self.process.stdout.closed:
             return self.process.returncode or -signal.SIGKILL

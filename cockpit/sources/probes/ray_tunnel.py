@@ -43,7 +43,7 @@ class RayTask:
         """The last line of its stderr, else the last that was not meant for us."""
         return redact(clean(self._errors.strip().rpartition("\n")[2] or self.garbage))[:300]
 
-    def ended(self) -> int | None:
+    def poll_exit(self) -> int | None:
         """Its exit code once it is over; 255 also when Ray could not run it."""
         if self._code is None:
             self._tunnel.notice_end()
@@ -85,13 +85,13 @@ class RayTunnel:
     def cancel(self, number: int) -> None:
         """End that program; nothing more is heard of it."""
         self._tasks.pop(number, None)
-        if self._child is not None and self._child.ended() is None:
+        if self._child is not None and self._child.poll_exit() is None:
             self._child.say(_line(cancel=number))
         self._end_when_idle()
 
     def notice_end(self) -> None:
         """Notice that the tunnel's process has ended: then nothing of its tasks is known any more."""
-        if self._child is None or (code := self._child.ended()) is None:
+        if self._child is None or (code := self._child.poll_exit()) is None:
             return
         said = self._child.last_words or f"the cluster's Python ended with code {code}"
         self.close()
@@ -113,8 +113,8 @@ class RayTunnel:
     def _start_if_needed(self) -> Child:
         if self._idle is not None:
             self._idle.cancel()
-        if self._child is None or self._child.ended() is not None:
-            command = local_command(["--no-lifeline", "ferry", self._session])
+        if self._child is None or self._child.poll_exit() is not None:
+            command = local_command(["--no-lifeline", "ray-tunnel", self._session])
             try:
                 self._child = Child(spawn(command), self._hear, self.notice_end)
             except OSError as error:

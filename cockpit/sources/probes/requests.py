@@ -224,7 +224,7 @@ class ProbeRequest:
     async def _answer(self, child: Child | RayTask, patience: float, at_most: float) -> Mapping[str, Any]:
         self._heard = began = time.monotonic()
         while self._reply is None:
-            if (code := child.ended()) is not None and self._reply is None:
+            if (code := child.poll_exit()) is not None and self._reply is None:
                 child.garbage = self._garbage
                 raise SourceError(why_it_ended(self._host, code, child.last_words, spoke=self.spoke).replace("; started again", ""))
             now = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cockpit import secrets
-from cockpit.model import GROUP_WAITS, Actor, Bundle, Job, PlacementGroup, Value
+from cockpit.model import GROUP_WAIT_PREFIX, Actor, Bundle, Job, PlacementGroup, Value
 from cockpit.recent import Recent
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
@@ -113,7 +113,7 @@ def _why_waiting(entry: wire.Actor, groups: Mapping[str, PlacementGroup]) -> str
         return "its constructor's arguments are not ready"
     group = groups.get(entry.placement_group_id or "")
     if entry.state == "PENDING_CREATION" and group is not None and group.pending:
-        return f"{GROUP_WAITS}{group.why}" if group.why else "its placement group waits"
+        return f"{GROUP_WAIT_PREFIX}{group.why}" if group.why else "its placement group waits"
     return None
 
 
@@ -211,7 +211,7 @@ def job(entry: wire.Job) -> Job | None:
         driver_node=identifier(entry.driver_node_id),
         driver_pid=sound(driver.pid) if driver else None,
         exit_code=sound(entry.driver_exit_code),
-        preset=entry.said(wire.PRESET),
+        preset=entry.get_text(wire.PRESET),
         runtime_env=_environment(bytes(entry.runtime_env)),
         metadata=_metadata(entry.texts) if entry.metadata else None,
     )

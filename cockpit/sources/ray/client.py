@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 from msgspec.structs import replace
 
-from cockpit.clock import CLOCK, shift_of, shifted
+from cockpit.clock import CLOCK, redate, shift_of
 from cockpit.model import Actor, Cluster, Process
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
@@ -259,7 +259,7 @@ class RayClient:
         facts, shift = await self.read_jobs(), self._shift()
         if not shift:
             return facts
-        return JobFacts(tuple(replace(job, started=shifted(job.started, shift), ended=shifted(job.ended, shift)) for job in facts.jobs))
+        return JobFacts(tuple(replace(job, started=redate(job.started, shift), ended=redate(job.ended, shift)) for job in facts.jobs))
 
     async def read_kills(self) -> OomFacts:
         """Workers that its memory monitor has ended; Ray filters after it has cut its list, so that then its events are asked too."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from cockpit.clock import shift_of, shifted
+from cockpit.clock import redate, shift_of
 from cockpit.model import Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import Names, grouped, sound, uses, whole
+from cockpit.sources.ray.resources import Names, is_grouped, sound, uses, whole
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 
@@ -178,8 +178,8 @@ class Nodes:
             resources=resources,
             labels=identity.labels if identity.labels is not None else raylet.labels or {},
             reported=memory.seen,
-            started=shifted(memory.started, self._shift()),
-            ended=None if memory.alive else shifted(memory.ended, self._shift()),
+            started=redate(memory.started, self._shift()),
+            ended=None if memory.alive else redate(memory.ended, self._shift()),
             had=() if memory.alive else tuple(worker.actor for worker in _workers(node_id, memory) if worker.actor),
         )
         return _with_figures(told, figures, memory) if memory.alive else told
@@ -191,7 +191,7 @@ class Nodes:
         return {
             name: Quantity(used=sound(used[name][0]) if name in used else None, total=sound(total))
             for name, total in totals.items()
-            if not grouped(name)
+            if not is_grouped(name)
         }
 
 

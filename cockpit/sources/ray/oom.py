@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from cockpit.clock import shift_of, shifted
+from cockpit.clock import redate, shift_of
 from cockpit.model import OomKill
 from cockpit.model.value import Value
 from cockpit.secrets import redact
@@ -88,7 +88,7 @@ class OomKills:
         kept = [kill for kill in self._known.values() if kill.moment is not None and kill.moment >= limit]
         kept.sort(key=lambda kill: -(kill.moment or 0.0))
         self._known = {kill.key: kill for kill in kept[:MAX_KILLS]}
-        return OomFacts(tuple(msgspec.structs.replace(kill, moment=shifted(kill.moment, shift)) for kill in self._known.values()))
+        return OomFacts(tuple(msgspec.structs.replace(kill, moment=redate(kill.moment, shift)) for kill in self._known.values()))
 
 
 def _of_workers(workers: Iterable[WorkerRecord]) -> Iterator[OomKill]:

@@ -43,7 +43,7 @@ class Names:
 
     def learn(self, names: Iterable[str]) -> None:
         """Remember real names."""
-        self._real.update((mangle(name), name) for name in names if "_" in name and not grouped(name))
+        self._real.update((mangle(name), name) for name in names if "_" in name and not is_grouped(name))
 
     def real(self, name: str) -> str:
         """The name as it was given to Ray; one that was never seen stays as it is."""
@@ -52,7 +52,7 @@ class Names:
         return self._real.get(name, name)
 
 
-def grouped(name: str) -> bool:
+def is_grouped(name: str) -> bool:
     """Whether this is a placement group's share of a resource, under its real or its mangled name."""
     return _GROUPED.fullmatch(name) is not None or _MANGLED_GROUP.fullmatch(name) is not None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from cockpit.model import Demand, Quantity, Value
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import Names, grouped, plain, sound, uses, whole
+from cockpit.sources.ray.resources import Names, is_grouped, plain, sound, uses, whole
 from cockpit.sources.source import SourceError
 
 FROZEN_AFTER_S = 20.0
@@ -69,7 +69,7 @@ class StatusReports:
         return {
             self._names.real(name): Quantity(used=sound(used), total=sound(total))
             for name, (used, total) in usage.items()
-            if not grouped(name)
+            if not is_grouped(name)
         }
 
 

@@ -229,15 +229,15 @@ def _list_jobs(entries: Any) -> Iterator[ListedSubmission]:
             status=entry.status or "",
             origin=_origin(entry, entry.submission_id),
             started=_started_at(entry),
-            content=entry.said(CONTENT),
-            user=entry.said(USER),
-            key=entry.said(KEY),
+            content=entry.get_text(CONTENT),
+            user=entry.get_text(USER),
+            key=entry.get_text(KEY),
         )
 
 
 def _origin(entry: wire.Job, name: str) -> LaunchOrigin:
-    preset = entry.said(wire.PRESET)
-    return LaunchOrigin(AGAIN, entry.said(AGAIN) or name) if preset is None else LaunchOrigin(wire.PRESET, preset)
+    preset = entry.get_text(wire.PRESET)
+    return LaunchOrigin(AGAIN, entry.get_text(AGAIN) or name) if preset is None else LaunchOrigin(wire.PRESET, preset)
 
 
 def _started_at(entry: wire.Job) -> float | None:

@@ -365,7 +365,7 @@ class Job(Snake, frozen=True):
     runtime_env: msgspec.Raw = NULL
     metadata: Mapping[str, msgspec.Raw] | None = None
 
-    def said(self, name: str) -> str | None:
+    def get_text(self, name: str) -> str | None:
         """A text of its metadata, where anybody may have written anything."""
         value = (self.metadata or {}).get(name, NULL)
         return text_of(value) if bytes(value).startswith(b'"') else None

@@ -17,7 +17,7 @@ def asked(words: str, files: dict[str, str] = FILE) -> Budget:
     return easyr1(shlex.split(words), files.get)
 
 
-def said(budget: Budget, level: str) -> list[str]:
+def lines_of(budget: Budget, level: str) -> list[str]:
     return [line.text for line in budget.lines if line.level == level]
 
 
@@ -98,9 +98,9 @@ def test_a_file_that_cannot_be_read_matters_only_where_the_words_leave_something
 def test_the_file_of_the_examples_is_taken_as_it_ships_and_that_is_said():
     budget = asked("config=examples/config.yaml trainer.n_gpus_per_node=2")
     assert budget.amount("GPU") == 2
-    assert "taken as EasyR1 ships it" in said(budget, "doubt")[0]
+    assert "taken as EasyR1 ships it" in lines_of(budget, "doubt")[0]
     assert asked("config=examples/config.yaml", {"examples/config.yaml": "trainer: {nnodes: 4}"}).amount("GPU") == 32
-    assert said(asked("config=examples/config.yaml trainer.nnodes=1 trainer.n_gpus_per_node=2"), "doubt") == []
+    assert lines_of(asked("config=examples/config.yaml trainer.nnodes=1 trainer.n_gpus_per_node=2"), "doubt") == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_file_of_the_examples_is_taken_as_it_ships_and_that_is_said():
     ],
 )
 def test_what_it_refuses_itself_is_said(words: str, text: str):
-    assert text in said(asked(words), "never")[0]
+    assert text in lines_of(asked(words), "never")[0]
 
 
 def test_it_is_found_in_a_script():

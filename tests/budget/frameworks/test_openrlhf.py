@@ -260,13 +260,6 @@ class TestContradictions:
         assert budget.lines[0].change == "--vllm.sync_backend to nccl"
 
 
-def test_vllms_new_engine_without_its_setting_is_a_doubt_in_the_releases_that_ask_for_it():
-    command = f"{PLAIN} --vllm_num_engines 8"
-    assert read(command, "0.6.4", VLLM_USE_V1="1").lines[0].change == "VLLM_ENABLE_V1_MULTIPROCESSING to 0"
-    assert not read(command, "0.6.4", VLLM_USE_V1="1", VLLM_ENABLE_V1_MULTIPROCESSING="0").lines
-    assert not read(command, "0.8.0", VLLM_USE_V1="1").lines
-
-
 def test_what_matters_beside_counts_is_told_by_its_flag():
     settings = read(f"{DOTTED} --vllm.gpu_memory_utilization 0.6 --ds.adam_offload --vllm.num_engines 8 --train.batch_size ?").settings
     assert settings["--vllm.gpu_memory_utilization"] == "0.6"

@@ -31,7 +31,7 @@ def groups(budget: Budget) -> list[tuple[str, object, str | None]]:
     return [(group.name, group.bundles, group.strategy) for group in budget.groups]
 
 
-def said(budget: Budget, level: str) -> list[str]:
+def lines_of(budget: Budget, level: str) -> list[str]:
     return [line.text for line in budget.lines if line.level == level]
 
 
@@ -68,7 +68,7 @@ def test_defaults_are_one_node_of_eight():
 def test_a_release_is_told_by_its_keys_and_cpus_by_the_release(tell: str, dialect: str, cpus: float | None):
     budget = asked(f"{GRPO} {tell}")
     assert (budget.dialect, budget.amount("CPU"), budget.amount("GPU")) == (dialect, cpus, 16)
-    assert bool(said(budget, "fine")) == (cpus is None)
+    assert bool(lines_of(budget, "fine")) == (cpus is None)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_rollouts_apart_make_their_groups_engine_by_engine():
     )
     budget = asked(f"{NEW} {apart}")
     assert groups(budget)[-4:] == [("rollout", (({"GPU": 1.0, "CPU": 2.0}, 2),), "PACK")] * 4
-    assert (budget.amount("GPU"), said(budget, "never")) == (24, [])
+    assert (budget.amount("GPU"), lines_of(budget, "never")) == (24, [])
 
 
 def test_an_engine_of_two_nodes_has_a_group_on_each():
@@ -178,7 +178,7 @@ def test_the_megatron_trainer_has_the_same_nodes():
 def test_what_cannot_be_known_is_no_number(words: str):
     budget = asked(words)
     assert budget.amount("GPU") is None
-    assert budget.unread or said(budget, "never")
+    assert budget.unread or lines_of(budget, "never")
 
 
 def test_values_are_found_behind_interpolations():
@@ -295,9 +295,9 @@ def test_groups_that_releases_make_in_several_ways_are_said_to_be():
 def test_an_empty_word_stops_hydra_and_hides_no_count():
     budget = asked(f"{GRPO} ''")
     assert budget.amount("GPU") == 16
-    assert "is empty" in said(budget, "never")[0]
+    assert "is empty" in lines_of(budget, "never")[0]
     assert asked(f"{GRPO} ' '").groups is None
-    assert said(asked(f"{GRPO} ' '"), "never")
+    assert lines_of(asked(f"{GRPO} ' '"), "never")
 
 
 @pytest.mark.parametrize("words", ["trainer.nnodes", "--cfg job", "--help", "--nodes=2", "trainer.nnodes=2 --config-name=ppo_trainer a=1"])
@@ -340,7 +340,7 @@ def test_what_agrees_with_itself_is_left_in_peace():
 
 def test_keys_of_different_releases_are_a_doubt():
     budget = asked(f"{GRPO} trainer.use_v1=True critic.kl_ctrl.kl_coef=0.1")
-    assert any("different releases" in text for text in said(budget, "doubt"))
+    assert any("different releases" in text for text in lines_of(budget, "doubt"))
     assert budget.amount("GPU") == 16
 
 

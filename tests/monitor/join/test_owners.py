@@ -18,7 +18,7 @@ def folder(name: str, *, live: bool = True) -> Session:
     return Session(host="node1", name=name, path=f"/tmp/ray/{name}", live=live)
 
 
-def told(pid: int, session: str | None, **more):
+def by_probe(pid: int, session: str | None, **more):
     """As a probe tells of it."""
     return process(pid, **{"session": session, "node": None, "job": "02000000", "why": ("as its host says",), **more})
 
@@ -36,7 +36,7 @@ def only(*args, **more):
 
 
 def test_of_two_with_the_same_job_id_only_that_of_our_session_is_our_jobs():
-    mine, theirs = joined(told(1, MINE), told(2, THEIRS)).processes
+    mine, theirs = joined(by_probe(1, MINE), by_probe(2, THEIRS)).processes
     assert (mine.job, mine.ours, mine.other_job, mine.other_owner) == ("02000000", True, None, None)
     assert (theirs.job, theirs.actor, theirs.ours, theirs.other_job) == (None, None, False, "02000000")
     assert theirs.other_owner == f"job 02000000 of another Ray, {THEIRS}"
@@ -44,91 +44,91 @@ def test_of_two_with_the_same_job_id_only_that_of_our_session_is_our_jobs():
 
 
 def test_a_part_of_another_ray_has_no_job_and_is_told_apart_all_the_same():
-    raylet = only(told(707, THEIRS, kind="ray", job=None, node=THERE))
+    raylet = only(by_probe(707, THEIRS, kind="ray", job=None, node=THERE))
     assert (raylet.ours, raylet.other_owner, raylet.node) == (False, f"another Ray, {THEIRS}", THERE)
 
 
 def test_what_is_of_another_ray_is_not_said_to_run_on_a_node_of_ours():
-    assert only(told(2, THEIRS), nodes=(HERE,)).node is None
+    assert only(by_probe(2, THEIRS), nodes=(HERE,)).node is None
 
 
 def test_without_a_session_its_node_says_whose_it_is():
-    assert only(told(1, None, node=HERE)).job == "02000000"
-    assert only(told(1, None, node=THERE)).job is None
+    assert only(by_probe(1, None, node=HERE)).job == "02000000"
+    assert only(by_probe(1, None, node=THERE)).job is None
 
 
 def test_without_a_session_rays_word_for_its_pid_does_unless_it_is_anothers():
     workers = (Worker(HERE, 1, "02000000", "actor"),)
-    assert only(told(1, None, job=None), workers=workers).actor == "actor"
-    theirs = only(told(1, THEIRS), workers=workers)
+    assert only(by_probe(1, None, job=None), workers=workers).actor == "actor"
+    theirs = only(by_probe(1, THEIRS), workers=workers)
     assert (theirs.actor, theirs.job) == (None, None)
 
 
 def test_a_child_of_anothers_worker_is_not_an_actor_of_ours_that_has_its_pid_in_a_container():
     workers = (Worker(HERE, 57, "02000000", "actor"),)
-    parent = told(1, THEIRS, ns_pid=57)
-    assert [each.actor for each in joined(parent, told(2, THEIRS, parent=1, kind="child"), workers=workers).processes] == [None, None]
+    parent = by_probe(1, THEIRS, ns_pid=57)
+    assert [each.actor for each in joined(parent, by_probe(2, THEIRS, parent=1, kind="child"), workers=workers).processes] == [None, None]
 
 
 def test_an_id_alone_is_ours_only_where_no_other_ray_lives_or_has_lived():
-    stray = told(1, None, job="ppo", kind="child")
+    stray = by_probe(1, None, job="ppo", kind="child")
     alone = {"sessions": (folder(MINE),), "rays": RAYS[:1], "nodes": (HERE,)}
     assert only(stray, **alone).job == "ppo"
     lived = only(stray, **{**alone, "sessions": (folder(MINE), folder(THEIRS, live=False))})
     assert (lived.job, lived.ours, lived.other_owner) == (None, None, "job ppo of a Ray that can not be told")
     unread = only(stray, **{**alone, "sessions": None})
     assert (unread.job, unread.other_job) == (None, "ppo")
-    beside = joined(stray, told(2, THEIRS), **alone).processes
+    beside = joined(stray, by_probe(2, THEIRS), **alone).processes
     assert [each.job for each in beside] == [None, None]
 
 
 def test_reasons_call_our_job_by_its_name_and_that_of_another_ray_by_the_id_it_has_there():
     reasons = {"why": ("driver of job 02000000 in live session_x",)}
-    assert only(told(1, MINE, kind="driver", **reasons)).why == (f"driver of job {PPO.id} in live session_x",)
-    assert only(told(1, THEIRS, kind="driver", **reasons)).why[1] == "driver of job 02000000 in live session_x"
+    assert only(by_probe(1, MINE, kind="driver", **reasons)).why == (f"driver of job {PPO.id} in live session_x",)
+    assert only(by_probe(1, THEIRS, kind="driver", **reasons)).why[1] == "driver of job 02000000 in live session_x"
 
 
 def test_a_job_that_is_over_here_makes_no_orphan_of_what_works_elsewhere():
     undecided = {"kind": "unknown", "undecided": "job"}
-    assert only(told(1, MINE, **undecided)).kind == "orphan"
-    assert only(told(1, THEIRS, **undecided)).kind == "unknown"
-    assert only(told(1, None, **undecided)).kind == "unknown"
+    assert only(by_probe(1, MINE, **undecided)).kind == "orphan"
+    assert only(by_probe(1, THEIRS, **undecided)).kind == "unknown"
+    assert only(by_probe(1, None, **undecided)).kind == "unknown"
     alone = {"sessions": (folder(MINE),), "rays": RAYS[:1], "nodes": (HERE,)}
-    assert only(told(1, None, **undecided), **alone).kind == "unknown", "no other Ray is seen: that proves nothing"
+    assert only(by_probe(1, None, **undecided), **alone).kind == "unknown", "no other Ray is seen: that proves nothing"
 
 
 def test_of_what_shows_no_session_its_job_settles_it_only_where_it_can_be_no_other_rays():
     undecided = {"kind": "unknown", "undecided": "job", "job": "ppo"}
     jobs = (Job("ppo", "ppo", "ppo", "FAILED"),)
-    assert only(told(1, None, asks=(MINE,), **undecided), jobs=jobs).kind == "orphan"
-    theirs = only(told(1, None, asks=(THEIRS,), **undecided), jobs=jobs)
+    assert only(by_probe(1, None, asks=(MINE,), **undecided), jobs=jobs).kind == "orphan"
+    theirs = only(by_probe(1, None, asks=(THEIRS,), **undecided), jobs=jobs)
     assert (theirs.kind, theirs.ours, theirs.other_owner) == ("unknown", False, "job ppo of another Ray")
-    assert only(told(1, None, asks=(MINE, THEIRS), **undecided), jobs=jobs).kind == "unknown"
+    assert only(by_probe(1, None, asks=(MINE, THEIRS), **undecided), jobs=jobs).kind == "unknown"
 
 
 def test_what_a_dead_ray_has_left_is_not_the_job_of_the_one_that_came_after_it():
-    left = only(told(1, THEIRS, kind="orphan"), sessions=(folder(MINE), folder(THEIRS, live=False)), rays=RAYS[:1])
+    left = only(by_probe(1, THEIRS, kind="orphan"), sessions=(folder(MINE), folder(THEIRS, live=False)), rays=RAYS[:1])
     assert (left.kind, left.job, left.other_owner) == ("orphan", None, f"job 02000000 of another Ray, {THEIRS}")
 
 
 def test_while_nobody_knows_which_ray_is_followed_two_with_the_same_job_id_stay_two():
     unknown = Cluster("http://10.0.0.1:8265")
-    first, second = joined(told(1, MINE), told(2, THEIRS), cluster=unknown, rays=None, nodes=()).processes
+    first, second = joined(by_probe(1, MINE), by_probe(2, THEIRS), cluster=unknown, rays=None, nodes=()).processes
     assert [each.job for each in (first, second)] == [None, None]
     assert [each.other_owner for each in (first, second)] == [f"job 02000000 of {MINE}", f"job 02000000 of {THEIRS}"]
-    lone = only(told(1, MINE), cluster=unknown, rays=None, nodes=(), sessions=(folder(MINE),))
+    lone = only(by_probe(1, MINE), cluster=unknown, rays=None, nodes=(), sessions=(folder(MINE),))
     assert (lone.job, lone.other_owner) == ("02000000", None)
 
 
 def test_a_ray_that_does_not_tell_its_session_is_known_by_the_raylets_of_its_nodes():
     old = Cluster("http://10.0.0.1:8265", "2.9.3", reachable=True)
-    snapshot = joined(told(1, MINE), told(2, THEIRS), cluster=old)
+    snapshot = joined(by_probe(1, MINE), by_probe(2, THEIRS), cluster=old)
     assert snapshot.cluster.session == MINE
     assert [each.ours for each in snapshot.processes] == [True, False]
 
 
 def test_gpus_that_a_process_of_another_ray_holds_are_still_told():
-    assert only(told(2, THEIRS, gpus=(Hold(0, GIB),))).gpu_memory == GIB
+    assert only(by_probe(2, THEIRS, gpus=(Hold(0, GIB),))).gpu_memory == GIB
 
 
 def test_a_node_is_not_taken_for_a_host_on_which_only_another_rays_raylet_runs():
@@ -166,7 +166,7 @@ def test_what_the_api_tells_is_ours():
 
 def test_a_job_that_runs_outweighs_every_sign_of_death():
     runs = Job("ppo", "02000000", "ppo", "RUNNING")
-    found = only(told(1, MINE, kind="orphan"), jobs=(runs,))
+    found = only(by_probe(1, MINE, kind="orphan"), jobs=(runs,))
     assert (found.kind, found.why[0]) == ("child", "its job ppo still runs")
-    assert only(told(1, THEIRS, kind="orphan"), jobs=(runs,)).kind == "orphan"
-    assert only(told(1, MINE, kind="orphan")).kind == "orphan"
+    assert only(by_probe(1, THEIRS, kind="orphan"), jobs=(runs,)).kind == "orphan"
+    assert only(by_probe(1, MINE, kind="orphan")).kind == "orphan"

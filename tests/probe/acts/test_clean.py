@@ -567,11 +567,11 @@ def test_it_cleans_on_any_python(ground, start, tmp_path):
         age(path)
         shm = age(write(Path("/dev/shm") / f"psm_{secrets.token_hex(4)}", 8192))
         there = {"python": python, "module": "probe", "cwd": tmp_path, "PYTHONPATH": str(folder), "PYTHONWARNINGS": "error"}
-        plan = said(start("act", json.dumps(ground.request(stage="plan", sessions=[str(path)])), **there))
+        plan = hear_answer(start("act", json.dumps(ground.request(stage="plan", sessions=[str(path)])), **there))
         assert plan["targets"][0]["keeps"] == ["\\xff.pt"], python
         status = shm.lstat()
         leftover = {"what": "shm", "path": str(shm), "device": status.st_dev, "inode": status.st_ino}
-        receipt = said(start("act", json.dumps(ground.request(stage="do", targets=[*plan["targets"], leftover])), **there))
+        receipt = hear_answer(start("act", json.dumps(ground.request(stage="do", targets=[*plan["targets"], leftover])), **there))
         assert what(receipt["done"]) == [NAME, shm.name], (python, receipt)
         assert receipt["freed"] == {"disk": plan["targets"][0]["size"] - 8192, "shm": 8192}
         assert not shm.exists()
@@ -579,7 +579,7 @@ def test_it_cleans_on_any_python(ground, start, tmp_path):
         shutil.rmtree(path)
 
 
-def said(probe):
+def hear_answer(probe):
     """Its answer, after whatever it tells on the way."""
     while True:
         line = probe.line()

@@ -76,7 +76,7 @@ def request(notes: Path, gcs: str | None, *words: str, **more: Any) -> dict[str,
     return {"act": "start", **usual, **more}
 
 
-def told(stage: Any, asked: dict[str, Any]) -> dict[str, Any]:
+def run_stage(stage: Any, asked: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = stage(asked, Watcher(asked), lambda *_: None)
     return answer
 
@@ -84,11 +84,11 @@ def told(stage: Any, asked: dict[str, Any]) -> dict[str, Any]:
 def test_a_worker_is_started_with_the_presets_flags_and_environment(notes: Path, gcs: str):
     raylet(notes, gcs)
     asked = request(notes, gcs, "--num-cpus=2")
-    plan = told(start.plan, asked)
+    plan = run_stage(start.plan, asked)
     (target,) = plan["targets"]
     assert (target["part"], target["live"], plan["refused"]) == ("worker", False, [])
     assert (target["facts"]["ray_version"], target["facts"]["python_version"]) == ("2.60.0", "3.11.7")
-    done = told(start.do, {**asked, "targets": plan["targets"]})
+    done = run_stage(start.do, {**asked, "targets": plan["targets"]})
     assert [one["outcome"] for one in done["done"]] == [f"started: {SESSION}"], done
     assert (notes / "argv").read_text() == f"start --address={gcs} --num-cpus=2\n"
     environ = (notes / "env").read_text().splitlines()
@@ -100,7 +100,7 @@ def test_a_worker_is_started_with_the_presets_flags_and_environment(notes: Path,
 def test_what_was_started_is_in_a_session_of_its_own_and_has_nothing_of_ours_open(notes: Path, gcs: str):
     raylet(notes, gcs)
     asked = request(notes, gcs)
-    told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})
+    run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
     pid = int((notes / "pid").read_text())
     assert os.getsid(pid) != os.getsid(0)
     ours = {link(one) for one in Path("/proc/self/fd").iterdir()}
@@ -121,7 +121,7 @@ def test_it_goes_on_when_whoever_has_asked_is_killed_in_the_middle(notes: Path, 
     slow = RAYLET.replace("setsid", f"touch {notes}/begun; sleep 1; setsid")
     stand_in(notes / "ray", slow.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
     asked = request(notes, gcs)
-    plan = told(start.plan, asked)
+    plan = run_stage(start.plan, asked)
     text = json.dumps({**asked, "stage": "do", "targets": plan["targets"]})
     with subprocess.Popen([sys.executable, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as probe:
         assert probe.stdin
@@ -129,7 +129,7 @@ def test_it_goes_on_when_whoever_has_asked_is_killed_in_the_middle(notes: Path, 
         probe.stdin.close()
         await_file(notes / "begun")
         os.killpg(probe.pid, signal.SIGKILL)
-    done = told(start.do, {**asked, "targets": plan["targets"]})
+    done = run_stage(start.do, {**asked, "targets": plan["targets"]})
     assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"], "whoever comes next waits for it"
     assert Path(f"/proc/{int((notes / 'pid').read_text())}").exists()
 
@@ -138,9 +138,9 @@ def test_two_who_start_it_at_once_start_it_once(notes: Path, gcs: str):
     slow = RAYLET.replace("setsid", "sleep 1; setsid").replace(">{notes}/argv", ">>{notes}/argv")
     stand_in(notes / "ray", slow.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
     asked = request(notes, gcs)
-    asked["targets"] = told(start.plan, asked)["targets"]
+    asked["targets"] = run_stage(start.plan, asked)["targets"]
     with ThreadPoolExecutor() as pool:
-        done = [*pool.map(lambda _: told(start.do, asked)["done"][0]["outcome"], range(2))]
+        done = [*pool.map(lambda _: run_stage(start.do, asked)["done"][0]["outcome"], range(2))]
     assert sorted(done) == [f"already runs: {SESSION}", f"started: {SESSION}"]
     assert len((notes / "argv").read_text().splitlines()) == 1
 
@@ -149,7 +149,7 @@ def test_what_a_failed_start_has_left_is_known(notes: Path, gcs: str):
     raylet(notes, gcs)
     stand_in(notes / "ray", (notes / "ray").read_text() + "exit 1")
     asked = request(notes, gcs)
-    (failed,) = told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})["failed"]
+    (failed,) = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})["failed"]
     assert (failed["live"], failed["session"]) == (True, SESSION)
 
 
@@ -163,30 +163,30 @@ def await_file(path: Path) -> None:
 def test_a_ray_that_runs_already_is_not_started_twice(notes: Path, gcs: str):
     raylet(notes, gcs)
     asked = request(notes, gcs)
-    plan = told(start.plan, asked)
-    told(start.do, {**asked, "targets": plan["targets"]})
+    plan = run_stage(start.plan, asked)
+    run_stage(start.do, {**asked, "targets": plan["targets"]})
     (notes / "argv").unlink()
-    again = told(start.plan, asked)
+    again = run_stage(start.plan, asked)
     assert [(one["live"], one["session"]) for one in again["targets"]] == [(True, SESSION)]
-    done = told(start.do, {**asked, "targets": plan["targets"]})
+    done = run_stage(start.do, {**asked, "targets": plan["targets"]})
     assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"]
     assert not (notes / "argv").exists()
-    other = told(start.do, {**asked, "session": "session_2026-11-21_08-00-00_000000_1", "targets": plan["targets"]})
+    other = run_stage(start.do, {**asked, "session": "session_2026-11-21_08-00-00_000000_1", "targets": plan["targets"]})
     assert f"a raylet of {SESSION} still runs here, but the head's session is" in other["refused"][0]["reason"]
 
 
 def test_half_a_head_is_no_head(notes: Path, gcs: str):
     raylet(notes, gcs)
     worker = request(notes, gcs)
-    told(start.do, {**worker, "targets": told(start.plan, worker)["targets"]})
-    head = told(start.plan, request(notes, None, f"--port={gcs.rpartition(':')[2]}", role="head"))
+    run_stage(start.do, {**worker, "targets": run_stage(start.plan, worker)["targets"]})
+    head = run_stage(start.plan, request(notes, None, f"--port={gcs.rpartition(':')[2]}", role="head"))
     assert [one["reason"] for one in head["refused"]] == ["only a part of that Ray runs here: raylet, without gcs_server"]
 
 
 def test_what_would_now_be_done_otherwise_is_refused(notes: Path, gcs: str):
     raylet(notes, gcs)
-    plan = told(start.plan, request(notes, gcs, "--num-cpus=2"))
-    done = told(start.do, {**request(notes, gcs, "--num-cpus=64"), "targets": plan["targets"]})
+    plan = run_stage(start.plan, request(notes, gcs, "--num-cpus=2"))
+    done = run_stage(start.do, {**request(notes, gcs, "--num-cpus=64"), "targets": plan["targets"]})
     assert "its command has changed since the plan was made" in done["refused"][0]["reason"]
     assert not (notes / "argv").exists()
 
@@ -194,55 +194,55 @@ def test_what_would_now_be_done_otherwise_is_refused(notes: Path, gcs: str):
 def test_a_port_that_is_taken_is_said_with_who_has_it(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 1")
     port = gcs.rpartition(":")[2]
-    answer = told(start.plan, request(notes, None, f"--port={port}", role="head"))
+    answer = run_stage(start.plan, request(notes, None, f"--port={port}", role="head"))
     assert answer["targets"] == []
     assert (
         f"port {port} (port) is taken by {Path('/proc/self/comm').read_text().strip()} {os.getpid()} of " in answer["refused"][0]["reason"]
     )
-    assert told(start.plan, request(notes, None, f"--port={port}", role="head", survey=True))["refused"] == []
+    assert run_stage(start.plan, request(notes, None, f"--port={port}", role="head", survey=True))["refused"] == []
 
 
 def test_without_its_agents_port_a_head_runs_and_gets_no_job(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
     stand_in(notes / "ray", "exit 1")
     monkeypatch.setattr("cockpit.probe.acts.start.fitness.AGENT", {"--dashboard-agent-listen-port": int(gcs.rpartition(":")[2])})
     head = request(notes, None, f"--port={free_port()}", role="head")
-    reason = told(start.plan, {**head, "job": True})["refused"][0]["reason"]
+    reason = run_stage(start.plan, {**head, "job": True})["refused"][0]["reason"]
     assert "(dashboard_agent_listen_port) is taken by" in reason
     assert reason.endswith(": no job could be submitted to this node")
-    without = told(start.plan, head)
+    without = run_stage(start.plan, head)
     assert (len(without["targets"]), any("dashboard_agent_listen_port" in note for note in without["notes"])) == (1, True)
-    assert told(start.plan, request(notes, gcs, job=True))["refused"] == []
+    assert run_stage(start.plan, request(notes, gcs, job=True))["refused"] == []
 
 
 def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 1")
-    answer = told(start.plan, request(notes, gcs, "--num-gpus=8", env={"CUDA_VISIBLE_DEVICES": "0,1"}))
+    answer = run_stage(start.plan, request(notes, gcs, "--num-gpus=8", env={"CUDA_VISIBLE_DEVICES": "0,1"}))
     assert "num_gpus is 8, but CUDA_VISIBLE_DEVICES lists 2" in answer["refused"][0]["reason"]
 
 
 def test_a_python_without_ray_is_an_error(notes: Path, gcs: str):
-    assert told(start.plan, request(notes, gcs))["error"] == f"{notes}/ray doesn't exist or can't be run"
+    assert run_stage(start.plan, request(notes, gcs))["error"] == f"{notes}/ray doesn't exist or can't be run"
 
 
 def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_started(notes: Path, gcs: str):
     stand_in(notes / "ray", "exit 1")
     (notes / "ray").write_text(f"#!{notes}/moved/python\nimport ray\n")
-    error = told(start.plan, request(notes, gcs))["error"]
+    error = run_stage(start.plan, request(notes, gcs))["error"]
     assert error.startswith(f"{notes}/ray can't be run here: its {notes}/moved/python is missing, or not accessible to ")
 
 
 def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(installation, "_running", lambda *_: None)
-    monkeypatch.setattr(installation, "_recorded", lambda _: None)
+    monkeypatch.setattr(installation, "_find_recorded", lambda _: None)
     me = pwd.getpwuid(os.geteuid())
     monkeypatch.setattr(installation, "_entry", lambda _: pwd.struct_passwd((*me[:6], "/bin/false")))  # whatever a login here would find
     raylet(notes, gcs)
     monkeypatch.setenv("PATH", f"{notes}:/usr/bin:/bin")
-    found = told(start.plan, request(notes, gcs, python=None))["targets"][0]["facts"]
+    found = run_stage(start.plan, request(notes, gcs, python=None))["targets"][0]["facts"]
     assert (found["ray"], found["how"]) == (f"{notes}/ray", "on the PATH")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert "no `ray` command is on the PATH, nor on that of a login" in told(start.plan, request(notes, gcs, python=None))["error"]
-    found = told(start.plan, request(notes, gcs, python=None, likely=f"{notes}/ray"))["targets"][0]["facts"]
+    assert "no `ray` command is on the PATH, nor on that of a login" in run_stage(start.plan, request(notes, gcs, python=None))["error"]
+    found = run_stage(start.plan, request(notes, gcs, python=None, likely=f"{notes}/ray"))["targets"][0]["facts"]
     assert (found["ray"], found["how"]) == (f"{notes}/ray", "where the head has its own")
 
 
@@ -250,7 +250,7 @@ def test_a_head_that_can_not_be_reached_is_said_before_ray_waits_for_minutes(not
     raylet(notes, gcs)
     nowhere = f"{gcs.rpartition(':')[0]}:{free_port()}"
     asked = request(notes, nowhere)
-    done = told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})
+    done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
     assert done["failed"][0]["error"] == f"the head's GCS at {nowhere} can't be reached from here: connection refused"
     assert why_apart(gcs) is None
 
@@ -278,7 +278,7 @@ def closed() -> Iterator[int]:
 def test_a_failure_is_a_sentence_with_the_lines_that_matter(notes: Path, gcs: str):
     stand_in(notes / "ray", f"echo Local node IP: 1.2.3.4; echo '{WRONG_TOKEN}'; exit 1")
     asked = request(notes, gcs)
-    done = told(start.do, {**asked, "targets": told(start.plan, asked)["targets"]})
+    done = run_stage(start.do, {**asked, "targets": run_stage(start.plan, asked)["targets"]})
     error = done["failed"][0]["error"]
     assert error.startswith("the cluster requires a token: none was given, or a wrong one: `ray start` ended with 1: ")
     assert "Local node" not in error

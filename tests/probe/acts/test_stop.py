@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.probe.acts.host_state import HostState, Watcher
 from cockpit.probe.acts.stop import parts
-from cockpit.probe.acts.stop.everything import matched
+from cockpit.probe.acts.stop.everything import find_matching_word
 from cockpit.probe.acts.stop.parts import SessionError, choose, hangs_from_service, impostors, members, sorted_out, weight
 from cockpit.probe.acts.stop.steps import Stopping
 from cockpit.probe.look.classify import classify
@@ -212,4 +212,4 @@ def test_what_ray_said_of_its_jobs_holds_no_longer_once_its_session_is_ended(tmp
     ],
 )
 def test_ray_stop_finds_a_process_by_parts_of_words(one: ScannedProcess, word: str | None):
-    assert matched(one) == word
+    assert find_matching_word(one) == word

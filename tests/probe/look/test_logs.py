@@ -34,7 +34,7 @@ def folder(temp: Path) -> Path:
     return temp / NAME / "logs"
 
 
-def said(temp: Path, name: str, lines: int = -1, session: str = NAME) -> tuple[str, str | None]:
+def read_text(temp: Path, name: str, lines: int = -1, session: str = NAME) -> tuple[str, str | None]:
     """The text, and why there is none."""
     answers: list[dict] = []
     read_log([str(temp)], session, name, lines, answers.append, follow=False)
@@ -45,8 +45,8 @@ def said(temp: Path, name: str, lines: int = -1, session: str = NAME) -> tuple[s
 
 def test_a_log_of_a_dead_session_is_read_to_its_end(temp, folder):
     (folder / "raylet.out").write_text("one\ntwo\nthree\nno end")
-    assert said(temp, "raylet.out") == ("one\ntwo\nthree\nno end", None)
-    assert said(temp, "raylet.out", 2) == ("three\nno end", None)
+    assert read_text(temp, "raylet.out") == ("one\ntwo\nthree\nno end", None)
+    assert read_text(temp, "raylet.out", 2) == ("three\nno end", None)
 
 
 def test_a_log_of_a_live_session_is_read(temp, folder):
@@ -54,27 +54,27 @@ def test_a_log_of_a_live_session_is_read(temp, folder):
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(temp / NAME / "sockets" / "raylet"))
         sock.listen()
-        assert said(temp, "a.out") == ("one\n", None)
+        assert read_text(temp, "a.out") == ("one\n", None)
 
 
 def test_bytes_arrive_as_they_are(temp, folder):
     (folder / "a.out").write_bytes(bytes(range(256)))
-    assert said(temp, "a.out")[0].encode("latin-1") == bytes(range(256))
+    assert read_text(temp, "a.out")[0].encode("latin-1") == bytes(range(256))
 
 
 def test_the_last_lines_are_looked_for_in_so_many_bytes_and_said_in_steps(temp, folder, monkeypatch):
     monkeypatch.setattr(logs, "LAST_BYTES", 10)
     monkeypatch.setattr(logs, "STEP_BYTES", 3)
     (folder / "a.out").write_text("first\nsecond\nthird\n")
-    assert said(temp, "a.out", 5) == ("third\n", None)
-    assert said(temp, "a.out")[0] == "first\nsecond\nthird\n"
+    assert read_text(temp, "a.out", 5) == ("third\n", None)
+    assert read_text(temp, "a.out")[0] == "first\nsecond\nthird\n"
 
 
 def test_of_a_line_without_an_end_only_the_end_is_read(temp, folder, monkeypatch):
     monkeypatch.setattr(logs, "LAST_BYTES", 10)
     monkeypatch.setattr(logs, "STEP_BYTES", 3)
     (folder / "a.out").write_text("x" * 100 + "end")
-    assert said(temp, "a.out", 5) == ("end", None)
+    assert read_text(temp, "a.out", 5) == ("end", None)
 
 
 def test_names_that_match_are_listed(temp, folder, monkeypatch):
@@ -89,7 +89,7 @@ def test_names_that_match_are_listed(temp, folder, monkeypatch):
 def test_a_name_with_a_way_in_it_is_refused(temp, folder, name):
     (folder / "old").mkdir()
     (folder / "old" / "a.out").write_text("secret")
-    text, error = said(temp, name)
+    text, error = read_text(temp, name)
     assert text == ""
     assert error
 
@@ -97,18 +97,18 @@ def test_a_name_with_a_way_in_it_is_refused(temp, folder, name):
 def test_no_link_is_followed(temp, folder):
     (temp / "elsewhere").write_text("secret")
     (folder / "a.out").symlink_to(temp / "elsewhere")
-    assert said(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it is not a regular file")
+    assert read_text(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it is not a regular file")
 
 
 def test_no_second_name_of_a_file_is_read(temp, folder):
     (temp / "elsewhere").write_text("secret")
     os.link(temp / "elsewhere", folder / "a.out")
-    assert said(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it belongs to another user")
+    assert read_text(temp, "a.out") == ("", f"a.out in the logs of {NAME} can't be read: it belongs to another user")
 
 
 def test_no_pipe_is_waited_for(temp, folder):
     os.mkfifo(folder / "a.out")
-    assert "not a regular file" in said(temp, "a.out")[1]
+    assert "not a regular file" in read_text(temp, "a.out")[1]
 
 
 def test_a_link_in_the_place_of_the_logs_folder_is_not_followed(temp, folder):
@@ -116,7 +116,7 @@ def test_a_link_in_the_place_of_the_logs_folder_is_not_followed(temp, folder):
     (temp / "elsewhere" / "a.out").write_text("secret")
     folder.rmdir()
     folder.symlink_to(temp / "elsewhere")
-    text, error = said(temp, "a.out")
+    text, error = read_text(temp, "a.out")
     assert (text, "can't be read" in error) == ("", True)
     assert "error" in list_logs([str(temp)], NAME, "*")
 
@@ -125,16 +125,16 @@ def test_a_link_in_the_place_of_the_logs_folder_is_not_followed(temp, folder):
 def test_what_another_user_has_put_there_is_not_read(temp, folder):
     (folder / "a.out").write_text("forged")
     os.chown(folder / "a.out", 12345, 12345)
-    assert "it belongs to another user" in said(temp, "a.out")[1]
+    assert "it belongs to another user" in read_text(temp, "a.out")[1]
     os.chown(folder, 12345, 12345)
-    assert said(temp, "a.out")[1] == f"the logs of {NAME} are not its own folder: somebody has put another one there"
+    assert read_text(temp, "a.out")[1] == f"the logs of {NAME} are not its own folder: somebody has put another one there"
 
 
 @pytest.mark.parametrize(
     "session", ["session_2026-11-21_08-02-10_714202_1", "logs", f"../{NAME}", ""], ids=["another", "folder", "above", "none"]
 )
 def test_what_is_no_session_here_has_no_logs(temp, folder, session):
-    assert "there is no Ray session" in said(temp, "a.out", session=session)[1]
+    assert "there is no Ray session" in read_text(temp, "a.out", session=session)[1]
     assert "there is no Ray session" in list_logs([str(temp)], session, "*")["error"]
 
 

@@ -17,7 +17,7 @@ from cockpit.probe.look.processes import (
     PAGE,
     Details,
     ProcessTable,
-    Stat,
+    ScannedProcess,
     Users,
     boot_time,
     legible,
@@ -35,7 +35,7 @@ CAPTURED = (
 
 
 def test_a_captured_stat_is_read():
-    assert parse_stat(CAPTURED) == Stat(8913, "ray::A", "S", 8432, 8913, 4637, 27283, 17291 * PAGE)
+    assert parse_stat(CAPTURED) == ScannedProcess(8913, "ray::A", "S", 8432, 8913, 4637, 27283, 17291 * PAGE)
 
 
 @pytest.mark.parametrize("name", ["a b", "(sd-pam)", ") S 1 (", "tmux: server", "ü", ""])
@@ -86,7 +86,7 @@ def test_what_a_process_is_called_is_read_again_when_it_renames_itself():
 def test_details_are_read_once():
     asked: list[int] = []
 
-    def look(stat: Stat) -> Details:
+    def look(stat: ScannedProcess) -> Details:
         asked.append(stat.pid)
         return Details()
 
@@ -117,7 +117,7 @@ def test_a_newborn_is_not_settled(monkeypatch):
 def test_a_process_that_never_answers_is_marked_and_holds_up_nobody():
     never, asked = threading.Event(), []
 
-    def look(stat: Stat) -> Details:
+    def look(stat: ScannedProcess) -> Details:
         if stat.pid == os.getpid():
             asked.append(stat.pid)
             never.wait()

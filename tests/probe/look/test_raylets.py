@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look.installed import python_version, ray_version, resolved
+from cockpit.probe.look.installed import python_version, ray_version, resolve_links
 from cockpit.probe.look.processes import ScannedProcess, read_stat
 from cockpit.probe.look.raylets import Rays, RayService, Started
 from tests.probe.forests import SESSION, forest, process, raylet
@@ -181,9 +181,9 @@ def test_links_are_followed_below_the_root_that_they_are_meant_for(tmp_path):
     (tmp_path / "usr").mkdir()
     (tmp_path / "usr" / "bin").symlink_to("/opt/py/bin")
     (tmp_path / "opt" / "py" / "bin" / "python").symlink_to("../../py/./bin/python3")
-    assert resolved(str(tmp_path), "/usr/bin/python") == "/opt/py/bin/python3"
+    assert resolve_links(str(tmp_path), "/usr/bin/python") == "/opt/py/bin/python3"
     (tmp_path / "loop").symlink_to("/loop")
-    assert resolved(str(tmp_path), "/loop") == "/loop"
+    assert resolve_links(str(tmp_path), "/loop") == "/loop"
 
 
 def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(package):

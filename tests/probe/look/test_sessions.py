@@ -16,7 +16,7 @@ import pytest
 from cockpit.probe.look import sessions
 from cockpit.probe.look.kinds import Listener
 from cockpit.probe.look.processes import ProcessTable, read_stat
-from cockpit.probe.look.sessions import SessionScanner, written
+from cockpit.probe.look.sessions import SessionScanner, date_writes
 from tests.probe.forests import RAY, forest, process, raylet
 
 NAME = "session_2026-11-21_08-02-10_714202_8139"
@@ -259,12 +259,12 @@ def test_the_logs_of_a_live_session_say_when_each_job_wrote_last(temp, monkeypat
         os.utime(path / "logs" / name, (1000 + number, 1000 + number))
     alive = forest(raylet(session=str(path), uid=os.getuid()))
     (logs,) = SessionScanner().read(alive).logs
-    assert written([logs]) == {"raysubmit_a": 1000.0, "my.log": 1001.0}
+    assert date_writes([logs]) == {"raysubmit_a": 1000.0, "my.log": 1001.0}
     assert (logs.path, logs.raylets) == (f"{path}/logs", ("raylet.out",))
     (path / "logs" / "job-driver-raysubmit_a.log").write_text("more")
-    assert written([logs])["raysubmit_a"] > 1001
+    assert date_writes([logs])["raysubmit_a"] > 1001
     monkeypatch.setattr(sessions, "MOST_JOBS", 1)
-    assert list(written([logs])) == ["raysubmit_a"], "the latest are told of, when there are too many"
+    assert list(date_writes([logs])) == ["raysubmit_a"], "the latest are told of, when there are too many"
 
 
 def test_what_a_raylet_has_written_before_is_beside_it(temp):

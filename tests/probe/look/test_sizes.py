@@ -93,7 +93,7 @@ def test_it_pauses_on_the_way(tmp_path):
 
 def test_a_disk_that_fills_has_its_folders_counted_anew(tmp_path, monkeypatch):
     used = [0.5]
-    monkeypatch.setattr(module, "_used", lambda folder: used[0])
+    monkeypatch.setattr(module, "_measure_use", lambda folder: used[0])
     monkeypatch.setattr(module, "LOOK_AGAIN", 0.01)
     sizes = Sizes(never_pause)
     sizes.start()

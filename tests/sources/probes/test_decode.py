@@ -10,12 +10,12 @@ from cockpit.sources.probes import decode
 from cockpit.sources.source import SourceError
 
 
-def said(line: bytes, skew: float = 0.0) -> Host:
+def decode_sample(line: bytes, skew: float = 0.0) -> Host:
     return decode.host_of(decode.read_sample(line), "w1", (), 1.0, skew, local=False)
 
 
 def test_a_probe_speaks_for_no_other_host_and_not_of_whose_things_are():
-    host = said(
+    host = decode_sample(
         b'{"taken": 1.0, "processes": [{"pid": 7, "host": "w2", "ours": true, "other_job": "x"}], "faults": [{"source": "a", "text": "b",'
         b' "since": 1.0, "host": "w2", "cause": "gcs", "sources": ["c"]}], "sessions": [{"name": "s", "path": "/s", "host": "w2"}],'
         b' "oom_kills": [{"by": "ray", "host": "w2", "ours": true}]}'
@@ -42,7 +42,7 @@ def test_what_a_probe_has_seen_passes_through_unchanged():
 
 
 def test_what_explains_things_is_read():
-    host = said(
+    host = decode_sample(
         b'{"taken": 1.0, "memory": {"used": 1, "total": 2, "host_total": 4, "kill_at": null}, "driver": "580.1",'
         b' "gpus": [{"index": 0, "recovery": "reset", "remap": true, "slowed": ["thermal"]}],'
         b' "rays": [{"role": "raylet", "pid": 7, "session": "s", "node": "n", "state": "T", "ray": "2.60.0", "python": "3.11.7",'
@@ -59,12 +59,12 @@ def test_what_explains_things_is_read():
 
 
 def test_what_a_probe_does_not_say_is_unknown():
-    host = said(b'{"taken": 1.0}')
+    host = decode_sample(b'{"taken": 1.0}')
     assert host.rays is host.temps is host.pointers is host.oom_kills is host.driver is host.memory.host_total is None
 
 
 def test_times_of_another_clock_are_ours_and_secrets_are_taken_out():
-    host = said(
+    host = decode_sample(
         b'{"taken": 1.0, "written": {"session_1": {"raysubmit_1": 100.0}},'
         b' "oom_kills": [{"by": "kernel", "moment": 50.0, "pid": 3, "name": "python",'
         b' "text": "python serve.py --api-key=sk-verysecret was killed"}]}',

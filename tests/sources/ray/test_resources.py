@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cockpit.sources.ray.resources import Names, grouped, mangle, plain, sound, uses, whole
+from cockpit.sources.ray.resources import Names, is_grouped, mangle, plain, sound, uses, whole
 
 GROUP = "1170df76616358ce8c39a7b4122302000000"
 
@@ -35,10 +35,10 @@ def test_a_name_comes_back_once_it_has_been_seen():
 
 
 def test_a_groups_share_is_known_by_both_its_names():
-    assert grouped(f"GPU_group_0_{GROUP}")
-    assert grouped("GPUGroup1170Df76616358Ce8C39A7B4122302000000")
-    assert not grouped("GPU")
-    assert not grouped("my_group_of_things")
+    assert is_grouped(f"GPU_group_0_{GROUP}")
+    assert is_grouped("GPUGroup1170Df76616358Ce8C39A7B4122302000000")
+    assert not is_grouped("GPU")
+    assert not is_grouped("my_group_of_things")
 
 
 def test_a_gpu_that_a_group_names_twice_is_one_gpu():

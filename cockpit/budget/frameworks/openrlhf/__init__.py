@@ -60,7 +60,7 @@ def _of(argv: Sequence[str], outcomes: Mapping[str, ParsedArgs | Exception], env
     lines = {known: list(contradictions(asked)) for known, asked in taken.items()}
     newest = next(iter(taken))
     same = [known for known, placement in made.items() if placement.groups == made[newest].groups]
-    others = [known for known in made if known not in same and not _stops(lines[known])]
+    others = [known for known in made if known not in same and all(line.level != "never" for line in lines[known])]
     clash = _clash(made, same, others)
     return Budget(
         framework="OpenRLHF",
@@ -83,10 +83,6 @@ def simplerl(argv: Sequence[str], env: Mapping[str, str]) -> Budget:
     asked.fork = True
     made = Placement(asked)
     return Budget("simpleRL-reason", "v0", made.groups, tuple(made.unread), tuple(contradictions(asked)), _settings(asked))
-
-
-def _stops(lines: Sequence[Line]) -> bool:
-    return any(line.level == "never" for line in lines)
 
 
 def _sure(line: Line, same: Sequence[str], lines: Mapping[str, Sequence[Line]]) -> Line:

@@ -22,12 +22,12 @@ class Placement:
 
     def _build_groups(self) -> tuple[Group, ...] | None:
         try:
-            return tuple(self._packed() if self.asked.since("0.5.8") else self._spread())
+            return tuple(self._pack() if self.asked.since("0.5.8") else self._spread())
         except UnreadError as error:
             self.unread[str(error)] = None
             return None
 
-    def _packed(self) -> Iterator[Group]:
+    def _pack(self) -> Iterator[Group]:
         ask = self.asked
         everything = ask("colocate_all_models")
         hybrid = everything and not ask("async_train")

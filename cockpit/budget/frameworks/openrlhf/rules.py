@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from cockpit.budget.demand import Line
 from cockpit.budget.frameworks.openrlhf.args import ParsedArgs, UnreadError
 from cockpit.budget.frameworks.openrlhf.groups import engine_gpus, has_critic, has_engines, has_ref, has_reward, world
-from cockpit.budget.scripts import UNKNOWN
 
 _MANY = {"rloo": "0.5.3", "reinforce_baseline": "0.6.0", "group_norm": "0.6.0", "dr_grpo": "0.11.0"}
 """Estimators that compare samples of one prompt, and since when that is asserted."""
@@ -271,14 +270,7 @@ def _sync(ask: ParsedArgs) -> Iterator[Line]:
         yield Line("doubt", f"Weights go to vLLM over {backend} although they share GPUs", f"{ask.flag('vllm_sync_backend')} to nccl")
 
 
-def _new_vllm(ask: ParsedArgs) -> Iterator[Line]:
-    """What its authors ask for with vLLM's V1 engine, until its engines are asynchronous ones."""
-    new = has_engines(ask) and not ask.since("0.8.0") and ask.env.get("VLLM_USE_V1") == "1"
-    if new and ask.env.get("VLLM_ENABLE_V1_MULTIPROCESSING") not in {"0", UNKNOWN}:
-        yield Line("doubt", "VLLM_USE_V1=1 without VLLM_ENABLE_V1_MULTIPROCESSING=0", "VLLM_ENABLE_V1_MULTIPROCESSING to 0")
-
-
 _RULES: tuple[Callable[[ParsedArgs], Iterator[Line]], ...] = (
     _sizes, _actor_and_ref, _critic_and_reward, _engines_and_actor, _guests, _sleep, _asynchronous, _models, _one_reward, _samples,
-    _filtering, _evaluation, _pictures, _without_engines, _old_worlds, _shards, _batches, _rollouts, _sync, _new_vllm,
+    _filtering, _evaluation, _pictures, _without_engines, _old_worlds, _shards, _batches, _rollouts, _sync,
 )  # fmt: skip

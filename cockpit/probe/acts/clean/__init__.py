@@ -37,7 +37,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     for text in dead_sessions.unknown(request, look):
         cleaning.note(text)
     leaving = [target for folder in dead_sessions.sought(request, look) if (target := dead_sessions.plan(cleaning, look, folder))]
-    leaving = _unused(cleaning, look, leaving)
+    leaving = _drop_used(cleaning, look, leaving)
     cleaning.answer["targets"] += leaving
     for temp in look.sessions.temps:
         pointers.plan(cleaning, look, temp, {str(target["name"]) for target in leaving if _goes_whole(target, temp)})
@@ -50,7 +50,7 @@ def _goes_whole(target: Target, temp: str) -> bool:
     return os.path.dirname(decode_path(target["path"])) == temp and not target["keeps"] and target["size"] is not None
 
 
-def _unused(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> list[Target]:
+def _drop_used(cleaning: Cleaning, look: HostState, leaving: list[Target]) -> list[Target]:
     """Those that no live Ray works with; of what others hold open it is told."""
     if not leaving:
         return leaving

@@ -90,7 +90,7 @@ def plan(cleaning: Cleaning, look: HostState, folder: Folder) -> Target | None:
             target.update(device=opened.status.st_dev, inode=opened.status.st_ino, uid=opened.status.st_uid)
             reason = _refusal(cleaning.request, look, opened)
             if reason is None:
-                return _surveyed(cleaning, opened, target)
+                return _survey_target(cleaning, opened, target)
     except (OSError, MovedError) as error:
         reason = sentence(error)
     cleaning.agree({**target, "live": True if folder.answers else None}, reason)
@@ -139,7 +139,7 @@ def _why_elsewhere(request: Request, opened: _Opened) -> str | None:
     return reason and f"{reason}, who can rename files there: to remove it, choose it alone, by the cursor or by its path with --session"
 
 
-def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
+def _survey_target(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | None:
     survey = Survey(opened.name, cleaning.tell).take(opened.folder)
     young = _young(cleaning.request, survey)
     if young is not None:
@@ -148,9 +148,9 @@ def _surveyed(cleaning: Cleaning, opened: _Opened, target: Target) -> Target | N
         else:
             cleaning.agree(target, young)
         return None
-    named = _named(cleaning.request, opened)
+    named = _find_named(cleaning.request, opened)
     keeps = [encode_path(path) for path in survey.dear.found if not any(path == one or path.startswith(f"{one}/") for one in named)]
-    for text in (*_surprises(survey, named), *_unlisted(keeps)):
+    for text in (*_surprises(survey, named), *_note_unlisted(keeps)):
         cleaning.note(f"{opened.name}: {text}")
     known = not survey.unread
     return {
@@ -181,12 +181,12 @@ def _surprises(survey: Survey, named: Iterable[str]) -> Iterator[str]:
             yield f"{encode_path(path)} was given, but is not protected"
 
 
-def _unlisted(keeps: list[str]) -> Iterator[str]:
+def _note_unlisted(keeps: list[str]) -> Iterator[str]:
     if len(keeps) > KEEPS:
         yield f"{len(keeps) - KEEPS} more protected files are kept, which are not listed"
 
 
-def _named(request: Request, opened: _Opened) -> Mapping[str, None]:
+def _find_named(request: Request, opened: _Opened) -> Mapping[str, None]:
     """What was named one by one in this session, from its folder on."""
     paths = (decode_path(path) for path in request.get("protected") or ())
     return dict.fromkeys(path[len(opened.path) + 1 :].rstrip("/") for path in paths if path.startswith(f"{opened.path}/"))
@@ -206,10 +206,10 @@ def do(cleaning: Cleaning, target: Target) -> str:
         reason = _refusal(cleaning.request, look, opened)
         if reason is not None:
             raise CleanRefusedError(reason)
-        return _emptied(cleaning, opened, look)
+        return _empty_folder(cleaning, opened, look)
 
 
-def _emptied(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
+def _empty_folder(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
     survey = Survey(opened.name, cleaning.tell).take(opened.folder)
     young = _young(cleaning.request, survey)
     if young is not None:
@@ -222,7 +222,7 @@ def _emptied(cleaning: Cleaning, opened: _Opened, look: HostState) -> str:
         cleaning.note(text)
     check = LivenessGuard(cleaning.watcher, opened.folder, opened.facts)
     removal = Removal(
-        opened.name, survey.dear, _named(cleaning.request, opened), {hold.path for hold in used}, check, cleaning.tell, survey.folders
+        opened.name, survey.dear, _find_named(cleaning.request, opened), {hold.path for hold in used}, check, cleaning.tell, survey.folders
     )
     stopped: Exception | None = None
     try:

@@ -162,15 +162,15 @@ def _leak(facts: Facts, over: bool | None, job: str) -> Facts:
 
 def kill_actor(gcs: Gcs, name: str) -> str | None:
     """As ray.kill(actor, no_restart=True) does, but for an actor of whatever job. Ray's reason if it refuses."""
-    return _refused(gcs.ask("ActorInfo", "KillActorViaGcs", actor_id=bytes.fromhex(name), force_kill=True, no_restart=True))
+    return _why_refused(gcs.ask("ActorInfo", "KillActorViaGcs", actor_id=bytes.fromhex(name), force_kill=True, no_restart=True))
 
 
 def remove_group(gcs: Gcs, name: str) -> str | None:
     """As ray.util.remove_placement_group does. Ray's reason if it refuses."""
-    return _refused(gcs.ask("PlacementGroupInfo", "RemovePlacementGroup", placement_group_id=bytes.fromhex(name)))
+    return _why_refused(gcs.ask("PlacementGroupInfo", "RemovePlacementGroup", placement_group_id=bytes.fromhex(name)))
 
 
-def _refused(reply: Any) -> str | None:
+def _why_refused(reply: Any) -> str | None:
     return str(reply.status.message or reply.status.code) if reply.status.code else None
 
 
@@ -219,7 +219,7 @@ def do(gcs: Gcs, targets: list[Facts]) -> Facts:
     told: list[Facts] = []
     for target in targets:
         now = LOOKS[target["what"]](gcs, target["id"])
-        why_not = refusal(target["what"], now) or _changed(target, now)
+        why_not = refusal(target["what"], now) or _why_changed(target, now)
         if why_not:
             answer["refused"].append({**target, "reason": why_not})
             continue
@@ -232,7 +232,7 @@ def do(gcs: Gcs, targets: list[Facts]) -> Facts:
     return answer
 
 
-def _changed(planned: Facts, now: Facts) -> str | None:
+def _why_changed(planned: Facts, now: Facts) -> str | None:
     other = [key for key in ("class", "name", "namespace", "job") if planned.get(key) != now[key]]
     return f"its {other[0]} has changed since the plan was made" if other else None
 

@@ -39,7 +39,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
     """Which Ray would be started, and whether this host is fit for it."""
     try:
         with _turn(request, tell):
-            target, _ = _considered(request, watcher.look(), tell, measured=True)
+            target, _ = _consider_target(request, watcher.look(), tell, measured=True)
     except NoWayError as error:
         return {"error": str(error)}
     refused = "reason" in target
@@ -62,7 +62,7 @@ def _turn(request: Request, tell: Tell) -> ContextManager[Any]:
 
 def _carry_out(request: Request, watcher: Watcher, held: int, tell: Tell) -> Answer:
     (planned,) = request["targets"]
-    target, installation = _considered(request, watcher.look(), tell, measured=False)
+    target, installation = _consider_target(request, watcher.look(), tell, measured=False)
     target.pop("notes")
     answer: Answer = {"done": [], "refused": [], "failed": [], "notes": []}
     changed = None if target["id"] == planned.get("id") else f"its command has changed since the plan was made: {target['command']}"
@@ -71,12 +71,12 @@ def _carry_out(request: Request, watcher: Watcher, held: int, tell: Tell) -> Ans
     elif target["live"]:
         answer["done"].append({**target, "outcome": f"already runs: {target['session']}"})
     else:
-        outcome, target = _started(request, watcher, target, partial(ray_start.run, installation, held=held, tell=tell))
+        outcome, target = _start_target(request, watcher, target, partial(ray_start.run, installation, held=held, tell=tell))
         answer[outcome].append(target)
     return answer
 
 
-def _started(request: Request, watcher: Watcher, target: Target, run: Callable[..., ray_start.Outcome]) -> Tuple[str, Target]:
+def _start_target(request: Request, watcher: Watcher, target: Target, run: Callable[..., ray_start.Outcome]) -> Tuple[str, Target]:
     gcs = target["facts"]["gcs"]
     apart = ray_start.why_apart(gcs) if request["role"] != "head" else None
     if apart:
@@ -92,7 +92,7 @@ def _started(request: Request, watcher: Watcher, target: Target, run: Callable[.
     return "failed", {**target, "error": outcome.sentence}
 
 
-def _considered(request: Request, look: HostState, tell: Tell, *, measured: bool) -> Tuple[Target, Installation]:
+def _consider_target(request: Request, look: HostState, tell: Tell, *, measured: bool) -> Tuple[Target, Installation]:
     """The target, with the reason why not if there is one; the versions only when they are to be `measured`."""
     tell("looking for the installed Ray")
     installation = install(request, look)

@@ -41,7 +41,7 @@ def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, 
     `job`: one is to be submitted to the head.
     """
     ports = _ports(look, words, head=head, job=job) if alone else Fitness((), (), {})
-    verdicts = (_gpus(look, words, environ), ports, _shared(words), _disk(words, environ), _files(), _logind())
+    verdicts = (_gpus(look, words, environ), ports, _judge_shared_memory(words), _disk(words, environ), _files(), _logind())
     return Fitness(
         tuple(text for verdict in verdicts for text in verdict.against),
         tuple(text for verdict in verdicts for text in verdict.doubts),
@@ -129,7 +129,7 @@ def _holder(look: HostState, inode: str) -> str:
     return "a process that can't be seen from here"
 
 
-def _shared(words: Sequence[str]) -> Fitness:
+def _judge_shared_memory(words: Sequence[str]) -> Fitness:
     """Ray puts the object store elsewhere, on a disk, when it doesn't fit into /dev/shm."""
     wanted = _number(flag(words, "--object-store-memory"))
     free, total = _space("/dev/shm")  # noqa: S108 where Ray's objects lie

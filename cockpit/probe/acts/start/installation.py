@@ -61,7 +61,7 @@ class Installation(NamedTuple):
 
 def install(request: Request, look: HostState) -> Installation:
     """What the request names, else that of the Ray that runs or ran here, else of a login, else the head's path. Raises `NoWayError`."""
-    ray, user, why = _named(request) or _running(look) or _recorded(look) or _of_login() or _likely(request)
+    ray, user, why = _find_named(request) or _running(look) or _find_recorded(look) or _of_login() or _likely(request)
     if not os.access(ray, os.X_OK):
         raise NoWayError(f"{ray} doesn't exist or can't be run")
     if not os.access(interpreter := _interpreter(ray), os.X_OK):
@@ -85,7 +85,7 @@ def _interpreter(ray: str) -> str:
     return ray
 
 
-def _named(request: Request) -> Tuple[str, str, str] | None:
+def _find_named(request: Request) -> Tuple[str, str, str] | None:
     """A Python of the preset's, or what was found here before Ray was stopped."""
     mine = user_name(os.geteuid())
     if request.get("ray"):
@@ -107,7 +107,7 @@ def _running(look: HostState) -> Tuple[str, str, str] | None:
     return None
 
 
-def _recorded(look: HostState) -> Tuple[str, str, str] | None:
+def _find_recorded(look: HostState) -> Tuple[str, str, str] | None:
     """Of the last dead session whose head was here; what others may have written there names no program for us."""
     for folder in sorted(look.sessions.folders, key=lambda one: os.path.basename(one.path), reverse=True):
         with suppress(OSError):

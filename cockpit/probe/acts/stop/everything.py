@@ -75,7 +75,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:  # noqa: ARG
     look = watcher.look()
     try:
         command = find_ray(look, request.get("session"))
-        meant = _meant(look, request.get("session"))
+        meant = _choose_session(look, request.get("session"))
         found = _targets(look, meant)
     except (NoWayError, SessionError) as error:
         return {"error": str(error)}
@@ -88,13 +88,13 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:  # noqa: ARG
     return {"targets": targets, "refused": refused, "notes": notes, "weight": weight(look, live)}
 
 
-def _meant(look: HostState, name: str | None) -> str | None:
+def _choose_session(look: HostState, name: str | None) -> str | None:
     """Of several sessions none is meant more than the others."""
     alive, dead = sessions(look)
     return choose(look, name) if name or len(alive or dead) == 1 else None
 
 
-def matched(process: ScannedProcess) -> str | None:
+def find_matching_word(process: ScannedProcess) -> str | None:
     """The word by which `ray stop` finds this process; it looks at names as psutil knows them."""
     if not process.alive:
         return None
@@ -110,7 +110,7 @@ def _full_name(process: ScannedProcess) -> str:
 
 def _targets(look: HostState, meant: str | None) -> List[Target]:
     """In the order in which they end."""
-    hits = {pid: word for pid, word in ((pid, matched(process)) for pid, process in look.forest.items()) if word}
+    hits = {pid: word for pid, word in ((pid, find_matching_word(process)) for pid, process in look.forest.items()) if word}
     for pid, word in hits.items():
         if is_own(look.forest[pid]):
             raise SessionError(f"`ray stop` would end cockpit itself: process {pid}, in which it runs, matches {word!r}")
@@ -174,7 +174,7 @@ def do(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         return {"error": str(error)}
     for stopping in stoppings:
         stopping.sweep()
-    answer = _merged([stopping.answer() for stopping in stoppings], said)
+    answer = _merge_answers([stopping.answer() for stopping in stoppings], said)
     _account(watcher.look(0), answer, planned)
     return add_freed(answer, look, watcher, shared)
 
@@ -210,7 +210,7 @@ def run(command: RayCommand, request: Request, tell: Tell) -> str:
     except (OSError, TrustError) as error:
         raise NoWayError(f"{command.path} can't be started: {error}") from None
     try:
-        return _told(process, time.monotonic() + grace + SLACK, tell)
+        return _relay_output(process, time.monotonic() + grace + SLACK, tell)
     finally:
         programs.end(process)
 
@@ -222,7 +222,7 @@ def _start(words: List[str], cluster: ClusterPython | None) -> subprocess.Popen[
     return programs.start(words, account, environ, stdout=pipe, stderr=subprocess.STDOUT, before=lambda: bind(mine))
 
 
-def _told(process: subprocess.Popen[bytes], until: float, tell: Tell) -> str:
+def _relay_output(process: subprocess.Popen[bytes], until: float, tell: Tell) -> str:
     """Lines end in a carriage return where one is to replace another."""
     text, last = b"", "`ray stop` wrote nothing"
     said: Any = process.stdout  # it is a pipe
@@ -233,7 +233,7 @@ def _told(process: subprocess.Popen[bytes], until: float, tell: Tell) -> str:
             continue
         more = os.read(said.fileno(), 4096)
         if not more:
-            return f"{last} ({_ended(process, until)})"
+            return f"{last} ({_describe_end(process, until)})"
         *lines, text = (text + more).replace(b"\r", b"\n").split(b"\n")
         for line in filter(None, (one.decode("utf-8", "replace").strip() for one in lines)):
             tell(line)
@@ -241,14 +241,14 @@ def _told(process: subprocess.Popen[bytes], until: float, tell: Tell) -> str:
     return f"{last} (`ray stop` did not end in time)"
 
 
-def _ended(process: subprocess.Popen[bytes], until: float) -> str:
+def _describe_end(process: subprocess.Popen[bytes], until: float) -> str:
     try:
         return f"`ray stop` ended with {process.wait(max(0.1, until - time.monotonic()))}"
     except subprocess.TimeoutExpired:
         return "`ray stop` did not end in time"
 
 
-def _merged(answers: Collection[Answer], note: str) -> Answer:
+def _merge_answers(answers: Collection[Answer], note: str) -> Answer:
     lists = {key: [one for answer in answers for one in answer[key]] for key in ("done", "refused", "failed")}
     return {**lists, "notes": [note]}
 

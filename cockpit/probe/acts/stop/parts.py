@@ -131,7 +131,7 @@ def owner(look: HostState, name: str, found: Members) -> int | None:
 def sorted_out(look: HostState, name: str, found: Members) -> Tuple[List[Target], List[Target]]:
     """The members as targets, in ORDER, and those that may not be ended from here."""
     uid = owner(look, name, found)
-    barred = _barred(look, name, found, uid)
+    barred = _why_barred(look, name, found, uid)
     targets: List[Target] = []
     refused: List[Target] = []
     for pid, part in found.items():
@@ -140,7 +140,7 @@ def sorted_out(look: HostState, name: str, found: Members) -> Tuple[List[Target]
     return targets, refused
 
 
-def _barred(look: HostState, name: str, found: Members, uid: int | None) -> str | None:
+def _why_barred(look: HostState, name: str, found: Members, uid: int | None) -> str | None:
     """Why nothing of that session is ended."""
     if uid is not None and os.geteuid() not in (0, uid):
         user = next(look.target(pid)["user"] for pid in found if look.forest[pid].details.uid == uid)

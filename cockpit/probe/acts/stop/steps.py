@@ -156,7 +156,7 @@ def _maps_objects(target: Target) -> bool:
 def add_freed(answer: Answer, before: HostState, watcher: Watcher, shared: int | None) -> Answer:
     """With what has become free, measured; `shared` is what `free_shared` said before."""
     notes = [*before.doubts, *answer["notes"]]
-    freed = kill.freed(before, watcher, [*answer["done"], *answer["failed"]], notes)
+    freed = kill.measure_freed(before, watcher, [*answer["done"], *answer["failed"]], notes)
     now = free_shared()
     grown = None if shared is None or now is None else max(0, now - shared)
     return {**answer, "notes": notes, "freed": {**freed, "shm": grown}}

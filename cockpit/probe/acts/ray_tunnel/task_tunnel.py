@@ -2,7 +2,7 @@
 
 Each program runs as one task without CPUs, pinned to its node, in a child of the worker there, which ends when the task does. A request is
 a JSON line, `{"id": 1, "node": "…", "program": "base64"}` or `{"cancel": 1}`. What comes back is `{"id": 1, "line": "…"}` for each line of
-the program, and when it is over `{"id": 1, "code": 0, "err": "…"}`. The ferry ends with its requests. Its text
+the program, and when it is over `{"id": 1, "code": 0, "err": "…"}`. The tunnel ends with its requests. Its text
 goes into `python -` with a call of `main` at its end. Seen on Ray 2.44.1 and 2.60.0.
 """
 
@@ -46,8 +46,8 @@ def carry(program: bytes) -> Iterator[Any]:
         child.wait()
 
 
-class Ferry:
-    """The programs under way."""
+class TaskTunnel:
+    """The programs that run now."""
 
     def __init__(self, address: str, out: int) -> None:
         self._ray = importlib.import_module("ray")
@@ -93,8 +93,8 @@ def main(address: str, requests: int) -> None:
     """Until the requests end. Nobody else may speak on stdout: Ray does, now and then."""
     out = os.dup(1)
     os.dup2(2, 1)
-    ferry = Ferry(address, out)
+    tunnel = TaskTunnel(address, out)
     with os.fdopen(requests) as lines:
         for line in lines:
-            ferry.obey(json.loads(line))
+            tunnel.obey(json.loads(line))
     os._exit(0)

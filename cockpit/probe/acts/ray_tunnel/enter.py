@@ -1,4 +1,4 @@
-"""Where this host meets Ray: turns this very process into the ferry, in the cluster's own Python, as its user and in its environment."""
+"""Where this host meets Ray: this very process becomes the task tunnel, in the cluster's own Python, as its user and in its environment."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..host_state import Watcher
 from ..ray import ClusterPython, NoWayError, find, program_text
 
 
-def embark(session: str) -> NoReturn:
+def enter_cluster(session: str) -> NoReturn:
     """`session` is its name; empty: the only one that lives on this host. What is missing is said on stderr."""
     try:
-        _board(find(Watcher({}).look(0), session or None))
+        _replace_us(find(Watcher({}).look(0), session or None))
     except (NoWayError, TrustError, OSError) as error:
         sys.exit(str(error))
 
 
-def _board(cluster: ClusterPython) -> NoReturn:
+def _replace_us(cluster: ClusterPython) -> NoReturn:
     """Root becomes Ray's user before a line of that user's code runs. Stdin brings the program, so that requests come another way."""
     requests = os.dup(0)
     os.set_inheritable(requests, True)
@@ -33,4 +33,4 @@ def _board(cluster: ClusterPython) -> NoReturn:
 
 
 def _text(cluster: ClusterPython, requests: int) -> bytes:
-    return f"{program_text(f'{__package__}.ferry', cluster.packages)}\nmain({json.dumps(cluster.address)}, {requests})\n".encode()
+    return f"{program_text(f'{__package__}.task_tunnel', cluster.packages)}\nmain({json.dumps(cluster.address)}, {requests})\n".encode()
