@@ -346,7 +346,7 @@ class Round:
         os.close(its)
         with os.fdopen(mine, "rb") as said:
             answer: Answer = json.loads(said.read() or b"{}")
-        if "notes" not in answer:
+        if "refused" not in answer:
             raise WrongError(f"no answer: {answer}")
         return answer
 
