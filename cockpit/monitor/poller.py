@@ -23,8 +23,9 @@ from cockpit.sources.source import Source, SourceError, within
 
 PUBLISH_AT_LEAST_EVERY_S = 2.0
 """Seconds after which a snapshot is published though nothing was heard: ages must grow on a screen whose sources all hang."""
-PUBLISH_PAUSE_S, LARGE_PUBLISH_PAUSE_S = 0.8, 2.0
-"""Seconds between two snapshots at the least: answers that come together are drawn together; of a large cluster, whose news is older."""
+PUBLISH_PAUSE_S, LARGE_PUBLISH_PAUSE_S = 1.4, 2.0
+"""Seconds between two snapshots at the least, as htop has them: answers that come together are drawn together; of a large cluster, whose
+news is older."""
 STARTUP_PUBLISH_PAUSE_S = 0.05
 """The same while the first answers come in: whoever starts us wants to see the first of them at once."""
 LONGEST_BACKOFF_S = 30.0

@@ -9,8 +9,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.geometry import Region, Size
-from textual.strip import Strip
+from textual.geometry import Size
 from textual.timer import Timer
 
 from cockpit.ui.block import MIN_PANE_LINES
@@ -45,18 +44,9 @@ class Part(Table, can_focus=False):
     BINDINGS: ClassVar[list[BindingType]] = []
     start = -1
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._drawn: list[Strip] = []
-
     def _repaint(self, scroll: int | None) -> None:  # noqa: ARG002 it is not scrolled
-        """Only lines that look different: from one row to the next most headings, names and blanks stay."""
-        drawn = [self.render_line(line) for line in range(self.size.height)]
-        same = len(drawn) == len(self._drawn)
-        for line, strip in enumerate(drawn):
-            if not same or strip != self._drawn[line]:
-                self.refresh(Region(0, line, self.size.width, 1))
-        self._drawn = drawn
+        """From one row to the next most headings, names and blanks stay."""
+        self._refresh_changed()
 
     def on_click(self, event: events.Click) -> None:
         """Nothing is chosen here."""

@@ -99,6 +99,8 @@ class Table(ScrollView, can_focus=True):
         self.sorts: dict[str, tuple[str, bool]] = {}
         self._sections: tuple[Section[Any], ...] = ()
         self._drawing = Drawing(self._find_style)
+        self._on_screen: dict[int, Strip] = {}
+        """Each line as it was drawn last."""
 
     # What is shown
 
@@ -194,7 +196,18 @@ class Table(ScrollView, can_focus=True):
         return self.get_component_rich_style(f"table--{name}", partial=True) if name else self.rich_style
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen: a heading, a row, or nothing."""
+        """One line of the screen."""
+        strip = self._on_screen[y] = self._draw_line(y)
+        return strip
+
+    def _refresh_changed(self) -> None:
+        """Have those lines drawn that look different now: from one snapshot to the next most stay."""
+        for y in range(self.size.height):
+            if self._on_screen.get(y) != self._draw_line(y):
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def _draw_line(self, y: int) -> Strip:
+        """A heading, a row, or nothing."""
         line = y + self.scroll_offset.y
         number = bisect_right([block.top for block in self.blocks], line) - 1
         block = self.blocks[number] if number >= 0 else None
@@ -223,7 +236,7 @@ class Table(ScrollView, can_focus=True):
         if scroll is not None:
             self.scroll_to(0, scroll, animate=False, force=True, immediate=True)
         self._keep_in_sight()
-        self.refresh()
+        self._refresh_changed()
 
     def _keep_in_sight(self) -> None:
         region = Region(0, 0, 1, 1) if self.at == 0 else self._region_of(self.at)
