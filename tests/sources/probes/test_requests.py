@@ -71,7 +71,7 @@ async def test_this_host_answers_without_any_reach():
     heard = Heard()
     answer = await answer_of(errands("false"), "here", hear=heard)
     assert (answer.way, answer.error) == ("local", None)
-    assert set(answer.reply) >= {"targets", "refused", "notes"}
+    assert set(answer.reply) >= {"targets", "refused", "unknown"}
     assert heard.of("here")[:3] == ["waiting", "connecting", "running"]
 
 
@@ -79,7 +79,7 @@ async def test_this_host_answers_without_any_reach():
 async def test_an_act_is_planned_on_every_python_that_is_promised(version):
     answer = await answer_of(errands("env -i {python} -", "w1", python=python_or_skip(version)), "w1")
     assert (answer.way, answer.error) == ("reach", None)
-    assert set(answer.reply) >= {"targets", "refused", "notes"}
+    assert set(answer.reply) >= {"targets", "refused", "unknown"}
 
 
 async def test_an_act_is_planned_on_every_python_that_lies_around():
