@@ -30,16 +30,16 @@ def with_names(targets: Sequence[Target], snapshot: Snapshot) -> tuple[Target, .
     names = {f"job {job.job}": f"job {job.id}" for job in snapshot.jobs or () if job.job}
     names |= {f"actor {actor.id}": f"actor {actor.name or actor.class_}" for actor in snapshot.actors or () if actor.name or actor.class_}
 
-    def named(text: str | None) -> str | None:
+    def name_ids(text: str | None) -> str | None:
         return text and _RAYS_ID.sub(lambda found: names.get(found[0], found[0]), text)
 
-    def renamed(target: Target) -> Target:
+    def name_ids_in(target: Target) -> Target:
         if target.session is None or target.session != snapshot.cluster.session:
             return target
-        why = tuple(named(reason) or "" for reason in target.why)
-        return replace(target, why=why, reason=named(target.reason), error=named(target.error), outcome=named(target.outcome))
+        why = tuple(name_ids(reason) or "" for reason in target.why)
+        return replace(target, why=why, reason=name_ids(target.reason), error=name_ids(target.error), outcome=name_ids(target.outcome))
 
-    return tuple(map(renamed, targets))
+    return tuple(map(name_ids_in, targets))
 
 
 def with_gpus(plan: Plan, snapshot: Snapshot) -> Plan:

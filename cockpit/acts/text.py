@@ -52,9 +52,9 @@ def reasons(targets: Iterable[Target]) -> list[str]:
 
 def _named_together(targets: Sequence[Target]) -> str:
     if len(targets) == 1:
-        return named(targets[0])
+        return name_target(targets[0])
     hosts = {target.host for target in targets}
-    name = named if len(hosts) > 1 or targets[0].what == "host" else _name_on_host
+    name = name_target if len(hosts) > 1 or targets[0].what == "host" else _name_on_host
     more = [f"{len(targets) - MAX_NAMED} more"] if len(targets) > MAX_NAMED else []
     where = "" if targets[0].what == "host" else f" on {targets[0].host if len(hosts) == 1 else plural(len(hosts), 'host')}"
     label = "pids " if name is _name_on_host and targets[0].what == "process" else ""
@@ -126,7 +126,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
     lines += _section("Failed", reasons(receipt.failed))
     lines += _section("Refused", reasons(receipt.refused))
     lines += _section("Unreachable", _unreached(receipt.unreached))
-    lines += _section("Done", [f"{named(target)}: {target.outcome or 'done'}" for target in receipt.done])
+    lines += _section("Done", [f"{name_target(target)}: {target.outcome or 'done'}" for target in receipt.done])
     lines += _section("Note", receipt.notes)
     return [clean(line) for line in lines]
 
@@ -154,7 +154,7 @@ def _freed(freed: Freed) -> Iterator[str]:
             yield f"{size(amount)} {what} measured free"
 
 
-def named(target: Target) -> str:
+def name_target(target: Target) -> str:
     """Host and name."""
     return f"{'' if target.what == 'host' else target.host} {title_of(target)}".strip()
 

@@ -106,7 +106,8 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
         return
     found = sorted((ray for ray in cluster.others if ray.answers), key=lambda ray: (ray.owner or "", ray.url))
     here = " and ".join(f"a Ray{f' of {ray.owner}' if ray.owner else ''} at {ray.url}" for ray in found)
-    none = "no Ray that answers" if cluster.others else "no Ray"
+    unasked = any(ray.answers is None for ray in cluster.others)
+    none = "no Ray of yours that answers" if unasked else "no Ray that answers" if cluster.others else "no Ray"
     yield Finding(
         code="address-wrong",
         level="critical",
@@ -121,6 +122,8 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
 def _other_ray_line(ray: OtherRay) -> str:
     if ray.answers:
         return f"{ray.session} answers at {ray.url}"
+    if ray.answers is None:
+        return f"{ray.session}{f' of {ray.owner}' if ray.owner else ''} has its dashboard at {ray.url}; it was not asked whether it answers"
     return f"{ray.session} has its dashboard at {ray.url}, which does not answer from here: it may be in a container"
 
 

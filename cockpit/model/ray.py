@@ -224,8 +224,8 @@ class OtherRay(Value, frozen=True):
     session: str
     owner: str | None = None
     """Whose it is, where it is neither root's nor ours."""
-    answers: bool = False
-    """It has answered there, as that session. One in a container is seen too, and may be out of reach."""
+    answers: bool | None = None
+    """Whether it has answered there, as that session; `None`: not asked. One in a container is seen too, and may be out of reach."""
 
 
 class Cluster(Value, frozen=True):

@@ -72,21 +72,21 @@ class ClusterChoice:
         cluster, local = self._poller.parts.cluster, self._heard[0]
         return cluster.reachable is False and cluster.session is None and local is not None and local.sessions is not None
 
-    async def find_others(self) -> tuple[OtherRay, ...]:
-        """The other Rays that live on this host, each asked now whether it answers."""
+    async def find_others(self, *, strangers: bool = True) -> tuple[OtherRay, ...]:
+        """The other Rays that live on this host, asked now whether they answer; other users' only because a person wants to know."""
         followed = {*(self.address or ())[:2], self._poller.parts.cluster.session}
         local, _ = self._heard
         rays = [ray for ray in (rays_on(local) if local else ()) if followed.isdisjoint((ray.url, ray.session))]
-        return await ask_rays(rays, self._poller.clock)
+        return await ask_rays(rays, self._poller.clock, strangers=strangers)
 
     async def find_answering(self, addresses: Iterable[Address]) -> tuple[Address, ...]:
-        """Those of them at which their Ray answers now."""
-        asked = await ask_rays([OtherRay(one.url, one.origin) for one in addresses], self._poller.clock)
-        answering = {ray.url for ray in asked if ray.answers}
-        return tuple(one for one in addresses if one.url in answering)
+        """Those of them at which their Ray answers now; other users' as they are: nobody has chosen to ask them yet."""
+        asked = await ask_rays([OtherRay(one.url, one.origin, one.owner) for one in addresses], self._poller.clock)
+        silent = {ray.url for ray in asked if ray.answers is False}
+        return tuple(one for one in addresses if one.url not in silent)
 
     async def _look_around(self) -> None:
-        address, others = self.address, await self.find_others()
+        address, others = self.address, await self.find_others(strangers=False)
         if self.address is address and self.is_astray:
             self._poller.tell_others(others)
 

@@ -43,14 +43,14 @@ Seen = TypeVar("Seen")
 
 
 def eventually(look: Callable[[], Seen], within: float = 120, every: float = 0.2) -> Seen:
-    """What `look` returns, as soon as it is true. While Ray is not there yet, its refusals are waited out too."""
+    """What `look` returns, as soon as it is true. What is not there yet - Ray, a file, a process - is waited for too."""
     deadline = time.monotonic() + within
     trouble: Exception | None = None
     while time.monotonic() < deadline:
         try:
             if seen := look():
                 return seen
-        except (httpx.HTTPError, KeyError, ValueError) as error:
+        except (httpx.HTTPError, psutil.Error, OSError, LookupError, ValueError) as error:
             trouble = error
         time.sleep(every)
     raise AssertionError(f"not within {within} s: {look}") from trouble

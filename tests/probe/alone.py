@@ -31,9 +31,17 @@ class Alone:
         with os.fdopen(mine) as report:
             self.pid = int(report.readline())
         starter.wait()
+        self._wait_for_command()
         self.stdin, self.stdout = starter.stdin, starter.stdout
         found = read_stat(self.pid)
         self._ticks = found.ticks if found else -1
+
+    def _wait_for_command(self) -> None:
+        """Until then it is a shell, and is judged as one."""
+        limit = time.monotonic() + 60
+        while (found := read_stat(self.pid)) and found.state not in "ZX" and STARTER in _arguments(self.pid):
+            assert time.monotonic() < limit, f"{self.pid} is still the shell that started it"
+            time.sleep(0.001)
 
     def poll(self) -> int | None:
         """`None` while it lives."""
@@ -56,6 +64,13 @@ class Alone:
         for pipe in (self.stdin, self.stdout):
             if pipe:
                 pipe.close()
+
+
+def _arguments(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def ended_pid() -> int:

@@ -57,8 +57,10 @@ class RayClient:
         audience: Audience | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         clock: Callable[[], float] = CLOCK,
+        max_bytes: int | None = None,
     ) -> None:
-        self._dashboard = Dashboard(address, token=token, audience=audience, transport=transport)
+        """`max_bytes`: of an answer, where less than usual is enough."""
+        self._dashboard = Dashboard(address, token=token, audience=audience, transport=transport, max_bytes=max_bytes)
         self._clock, self._shift = clock, shift_of(clock)
         self._cluster = Cluster(address=self._dashboard.shown)
         self._lost = False

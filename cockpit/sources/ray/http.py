@@ -79,6 +79,7 @@ class Dashboard:
         transport: httpx.AsyncBaseTransport | None,
         audience: Audience | None = None,
         clock: Callable[[], float] = time.monotonic,
+        max_bytes: int | None = None,
     ) -> None:
         address = address.rstrip("/")
         self.address = address if "://" in address else f"http://{address}"
@@ -86,7 +87,7 @@ class Dashboard:
         self.auth: Auth | None = None
         self.told_at: float | None = None
         """The time over there, to the second, when the last answer came: one clock for all who ask."""
-        self._token = token
+        self._token, self._max_bytes = token, max_bytes
         self._audience = audience or Audience(self.address, given=True)
         self._clock = clock
         self._client = httpx.AsyncClient(
@@ -223,7 +224,7 @@ class Dashboard:
                 method, url, params=params, headers=headers, content=content or None, timeout=_CONNECT_TIMEOUT, extensions=secret
             )
             async with stream as answer:
-                body = await self._body(answer, path, MAX_BODY_BYTES)
+                body = await self._body(answer, path, self._max_bytes or MAX_BODY_BYTES)
         self.told_at = _moment(answer.headers.get("date")) or self.told_at
         if answer.status_code != 200:
             self._judge(answer, path, hide(body.decode("utf-8", "replace")).encode() if hide else body)

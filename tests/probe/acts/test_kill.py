@@ -37,13 +37,17 @@ time.sleep(60)
 """
 
 RESTARTS = """
-import signal, subprocess
-signal.signal(signal.SIGTERM, lambda *_: None)
-while True:
-    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    print(child.pid, flush=True)
-    child.wait()
+import signal, subprocess, time
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+print(child.pid, flush=True)
+child.wait()
+print(subprocess.Popen(["sleep", "60"], start_new_session=True).pid, flush=True)
+while not asked:
+    time.sleep(0.01)
 """
+"""Asked to end, it starts its child anew before it does."""
 
 
 @pytest.fixture
@@ -146,7 +150,7 @@ def test_what_came_after_the_plan_is_not_touched_and_is_named(act, orphan):
 def test_what_is_started_anew_while_it_is_ended_is_told_though_it_has_left_the_group(act, orphan):
     process = orphan(sys.executable, "-c", RESTARTS)
     child = int(process.stdout.readline())
-    done = act("do", targets=act("plan", process)["targets"], grace=1)
+    done = act("do", targets=act("plan", process)["targets"], grace=60)
     again = int(process.stdout.readline())
     try:
         assert pids(done["done"]) == [child, process.pid]
