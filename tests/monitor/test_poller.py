@@ -23,7 +23,7 @@ class Asked:
 
     def __init__(self, name="ray.jobs", answer=JOBS, *, every=0.01, timeout=0.2):
         self.answer, self.takes = answer, 0.0
-        self.gate = None
+        self.gate, self.is_held = None, False
         self.times = self.at_once = self.most_at_once = 0
         self.when = []
         self.source = Source(name, self.read, every=every, timeout=timeout)
@@ -34,12 +34,16 @@ class Asked:
         self.when.append(time.monotonic())
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            await (self.gate.wait() if self.gate else asyncio.sleep(self.takes))
+            await (self._pass_gate() if self.gate else asyncio.sleep(self.takes))
             if isinstance(self.answer, Exception):
                 raise self.answer
             return self.answer
         finally:
             self.at_once -= 1
+
+    async def _pass_gate(self):
+        self.is_held = True
+        await self.gate.wait()
 
 
 class Dashboard:
@@ -118,8 +122,11 @@ async def test_a_source_that_fails_keeps_its_last_facts_and_a_fault_says_since_w
     jobs, nodes = Asked(), Asked("ray.nodes", NODES)
     watched.watch(jobs, nodes)
     await watched.shows(lambda snapshot: snapshot.jobs and snapshot.nodes)
+    jobs.gate = asyncio.Event()
+    await watched.until(lambda: jobs.is_held)
     watched.clock.now += 60
     jobs.answer = SourceError("the job API does not answer")
+    jobs.gate.set()
     seen = await watched.shows(lambda snapshot: snapshot.faults)
     (fault,) = seen.faults
     assert (fault.source, fault.text, fault.since) == ("ray.jobs", "the job API does not answer", NOW + 60)
