@@ -8,6 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from rich.cells import cached_cell_len
+from rich.segment import Segment
+from textual.geometry import Region
+from textual.strip import Strip
 
 from cockpit import text
 from cockpit.ui import block, marks
@@ -18,8 +21,12 @@ KEY_PAUSE_S: Final = 3.0
 """Seconds without a key before a collection."""
 MAX_COLLECT_DELAY_S: Final = 600.0
 """Seconds after which it is done even while somebody types."""
-DRAW_CACHES: Final = (cached_cell_len, block.lay_out_cell, block.fold_text, *text.CACHED, *marks.CACHED)
-"""Caches of drawn texts and numbers: within hours they fill up with those of things that are gone."""
+PLACE_CACHES: Final = tuple(
+    one for kind in (Region, Segment, Strip) for one in (getattr(kind, name) for name in vars(kind)) if hasattr(one, "cache_clear")
+)
+"""Of where widgets and parts of lines lie: Textual and rich keep up to 16,384 answers each."""
+DRAW_CACHES: Final = (cached_cell_len, block.lay_out_cell, block.fold_text, *text.CACHED, *marks.CACHED, *PLACE_CACHES)
+"""Caches of what was drawn: within hours they fill up with that of things that are gone."""
 LARGE_BYTES: Final = 1 << 16
 """From so many bytes on malloc takes memory from the system, and gives it back when freed. glibc raises its own line, up to 32 MiB, with
 each large answer that is freed: later ones lie in the heap, which can't shrink below the small things that come to lie above them."""

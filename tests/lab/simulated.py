@@ -21,9 +21,10 @@ from aiohttp import web
 from cockpit.config.settings import Config
 from cockpit.model import Snapshot
 from cockpit.monitor import poller
+from cockpit.monitor.logs import Log
 from cockpit.sources.probes.decode import host_of, read_sample
 from cockpit.sources.ray.client import RayClient
-from cockpit.sources.source import Source
+from cockpit.sources.source import Source, SourceError
 from cockpit.ui.app import Cockpit
 from tests.fakes import records
 from tests.fakes.dashboard import Dashboard
@@ -155,11 +156,20 @@ def reading(shape: Shape, node: int, index: int, used: int) -> Record:
     return {"index": index, "uuid": uuid, "name": "H100", "utilization": float(used), "memory_used": used * GIB, "memory_total": 80 * GIB}
 
 
+class NoLogs:
+    """A synthetic cluster keeps none."""
+
+    async def logs_of(self, thing: object) -> tuple[Log, ...]:
+        """Never any."""
+        raise SourceError(f"no log of {thing!r:.40}")
+
+
 class ClusterMonitor:
     """Stands where cockpit's own does: asks Ray at a multiple of its pace, and hears hosts that nobody looks at."""
 
     def __init__(self, publish: Callable[[Snapshot], None], clock: Clock, address: str) -> None:
         self.choice, self.choose = self, None
+        self.logs = NoLogs()
         self.ending: list[Callable[[], None]] = []
         self._clock = clock
         self._poller = poller.Poller(publish, clock=clock)

@@ -80,7 +80,9 @@ class Run:
             time.sleep(max(0.0, (min(times) - self.now) / self.pace))
 
     def look(self, program: psutil.Process) -> None:
-        """A line of what it takes now."""
+        """A line of what it takes now. Raises `SystemExit` once it has ended: nothing is level for ever."""
+        if program.status() == psutil.STATUS_ZOMBIE:
+            sys.exit(f"the screen has ended after {self.now / 60:.0f} min")
         self.seen.append(now := usage(program, self.now))
         print(
             f"{now.at / 60:6.0f} min  screen {now.memory:6.1f} MB  probes {now.children:6.1f} MB  CPU {now.cpu:7.1f} s"
