@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
+from cockpit.bug import bug
 from cockpit.config.document import InputError
 from cockpit.config.settings import Address, Config, resolve_address
 from cockpit.findings.rays_here import rays_on
@@ -86,7 +87,12 @@ class ClusterChoice:
         return tuple(one for one in addresses if one.url not in silent)
 
     async def _look_around(self) -> None:
-        address, others = self.address, await self.find_others(strangers=False)
+        address = self.address
+        try:
+            others = await self.find_others(strangers=False)
+        except Exception as error:  # noqa: BLE001 nobody waits for it: what isn't said here is never seen
+            self._poller.doubt("cockpit", bug(error))
+            return
         if self.address is address and self.is_astray:
             self._poller.tell_others(others)
 

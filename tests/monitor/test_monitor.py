@@ -51,7 +51,7 @@ class Ray:
     claims: ClassVar[dict[str, str]] = {}
     """By address, which session it says that it is."""
 
-    def __init__(self, address, *, clock, token=None, audience=None):
+    def __init__(self, address, *, clock, token=None, audience=None, max_bytes=None):
         self.address, self.closed, self.token = address, False, token
         self.sources = (Source("ray.identity", self.identify, every=0.01),)
         self.made.append(self)

@@ -17,9 +17,9 @@ def shared(ground: Ground, mounts: list[Path], monkeypatch: pytest.MonkeyPatch) 
     """A temp dir beside the ground, on a file system that is taken for one of many hosts."""
     temp = ground.temp / "shared"
     temp.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "none", str(temp)], check=True)
+    subprocess.run(["mount", "-t", "ramfs", "none", str(temp)], check=True)
     mounts.append(temp)
-    monkeypatch.setattr(mounted, "LOCAL", mounted.LOCAL - {"tmpfs"})
+    monkeypatch.setattr(mounted, "LOCAL", mounted.LOCAL - {"ramfs"})
     return temp
 
 
@@ -29,7 +29,7 @@ def test_a_session_that_other_hosts_see_too_stays_also_when_named(ground: Ground
     planned = ground.plan(sessions=named)
     assert what(planned["targets"]) == [OTHER]
     (refused,) = planned["refused"]
-    assert refused["reason"] == "it lies on a file system that other hosts share (tmpfs): not known whether it is alive there"
+    assert refused["reason"] == "it lies on a file system that other hosts share (ramfs): not known whether it is alive there"
     status = path.stat()
     target = {**planned["targets"][0], "path": str(path), "name": NAME, "device": status.st_dev, "inode": status.st_ino}
     assert what(ground.do([target], sessions=named)["refused"]) == [NAME]
@@ -41,11 +41,11 @@ def test_a_pointer_that_other_hosts_see_too_stays(ground: Ground, shared: Path):
     age(shared / "session_latest")
     planned = Ground(shared).plan()
     assert planned["targets"] == []
-    assert "other hosts share (tmpfs)" in planned["refused"][0]["reason"]
+    assert "other hosts share (ramfs)" in planned["refused"][0]["reason"]
 
 
 def test_of_mounts_on_one_another_the_one_that_is_seen_counts(ground: Ground, shared: Path):
-    for folder, reason in ((ground.temp, None), (shared, "it lies on a file system that other hosts share (tmpfs)")):
+    for folder, reason in ((ground.temp, None), (shared, "it lies on a file system that other hosts share (ramfs)")):
         opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         try:
             assert mounted.why_shared(opened) == reason
