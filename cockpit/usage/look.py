@@ -20,6 +20,8 @@ GROWTH_BYTES = 64 << 20
 """By which the memory of a GPU that does nothing must have grown since the last look to count as being loaded."""
 IN_USE_SHARE = 0.1
 """Share of a GPU's memory above which somebody uses it: a driver alone holds less."""
+MAX_GPUS = 10_000.0
+"""Nobody is given more in one piece, whatever the cluster says."""
 _RESERVATION_SOURCES = frozenset(["ray.actors", "ray.placement_groups", "ray.identity", "ray.gcs"])
 _NOTHING_KNOWN = JobState()
 
@@ -106,12 +108,16 @@ class _Seen:
         self.states = read_states(snapshot)
         self._submitted = {job.submission: job.job or job.id for job in snapshot.jobs or () if job.submission}
 
-    def node_of(self, process: Process) -> Node | None:
-        """Where it runs; of another Ray: the node that this one has on its host."""
-        return self.nodes.get(f"node:{process.node}") or self._homes.get(process.host)
+    @cached_property
+    def processes(self) -> list[tuple[Process, Owner, Node | None]]:
+        """Those of a job and those with GPU memory: whose each is, and where; of another Ray: the node that this one has on its host."""
+        return [
+            (process, self._owner(process), self.nodes.get(f"node:{process.node}") or self._homes.get(process.host))
+            for process in self.snapshot.processes or ()
+            if process.job or process.gpus
+        ]
 
-    def owner(self, process: Process) -> Owner:
-        """Whose it is."""
+    def _owner(self, process: Process) -> Owner:
         if process.job:
             return Owner("job", self._submitted.get(process.job, process.job))
         kind: OwnerKind = "left over" if process.left_over else "other Ray" if process.ours is False else "no job"
@@ -142,12 +148,7 @@ class _Seen:
     @cached_property
     def holds(self) -> frozenset[tuple[str, int]]:
         """Those whose memory somebody is seen to hold."""
-        return frozenset(
-            (node.key, hold.index)
-            for process in self.snapshot.processes or ()
-            for hold in process.gpus
-            if (node := self.node_of(process)) is not None
-        )
+        return frozenset((node.key, hold.index) for process, _, node in self.processes if node for hold in process.gpus)
 
     @cached_property
     def memory(self) -> Mapping[str, int]:
@@ -166,16 +167,15 @@ def gpu_id(node: str, gpu: Gpu) -> str:
 
 def _add_processes(seen: _Seen, uses: Mapping[Owner, Use]) -> None:
     """Memory, user and nodes of every owner that has processes."""
-    for process in seen.snapshot.processes or ():
-        if process.job or process.gpus:
-            use = uses[seen.owner(process)]
-            use.user = use.user or process.user
-            if (node := seen.node_of(process)) is not None:
-                use.nodes.add(node.key)
-            if (memory := process.gpu_memory) is not None:
-                use.gpu_memory = (use.gpu_memory or 0) + memory
-            if (memory := process.private) is not None:
-                use.host_memory = (use.host_memory or 0) + max(0, memory)
+    for process, owner, node in seen.processes:
+        use = uses[owner]
+        use.user = use.user or process.user
+        if node is not None:
+            use.nodes.add(node.key)
+        if (memory := process.gpu_memory) is not None:
+            use.gpu_memory = (use.gpu_memory or 0) + memory
+        if (memory := process.private) is not None:
+            use.host_memory = (use.host_memory or 0) + max(0, memory)
 
 
 class _Held(NamedTuple):
@@ -192,14 +192,12 @@ class _Held(NamedTuple):
 def _held_gpus(seen: _Seen) -> Iterator[_Held]:
     """Each with whose it is: a job's before anybody else's, and what is left over last."""
     found: dict[str, tuple[Node | None, Gpu | None, dict[int, dict[Owner, None]]]] = {}
-    for process in seen.snapshot.processes or ():
+    for process, owner, node in seen.processes:
+        rank = 2 if process.left_over else 0 if owner.kind == "job" else 1
+        place = node.key if node else f"host:{process.host}"
         for hold in process.gpus:
-            node = seen.node_of(process)
-            place = node.key if node else f"host:{process.host}"
             _, gpu = seen.gpus.get((place, hold.index), (None, None))
             entry = found.setdefault(gpu_id(place, gpu) if gpu else f"{place}:{hold.index}", (node, gpu, {}))
-            owner = seen.owner(process)
-            rank = 2 if process.left_over else 0 if owner.kind == "job" else 1
             entry[2].setdefault(rank, {})[owner] = None
     for name, (node, gpu, ranks) in found.items():
         yield _Held(name, node, gpu, list(ranks[min(ranks)]), min(ranks) == 2)
@@ -257,12 +255,17 @@ def _reserved(snapshot: Snapshot) -> Mapping[tuple[Owner, str], float]:
     found: defaultdict[tuple[Owner, str], float] = defaultdict(float)
     for group in snapshot.placement_groups or ():
         for bundle in group.bundles if group.state != "REMOVED" else ():
-            if bundle.node and (gpus := bundle.needs.get("GPU")):
+            if bundle.node and (gpus := _gpus_of(bundle.needs)):
                 found[Owner("job", group.job or ""), f"node:{bundle.node}"] += gpus
     for actor in snapshot.actors or ():
-        if actor.state == "ALIVE" and actor.node and not actor.placement_group and (gpus := actor.needs.get("GPU")):
+        if actor.state == "ALIVE" and actor.node and not actor.placement_group and (gpus := _gpus_of(actor.needs)):
             found[Owner("job", actor.job or ""), f"node:{actor.node}"] += gpus
     return found
+
+
+def _gpus_of(needs: Mapping[str, float]) -> float:
+    gpus = needs.get("GPU", 0.0)
+    return gpus if 0 < gpus <= MAX_GPUS else 0.0
 
 
 def _unexplained(seen: _Seen, node: Node) -> float:
@@ -279,7 +282,7 @@ def _count_fleet(seen: _Seen) -> Fleet:
     there = {gpu_id(node.key, gpu): seen.does(node, gpu) for node in living for gpu in node.gpus or ()}
     if not there:
         return Fleet()
-    given = [amount.used for node in living if (amount := node.resources.get("GPU", Quantity())).used is not None]
+    given = [used for node in living if (used := node.resources.get("GPU", Quantity()).used) is not None and 0 <= used <= MAX_GPUS]
     does = list(there.values())
     known = len(does) - does.count("unknown")
     return Fleet(

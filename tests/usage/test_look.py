@@ -37,6 +37,12 @@ def test_fractions_of_actors_add_up():
     assert use(actors=[actor(number, needs={"GPU": 0.2}) for number in range(5)]).reserved == pytest.approx(1)
 
 
+@pytest.mark.parametrize("absurd", [float("nan"), float("inf"), -8.0, 1e9])
+def test_an_absurd_number_of_gpus_is_none(absurd):
+    found = look_at(world(groups=[group(placed(absurd))], actors=[actor(1, needs={"GPU": absurd})]))
+    assert TRAIN not in found.uses
+
+
 def test_what_waits_reserves_nothing():
     found = look_at(world(groups=[group(Bundle({"GPU": 8.0}), state="PENDING")], actors=[actor(1, state="PENDING_CREATION", node=None)]))
     assert TRAIN not in found.uses
