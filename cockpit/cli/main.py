@@ -330,17 +330,18 @@ def config_file() -> None:
 
 
 @main.command("schema")
-@click.argument("what", type=click.Choice(["status", "check", "preset", "config"]), default="status")
+@click.argument("what", type=click.Choice(["status", "check", "report", "preset", "config"]), default="status")
 def print_schema(what: str) -> None:
     """Print a JSON Schema.
 
-    It describes the output of `status --json` or `check --json`, a preset, or the config file.
+    It describes the output of `status --json`, `check --json` or `report -o FILE.json`, a preset, or the config file.
     """
     from cockpit.check.result import check_schema
     from cockpit.presets import preset_schema
+    from cockpit.report.incident.account import account_schema
     from cockpit.report.status import status_schema
 
-    made = {"status": status_schema, "check": check_schema, "preset": preset_schema, "config": schema}[what]
+    made = {"status": status_schema, "check": check_schema, "report": account_schema, "preset": preset_schema, "config": schema}[what]
     output.say_json(json.dumps(made(), indent=2))
 
 
@@ -364,9 +365,10 @@ def _acting_commands() -> list[click.Command]:
     from cockpit.cli.launch import launch_command
     from cockpit.cli.presets import presets_command
     from cockpit.cli.recover import recover_command
+    from cockpit.cli.report import report_command
 
     presets = [make(cluster_options, configured) for make in (check_command, launch_command, recover_command)]
-    return [*act_commands(cluster_options, configured), *presets, presets_command(configured)]
+    return [*act_commands(cluster_options, configured), *presets, presets_command(configured), report_command(configured)]
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:

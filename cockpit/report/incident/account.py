@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cockpit.model import Level
 from cockpit.usage import IdleCause
 
 
@@ -14,7 +15,7 @@ class Episode(msgspec.Struct, frozen=True):
     """`findings[]`: one finding, from when it began to when it cleared."""
 
     code: str
-    level: str
+    level: Level
     """The worst that it had."""
     subject: str
     text: str

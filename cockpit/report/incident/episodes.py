@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -30,7 +30,9 @@ class Span(Generic[Thing]):
 class Spans(Generic[Thing]):
     """Fed with what is there at one moment after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, choose: Callable[[Thing, Thing], Thing] = lambda _, now: now) -> None:
+        """`choose`: which tells more of a thing, what was told before or what is told now."""
+        self._choose = choose
         self.all: list[Span[Thing]] = []
         self._latest: dict[str, Span[Thing]] = {}
         self._open: dict[str, Span[Thing]] = {}
@@ -41,11 +43,7 @@ class Spans(Generic[Thing]):
             self._open.pop(key).end = now
         for key, (thing, since) in things.items():
             span = self._open.get(key) or self._begin(key, thing, min(since, now))
-            span.thing, span.last = self.choose(span.thing, thing), now
-
-    def choose(self, before: Thing, now: Thing) -> Thing:
-        """Which of the two tells more of it."""
-        return now
+            span.thing, span.last = self._choose(span.thing, thing), now
 
     def _begin(self, key: str, thing: Thing, since: float) -> Span[Thing]:
         before = self._latest.get(key)
@@ -59,12 +57,9 @@ class Spans(Generic[Thing]):
         return span
 
 
-class FindingSpans(Spans[Finding]):
-    """Findings: what is told of one is what it said when it was worst."""
-
-    def choose(self, before: Finding, now: Finding) -> Finding:
-        """The worse one, the later of two as bad."""
-        return before if LEVELS.index(before.level) < LEVELS.index(now.level) else now
+def worse_finding(before: Finding, now: Finding) -> Finding:
+    """What is told of a finding is what it said when it was worst; the later of two as bad."""
+    return before if LEVELS.index(before.level) < LEVELS.index(now.level) else now
 
 
 def told_spans(events: Iterable[Event], end: float) -> list[Span[Finding]]:

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import msgspec
 
 from cockpit import __version__
-from cockpit.model import Fault, Job, Snapshot
+from cockpit.model import Actor, Fault, Job, PlacementGroup, Process, Snapshot
 from cockpit.recording.events import Event
 from cockpit.report.faults import by_cause
 from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, JobSpan
 from cockpit.report.incident.course import Course, point_of
-from cockpit.report.incident.episodes import FindingSpans, Span, Spans, complete_spans, told_spans
+from cockpit.report.incident.episodes import Span, Spans, complete_spans, told_spans, worse_finding
 from cockpit.report.incident.usage_rows import fleet_hours, usage_row, user_row
 from cockpit.secrets import redact_within
 from cockpit.text import clean
@@ -65,7 +65,7 @@ class _Gatherer:
         self.job = job
         self.usage = Usage()
         self.course = Course()
-        self.findings, self.faults = FindingSpans(), Spans[Fault]()
+        self.findings, self.faults = Spans(worse_finding), Spans[Fault]()
         self.jobs: dict[str, Job] = {}
         self.related: set[str] = set()
         """Keys of what belongs to the job that it is about."""
@@ -84,7 +84,11 @@ class _Gatherer:
 
     def _relate(self, snapshot: Snapshot, name: str) -> None:
         mine = {job.job for job in snapshot.jobs or () if name in (job.id, job.job, job.submission)} - {None} | {name}
-        things = (*(snapshot.actors or ()), *(snapshot.placement_groups or ()), *(snapshot.processes or ()))
+        things: tuple[Actor | PlacementGroup | Process, ...] = (
+            *(snapshot.actors or ()),
+            *(snapshot.placement_groups or ()),
+            *(snapshot.processes or ()),
+        )
         self.related |= {f"job:{name}", *(job.key for job in snapshot.jobs or () if job.job in mine)}
         self.related.update(thing.key for thing in things if thing.job in mine)
         for used in self.usage.owners:
