@@ -113,7 +113,7 @@ class SegmentWriter:
     def _pack_events(self, events: Sequence[Event], at: float) -> list[bytes]:
         if not events:
             return []
-        block = _encoder.encode(redact_texts(msgspec.to_builtins(events)))
+        block = _encoder.encode(redact_texts(events))
         return [pack_record(Kind.EVENTS, at, Packer().pack(block, anew=True), len(block))]
 
     def _append(self, data: bytes) -> None:

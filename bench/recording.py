@@ -1,0 +1,84 @@
+"""What a recording costs: CPU of the recorder's thread and bytes, of a dashboard that only pretends, and what that makes of a day."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+from bench import big
+from cockpit.config.settings import Config
+from cockpit.config.thresholds import DAY, LARGE
+from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.recording.files import Kind, Segment, list_segments
+from cockpit.recording.folder import list_recordings
+from cockpit.recording.recorder import Recorder
+from cockpit.recording.writer import KEY_EVERY_S, LARGE_KEY_EVERY_S
+
+SETTLE_S = 30.0
+"""Seconds that are left out: every source has answered once then."""
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def thread_seconds(thread: threading.Thread) -> float:
+    """CPU of one thread."""
+    fields = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+async def record(address: str, root: Path, seconds: float) -> float:
+    """Follow it for so long; the share of a core that the recorder took."""
+    monitor, recorder = ClusterMonitor(Config(address=address), lambda _: None), Recorder(root)
+    monitor.poller.subscribe(recorder.hear)
+    running = asyncio.ensure_future(monitor.run())
+    try:
+        await asyncio.sleep(SETTLE_S)
+        thread = next(one for one in threading.enumerate() if one.name == "recorder")
+        before = thread_seconds(thread)
+        await asyncio.sleep(seconds)
+        spent = thread_seconds(thread) - before
+    finally:
+        monitor.close()
+        running.cancel()
+        recorder.close()
+    print(recorder.state)
+    return spent / seconds
+
+
+def day(root: Path, nodes: int) -> str:
+    """Bytes of a day that goes on as these minutes: changes as they came, and as many key frames as fall into it."""
+    segments = [Segment(path) for folder in list_recordings(root) for path in list_segments(folder)]
+    for segment in segments:
+        segment.scan()
+    records = [record for segment in segments for record in segment.records]
+    sizes = {kind: [one.length + 29 for one in records if one.kind == kind and one.time > records[0].time + SETTLE_S] for kind in Kind}
+    span = records[-1].time - records[0].time - SETTLE_S
+    key = max(one.length for one in records if one.kind == Kind.KEY)
+    changes = (sum(sizes[Kind.DELTA]) + sum(sizes[Kind.EVENTS])) / span * DAY
+    keys = key * DAY / (LARGE_KEY_EVERY_S if nodes > LARGE else KEY_EVERY_S)
+    rows = ", ".join(f"{kind.name.lower()} {len(found)} x {sum(found) / max(1, len(found)):.0f} B" for kind, found in sizes.items())
+    return (
+        f"{(changes + keys) / 1e6:.1f} MB a day: changes {changes / 1e6:.1f}, keys {keys / 1e6:.1f} (a key {key:,} B; {rows}; {span:.0f} s)"
+    )
+
+
+def main() -> None:
+    """Print both."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--keep", type=Path, help="a folder to leave the recording in")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="cockpit-bench-") as folder:
+        root = (options.keep or Path(folder)) / "state" / "recordings"
+        wanted = ("--nodes", str(options.nodes), "--gpus", "8", "--actors", str(10 * options.nodes), "--pending", str(2 * options.nodes))
+        with big.dashboard(*wanted) as address:
+            share = asyncio.run(record(address, root, options.seconds))
+        print(f"{options.nodes} nodes: {100 * share:.2f} % of a core; {day(root, options.nodes)}")
+
+
+if __name__ == "__main__":
+    main()
