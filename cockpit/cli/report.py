@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SPAN_S = 86_400.0
 """Of the end of a recording that is told of, where nobody says from when."""
+_EXIT_CODES = {0: "printed or written", 1: "it can't be written", 3: "no recording, or bad usage"}
 _HELP = """Say what happened, from a recording.
 
 Findings with their times, evidence and remedies, acts, jobs, failed sources, gaps, and who used how many GPU-hours. RECORDING is a file or
@@ -32,9 +33,7 @@ the folder of a cluster; default: the one that was written to last."""
 def report_command(configured: Callable[..., Any]) -> click.Command:
     """The command."""
 
-    @click.command(
-        "report", help=with_exit_codes(_HELP, {0: "printed or written", 1: "it can't be written", 3: "no recording, or bad usage"})
-    )
+    @click.command("report", help=with_exit_codes(_HELP, _EXIT_CODES))
     @click.argument("recording", required=False, type=click.Path(path_type=Path))
     @click.option("--from", "begin", metavar="TIME", help="Begin there: 03:10, -20m or 2026-11-23T03:10. Default: a day before its end.")
     @click.option("--to", "end", metavar="TIME", help="End there. Default: the end of the recording.")

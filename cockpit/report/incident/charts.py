@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cockpit.model import LEVELS
@@ -103,7 +103,21 @@ def _chart(title: str, said: str, height: float, inside: Iterable[str]) -> Html:
     drawn = Html(join(inside).replace('class="gap"', f'class="gap" fill="url(#hatch-{name})"'))
     parts = (tag("title", title, id=f"t-{name}"), tag("desc", said, id=f"d-{name}"), hatch, drawn)
     svg = tag("svg", *parts, viewBox=f"0 0 {WIDTH} {height}", role="img", aria_labelledby=f"t-{name} d-{name}")
-    return tag("div", svg, class_="chart", tabindex="0", role="region", aria_label=title)
+    return join((tag("h3", title), tag("div", svg, class_="chart", tabindex="0", role="region", aria_label=title)))
+
+
+def _runs(account: Account, points: Sequence[Point]) -> list[list[Point]]:
+    """Those between two gaps: nothing is drawn of a time of which nothing is known."""
+    runs: list[list[Point]] = [[]]
+    for point in points:
+        if runs[-1] and any(runs[-1][-1].at < end and begin < point.at for begin, end in account.gaps):
+            runs.append([])
+        runs[-1].append(point)
+    return runs
+
+
+def _line(scale: _Scale, points: Iterable[tuple[float, float]], most: float) -> Html:
+    return tag("polyline", points=" ".join(f"{scale.x(moment)},{_y(value, most)}" for moment, value in points), class_="line")
 
 
 def gpu_chart(account: Account, clock: words.Clock) -> Html | None:
@@ -113,36 +127,45 @@ def gpu_chart(account: Account, clock: words.Clock) -> Html | None:
         return None
     most = max(max(point.gpus or 0, point.reserved or 0) for point in known)
     scale = _Scale(account.begin, account.end)
-    areas = [
-        _area(scale, known, most, lambda point: (0.0, point.busy or 0.0), "busy"),
-        _area(scale, known, most, lambda point: (point.busy or 0.0, (point.gpus or 0) - point.unknown), "idle"),
-        _area(scale, known, most, lambda point: ((point.gpus or 0) - point.unknown, point.gpus or 0.0), "unknown"),
-    ]
-    reserved = [(scale.x(point.at), _y(point.reserved, most)) for point in known if point.reserved is not None]
-    line = tag("polyline", points=" ".join(f"{x},{y}" for x, y in reserved), class_="line")
-    rest = [line, *_gaps(account, scale, PLOT), *_levels(most, count), *_axis(scale, clock, PLOT)]
+    runs = _runs(account, known)
+    areas = [_area(scale, run, most, edges, kind) for run in runs for kind, edges in _EDGES.items()]
+    lines = [_line(scale, [(point.at, point.reserved) for point in run if point.reserved is not None], most) for run in runs]
+    rest = [*lines, *_gaps(account, scale, PLOT), *_levels(most, count), *_axis(scale, clock, PLOT)]
     return join((_chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest]), _legend()))
+
+
+_EDGES: Mapping[str, Callable[[Point], tuple[float, float]]] = {
+    "busy": lambda point: (0.0, point.busy or 0.0),
+    "idle": lambda point: (point.busy or 0.0, (point.gpus or 0.0) - point.unknown),
+    "unknown": lambda point: ((point.gpus or 0.0) - point.unknown, point.gpus or 0.0),
+}
+"""Of each area, where it begins and ends."""
 
 
 def _legend() -> Html:
     names = (("busy", "busy"), ("idle", "idle"), ("unknown", "not known"), ("line", "reserved (line)"))
-    return tag("p", *(join((tag("span", class_=f"key {kind}"), f" {name}  ")) for kind, name in names), class_="legend")
+    return tag(
+        "p",
+        *(join((tag("span", class_=f"key {kind}"), f" {name}  ")) for kind, name in names),
+        "; GPUs that wait at 100 % count as busy",
+        class_="legend",
+    )
 
 
 def memory_chart(account: Account, clock: words.Clock) -> Html | None:
     """The fullest host at each moment."""
-    known = [(point.at, point.memory) for point in account.course if point.memory is not None]
+    known = [point for point in account.course if point.memory is not None]
     if len(known) < 2:
         return None
-    scale, most = _Scale(account.begin, account.end), max(1.05, *(share for _, share in known))
-    at, peak = max(known, key=lambda item: item[1])
-    said = f"The highest was {percent(100 * peak)} of Ray's kill line at {clock.at(at)}."
-    line = tag("polyline", points=" ".join(f"{scale.x(moment)},{_y(share, most)}" for moment, share in known), class_="line")
+    scale, most = _Scale(account.begin, account.end), max(1.05, *(point.memory or 0.0 for point in known))
+    peak = max(known, key=lambda point: point.memory or 0.0)
+    said = f"The highest was {percent(100 * (peak.memory or 0.0))} of Ray's kill line at {clock.at(peak.at)}."
+    lines = [_line(scale, [(point.at, point.memory or 0.0) for point in run], most) for run in _runs(account, known)]
     kill = tag("line", x1=LABELS, x2=WIDTH - 10, y1=_y(1.0, most), y2=_y(1.0, most), class_="kill")
     name = tag("text", "Ray kills above this line", x=LABELS + 6, y=_y(1.0, most) + 15, class_="tick")
     rest = [kill, name, *_gaps(account, scale, PLOT), *_levels(most, lambda share: percent(100 * share)), *_axis(scale, clock, PLOT)]
     return join(
-        (_chart("Host memory", said, PLOT + 24, [line, *rest]), tag("p", f"The fullest host at each moment. {said}", class_="legend"))
+        (_chart("Host memory", said, PLOT + 24, [*lines, *rest]), tag("p", f"The fullest host at each moment. {said}", class_="legend"))
     )
 
 

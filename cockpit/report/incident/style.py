@@ -53,6 +53,7 @@ header p.summary{color:var(--text);font-weight:600}
 article{background:var(--raised);border-radius:6px;padding:.7rem .9rem;margin:.6rem 0}
 article ul{margin:.3rem 0;padding-left:1.2rem}
 code{font:13px/1.45 ui-monospace,"DejaVu Sans Mono",monospace;overflow-wrap:anywhere}
+section>h3{margin:1rem 0 0}
 .level{text-transform:uppercase;font-size:.8rem;letter-spacing:.04em}
 .level.critical{color:var(--critical)}.level.warning{color:var(--warning)}.level.info{color:var(--info)}
 .scroll,.chart{overflow-x:auto;margin:.5rem 0}
