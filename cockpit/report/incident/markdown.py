@@ -65,23 +65,26 @@ def _left_out(number: int) -> Iterator[str]:
 def _findings(account: Account, clock: words.Clock) -> Iterator[str]:
     """The worst, in the order in which they came."""
     room = _ROOM["findings"]
-    worst = sorted(account.findings, key=lambda one: LEVELS.index(one.level))
-    lines, kept = 0, set[int]()
-    for one in worst:
-        lines += 1 + bool(one.remedy and one.level == "critical")
-        if lines > room:
+    kept: set[int] = set()
+    for number in sorted(range(len(account.findings)), key=lambda number: LEVELS.index(account.findings[number].level)):
+        room -= _lines_of(account.findings[number])
+        if room < 0:
             break
-        kept.add(id(one))
+        kept.add(number)
     yield "## Findings" if account.findings else "## Findings: none"
-    for one in account.findings:
-        yield from _finding(one, clock) if id(one) in kept else ()
+    for number in sorted(kept):
+        yield from _finding(account.findings[number], clock)
     yield from _left_out(len(account.findings) - len(kept))
+
+
+def _lines_of(one: Episode) -> int:
+    return 1 + bool(one.remedy and one.level == "critical")
 
 
 def _finding(one: Episode, clock: words.Clock) -> Iterator[str]:
     yield f"- {clock.span(one.begin, one.end)} **{one.level.upper()}** {_plain(one.text)}{words.times_words(one)}"
-    if one.remedy and one.level == "critical":
-        yield f"  → {_plain(one.remedy)}"
+    if _lines_of(one) > 1:
+        yield f"  → {_plain(one.remedy or '')}"
 
 
 def _by(user: str | None, host: str | None) -> str:

@@ -76,7 +76,7 @@ def _moment(after: int) -> Snapshot:
     if after < 600:
         made = world(four, rates=(80.0, 95.0, 70.0, 60.0), groups=[held])
     elif after < 2400:
-        hung = replace(HUNG, since=NOW + 620)
+        hung = replace(HUNG, since=NOW + 595)
         made = world(four, rates=(100.0, 100.0, 100.0, 0.0), groups=[held], findings=(hung, DISK))
     elif after < 3000:
         made = world(holder(0, 1, 2, 3, kind="orphan"), rates=(0.0,) * 4, findings=(ORPHANS,), jobs=(OVER,))
