@@ -19,7 +19,9 @@ from cockpit.recording.recorder import Recorder
 from cockpit.recording.writer import KEY_EVERY_S, LARGE_KEY_EVERY_S
 
 SETTLE_S = 30.0
-"""Seconds that are left out: every source has answered once then."""
+"""Seconds before it is recorded: every source has answered once then."""
+RECORD_BYTES = 29
+"""Of a record's head."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -29,23 +31,23 @@ def thread_seconds(thread: threading.Thread) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-async def record(address: str, root: Path, seconds: float) -> float:
-    """Follow it for so long; the share of a core that the recorder took."""
+async def record(address: str, root: Path, seconds: float) -> tuple[float, float]:
+    """Follow it for so long: CPU seconds of the first key frame, and the share of a core that the recorder took after it."""
     monitor, recorder = ClusterMonitor(Config(address=address), lambda _: None), Recorder(root)
-    monitor.poller.subscribe(recorder.hear)
     running = asyncio.ensure_future(monitor.run())
     try:
         await asyncio.sleep(SETTLE_S)
+        monitor.poller.subscribe(recorder.hear)
+        while recorder.state.path is None:
+            await asyncio.sleep(0.1)
         thread = next(one for one in threading.enumerate() if one.name == "recorder")
-        before = thread_seconds(thread)
+        key = thread_seconds(thread)
         await asyncio.sleep(seconds)
-        spent = thread_seconds(thread) - before
+        return key, (thread_seconds(thread) - key) / seconds
     finally:
         monitor.close()
         running.cancel()
         recorder.close()
-    print(recorder.state)
-    return spent / seconds
 
 
 def day(root: Path, nodes: int) -> str:
@@ -54,8 +56,8 @@ def day(root: Path, nodes: int) -> str:
     for segment in segments:
         segment.scan()
     records = [record for segment in segments for record in segment.records]
-    sizes = {kind: [one.length + 29 for one in records if one.kind == kind and one.time > records[0].time + SETTLE_S] for kind in Kind}
-    span = records[-1].time - records[0].time - SETTLE_S
+    sizes = {kind: [one.length + RECORD_BYTES for one in records if one.kind == kind] for kind in Kind}
+    span = records[-1].time - records[0].time
     key = max(one.length for one in records if one.kind == Kind.KEY)
     changes = (sum(sizes[Kind.DELTA]) + sum(sizes[Kind.EVENTS])) / span * DAY
     keys = key * DAY / (LARGE_KEY_EVERY_S if nodes > LARGE else KEY_EVERY_S)
@@ -76,8 +78,8 @@ def main() -> None:
         root = (options.keep or Path(folder)) / "state" / "recordings"
         wanted = ("--nodes", str(options.nodes), "--gpus", "8", "--actors", str(10 * options.nodes), "--pending", str(2 * options.nodes))
         with big.dashboard(*wanted) as address:
-            share = asyncio.run(record(address, root, options.seconds))
-        print(f"{options.nodes} nodes: {100 * share:.2f} % of a core; {day(root, options.nodes)}")
+            key, share = asyncio.run(record(address, root, options.seconds))
+        print(f"{options.nodes} nodes: {100 * share:.2f} % of a core, and {key:.2f} s a key frame; {day(root, options.nodes)}")
 
 
 if __name__ == "__main__":

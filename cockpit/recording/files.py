@@ -35,6 +35,11 @@ MAX_HEADER_BYTES: Final = 1 << 16
 MAX_BLOCK_BYTES: Final = 1 << 24
 """A block, unpacked: three times the key frame of 1,000 nodes with 16,000 processes."""
 MAX_PACKED_BYTES: Final = MAX_BLOCK_BYTES + (1 << 16)
+MAX_EVENT_BYTES: Final = 1 << 20
+"""A block of events, unpacked."""
+MAX_SEGMENT_BYTES: Final = 1 << 30
+MAX_RECORDS: Final = 200_000
+"""Of a segment: five times those of a day in which something happens with every snapshot."""
 MAX_WINDOW_BYTES: Final = 1 << 23
 LEVEL: Final = 3
 READ_BYTES: Final = 1 << 20
@@ -82,11 +87,15 @@ def pack_header(header: Header) -> bytes:
     return _HEADER.pack(MAGIC, MAJOR, MINOR, len(rest)) + rest
 
 
-def pack_record(kind: Kind, time: float, payload: bytes, unpacked: int) -> bytes:
-    """A record, to be appended."""
+def pack_record(kind: Kind, time: float, payload: bytes, unpacked: int, after: int = 0) -> tuple[bytes, int]:
+    """A record, to be appended, and its checksum; `after`: that of the frame before it, which it can't be read without."""
+    checksum = _checksum(kind, time, payload, unpacked, after)
+    return _RECORD.pack(_MARK, checksum, len(payload), unpacked, kind, time) + payload, checksum
+
+
+def _checksum(kind: int, time: float, payload: bytes, unpacked: int, after: int) -> int:
     head = _RECORD.pack(_MARK, 0, len(payload), unpacked, kind, time)
-    checksum = zlib.crc32(payload, zlib.crc32(head[_CHECKED:]))
-    return _RECORD.pack(_MARK, checksum, len(payload), unpacked, kind, time) + payload
+    return zlib.crc32(payload, zlib.crc32(head[_CHECKED:], after))
 
 
 class Packer:
@@ -136,8 +145,8 @@ class Segment:
         self._file = _open_plain(path)
         self.header, self._first = self._read_header()
         self.records: list[Record] = []
-        self.lost: list[tuple[int, int]] = []
-        """Where what can't be read begins and ends."""
+        self.lost = 0
+        """Bytes between records that are none."""
         self._scanned = self._first
 
     def close(self) -> None:
@@ -147,19 +156,19 @@ class Segment:
     @property
     def size(self) -> int:
         """Bytes of it now."""
-        return os.fstat(self._file).st_size
+        return min(os.fstat(self._file).st_size, MAX_SEGMENT_BYTES)
 
     def scan(self) -> None:
         """Find the records that have been written since the last time."""
         size, place = self.size, self._scanned
         window = _Window(self._file)
-        while place + _RECORD.size <= size:
+        while place + _RECORD.size <= size and len(self.records) < MAX_RECORDS:
             record = _parse(window.bytes_at(place, _RECORD.size), place, size)
             if record is None:
                 found = window.find(_MARK, place + 1, size)
                 if found is None:
                     break
-                self._lose(place, found)
+                self.lost += found - place
                 place = found
                 continue
             self.records.append(record)
@@ -171,16 +180,10 @@ class Segment:
         """Bytes at its end that are no whole record."""
         return max(0, self.size - self._scanned)
 
-    def _lose(self, begin: int, end: int) -> None:
-        if self.lost and self.lost[-1][1] == begin:
-            begin = self.lost.pop()[0]
-        self.lost.append((begin, end))
-
-    def payload(self, record: Record) -> bytes:
-        """Raises `RecordingError` where it is damaged."""
+    def payload(self, record: Record, after: int = 0) -> bytes:
+        """Raises `RecordingError` where it is damaged, or doesn't follow the record with that checksum."""
         data = os.pread(self._file, record.length, record.begin)
-        head = _RECORD.pack(_MARK, 0, record.length, record.unpacked, record.kind, record.time)
-        if len(data) != record.length or zlib.crc32(data, zlib.crc32(head[_CHECKED:])) != record.checksum:
+        if _checksum(record.kind, record.time, data, record.unpacked, after) != record.checksum:
             raise RecordingError(f"{record.length} bytes at {record.begin} are damaged")
         return data
 
@@ -225,7 +228,9 @@ def _parse(head: bytes, place: int, size: int) -> Record | None:
         return None
     mark, checksum, length, unpacked, kind, time = _RECORD.unpack(head)
     begin = place + _RECORD.size
-    fits = length <= MAX_PACKED_BYTES and unpacked <= MAX_BLOCK_BYTES and begin + length <= size
+    fits = (
+        length <= MAX_PACKED_BYTES and unpacked <= (MAX_EVENT_BYTES if kind == Kind.EVENTS else MAX_BLOCK_BYTES) and begin + length <= size
+    )
     return Record(kind, time, begin, length, unpacked, checksum) if mark == _MARK and fits and 0 <= time < 1e11 else None
 
 
@@ -247,9 +252,9 @@ def list_segments(folder: Path) -> Iterator[Path]:
     return (folder / name for name in names)
 
 
-def open_for_writing(path: Path) -> int:
+def open_for_writing(path: Path, *, checks_folder: bool) -> int:
     """A new file of ours. Raises `OSError`."""
-    if (reason := why_not_ours(path.parent)) is not None:
+    if checks_folder and (reason := why_not_ours(path.parent)) is not None:
         raise PermissionError(1, f"its folder: {reason}", str(path))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(path, flags, 0o600)

@@ -39,10 +39,13 @@ SMALLEST_LIMIT = 1 << 20
 
 
 class RecorderState(NamedTuple):
-    """Whether it records, and in which file; else why not, in words; both where it says how."""
+    """Whether it records, and in which file; else why not, in words."""
 
     path: Path | None = None
     reason: str | None = None
+    """With a path: what is unusual about it."""
+    is_failure: bool = False
+    """It should be recorded, and is not."""
 
 
 class Recorder:
@@ -160,7 +163,7 @@ class Recorder:
         """Until it is tried again."""
         self._end(None)
         self._tried = time.monotonic()
-        self.state = RecorderState(None, f"not recorded: {reason}")
+        self.state = RecorderState(None, f"not recorded: {reason}", is_failure=True)
 
     def _end(self, why: str | None) -> None:
         writer, self._writer = self._writer, None
@@ -170,7 +173,7 @@ class Recorder:
             if writer is not None:
                 writer.close()
         except OSError as error:
-            self.state = RecorderState(None, f"not recorded: {_words(error)}")
+            self.state = RecorderState(None, f"not recorded: {_words(error)}", is_failure=True)
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,8 @@ MAX_SILENCE_S = 20.0
 MAX_SPAN_BYTES = 1 << 27
 """Unpacked, from a key frame to the next: eight times those of 1,000 nodes."""
 MAX_EVENTS = 100_000
+_DAMAGE = (RecordingError, FrameError, msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, OSError)
+"""All that damaged or hostile bytes can lead to."""
 _FRAMES = (Kind.KEY, Kind.DELTA)
 _frame_decoder = msgspec.msgpack.Decoder(Frame)
 _event_decoder = msgspec.msgpack.Decoder(list[Event])
@@ -33,22 +36,28 @@ class _Reader:
         self.segment = segment
         self.frames: list[Record] = []
         self.times: list[float] = []
-        self.damage: dict[int, str] = {}
-        """By the place of its record."""
+        self._keys: list[int] = []
+        """Places of key frames."""
+        self._unreadable: dict[int, str] = {}
+        """Frames that were found to be damaged, with how."""
         self._at = -1
         self._state: State | None = None
         self._unpacker = Unpacker()
         self._unpacked = 0
-        self._seen = 0
+        self._seen = self._checked = 0
+        self._events_lost = 0
         self.refresh()
 
     def refresh(self) -> None:
         """Take in what has been written since."""
         self.segment.scan()
-        new = [record for record in self.segment.records[self._seen :] if record.kind in _FRAMES]
+        for record in self.segment.records[self._seen :]:
+            if record.kind in _FRAMES and record.time >= (self.times[-1] if self.times else 0.0):
+                if record.kind == Kind.KEY:
+                    self._keys.append(len(self.frames))
+                self.frames.append(record)
+                self.times.append(record.time)
         self._seen = len(self.segment.records)
-        self.frames += new
-        self.times += [record.time for record in new]
 
     def find(self, moment: float) -> int:
         """The place of the last frame that is not after that moment, or -1."""
@@ -56,23 +65,23 @@ class _Reader:
 
     def snapshot(self, place: int) -> Snapshot | None:
         """As of the frame there; `None` where it, or one that it follows from, is damaged."""
-        key = next((at for at in range(place, -1, -1) if self.frames[at].kind == Kind.KEY), None)
-        if key is None:
+        if not (number := bisect_right(self._keys, place)):
             return None
-        if not (self._state is not None and key <= self._at <= place):
+        key = self._keys[number - 1]
+        if self._state is None or not key <= self._at <= place:
             self._at = key - 1
         try:
             while self._at < place:
                 self._read(self._at + 1)
-        except (RecordingError, FrameError, msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-            self.damage.setdefault(self._at + 1, str(error))
+            return self._state.snapshot() if self._state else None
+        except _DAMAGE as error:
+            self._unreadable.setdefault(self._at + 1, str(error))
             self._state = None
             return None
-        return self._state.snapshot() if self._state else None
 
     def _read(self, place: int) -> None:
         record = self.frames[place]
-        payload = self.segment.payload(record)
+        payload = self._payload(place)
         if record.kind == Kind.KEY:
             self._unpacker, self._state, self._unpacked = Unpacker(), State(), 0
         self._unpacked += record.unpacked
@@ -83,21 +92,61 @@ class _Reader:
         self._state.apply(_frame_decoder.decode(self._unpacker.unpack(payload, record.unpacked)))
         self._at = place
 
+    def _payload(self, place: int) -> bytes:
+        record = self.frames[place]
+        return self.segment.payload(record, 0 if record.kind == Kind.KEY else self.frames[place - 1].checksum if place else 0)
+
     def events(self) -> Iterator[Event]:
         """All of it that can be read."""
+        self._events_lost = 0
         for record in self.segment.records:
             if record.kind == Kind.EVENTS:
                 try:
                     yield from _event_decoder.decode(Unpacker().unpack(self.segment.payload(record), record.unpacked))
-                except (RecordingError, msgspec.MsgspecError) as error:
-                    self.damage.setdefault(-record.begin, str(error))
+                except _DAMAGE:
+                    self._events_lost += 1
+
+    def damage(self) -> Iterator[str]:
+        """What can't be read of it, in sentences; all of it is looked at."""
+        for place in range(self._checked, len(self.frames)):
+            self._check(place)
+        self._checked = len(self.frames)
+        for begin, end in self._lost_spans():
+            yield f"from {_clock(begin)} to {_clock(end)} nothing can be read: the file is damaged"
+        if self.segment.lost:
+            yield f"{self.segment.lost:,} bytes are damaged"
+        if self._events_lost:
+            yield f"{self._events_lost:,} groups of events are damaged"
+        if self.segment.torn:
+            yield f"its last {self.segment.torn:,} bytes are torn: what was written last is lost"
+
+    def _check(self, place: int) -> None:
+        try:
+            self._payload(place)
+        except RecordingError as error:
+            self._unreadable.setdefault(place, str(error))
+
+    def _lost_spans(self) -> Iterator[tuple[float, float]]:
+        """Each until the next key frame, which needs nothing of what was before it."""
+        ends = 0
+        for place in sorted(self._unreadable):
+            if place < ends:
+                continue
+            number = bisect_right(self._keys, place)
+            ends = self._keys[number] if number < len(self._keys) else len(self.frames)
+            yield self.times[place], self.times[min(ends, len(self.frames) - 1)]
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
 class Recording:
     """What was recorded of one cluster: a folder of segments, or one of them."""
 
-    def __init__(self, segments: Sequence[Segment], path: Path) -> None:
-        self.path = path
+    def __init__(self, segments: Sequence[Segment], unopened: Sequence[str], path: Path) -> None:
+        """`unopened`: why some of its files can't be read."""
+        self.path, self._unopened = path, unopened
         self._readers = [_Reader(segment) for segment in segments]
 
     @classmethod
@@ -109,9 +158,9 @@ class Recording:
             raise RecordingError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         if not paths:
             raise RecordingError(f"nothing is recorded in {path}")
-        recording = cls([Segment(one) for one in paths], path)
+        recording = cls(*_open_all(paths), path)
         if not any(reader.times for reader in recording._readers):
-            raise RecordingError(f"nothing can be read in {path}")
+            raise RecordingError(next(iter(recording._unopened), f"nothing can be read in {path}"))
         return recording
 
     def close(self) -> None:
@@ -138,38 +187,61 @@ class Recording:
         """The last."""
         return max(reader.times[-1] for reader in self._readers if reader.times)
 
+    def covers(self, moment: float) -> bool:
+        """Whether something was recorded then."""
+        return self._find(moment) is not None
+
     def snapshot_at(self, moment: float) -> Snapshot | None:
         """The state at that moment; `None` where nothing was recorded."""
+        found = self._find(moment)
+        return found[0].snapshot(found[1]) if found else None
+
+    def _find(self, moment: float) -> tuple[_Reader, int] | None:
+        """The last frame of then; where the clock was set back and two were recorded at that time, the later one."""
         for reader in reversed(self._readers):
             place = reader.find(moment)
             if place >= 0 and moment - reader.times[place] <= MAX_SILENCE_S:
-                return reader.snapshot(place)
+                return reader, place
         return None
 
     def walk(self, begin: float | None = None, end: float | None = None, step_s: float = 0) -> Iterator[Snapshot]:
         """What was recorded in that time, in its order; with `step_s` no two nearer to each other than that."""
         last = float("-inf")
         for reader in self._readers:
-            for place, time in enumerate(reader.times):
-                if (begin is not None and time < begin) or (end is not None and time > end) or time < last + step_s or time <= last:
+            for place, at in enumerate(reader.times):
+                if (begin is not None and at < begin) or (end is not None and at > end) or at < last + step_s or at <= last:
                     continue
                 if (snapshot := reader.snapshot(place)) is not None:
-                    last = time
+                    last = at
                     yield snapshot
 
     def events(self, begin: float | None = None, end: float | None = None) -> Sequence[Event]:
         """What happened in that time, the oldest first."""
-        found = [event for reader in self._readers for event in reader.events()]
-        within = [event for event in found if (begin is None or event.at >= begin) and (end is None or event.at <= end)]
-        return sorted(within, key=lambda event: event.at)[:MAX_EVENTS]
+        found = (event for reader in self._readers for event in reader.events())
+        within = (event for event in found if (begin is None or event.at >= begin) and (end is None or event.at <= end))
+        return sorted(islice(within, MAX_EVENTS), key=lambda event: event.at)
 
     @property
     def gaps(self) -> Sequence[tuple[float, float]]:
         """When nothing was recorded, between its begin and its end."""
-        times = sorted(time for reader in self._readers for time in reader.times)
+        times = sorted(at for reader in self._readers for at in reader.times)
         return [(one, other) for one, other in pairwise(times) if other - one > MAX_SILENCE_S]
 
     @property
     def damage(self) -> Sequence[str]:
         """What is lost, in sentences."""
-        return [f"{reader.segment.path.name}: {text}" for reader in self._readers for text in reader.damage.values()]
+        found = [f"{reader.segment.path.name}: {text}" for reader in self._readers for text in reader.damage()]
+        return [*self._unopened, *found]
+
+
+def _open_all(paths: Iterable[Path]) -> tuple[list[Segment], list[str]]:
+    """Those that can be read, and why not the others."""
+    opened = [_try_to_open(path) for path in paths]
+    return [one for one in opened if isinstance(one, Segment)], [one for one in opened if isinstance(one, str)]
+
+
+def _try_to_open(path: Path) -> Segment | str:
+    try:
+        return Segment(path)
+    except RecordingError as error:
+        return str(error)

@@ -15,6 +15,7 @@ from cockpit.model import Snapshot
 from cockpit.recording.events import Event
 from cockpit.recording.files import (
     MAX_BLOCK_BYTES,
+    MAX_EVENT_BYTES,
     SUFFIX,
     Header,
     Kind,
@@ -40,8 +41,9 @@ _encoder = msgspec.msgpack.Encoder()
 class SegmentWriter:
     """Appends to one recording; only its own thread uses it."""
 
-    def __init__(self, folder: Path, *, own_name: str = "", segment_bytes: int = SEGMENT_BYTES) -> None:
-        """`own_name`: stands in the names of its files, where no lock says that nobody else writes."""
+    def __init__(self, folder: Path, *, own_name: str = "", segment_bytes: int = SEGMENT_BYTES, only: Path | None = None) -> None:
+        """`own_name`: stands in the names of its files, where no lock says that nobody else writes; `only`: all goes into this file."""
+        self._only = only
         self._folder, self._own_name, self._segment_bytes = folder, own_name, segment_bytes
         self.path: Path | None = None
         self._file: int | None = None
@@ -50,6 +52,8 @@ class SegmentWriter:
         self._last: Tables | None = None
         self._last_time = float("-inf")
         self._packer = Packer()
+        self._checksum = 0
+        """Of the last frame."""
 
     def write(self, snapshot: Snapshot, events: Iterable[Event] = ()) -> None:
         """Append what has changed since the last one. Raises `OSError`."""
@@ -75,7 +79,7 @@ class SegmentWriter:
     def _roll(self, snapshot: Snapshot) -> None:
         """Begin a new segment where the last is long enough, or the clock was set back."""
         is_full = self._written >= self._segment_bytes or snapshot.taken - self._begun >= SEGMENT_S
-        if self._file is not None and not is_full and snapshot.taken >= self._last_time:
+        if self._file is not None and (self._only or (not is_full and snapshot.taken >= self._last_time)):
             return
         self.close()
         cluster = snapshot.cluster
@@ -86,8 +90,8 @@ class SegmentWriter:
             ray_version=cluster.ray_version,
             begun=snapshot.taken,
         )
-        self.path = self._folder / self._name(snapshot.taken)
-        self._file = open_for_writing(self.path)
+        self.path = self._only or self._folder / self._name(snapshot.taken)
+        self._file = open_for_writing(self.path, checks_folder=self._only is None)
         self._written, self._begun, self._last = 0, snapshot.taken, None
         self._append(pack_header(header))
 
@@ -108,13 +112,18 @@ class SegmentWriter:
         if is_key:
             self._key_at = snapshot.taken
         self._last = now
-        return pack_record(Kind.KEY if is_key else Kind.DELTA, snapshot.taken, self._packer.pack(block, anew=is_key), len(block))
+        kind, after = (Kind.KEY, 0) if is_key else (Kind.DELTA, self._checksum)
+        data, self._checksum = pack_record(kind, snapshot.taken, self._packer.pack(block, anew=is_key), len(block), after)
+        return data
 
     def _pack_events(self, events: Sequence[Event], at: float) -> list[bytes]:
         if not events:
             return []
         block = _encoder.encode(redact_texts(events))
-        return [pack_record(Kind.EVENTS, at, Packer().pack(block, anew=True), len(block))]
+        if len(block) > MAX_EVENT_BYTES:
+            half = len(events) // 2
+            return [*self._pack_events(events[:half], at), *self._pack_events(events[half:] if half else [], at)]
+        return [pack_record(Kind.EVENTS, at, Packer().pack(block, anew=True), len(block))[0]]
 
     def _append(self, data: bytes) -> None:
         """All of it, or nothing: what a full disk took of it is cut off again."""
