@@ -265,7 +265,7 @@ It prints what is wrong, what is OK, and what could not be checked."""
     "--bundle",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Also write the report and the ends of Ray's own logs to FILE (.tar.gz), with secrets hidden.",
+    help="Also write the report, the ends of Ray's own logs and the last half hour of the recording to FILE (.tar.gz), secrets hidden.",
 )
 @cluster_options
 @configured

@@ -12,9 +12,9 @@ import click
 
 from cockpit import output
 from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, with_exit_codes
+from cockpit.cli.record import find_recording
 from cockpit.config.settings import Config
 from cockpit.recording.files import RecordingError
-from cockpit.recording.folder import list_recordings, recordings_path
 from cockpit.recording.moments import parse_moment
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def report_command(configured: Callable[..., Any]) -> click.Command:
     @configured
     def report(config: Config, recording: Path | None, file: Path | None, **wanted: Any) -> None:
         try:
-            text = _report(_find(recording), file, **wanted)
+            text = _report(config, recording, file, **wanted)
         except (RecordingError, ValueError) as error:
             output.note(str(error))
             raise SystemExit(BAD_USAGE) from None
@@ -52,30 +52,19 @@ def report_command(configured: Callable[..., Any]) -> click.Command:
     return report
 
 
-def _find(path: Path | None) -> Path:
-    """The recording that is meant. Raises `RecordingError`."""
-    if path is not None:
-        return path
-    found = list_recordings(recordings_path())
-    if not found:
-        raise RecordingError(f"nothing has been recorded in {recordings_path()}; `cockpit` and `cockpit record` do")
-    return found[0]
-
-
-def _report(path: Path, file: Path | None, *, begin: str | None, end: str | None, job: str | None, who: bool) -> str:
+def _report(config: Config, path: Path | None, file: Path | None, *, begin: str | None, end: str | None, job: str | None, who: bool) -> str:
     """Its text, in the form that the file's name asks for. Raises `RecordingError`, `ValueError`."""
-    from cockpit.recording.recording import Recording
     from cockpit.report.incident.gather import make_account
 
     write = _writer(file, who=who)
-    recording = Recording.open(path)
-    now = time.time()
+    recording = find_recording(None if path is None else str(path), None, config.address)
+    now = recording.end if path is not None else time.time()
     since, until = (None if text is None else parse_moment(text, now) for text in (begin, end))
     ran = _job_span(recording, job) if job is not None else (None, None)
     until = recording.end if (chosen := ran[1] if until is None else until) is None else chosen
     since = until - DEFAULT_SPAN_S if (chosen := ran[0] if since is None else since) is None else chosen
     if since >= until or since > recording.end or until < recording.begin:
-        raise ValueError(f"nothing is recorded then: {path} is of {_date(recording.begin)} to {_date(recording.end)}")
+        raise ValueError(f"nothing is recorded then: {recording.path} is of {_date(recording.begin)} to {_date(recording.end)}")
     account = make_account(recording, since, until, job)
     if job is not None and not account.jobs:
         raise ValueError(f"no job {job} was seen in that time")

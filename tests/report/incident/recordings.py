@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from cockpit.model import Cluster, Fault, Finding, HostMemory, Job, OomKill, Remedy, Snapshot
 from cockpit.recording.events import Event
+from cockpit.recording.writer import SegmentWriter
 from tests.usage.worlds import JOB, empty, group, holder, placed, world
 from tests.world import GIB, NOW
 
@@ -104,4 +106,15 @@ def night(events: Sequence[Event] = EVENTS, change=lambda snapshot: snapshot) ->
     return Made([change(_moment(after)) for after in moments], events, ("20261123.rec: damaged from 02:10:05 to 02:15:05",))
 
 
-__all__ = ["CLUSTER", "EVENTS", "Made", "at", "night"]
+def written(folder: Path) -> Path:
+    """The night, as a recording in this folder."""
+    folder.mkdir(parents=True, mode=0o700)
+    recorded, writer = night(), SegmentWriter(folder)
+    for snapshot in recorded.walk(recorded.begin, recorded.end):
+        writer.write(snapshot)
+    writer.write_events(list(EVENTS), EVENTS[0].at)
+    writer.close()
+    return folder
+
+
+__all__ = ["CLUSTER", "EVENTS", "Made", "at", "night", "written"]
