@@ -5,18 +5,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import random
 import tempfile
 import threading
+import time
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bench import big
 from cockpit.config.settings import Config
 from cockpit.config.thresholds import DAY, LARGE
+from cockpit.model import Gpu, Snapshot
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.recording.files import Kind, Segment, list_segments
 from cockpit.recording.folder import list_recordings
-from cockpit.recording.recorder import Recorder
-from cockpit.recording.writer import KEY_EVERY_S, LARGE_KEY_EVERY_S
+from cockpit.recording.recorder import STEP_S, Recorder
+from cockpit.recording.recording import Recording
+from cockpit.recording.writer import KEY_EVERY_S, LARGE_KEY_EVERY_S, SegmentWriter
 
 SETTLE_S = 30.0
 """Seconds before it is recorded: every source has answered once then."""
@@ -67,18 +73,64 @@ def day(root: Path, nodes: int) -> str:
     )
 
 
+def fill_day(root: Path) -> Recording:
+    """A whole day after what was recorded, at the same pace: all figures of GPUs are new in every frame."""
+    folder = list_recordings(root)[0]
+    now = next(iter(Recording.open(folder).walk(step_s=SETTLE_S)))
+    writer, chance = SegmentWriter(root / "day"), random.Random(1)
+    (root / "day").mkdir()
+    for number in range(int(DAY / STEP_S)):
+        writer.write(_later(now, number * STEP_S, chance))
+    writer.close()
+    return Recording.open(root / "day")
+
+
+def _later(now: Snapshot, seconds: float, chance: random.Random) -> Snapshot:
+    nodes = tuple(
+        replace(node, seen=(node.seen or 0) + seconds, gpus=node.gpus and tuple(_other(gpu, chance) for gpu in node.gpus))
+        for node in now.nodes or ()
+    )
+    return replace(now, taken=now.taken + seconds, nodes=nodes)
+
+
+def _other(gpu: Gpu, chance: random.Random) -> Gpu:
+    return replace(gpu, utilization=float(chance.randrange(50, 100)), memory_used=chance.randrange(70_000, 80_000) << 20)
+
+
+def seek(recording: Recording, times: int = 40) -> tuple[float, float]:
+    """Seconds to open it, and the longest of some moments of it, each by a reader that knows nothing yet of its frames."""
+    chance, longest = random.Random(2), 0.0
+    began = time.perf_counter()
+    Recording.open(recording.path)
+    opened = time.perf_counter() - began
+    for _ in range(times):
+        moment = chance.uniform(recording.begin, recording.end)
+        began = time.perf_counter()
+        recording.snapshot_at(moment)
+        longest = max(longest, time.perf_counter() - began)
+    return opened, longest
+
+
 def main() -> None:
     """Print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--keep", type=Path, help="a folder to leave the recording in")
+    parser.add_argument("--day", action="store_true", help="also fill a whole day, and see any moment of it")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cockpit-bench-") as folder:
         root = (options.keep or Path(folder)) / "state" / "recordings"
         wanted = ("--nodes", str(options.nodes), "--gpus", "8", "--actors", str(10 * options.nodes), "--pending", str(2 * options.nodes))
         with big.dashboard(*wanted) as address:
             key, share = asyncio.run(record(address, root, options.seconds))
+        if options.day:
+            whole = fill_day(root)
+            opened, longest = seek(whole)
+            bytes_of_day = sum(path.stat().st_size for path in list_segments(whole.path))
+            print(
+                f"{options.nodes} nodes, 24 h: {bytes_of_day / 1e6:.1f} MB, opened in {opened:.2f} s, any moment in {longest:.2f} s at most"
+            )
         print(f"{options.nodes} nodes: {100 * share:.2f} % of a core, and {key:.2f} s a key frame; {day(root, options.nodes)}")
 
 

@@ -69,7 +69,7 @@ class ActsLog:
 def _events(line: bytes, hosts: Collection[str], shift: float) -> Iterator[Event]:
     try:
         told = msgspec.json.decode(line, type=_Line)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError):
         return
     if told.target and not any(host == RAY or host in hosts for host in told.target):
         return

@@ -35,6 +35,8 @@ MAX_HEADER_BYTES: Final = 1 << 16
 MAX_BLOCK_BYTES: Final = 1 << 24
 """A block, unpacked: three times the key frame of 1,000 nodes with 16,000 processes."""
 MAX_PACKED_BYTES: Final = MAX_BLOCK_BYTES + (1 << 16)
+MAX_TIME: Final = 1e11
+"""The year 5138: later is no date."""
 MAX_EVENT_BYTES: Final = 1 << 20
 """A block of events, unpacked."""
 MAX_SEGMENT_BYTES: Final = 1 << 30
@@ -112,21 +114,28 @@ class Packer:
         return self._stream.compress(block) + self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
 
 
+class _Given:
+    """What an unpacker's stream reads from: the payload that is its turn."""
+
+    def __init__(self) -> None:
+        self.left = b""
+
+    def read(self, count: int) -> bytes:
+        given, self.left = self.left[:count], self.left[count:]
+        return given
+
+
 class Unpacker:
     """The same way back; never unpacks more than a record says, whatever its bytes would become."""
 
     def __init__(self) -> None:
-        self._waiting = b""
-        self._stream = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).stream_reader(self, read_size=READ_BYTES)  # type: ignore[arg-type]  # it only reads
-
-    def read(self, count: int) -> bytes:
-        """What its stream asks for."""
-        given, self._waiting = self._waiting[:count], self._waiting[count:]
-        return given
+        self._given = _Given()  # an object of its own: a circle would keep eight megabytes until somebody looks for garbage
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
+        self._stream = decompressor.stream_reader(self._given, read_size=READ_BYTES)  # type: ignore[arg-type]  # it only reads
 
     def unpack(self, payload: bytes, unpacked: int) -> bytes:
         """Raises `RecordingError`."""
-        self._waiting = payload
+        self._given.left = payload
         try:
             block = self._stream.read(unpacked)
         except zstandard.ZstdError as error:
@@ -143,7 +152,11 @@ class Segment:
         """Raises `RecordingError`."""
         self.path = path
         self._file = _open_plain(path)
-        self.header, self._first = self._read_header()
+        try:
+            self.header, self._first = self._read_header()
+        except RecordingError:
+            os.close(self._file)
+            raise
         self.records: list[Record] = []
         self.lost = 0
         """Bytes between records that are none."""
@@ -198,7 +211,7 @@ class Segment:
             raise RecordingError(f"the header of {self.path.name} is damaged")
         try:
             header = msgspec.msgpack.decode(os.pread(self._file, length, _HEADER.size), type=Header)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError):
             raise RecordingError(f"the header of {self.path.name} is damaged") from None
         return header, _HEADER.size + length
 
@@ -231,7 +244,7 @@ def _parse(head: bytes, place: int, size: int) -> Record | None:
     fits = (
         length <= MAX_PACKED_BYTES and unpacked <= (MAX_EVENT_BYTES if kind == Kind.EVENTS else MAX_BLOCK_BYTES) and begin + length <= size
     )
-    return Record(kind, time, begin, length, unpacked, checksum) if mark == _MARK and fits and 0 <= time < 1e11 else None
+    return Record(kind, time, begin, length, unpacked, checksum) if mark == _MARK and fits and 0 <= time < MAX_TIME else None
 
 
 def _open_plain(path: Path) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -24,7 +26,7 @@ from cockpit.model import (
     Session,
     Snapshot,
 )
-from cockpit.recording.numbers import Heard, HostRow, UserRow, Written, codes_of, rest_of, with_codes
+from cockpit.recording.numbers import MAX_NUMBER, Heard, HostRow, UserRow, Written, codes_of, rest_of, with_codes
 
 Row = TypeVar("Row")
 replace = msgspec.structs.replace
@@ -169,6 +171,26 @@ def _by(rows: Rows, field: str) -> dict[str, list[Any]]:
     return found
 
 
+_MAYBE_ENDLESS = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
+"""How infinity, and what is no number, begin in msgpack; no text has these bytes, a whole number may."""
+_decoder = msgspec.msgpack.Decoder(Frame)
+
+
+def decode_frame(block: bytes) -> Frame:
+    """Raises `FrameError` for numbers that JSON doesn't have, and that nobody who draws one expects; msgspec's errors and `ValueError`."""
+    if _MAYBE_ENDLESS.search(block) and not _is_finite(msgspec.msgpack.decode(block)):
+        raise FrameError("a frame has numbers that are none")
+    return _decoder.decode(block)
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
 # What has changed
 
 
@@ -287,7 +309,10 @@ class _Table:
             codes = codes_of(self.rows[place]) if known is None else known
             if used + len(codes) > len(by):
                 raise FrameError("a frame lacks numbers")
-            self.codes[place] = [code + step for code, step in zip(codes, by[used : used + len(codes)], strict=True)]
+            sums = [code + step for code, step in zip(codes, by[used : used + len(codes)], strict=True)]
+            if sums and not 0 <= min(sums) <= max(sums) <= MAX_NUMBER:
+                raise FrameError("a frame has numbers that nothing can have")
+            self.codes[place] = sums
             self.changed.add(place)
             used += len(codes)
 

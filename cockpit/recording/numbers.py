@@ -17,7 +17,9 @@ from cockpit.model import Amount, Disk, Finding, Gpu, Hold, Host, HostMemory, Me
 MANTISSA_BITS = 10
 """Of an amount of bytes: it is off by a two-thousandth at most, where a page shows three digits."""
 MAX_NUMBER = 1 << 62
-LAST_LETTER = 0x10FFFF
+"""Greater than any number or code there is."""
+MAX_SHIFT = 62 - MANTISSA_BITS - 1
+LAST_LETTER = 0x7F
 
 
 class Scale(NamedTuple):
@@ -38,7 +40,7 @@ def _decode_amount(code: int) -> int:
     whole, exact = code - 1, 2 << MANTISSA_BITS
     if whole < exact:
         return whole
-    shift = min((whole >> MANTISSA_BITS) - 1, 64)
+    shift = min((whole >> MANTISSA_BITS) - 1, MAX_SHIFT)
     return ((whole & (1 << MANTISSA_BITS) - 1) + (1 << MANTISSA_BITS)) << shift
 
 
@@ -55,7 +57,10 @@ def _steps(size: float) -> Scale:
 AMOUNT = Scale(_encode_amount, _decode_amount)
 PERCENT = MOMENT = _steps(0.5)
 WHOLE = _steps(1.0)
-LETTER = Scale(lambda text: ord(text) + 1 if text and len(text) == 1 else 0, lambda code: chr(min(code - 1, LAST_LETTER)))
+LETTER = Scale(
+    lambda text: ord(text) + 1 if text and len(text) == 1 and text.isascii() else 0,
+    lambda code: chr(code - 1) if code - 1 <= LAST_LETTER else None,
+)
 
 
 class Heard(Value, frozen=True):

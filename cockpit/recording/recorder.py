@@ -62,7 +62,9 @@ class Recorder:
         self._waiting: queue.Queue[Snapshot | None] = queue.Queue(MAX_WAITING + 1)
         self._thread: threading.Thread | None = None
         self._heard = Snapshot()
-        self._begun: float | None = None
+        self._named = Cluster()
+        """The last that has said which Ray it is."""
+        self._unknown_since: float | None = None
         # Of the thread alone
         self._before = Snapshot()
         self._cluster = Cluster()
@@ -90,11 +92,20 @@ class Recorder:
             self._thread = None
 
     def _is_due(self, snapshot: Snapshot) -> bool:
-        if self._begun is None:
-            self._begun = snapshot.taken
-        if snapshot.cluster.session is None and snapshot.taken - self._begun < START_S:
+        if not self._is_known(snapshot):
             return False
         return not 0 <= snapshot.taken - self._heard.taken < STEP_S - EARLY_S or has_news(self._heard, snapshot)
+
+    def _is_known(self, snapshot: Snapshot) -> bool:
+        """Whether it is told which Ray it is, or was told before its dashboard fell silent, or never will be."""
+        cluster = snapshot.cluster
+        if cluster.session is not None:
+            self._named, self._unknown_since = cluster, None
+        if cluster.session is not None or (self._named.session is not None and cluster.address == self._named.address):
+            return True
+        if self._unknown_since is None:
+            self._unknown_since = snapshot.taken
+        return snapshot.taken - self._unknown_since >= START_S
 
     # In the thread
 

@@ -12,8 +12,8 @@ import msgspec
 
 from cockpit.model import Snapshot
 from cockpit.recording.events import Event
-from cockpit.recording.files import Header, Kind, Record, RecordingError, Segment, Unpacker, list_segments
-from cockpit.recording.frames import Frame, FrameError, State
+from cockpit.recording.files import MAX_TIME, Header, Kind, Record, RecordingError, Segment, Unpacker, list_segments
+from cockpit.recording.frames import FrameError, State, decode_frame
 
 MAX_SILENCE_S = 20.0
 """Seconds after a frame for which it stands for the present of then; frames come every 5 s, and at each change."""
@@ -23,7 +23,6 @@ MAX_EVENTS = 100_000
 _DAMAGE = (RecordingError, FrameError, msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, OSError)
 """All that damaged or hostile bytes can lead to."""
 _FRAMES = (Kind.KEY, Kind.DELTA)
-_frame_decoder = msgspec.msgpack.Decoder(Frame)
 _event_decoder = msgspec.msgpack.Decoder(list[Event])
 
 __all__ = ["Recording", "RecordingError"]
@@ -89,7 +88,10 @@ class _Reader:
             raise RecordingError("there is more between two key frames than any cluster has")
         if self._state is None:
             raise FrameError("a frame without a key frame")
-        self._state.apply(_frame_decoder.decode(self._unpacker.unpack(payload, record.unpacked)))
+        frame = decode_frame(self._unpacker.unpack(payload, record.unpacked))
+        if frame.taken != record.time:
+            raise FrameError("a frame is of another time than its record")
+        self._state.apply(frame)
         self._at = place
 
     def _payload(self, place: int) -> bytes:
@@ -102,9 +104,11 @@ class _Reader:
         for record in self.segment.records:
             if record.kind == Kind.EVENTS:
                 try:
-                    yield from _event_decoder.decode(Unpacker().unpack(self.segment.payload(record), record.unpacked))
+                    found = _event_decoder.decode(Unpacker().unpack(self.segment.payload(record), record.unpacked))
                 except _DAMAGE:
                     self._events_lost += 1
+                    continue
+                yield from (event for event in found if 0 <= event.at < MAX_TIME)
 
     def damage(self) -> Iterator[str]:
         """What can't be read of it, in sentences; all of it is looked at."""
