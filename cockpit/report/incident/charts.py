@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from cockpit.model import LEVELS
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Hours, Point
 from cockpit.report.incident.markup import Html, join, tag
-from cockpit.text import age, count, percent
+from cockpit.text import count, percent
 from cockpit.usage import CAUSES
 
 WIDTH, LABELS, LANE, PLOT = 1000, 240, 22, 160
@@ -28,7 +29,7 @@ class _Scale:
 
     def x(self, moment: float) -> float:
         share = (moment - self.begin) / max(1e-9, self.end - self.begin)
-        return round(LABELS + (WIDTH - LABELS - 10) * min(1.0, max(0.0, share)), 1)
+        return LABELS if math.isnan(share) else round(LABELS + (WIDTH - LABELS - 10) * min(1.0, max(0.0, share)), 1)
 
     def width(self, begin: float, end: float) -> float:
         return max(2.0, round(self.x(end) - self.x(begin), 1))
@@ -197,8 +198,3 @@ def share_bar(hours: Hours) -> Html:
         x += width
     said = ", ".join(f"{percent(100 * value / whole)} {name}" for _, name, value in parts if value) if whole else "nothing"
     return tag("svg", tag("title", said), *bars, viewBox="0 0 200 14", width=200, height=14, role="img", class_="share")
-
-
-def lasted(begin: float, end: float | None) -> str:
-    """For how long."""
-    return "not cleared" if end is None else age(end - begin)

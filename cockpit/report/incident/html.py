@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cockpit.report.incident import words
 from cockpit.report.incident.account import Account, Episode, JobSpan, UsageRow, UserRow
-from cockpit.report.incident.charts import gpu_chart, lasted, memory_chart, share_bar, timeline
+from cockpit.report.incident.charts import gpu_chart, memory_chart, share_bar, timeline
 from cockpit.report.incident.markup import Html, tag
 from cockpit.report.incident.style import CSS
-from cockpit.text import UNKNOWN, age, size
+from cockpit.text import UNKNOWN, size
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Even if something of a cluster's text were taken for HTML, a browser would load and run nothing."""
@@ -91,7 +91,7 @@ def _finding(one: Episode, clock: words.Clock) -> Html:
 
 
 def _acts(account: Account, clock: words.Clock) -> Html:
-    rows = [(clock.at(one.at), one.text, one.user or UNKNOWN, one.host or UNKNOWN, lasted(one.at, one.end)) for one in account.acts]
+    rows = [(clock.at(one.at), one.text, one.user or UNKNOWN, one.host or UNKNOWN, words.lasted(one.at, one.end)) for one in account.acts]
     return _section("Acts", "Nobody did anything with cockpit.", _table("What was done by whom", ("At", "What", "By", "On", "Took"), rows))
 
 
@@ -101,7 +101,7 @@ def _jobs(account: Account, clock: words.Clock) -> Html:
 
 
 def _job(job: JobSpan, clock: words.Clock, end: float) -> Sequence[Cell]:
-    ran = age(None if job.started is None else (job.ended or end) - job.started)
+    ran = words.lasted(job.started, job.ended or end)
     ended = clock.at(job.ended) if job.ended else "not yet"
     return (job.id, job.status, clock.at(job.started), ended, ran, tag("code", job.entrypoint or UNKNOWN), job.message)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 
@@ -9,30 +10,42 @@ from cockpit.report.incident.account import Account, Episode, FaultEpisode, Hour
 from cockpit.text import UNKNOWN, age, count, percent, plural, ratio, size
 from cockpit.usage import CAUSES, IdleCause
 
-_DAY_S = 86_400
+
+def lasted(begin: float | None, end: float | None) -> str:
+    """For how long; not known where a date is none."""
+    seconds = math.nan if begin is None or end is None else end - begin
+    return age(seconds) if math.isfinite(seconds) else UNKNOWN
+
+
+def _date(moment: float | None, form: str) -> str:
+    """A recording may say whatever its sender wished."""
+    try:
+        return UNKNOWN if moment is None else time.strftime(form, time.localtime(moment))
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN
 
 
 class Clock:
     """Moments of one report in words: with the day, where it is of more than one."""
 
     def __init__(self, begin: float, end: float) -> None:
-        same = time.localtime(begin)[:3] == time.localtime(end)[:3]
+        same = _date(begin, "%F") == _date(end, "%F")
         self._format = "%H:%M:%S" if same else "%b %d %H:%M:%S"
 
     def at(self, moment: float | None) -> str:
         """`03:10:22`."""
-        return UNKNOWN if moment is None else time.strftime(self._format, time.localtime(moment))
+        return _date(moment, self._format)
 
     def span(self, begin: float, end: float | None) -> str:
         """`03:10:22 – 03:25:00 (14m38s)`."""
         if end is None:
             return f"{self.at(begin)} – not cleared"
-        return f"{self.at(begin)} – {self.at(end)} ({age(end - begin)})"
+        return f"{self.at(begin)} – {self.at(end)} ({lasted(begin, end)})"
 
 
 def long_date(moment: float) -> str:
     """`2026-11-23 03:10:22 UTC`."""
-    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(moment))
+    return _date(moment, "%Y-%m-%d %H:%M:%S %Z")
 
 
 def cluster_words(account: Account) -> str:
@@ -44,7 +57,7 @@ def cluster_words(account: Account) -> str:
 def watched_words(account: Account) -> str:
     """How much of the time is known."""
     missing = f"; nothing is recorded of {age(account.unwatched_s)} of it, see the gaps" if account.unwatched_s >= 1 else ""
-    return f"{long_date(account.begin)} to {long_date(account.end)} ({age(account.end - account.begin)}{missing})"
+    return f"{long_date(account.begin)} to {long_date(account.end)} ({lasted(account.begin, account.end)}{missing})"
 
 
 def summary(account: Account) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.html import account_html
+from cockpit.report.incident.markdown import account_markdown
 from cockpit.report.incident.markup import VOID, tag
 from cockpit.report.incident.style import DARK, LIGHT, TEXTS
 from tests.report.incident.recordings import night
@@ -41,12 +43,17 @@ class Outline(HTMLParser):
         self.text.append(data)
 
 
-@pytest.fixture(scope="module")
-def account():
+@cache
+def make_night():
     return make_account(night())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def account():
+    return make_night()
+
+
+@pytest.fixture
 def page(account):
     return account_html(account)
 
@@ -111,6 +118,23 @@ def test_whatever_a_text_is_it_comes_back_as_it_was(inside, attribute):
 
 def test_a_tag_that_holds_nothing_is_closed_at_once():
     assert {tag(name) for name in VOID} == {f"<{name}/>" for name in VOID}
+
+
+@given(st.floats(), st.floats(), st.floats())
+@settings(deadline=None, max_examples=50)
+def test_whatever_dates_a_recording_has_there_is_a_page(begin, end, other):
+    account = make_night()
+    dated = replace(
+        account,
+        begin=begin,
+        end=end,
+        gaps=((other, end),),
+        findings=(replace(account.findings[0], begin=other, end=end),),
+        jobs=(replace(account.jobs[0], started=other, ended=begin),),
+        acts=(replace(account.acts[0], at=other, end=begin),),
+    )
+    assert Outline(account_html(dated)).open == []
+    assert account_markdown(dated)
 
 
 def test_an_empty_night_is_a_page_too(account):
