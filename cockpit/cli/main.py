@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from cockpit import __version__, output
 from cockpit.cli import status as status_command
 from cockpit.cli.exit_codes import BAD_USAGE, EXIT_CODES, NOT_ALL, STATUS_EXIT_CODES, with_exit_codes
+from cockpit.cli.record import attach_recorder, record_command, status_at
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, config_path, config_text, init, load, schema
 from cockpit.secrets import redact
@@ -198,6 +199,7 @@ def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> 
         runbook=partial(_recovering, config),
     )
     app.process_ends, app.greeting = ends, greeting
+    app.recorder = attach_recorder(config, app.monitor)
     signal.signal(signal.SIGHUP, partial(_hang_up, app))
     try:
         app.run()
@@ -240,10 +242,15 @@ def _hang_up(app: Cockpit, *_: object) -> None:
 @click.option(
     "--watch", is_flag=True, help="Keep running; print findings as they start and clear. With --json: print everything at each interval."
 )
+@click.option("--at", metavar="TIME", help="As it was then, from the recording: 03:10, -20m, 2026-11-23T03:10.")
 @cluster_options
 @configured
-def status(config: Config, as_json: bool, watch: bool) -> None:
+def status(config: Config, as_json: bool, watch: bool, at: str | None) -> None:
     """The exit code says how bad the worst finding is."""
+    if at is not None:
+        if watch:
+            raise click.UsageError("--at is one moment, --watch goes on")
+        sys.exit(status_at(config, at, as_json=as_json))
     sys.exit(status_command.status(config, as_json=as_json, watch=watch))
 
 
@@ -258,7 +265,7 @@ It prints what is wrong, what is OK, and what could not be checked."""
     "--bundle",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Also write the report and the ends of Ray's own logs to FILE (.tar.gz), with secrets hidden.",
+    help="Also write the report, the ends of Ray's own logs and the last half hour of the recording to FILE (.tar.gz), secrets hidden.",
 )
 @cluster_options
 @configured
@@ -330,17 +337,18 @@ def config_file() -> None:
 
 
 @main.command("schema")
-@click.argument("what", type=click.Choice(["status", "check", "preset", "config"]), default="status")
+@click.argument("what", type=click.Choice(["status", "check", "report", "preset", "config"]), default="status")
 def print_schema(what: str) -> None:
     """Print a JSON Schema.
 
-    It describes the output of `status --json` or `check --json`, a preset, or the config file.
+    It describes the output of `status --json`, `check --json` or `report -o FILE.json`, a preset, or the config file.
     """
     from cockpit.check.result import check_schema
     from cockpit.presets import preset_schema
+    from cockpit.report.incident.account import account_schema
     from cockpit.report.status import status_schema
 
-    made = {"status": status_schema, "check": check_schema, "preset": preset_schema, "config": schema}[what]
+    made = {"status": status_schema, "check": check_schema, "report": account_schema, "preset": preset_schema, "config": schema}[what]
     output.say_json(json.dumps(made(), indent=2))
 
 
@@ -364,9 +372,11 @@ def _acting_commands() -> list[click.Command]:
     from cockpit.cli.launch import launch_command
     from cockpit.cli.presets import presets_command
     from cockpit.cli.recover import recover_command
+    from cockpit.cli.report import report_command
 
     presets = [make(cluster_options, configured) for make in (check_command, launch_command, recover_command)]
-    return [*act_commands(cluster_options, configured), *presets, presets_command(configured)]
+    recording = record_command(cluster_options, configured)
+    return [*act_commands(cluster_options, configured), *presets, presets_command(configured), recording, report_command(configured)]
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:

@@ -104,7 +104,9 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
     from pathlib import Path
 
     from cockpit.monitor.single_look import look_once
+    from cockpit.recording.folder import folder_name, recordings_path
     from cockpit.report.doctor import doctor_json, doctor_text, run_checks, write_bundle
+    from cockpit.report.recorded import last_half_hour
     from cockpit.report.status import exit_code
 
     monitor = await look_once(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
@@ -118,7 +120,8 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
         output.say(doctor_text(snapshot, checked))
     if bundle is not None:
         try:
-            write_bundle(Path(bundle), snapshot, checked, config)
+            recorded = last_half_hour(recordings_path() / folder_name(snapshot.cluster))
+            write_bundle(Path(bundle), snapshot, checked, config, recorded)
         except OSError as error:
             raise InputError(f"{bundle}: {(error.strerror or str(error)).lower()}") from None
         output.say(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
-from cockpit.config.thresholds import Limits
+from cockpit.config.thresholds import Limits, RecordingLimits
 from cockpit.model import Session, Value
 from cockpit.trust import why_not_ours
 
@@ -40,6 +40,9 @@ class Config(Value, frozen=True):
     ascii: bool = False
     quiet: bool = False
     """Neither bell nor notification when a critical finding starts."""
+    record: bool = True
+    """Keep what is seen, for later; never with `readonly`."""
+    recording: RecordingLimits = RecordingLimits()
     limits: Limits = Limits()
     origins: Mapping[str, str] = {}
 
@@ -77,12 +80,14 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     theme: Annotated[str | UnsetType, Meta(description="The name of a theme.")] = UNSET
     ascii: Annotated[bool | UnsetType, Meta(description="Draw with ASCII characters only.")] = UNSET
     quiet: Annotated[bool | UnsetType, Meta(description="No bell and no notification when a critical finding starts.")] = UNSET
+    record: Annotated[bool | UnsetType, Meta(description="Record what is seen: off for nothing.")] = UNSET
+    recording: Annotated[RecordingLimits | UnsetType, Meta(description="How long recordings are kept, and how large they grow.")] = UNSET
     limits: Annotated[Limits | UnsetType, Meta(description="Thresholds of findings.")] = msgspec.field(default=UNSET, name="findings")
 
 
-def _marks() -> dict[str, Meta]:
+def _marks(of: type = Limits) -> dict[str, Meta]:
     """What is written beside each threshold."""
-    return {name: hint.__metadata__[0] for name, hint in get_type_hints(Limits, include_extras=True).items()}
+    return {name: hint.__metadata__[0] for name, hint in get_type_hints(of, include_extras=True).items()}
 
 
 def _range(mark: Meta) -> str:
@@ -101,6 +106,8 @@ _WORDS: Final = {
     "theme": "the name of a theme",
     "ascii": "true or false",
     "quiet": "true or false",
+    "record": "on or off",
+    "recording": "limits, such as `days: 7`",
     "findings": "thresholds, such as `disk_full: 0.9`",
 }
 
@@ -108,11 +115,12 @@ _WORDS: Final = {
 @cache
 def _words() -> Mapping[str, str]:
     """What is expected where; a start without a config file needs none of it."""
-    return {**_WORDS, **{f"findings.{name}": _range(mark) for name, mark in _marks().items()}}
+    groups = {"findings": Limits, "recording": RecordingLimits}
+    return {**_WORDS, **{f"{key}.{name}": _range(mark) for key, of in groups.items() for name, mark in _marks(of).items()}}
 
 
 _FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field != "origins")
-_TYPED: Final = tuple(field for field in _FIELDS if field != "limits")
+_TYPED: Final = tuple(field for field in _FIELDS if field not in ("limits", "recording"))
 """Those that a flag or a variable may give."""
 _KEYS: Final = {field: "findings" if field == "limits" else field for field in _FIELDS}
 """What each is called in the file."""
@@ -157,7 +165,7 @@ def _parse_value(origin: str, name: str, value: object) -> object:
 def _parse_text(name: str, value: object) -> object:
     if name == "hosts":
         return parse_hosts(str(value))
-    if name in ("readonly", "ascii", "quiet"):
+    if name in ("readonly", "ascii", "quiet", "record"):
         value = _SWITCH.get(str(value).lower(), value)
     return getattr(msgspec.convert({name: value}, ConfigFile, strict=name != "interval"), name)
 
@@ -283,8 +291,8 @@ def dashboard_url(text: str) -> str:
 # What `cockpit config` and `cockpit schema config` print
 
 
-def _default_limits() -> str:
-    written = {f"{name}: {getattr(Limits(), name):.10g}": mark.description or "" for name, mark in _marks().items()}
+def _default_limits(of: type[Limits | RecordingLimits]) -> str:
+    written = {f"{name}: {getattr(of(), name):.10g}": mark.description or "" for name, mark in _marks(of).items()}
     return "".join(f"#   {value:<31}# {what.rstrip('.')}\n" for value, what in written.items())
 
 
@@ -307,8 +315,10 @@ def default_file() -> str:
 # theme: midnight
 # ascii: false                     # draw with ASCII characters only
 # quiet: false                     # no bell and no terminal notification when a critical finding starts
-# findings:                        # thresholds
-{_default_limits()}"""
+# record: on                       # keep what is seen, for `cockpit replay` and `cockpit report`; off, and with readonly: nothing
+# recording:                       # what all recordings together may take; the oldest goes first
+{_default_limits(RecordingLimits)}# findings:                        # thresholds
+{_default_limits(Limits)}"""
 
 
 def init(path: Path) -> None:
@@ -331,8 +341,9 @@ def config_text(config: Config) -> str:
         if name == "hosts":
             value = [{key: text for key, text in host.items() if text not in ("", "python3")} for host in value]
         lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}  # {config.origins.get(name, 'default')}\n")
-    lines.append(f"findings:  # {config.origins.get('limits', 'default')}\n")
-    lines += [f"  {name}: {value:.10g}\n" for name, value in msgspec.structs.asdict(config.limits).items()]
+    for key, field in (("recording", "recording"), ("findings", "limits")):
+        lines.append(f"{key}:  # {config.origins.get(field, 'default')}\n")
+        lines += [f"  {name}: {value:.10g}\n" for name, value in msgspec.structs.asdict(getattr(config, field)).items()]
     return "".join(lines)
 
 

@@ -108,3 +108,14 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Each worker, actor and connection takes some; at the limit no worker can register any more."""
     open_files_least: Annotated[int, Meta(ge=0, description="Lowest open-file limit of a raylet or GCS that is not reported.")] = 65535
     """What Ray's documentation asks for."""
+
+
+class RecordingLimits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`recording` in the config file: what all recordings together may take; the oldest goes first."""
+
+    days: Annotated[float, Meta(gt=0, le=3650, description="Days that recordings are kept.")] = 7.0
+    """On Monday somebody asks about Friday night; a week is also what its peers keep."""
+    bytes: Annotated[int, Meta(ge=1 << 20, description="Bytes that all recordings together may take.")] = 1 << 30
+    """A week of 100 nodes, or a day and a half of 1,000."""
+    disk_share: Annotated[float, Meta(gt=0, le=0.5, description="Share of their disk that recordings may take.")] = 0.05
+    """Homes are small on some hosts, and whatever fills one takes the job's own logs with it."""

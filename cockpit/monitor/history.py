@@ -11,6 +11,7 @@ from cockpit.config.thresholds import OLD
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
 from cockpit.model import Gpu, Node, Snapshot
+from cockpit.usage import Usage
 
 STEP_S = 5.0
 """Seconds a step covers: Ray's own agents look no oftener (reporter_agent.py)."""
@@ -83,10 +84,12 @@ class History:
     (index `None`), and `host`, the host's memory. Of a running job `gpu` and `memory` are the mean of the GPUs that its processes hold.
     """
 
-    def __init__(self, memory: MemoryHistory | None = None) -> None:
-        """`memory`: of the judge, which records it; `None` where nobody does."""
+    def __init__(self, memory: MemoryHistory | None = None, usage: Usage | None = None) -> None:
+        """`memory`, `usage`: of whoever records them; `None` where nobody does."""
         self.memory = memory or MemoryHistory()
         """Host memory in bytes, also by owner."""
+        self.usage = usage or Usage()
+        """What jobs and users have used of the GPUs."""
         self._pasts: dict[str, _NodePast] = {}
         self._jobs: dict[str, _Past] = {}
         self._jobs_at = 0

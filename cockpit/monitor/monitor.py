@@ -28,6 +28,7 @@ from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.source import SourceError
 from cockpit.trust import find_token
+from cockpit.usage import Usage
 
 SINGLE_LOOK_ASSUMED_S = 60.0
 """For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
@@ -103,6 +104,11 @@ class ClusterMonitor:
     def memory(self) -> MemoryHistory:
         """The recent past of host memory."""
         return self.poller.judge.memory
+
+    @property
+    def usage(self) -> Usage:
+        """What jobs and users have used of the GPUs since this looks."""
+        return self.poller.usage
 
     # Which cluster, which hosts
 

@@ -20,6 +20,7 @@ from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray.http import aside
 from cockpit.sources.source import Source, SourceError, within
+from cockpit.usage import Usage
 
 PUBLISH_AT_LEAST_EVERY_S = 2.0
 """Seconds after which a snapshot is published though nothing was heard: ages must grow on a screen whose sources all hang."""
@@ -61,6 +62,8 @@ class Poller:
         self.clock = clock
         self._subscribers = [publish]
         self.judge = judge or FindingTracker(Limits(), DETECTORS)
+        self.usage = Usage()
+        """What jobs and users have used of the GPUs since this runs."""
         self.parts = Parts(expected=expected)
         self.join = Join()
         self.snapshot = Snapshot()
@@ -113,6 +116,7 @@ class Poller:
                 if at_once or (now >= self._settled_at and self.judge.due(joined)):
                     self.judge.run_detectors(joined)
                 told = self.judge.with_findings(joined)
+                self.usage.add(told)
             except Exception as error:  # noqa: BLE001 whatever a cluster says: a screen that grows old says more than none
                 return self._repeat_last(error)
             self._tripped = None

@@ -131,8 +131,13 @@ def doctor_json(snapshot: Snapshot, checked: Sequence[CheckResult]) -> str:
     return msgspec.json.format(raw, indent=2).decode()
 
 
-def write_bundle(path: Path, snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> None:
-    """One .tar.gz that only its owner may read, secrets hidden in all of it. Raises `OSError`, also where there is such a file already."""
+def write_bundle(
+    path: Path, snapshot: Snapshot, checked: Sequence[CheckResult], config: Config, recorded: Mapping[str, bytes] | None = None
+) -> None:
+    """One .tar.gz that only its owner may read, secrets hidden in all of it. Raises `OSError`, also where there is such a file already.
+
+    `recorded`: more files, by name, of which secrets have been taken out already.
+    """
     files = {
         "doctor.txt": doctor_text(snapshot, checked),
         "status.json": doctor_json(snapshot, checked),
@@ -144,6 +149,8 @@ def write_bundle(path: Path, snapshot: Snapshot, checked: Sequence[CheckResult],
     with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
         for name, text in files.items():
             _add(bundle, f"cockpit-doctor/{name}", _safe(text).encode("utf-8", "replace"))
+        for name, data in (recorded or {}).items():
+            _add(bundle, f"cockpit-doctor/{name}", data)
 
 
 def _safe(text: str) -> str:

@@ -52,6 +52,7 @@ from cockpit.ui.theme import DEFAULT_THEME, apply_theme, register_themes, variab
 from cockpit.ui.view import Index, View
 
 if TYPE_CHECKING:
+    from cockpit.recording.recorder import Recorder
     from cockpit.ui.recover_dialog import RunbookFactory
 
 NODE_PROCESSES_INTERVAL_S = 20.0
@@ -93,13 +94,14 @@ class Cockpit(OtherRaysApp):
         self.frozen_at: float | None = None
         self.pages: list[Page] = [OverviewPage()]
         self.monitor = monitor(self.take)
-        self.history = History(self.monitor.memory)
+        self.history = History(self.monitor.memory, self.monitor.usage)
         self.monitor.choice.choose = self.choose
         self.acts = None if make_executor is None else Acts(self, make_executor(self.monitor), runbook, ascii=config.ascii)
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings])
         self._index = Index(self.drawn_snapshot)
         self.process_ends = False
         """Whether the process exits right after the screen, so that no thread is waited for."""
+        self.recorder: Recorder | None = None
         self._alarm = Alarm()
         self._garbage = GarbageCollector()
         self._key_meanings: object = None
@@ -154,7 +156,8 @@ class Cockpit(OtherRaysApp):
             self.drawn_snapshot, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden.keys)
         view = self.view
         with self.batch_update():
-            notes = page_notes(self.page, self.table, is_paused=self.frozen_at is not None, readonly=self.config.readonly)
+            recorded = self.recorder.state if self.recorder else None
+            notes = page_notes(self.page, self.table, recorded, is_paused=self.frozen_at is not None, readonly=self.config.readonly)
             where = page_line(self.pages, self.size.width, notes, ascii=self.config.ascii)
             self.screen_stack[0].query_one(Header).show(view, where)
             self.table.show(self.page.sections(view), view, self.page.heading)

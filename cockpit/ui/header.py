@@ -17,6 +17,7 @@ from textual.widget import Widget
 
 from cockpit.config.thresholds import OLD
 from cockpit.model import LEVELS, Fault, Snapshot
+from cockpit.recording.recorder import RecorderState
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
 from cockpit.ui import cells
@@ -199,8 +200,10 @@ def page_line(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone
     return (*pieces, *((f"  {text}", tone) for text, tone in notes))
 
 
-def page_notes(page: Page, table: Table, *, is_paused: bool, readonly: bool) -> Iterator[tuple[str, Tone]]:
-    """What differs from the normal display: paused, tree, read-only, filter."""
+def page_notes(
+    page: Page, table: Table, recorded: RecorderState | None = None, *, is_paused: bool, readonly: bool
+) -> Iterator[tuple[str, Tone]]:
+    """What differs from the normal display: paused, tree, read-only, filter; and whether it is recorded, or why not."""
     if is_paused:
         yield "PAUSED", "warn"
     if page.tree:
@@ -209,6 +212,10 @@ def page_notes(page: Page, table: Table, *, is_paused: bool, readonly: bool) -> 
         yield "read-only", "dim"
     if table.needle:
         yield f"filter {'not ' if table.inverted else ''}{table.needle}", "accent"
+    if recorded is not None and recorded.path is not None:
+        yield "rec", "dim"
+    elif recorded is not None and recorded.reason is not None:
+        yield recorded.reason, "warn" if recorded.is_failure else "dim"
 
 
 class Header(Widget):

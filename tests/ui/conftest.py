@@ -17,6 +17,7 @@ from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui import theme
 from cockpit.ui.app import Cockpit
+from cockpit.usage import Usage
 from tests.ui.loop import Loop, loop_time
 from tests.world import GIB, NOW, snapshot
 
@@ -31,7 +32,7 @@ class Still:
     def __init__(self, publish, first):
         self.publish, self.first = publish, first
         self.choice, self.choose = self, None
-        self.memory = MemoryHistory()
+        self.memory, self.usage = MemoryHistory(), Usage()
         self.ending = []
         self.closed = self.refreshed = False
         self.followed = []

@@ -12,6 +12,7 @@ from cockpit.model import Actor, Fault, Finding, Job, Node, PlacementGroup, Proc
 from cockpit.placement import needs_words
 from cockpit.report.faults import by_cause
 from cockpit.report.grouping import bundles_words
+from cockpit.report.usage import usage_pairs
 from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import actor_search
@@ -195,10 +196,17 @@ def _job(job: Job, view: View) -> Sequence[Section[Any]]:
     groups = view.snapshot.placement_groups
     return (
         facts("job", "JOB", list(pairs()), view.width),
+        *_usage(job, view),
         _groups(None if groups is None else [group for group in groups if job.job and group.job == job.job and group.state != "REMOVED"]),
         _actors("job-actors", actors if view.snapshot.actors is not None else None),
         processes_section("job-processes", "PROCESSES", processes, "none seen"),
     )
+
+
+def _usage(job: Job, view: View) -> Iterator[Section[Any]]:
+    """What it has used of the GPUs since cockpit watches."""
+    if (used := view.history.usage.of_job(job)) is not None and used.seen_s:
+        yield facts("job-usage", "GPU-HOURS", list(usage_pairs(used)), view.width)
 
 
 def _groups(groups: list[PlacementGroup] | None) -> Section[PlacementGroup]:

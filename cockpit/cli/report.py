@@ -1,0 +1,114 @@
+"""`cockpit report`: what a recording tells, as Markdown on the terminal, or as a file of HTML, Markdown or JSON."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cockpit import output
+from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, with_exit_codes
+from cockpit.cli.record import find_recording
+from cockpit.config.settings import Config
+from cockpit.recording.files import RecordingError
+from cockpit.recording.moments import parse_moment
+
+if TYPE_CHECKING:
+    from cockpit.recording.recording import Recording
+    from cockpit.report.incident.account import Account
+
+DEFAULT_SPAN_S = 86_400.0
+"""Of the end of a recording that is told of, where nobody says from when."""
+_EXIT_CODES = {0: "printed or written", 1: "it can't be written", 3: "no recording, or bad usage"}
+_HELP = """Say what happened, from a recording.
+
+Findings with their times, evidence and remedies, acts, jobs, failed sources, gaps, and who used how many GPU-hours. RECORDING is a file or
+the folder of a cluster; default: the one that was written to last."""
+
+
+def report_command(configured: Callable[..., Any]) -> click.Command:
+    """The command."""
+
+    @click.command("report", help=with_exit_codes(_HELP, _EXIT_CODES))
+    @click.argument("recording", required=False, type=click.Path(path_type=Path))
+    @click.option("--from", "begin", metavar="TIME", help="Begin there: 03:10, -20m or 2026-11-23T03:10. Default: a day before its end.")
+    @click.option("--to", "end", metavar="TIME", help="End there. Default: the end of the recording.")
+    @click.option("--job", metavar="ID", help="Only what concerns this job. Default for --from and --to: its beginning and its end.")
+    @click.option("--who", is_flag=True, help="Only who uses what: GPU-hours, GPUs and memory by job and by user.")
+    @click.option("-o", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE: .html, .md or .json.")
+    @configured
+    def report(config: Config, recording: Path | None, file: Path | None, **wanted: Any) -> None:
+        try:
+            text = _report(config, recording, file, **wanted)
+        except (RecordingError, ValueError) as error:
+            output.note(str(error))
+            raise SystemExit(BAD_USAGE) from None
+        raise SystemExit(_deliver(config, text, file))
+
+    return report
+
+
+def _report(config: Config, path: Path | None, file: Path | None, *, begin: str | None, end: str | None, job: str | None, who: bool) -> str:
+    """Its text, in the form that the file's name asks for. Raises `RecordingError`, `ValueError`."""
+    from cockpit.report.incident.gather import make_account
+
+    write = _writer(file, who=who)
+    recording = find_recording(None if path is None else str(path), None, config.address)
+    now = recording.end if path is not None else time.time()
+    since, until = (None if text is None else parse_moment(text, now) for text in (begin, end))
+    ran = _job_span(recording, job) if job is not None else (None, None)
+    until = recording.end if (chosen := ran[1] if until is None else until) is None else chosen
+    since = until - DEFAULT_SPAN_S if (chosen := ran[0] if since is None else since) is None else chosen
+    if since >= until or since > recording.end or until < recording.begin:
+        raise ValueError(f"nothing is recorded then: {recording.path} is of {_date(recording.begin)} to {_date(recording.end)}")
+    account = make_account(recording, since, until, job)
+    if job is not None and not account.jobs:
+        raise ValueError(f"no job {job} was seen in that time")
+    return write(account)
+
+
+def _date(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def _job_span(recording: Recording, name: str) -> tuple[float | None, float | None]:
+    """When it began and ended, as the last snapshot has it."""
+    last = recording.snapshot_at(recording.end)
+    job = next((job for job in (last.jobs if last else None) or () if name in (job.id, job.job, job.submission)), None)
+    return (job.started, job.ended) if job else (None, None)
+
+
+def _writer(file: Path | None, *, who: bool) -> Callable[[Account], str]:
+    from cockpit.report.incident.account import account_json
+    from cockpit.report.incident.html import account_html
+    from cockpit.report.incident.markdown import account_markdown, who_markdown
+
+    markdown = who_markdown if who else account_markdown
+    kinds: dict[str, Callable[[Account], str]] = {".html": account_html, ".md": markdown, ".json": account_json}
+    if file is None:
+        return markdown
+    if file.suffix.lower() not in kinds:
+        raise ValueError(f"{file}: expected a name that ends in .html, .md or .json")
+    return kinds[file.suffix.lower()]
+
+
+def _deliver(config: Config, text: str, file: Path | None) -> int:
+    """Print it, or write it; only its owner may read it."""
+    if file is None:
+        output.say(text)
+        return 0
+    if config.readonly:
+        output.note("--readonly writes no file; without -o it is printed")
+        return BAD_USAGE
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="utf-8") as opened:
+            opened.write(text)
+    except OSError as error:
+        output.note(f"{file}: {(error.strerror or str(error)).lower()}")
+        return NOT_ALL
+    output.say(f"Written: {file} (secrets hidden; read it before you send it)", err=True)
+    return 0

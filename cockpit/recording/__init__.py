@@ -1,0 +1,1 @@
+"""What was seen, kept on disk: written as it happens, read at any moment of it."""

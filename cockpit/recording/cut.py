@@ -1,0 +1,30 @@
+"""A part of a recording as a file of its own, for somebody else to look at."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from cockpit.recording.files import RecordingError
+from cockpit.recording.recording import Recording
+from cockpit.recording.writer import SegmentWriter
+
+EVENTS_AT_ONCE = 1000
+
+
+def cut(recording: Recording, begin: float, end: float, path: Path) -> int:
+    """Write what was recorded in that time; how many frames. Raises `RecordingError`, `OSError`."""
+    writer = SegmentWriter(path.parent, only=path)
+    frames = 0
+    try:
+        for snapshot in recording.walk(begin, end):
+            writer.write(snapshot)
+            frames += 1
+        events = iter(recording.events(begin, end))
+        while some := list(islice(events, EVENTS_AT_ONCE)):
+            writer.write_events(some, some[0].at)
+    finally:
+        writer.close()
+    if not frames:
+        raise RecordingError("nothing was recorded in that time")
+    return frames

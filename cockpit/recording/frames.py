@@ -1,0 +1,354 @@
+"""What a frame is: what has changed of a snapshot since the frame before; of a key frame all of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from cockpit.model import (
+    Actor,
+    Cluster,
+    Demand,
+    Fault,
+    Finding,
+    Host,
+    Job,
+    Node,
+    OomKill,
+    PlacementGroup,
+    Process,
+    Session,
+    Snapshot,
+)
+from cockpit.recording.numbers import MAX_NUMBER, Heard, HostRow, UserRow, Written, codes_of, rest_of, with_codes
+
+Row = TypeVar("Row")
+replace = msgspec.structs.replace
+MAX_ROWS = 200_000
+"""Rows of one table: twenty times those of the largest cluster that is tested."""
+
+
+class FrameError(ValueError):
+    """A frame that doesn't follow from the one before it."""
+
+
+class Change(msgspec.Struct, Generic[Row], omit_defaults=True):
+    """What has changed of one table."""
+
+    unknown: bool = False
+    edit: list[tuple[int, int] | Row] | None = None
+    """The rows in their order: runs of those before (begin, count), and new ones; `None`: as they were."""
+    at: list[int] = []
+    """Which rows have other numbers: each by how far it is from the one before."""
+    by: list[int] = []
+    """By how much each number of these rows has changed."""
+
+
+class Frame(msgspec.Struct, omit_defaults=True):
+    """The change of each table, and of what is not a table."""
+
+    taken: float
+    cluster: Cluster | UnsetType = UNSET
+    growing: bool | UnsetType = UNSET
+    actor_counts: Mapping[str, int] | UnsetType | None = UNSET
+    actors_complete: bool | UnsetType | None = UNSET
+    demand: tuple[Demand, ...] | UnsetType | None = UNSET
+    nodes: Change[Node] | None = None
+    actors: Change[Actor] | None = None
+    placement_groups: Change[PlacementGroup] | None = None
+    jobs: Change[Job] | None = None
+    processes: Change[Process] | None = None
+    sessions: Change[Session] | None = None
+    oom_kills: Change[OomKill] | None = None
+    faults: Change[Fault] | None = None
+    findings: Change[Finding] | None = None
+    hosts: Change[HostRow] | None = None
+    memory_users: Change[UserRow] | None = None
+    heard: Change[Heard] | None = None
+    written: Change[Written] | None = None
+
+
+PLAIN = ("cluster", "growing", "actor_counts", "actors_complete", "demand")
+TABLES = ("nodes", "actors", "placement_groups", "jobs", "processes", "sessions", "oom_kills", "faults", "findings")
+"""Those of a snapshot; the others are made of it."""
+OTHER_TABLES = ("hosts", "memory_users", "heard", "written")
+PHYSICAL = ("cpu", "memory", "shm", "disks", "gpus")
+"""What a probed node says in the words of its host."""
+
+Rows = tuple[Any, ...] | None
+
+
+class Tables(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A snapshot as rows, each fact once."""
+
+    snapshot: Snapshot
+    rows: Mapping[str, Rows]
+
+
+def tables_of(snapshot: Snapshot) -> Tables:
+    """The snapshot as rows."""
+    rows = {name: getattr(snapshot, name) for name in TABLES}
+    hosts = snapshot.hosts.values()
+    rows["jobs"] = None if snapshot.jobs is None else tuple([_without_environment(job) for job in snapshot.jobs])
+    rows["hosts"] = tuple(_host_rows(snapshot))
+    rows["memory_users"] = tuple([UserRow(host.name, user) for host in hosts for user in sorted(host.memory_users, key=_pid)])
+    rows["heard"] = tuple([Heard(name, at) for name, at in snapshot.as_of.items()])
+    rows["written"] = tuple([Written(host.name, session, job, at) for host in hosts for session, job, at in _logs(host)])
+    return Tables(snapshot, rows)
+
+
+def _pid(user: Any) -> int:
+    return int(user.pid)
+
+
+def _without_environment(job: Job) -> Job:
+    """Environments are never recorded."""
+    return job if job.runtime_env is None else replace(job, runtime_env=None)
+
+
+def _logs(host: Host) -> Iterator[tuple[str, str, float]]:
+    for session, jobs in host.wrote.items():
+        for job, at in jobs.items():
+            yield session, job, at
+
+
+def _host_rows(snapshot: Snapshot) -> Iterator[HostRow]:
+    """Hosts without their processes and sessions, which have tables, and without what a node says in the same words."""
+    probed = {id(node.memory): node for node in snapshot.nodes or () if node.probed}
+    for host in snapshot.hosts.values():
+        bare = replace(
+            host,
+            processes=None if host.processes is None else (),
+            sessions=None if host.sessions is None else (),
+            memory_users=(),
+            wrote={},
+        )
+        node = probed.get(id(host.memory))
+        same = tuple(name for name in PHYSICAL if node is not None and getattr(node, name) is getattr(host, name))
+        plain = Host(host.name)
+        yield HostRow(replace(bare, **{name: getattr(plain, name) for name in same}), node.key if node else None, same)
+
+
+def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float) -> Snapshot:
+    """The snapshot that these rows are of."""
+    own: dict[str, Any] = {name: rows[name] for name in TABLES}
+    own["faults"], own["findings"] = own["faults"] or (), own["findings"] or ()
+    heard = {one.key: one.at for one in rows["heard"] or () if one.at is not None}
+    return Snapshot(taken=taken, **plain, **own, hosts={host.name: host for host in _hosts_of(rows)}, as_of=heard)
+
+
+def _hosts_of(rows: Mapping[str, Rows]) -> Iterator[Host]:
+    processes, sessions = _by(rows["processes"], "host"), _by(rows["sessions"], "host")
+    users, written = _by(rows["memory_users"], "host"), _by(rows["written"], "host")
+    nodes = {node.key: node for node in rows["nodes"] or ()}
+    for row in rows["hosts"] or ():
+        host, node = row.host, nodes.get(row.node)
+        same = {name: getattr(node, name) for name in row.same if node is not None and name in PHYSICAL}
+        logs: dict[str, dict[str, float]] = defaultdict(dict)
+        for one in written.get(host.name, ()):
+            if one.at is not None:
+                logs[one.session][one.job] = one.at
+        yield replace(
+            host,
+            processes=None if host.processes is None else tuple(processes.get(host.name, ())),
+            sessions=None if host.sessions is None else tuple(sessions.get(host.name, ())),
+            memory_users=tuple(sorted([one.user for one in users.get(host.name, ())], key=lambda user: -user.rss)),
+            wrote=logs,
+            **same,
+        )
+
+
+def _by(rows: Rows, field: str) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = defaultdict(list)
+    for row in rows or ():
+        found[getattr(row, field)].append(row)
+    return found
+
+
+_MAYBE_ENDLESS = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
+"""How infinity, and what is no number, begin in msgpack; no text has these bytes, a whole number may."""
+_decoder = msgspec.msgpack.Decoder(Frame)
+
+
+def decode_frame(block: bytes) -> Frame:
+    """Raises `FrameError` for numbers that JSON doesn't have, and that nobody who draws one expects; msgspec's errors and `ValueError`."""
+    if _MAYBE_ENDLESS.search(block) and not _is_finite(msgspec.msgpack.decode(block)):
+        raise FrameError("a frame has numbers that are none")
+    return _decoder.decode(block)
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+# What has changed
+
+
+def make_frame(before: Tables | None, now: Tables) -> Frame:
+    """What has changed since `before`; without one a key frame, with all there is."""
+    changes: dict[str, Any] = {name: _change(before.rows[name] if before else None, now.rows[name]) for name in (*TABLES, *OTHER_TABLES)}
+    plain = {name: getattr(now.snapshot, name) for name in PLAIN}
+    if before is not None:
+        plain = {name: value for name, value in plain.items() if value != getattr(before.snapshot, name)}
+    return Frame(now.snapshot.taken, **plain, **changes)
+
+
+def _change(before: Rows, now: Rows) -> Change[Any] | None:
+    if before is now:
+        return None
+    if now is None:
+        return Change(unknown=True)
+    if before is None:
+        return Change(edit=list(now))
+    if len(before) == len(now) and all(map(_is_alike, before, now)):
+        return _numbers(before, now)
+    sources = list(_sources(before, now))
+    kept = [before[at] if at is not None else row for at, row in zip(sources, now, strict=True)]
+    change = _numbers(kept, now) or Change()
+    change.edit = list(_runs(sources, now))
+    return change
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether they differ in numbers at most."""
+    return one is other or rest_of(one) == rest_of(other)
+
+
+def _numbers(before: Sequence[Any], now: Sequence[Any]) -> Change[Any] | None:
+    change: Change[Any] = Change(at=[], by=[])
+    last = 0
+    for place, (old, new) in enumerate(zip(before, now, strict=True)):
+        if old is new or (was := codes_of(old)) == (codes := codes_of(new)):
+            continue
+        change.at.append(place - last)
+        change.by += [code - earlier for code, earlier in zip(codes, was, strict=True)]
+        last = place
+    return change if change.at else None
+
+
+def _sources(before: Sequence[Any], now: Sequence[Any]) -> Iterator[int | None]:
+    """For each row the place at which it stood, where only its numbers have changed."""
+    places = {row.key: place for place, row in enumerate(before)}
+    for row in now:
+        at = places.get(row.key)
+        yield at if at is not None and _is_alike(before[at], row) else None
+
+
+def _runs(sources: Iterable[int | None], now: Sequence[Any]) -> Iterator[Any]:
+    begin = count = 0
+    for at, row in zip(sources, now, strict=True):
+        if at is not None and count and at == begin + count:
+            count += 1
+            continue
+        if count:
+            yield (begin, count)
+        begin, count = (at, 1) if at is not None else (0, 0)
+        if at is None:
+            yield row
+    if count:
+        yield (begin, count)
+
+
+# What a reader makes of it
+
+
+class _Table:
+    """The rows of one table as of the last frame, and what their numbers have become since they were made."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self.rows: list[Any] = []
+        self.codes: list[list[int] | None] = []
+        self.changed: set[int] = set()
+        self._told: Rows = None
+
+    def apply(self, change: Change[Any]) -> None:
+        """Raises `FrameError`."""
+        if change.unknown:
+            self.known, self.rows, self.codes, self.changed = False, [], [], set()
+        elif change.edit is not None:
+            self._edit(change.edit)
+        self._add(change.at, change.by)
+        self._told = None
+
+    def _edit(self, edit: Sequence[Any]) -> None:
+        self.materialize()
+        rows: list[Any] = []
+        codes: list[list[int] | None] = []
+        for one in edit:
+            if isinstance(one, tuple):
+                begin, count = one
+                if not (begin >= 0 and count > 0 and begin + count <= len(self.rows)):
+                    raise FrameError("a frame refers to rows that are not there")
+                _refuse_many(len(rows) + count)
+                rows += self.rows[begin : begin + count]
+                codes += self.codes[begin : begin + count]
+            else:
+                rows.append(one)
+                codes.append(None)
+        _refuse_many(len(rows))
+        self.rows, self.codes, self.known = rows, codes, True
+
+    def _add(self, at: Sequence[int], by: Sequence[int]) -> None:
+        place = used = 0
+        for step in at:
+            place += step
+            if not 0 <= place < len(self.rows):
+                raise FrameError("a frame refers to a row that is not there")
+            known = self.codes[place]
+            codes = codes_of(self.rows[place]) if known is None else known
+            if used + len(codes) > len(by):
+                raise FrameError("a frame lacks numbers")
+            sums = [code + step for code, step in zip(codes, by[used : used + len(codes)], strict=True)]
+            if sums and not 0 <= min(sums) <= max(sums) <= MAX_NUMBER:
+                raise FrameError("a frame has numbers that nothing can have")
+            self.codes[place] = sums
+            self.changed.add(place)
+            used += len(codes)
+
+    def materialize(self) -> Rows:
+        """The rows with their numbers."""
+        for place in self.changed:
+            self.rows[place] = with_codes(self.rows[place], iter(self.codes[place] or ()))
+        if self._told is None or self.changed:
+            self._told = tuple(self.rows)
+        self.changed = set()
+        return self._told if self.known else None
+
+
+def _refuse_many(count: int) -> None:
+    if count > MAX_ROWS:
+        raise FrameError(f"a frame has more than {MAX_ROWS:,} rows")
+
+
+class State:
+    """What frames that follow each other add up to, from a key frame on."""
+
+    def __init__(self) -> None:
+        self.taken = 0.0
+        self._plain: dict[str, Any] = {name: getattr(Snapshot(), name) for name in PLAIN}
+        self._tables = {name: _Table() for name in (*TABLES, *OTHER_TABLES)}
+
+    def apply(self, frame: Frame) -> None:
+        """Raises `FrameError`."""
+        self.taken = frame.taken
+        for name in PLAIN:
+            if (value := getattr(frame, name)) is not UNSET:
+                self._plain[name] = value
+        for name, table in self._tables.items():
+            if (change := getattr(frame, name)) is not None:
+                table.apply(change)
+
+    def snapshot(self) -> Snapshot:
+        """As of the last frame."""
+        return snapshot_of(self._plain, {name: table.materialize() for name, table in self._tables.items()}, self.taken)

@@ -1,0 +1,185 @@
+"""Which numbers of a row change all the time, and how each becomes a small whole number, whose difference to the last is mostly one byte.
+
+0 is unknown. What a page doesn't show is rounded away: half a percent, half a second, a thousandth of an amount of bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cockpit.model import Amount, Disk, Finding, Gpu, Hold, Host, HostMemory, MemoryUser, Node, Process, RayProcess, Session, Value
+
+MANTISSA_BITS = 10
+"""Of an amount of bytes: it is off by a two-thousandth at most, where a page shows three digits."""
+MAX_NUMBER = 1 << 62
+"""Greater than any number or code there is."""
+MAX_SHIFT = 62 - MANTISSA_BITS - 1
+LAST_LETTER = 0x7F
+
+
+class Scale(NamedTuple):
+    """A number as a code from 1 on, and back; both keep the order."""
+
+    encode: Callable[[Any], int]
+    decode: Callable[[int], Any]
+
+
+def _encode_amount(amount: int | None) -> int:
+    if amount is None or not 0 <= amount < MAX_NUMBER:
+        return 0
+    shift = max(0, amount.bit_length() - MANTISSA_BITS - 1)
+    return (shift << MANTISSA_BITS) + ((amount + (1 << shift >> 1)) >> shift) + 1
+
+
+def _decode_amount(code: int) -> int:
+    whole, exact = code - 1, 2 << MANTISSA_BITS
+    if whole < exact:
+        return whole
+    shift = min((whole >> MANTISSA_BITS) - 1, MAX_SHIFT)
+    return ((whole & (1 << MANTISSA_BITS) - 1) + (1 << MANTISSA_BITS)) << shift
+
+
+def _steps(size: float) -> Scale:
+    """In even steps of that size."""
+
+    def encode(value: float | None) -> int:
+        known = value is not None and 0 <= value < MAX_NUMBER and math.isfinite(value)
+        return int(value / size + 0.5) + 1 if known and value is not None else 0
+
+    return Scale(encode, lambda code: (code - 1) * size)
+
+
+AMOUNT = Scale(_encode_amount, _decode_amount)
+PERCENT = MOMENT = _steps(0.5)
+WHOLE = _steps(1.0)
+LETTER = Scale(
+    lambda text: ord(text) + 1 if text and len(text) == 1 and text.isascii() else 0,
+    lambda code: chr(code - 1) if code - 1 <= LAST_LETTER else None,
+)
+
+
+class Heard(Value, frozen=True):
+    """When a source's last good answer came."""
+
+    key: str
+    at: float | None
+
+
+class Written(Value, frozen=True):
+    """When the log of a job's driver was written to last."""
+
+    host: str
+    session: str
+    job: str
+    at: float | None
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"{self.host}\0{self.session}\0{self.job}"
+
+
+class HostRow(Value, frozen=True):
+    """A host without what other tables say too."""
+
+    host: Host
+    node: str | None = None
+    """The key of the node that says the same of these fields."""
+    same: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return self.host.name
+
+
+class UserRow(Value, frozen=True):
+    """One of the processes that hold most of a host's memory."""
+
+    host: str
+    user: MemoryUser
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return f"{self.host}\0{self.user.pid}"
+
+
+class Layout:
+    """Which fields of a type hold numbers that change all the time, and which hold values of types that have a layout too."""
+
+    def __init__(self, row: type[Value], hot: Mapping[str, Scale], nested: Sequence[str] = ()) -> None:
+        self.hot, self.nested = hot, tuple(nested)
+        rest = [name for name in row.__struct_fields__ if name not in hot and name not in nested]
+        self.rest: Callable[[Any], Any] = attrgetter(*rest) if rest else lambda _: ()
+
+
+LAYOUTS: Mapping[type, Layout] = {
+    Gpu: Layout(Gpu, {"utilization": PERCENT, "memory_used": AMOUNT, "power": WHOLE, "temperature": WHOLE}),
+    Amount: Layout(Amount, {"used": AMOUNT}),
+    HostMemory: Layout(HostMemory, {"used": AMOUNT, "shared": AMOUNT}),
+    Disk: Layout(Disk, {"used": AMOUNT}),
+    Hold: Layout(Hold, {"memory": AMOUNT}),
+    RayProcess: Layout(RayProcess, {"state": LETTER, "files": AMOUNT}),
+    MemoryUser: Layout(MemoryUser, {"rss": AMOUNT, "shared": AMOUNT}),
+    Session: Layout(Session, {"size": AMOUNT}),
+    Finding: Layout(Finding, {"seen": MOMENT}),
+    Process: Layout(Process, {"rss": AMOUNT, "shared": AMOUNT, "state": LETTER}, ("gpus",)),
+    Node: Layout(
+        Node,
+        {"seen": MOMENT, "reported": MOMENT, "cpu": PERCENT, "shared": AMOUNT},
+        ("memory", "object_store", "shm", "disks", "gpus"),
+    ),
+    Host: Layout(Host, {"taken": MOMENT, "cpu": PERCENT}, ("memory", "shm", "disks", "gpus", "rays")),
+    HostRow: Layout(HostRow, {}, ("host",)),
+    UserRow: Layout(UserRow, {}, ("user",)),
+    Heard: Layout(Heard, {"at": MOMENT}),
+    Written: Layout(Written, {"at": MOMENT}),
+}
+
+
+def codes_of(value: Any) -> list[int]:
+    """The numbers of a row that change all the time."""
+    found: list[int] = []
+    _add_codes(value, found)
+    return found
+
+
+def _add_codes(value: Any, found: list[int]) -> None:
+    if isinstance(value, tuple):
+        for one in value:
+            _add_codes(one, found)
+    elif (layout := LAYOUTS.get(type(value))) is not None:
+        for name, scale in layout.hot.items():
+            found.append(scale.encode(getattr(value, name)))
+        for name in layout.nested:
+            _add_codes(getattr(value, name), found)
+
+
+def rest_of(value: Any) -> Any:
+    """All the others: rows with the same rest have as many codes."""
+    if isinstance(value, tuple):
+        return tuple([rest_of(one) for one in value])
+    if (layout := LAYOUTS.get(type(value))) is None:
+        return value
+    return layout.rest(value), [rest_of(getattr(value, name)) for name in layout.nested]
+
+
+def with_codes(value: Any, codes: Iterator[int]) -> Any:
+    """The row with these numbers; one whose code is as before keeps what it was before it was rounded."""
+    if isinstance(value, tuple):
+        return tuple([with_codes(one, codes) for one in value])
+    if (layout := LAYOUTS.get(type(value))) is None:
+        return value
+    changed: dict[str, Any] = {}
+    for name, scale in layout.hot.items():
+        code = next(codes)
+        if code != scale.encode(getattr(value, name)):
+            changed[name] = scale.decode(code) if code > 0 else None
+    changed.update({name: with_codes(getattr(value, name), codes) for name in layout.nested})
+    return msgspec.structs.replace(value, **changed) if changed else value

@@ -1,0 +1,207 @@
+"""Records what the poller publishes, in a thread of its own; says whether it does, and why not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from cockpit.bug import bug
+from cockpit.clock import CLOCK, shift_of
+from cockpit.config.thresholds import RecordingLimits
+from cockpit.model import Cluster, Snapshot
+from cockpit.recording.acts_log import ActsLog
+from cockpit.recording.events import Event
+from cockpit.recording.folder import SEGMENTS_IN_LIMIT, Lock, bytes_allowed, folder_name, make_folder, remove_old
+from cockpit.recording.happenings import events_between, has_news
+from cockpit.recording.writer import SEGMENT_BYTES, SegmentWriter
+
+STEP_S = 5.0
+"""Seconds between two frames, unless something begins or ends: Ray's own agents look no oftener."""
+EARLY_S = 0.8
+"""By so much a frame may come sooner: snapshots come every 1.4 s, and else it would be a whole one later."""
+START_S = 15.0
+"""Seconds after which what has not said which Ray it is, is recorded by its address."""
+RETRY_S = 30.0
+"""Seconds after which it is tried again to record: another cockpit may have ended, a disk has room."""
+REMOVE_EVERY_S = 600.0
+MAX_WAITING = 4
+"""Snapshots that wait to be written; with a disk that hangs more would only fill memory."""
+END_PATIENCE_S = 0.5
+SMALLEST_LIMIT = 1 << 20
+"""Bytes: where less is allowed, it is not worth beginning."""
+
+
+class RecorderState(NamedTuple):
+    """Whether it records, and in which file; else why not, in words."""
+
+    path: Path | None = None
+    reason: str | None = None
+    """With a path: what is unusual about it."""
+    is_failure: bool = False
+    """It should be recorded, and is not."""
+
+
+class Recorder:
+    """Fed with every snapshot."""
+
+    def __init__(
+        self, root: Path, limits: RecordingLimits | None = None, *, acts_log: Path | None = None, clock: Callable[[], float] = CLOCK
+    ) -> None:
+        """`root`: where the folders of clusters lie; `acts_log`: of all cockpits of this user."""
+        self.state = RecorderState()
+        self._root, self._limits, self._clock = root, limits or RecordingLimits(), clock
+        self._acts = ActsLog(acts_log) if acts_log else None
+        self._shift = shift_of(clock)
+        self._waiting: queue.Queue[Snapshot | None] = queue.Queue(MAX_WAITING + 1)
+        self._thread: threading.Thread | None = None
+        self._heard = Snapshot()
+        self._named = Cluster()
+        """The last that has said which Ray it is."""
+        self._unknown_since: float | None = None
+        # Of the thread alone
+        self._before = Snapshot()
+        self._cluster = Cluster()
+        self._lock: Lock | None = None
+        self._writer: SegmentWriter | None = None
+        self._tried = self._removed = float("-inf")
+
+    def hear(self, snapshot: Snapshot) -> None:
+        """Have it written, if it is time; takes no time itself."""
+        if not self._is_due(snapshot) or self._waiting.qsize() >= MAX_WAITING:
+            return
+        self._heard = snapshot
+        self._waiting.put_nowait(snapshot)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Write what waits, but don't wait long for a disk that hangs."""
+        if self._thread is not None:
+            with self._waiting.mutex:
+                self._waiting.queue.append(None)
+                self._waiting.not_empty.notify()
+            self._thread.join(END_PATIENCE_S)
+            self._thread = None
+
+    def _is_due(self, snapshot: Snapshot) -> bool:
+        if not self._is_known(snapshot):
+            return False
+        return not 0 <= snapshot.taken - self._heard.taken < STEP_S - EARLY_S or has_news(self._heard, snapshot)
+
+    def _is_known(self, snapshot: Snapshot) -> bool:
+        """Whether it is told which Ray it is, or was told before its dashboard fell silent, or never will be."""
+        cluster = snapshot.cluster
+        if cluster.session is not None:
+            self._named, self._unknown_since = cluster, None
+        if cluster.session is not None or (self._named.session is not None and cluster.address == self._named.address):
+            return True
+        if self._unknown_since is None:
+            self._unknown_since = snapshot.taken
+        return snapshot.taken - self._unknown_since >= START_S
+
+    # In the thread
+
+    def _run(self) -> None:
+        while (snapshot := self._waiting.get()) is not None:
+            self._try_to_record(snapshot)
+        self._end("cockpit has ended its recording")
+
+    def _try_to_record(self, snapshot: Snapshot) -> None:
+        try:
+            self._record(snapshot)
+        except OSError as error:
+            self._stop(_words(error))
+        except Exception as error:  # noqa: BLE001 a recording is never worth the screen
+            self._stop(bug(error))
+
+    def _record(self, snapshot: Snapshot) -> None:
+        if self._writer is not None and _is_other(self._cluster, snapshot.cluster):
+            self._end("cockpit follows another Ray")
+            self._tried = float("-inf")
+        if self._writer is None and not self._begin(snapshot):
+            return
+        self._remove_old()
+        if self._writer is None:
+            return
+        events = [*events_between(self._before, snapshot), *self._new_acts(snapshot)]
+        if self._before.taken == 0.0:
+            events.insert(0, _own(snapshot.taken, "begin", f"cockpit on {socket.gethostname()} began to record"))
+        self._writer.write(snapshot, events)
+        self._before = snapshot
+        self.state = RecorderState(self._writer.path, self.state.reason)
+
+    def _begin(self, snapshot: Snapshot) -> bool:
+        if time.monotonic() - self._tried < RETRY_S:
+            return False
+        self._tried = time.monotonic()
+        folder = self._root / folder_name(snapshot.cluster)
+        make_folder(folder)
+        allowed = bytes_allowed(self._root, self._limits)
+        if allowed < SMALLEST_LIMIT:
+            raise OSError(errno.ENOSPC, "the disk is too small for recordings")
+        lock = Lock(folder)
+        is_ours = lock.take()
+        if is_ours is False:
+            self.state = RecorderState(None, f"recorded by {lock.holder()}")
+            return False
+        own_name = "" if is_ours else f"{folder_name(Cluster(session=socket.gethostname()))}-{os.getpid()}"
+        self._lock, self._cluster, self._before = lock, snapshot.cluster, Snapshot()
+        self._writer = SegmentWriter(folder, own_name=own_name, segment_bytes=min(SEGMENT_BYTES, allowed // SEGMENTS_IN_LIMIT))
+        self.state = RecorderState(None, None if is_ours else "this file system has no locks: recorded in a file of its own")
+        return True
+
+    def _remove_old(self) -> None:
+        if time.monotonic() - self._removed >= REMOVE_EVERY_S:
+            self._removed = time.monotonic()
+            if remove_old(self._root, self._limits) > 2 * bytes_allowed(self._root, self._limits):
+                raise OSError(errno.ENOSPC, "recordings take more than they may, and none of them is old enough to go")
+
+    def _new_acts(self, snapshot: Snapshot) -> list[Event]:
+        if self._acts is None:
+            return []
+        nodes = {name for node in snapshot.nodes or () for name in (node.host, node.ip, node.name)}
+        return self._acts.take_new(nodes | snapshot.hosts.keys(), self._shift())
+
+    def _stop(self, reason: str) -> None:
+        """Until it is tried again."""
+        self._end(None)
+        self._tried = time.monotonic()
+        self.state = RecorderState(None, f"not recorded: {reason}", is_failure=True)
+
+    def _end(self, why: str | None) -> None:
+        writer, self._writer = self._writer, None
+        try:
+            if writer is not None and why is not None:
+                writer.write_events([_own(self._before.taken, "end", why)], self._before.taken)
+            if writer is not None:
+                writer.close()
+        except OSError as error:
+            self.state = RecorderState(None, f"not recorded: {_words(error)}", is_failure=True)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def _own(at: float, phase: str, text: str) -> Event:
+    return Event(at, "recording", text, "begin" if phase == "begin" else "end", key="recording:")
+
+
+def _words(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "the disk is full" if error.strerror == os.strerror(errno.ENOSPC) else str(error.strerror)
+    return f"{error.filename}: {(error.strerror or '').lower()}" if error.filename else (error.strerror or str(error)).lower()
+
+
+def _is_other(before: Cluster, now: Cluster) -> bool:
+    """Another Ray is followed than the one that is recorded; one that has not yet said which it is, is not another."""
+    if now.session is None:
+        return now.address is not None and before.address is not None and now.address != before.address
+    return now.session != before.session

@@ -1,0 +1,164 @@
+"""Snapshots made into records, and appended: when a key frame is due, when a new segment begins."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from cockpit.config.thresholds import LARGE
+from cockpit.model import Snapshot
+from cockpit.recording.events import Event
+from cockpit.recording.files import (
+    MAX_BLOCK_BYTES,
+    MAX_EVENT_BYTES,
+    SUFFIX,
+    Header,
+    Kind,
+    Packer,
+    list_segments,
+    open_for_writing,
+    pack_header,
+    pack_record,
+)
+from cockpit.recording.frames import OTHER_TABLES, TABLES, Change, Frame, Tables, make_frame, tables_of
+from cockpit.recording.redaction import pack_row, redact_texts
+
+KEY_EVERY_S, LARGE_KEY_EVERY_S = 300.0, 900.0
+"""Seconds from a key frame to the next: what is lost where a file is damaged, and what must be read to see a moment."""
+SEGMENT_S = 86400.0
+SEGMENT_BYTES = 256 << 20
+FSYNC_EVERY_S = 60.0
+ROWS_AT_ONCE = 100
+"""Rows that are packed before others may run: a key that is pressed meanwhile is drawn."""
+_encoder = msgspec.msgpack.Encoder()
+
+
+class SegmentWriter:
+    """Appends to one recording; only its own thread uses it."""
+
+    def __init__(self, folder: Path, *, own_name: str = "", segment_bytes: int = SEGMENT_BYTES, only: Path | None = None) -> None:
+        """`own_name`: stands in the names of its files, where no lock says that nobody else writes; `only`: all goes into this file."""
+        self._only = only
+        self._folder, self._own_name, self._segment_bytes = folder, own_name, segment_bytes
+        self.path: Path | None = None
+        self._file: int | None = None
+        self._written = 0
+        self._begun = self._key_at = self._synced = float("-inf")
+        self._last: Tables | None = None
+        self._last_time = float("-inf")
+        self._packer = Packer()
+        self._checksum = 0
+        """Of the last frame."""
+
+    def write(self, snapshot: Snapshot, events: Iterable[Event] = ()) -> None:
+        """Append what has changed since the last one. Raises `OSError`."""
+        self._roll(snapshot)
+        records = [self._pack_frame(snapshot), *self._pack_events(list(events), snapshot.taken)]
+        self._append(b"".join(records))
+        self._last_time = snapshot.taken
+
+    def write_events(self, events: Sequence[Event], at: float) -> None:
+        """Append events alone, where a segment is open. Raises `OSError`."""
+        if self._file is not None:
+            self._append(b"".join(self._pack_events(events, at)))
+
+    def close(self) -> None:
+        """What was written is on the disk then; the next write begins a new segment."""
+        if self._file is not None:
+            file, self._file, self._last = self._file, None, None
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+
+    def _roll(self, snapshot: Snapshot) -> None:
+        """Begin a new segment where the last is long enough, or the clock was set back."""
+        is_full = self._written >= self._segment_bytes or snapshot.taken - self._begun >= SEGMENT_S
+        if self._file is not None and (self._only or (not is_full and snapshot.taken >= self._last_time)):
+            return
+        self.close()
+        cluster = snapshot.cluster
+        header = Header(
+            cluster=self._folder.name,
+            address=cluster.address,
+            session=cluster.session,
+            ray_version=cluster.ray_version,
+            begun=snapshot.taken,
+        )
+        self.path = self._only or self._folder / self._name(snapshot.taken)
+        self._file = open_for_writing(self.path, checks_folder=self._only is None)
+        self._written, self._begun, self._last = 0, snapshot.taken, None
+        self._append(pack_header(header))
+
+    def _name(self, taken: float) -> str:
+        """Counted, so that they stand in their order also where the clock was set back."""
+        numbers = [path.name.partition(".")[0] for path in list_segments(self._folder)]
+        number = max((int(text) for text in numbers if text.isdigit() and len(text) < 10), default=0) + 1
+        day = time.strftime("%Y-%m-%dT%H-%M", time.localtime(taken))
+        return f"{number:06}.{day}{f'.{self._own_name}' if self._own_name else ''}{SUFFIX}"
+
+    def _pack_frame(self, snapshot: Snapshot) -> bytes:
+        large = len(snapshot.nodes or ()) > LARGE
+        is_key = self._last is None or snapshot.taken - self._key_at >= (LARGE_KEY_EVERY_S if large else KEY_EVERY_S)
+        now = tables_of(snapshot)
+        block = pack(make_frame(None if is_key else self._last, now))
+        if len(block) > MAX_BLOCK_BYTES:
+            raise OSError(errno.EFBIG, "a state of this cluster is too large to be recorded")
+        if is_key:
+            self._key_at = snapshot.taken
+        self._last = now
+        kind, after = (Kind.KEY, 0) if is_key else (Kind.DELTA, self._checksum)
+        data, self._checksum = pack_record(kind, snapshot.taken, self._packer.pack(block, anew=is_key), len(block), after)
+        return data
+
+    def _pack_events(self, events: Sequence[Event], at: float) -> list[bytes]:
+        if not events:
+            return []
+        block = _encoder.encode(redact_texts(events))
+        if len(block) > MAX_EVENT_BYTES:
+            half = len(events) // 2
+            return [*self._pack_events(events[:half], at), *self._pack_events(events[half:] if half else [], at)]
+        return [pack_record(Kind.EVENTS, at, Packer().pack(block, anew=True), len(block))[0]]
+
+    def _append(self, data: bytes) -> None:
+        """All of it, or nothing: what a full disk took of it is cut off again."""
+        if self._file is None:
+            return
+        try:
+            _write_whole(self._file, data)
+        except OSError:
+            self._last = None  # the next begins with a key frame
+            os.ftruncate(self._file, self._written)
+            raise
+        self._written += len(data)
+        if time.monotonic() - self._synced >= FSYNC_EVERY_S:
+            self._synced = time.monotonic()
+            os.fsync(self._file)
+
+
+def _write_whole(file: int, data: bytes) -> None:
+    if os.write(file, data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def pack(frame: Frame) -> bytes:
+    """In msgpack, without secrets; rows a few at a time."""
+    for name in (*TABLES, *OTHER_TABLES):
+        change: Change[object] | None = getattr(frame, name)
+        if change is not None and change.edit is not None:
+            change.edit = _pack_rows(change.edit)
+    return _encoder.encode(frame)
+
+
+def _pack_rows(edit: Sequence[object]) -> list[object]:
+    packed: list[object] = []
+    for number, row in enumerate(edit):
+        packed.append(row if isinstance(row, tuple) else pack_row(row))
+        if number % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
+            time.sleep(0)
+    return packed

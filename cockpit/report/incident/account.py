@@ -1,0 +1,188 @@
+"""The shape of a report: what `cockpit report -o FILE.json` writes, and what its texts are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cockpit.model import Level
+from cockpit.usage import IdleCause
+
+
+class Episode(msgspec.Struct, frozen=True):
+    """`findings[]`: one finding, from when it began to when it cleared."""
+
+    code: str
+    level: Level
+    """The worst that it had."""
+    subject: str
+    text: str
+    """As it was told last at that level."""
+    begin: float
+    end: float | None
+    """`null`: it had not cleared when the recording ended."""
+    times: int = 1
+    """How often it came, where it cleared and came again within a minute."""
+    evidence: tuple[str, ...] = ()
+    remedy: str | None = None
+    act: str | None = None
+    """The act of cockpit's that helps."""
+    about: tuple[str, ...] = ()
+    """What it is about: `job:ID`, `node:ID` and so on."""
+
+    @property
+    def key(self) -> str:
+        """What its findings had in common."""
+        return f"finding:{self.code}:{self.subject}"
+
+
+class FaultEpisode(msgspec.Struct, frozen=True):
+    """`faults[]`: a source of cockpit's that failed, with all that it took down."""
+
+    source: str
+    host: str | None
+    text: str
+    begin: float
+    end: float | None
+
+
+class ActDone(msgspec.Struct, frozen=True):
+    """`acts[]`: what somebody did with cockpit."""
+
+    at: float
+    act: str
+    text: str
+    user: str | None
+    host: str | None
+    """Where that person sat."""
+    end: float | None
+    """When it was over; `null`: that is not recorded."""
+    outcome: Mapping[str, Any] | None = None
+    """As in the log of acts."""
+
+
+class JobSpan(msgspec.Struct, frozen=True):
+    """`jobs[]`: a job that ran, began or ended."""
+
+    id: str
+    status: str
+    """As it was seen last."""
+    started: float | None
+    ended: float | None
+    entrypoint: str | None
+    message: str | None
+
+
+class MemoryStatus(msgspec.Struct, frozen=True):
+    """`usage[].fullest_host`."""
+
+    node: str
+    at: float
+    used: int
+    total: int
+    kill_at: int | None
+
+
+class Hours(msgspec.Struct, frozen=True):
+    """GPU-hours. What was had (by reservation or by holding memory) is `busy` + `idle` + `unknown`."""
+
+    reserved: float | None
+    held: float | None
+    busy: float
+    idle: float
+    idle_by_cause: Mapping[IdleCause, float]
+    unknown: float
+    """Of which nobody knows whether the GPUs worked: it is not idle."""
+
+
+class UsageRow(msgspec.Struct, frozen=True):
+    """`usage[]`: one job; or GPUs of no job, by whose they are."""
+
+    kind: str
+    """`job`, `other Ray`, `no job`, `left over`."""
+    name: str
+    user: str | None
+    hours: Hours
+    seen_s: float
+    unwatched_s: float
+    gpus_at_end: float | None
+    gpu_memory: int | None
+    host_memory: int | None
+    """The most that its processes held."""
+    fullest_host: MemoryStatus | None
+    restarts: int
+    kills: int
+    """For want of memory."""
+
+
+class UserRow(msgspec.Struct, frozen=True):
+    """`users[]`."""
+
+    user: str | None
+    jobs: int
+    hours: Hours
+    gpus_at_end: float | None
+    gpu_memory_at_end: int | None
+    host_memory_at_end: int | None
+
+
+class FleetHours(msgspec.Struct, frozen=True):
+    """`fleet`: GPU-hours of all GPUs of the cluster."""
+
+    there: float
+    reserved: float
+    busy: float
+    idle: float
+    unknown: float
+
+
+class Point(msgspec.Struct, frozen=True):
+    """`course[]`: one moment of the whole cluster."""
+
+    at: float
+    gpus: float | None
+    reserved: float | None
+    busy: float | None
+    unknown: float
+    memory: float | None
+    """The fullest host: memory in use as a share of Ray's kill line, of its memory where that line is not known."""
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What `cockpit report` tells. Sizes are bytes, times POSIX seconds, `null` is unknown."""
+
+    address: str | None
+    ray_version: str | None
+    session: str | None
+    begin: float
+    end: float
+    job: str | None
+    """The only job that it is about; `null`: all."""
+    watched_s: float
+    unwatched_s: float
+    gaps: tuple[tuple[float, float], ...]
+    """When nothing was recorded."""
+    damage: tuple[str, ...]
+    findings: tuple[Episode, ...]
+    faults: tuple[FaultEpisode, ...]
+    acts: tuple[ActDone, ...]
+    jobs: tuple[JobSpan, ...]
+    usage: tuple[UsageRow, ...]
+    users: tuple[UserRow, ...]
+    fleet: FleetHours
+    course: tuple[Point, ...]
+    cockpit: str
+    """The version that wrote it."""
+    schema: int = 1
+
+
+def account_json(account: Account) -> str:
+    """For scripts."""
+    return msgspec.json.format(msgspec.json.encode(account), indent=2).decode()
+
+
+def account_schema() -> dict[str, Any]:
+    """The JSON Schema of it."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Account)}

@@ -1,0 +1,200 @@
+"""Charts of a report, drawn as SVG: what came when, what all GPUs did, how near host memory came to where Ray kills."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cockpit.model import LEVELS
+from cockpit.report.incident import words
+from cockpit.report.incident.account import Account, Hours, Point
+from cockpit.report.incident.markup import Html, join, tag
+from cockpit.text import count, percent
+from cockpit.usage import CAUSES
+
+WIDTH, LABELS, LANE, PLOT = 1000, 240, 22, 160
+"""Units of a chart: its width, of that what the names of lanes take, the height of a lane, the height of a plot."""
+MAX_LANES = {"finding": 20, "job": 12}
+LABEL_CHARS = 34
+TICKS = 5
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Where a moment lies in a chart."""
+
+    begin: float
+    end: float
+
+    def x(self, moment: float) -> float:
+        share = (moment - self.begin) / max(1e-9, self.end - self.begin)
+        return LABELS if math.isnan(share) else round(LABELS + (WIDTH - LABELS - 10) * min(1.0, max(0.0, share)), 1)
+
+    def width(self, begin: float, end: float) -> float:
+        return max(2.0, round(self.x(end) - self.x(begin), 1))
+
+
+def timeline(account: Account, clock: words.Clock) -> Html:
+    """A lane for each job and each finding, and one for acts; where nothing is recorded all are hatched."""
+    scale = _Scale(account.begin, account.end)
+    lanes = [*_job_lanes(account, scale), *_act_lanes(account, scale), *_finding_lanes(account, scale)]
+    rows = [_lane(number, name, drawn) for number, (name, drawn) in enumerate(lanes)]
+    height = LANE * max(1, len(lanes))
+    said = f"From {clock.at(account.begin)} to {clock.at(account.end)}: {words.summary(account)} The tables below say the same."
+    return _chart("What happened when", said, height + 24, [*rows, *_gaps(account, scale, height), *_axis(scale, clock, height)])
+
+
+Lane = tuple[str, Sequence[str]]
+
+
+def _job_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
+    for job in account.jobs[: MAX_LANES["job"]]:
+        begin, end = job.started or account.begin, job.ended or account.end
+        kind = "failed" if job.status == "FAILED" else "job"
+        yield f"job {job.id}", [_bar(scale, begin, end, kind, f"{job.id}: {job.status}")]
+
+
+def _act_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
+    if account.acts:
+        yield "acts", [_bar(scale, act.at, act.end or act.at, "act", act.text) for act in account.acts]
+
+
+def _finding_lanes(account: Account, scale: _Scale) -> Iterator[Lane]:
+    """The worst kinds, each subject in a lane."""
+    lanes: dict[str, list[int]] = {}
+    for number, one in enumerate(account.findings):
+        lanes.setdefault(one.key, []).append(number)
+    ranked = sorted(lanes.values(), key=lambda numbers: min(LEVELS.index(account.findings[number].level) for number in numbers))
+    for numbers in sorted(ranked[: MAX_LANES["finding"]], key=lambda numbers: account.findings[numbers[0]].begin):
+        episodes = [account.findings[number] for number in numbers]
+        bars = [_bar(scale, one.begin, account.end if one.end is None else one.end, one.level, one.text) for one in episodes]
+        yield f"{episodes[0].code}: {episodes[0].subject}", bars
+
+
+def _bar(scale: _Scale, begin: float, end: float, kind: str, said: str) -> Html:
+    width = scale.width(begin, end)
+    return tag("rect", x=scale.x(begin), y=4, width=width, height=LANE - 8, rx=2, class_=f"bar {kind}", aria_label=said)
+
+
+def _lane(number: int, name: str, bars: Iterable[str]) -> Html:
+    label = name if len(name) <= LABEL_CHARS else f"{name[: LABEL_CHARS - 1]}…"
+    line = tag("line", x1=LABELS, x2=WIDTH - 10, y1=LANE - 1, y2=LANE - 1, class_="grid")
+    return tag("g", line, tag("text", label, x=0, y=LANE - 7), *bars, transform=f"translate(0 {number * LANE})")
+
+
+def _gaps(account: Account, scale: _Scale, height: float) -> Iterator[Html]:
+    for begin, end in account.gaps:
+        yield tag("rect", x=scale.x(begin), y=0, width=scale.width(begin, end), height=height, class_="gap")
+
+
+def _axis(scale: _Scale, clock: words.Clock, height: float) -> Iterator[Html]:
+    for number in range(TICKS):
+        moment = scale.begin + (scale.end - scale.begin) * number / (TICKS - 1)
+        anchor = "start" if number == 0 else "end" if number == TICKS - 1 else "middle"
+        yield tag("text", clock.at(moment), x=scale.x(moment), y=height + 18, text_anchor=anchor, class_="tick")
+
+
+def _chart(title: str, said: str, height: float, inside: Iterable[str]) -> Html:
+    name = title.lower().replace(" ", "-")
+    hatch = Html(
+        '<defs><pattern id="hatch-' + name + '" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        '<rect width="2" height="6" class="hatch"/></pattern></defs>'
+    )
+    drawn = Html(join(inside).replace('class="gap"', f'class="gap" fill="url(#hatch-{name})"'))
+    parts = (tag("title", title, id=f"t-{name}"), tag("desc", said, id=f"d-{name}"), hatch, drawn)
+    svg = tag("svg", *parts, viewBox=f"0 0 {WIDTH} {height}", role="img", aria_labelledby=f"t-{name} d-{name}")
+    return join((tag("h3", title), tag("div", svg, class_="chart", tabindex="0", role="region", aria_label=title)))
+
+
+def _runs(account: Account, points: Sequence[Point]) -> list[list[Point]]:
+    """Those between two gaps: nothing is drawn of a time of which nothing is known."""
+    runs: list[list[Point]] = [[]]
+    for point in points:
+        if runs[-1] and any(runs[-1][-1].at < end and begin < point.at for begin, end in account.gaps):
+            runs.append([])
+        runs[-1].append(point)
+    return runs
+
+
+def _line(scale: _Scale, points: Iterable[tuple[float, float]], most: float) -> Html:
+    return tag("polyline", points=" ".join(f"{scale.x(moment)},{_y(value, most)}" for moment, value in points), class_="line")
+
+
+def gpu_chart(account: Account, clock: words.Clock) -> Html | None:
+    """Busy, idle and not known, one on the other; above them a line: what is reserved."""
+    known = [point for point in account.course if point.gpus]
+    if len(known) < 2:
+        return None
+    most = max(max(point.gpus or 0, point.reserved or 0) for point in known)
+    scale = _Scale(account.begin, account.end)
+    runs = _runs(account, known)
+    areas = [_area(scale, run, most, edges, kind) for run in runs for kind, edges in _EDGES.items()]
+    lines = [_line(scale, [(point.at, point.reserved) for point in run if point.reserved is not None], most) for run in runs]
+    rest = [*lines, *_gaps(account, scale, PLOT), *_levels(most, count), *_axis(scale, clock, PLOT)]
+    return join((_chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest]), _legend()))
+
+
+_EDGES: Mapping[str, Callable[[Point], tuple[float, float]]] = {
+    "busy": lambda point: (0.0, point.busy or 0.0),
+    "idle": lambda point: (point.busy or 0.0, (point.gpus or 0.0) - point.unknown),
+    "unknown": lambda point: ((point.gpus or 0.0) - point.unknown, point.gpus or 0.0),
+}
+"""Of each area, where it begins and ends."""
+
+
+def _legend() -> Html:
+    names = (("busy", "busy"), ("idle", "idle"), ("unknown", "not known"), ("line", "reserved (line)"))
+    return tag(
+        "p",
+        *(join((tag("span", class_=f"key {kind}"), f" {name}  ")) for kind, name in names),
+        "; GPUs that wait at 100 % count as busy",
+        class_="legend",
+    )
+
+
+def memory_chart(account: Account, clock: words.Clock) -> Html | None:
+    """The fullest host at each moment."""
+    known = [point for point in account.course if point.memory is not None]
+    if len(known) < 2:
+        return None
+    scale, most = _Scale(account.begin, account.end), max(1.05, *(point.memory or 0.0 for point in known))
+    peak = max(known, key=lambda point: point.memory or 0.0)
+    said = f"The highest was {percent(100 * (peak.memory or 0.0))} of Ray's kill line at {clock.at(peak.at)}."
+    lines = [_line(scale, [(point.at, point.memory or 0.0) for point in run], most) for run in _runs(account, known)]
+    kill = tag("line", x1=LABELS, x2=WIDTH - 10, y1=_y(1.0, most), y2=_y(1.0, most), class_="kill")
+    name = tag("text", "Ray kills above this line", x=LABELS + 6, y=_y(1.0, most) + 15, class_="tick")
+    rest = [kill, name, *_gaps(account, scale, PLOT), *_levels(most, lambda share: percent(100 * share)), *_axis(scale, clock, PLOT)]
+    return join(
+        (_chart("Host memory", said, PLOT + 24, [*lines, *rest]), tag("p", f"The fullest host at each moment. {said}", class_="legend"))
+    )
+
+
+def _y(value: float | None, most: float) -> float:
+    return round(PLOT - (PLOT - 6) * (value or 0.0) / most, 1)
+
+
+def _levels(most: float, word: Callable[[float], str]) -> Iterator[Html]:
+    for share in (0.0, 0.5, 1.0):
+        y = _y(most * share, most)
+        yield tag("line", x1=LABELS, x2=WIDTH - 10, y1=y, y2=y, class_="grid")
+        yield tag("text", word(most * share), x=LABELS - 8, y=min(PLOT, y + 8), text_anchor="end", class_="tick")
+
+
+def _area(scale: _Scale, points: Sequence[Point], most: float, edges: Callable[[Point], tuple[float, float]], kind: str) -> Html:
+    tops = [f"{scale.x(point.at)},{_y(edges(point)[1], most)}" for point in points]
+    floor = [f"{scale.x(point.at)},{_y(edges(point)[0], most)}" for point in reversed(points)]
+    return tag("path", d=f"M{' L'.join([*tops, *floor])} Z", class_=f"area {kind}")
+
+
+def share_bar(hours: Hours) -> Html:
+    """What became of what was had: a bar of 200 units, with the same in words."""
+    parts = [("busy", "busy", hours.busy), *((cause, words_, hours.idle_by_cause.get(cause, 0.0)) for cause, words_ in CAUSES.items())]
+    parts.append(("unknown", "not known", hours.unknown))
+    whole, x, bars = words.had(hours), 0.0, list[str]()
+    for kind, _, value in parts:
+        width = 200 * value / whole if whole else 0.0
+        bars.append(tag("rect", x=round(x, 1), y=0, width=round(width, 1), height=14, class_=f"part {kind}") if value else Html(""))
+        x += width
+    said = ", ".join(f"{percent(100 * value / whole)} {name}" for _, name, value in parts if value) if whole else "nothing"
+    return tag("svg", tag("title", said), *bars, viewBox="0 0 200 14", width=200, height=14, role="img", class_="share")

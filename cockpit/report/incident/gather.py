@@ -1,0 +1,209 @@
+"""A recording read from one moment to another: what came and went, what was done, who used what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from cockpit import __version__
+from cockpit.model import Actor, Fault, Job, PlacementGroup, Process, Snapshot
+from cockpit.recording.events import Event
+from cockpit.report.faults import by_cause
+from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, JobSpan
+from cockpit.report.incident.course import Course, point_of
+from cockpit.report.incident.episodes import Span, Spans, complete_spans, told_spans, worse_finding
+from cockpit.report.incident.usage_rows import fleet_hours, usage_row, user_row
+from cockpit.secrets import redact_within
+from cockpit.text import clean
+from cockpit.usage import Usage
+
+STEPS = 3_000
+"""Moments of the recording that are looked at, at most about."""
+LEAST_STEP_S, MOST_STEP_S = 5.0, 30.0
+"""Seconds between two of them: what is further apart than a minute counts as not watched."""
+MAX_JOBS = 500
+MAX_TEXT_CHARS = 4_000
+"""Of one text of the cluster's; a message can be as long as a log."""
+
+
+class Recorded(Protocol):
+    """What is asked of a recording."""
+
+    @property
+    def cluster(self) -> Any:
+        """Its `address`, `session` and `ray_version`."""
+
+    @property
+    def begin(self) -> float:
+        """The first moment."""
+
+    @property
+    def end(self) -> float:
+        """The last."""
+
+    @property
+    def gaps(self) -> Sequence[tuple[float, float]]:
+        """When nothing was recorded."""
+
+    @property
+    def damage(self) -> Sequence[str]:
+        """What is lost."""
+
+    def walk(self, begin: float | None = None, end: float | None = None, step_s: float = 0) -> Iterator[Snapshot]:
+        """Snapshots in their order."""
+
+    def events(self, begin: float | None = None, end: float | None = None) -> Sequence[Event]:
+        """The oldest first."""
+
+
+class _Gatherer:
+    """What has been seen so far."""
+
+    def __init__(self, job: str | None) -> None:
+        self.job = job
+        self.usage = Usage()
+        self.course = Course()
+        self.findings, self.faults = Spans(worse_finding), Spans[Fault]()
+        self.jobs: dict[str, Job] = {}
+        self.related: set[str] = set()
+        """Keys of what belongs to the job that it is about."""
+
+    def add(self, snapshot: Snapshot) -> None:
+        if self.usage.add(snapshot):
+            self.course.add(point_of(snapshot, self.usage.fleet))
+        now = snapshot.taken
+        self.findings.see(now, {each.key: (each, each.since or now) for each in snapshot.findings})
+        self.faults.see(now, {each.key: (each, each.since) for each in by_cause(snapshot.faults)})
+        for job in snapshot.jobs or ():
+            if job.key in self.jobs or len(self.jobs) < MAX_JOBS:
+                self.jobs[job.key] = job
+        if self.job is not None:
+            self._relate(snapshot, self.job)
+
+    def _relate(self, snapshot: Snapshot, name: str) -> None:
+        mine = {job.job for job in snapshot.jobs or () if name in (job.id, job.job, job.submission)} - {None} | {name}
+        things: tuple[Actor | PlacementGroup | Process, ...] = (
+            *(snapshot.actors or ()),
+            *(snapshot.placement_groups or ()),
+            *(snapshot.processes or ()),
+        )
+        self.related |= {f"job:{name}", *(job.key for job in snapshot.jobs or () if job.job in mine)}
+        self.related.update(thing.key for thing in things if thing.job in mine)
+        for used in self.usage.owners:
+            if used.owner.name in mine and used.now is not None:
+                self.related |= used.now.nodes
+
+    def concerns(self, about: Iterable[str]) -> bool:
+        """Whether a finding about these is one of the job, or of the whole cluster."""
+        keys = tuple(about)
+        return self.job is None or not keys or any(key in self.related or key.rpartition(":")[0] in self.related for key in keys)
+
+
+def make_account(recording: Recorded, begin: float | None = None, end: float | None = None, job: str | None = None) -> Account:
+    """What was recorded between two moments; of one job, where it is named. Secrets are taken out, and what would act on a terminal."""
+    begin = max(recording.begin, recording.begin if begin is None else begin)
+    end = min(recording.end, recording.end if end is None else end)
+    seen, step = _Gatherer(job), min(MOST_STEP_S, max(LEAST_STEP_S, (end - begin) / STEPS))
+    for snapshot in recording.walk(begin, end, step):
+        seen.add(snapshot)
+    return make_safe(_account(recording, seen, begin, end))
+
+
+def _account(recording: Recorded, seen: _Gatherer, begin: float, end: float) -> Account:
+    usage, events = seen.usage, recording.events(begin, end)
+    spans = complete_spans(seen.findings.all, told_spans(events, end))
+    owners = [each for each in usage.owners if seen.job is None or seen.job in (each.title, each.owner.name)]
+    cluster = recording.cluster
+    return Account(
+        address=cluster.address,
+        ray_version=cluster.ray_version,
+        session=cluster.session,
+        begin=begin,
+        end=end,
+        job=seen.job,
+        watched_s=usage.watched_s,
+        unwatched_s=usage.unwatched_s,
+        gaps=tuple((max(begin, one), min(end, other)) for one, other in recording.gaps if other > begin and one < end),
+        damage=tuple(recording.damage),
+        findings=tuple(_episode(span) for span in spans if seen.concerns(span.thing.about)),
+        faults=tuple(_fault(span) for span in seen.faults.all),
+        acts=tuple(_acts(events)),
+        jobs=tuple(map(_job, _jobs_of(seen, begin))),
+        usage=tuple(usage_row(each) for each in owners),
+        users=tuple(map(user_row, usage.users())) if seen.job is None else (),
+        fleet=fleet_hours(usage.fleet_sums),
+        course=seen.course.points,
+        cockpit=__version__,
+    )
+
+
+def _episode(span: Span[Any]) -> Episode:
+    finding, remedy = span.thing, span.thing.remedy
+    return Episode(
+        code=finding.code,
+        level=finding.level,
+        subject=finding.subject,
+        text=finding.text,
+        begin=span.begin,
+        end=span.end,
+        times=span.times,
+        evidence=finding.evidence,
+        remedy=remedy.text if remedy else None,
+        act=remedy.act if remedy else None,
+        about=finding.about,
+    )
+
+
+def _fault(span: Span[Fault]) -> FaultEpisode:
+    fault = span.thing
+    return FaultEpisode(fault.source, fault.host, fault.text, span.begin, span.end)
+
+
+def _acts(events: Iterable[Event]) -> Iterator[ActDone]:
+    """Each with when it was over, and what became of it."""
+    listed = [event for event in events if event.kind == "act"]
+    ends: Mapping[str | None, Event] = {event.key: event for event in listed if event.phase == "end"}
+    begun = [event for event in listed if event.phase == "begin"]
+    known = {event.key for event in begun}
+    for event in sorted([*begun, *(event for event in ends.values() if event.key not in known)], key=lambda event: event.at):
+        data, over = event.data or {}, ends.get(event.key)
+        outcome = (over.data or {}).get("outcome") if over else None
+        yield ActDone(
+            at=event.at,
+            act=str(data.get("act") or ""),
+            text=over.text if over else event.text,
+            user=_text_or_none(data.get("user")),
+            host=_text_or_none(data.get("host")),
+            end=over.at if over else None,
+            outcome=outcome if isinstance(outcome, dict) else None,
+        )
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _jobs_of(seen: _Gatherer, begin: float) -> Sequence[Job]:
+    """Those that ran at any moment of it, in the order in which they started."""
+    jobs = [job for job in seen.jobs.values() if job.ended is None or job.ended >= begin]
+    wanted = [job for job in jobs if seen.job is None or seen.job in (job.id, job.job, job.submission)]
+    return sorted(wanted, key=lambda job: job.started or begin)
+
+
+def _job(job: Job) -> JobSpan:
+    return JobSpan(job.id, job.status, job.started, job.ended, job.entrypoint, job.message)
+
+
+def make_safe(account: Account) -> Account:
+    """The same, with every text on one line, without secrets and without what would act on a terminal."""
+    return msgspec.convert(_safe(msgspec.to_builtins(account)), Account)
+
+
+def _safe(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(redact_within(value[:MAX_TEXT_CHARS])).strip()
+    if isinstance(value, dict):
+        return {_safe(key): _safe(item) for key, item in value.items()}
+    return [_safe(item) for item in value] if isinstance(value, list | tuple) else value

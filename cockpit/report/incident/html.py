@@ -1,0 +1,163 @@
+"""A report as one HTML file: no script, nothing loaded from elsewhere, good on a screen, a phone and paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from cockpit.report.incident import words
+from cockpit.report.incident.account import Account, Episode, JobSpan, UsageRow, UserRow
+from cockpit.report.incident.charts import gpu_chart, memory_chart, share_bar, timeline
+from cockpit.report.incident.markup import Html, tag
+from cockpit.report.incident.style import CSS
+from cockpit.text import UNKNOWN, size
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""Even if something of a cluster's text were taken for HTML, a browser would load and run nothing."""
+
+
+def account_html(account: Account) -> str:
+    """The whole document."""
+    title = f"cockpit report: {words.cluster_words(account)}"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Html(CSS)),
+    )
+    body = tag("body", tag("main", *_sections(account, words.Clock(account.begin, account.end))))
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _sections(account: Account, clock: words.Clock) -> Iterator[Html | None]:
+    yield tag(
+        "header",
+        tag("h1", "What happened"),
+        tag("p", words.cluster_words(account)),
+        tag("p", words.watched_words(account)),
+        tag("p", words.summary(account), class_="summary"),
+    )
+    yield tag("section", tag("h2", "Course"), timeline(account, clock), gpu_chart(account, clock), memory_chart(account, clock))
+    yield _findings(account, clock)
+    yield _acts(account, clock)
+    yield _jobs(account, clock)
+    yield _usage(account)
+    yield _users(account)
+    yield _faults(account, clock)
+    yield _gaps(account, clock)
+    yield tag(
+        "footer",
+        tag("p", f"Written by cockpit {account.cockpit}. Secrets are taken out as far as they are known; read it before you send it."),
+    )
+
+
+Cell = str | None
+"""Text, or `Html`."""
+
+
+def _section(title: str, nothing: str, *inside: Html | None) -> Html:
+    return tag("section", tag("h2", title), *(inside if any(inside) else (tag("p", nothing, class_="none"),)))
+
+
+def _table(caption: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]], numbers: range = range(0)) -> Html | None:
+    """The first cell of a row is its heading; columns of `numbers` are aligned to the right."""
+    made = [_row(row, numbers) for row in rows]
+    if not made:
+        return None
+    head = tag("tr", *(tag("th", title, scope="col", class_="number" if at in numbers else None) for at, title in enumerate(titles)))
+    table = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *made))
+    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _row(cells: Sequence[Cell], numbers: range) -> Html:
+    first, *rest = cells
+    others = (tag("td", cell, class_="number" if at in numbers else None) for at, cell in enumerate(rest, 1))
+    return tag("tr", tag("th", first, scope="row"), *others)
+
+
+def _findings(account: Account, clock: words.Clock) -> Html:
+    return _section("Findings", "Nothing was found.", *(_finding(one, clock) for one in account.findings))
+
+
+def _finding(one: Episode, clock: words.Clock) -> Html:
+    when = f"{clock.span(one.begin, one.end)}{words.times_words(one)}"
+    evidence = tag("ul", *(tag("li", tag("code", line)) for line in one.evidence)) if one.evidence else None
+    act = f" (cockpit {one.act})" if one.act else ""
+    remedy = tag("p", tag("strong", "What to do: "), one.remedy, act) if one.remedy else None
+    title = tag("h3", tag("span", one.level, class_=f"level {one.level}"), f" {one.text}")
+    return tag("article", title, tag("p", f"{when} · {one.subject} · {one.code}", class_="when"), evidence, remedy)
+
+
+def _acts(account: Account, clock: words.Clock) -> Html:
+    rows = [(clock.at(one.at), one.text, one.user or UNKNOWN, one.host or UNKNOWN, words.lasted(one.at, one.end)) for one in account.acts]
+    return _section("Acts", "Nobody did anything with cockpit.", _table("What was done by whom", ("At", "What", "By", "On", "Took"), rows))
+
+
+def _jobs(account: Account, clock: words.Clock) -> Html:
+    titles = ("Job", "Status", "Began", "Ended", "Ran", "Command", "Message")
+    return _section("Jobs", "No job ran.", _table("Jobs that ran", titles, (_job(job, clock, account.end) for job in account.jobs)))
+
+
+def _job(job: JobSpan, clock: words.Clock, end: float) -> Sequence[Cell]:
+    ran = words.lasted(job.started, job.ended or end)
+    ended = clock.at(job.ended) if job.ended else "not yet"
+    return (job.id, job.status, clock.at(job.started), ended, ran, tag("code", job.entrypoint or UNKNOWN), job.message)
+
+
+def _usage(account: Account) -> Html:
+    titles = ("Whose", "User", "Reserved", "Held", "Busy", "Idle", "Unknown", "Shares", "Idle because", "Fullest host", "Restarts", "Kills")
+    rows = (_usage_row(row) for row in account.usage)
+    table = _table("GPU-hours by job", titles, rows, range(2, 7))
+    note = tag(
+        "p",
+        "GPU-hours. Busy + idle + unknown is what was had, by reservation or by holding memory. A GPU is busy when its utilization was "
+        "above 5 %; unknown: nobody knows whether it worked, so that it is not called idle.",
+        class_="legend",
+    )
+    return _section("Who used what", "No GPU was used.", tag("p", words.fleet_words(account)), table, note)
+
+
+def _usage_row(row: UsageRow) -> Sequence[Cell]:
+    hours = row.hours
+    numbers = (words.hours(value) for value in (hours.reserved, hours.held, hours.busy, hours.idle, hours.unknown))
+    return (
+        words.owner_words(row),
+        row.user or UNKNOWN,
+        *numbers,
+        share_bar(hours),
+        words.causes(hours.idle_by_cause),
+        words.memory_words(row.fullest_host),
+        str(row.restarts),
+        str(row.kills),
+    )
+
+
+def _users(account: Account) -> Html | None:
+    titles = ("User", "Jobs", "GPU-hours", "Busy", "GPUs at the end", "GPU memory at the end", "Host memory at the end", "Shares")
+    table = _table("GPU-hours by user", titles, map(_user_row, account.users), range(1, 7))
+    return tag("section", tag("h2", "Users"), table) if table else None
+
+
+def _user_row(row: UserRow) -> Sequence[Cell]:
+    return (
+        row.user or UNKNOWN,
+        str(row.jobs),
+        words.hours(words.had(row.hours)),
+        words.busy_share(row.hours),
+        words.gpus_words(row.gpus_at_end),
+        size(row.gpu_memory_at_end),
+        size(row.host_memory_at_end),
+        share_bar(row.hours),
+    )
+
+
+def _faults(account: Account, clock: words.Clock) -> Html:
+    rows = [(clock.span(one.begin, one.end), words.fault_words(one)) for one in account.faults]
+    return _section("Sources that failed", "None.", _table("What cockpit could not see", ("When", "What"), rows))
+
+
+def _gaps(account: Account, clock: words.Clock) -> Html:
+    rows = [(clock.span(*gap), "nothing is recorded") for gap in account.gaps] + [("damage", text) for text in account.damage]
+    return _section("Gaps of the recording", "None.", _table("What is not known", ("When", "What"), rows))

@@ -1,0 +1,148 @@
+"""A report as Markdown that fits into a chat and can be read as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from cockpit.model import LEVELS
+from cockpit.report.incident import words
+from cockpit.report.incident.account import Account, Episode, JobSpan
+from cockpit.text import UNKNOWN, plural, size
+
+MAX_LINES = 60
+MAX_TEXT_CHARS = 300
+_ROOM = {"findings": 16, "acts": 5, "jobs": 5, "faults": 3, "gaps": 1, "usage": 6, "users": 3}
+"""Rows of each kind: with headings and what is left out, never more than `MAX_LINES`."""
+_SPECIAL = re.compile(r"[\\`*\[\]<>|#~]|(?<!\w)_|_(?!\w)")
+
+
+def account_markdown(account: Account) -> str:
+    """The whole."""
+    return "\n".join(_lines(account, words.Clock(account.begin, account.end)))
+
+
+def who_markdown(account: Account) -> str:
+    """Who uses what, alone."""
+    head = (f"# Who uses what: {_plain(words.cluster_words(account))}", _plain(words.watched_words(account)), words.fleet_words(account))
+    return "\n".join((*head, *_usage(account, len(account.usage)), *_users(account, len(account.users))))
+
+
+def _plain(text: str) -> str:
+    """Foreign text that stays text: no link, no image, no HTML, no other line."""
+    short = text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"
+    return _SPECIAL.sub(r"\\\g<0>", short)
+
+
+def _lines(account: Account, clock: words.Clock) -> Iterator[str]:
+    yield f"# {_plain(words.cluster_words(account))}"
+    yield _plain(words.watched_words(account))
+    yield f"{words.summary(account)} {words.fleet_words(account)}"
+    yield from _findings(account, clock)
+    yield from _listed("Acts", [f"{clock.at(one.at)} {_plain(one.text)}{_by(one.user, one.host)}" for one in account.acts], "acts")
+    yield from _listed("Jobs", [_job(job, account, clock) for job in account.jobs], "jobs")
+    faults = [f"{clock.span(one.begin, one.end)} {_plain(words.fault_words(one))}" for one in account.faults]
+    yield from _listed("Sources that failed", faults, "faults")
+    gaps = [f"{clock.span(*gap)} nothing is recorded" for gap in account.gaps]
+    yield from _listed("Gaps of the recording", [*gaps, *map(_plain, account.damage)], "gaps")
+    yield from _usage(account, _ROOM["usage"])
+    yield from _users(account, _ROOM["users"])
+
+
+def _listed(title: str, rows: Sequence[str], kind: str) -> Iterator[str]:
+    if rows:
+        room = _ROOM[kind]
+        yield f"## {title}"
+        yield from (f"- {row}" for row in rows[:room])
+        yield from _left_out(len(rows) - room)
+
+
+def _left_out(number: int) -> Iterator[str]:
+    if number > 0:
+        yield f"- {plural(number, 'more')[: -1 if number > 1 else None]}: `-o FILE.html` has all"
+
+
+def _findings(account: Account, clock: words.Clock) -> Iterator[str]:
+    """The worst, in the order in which they came."""
+    room = _ROOM["findings"]
+    kept: set[int] = set()
+    for number in sorted(range(len(account.findings)), key=lambda number: LEVELS.index(account.findings[number].level)):
+        room -= _lines_of(account.findings[number])
+        if room < 0:
+            break
+        kept.add(number)
+    yield "## Findings" if account.findings else "## Findings: none"
+    for number in sorted(kept):
+        yield from _finding(account.findings[number], clock)
+    yield from _left_out(len(account.findings) - len(kept))
+
+
+def _lines_of(one: Episode) -> int:
+    return 1 + bool(one.remedy and one.level == "critical")
+
+
+def _finding(one: Episode, clock: words.Clock) -> Iterator[str]:
+    yield f"- {clock.span(one.begin, one.end)} **{one.level.upper()}** {_plain(one.text)}{words.times_words(one)}"
+    if _lines_of(one) > 1:
+        yield f"  → {_plain(one.remedy or '')}"
+
+
+def _by(user: str | None, host: str | None) -> str:
+    return f" (by {_plain(user or UNKNOWN)}{f' on {_plain(host)}' if host else ''})"
+
+
+def _job(job: JobSpan, account: Account, clock: words.Clock) -> str:
+    begun = f"{clock.at(job.started)} began" if job.started is not None and job.started >= account.begin else "ran before"
+    ended = "" if job.ended is None else f", {clock.at(job.ended)} ended"
+    why = f": {_plain(job.message)}" if job.message and job.status == "FAILED" else ""
+    return f"{_plain(job.id)} {_plain(job.status)}, {begun}{ended}{why}"
+
+
+def _usage(account: Account, room: int) -> Iterator[str]:
+    rows = [row for row in account.usage if words.had(row.hours) or row.kills or row.restarts]
+    if not rows:
+        return
+    yield "## GPU-hours"
+    titles = ("whose", "user", "reserved", "held", "busy", "idle", "unknown", "fullest host", "idle because")
+    table = [
+        (
+            words.owner_words(row),
+            row.user or UNKNOWN,
+            *map(words.hours, (row.hours.reserved, row.hours.held, row.hours.busy, row.hours.idle, row.hours.unknown)),
+            words.memory_words(row.fullest_host),
+            words.causes(row.hours.idle_by_cause),
+        )
+        for row in rows[:room]
+    ]
+    yield from _table(titles, table)
+    yield from _left_out(len(rows) - room)
+
+
+def _users(account: Account, room: int) -> Iterator[str]:
+    if not account.users:
+        return
+    yield "## Users"
+    table = [
+        (
+            row.user or UNKNOWN,
+            str(row.jobs),
+            words.hours(words.had(row.hours)),
+            words.busy_share(row.hours),
+            words.gpus_words(row.gpus_at_end),
+            size(row.gpu_memory_at_end),
+            size(row.host_memory_at_end),
+        )
+        for row in account.users[:room]
+    ]
+    yield from _table(("user", "jobs", "GPU-hours", "busy", "GPUs at the end", "GPU memory", "host memory"), table)
+    yield from _left_out(len(account.users) - room)
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Aligned, so that it can be read where nobody draws it."""
+    cells = [titles, *([_plain(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(titles))]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells]
+    yield lines[0]
+    yield "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    yield from lines[1:]

@@ -1,0 +1,137 @@
+"""What the texts of a report have in common: moments, spans, and who used what, in words."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+
+from cockpit.report.incident.account import Account, Episode, FaultEpisode, Hours, MemoryStatus, UsageRow
+from cockpit.text import UNKNOWN, age, count, percent, plural, ratio, size
+from cockpit.usage import CAUSES, IdleCause
+
+
+def lasted(begin: float | None, end: float | None) -> str:
+    """For how long; not known where a date is none."""
+    seconds = math.nan if begin is None or end is None else end - begin
+    return age(seconds) if math.isfinite(seconds) else UNKNOWN
+
+
+def _date(moment: float | None, form: str) -> str:
+    """A recording may say whatever its sender wished."""
+    try:
+        return UNKNOWN if moment is None else time.strftime(form, time.localtime(moment))
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN
+
+
+class Clock:
+    """Moments of one report in words: with the day, where it is of more than one."""
+
+    def __init__(self, begin: float, end: float) -> None:
+        same = _date(begin, "%F") == _date(end, "%F")
+        self._format = "%H:%M:%S" if same else "%b %d %H:%M:%S"
+
+    def at(self, moment: float | None) -> str:
+        """`03:10:22`."""
+        return _date(moment, self._format)
+
+    def span(self, begin: float, end: float | None) -> str:
+        """`03:10:22 – 03:25:00 (14m38s)`."""
+        if end is None:
+            return f"{self.at(begin)} – not cleared"
+        return f"{self.at(begin)} – {self.at(end)} ({lasted(begin, end)})"
+
+
+def long_date(moment: float) -> str:
+    """`2026-11-23 03:10:22 UTC`."""
+    return _date(moment, "%Y-%m-%d %H:%M:%S %Z")
+
+
+def cluster_words(account: Account) -> str:
+    """Which Ray it is about."""
+    ray = f"Ray {account.ray_version or UNKNOWN} at {account.address or UNKNOWN}"
+    return ", ".join(filter(None, (f"job {account.job}" if account.job else "", ray, account.session or "")))
+
+
+def watched_words(account: Account) -> str:
+    """How much of the time is known."""
+    missing = f"; nothing is recorded of {age(account.unwatched_s)} of it, see the gaps" if account.unwatched_s >= 1 else ""
+    return f"{long_date(account.begin)} to {long_date(account.end)} ({lasted(account.begin, account.end)}{missing})"
+
+
+def summary(account: Account) -> str:
+    """The whole in one sentence."""
+    worst = [sum(one.level == level for one in account.findings) for level in ("critical", "warning")]
+    kills, restarts = sum(row.kills for row in account.usage), sum(row.restarts for row in account.usage)
+    return (
+        f"{plural(worst[0], 'critical finding')}, {plural(worst[1], 'warning')}, {plural(len(account.acts), 'act')}, "
+        f"{plural(len(account.jobs), 'job')}, {plural(restarts, 'restart')} of actors, {plural(kills, 'kill')} for want of memory."
+    )
+
+
+def fleet_words(account: Account) -> str:
+    """What became of all GPU-hours."""
+    fleet = account.fleet
+    if not fleet.there:
+        return "No GPU was seen."
+    unknown = f", not known {_share(fleet.unknown, fleet.there)}" if fleet.unknown else ""
+    return (
+        f"{hours(fleet.there)} GPU-hours: reserved {_share(fleet.reserved, fleet.there)}, busy {_share(fleet.busy, fleet.there)}, "
+        f"idle {_share(fleet.idle, fleet.there)}{unknown}."
+    )
+
+
+def _share(part: float, whole: float) -> str:
+    share = ratio(part, whole)
+    return percent(None if share is None else 100 * share)
+
+
+def hours(value: float | None) -> str:
+    """GPU-hours in at most six characters."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.2f}" if 0 < value < 1 else f"{value:.1f}" if 0 < value < 100 else f"{value:.0f}"
+
+
+def had(given: Hours) -> float:
+    """That nobody else could use."""
+    return given.busy + given.idle + given.unknown
+
+
+def busy_share(given: Hours) -> str:
+    """Of the hours of which it is known."""
+    return _share(given.busy, given.busy + given.idle)
+
+
+def causes(idle: Mapping[IdleCause, float]) -> str:
+    """The most first."""
+    return ", ".join(f"{hours(value)} {CAUSES[cause]}" for cause, value in sorted(idle.items(), key=lambda item: -item[1]))
+
+
+def owner_words(row: UsageRow) -> str:
+    """Whose they were."""
+    return row.name or UNKNOWN if row.kind == "job" else f"{row.kind}: {row.name or UNKNOWN}"
+
+
+def memory_words(memory: MemoryStatus | None) -> str:
+    """How near to where Ray kills."""
+    if memory is None:
+        return UNKNOWN
+    line = f"{_share(memory.used, memory.kill_at)} of the kill line" if memory.kill_at else f"{_share(memory.used, memory.total)} used"
+    return f"{size(memory.used)} on {memory.node}, {line}"
+
+
+def times_words(episode: Episode) -> str:
+    """How often it came, where that was more than once."""
+    return f", {episode.times} times" if episode.times > 1 else ""
+
+
+def fault_words(fault: FaultEpisode) -> str:
+    """The source, where, and what it said."""
+    return f"{fault.source}{f' on {fault.host}' if fault.host else ''}: {fault.text}"
+
+
+def gpus_words(gpus: float | None) -> str:
+    """How many."""
+    return count(gpus or 0)

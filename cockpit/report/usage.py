@@ -1,0 +1,73 @@
+"""What somebody has used of the GPUs, in words: GPU-hours, idle time by cause, memory against Ray's kill line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from cockpit.text import UNKNOWN, age, percent, plural, ratio, size
+from cockpit.usage import CAUSES, IdleCause, OwnerUsage
+
+PARTLY_KNOWN_SHARE = 0.99
+"""Of the time for which something must have been known to be told without a `>`."""
+
+
+def gpu_hours(seconds: float) -> str:
+    """GPU-seconds as hours in at most six characters: `0.04`, `3.2`, `1250`."""
+    hours = seconds / 3600
+    return f"{hours:.2f}" if 0 < hours < 1 else f"{hours:.1f}" if 0 < hours < 100 else f"{hours:.0f}"
+
+
+def known_hours(seconds: float, known_s: float, seen_s: float) -> str:
+    """The same; `>` where for a part of the time it was not known, `–` where it never was."""
+    if known_s <= 0:
+        return UNKNOWN
+    return (">" if known_s < PARTLY_KNOWN_SHARE * seen_s else "") + gpu_hours(seconds)
+
+
+def reserved_hours(used: OwnerUsage) -> str:
+    """That Ray had given to it."""
+    return known_hours(used.sums.reserved, used.reserved_s, used.seen_s)
+
+
+def held_hours(used: OwnerUsage) -> str:
+    """Whose memory its processes held."""
+    return known_hours(used.sums.held, used.held_s, used.seen_s)
+
+
+def share_of(seconds: float, used: OwnerUsage) -> str:
+    """Of all that it had: percent."""
+    share = ratio(seconds, used.sums.had)
+    return percent(None if share is None else 100 * share)
+
+
+def idle_words(idle: Mapping[IdleCause, float]) -> str:
+    """`2.1 starting or loading, 0.30 cause not seen`: the most first."""
+    most = sorted(((seconds, CAUSES[cause]) for cause, seconds in idle.items() if seconds > 0), reverse=True)
+    return ", ".join(f"{gpu_hours(seconds)} {words}" for seconds, words in most)
+
+
+def memory_words(used: OwnerUsage) -> str:
+    """The fullest that a host of it was, and how far that is from where Ray kills."""
+    if (mark := used.memory_mark) is None:
+        return UNKNOWN
+    line = f", Ray kills at {size(mark.kill_at)}" if mark.kill_at is not None else ", Ray's kill line is not known"
+    return f"{size(mark.used)} of {size(mark.total)} on {mark.node}{line}"
+
+
+def usage_pairs(used: OwnerUsage) -> Iterator[tuple[str, str]]:
+    """Names and values, for whoever lists facts about one job."""
+    sums = used.sums
+    yield "watched", age(used.seen_s) + (f"; nobody watched for {age(used.unwatched_s)}" if used.unwatched_s else "")
+    yield "reserved", reserved_hours(used)
+    yield "held", held_hours(used)
+    yield "busy", f"{gpu_hours(sums.busy)}  {share_of(sums.busy, used)}"
+    yield "idle", f"{gpu_hours(sums.idle_sum)}  {share_of(sums.idle_sum, used)}{_brackets(idle_words(sums.idle))}"
+    if sums.unknown:
+        yield "not known", f"{gpu_hours(sums.unknown)}  {share_of(sums.unknown, used)}"
+    yield "fullest host", memory_words(used)
+    yield "most memory", f"{size(used.gpu_memory)} of GPU memory, {size(used.host_memory)} of host memory"
+    yield "restarts, kills", f"{plural(used.restarts, 'restart')} of actors, {plural(used.kills, 'kill')} for want of memory"
+
+
+def _brackets(words: str) -> str:
+    return f"  ({words})" if words else ""

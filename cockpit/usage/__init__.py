@@ -1,0 +1,21 @@
+"""Who has and uses which GPUs: at one moment, and over as long as somebody has watched (pure)."""
+
+from cockpit.usage.causes import CAUSES, IdleCause
+from cockpit.usage.look import Fleet, Look, Owner, Use, look_at
+from cockpit.usage.usage import FleetSums, HourSums, MemoryMark, OwnerUsage, Usage, UserUsage
+
+__all__ = [
+    "CAUSES",
+    "Fleet",
+    "FleetSums",
+    "HourSums",
+    "IdleCause",
+    "Look",
+    "MemoryMark",
+    "Owner",
+    "OwnerUsage",
+    "Usage",
+    "Use",
+    "UserUsage",
+    "look_at",
+]

@@ -1,0 +1,294 @@
+"""Which GPUs each job and user has at one moment: reserved, held, busy, idle and why, or not known."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from cockpit.config.thresholds import OLD
+from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
+from cockpit.model import Gpu, Node, Process, Quantity, Snapshot
+from cockpit.usage.causes import IdleCause, JobState, idle_cause, read_states, unused_cause
+
+OwnerKind = Literal["job", "other Ray", "no job", "left over"]
+Does = Literal["busy", "idle", "lost", "unknown"]
+GROWTH_BYTES = 64 << 20
+"""By which the memory of a GPU that does nothing must have grown since the last look to count as being loaded."""
+IN_USE_SHARE = 0.1
+"""Share of a GPU's memory above which somebody uses it: a driver alone holds less."""
+MAX_GPUS = 10_000.0
+"""Nobody is given more in one piece, whatever the cluster says."""
+_RESERVATION_SOURCES = frozenset(["ray.actors", "ray.placement_groups", "ray.identity", "ray.gcs"])
+_NOTHING_KNOWN = JobState()
+
+
+class Owner(NamedTuple):
+    """Whose GPUs they are: a job's, else by their kind a user's."""
+
+    kind: OwnerKind
+    name: str
+    """A job's id as its actors carry it; else the user, empty where that is not known."""
+
+
+@dataclass
+class Use:
+    """What one owner has at one moment, in GPUs; one that several share counts in equal parts."""
+
+    reserved: float | None = 0.0
+    """Of which Ray says that they are given to it; `None`: not known."""
+    held: float | None = 0.0
+    """Whose memory its processes hold."""
+    busy: float = 0.0
+    idle: dict[IdleCause, float] = field(default_factory=dict)
+    unknown: float = 0.0
+    """Of which nobody knows whether they work."""
+    gpu_memory: int | None = None
+    host_memory: int | None = None
+    user: str | None = None
+    nodes: set[str] = field(default_factory=set)
+    """Keys of the nodes on which it has something."""
+
+    @property
+    def had(self) -> float:
+        """GPUs that nobody else could use: busy, idle or not known."""
+        return self.busy + sum(self.idle.values()) + self.unknown
+
+    def rest(self, cause: IdleCause, gpus: float) -> None:
+        """So many GPUs more do nothing."""
+        if gpus > 0:
+            self.idle[cause] = self.idle.get(cause, 0.0) + gpus
+
+
+@dataclass
+class Fleet:
+    """All GPUs of the cluster at one moment; `None`: of none of them it is known."""
+
+    gpus: int | None = None
+    reserved: float | None = None
+    busy: int | None = None
+    idle: int | None = None
+    unknown: int = 0
+
+
+@dataclass
+class Look:
+    """One moment."""
+
+    uses: Mapping[Owner, Use]
+    fleet: Fleet
+    memory: Mapping[str, int]
+    """Memory in use by GPU: what the next look compares with."""
+
+
+def look_at(snapshot: Snapshot, before: Mapping[str, int] | None = None) -> Look:
+    """Who has what. `before`: the memory in use by GPU at the look before."""
+    seen = _Seen(snapshot)
+    uses: defaultdict[Owner, Use] = defaultdict(lambda: Use(seen.none_reserved, seen.none_held))
+    _add_processes(seen, uses)
+    held = _add_holds(seen, uses, before or {})
+    _add_reservations(seen, uses, held)
+    return Look(uses, _count_fleet(seen), seen.memory)
+
+
+class _Seen:
+    """Look-ups in one snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.now = snapshot, snapshot.taken
+        failing = {source for fault in snapshot.faults for source in (fault.source, *fault.sources)}
+        known = None not in (snapshot.actors, snapshot.placement_groups) and failing.isdisjoint(_RESERVATION_SOURCES)
+        self.none_reserved = 0.0 if known else None
+        self.none_held = None if snapshot.processes is None else 0.0
+        self.nodes: dict[str, Node] = {node.key: node for node in snapshot.nodes or ()}
+        self._homes = {node.host: node for node in reversed(snapshot.nodes or ())}
+        self.states = read_states(snapshot)
+        self._submitted = {job.submission: job.job or job.id for job in snapshot.jobs or () if job.submission}
+
+    @cached_property
+    def processes(self) -> list[tuple[Process, Owner, Node | None]]:
+        """Those of a job and those with GPU memory: whose each is, and where; of another Ray: the node that this one has on its host."""
+        return [
+            (process, self._owner(process), self.nodes.get(f"node:{process.node}") or self._homes.get(process.host))
+            for process in self.snapshot.processes or ()
+            if process.job or process.gpus
+        ]
+
+    def _owner(self, process: Process) -> Owner:
+        if process.job:
+            return Owner("job", self._submitted.get(process.job, process.job))
+        kind: OwnerKind = "left over" if process.left_over else "other Ray" if process.ours is False else "no job"
+        return Owner(kind, process.user or "")
+
+    def state(self, owner: Owner) -> JobState:
+        """What speaks for a cause."""
+        return self.states.get(owner.name, _NOTHING_KNOWN) if owner.kind == "job" else _NOTHING_KNOWN
+
+    def is_fresh(self, node: Node) -> bool:
+        """Whether what is said of it is of now."""
+        return node.seen is not None and self.now - node.seen <= OLD
+
+    def does(self, node: Node, gpu: Gpu) -> Does:
+        """What a GPU does now."""
+        if not self.is_fresh(node):
+            return "unknown"
+        if gpu.fault:
+            return "lost"
+        rate = gpu.utilization
+        return "unknown" if rate is None or not 0 <= rate <= 100 else "busy" if rate > IDLE_CLEAR_PERCENT else "idle"
+
+    @cached_property
+    def gpus(self) -> Mapping[tuple[str, int], tuple[Node, Gpu]]:
+        """By key of the node and index."""
+        return {(node.key, gpu.index): (node, gpu) for node in self.nodes.values() for gpu in node.gpus or ()}
+
+    @cached_property
+    def holds(self) -> frozenset[tuple[str, int]]:
+        """Those whose memory somebody is seen to hold."""
+        return frozenset((node.key, hold.index) for process, _, node in self.processes if node for hold in process.gpus)
+
+    @cached_property
+    def memory(self) -> Mapping[str, int]:
+        """In use, by GPU."""
+        return {
+            gpu_id(node.key, gpu): gpu.memory_used
+            for node, gpu in self.gpus.values()
+            if gpu.memory_used is not None and self.is_fresh(node)
+        }  # fmt: skip
+
+
+def gpu_id(node: str, gpu: Gpu) -> str:
+    """Two raylets on a host see the same GPU."""
+    return gpu.uuid or f"{node}:{gpu.index}"
+
+
+def _add_processes(seen: _Seen, uses: Mapping[Owner, Use]) -> None:
+    """Memory, user and nodes of every owner that has processes."""
+    for process, owner, node in seen.processes:
+        use = uses[owner]
+        use.user = use.user or process.user
+        if node is not None:
+            use.nodes.add(node.key)
+        if (memory := process.gpu_memory) is not None:
+            use.gpu_memory = (use.gpu_memory or 0) + memory
+        if (memory := process.private) is not None:
+            use.host_memory = (use.host_memory or 0) + max(0, memory)
+
+
+class _Held(NamedTuple):
+    """A GPU whose memory somebody holds."""
+
+    id: str
+    node: Node | None
+    gpu: Gpu | None
+    owners: list[Owner]
+    is_left_over: bool
+    """By processes alone that have been left over."""
+
+
+def _held_gpus(seen: _Seen) -> Iterator[_Held]:
+    """Each with whose it is: a job's before anybody else's, and what is left over last."""
+    found: dict[str, tuple[Node | None, Gpu | None, dict[int, dict[Owner, None]]]] = {}
+    for process, owner, node in seen.processes:
+        rank = 2 if process.left_over else 0 if owner.kind == "job" else 1
+        place = node.key if node else f"host:{process.host}"
+        for hold in process.gpus:
+            _, gpu = seen.gpus.get((place, hold.index), (None, None))
+            entry = found.setdefault(gpu_id(place, gpu) if gpu else f"{place}:{hold.index}", (node, gpu, {}))
+            entry[2].setdefault(rank, {})[owner] = None
+    for name, (node, gpu, ranks) in found.items():
+        yield _Held(name, node, gpu, list(ranks[min(ranks)]), min(ranks) == 2)
+
+
+def _add_holds(seen: _Seen, uses: Mapping[Owner, Use], before: Mapping[str, int]) -> Mapping[tuple[Owner, str], float]:
+    """What each does with the GPUs that it holds; how many, by owner and node."""
+    idle: list[tuple[Owner, float, bool]] = []
+    held: defaultdict[tuple[Owner, str], float] = defaultdict(float)
+    for one in _held_gpus(seen):
+        does = seen.does(one.node, one.gpu) if one.node and one.gpu else "unknown"
+        grows = one.gpu is not None and (one.gpu.memory_used or 0) - before.get(one.id, math.inf) >= GROWTH_BYTES
+        for owner in one.owners:
+            share = 1 / len(one.owners)
+            held[owner, one.node.key if one.node else ""] += share
+            use = uses[owner]
+            use.held = (use.held or 0.0) + share
+            if not _count(use, "lost" if one.is_left_over else does, share, hangs=seen.state(owner).hangs):
+                idle.append((owner, share, grows))
+    for owner, share, grows in idle:
+        use = uses[owner]
+        use.rest(idle_cause(seen.state(owner), grows=grows, busy=use.busy, held=use.held or 0.0), share)
+    return held
+
+
+def _count(use: Use, does: Does, share: float, *, hangs: bool) -> bool:
+    """Count it, unless it is idle by a cause that is still to be found."""
+    if does == "unknown":
+        use.unknown += share
+    elif does == "lost":
+        use.rest("dead", share)
+    elif does == "busy" and not hangs:
+        use.busy += share
+    else:
+        return False
+    return True
+
+
+def _add_reservations(seen: _Seen, uses: Mapping[Owner, Use], held: Mapping[tuple[Owner, str], float]) -> None:
+    """What is reserved, and what of it nobody holds."""
+    if seen.none_reserved is None:
+        return
+    for (owner, place), gpus in _reserved(seen.snapshot).items():
+        use, node = uses[owner], seen.nodes.get(place)
+        use.reserved = (use.reserved or 0.0) + gpus
+        use.nodes.add(place)
+        spare = max(0.0, gpus - held.get((owner, place), 0.0))
+        unseen = spare if node is None or seen.none_held is None or not seen.is_fresh(node) else min(spare, _unexplained(seen, node))
+        use.unknown += unseen
+        use.rest(unused_cause(seen.state(owner)), spare - unseen)
+
+
+def _reserved(snapshot: Snapshot) -> Mapping[tuple[Owner, str], float]:
+    """GPUs by owner and key of the node: bundles that have a place, and living actors outside of groups."""
+    found: defaultdict[tuple[Owner, str], float] = defaultdict(float)
+    for group in snapshot.placement_groups or ():
+        for bundle in group.bundles if group.state != "REMOVED" else ():
+            if bundle.node and (gpus := _gpus_of(bundle.needs)):
+                found[Owner("job", group.job or ""), f"node:{bundle.node}"] += gpus
+    for actor in snapshot.actors or ():
+        if actor.state == "ALIVE" and actor.node and not actor.placement_group and (gpus := _gpus_of(actor.needs)):
+            found[Owner("job", actor.job or ""), f"node:{actor.node}"] += gpus
+    return found
+
+
+def _gpus_of(needs: Mapping[str, float]) -> float:
+    gpus = needs.get("GPU", 0.0)
+    return gpus if 0 < gpus <= MAX_GPUS else 0.0
+
+
+def _unexplained(seen: _Seen, node: Node) -> float:
+    """GPUs of a node that are in use by nobody who is seen: in a container NVML may tell no pids."""
+    if node.gpus is None:
+        return float("inf")
+    used = [gpu.index for gpu in node.gpus if (gpu.memory_used or 0) > IN_USE_SHARE * (gpu.memory_total or 0)]
+    return float(sum((node.key, index) not in seen.holds for index in used))
+
+
+def _count_fleet(seen: _Seen) -> Fleet:
+    """The GPUs of all living nodes, each once."""
+    living = [node for node in seen.nodes.values() if node.state == "ALIVE" or node.id is None]
+    there = {gpu_id(node.key, gpu): seen.does(node, gpu) for node in living for gpu in node.gpus or ()}
+    if not there:
+        return Fleet()
+    given = [used for node in living if (used := node.resources.get("GPU", Quantity()).used) is not None and 0 <= used <= MAX_GPUS]
+    does = list(there.values())
+    known = len(does) - does.count("unknown")
+    return Fleet(
+        len(does),
+        sum(given) if given else None,
+        does.count("busy") if known else None,
+        does.count("idle") + does.count("lost") if known else None,
+        does.count("unknown"),
+    )

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from cockpit.cli.main import main
+from cockpit.recording.recording import Recording
+from cockpit.report.status import exit_code
+from tests.recording.recorded import snapshots, write
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return lambda *words: CliRunner().invoke(main, list(words))
+
+
+@pytest.fixture
+def written(tmp_path, run):
+    made = list(snapshots(100))
+    write(tmp_path / "state" / "cockpit" / "recordings" / "session_a", made)
+    return made
+
+
+def iso(moment):
+    from datetime import datetime
+
+    return datetime.fromtimestamp(moment).isoformat()
+
+
+def test_status_tells_what_was_then(run, written):
+    answer = run("status", "--json", "--at", iso(written[40].taken + 1))
+    told = json.loads(answer.stdout)
+    assert answer.exit_code == exit_code(written[40], [])
+    assert told["cluster"]["ray_version"] == "2.60.0"
+    assert "node1" in run("status", "--at", iso(written[40].taken + 1)).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--at", "2020-01-01T00:00"), "nothing was recorded at that time"),
+        (("--at", "yesterday"), "--at: expected a time such as 03:10"),
+        (("--at", "-5m", "--watch"), "--at is one moment, --watch goes on"),
+        (("--at", "2020-01-01T00:00", "--address", "http://other:1"), "nothing was recorded at that time"),
+    ],
+)
+def test_what_was_not_recorded_is_no_answer(run, written, words, reason):
+    answer = run("status", *words)
+    assert answer.exit_code == 3
+    assert reason in answer.output
+
+
+def test_a_part_can_be_cut_out(run, written, tmp_path):
+    path = tmp_path / "part.cockpit"
+    answer = run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(path))
+    assert answer.exit_code == 0, answer.output
+    assert re.search(r"Written: .*part\.cockpit, 21 frames, \d+ bytes \(secrets hidden; look at it before you send it\)", answer.output)
+    part = Recording.open(path)
+    assert (part.begin, part.end) == (written[10].taken, written[30].taken)
+    assert part.snapshot_at(part.end).nodes == written[30].nodes
+    assert run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(path)).exit_code == 1
+
+
+def test_a_part_of_a_part_is_told_by_its_own_end(run, written, tmp_path):
+    run("record", "--cut", f"{iso(written[10].taken)}..{iso(written[30].taken)}", "-o", str(tmp_path / "part.cockpit"))
+    answer = run("record", str(tmp_path / "part.cockpit"), "--cut", "-20s..", "-o", str(tmp_path / "smaller.cockpit"))
+    assert "5 frames" in answer.output
+
+
+@pytest.mark.parametrize("words", [("--cut", "-1h.."), ("-o", "x"), ("some.cockpit",)])
+def test_half_of_a_cut_is_refused(run, words):
+    assert run("record", *words).exit_code == 3
+
+
+def test_a_cut_of_nothing_leaves_no_file(run, written, tmp_path):
+    answer = run("record", "--cut", "2020-01-01T00:00..2020-01-02T00:00", "-o", str(tmp_path / "part.cockpit"))
+    assert "nothing was recorded in that time" in answer.output
+    assert not (tmp_path / "part.cockpit").exists()
+
+
+def test_the_unit_calls_this_cockpit(run):
+    text = run("record", "--unit", "--address", "http://head:8265").stdout
+    assert re.search(r"^ExecStart=/\S+ record --address http://head:8265$", text, re.MULTILINE)
+    assert "systemctl --user enable --now cockpit-record" in text
+
+
+@pytest.mark.parametrize(("words", "reason"), [(("--readonly",), "cockpit is read-only (--readonly)"), ((), "it is off (COCKPIT_RECORD)")])
+def test_it_is_not_recorded_where_nothing_may_be_written_or_it_is_off(run, monkeypatch, tmp_path, words, reason):
+    monkeypatch.setenv("COCKPIT_RECORD", "off")
+    answer = run("record", *words)
+    assert (answer.exit_code, reason in answer.output) == (1, True)
+    assert not (tmp_path / "state" / "cockpit").exists()

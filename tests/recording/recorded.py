@@ -1,0 +1,70 @@
+"""A recording of a made-up cluster with trouble in it, and what was recorded."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from cockpit.model import Snapshot
+from cockpit.recording.happenings import events_between
+from cockpit.recording.writer import SegmentWriter
+from tests import world
+
+STEP = 5.0
+
+
+def snapshots(count: int, seed: int = 1) -> Iterator[Snapshot]:
+    """One every 5 s: numbers that change all the time, now and then a process, a finding, a node more or less."""
+    chance, now = random.Random(seed), world.snapshot()
+    for number in range(count):
+        if number:
+            now = changed(now, chance)
+        yield now
+
+
+def changed(now: Snapshot, chance: random.Random) -> Snapshot:
+    nodes = tuple(
+        replace(
+            node,
+            seen=(node.seen or 0) + STEP,
+            cpu=float(chance.randrange(100)),
+            gpus=node.gpus and tuple(replace(gpu, utilization=float(chance.randrange(100))) for gpu in node.gpus),
+        )
+        for node in now.nodes or ()
+    )
+    processes = list(now.processes or ())
+    if chance.random() < 0.3:
+        processes.insert(
+            chance.randrange(len(processes) + 1), world.process(chance.randrange(2000, 9000), rss=1024 * chance.randrange(1 << 20))
+        )
+    if len(processes) > 8 and chance.random() < 0.3:
+        processes.pop(chance.randrange(len(processes)))
+    findings = now.findings if chance.random() < 0.8 else (() if now.findings else (world.finding(),))
+    return replace(
+        now,
+        taken=now.taken + STEP,
+        nodes=nodes,
+        processes=tuple(processes),
+        findings=findings,
+        as_of={"ray.nodes": now.taken + STEP},
+    )
+
+
+def write(folder: Path, written: Sequence[Snapshot]) -> Path:
+    """A recording of these; the path of its one segment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    writer, before = SegmentWriter(folder), Snapshot()
+    for snapshot in written:
+        writer.write(snapshot, [*events_between(before, snapshot)])
+        before = snapshot
+    writer.close()
+    assert writer.path is not None
+    return writer.path
+
+
+def differences(one: Snapshot, other: Snapshot | None) -> list[str]:
+    """The fields in which they differ."""
+    return [name for name in Snapshot.__struct_fields__ if getattr(one, name) != getattr(other, name, None)]

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from cockpit.model import Amount, Host, HostMemory, Job, MemoryUser, Snapshot
+from cockpit.recording import frames
+from cockpit.recording.frames import Change, Frame, FrameError, State, make_frame, tables_of
+from cockpit.recording.writer import pack
+from tests import world
+from tests.recording.recorded import differences, snapshots
+
+
+def played(*written: Snapshot) -> Snapshot:
+    state, before = State(), None
+    for snapshot in written:
+        now = tables_of(snapshot)
+        state.apply(msgspec.msgpack.decode(pack(make_frame(before, now)), type=Frame))
+        before = now
+    return state.snapshot()
+
+
+def test_a_key_frame_has_all_there_is():
+    assert differences(world.snapshot(), played(world.snapshot())) == []
+
+
+def test_nothing_known_is_not_nothing_there():
+    empty = replace(Snapshot(), taken=5.0, nodes=(), processes=())
+    assert differences(Snapshot(), played(Snapshot())) == []
+    assert differences(empty, played(empty)) == []
+    assert played(empty, replace(empty, nodes=None)).nodes is None
+
+
+def test_many_changes_add_up_to_the_last_snapshot():
+    written = list(snapshots(60))
+    assert differences(written[-1], played(*written)) == []
+
+
+def test_a_frame_in_which_nothing_changed_is_small():
+    now = world.snapshot()
+    later = replace(now, taken=now.taken + 5)
+    assert len(pack(make_frame(tables_of(now), tables_of(later)))) < 200
+
+
+def test_what_stood_elsewhere_is_not_written_again():
+    now = world.snapshot()
+    turned = replace(now, actors=(*reversed(now.actors or ()),))
+    frame = make_frame(tables_of(now), tables_of(turned))
+    assert frame.actors is not None
+    assert all(isinstance(one, tuple) for one in frame.actors.edit or ())
+    assert played(now, turned).actors == turned.actors
+
+
+def test_a_host_has_its_processes_sessions_and_greatest_users_again():
+    memory, users = HostMemory(5, 10), (MemoryUser(2, 900), MemoryUser(1, 500))
+    node = world.node(1, probed=True, memory=memory, shm=Amount(1, 2))
+    host = Host(
+        "node1",
+        cpu=3.0,
+        memory=memory,
+        shm=node.shm,
+        processes=(world.process(7),),
+        sessions=(),
+        memory_users=users,
+        wrote={"s": {"j": 5.0}},
+    )
+    now = Snapshot(taken=1.0, nodes=(node,), hosts={"node1": host}, processes=host.processes, sessions=())
+    assert played(now).hosts == {"node1": host}
+
+
+def test_environments_are_not_recorded():
+    now = Snapshot(jobs=(Job("a", runtime_env={"env_vars": {"NAME": "value"}}),))
+    assert b"env_vars" not in pack(make_frame(None, tables_of(now)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Change(edit=[(0, 5)]),
+        Change(edit=[(-1, 1)]),
+        Change(edit=[(0, 0)]),
+        Change(at=[3], by=[1]),
+        Change(at=[-1], by=[1]),
+        Change(at=[0], by=[1]),
+    ],
+)
+def test_a_frame_that_refers_to_what_is_not_there_is_refused(change):
+    state = State()
+    state.apply(make_frame(None, tables_of(Snapshot(nodes=(world.node(1),)))))
+    with pytest.raises(FrameError):
+        state.apply(Frame(1.0, nodes=change))
+
+
+def test_rows_can_not_be_multiplied_without_end(monkeypatch):
+    monkeypatch.setattr(frames, "MAX_ROWS", 100)
+    state = State()
+    state.apply(make_frame(None, tables_of(Snapshot(nodes=tuple(map(world.node, range(1, 60)))))))
+    with pytest.raises(FrameError, match="more than 100 rows"):
+        state.apply(Frame(1.0, nodes=Change(edit=[(0, 59), (0, 59)])))

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cockpit.model import Fault, Job, Snapshot
+from cockpit.recording.happenings import events_between, has_news
+from tests import world
+
+FINDING = world.finding()
+FAULT = Fault("ray.nodes", "no answer within 8 s", 5.0)
+RUNNING = Job("train1", "01000000", "train1", "RUNNING", started=3.0)
+FAILED = replace(RUNNING, status="FAILED", ended=8.0, message="RuntimeError: boom\nmore")
+
+
+def told(before, now):
+    return [(event.at, event.kind, event.phase, event.level, event.text) for event in events_between(before, replace(now, taken=9.0))]
+
+
+def test_a_finding_begins_and_ends():
+    found = Snapshot(findings=(FINDING,))
+    assert told(Snapshot(), found) == [(9.0, "finding", "begin", "critical", FINDING.text)]
+    assert told(found, Snapshot()) == [(9.0, "finding", "end", "critical", FINDING.text)]
+
+
+def test_other_numbers_in_a_finding_are_no_event():
+    assert told(Snapshot(findings=(FINDING,)), Snapshot(findings=(replace(FINDING, text="GPU 3 is lost for 2m"),))) == []
+
+
+def test_a_fault_begins_and_ends():
+    assert [phase for _, _, phase, _, _ in told(Snapshot(faults=(FAULT,)), Snapshot())] == ["end"]
+    assert [text for *_, text in told(Snapshot(), Snapshot(faults=(FAULT,)))] == ["no answer within 8 s"]
+
+
+def test_a_job_begins_and_ends_when_ray_says_so():
+    assert told(Snapshot(jobs=()), Snapshot(jobs=(RUNNING,))) == [(3.0, "job", "begin", None, "job train1 was submitted")]
+    assert told(Snapshot(jobs=(RUNNING,)), Snapshot(jobs=(FAILED,))) == [
+        (8.0, "job", "end", "critical", "job train1 ended: FAILED: RuntimeError: boom")
+    ]
+
+
+def test_jobs_that_were_there_before_anybody_looked_are_no_events():
+    assert told(Snapshot(jobs=None), Snapshot(jobs=(RUNNING, FAILED))) == []
+
+
+def test_a_job_that_ended_between_two_looks_has_both():
+    assert [phase for _, _, phase, _, _ in told(Snapshot(jobs=()), Snapshot(jobs=(FAILED,)))] == ["begin", "end"]
+
+
+def test_news_are_what_would_be_events():
+    jobs = Snapshot(jobs=(RUNNING,))
+    assert has_news(Snapshot(), Snapshot(findings=(FINDING,)))
+    assert has_news(jobs, Snapshot(jobs=(FAILED,)))
+    assert not has_news(jobs, Snapshot(jobs=(replace(RUNNING, entrypoint="x"),), taken=99.0))

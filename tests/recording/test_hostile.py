@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from cockpit import output
+from cockpit.recording.files import Header, Kind, Packer, pack_header, pack_record
+from cockpit.recording.frames import FrameError, decode_frame, make_frame, tables_of
+from cockpit.recording.recording import Recording
+from cockpit.recording.writer import pack
+from cockpit.report.text import status_text
+from tests import world
+from tests.recording import fuzz
+from tests.recording.recorded import write
+
+MUTATIONS = 1500
+
+
+def test_no_mutation_of_a_recording_does_anything_but_lose_a_part_of_it():
+    assert fuzz.run(MUTATIONS) > MUTATIONS
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_are_none_are_refused(number):
+    block = msgspec.msgpack.encode({"taken": 5.0, "nodes": {"edit": [{"id": "a", "host": "w1", "cpu": number}]}})
+    with pytest.raises(FrameError, match="numbers that are none"):
+        decode_frame(block)
+
+
+def test_whole_numbers_that_look_like_none_are_read():
+    size = int.from_bytes(b"\xcb\x7f\xf0\0", "big")
+    frame = decode_frame(msgspec.msgpack.encode({"taken": 5.0, "sessions": {"edit": [{"name": "s", "path": "p", "size": size}]}}))
+    assert frame.sessions is not None
+    assert frame.sessions.edit[0].size == size
+
+
+def test_a_frame_of_another_time_than_its_record_is_refused(tmp_path):
+    block = pack(make_frame(None, tables_of(replace(world.snapshot(), taken=1e300))))
+    data, _ = pack_record(Kind.KEY, 5.0, Packer().pack(block, anew=True), len(block))
+    (tmp_path / "a.cockpit").write_bytes(pack_header(Header()) + data)
+    assert Recording.open(tmp_path / "a.cockpit").snapshot_at(5.0) is None
+
+
+def test_nothing_in_it_reaches_the_terminal_as_it_is(tmp_path, capsys):
+    path = write(tmp_path / "recordings" / "cluster", [world.snapshot("\x1b[2J\x9b31m\u202e")])
+    recording = Recording.open(path)
+    output.say(status_text(recording.snapshot_at(recording.begin)))
+    printed = capsys.readouterr().out
+    assert not any(character in printed for character in "\x1b\x9b\u202e")

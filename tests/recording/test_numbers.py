@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cockpit.model import Amount, Gpu, Node
+from cockpit.recording.numbers import AMOUNT, LETTER, MOMENT, PERCENT, codes_of, rest_of, with_codes
+from cockpit.text import size
+from tests import world
+
+AMOUNTS = st.integers(0, 1 << 60)
+
+
+@given(AMOUNTS)
+def test_an_amount_is_off_by_a_two_thousandth_at_most(amount):
+    assert abs(AMOUNT.decode(AMOUNT.encode(amount)) - amount) <= amount / 2048
+
+
+@given(AMOUNTS)
+def test_an_amount_that_was_rounded_once_is_not_rounded_further(amount):
+    code = AMOUNT.encode(amount)
+    assert AMOUNT.encode(AMOUNT.decode(code)) == code
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_codes_of_amounts_keep_their_order(one, other):
+    assert (AMOUNT.encode(one) <= AMOUNT.encode(other)) == (AMOUNT.encode(one) == AMOUNT.encode(other) or one < other)
+
+
+def test_a_page_shows_the_same_size():
+    assert [size(AMOUNT.decode(AMOUNT.encode(amount))) for amount in (0, 512 << 20, 72 << 30, 1 << 40)] == ["0B", "512M", "72G", "1.0T"]
+
+
+def test_zero_is_not_unknown():
+    assert (PERCENT.encode(None), PERCENT.encode(0.0), PERCENT.decode(PERCENT.encode(0.0))) == (0, 1, 0.0)
+
+
+def test_what_no_host_can_mean_is_unknown():
+    assert [PERCENT.encode(value) for value in (math.nan, math.inf, -1.0)] == [0, 0, 0]
+    assert [AMOUNT.encode(value) for value in (-1, 1 << 80)] == [0, 0]
+    assert LETTER.encode("running") == 0
+
+
+def test_a_moment_is_known_to_half_a_second():
+    assert MOMENT.decode(MOMENT.encode(world.NOW + 0.3)) == world.NOW + 0.5
+
+
+def test_rows_that_differ_in_numbers_alone_have_the_same_rest():
+    node = world.node(1)
+    busier = replace(node, cpu=99.0, gpus=tuple(replace(gpu, utilization=3.0) for gpu in node.gpus or ()))
+    assert rest_of(node) == rest_of(busier)
+    assert codes_of(node) != codes_of(busier)
+    assert rest_of(node) != rest_of(replace(node, state="DEAD"))
+    assert rest_of(node) != rest_of(replace(node, gpus=node.gpus[:-1]))
+
+
+def test_a_row_gets_the_numbers_of_another():
+    node = world.node(1)
+    later = replace(node, cpu=12.0, shm=Amount(5, node.shm.total), gpus=tuple(replace(gpu, utilization=None) for gpu in node.gpus or ()))
+    assert with_codes(node, iter(codes_of(later))) == later
+
+
+def test_a_number_whose_code_is_as_before_is_not_rounded():
+    node = Node("1", "w1", cpu=39.37, gpus=(Gpu(0, memory_used=123_456_789),))
+    assert with_codes(node, iter(codes_of(node))) == node

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.model import Job, Snapshot
+from cockpit.recording import writer as writing
+from cockpit.recording.events import Event
+from cockpit.recording.files import Kind, Segment, list_segments
+from cockpit.recording.recording import Recording
+from cockpit.recording.writer import KEY_EVERY_S, SegmentWriter
+from tests import world
+from tests.recording.recorded import snapshots, write
+
+SECRET = "hf_" + "abcdefGHIJKLmnopqrSTUVwxyz01234567"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "recordings" / "cluster"
+    path.mkdir(parents=True)
+    return path
+
+
+def kinds(path):
+    segment = Segment(path)
+    segment.scan()
+    return [(Kind(record.kind).name, record.time) for record in segment.records]
+
+
+def test_a_key_frame_comes_first_and_then_every_five_minutes(folder):
+    written = list(snapshots(130))
+    keys = [moment for kind, moment in kinds(write(folder, written)) if kind == "KEY"]
+    assert keys == [written[0].taken, written[0].taken + KEY_EVERY_S, written[0].taken + 2 * KEY_EVERY_S]
+
+
+def test_a_new_segment_begins_when_one_is_full_old_or_of_a_later_time(folder):
+    writer, now = SegmentWriter(folder, segment_bytes=4000), world.snapshot()
+    for taken in (0.0, 5.0):
+        writer.write(replace(now, taken=now.taken + taken))
+    assert len(list(list_segments(folder))) == 1
+    writer.write(replace(now, taken=now.taken + 90_000))
+    assert len(list(list_segments(folder))) == 2
+    writer.write(now)
+    assert len(list(list_segments(folder))) == 3
+    writer.close()
+    assert [path.name[:7] for path in list_segments(folder)] == ["000001.", "000002.", "000003."]
+
+
+def test_a_write_that_a_full_disk_cuts_off_leaves_whole_records_and_the_next_is_a_key_frame(folder, monkeypatch):
+    writer, (one, two, three) = SegmentWriter(folder), list(snapshots(3))
+    writer.write(one)
+    write_all = os.write
+    monkeypatch.setattr(writing.os, "write", lambda file, data: write_all(file, data[:20]))
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        writer.write(two)
+    monkeypatch.undo()
+    writer.write(three)
+    recording = Recording.open(folder)
+    assert recording.damage == []
+    assert [kind for kind, _ in kinds(next(list_segments(folder)))] == ["KEY", "KEY"]
+    assert recording.snapshot_at(three.taken).taken == three.taken
+
+
+def test_no_secret_reaches_the_disk(folder):
+    job = Job(
+        "a", entrypoint=f"python train.py --token {SECRET}", message=f"no access with {SECRET}", metadata={"api_key": "Kx81jsaJ2lLsa91"}
+    )
+    process = world.process(5, command=f"HF_TOKEN={SECRET} python serve.py")
+    finding = world.finding(evidence=(f"curl -H 'Authorization: Bearer {SECRET}'",))
+    now = Snapshot(taken=5.0, jobs=(job,), processes=(process,), findings=(finding,))
+    writer = SegmentWriter(folder)
+    writer.write(now, [Event(5.0, "act", f"launched with {SECRET}", data={"plan": [{"command": f"x --token {SECRET}"}]})])
+    recording = Recording.open(folder)
+    told = repr((recording.snapshot_at(5.0), recording.events()))
+    assert "•••" in told
+    assert SECRET not in told
+    assert "Kx81jsaJ2lLsa91" not in told
+
+
+def test_many_events_are_written_in_several_records(folder, monkeypatch):
+    monkeypatch.setattr(writing, "MAX_EVENT_BYTES", 1000)
+    writer = SegmentWriter(folder)
+    writer.write(world.snapshot(), [Event(float(number), "act", "x" * 50) for number in range(100)])
+    assert [event.at for event in Recording.open(folder).events()] == [float(number) for number in range(100)]

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from cockpit.model import Snapshot
+from cockpit.report.incident.account import Account, account_json, account_schema
+from cockpit.report.incident.gather import make_account
+from tests.report.incident.recordings import ACT, DISK, EVENTS, HUNG, Made, at, night
+from tests.usage.worlds import world
+from tests.world import NOW
+
+TOKEN = "hf_" + "a1B2c3D4e5F6" * 3
+
+
+@pytest.fixture(scope="module")
+def account():
+    return make_account(night())
+
+
+def found(account, code):
+    return [one for one in account.findings if one.code == code]
+
+
+def test_a_finding_is_told_once_from_its_beginning_to_its_end(account):
+    (hung,) = found(account, "job-hung")
+    assert (hung.begin, hung.end, hung.level, hung.times) == (NOW + 595, NOW + 2400, "critical", 1)
+    assert hung.evidence == HUNG.evidence
+    assert hung.act == "stop-job"
+
+
+def test_a_finding_that_came_and_went_between_two_looks_is_known_from_its_events(account):
+    (lost,) = found(account, "gpu-lost")
+    assert (lost.begin, lost.end, lost.subject) == (NOW + 801, NOW + 804, "node1 GPU 3")
+
+
+def test_findings_stand_in_the_order_in_which_they_began(account):
+    assert [one.code for one in account.findings] == ["job-hung", "disk-filling", "gpu-lost", "gpu-memory-orphaned"]
+
+
+def test_what_had_not_cleared_at_the_end_has_no_end():
+    snapshots = [at(world(findings=(DISK,)), after) for after in (0, 10, 20)]
+    assert make_account(Made(snapshots)).findings[0].end is None
+
+
+def test_what_comes_again_within_a_minute_is_one_finding():
+    looks = [world(findings=(DISK,)), world(), world(findings=(DISK,)), world()]
+    (one,) = make_account(Made([at(look, 10 * number) for number, look in enumerate(looks)])).findings
+    assert (one.begin, one.end, one.times) == (NOW, NOW + 30, 2)
+
+
+def test_what_a_finding_said_when_it_was_worst_is_told():
+    levels = ("info", "critical", "info")
+    looks = [at(world(findings=(replace(DISK, level=level, text=level),)), 10 * number) for number, level in enumerate(levels)]
+    assert [(one.level, one.text) for one in make_account(Made(looks)).findings] == [("critical", "critical")]
+
+
+def test_an_act_is_told_with_who_did_it_and_what_became_of_it(account):
+    (act,) = account.acts
+    assert (act.at, act.end, act.user, act.host) == (NOW + 2900, NOW + 2912, "ann", "head")
+    assert act.text == "kill-orphans: ended 4 processes on node1"
+
+
+def test_an_act_whose_end_is_not_recorded_is_told(account):
+    (act,) = make_account(night(EVENTS[:1])).acts
+    assert (act.end, act.act) == (None, ACT["act"])
+
+
+def test_jobs_failed_sources_gaps_and_damage_are_told(account):
+    assert [(job.id, job.status, job.ended) for job in account.jobs] == [("ppo-7b", "FAILED", NOW + 2400)]
+    assert [(one.source, one.begin, one.end) for one in account.faults] == [("ray.identity", NOW + 1200, NOW + 1500)]
+    assert account.gaps == ((NOW + 1590, NOW + 2200),)
+    assert len(account.damage) == 1
+
+
+def test_gpu_hours_are_of_what_was_watched(account):
+    (row,) = account.usage
+    assert row.hours.busy == pytest.approx(4 * 590 / 3600, abs=1e-3)
+    assert set(row.hours.idle_by_cause) == {"rank", "dead"}
+    assert (row.kills, row.user) == (1, "train")
+    assert account.unwatched_s == 610
+
+
+def test_only_what_lies_between_two_moments_is_told():
+    account = make_account(night(), NOW + 2500, NOW + 2600)
+    assert [one.code for one in account.findings] == ["gpu-memory-orphaned"]
+    assert (account.begin, account.end, account.acts) == (NOW + 2500, NOW + 2600, ())
+
+
+def test_of_one_job_only_what_concerns_it_is_told():
+    account = make_account(night(), job="ppo-7b")
+    assert [one.code for one in account.findings] == ["job-hung", "gpu-lost", "gpu-memory-orphaned"]
+    assert ([job.id for job in account.jobs], account.users) == (["ppo-7b"], ())
+
+
+def test_a_course_is_short_however_long_it_was():
+    account = make_account(Made([at(world(), 5 * number) for number in range(3000)]))
+    assert 200 < len(account.course) <= 480
+
+
+def test_no_text_has_a_secret_or_moves_the_cursor():
+    def hostile(snapshot: Snapshot) -> Snapshot:
+        jobs = tuple(
+            replace(job, entrypoint=f"\x1b[2J HF_TOKEN={TOKEN} python x.py", message=f"a\nb\u202e {TOKEN}") for job in snapshot.jobs
+        )
+        return replace(snapshot, jobs=jobs, findings=tuple(replace(one, text=f"{TOKEN}\x07") for one in snapshot.findings))
+
+    events = [replace(event, text=f"\x1b]0;{TOKEN}", data={"user": TOKEN}) for event in EVENTS]
+    text = account_json(make_account(night(events, hostile)))
+    assert TOKEN not in text
+    texts = [text for job in json.loads(text)["jobs"] for text in (job["entrypoint"], job["message"])]
+    assert all(each.isprintable() for each in texts)
+    assert "\\u001b" not in text
+
+
+def test_the_json_is_as_its_schema_says(account):
+    assert msgspec.json.decode(account_json(account), type=Account) == account
+    assert account_schema()["$defs"]["Account"]["properties"].keys() == json.loads(account_json(account)).keys()

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import re
+from functools import cache
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cockpit.report.incident.gather import make_account
+from cockpit.report.incident.html import account_html
+from cockpit.report.incident.markdown import account_markdown
+from cockpit.report.incident.markup import VOID, tag
+from cockpit.report.incident.style import DARK, LIGHT, TEXTS
+from tests.report.incident.recordings import night
+
+HOSTILE = "\"'><script>alert(1)</script><img src=http://evil/ onerror=x>&amp;</style></svg>"
+
+
+class Outline(HTMLParser):
+    """Which tags there are, with what attributes, and whether each is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.open, self.text = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@cache
+def make_night():
+    return make_account(night())
+
+
+@pytest.fixture
+def account():
+    return make_night()
+
+
+@pytest.fixture
+def page(account):
+    return account_html(account)
+
+
+def test_every_tag_is_closed(page):
+    assert Outline(page).open == []
+
+
+def test_it_has_no_script_and_loads_nothing(page):
+    outline = Outline(page)
+    assert not {"script", "link", "img", "iframe", "a", "object", "form"} & set(outline.tags)
+    assert not [name for name, _ in outline.attributes if name in ("src", "href", "style") or name.startswith("on")]
+    assert re.findall(r"url\(([^)]*)\)|@import", page) == ["#hatch-what-happened-when", "#hatch-gpus", "#hatch-host-memory"]
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in outline.attributes
+
+
+def test_every_chart_says_the_same_in_words(page):
+    charts = re.findall(r"<svg[^>]*>.*?</svg>", page)
+    assert len(charts) == 3 + 2
+    assert all("<title>" in chart or 'aria-labelledby="t-' in chart for chart in charts)
+
+
+def test_every_table_has_a_caption_and_headings(page):
+    tables = re.findall(r"<table>.*?</table>", page)
+    assert len(tables) == 6
+    assert all("<caption>" in table and 'scope="col"' in table and 'scope="row"' in table for table in tables)
+
+
+def test_nothing_is_drawn_of_a_time_of_which_nothing_is_known(page):
+    assert page.count('class="area busy"') == 2
+
+
+def test_foreign_text_stays_text(account):
+    def spoil(values, **more):
+        return tuple(replace(value, **more) for value in values)
+
+    spoiled = replace(
+        account,
+        session=HOSTILE,
+        findings=spoil(account.findings, text=HOSTILE, subject=HOSTILE, code=HOSTILE, evidence=(HOSTILE,), remedy=HOSTILE, act=HOSTILE),
+        jobs=spoil(account.jobs, id=HOSTILE, entrypoint=HOSTILE, message=HOSTILE, status=HOSTILE),
+        acts=spoil(account.acts, text=HOSTILE, user=HOSTILE, host=HOSTILE),
+        faults=spoil(account.faults, text=HOSTILE, source=HOSTILE),
+        usage=spoil(account.usage, name=HOSTILE, user=HOSTILE),
+        users=spoil(account.users, user=HOSTILE),
+        damage=(HOSTILE,),
+    )
+    outline = Outline(account_html(spoiled))
+    assert set(outline.tags) == set(Outline(account_html(account)).tags)
+    assert HOSTILE in outline.text
+    assert not [name for name, _ in outline.attributes if name.startswith("on")]
+
+
+@given(st.text(), st.text())
+@settings(deadline=None)
+def test_whatever_a_text_is_it_comes_back_as_it_was(inside, attribute):
+    inside, attribute = inside.replace("\r", ""), attribute.replace("\r", "")
+    outline = Outline(str(tag("p", inside, title=attribute)))
+    assert "".join(outline.text) == inside
+    assert outline.attributes == [("title", attribute)]
+
+
+def test_a_tag_that_holds_nothing_is_closed_at_once():
+    assert {tag(name) for name in VOID} == {f"<{name}/>" for name in VOID}
+
+
+@given(st.floats(), st.floats(), st.floats())
+@settings(deadline=None, max_examples=50)
+def test_whatever_dates_a_recording_has_there_is_a_page(begin, end, other):
+    account = make_night()
+    dated = replace(
+        account,
+        begin=begin,
+        end=end,
+        gaps=((other, end),),
+        findings=(replace(account.findings[0], begin=other, end=end),),
+        jobs=(replace(account.jobs[0], started=other, ended=begin),),
+        acts=(replace(account.acts[0], at=other, end=begin),),
+    )
+    assert Outline(account_html(dated)).open == []
+    assert account_markdown(dated)
+
+
+def test_an_empty_night_is_a_page_too(account):
+    nothing = dict.fromkeys(("findings", "acts", "jobs", "faults", "gaps", "damage", "usage", "users", "course"), ())
+    text = "".join(Outline(account_html(replace(account, **nothing))).text)
+    assert "Nothing was found." in text
+    assert "No job ran." in text
+
+
+def _luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("ground", ["ground", "raised"])
+def test_texts_have_contrast_enough_to_be_read(colours, name, ground):
+    high, low = sorted((_luminance(colours[name]), _luminance(colours[ground])), reverse=True)
+    assert (high + 0.05) / (low + 0.05) >= 4.5
