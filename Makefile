@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated bench screenshots clean
+.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench screenshots clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -75,6 +75,9 @@ soak: $(READY) ## whether the screen grows: an hour beside a Ray in which jobs c
 
 soak-simulated: $(READY) ## the same for a simulated day on a synthetic cluster: a quarter of an hour
 	@$(BIN)/python -m tests.lab.soak --simulated
+
+many: $(READY) ## what commands take on 24 hosts at once, some of them in trouble (root); HOSTS=24
+	@$(BIN)/python -m tests.lab.many --hosts $(or $(HOSTS),24)
 
 bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, and on a cluster of 1,000 nodes
 	@$(BIN)/python -m bench.run

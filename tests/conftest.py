@@ -153,6 +153,7 @@ ROWS = {
         "test_incidents_hosts.py",
         "test_incidents_ray.py",
         "test_incidents_waits.py",
+        "test_many_hosts.py",
         "test_reach.py",
         "test_several_rays.py",
         "test_stop.py",

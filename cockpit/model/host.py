@@ -324,5 +324,7 @@ class Host(Value, frozen=True):
     """Those of the last hour, as the logs of its live sessions and its kernel tell."""
     wrote: Mapping[str, Mapping[str, float]] = {}
     """By the name of a session and by submission id, when the log of a job's driver that lies here was written to last."""
+    unanswered: tuple[str, ...] = ()
+    """Sources of the probe, called as in its faults, which have not answered once."""
     faults: tuple[Fault, ...] = ()
     local: bool = False

@@ -46,6 +46,12 @@ class Coverage:
             name: entry for name, entry in self._selection.select_awaited(self._poller.snapshot).items() if not self._has_answered(name)
         }
 
+    def told_hosts(self) -> set[str]:
+        """Other hosts of which a probe has told everything, sessions too: those may come later."""
+        parts, now = self._poller.parts, self._poller.clock()
+        others = (host for host in parts.hosts.values() if not host.local and host.sessions is not None)
+        return {host.name for host in others if has_told(host, parts.nodes, now)}
+
     async def wait_until_complete(self, timeout: float) -> None:
         """Wait until everybody who is asked has answered once, but not longer than that; it is in the snapshot then."""
         if self.is_complete():

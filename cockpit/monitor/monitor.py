@@ -21,6 +21,7 @@ from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.secrets import redact_variable
 from cockpit.sources.probes.decode import Environ, Stacks, convert_answer
+from cockpit.sources.probes.host_probe import Pace
 from cockpit.sources.probes.pool import ProbePool
 from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.probes.ssh_control import SshControlSockets
@@ -32,6 +33,8 @@ from cockpit.usage import Usage
 
 SINGLE_LOOK_ASSUMED_S = 60.0
 """For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
+SINGLE_LOOK_PACE = Pace(burst=Pace.most)
+"""Nothing is drawn that many starts at once could hold up."""
 PROBE_INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -60,7 +63,7 @@ class ClusterMonitor:
         expected = tuple((entry.name, entry.target) for entry in config.hosts)
         judge = FindingTracker(config.limits, DETECTORS, assumed=SINGLE_LOOK_ASSUMED_S if once else 0.0)
         self.poller = Poller(publish, expected=expected, judge=judge, clock=clock)
-        self.pool = ProbePool(config, self.poller, early=early, clock=clock)
+        self.pool = ProbePool(config, self.poller, early=early, clock=clock, pace=SINGLE_LOOK_PACE if once else None)
         self.choice = ClusterChoice(config, env, self.poller, self.pool.local)
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)

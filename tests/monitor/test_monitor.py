@@ -16,11 +16,13 @@ from cockpit.config.settings import Address, Config
 from cockpit.model import Cluster, Hold, Holder, Host, Session
 from cockpit.monitor import cluster_choice as choice_module
 from cockpit.monitor import jobs_by_session as jobs_module
+from cockpit.monitor import monitor as monitor_module
 from cockpit.monitor import other_rays as others_module
 from cockpit.monitor import poller as poller_module
 from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor
 from cockpit.monitor.single_look import look_once
 from cockpit.sources.probes import pool as hosts_module
+from cockpit.sources.probes.host_probe import Pace
 from cockpit.sources.ray.client import JobFacts, NodeFacts
 from cockpit.sources.source import Source, SourceError
 from tests.world import NOW, node, process, snapshot, theirs
@@ -549,6 +551,11 @@ def seen(monkeypatch, tmp_path):
 
 async def test_one_look_waits_for_the_hosts_that_are_named_and_looks_at_them(seen):
     assert await seen("w1", "w2") == ({"w1", "w2"}, {})
+
+
+async def test_of_more_hosts_than_are_looked_at_at_once_all_are_seen_in_one_look(seen, monkeypatch):
+    monkeypatch.setattr(monitor_module, "SINGLE_LOOK_PACE", Pace(most=1))
+    assert await seen("w1", "w2", "w3", hosts_patience=15.0) == ({"w1", "w2", "w3"}, {})
 
 
 async def test_a_named_host_that_hangs_is_said_not_to_have_been_reached_and_the_others_are_seen(seen):

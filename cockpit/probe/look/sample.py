@@ -120,6 +120,7 @@ class Sampler:
             "driver": reading.driver,
             "oom_kills": None if kills is None else [self._kill(kill) for kill in kills],
             "written": written_to,
+            "unanswered": [collector.source for collector in self.collectors if not collector.answered.is_set()],
             "faults": [fault for collector in self.collectors for fault in [collector.fault()] if fault],
         }
 

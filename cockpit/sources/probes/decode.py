@@ -72,6 +72,7 @@ class Sample(msgspec.Struct):
     driver: str | None = None
     oom_kills: tuple[OomKill, ...] | None = None
     written: Mapping[str, Mapping[str, float]] = {}
+    unanswered: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
 
 
@@ -165,6 +166,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         driver=sample.driver,
         oom_kills=None if sample.oom_kills is None else tuple(_oom_kill(kill, name, shift) for kill in sample.oom_kills),
         wrote={session: {job: moment + shift for job, moment in jobs.items()} for session, jobs in sample.written.items()},
+        unanswered=sample.unanswered,
         faults=tuple(Fault(fault.source, _redact(fault.text), fault.since + shift, name) for fault in sample.faults),
         local=local,
     )  # fmt: skip

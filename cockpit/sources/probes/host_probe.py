@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import signal
 import time
@@ -125,6 +126,11 @@ class HostProbe:
         """Its turn is over, and others wait; one that never spoke has to pause as well."""
         self.stop()
         self.due = now if self._sample_count else now + self._pause()
+
+    def retire(self) -> None:
+        """All that was asked of it is known: end the child, and start none again."""
+        self.stop()
+        self.due = math.inf
 
     def look(self, now: float) -> None:
         """Notice an end or a silence."""

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from subprocess import Popen
 from typing import Any
@@ -55,6 +55,7 @@ class ProbePool:
         self._here = HostProbe(self.local, audience, self._pace, clock, local=True)
         self._watches: dict[str, HostProbe] = {}
         self._entries: dict[str, HostEntry] = {entry.name: entry for entry in config.hosts}
+        self._told: frozenset[str] = frozenset()
         self._program: asyncio.Task[bytes] | None = None
         self._asked: set[Child] = set()
         self._woken = asyncio.Event()
@@ -88,6 +89,10 @@ class ProbePool:
             watch = self._watches[name]
             watch.unwanted = watch.unwanted or time.monotonic()
         self._woken.set()
+
+    def replace_told(self, names: Iterable[str]) -> None:
+        """These have told all that a single look asks for: as soon as others wait for a place, they get one of theirs."""
+        self._told = frozenset(names)
 
     def set_interval(self, seconds: float) -> None:
         """Seconds between samples: this host's probe starts anew, others keep theirs until they are started next."""
@@ -211,9 +216,17 @@ class ProbePool:
         running = [watch for watch in self._watches.values() if watch.child is not None]
         waiting = sum(watch.child is None and now >= watch.due for watch in self._watches.values())
         spare = self._pace.most - len(running)
-        oldest = sorted(running, key=lambda watch: watch.child.started if watch.child else now)
-        for watch in oldest[: max(0, min(waiting - spare, self._pace.burst))]:
-            if watch.child is not None and now - watch.child.started > self._pace.turn:
+        self._make_room(running, max(0, min(waiting - spare, self._pace.burst)), now)
+
+    def _make_room(self, running: Sequence[HostProbe], places: int, now: float) -> None:
+        """First those that need not come back, then whoever has run longest."""
+        started = {watch: watch.child.started for watch in running if watch.child is not None}
+        told = [watch for watch in started if watch.name in self._told][:places]
+        for watch in told:
+            watch.retire()
+        others = sorted(started.keys() - set(told), key=lambda watch: started[watch])
+        for watch in others[: places - len(told)]:
+            if now - started[watch] > self._pace.turn:
                 watch.give_way(now)
 
     def _start_due(self, now: float) -> None:
@@ -277,8 +290,9 @@ class _Answers:
 
 
 def has_told(host: Host, rays: NodeFacts | None, now: float) -> bool:
-    """Whether a probe has told of processes, and of GPUs where Ray's agent sees some: a driver that nothing uses wakes for seconds."""
-    wakes = host.gpus is None and any(node.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
+    """Whether a probe has told of processes, and of GPUs where there may be some: a driver that nothing uses wakes for seconds."""
+    seen_by_ray = any(node.gpus for node in (rays.nodes if rays else ()) if node.id in host.nodes)
+    wakes = host.gpus is None and (seen_by_ray or "nvml" in host.unanswered)
     hangs = any(fault.source == "nvml" and now - fault.since > NVML_TIMEOUT_S for fault in host.faults)
     return host.processes is not None and (not wakes or hangs)
 

@@ -337,6 +337,19 @@ async def test_of_forty_hosts_thirty_two_run_at_once_and_each_has_its_turn(lab):
     assert lab.told.said == []
 
 
+async def test_who_has_told_all_that_one_look_asks_makes_room_for_others_and_is_not_started_again(lab):
+    lab.begin(pace=replace(QUICK, most=2, turn=60.0))
+    lab.want("calm-1", "calm-2", "calm-3", "calm-4", "calm-5")
+    first = {"calm-1", "calm-2"}
+    await lab.until(lambda: first <= lab.told.hosts.keys())
+    lab.hosts.replace_told(first)
+    await lab.until(lambda: {"calm-3", "calm-4"} <= lab.told.hosts.keys())
+    lab.hosts.replace_told(lab.told.hosts.keys())
+    await lab.until(lambda: "calm-5" in lab.told.hosts)
+    assert len(lab.children) == 6
+    assert lab.told.said == []
+
+
 async def test_a_host_that_hangs_delays_no_other(lab):
     lab.begin(pace=replace(QUICK, most=4))
     lab.want(*[f"silent-{number}" for number in range(6)], "well-1", "well-2")
@@ -589,4 +602,10 @@ def test_a_probe_has_told_when_it_has_seen_the_gpus_that_rays_agent_sees_or_nvml
     rays = NodeFacts(nodes=(Node("n1", "w1", gpus=(Gpu(0),)),), workers=(), holders=())
     host = Host("w1", **{"processes": (), "nodes": ("n1",), **facts})
     assert has_told(host, rays, 100.0) is told
-    assert has_told(host, None, 100.0) is (host.processes is not None), "without Ray's word nobody waits for GPUs"
+    assert has_told(host, None, 100.0) is (host.processes is not None), "of GPUs that nobody has seen none are waited for"
+
+
+@pytest.mark.parametrize(("faults", "told"), [((), False), ((Fault("nvml", "NVML has not answered for 6 s", 94.0),), True)])
+def test_a_probe_whose_nvml_has_not_answered_yet_has_not_told_unless_it_hangs(faults, told):
+    assert has_told(Host("w1", processes=(), unanswered=("nvml",), faults=faults), None, 100.0) is told
+    assert has_told(Host("w1", processes=(), unanswered=("disks",)), None, 100.0)

@@ -1,0 +1,307 @@
+"""`python -m tests.lab.many --hosts 24`: what commands take on many hosts at once, and whether hosts in trouble hold up the others.
+
+Every host is a virtual one with a real sshd, eight simulated GPUs, a process that a dead Ray has left on one of them, and a stand-in of a
+raylet. Each command is run on all hosts and on single ones; of three runs the median is printed. Then some hosts are frozen, some refuse
+connections and one has a full disk. The hosts share the cores of one machine, so that the CPU that their probes take is printed beside.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+import psutil
+
+from cockpit.config.reach import DEFAULT_REACH
+from tests.lab import hosts
+from tests.lab.cluster import eventually
+from tests.lab.eyes import COCKPIT, Facts
+from tests.lab.hosts import Host, Lab, Process, stopped
+from tests.lab.leftovers import leave_engine
+from tests.probe.alone import dead_session
+
+MIB = 1 << 20
+EVERY = 0.2
+"""Seconds between two looks at what a command takes."""
+LIVE = "session_2026-11-22_06-30-00_000001_1"
+RAYLET = "/opt/ray/core/src/ray/raylet/raylet"
+DO = {
+    "doctor": "doctor",
+    "status": "status",
+    "kill-orphans": "kill-orphans --yes",
+    "stop": f"stop --session {LIVE} --yes",
+}
+
+
+class Load(NamedTuple):
+    """What cockpit takes on its own host at one moment, or at most."""
+
+    memory: float = 0.0
+    """MiB of cockpit itself, resident."""
+    ssh_memory: float = 0.0
+    """MiB of its ssh processes; what they share is counted once."""
+    ssh: int = 0
+    files: int = 0
+    sockets: int = 0
+    """Of cockpit and its ssh processes."""
+
+
+class Run(NamedTuple):
+    """One command: how it ended, what it said, what it took."""
+
+    code: int
+    facts: Facts
+    said: str
+    wall: float
+    own_cpu: float
+    """Seconds of CPU on the host where it ran: cockpit, its ssh, the probe of that host."""
+    hosts_cpu: float
+    """On all others: their sshd and their probes."""
+    load: Load
+
+
+class Many:
+    """Some hosts, and cockpit on the first of them, which reaches the others as it does by default."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.head, *self.others = lab.hosts.values()
+        folder = self.head.folder / "run" / "lab" / "home" / ".config" / "cockpit"
+        folder.mkdir(parents=True, exist_ok=True)
+        reach = DEFAULT_REACH.replace("ssh ", f"ssh -F {lab.ssh_config} ", 1)
+        (folder / "config.yaml").write_bytes(b"reach: " + msgspec.json.encode(reach) + b"\n")
+
+    @property
+    def all(self) -> tuple[Host, ...]:
+        """The first one too."""
+        return (self.head, *self.others)
+
+    def lay_orphans(self) -> dict[str, Process]:
+        """Let each host have one process of a dead Ray that holds GPU memory; by host."""
+        return self._on_each(lambda host: next(iter(host.matching("VLLM::EngineCore")), None) or leave_engine(host, 1))
+
+    def lay_raylets(self) -> dict[str, Process]:
+        """Let each host have what passes for the raylet of one live session; by host."""
+        return self._on_each(lambda host: next(iter(host.matching("raylet/raylet")), None) or start_raylet(host))
+
+    def _on_each(self, lay: Callable[[Host], Process]) -> dict[str, Process]:
+        with ThreadPoolExecutor(4) as pool:
+            return dict(zip(self.lab.hosts, pool.map(lay, self.all), strict=True))
+
+    def run(self, command: str, on: Sequence[Host]) -> Run:
+        """A command of cockpit on the first host and on these others."""
+        words = f"{COCKPIT} {command} --json --hosts {','.join(host.name for host in on)}"
+        if command.startswith("stop"):  # no Ray tells which hosts there are: they are named
+            words += f" {' '.join(host.name for host in (self.head, *on))}"
+        line = f"began=$(date +%s.%N); {words} >/tmp/out 2>/tmp/said; echo $? $began $(date +%s.%N) >/tmp/ended"
+        before = [cpu(host) for host in self.all]
+        load = self._watch(subprocess.Popen(["ssh", "-F", self.lab.ssh_config, self.head.name, line], stdin=subprocess.DEVNULL))
+        spent = [cpu(host) - earlier for host, earlier in zip(self.all, before, strict=True)]
+        code, began, ended = (self.head.tmp / "ended").read_text().split()
+        facts: Facts = msgspec.json.decode((self.head.tmp / "out").read_bytes() or b"{}")
+        said = (self.head.tmp / "said").read_text()
+        return Run(int(code), facts, said, float(ended) - float(began), spent[0], sum(spent[1:]), load)
+
+    def _watch(self, command: subprocess.Popen[bytes]) -> Load:
+        """The most that it takes until it ends, and all its connections with it."""
+        most = Load()
+        while command.poll() is None:
+            most = Load(*map(max, most, self._load()))
+            time.sleep(EVERY)
+        return most
+
+    def _load(self) -> Load:
+        processes = self.head.processes()
+        own = [one for one in processes if str(COCKPIT) in one.command[1:2]]
+        ssh = [one for one in processes if one.command[0].startswith("ssh")]
+        return Load(
+            sum(resident(one.outer.pid, "Rss") for one in own),
+            sum(resident(one.outer.pid, "Pss") for one in ssh),
+            len(ssh),
+            sum(len(open_files(one)) for one in own),
+            sum(file.startswith("socket:") for one in (*own, *ssh) for file in open_files(one)),
+        )
+
+
+def start_raylet(host: Host) -> Process:
+    """A shell that is called a raylet and waits, and the folder of its session."""
+    folder = host.tmp / "ray" / LIVE
+    if not folder.exists():
+        dead_session(folder.parent, 1, LIVE)
+    path = f"/tmp/ray/{LIVE}"
+    words = f"--raylet_socket_name={path}/sockets/raylet --session_dir={path} --node_id={'ab' * 28}"
+    return host.spawn("bash", "-c", f"exec -a {RAYLET} bash -c 'mkfifo {path}/wait; exec 3<>{path}/wait; read -u 3' raylet {words}")
+
+
+def cpu(host: Host) -> float:
+    """Seconds of CPU that all took that has ended there; connections that are being closed are waited for."""
+    init = psutil.Process(host.init)
+    if init.status() != psutil.STATUS_STOPPED:
+        eventually(lambda: not [one for one in init.children() if one.name().startswith("sshd")], every=0.02)
+    times = init.cpu_times()
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def resident(pid: int, what: str) -> float:
+    """MiB; 0 once it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{what}:")), 0.0)
+
+
+def open_files(process: Process) -> list[str]:
+    """What each is open on."""
+    folder, found = f"/proc/{process.outer.pid}/fd", []
+    try:
+        for number in os.listdir(folder):
+            found.append(os.readlink(f"{folder}/{number}"))
+    except OSError:
+        return found
+    return found
+
+
+# Trouble
+
+
+@contextmanager
+def refusing(lab: Lab, names: Sequence[str]) -> Iterator[None]:
+    """Nobody listens where ssh goes on these hosts."""
+    before = lab.ssh_config.read_text()
+    lab.ssh_config.write_text("".join(f"Host {name}\n  Port 9\n" for name in names) + before)
+    try:
+        yield
+    finally:
+        lab.ssh_config.write_text(before)
+
+
+@contextmanager
+def full(host: Host) -> Iterator[None]:
+    """Nothing can be written to its /tmp any more, where what lay there still lies."""
+    inside = ["nsenter", "-t", str(host.init), "-m", "-p", "bash", "-c"]
+    fill = "cp -a /tmp/ray /run/ray; mount -t tmpfs -o size=2m tmpfs /tmp; cp -a /run/ray /tmp; cat /dev/zero >/tmp/full 2>/dev/null; true"
+    subprocess.run([*inside, fill], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*inside, "umount -l /tmp; rm -rf /run/ray"], check=True)
+
+
+class Trouble(NamedTuple):
+    """Which hosts are in which trouble."""
+
+    frozen: tuple[Host, ...]
+    refused: tuple[Host, ...]
+    full: Host
+
+    @property
+    def unreachable(self) -> frozenset[str]:
+        """Nothing can be done there."""
+        return frozenset(host.name for host in (*self.frozen, *self.refused))
+
+
+@contextmanager
+def troubled(many: Many, frozen: int, refused: int) -> Iterator[Trouble]:
+    """So many of the other hosts, and one with a full disk."""
+    found = Trouble(tuple(many.others[:frozen]), tuple(many.others[frozen : frozen + refused]), many.others[frozen + refused])
+    with ExitStack() as stack:
+        stack.enter_context(refusing(many.lab, [host.name for host in found.refused]))
+        stack.enter_context(full(found.full))
+        for host in found.frozen:
+            stack.enter_context(stopped(host))
+        yield found
+
+
+# The table
+
+
+def lay(many: Many) -> None:
+    """What the commands find."""
+    many.lay_orphans()
+    many.lay_raylets()
+
+
+def line(name: str, runs: Sequence[Run], alone: float | None = None) -> str:
+    """Medians of the runs."""
+    wall, own, others = (median(numbers) for numbers in zip(*((run.wall, run.own_cpu, run.hosts_cpu) for run in runs), strict=True))
+    load = Load(*(max(numbers) for numbers in zip(*(run.load for run in runs), strict=True)))
+    ratio = "" if alone is None else f"{wall / alone:.2f}"
+    share = (own + others) / wall / (os.cpu_count() or 1)
+    codes = "/".join(sorted({str(run.code) for run in runs}))
+    return (
+        f"{name:<26}{wall:7.2f} s {ratio:>6}{own:7.2f} s{others:7.2f} s{share:6.0%}{load.memory:8.0f}M{load.ssh_memory:6.0f}M"
+        f"{load.ssh:5}{load.files:6}{load.sockets:8}   {codes}"
+    )
+
+
+HEADING = (
+    f"{'command':<26}{'wall':>9} {'ratio':>6}{'own CPU':>9}{'hosts':>9}{'busy':>6}{'cockpit':>9}{'ssh':>7}{'ssh':>5}{'files':>6}"
+    f"{'sockets':>8}   code"
+)
+
+
+def measure(many: Many, name: str, times: int) -> None:
+    """Two lines: single hosts, the slowest of them, and all."""
+    alone = []
+    for host in many.others[:times]:
+        lay(many)
+        alone.append(many.run(DO[name], [host]))
+    slowest = max(run.wall for run in alone)
+    print(line(f"{name}, one host", alone), flush=True)
+    together = []
+    for _ in range(times):
+        lay(many)
+        together.append(many.run(DO[name], many.others))
+    print(line(f"{name}, {len(many.all)} hosts", together, slowest), flush=True)
+
+
+def measure_troubled(many: Many, name: str, times: int, frozen: int, refused: int) -> None:
+    """With some hosts in trouble."""
+    runs = []
+    for _ in range(times):
+        lay(many)
+        with troubled(many, frozen, refused):
+            runs.append(many.run(DO[name], many.others))
+    print(line(f"{name}, in trouble", runs), flush=True)
+
+
+@contextmanager
+def many_hosts(count: int, name: str) -> Iterator[Many]:
+    """So many hosts, the one on which cockpit runs among them."""
+    made = Lab(name, ["head", *(f"w{number}" for number in range(1, count))], {"PATH": f"{COCKPIT.parent}:{os.environ['PATH']}"})
+    try:
+        yield Many(made)
+    finally:
+        made.close()
+
+
+def main() -> None:
+    """The table."""
+    flags = ArgumentParser(description=__doc__)
+    flags.add_argument("--hosts", type=int, default=24)
+    flags.add_argument("--times", type=int, default=3)
+    flags.add_argument("--only", nargs="*", choices=list(DO), default=list(DO))
+    said = flags.parse_args()
+    if reason := hosts.why_not():
+        sys.exit(reason)
+    with many_hosts(said.hosts, f"m{os.getpid() % 100000}") as many:
+        print(HEADING, flush=True)
+        for name in said.only:
+            measure(many, name, said.times)
+        for name in said.only:
+            measure_troubled(many, name, said.times, said.hosts // 8, said.hosts // 12)
+
+
+if __name__ == "__main__":
+    main()
