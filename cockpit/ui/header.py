@@ -17,6 +17,7 @@ from textual.widget import Widget
 
 from cockpit.config.thresholds import OLD
 from cockpit.model import LEVELS, Fault, Snapshot
+from cockpit.moment import moment_text
 from cockpit.recording.recorder import RecorderState
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
@@ -37,7 +38,17 @@ Group = tuple[Piece, ...]
 
 
 def summary(view: View, width: int) -> list[Group]:
-    """The summary of the cluster in one line: where it is, then all groups, in their long form as far as `width` allows."""
+    """The summary of the cluster in one line: from when it is if not from now, where, then all groups, as long as `width` allows."""
+    past = [_past(view)] if view.ago is not None else []
+    return past + _summary(view, width - _width(past))
+
+
+def _past(view: View) -> Group:
+    """In words, and drawn like nothing else: what is below it is not how things are."""
+    return ((f" PAST {moment_text(view.now, view.now + (view.ago or 0))} ", "past"), (f" {age(view.ago)} ago", "bold"))  # type: ignore[return-value]
+
+
+def _summary(view: View, width: int) -> list[Group]:
     groups = {make: make(view, True) for make in GROUPS}
     where = list(_where(view, width - _width(groups.values())))
     ray = next((form for form in where if _width((form, *groups.values())) <= width), ())
@@ -201,11 +212,11 @@ def page_line(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone
 
 
 def page_notes(
-    page: Page, table: Table, recorded: RecorderState | None = None, *, is_paused: bool, readonly: bool
+    page: Page, table: Table, recorded: RecorderState | None = None, *, time: str | None, readonly: bool
 ) -> Iterator[tuple[str, Tone]]:
-    """What differs from the normal display: paused, tree, read-only, filter; and whether it is recorded, or why not."""
-    if is_paused:
-        yield "PAUSED", "warn"
+    """What differs from the normal display: `time` (paused, playing), tree, read-only, filter; whether it is recorded, or why not."""
+    if time:
+        yield time, "warn"
     if page.tree:
         yield "tree", "accent"
     if readonly:
@@ -222,7 +233,7 @@ class Header(Widget):
     """Drawn line by line, because it changes with every snapshot."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"header--{name}" for name in ("dim", "ok", "warn", "bad", "bold", "reserved", "stale", "here", "accent")
+        f"header--{name}" for name in ("dim", "ok", "warn", "bad", "bold", "reserved", "stale", "here", "accent", "past")
     }
     DEFAULT_CSS = """
     Header {
@@ -235,6 +246,7 @@ class Header(Widget):
         & > .header--reserved { color: $reserved; }
         & > .header--stale { color: $stale; }
         & > .header--accent { color: $text-accent; }
+        & > .header--past { background: $warning; color: $background; text-style: bold; }
         & > .header--here { background: $primary; color: $background; text-style: bold; }
     }
     """
