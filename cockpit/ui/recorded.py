@@ -20,6 +20,8 @@ HISTORY_S: Final = STEPS_KEPT * STEP_S
 """Seconds before a moment that sparklines and the Memory page show."""
 READ_TIMEOUT_S: Final = 30.0
 """Seconds for a moment to be read; its history may take as long again."""
+MAX_MORE_S: Final = 60.0
+"""Seconds by which a history is carried on; it is made anew for what lies further off, or before it."""
 T = TypeVar("T")
 
 
@@ -80,6 +82,8 @@ class RecordedPast:
         self._events: Sequence[PastEvent] = ()
         self._lock = Lock()
         self._wanted = 0.0
+        self._history = (History(), float("-inf"))
+        """What was read last, and until when."""
 
     async def read(self, moment: float, begin: float, end: float) -> PastMoment:
         """The state then, and what happened from `begin` to `end`. Raises `SourceError`."""
@@ -87,8 +91,16 @@ class RecordedPast:
         return await self._ask(partial(self._read, moment, begin, end))
 
     async def read_history(self, moment: float) -> History:
-        """The minutes before, for sparklines and the Memory page; as far as read, once another moment has been asked for."""
-        return await self._ask(partial(self._read_history, moment))
+        """The minutes before, for sparklines and the Memory page; a little later than the last time, only what is new is read."""
+        history, until = self._history
+        if 0 <= moment - until <= MAX_MORE_S:
+            for snapshot in await self._ask(partial(self._read_more, until, moment)):
+                _record(history, snapshot)
+        else:
+            history = await self._ask(partial(self._read_history, moment))
+        if self._wanted == moment:  # else it is not whole
+            self._history = (history, moment)
+        return history
 
     async def read_range(self) -> tuple[float, float]:
         """From when to when there is a recording."""
@@ -137,15 +149,22 @@ class RecordedPast:
         for snapshot in self._opened().walk(moment - HISTORY_S, moment, STEP_S):
             if self._wanted != moment:
                 break
-            history.record(snapshot)
-            history.memory.record(snapshot)
+            _record(history, snapshot)
         return history
+
+    def _read_more(self, begin: float, end: float) -> Sequence[Snapshot]:
+        return [snapshot for snapshot in self._opened().walk(begin, end, STEP_S) if snapshot.taken > begin]
 
     def _read_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
         self._opened(moment if direction > 0 else None)
         beyond = [event for event in self._events if (event.at - moment) * direction > 0]
         at = (min if direction > 0 else max)((event.at for event in beyond), default=None)
         return [event for event in beyond if event.at == at]
+
+
+def _record(history: History, snapshot: Snapshot) -> None:
+    history.record(snapshot)
+    history.memory.record(snapshot)
 
 
 def open_recording(path: Path) -> Recorded:

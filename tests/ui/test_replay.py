@@ -272,6 +272,20 @@ async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_momen
         assert "+8.3G/min in the last two minutes" in shown(app)
 
 
+async def test_a_step_forward_reads_only_what_is_new_of_the_minutes_before(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, *[BACK] * 6)
+        (recording,) = app.recorded.opened
+        before = app.view.history.memory.tail(node(1).key, 180)
+        recording.walked.clear()
+        await back(app, pilot, ON)
+        assert recording.walked == [(NOW - 60, NOW - 50)]
+        assert app.view.history.memory.tail(node(1).key, 180)[:-2] == before[2:]
+        await back(app, pilot, BACK)
+        assert app.view.history.memory.tail(node(1).key, 180) == before
+
+
 async def test_of_a_gap_nothing_is_known_and_a_step_leaves_it(keeping):
     app = keeping(gaps=((NOW - 600, NOW - 5),))
     async with app.run_test(size=(120, 40)) as pilot:
