@@ -39,13 +39,18 @@ Group = tuple[Piece, ...]
 
 def summary(view: View, width: int) -> list[Group]:
     """The summary of the cluster in one line: from when it is if not from now, where, then all groups, as long as `width` allows."""
-    past = [_past(view)] if view.ago is not None else []
-    return past + _summary(view, width - _width(past))
+    if view.ago is None:
+        return _summary(view, width)
+    long, short = _past(view)
+    past = long if _width((long, *_summary(view, 0))) <= width else short
+    return [past, *_summary(view, width - _width([past]))]
 
 
-def _past(view: View) -> Group:
-    """In words, and drawn like nothing else: what is below it is not how things are."""
-    return ((f" PAST {moment_text(view.now, view.now + (view.ago or 0))} ", "past"), (f" {age(view.ago)} ago", "bold"))  # type: ignore[return-value]
+def _past(view: View) -> Iterator[Group]:
+    """Drawn like nothing else: what stands below it is not how things are. The longest form first."""
+    when: Piece = (f" PAST {moment_text(view.now, view.now + (view.ago or 0))} ", "past")  # type: ignore[assignment]
+    yield when, (f" {age(view.ago)} ago", "bold")
+    yield when, (f" {age(view.ago)}", "bold")
 
 
 def _summary(view: View, width: int) -> list[Group]:
@@ -159,6 +164,8 @@ def _jobs(view: View, terse: bool) -> Group:
 def _age(view: View, terse: bool) -> Group:
     heard = view.snapshot.as_of.get("ray.nodes") or max((host.taken or 0 for host in view.snapshot.hosts.values()), default=0) or None
     old = heard is None or view.now - heard > OLD
+    if view.ago is not None and not old:
+        return ()  # beside how long ago that was it would only be mistaken
     return ((f"{age(None if heard is None else view.now - heard)}{'' if terse else ' ago'}", "stale" if old else "dim"),)
 
 
