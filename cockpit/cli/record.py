@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import shutil
@@ -74,6 +73,8 @@ def record(config: Config) -> int:
     if not config.record:
         output.note(f"record: it is off ({config.origins.get('record', 'record: off')})")
         return NOT_ALL
+    import asyncio
+
     try:
         return asyncio.run(_record(config))
     except KeyboardInterrupt:
@@ -81,22 +82,21 @@ def record(config: Config) -> int:
 
 
 async def _record(config: Config) -> int:
+    import asyncio
+
     from cockpit.monitor.monitor import ClusterMonitor
 
     monitor = ClusterMonitor(config, lambda _: None)
     recorder = attach_recorder(config, monitor)
-    running = asyncio.ensure_future(monitor.run())
-    ended = asyncio.Event()
+    running, ended = asyncio.ensure_future(monitor.run()), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     said = None
     try:
-        while not running.done() and not ended.is_set() and recorder is not None:
+        while recorder is not None and not running.done() and not ended.is_set():
             if monitor.open_choices:
                 output.note(explain_choices(monitor.open_choices))
                 return BAD_USAGE
-            if (state := recorder.state) != said and (state.path or state.reason):
-                said = state
-                output.note("; ".join(filter(None, (f"recording {state.path}" if state.path else "", state.reason))))
+            said = _say_state(recorder, said)
             await asyncio.wait(
                 [running, waiting := asyncio.ensure_future(ended.wait())], timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED"
             )
@@ -105,6 +105,15 @@ async def _record(config: Config) -> int:
         monitor.close()
         running.cancel()
     return 128 + signal.SIGTERM if ended.is_set() else NOT_ALL
+
+
+def _say_state(recorder: Recorder, said: str | None) -> str | None:
+    """Whether it records now, where that is another than was said last."""
+    path, reason, _ = recorder.state
+    text = "; ".join(filter(None, (f"recording to {path}" if path else "", reason))) or None
+    if text is not None and text != said:
+        output.note(text)
+    return text or said
 
 
 def unit_text(config: Config) -> str:

@@ -34,6 +34,8 @@ _CHECKED: Final = 8
 MAX_HEADER_BYTES: Final = 1 << 16
 MAX_BLOCK_BYTES: Final = 1 << 24
 """A block, unpacked: three times the key frame of 1,000 nodes with 16,000 processes."""
+MAX_SPAN_BYTES: Final = 3 * MAX_BLOCK_BYTES
+"""All blocks from a key frame to the next, unpacked: twice those of 1,000 nodes."""
 MAX_PACKED_BYTES: Final = MAX_BLOCK_BYTES + (1 << 16)
 MAX_TIME: Final = 1e11
 """The year 5138: later is no date."""

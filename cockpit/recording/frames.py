@@ -6,7 +6,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -28,6 +28,18 @@ from cockpit.model import (
 )
 from cockpit.recording.numbers import MAX_NUMBER, Heard, HostRow, UserRow, Written, codes_of, rest_of, with_codes
 
+if TYPE_CHECKING:
+    JobRow = Job
+else:  # without its environment, which may be anything: never written, and never read
+    JobRow = msgspec.defstruct(
+        "JobRow",
+        [
+            (field.name, field.type) if field.required else (field.name, field.type, field.default)
+            for field in msgspec.structs.fields(Job)
+            if field.name != "runtime_env"
+        ],
+        frozen=True,
+    )
 Row = TypeVar("Row")
 replace = msgspec.structs.replace
 MAX_ROWS = 200_000
@@ -62,7 +74,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     nodes: Change[Node] | None = None
     actors: Change[Actor] | None = None
     placement_groups: Change[PlacementGroup] | None = None
-    jobs: Change[Job] | None = None
+    jobs: Change[JobRow] | None = None
     processes: Change[Process] | None = None
     sessions: Change[Session] | None = None
     oom_kills: Change[OomKill] | None = None
@@ -139,6 +151,7 @@ def snapshot_of(plain: Mapping[str, Any], rows: Mapping[str, Rows], taken: float
     """The snapshot that these rows are of."""
     own: dict[str, Any] = {name: rows[name] for name in TABLES}
     own["faults"], own["findings"] = own["faults"] or (), own["findings"] or ()
+    own["jobs"] = own["jobs"] and tuple([Job(**msgspec.structs.asdict(job)) for job in own["jobs"]])
     heard = {one.key: one.at for one in rows["heard"] or () if one.at is not None}
     return Snapshot(taken=taken, **plain, **own, hosts={host.name: host for host in _hosts_of(rows)}, as_of=heard)
 

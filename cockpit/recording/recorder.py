@@ -61,6 +61,7 @@ class Recorder:
         self._shift = shift_of(clock)
         self._waiting: queue.Queue[Snapshot | None] = queue.Queue(MAX_WAITING + 1)
         self._thread: threading.Thread | None = None
+        self._is_closed = False
         self._heard = Snapshot()
         self._named = Cluster()
         """The last that has said which Ray it is."""
@@ -74,7 +75,7 @@ class Recorder:
 
     def hear(self, snapshot: Snapshot) -> None:
         """Have it written, if it is time; takes no time itself."""
-        if not self._is_due(snapshot) or self._waiting.qsize() >= MAX_WAITING:
+        if self._is_closed or not self._is_due(snapshot) or self._waiting.qsize() >= MAX_WAITING:
             return
         self._heard = snapshot
         self._waiting.put_nowait(snapshot)
@@ -84,12 +85,10 @@ class Recorder:
 
     def close(self) -> None:
         """Write what waits, but don't wait long for a disk that hangs."""
-        if self._thread is not None:
-            with self._waiting.mutex:
-                self._waiting.queue.append(None)
-                self._waiting.not_empty.notify()
+        if not self._is_closed and self._thread is not None:
+            self._waiting.put_nowait(None)  # it has one place more than snapshots may take
             self._thread.join(END_PATIENCE_S)
-            self._thread = None
+        self._is_closed = True
 
     def _is_due(self, snapshot: Snapshot) -> bool:
         if not self._is_known(snapshot):

@@ -12,13 +12,11 @@ import msgspec
 
 from cockpit.model import Snapshot
 from cockpit.recording.events import Event
-from cockpit.recording.files import MAX_TIME, Header, Kind, Record, RecordingError, Segment, Unpacker, list_segments
+from cockpit.recording.files import MAX_SPAN_BYTES, MAX_TIME, Header, Kind, Record, RecordingError, Segment, Unpacker, list_segments
 from cockpit.recording.frames import FrameError, State, decode_frame
 
 MAX_SILENCE_S = 20.0
 """Seconds after a frame for which it stands for the present of then; frames come every 5 s, and at each change."""
-MAX_SPAN_BYTES = 1 << 27
-"""Unpacked, from a key frame to the next: eight times those of 1,000 nodes."""
 MAX_EVENTS = 100_000
 _DAMAGE = (RecordingError, FrameError, msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, OSError)
 """All that damaged or hostile bytes can lead to."""

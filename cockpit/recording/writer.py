@@ -16,6 +16,7 @@ from cockpit.recording.events import Event
 from cockpit.recording.files import (
     MAX_BLOCK_BYTES,
     MAX_EVENT_BYTES,
+    MAX_SPAN_BYTES,
     SUFFIX,
     Header,
     Kind,
@@ -54,6 +55,8 @@ class SegmentWriter:
         self._packer = Packer()
         self._checksum = 0
         """Of the last frame."""
+        self._span = 0
+        """Bytes since the last key frame, unpacked."""
 
     def write(self, snapshot: Snapshot, events: Iterable[Event] = ()) -> None:
         """Append what has changed since the last one. Raises `OSError`."""
@@ -103,18 +106,24 @@ class SegmentWriter:
         return f"{number:06}.{day}{f'.{self._own_name}' if self._own_name else ''}{SUFFIX}"
 
     def _pack_frame(self, snapshot: Snapshot) -> bytes:
-        large = len(snapshot.nodes or ()) > LARGE
-        is_key = self._last is None or snapshot.taken - self._key_at >= (LARGE_KEY_EVERY_S if large else KEY_EVERY_S)
         now = tables_of(snapshot)
+        is_key = self._is_key_due(snapshot)
         block = pack(make_frame(None if is_key else self._last, now))
+        if not is_key and self._span + len(block) > MAX_SPAN_BYTES:
+            is_key, block = True, pack(make_frame(None, now))
         if len(block) > MAX_BLOCK_BYTES:
             raise OSError(errno.EFBIG, "a state of this cluster is too large to be recorded")
         if is_key:
-            self._key_at = snapshot.taken
+            self._key_at, self._span, self._checksum = snapshot.taken, 0, 0
+        self._span += len(block)
         self._last = now
-        kind, after = (Kind.KEY, 0) if is_key else (Kind.DELTA, self._checksum)
-        data, self._checksum = pack_record(kind, snapshot.taken, self._packer.pack(block, anew=is_key), len(block), after)
+        kind = Kind.KEY if is_key else Kind.DELTA
+        data, self._checksum = pack_record(kind, snapshot.taken, self._packer.pack(block, anew=is_key), len(block), self._checksum)
         return data
+
+    def _is_key_due(self, snapshot: Snapshot) -> bool:
+        every = LARGE_KEY_EVERY_S if len(snapshot.nodes or ()) > LARGE else KEY_EVERY_S
+        return self._last is None or snapshot.taken - self._key_at >= every
 
     def _pack_events(self, events: Sequence[Event], at: float) -> list[bytes]:
         if not events:

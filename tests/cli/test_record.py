@@ -1,7 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -95,3 +101,28 @@ def test_it_is_not_recorded_where_nothing_may_be_written_or_it_is_off(run, monke
     answer = run("record", *words)
     assert (answer.exit_code, reason in answer.output) == (1, True)
     assert not (tmp_path / "state" / "cockpit").exists()
+
+
+@pytest.mark.process
+def test_without_a_screen_it_records_until_it_is_ended(tmp_path):
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    cockpit = str(Path(sys.executable).with_name("cockpit"))
+    with started([sys.executable, "-m", "tests.fakes.dashboard", "--nodes", "2"]) as dashboard:
+        address = dashboard.stdout.readline().strip().removeprefix("address=")
+        with started([cockpit, "record", "--address", address], env=env) as child:
+            said = child.stderr.readline()
+            child.terminate()
+            assert child.wait() == 128 + signal.SIGTERM
+    assert said.startswith(f"cockpit: recording to {tmp_path}/state/cockpit/recordings/session_")
+    recording = Recording.open(Path(said.partition(" to ")[2].strip()))
+    assert recording.cluster.address == address
+    assert [event.phase for event in recording.events() if event.kind == "recording"] == ["begin", "end"]
+
+
+@contextmanager
+def started(words, env=None):
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as child:
+        try:
+            yield child
+        finally:
+            child.kill()

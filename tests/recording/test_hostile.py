@@ -5,8 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit import output
+from cockpit.model import Job
 from cockpit.recording.files import Header, Kind, Packer, pack_header, pack_record
-from cockpit.recording.frames import FrameError, decode_frame, make_frame, tables_of
+from cockpit.recording.frames import FrameError, State, decode_frame, make_frame, tables_of
 from cockpit.recording.recording import Recording
 from cockpit.recording.writer import pack
 from cockpit.report.text import status_text
@@ -48,3 +49,10 @@ def test_nothing_in_it_reaches_the_terminal_as_it_is(tmp_path, capsys):
     output.say(status_text(recording.snapshot_at(recording.begin)))
     printed = capsys.readouterr().out
     assert not any(character in printed for character in "\x1b\x9b\u202e")
+
+
+def test_an_environment_that_somebody_has_put_into_it_is_not_even_made():
+    block = msgspec.msgpack.encode({"taken": 5.0, "jobs": {"edit": [{"id": "a", "runtime_env": {"a": [[]] * 9}}]}})
+    state = State()
+    state.apply(decode_frame(block))
+    assert state.snapshot().jobs == (Job("a"),)

@@ -210,6 +210,13 @@ def test_old_recordings_go_when_it_begins(root, monkeypatch):
     assert not Path(old).exists()
 
 
+def test_after_its_end_nothing_more_is_recorded(root):
+    recorder = record(root, at(0))
+    recorder.hear(at(5))
+    recorder.close()
+    assert Recording.open(only_folder(root)).end == world.NOW
+
+
 def test_nothing_heard_is_nothing_written(root, recorder):
     assert isinstance(recorder.state, tuple)
     record(root, Snapshot())

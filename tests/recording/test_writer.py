@@ -86,3 +86,10 @@ def test_many_events_are_written_in_several_records(folder, monkeypatch):
     writer = SegmentWriter(folder)
     writer.write(world.snapshot(), [Event(float(number), "act", "x" * 50) for number in range(100)])
     assert [event.at for event in Recording.open(folder).events()] == [float(number) for number in range(100)]
+
+
+def test_a_key_frame_comes_early_where_a_reader_would_refuse_more(folder, monkeypatch):
+    monkeypatch.setattr(writing, "MAX_SPAN_BYTES", 20_000)
+    written = list(snapshots(50))
+    assert [kind for kind, _ in kinds(write(folder, written))].count("KEY") > 1
+    assert Recording.open(folder).snapshot_at(written[-1].taken).nodes == written[-1].nodes

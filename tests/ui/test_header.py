@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 from rich.cells import cell_len
 
 from cockpit.model import Cluster, Session
+from cockpit.recording.recorder import RecorderState
 from cockpit.ui.header import Header, summary
 from cockpit.ui.keys import PAGES
 from cockpit.ui.view import Index, View
@@ -79,3 +83,20 @@ def test_the_session_comes_before_other_words_only_where_several_live_here():
 
 def test_which_address_does_not_answer_is_shown_too():
     assert "✖ no dashboard at 127.0.0.1:8265 " in glance(160, reachable=False)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (RecorderState(Path("/state/a.cockpit")), "  rec"),
+        (RecorderState(None, "recorded by another cockpit, pid 7 on head"), "  recorded by another cockpit, pid 7 on head"),
+        (RecorderState(None, "not recorded: the disk is full", is_failure=True), "  not recorded: the disk is full"),
+        (RecorderState(), ""),
+    ],
+)
+async def test_it_says_whether_it_is_recorded_or_why_not(make, state, text):
+    app = make()
+    app.recorder = SimpleNamespace(state=state)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        assert shown(app).splitlines()[1].rstrip().endswith(f"{PAGES[-1].title} {text}".rstrip())

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from cockpit.model import Actor, Job, Node, Process
+from cockpit.recording.redaction import pack_row, redact_texts
+
+SECRET = "hf_" + "abcdefGHIJKLmnopqrSTUVwxyz01234567"
+
+
+def unpacked(row):
+    return msgspec.msgpack.decode(pack_row(row))
+
+
+def test_what_is_not_said_is_not_written():
+    assert unpacked(Node("a", "w1")) == {"id": "a", "host": "w1"}
+
+
+def test_nothing_there_is_not_unknown():
+    assert unpacked(Node("a", "w1", gpus=()))["gpus"] == []
+    assert unpacked(Process(pid=1, rss=0))["rss"] == 0
+
+
+def test_a_field_has_the_name_that_a_reader_expects():
+    assert unpacked(Actor("a", "Policy"))["class"] == "Policy"
+    assert msgspec.msgpack.decode(pack_row(Actor("a", "Policy")), type=Actor) == Actor("a", "Policy")
+
+
+@pytest.mark.parametrize("text", [f"--token {SECRET}", f"{SECRET} " + "x" * 2000, f"HF_TOKEN={SECRET}"])
+def test_a_secret_is_hidden_however_deep_it_stands(text):
+    assert SECRET not in repr(redact_texts({"a": [(Process(pid=1, why=(text,)),)]}))
+
+
+def test_metadata_are_judged_by_their_names():
+    assert unpacked(Job("a", metadata={"password": "plain-words", "team": "rl"}))["metadata"] == {"password": "•••", "team": "rl"}
