@@ -142,8 +142,9 @@ PAST_BINDINGS: tuple[Binding, ...] = tuple(
     Binding(binding.key, f"no_past('{name}', '{binding.description}')", show=False)
     for binding in BINDINGS
     if isinstance(binding, Binding) and (name := binding.action.partition("(")[0]) in NOW_ONLY - {"interval"}
-) + tuple(Binding(key, f"no_past('act', '{key.upper()}')", show=False) for key in ACT_KEYS)
+)
 ACT_BINDINGS: tuple[Binding, ...] = (
     *(Binding(act.keys, f"act('{act.id}')", act.title, key_display=act.first_key) for act in ACTS),
     *(Binding(key, f"explain('{key}')", show=False) for key in ACT_KEYS),
+    *(Binding(key, f"no_past('act', '{key.upper()}')", show=False) for key in ACT_KEYS),
 )
