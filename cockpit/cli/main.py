@@ -19,6 +19,7 @@ from cockpit import __version__, output
 from cockpit.cli import status as status_command
 from cockpit.cli.exit_codes import BAD_USAGE, EXIT_CODES, NOT_ALL, STATUS_EXIT_CODES, with_exit_codes
 from cockpit.cli.record import attach_recorder, record_command, status_at
+from cockpit.cli.replay import attach_past, replay_command
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, config_path, config_text, init, load, schema
 from cockpit.secrets import redact
@@ -200,6 +201,11 @@ def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> 
     )
     app.process_ends, app.greeting = ends, greeting
     app.recorder = attach_recorder(config, app.monitor)
+    attach_past(app)
+    return _run_screen(app)
+
+
+def _run_screen(app: Cockpit) -> int:
     signal.signal(signal.SIGHUP, partial(_hang_up, app))
     try:
         app.run()
@@ -375,8 +381,12 @@ def _acting_commands() -> list[click.Command]:
     from cockpit.cli.report import report_command
 
     presets = [make(cluster_options, configured) for make in (check_command, launch_command, recover_command)]
-    recording = record_command(cluster_options, configured)
-    return [*act_commands(cluster_options, configured), *presets, presets_command(configured), recording, report_command(configured)]
+    recording = (
+        record_command(cluster_options, configured),
+        replay_command(screen_options, configured, _run_screen),
+        report_command(configured),
+    )
+    return [*act_commands(cluster_options, configured), *presets, presets_command(configured), *recording]
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:

@@ -186,7 +186,7 @@ def record_command(cluster_options: Callable[..., Any], configured: Callable[...
 
 def status_at(config: Config, at: str, *, as_json: bool) -> int:
     """Print the status as it was at that moment; the exit code."""
-    from cockpit.recording.moments import parse_moment
+    from cockpit.moment import parse_moment
     from cockpit.recording.recording import RecordingError
     from cockpit.report.status import exit_code, status_json
     from cockpit.report.text import status_text

@@ -14,8 +14,8 @@ from cockpit import output
 from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, with_exit_codes
 from cockpit.cli.record import find_recording
 from cockpit.config.settings import Config
+from cockpit.moment import parse_moment
 from cockpit.recording.files import RecordingError
-from cockpit.recording.moments import parse_moment
 
 if TYPE_CHECKING:
     from cockpit.recording.recording import Recording

@@ -162,7 +162,8 @@ class Segment:
         self.records: list[Record] = []
         self.lost = 0
         """Bytes between records that are none."""
-        self._scanned = self._first
+        self._scanned = self._size = self._first
+        """What has been looked at, and what there was then: more may have been written since."""
 
     def close(self) -> None:
         """Let go of the file."""
@@ -176,6 +177,7 @@ class Segment:
     def scan(self) -> None:
         """Find the records that have been written since the last time."""
         size, place = self.size, self._scanned
+        self._size = size
         window = _Window(self._file)
         while place + _RECORD.size <= size and len(self.records) < MAX_RECORDS:
             record = _parse(window.bytes_at(place, _RECORD.size), place, size)
@@ -193,7 +195,7 @@ class Segment:
     @property
     def torn(self) -> int:
         """Bytes at its end that are no whole record."""
-        return max(0, self.size - self._scanned)
+        return max(0, self._size - self._scanned)
 
     def payload(self, record: Record, after: int = 0) -> bytes:
         """Raises `RecordingError` where it is damaged, or doesn't follow the record with that checksum."""

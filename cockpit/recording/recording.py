@@ -152,10 +152,10 @@ class Recording:
         self._readers = [_Reader(segment) for segment in segments]
 
     @classmethod
-    def open(cls, path: Path) -> Recording:
-        """A cluster's folder, or one file. Raises `RecordingError`."""
+    def open(cls, path: Path, *later: Path) -> Recording:
+        """A cluster's folder, or one file; and those that follow it, as the sessions of one cluster do. Raises `RecordingError`."""
         try:
-            paths = list(list_segments(path)) if path.is_dir() else [path]
+            paths = [each for place in (path, *later) for each in (list_segments(place) if place.is_dir() else [place])]
         except OSError as error:
             raise RecordingError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         if not paths:

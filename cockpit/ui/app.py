@@ -21,7 +21,7 @@ from textual.widgets import Input, Label
 from cockpit.acts.table import ACTS, find_operation
 from cockpit.clock import CLOCK
 from cockpit.config.settings import Config
-from cockpit.model import Process, Snapshot
+from cockpit.model import Snapshot
 from cockpit.monitor.history import NODES_PER_SNAPSHOT, History
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.acts import Acts
@@ -34,22 +34,20 @@ from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector
 from cockpit.ui.header import Header, page_line, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
-from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, is_offered, rank_key
-from cockpit.ui.other_rays import OtherRaysApp
-from cockpit.ui.pages.actors import ActorsPage
-from cockpit.ui.pages.details import about, detail_of
+from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
+from cockpit.ui.page_switches import SwitchingApp
+from cockpit.ui.pages.details import detail_of
 from cockpit.ui.pages.faults import FaultsPage
-from cockpit.ui.pages.memory import memory_of
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.pane import Body, is_large
 from cockpit.ui.plan_dialog import PlanExecutor
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, apply_theme, register_themes, variable_defaults
-from cockpit.ui.view import Index, View
+from cockpit.ui.time_line import TimeLine
+from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
     from cockpit.recording.recorder import Recorder
@@ -63,16 +61,17 @@ MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
 
-class Cockpit(OtherRaysApp):
+class Cockpit(SwitchingApp):
     """The application. One table draws all pages; `pages` is the stack of open ones."""
 
     TITLE = "cockpit"
     CSS = """
     Screen { layers: base; background: $background; }
     #small { display: none; width: 100%; height: 100%; content-align: center middle; }
-    Screen.small Header, Screen.small Footer, Screen.small Vertical { display: none; }
+    Screen.small Header, Screen.small Footer, Screen.small Vertical, Screen.small TimeLine { display: none; }
     Screen.small #small { display: block; }
     Toast { max-width: 100%; padding: 0 1; }
+    Screen.past ToastRack { margin-bottom: 2; }
     ActDialog Toast { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = list(BINDINGS)
@@ -97,7 +96,7 @@ class Cockpit(OtherRaysApp):
         self.history = History(self.monitor.memory, self.monitor.usage)
         self.monitor.choice.choose = self.choose
         self.acts = None if make_executor is None else Acts(self, make_executor(self.monitor), runbook, ascii=config.ascii)
-        self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings])
+        self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
         self._index = Index(self.drawn_snapshot)
         self.process_ends = False
         """Whether the process exits right after the screen, so that no thread is waited for."""
@@ -111,9 +110,10 @@ class Cockpit(OtherRaysApp):
         return variable_defaults(self.current_theme)
 
     def compose(self) -> ComposeResult:
-        """Header, table, filter, footer."""
+        """Header, table, line of time, filter, footer."""
         yield Header()
         yield Body(table := Table())
+        yield TimeLine()
         yield Filter(table)
         yield Footer(self._key_ranks)
         yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
@@ -124,7 +124,10 @@ class Cockpit(OtherRaysApp):
         self._warn([apply_theme(self, self.config.theme or DEFAULT_THEME)])
         self.table.focus()
         self.set_timer(0.5, lambda: self._warn(register_themes(self)))  # when the first frame has been drawn
-        self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
+        if self.follows:
+            self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
+        else:
+            self.go_to_end()
         self.set_interval(2.0, self._tick)
 
     # Facts
@@ -157,23 +160,17 @@ class Cockpit(OtherRaysApp):
         view = self.view
         with self.batch_update():
             recorded = self.recorder.state if self.recorder else None
-            notes = page_notes(self.page, self.table, recorded, is_paused=self.frozen_at is not None, readonly=self.config.readonly)
+            notes = page_notes(self.page, self.table, recorded, time=self.past_note, readonly=self.config.readonly)
             where = page_line(self.pages, self.size.width, notes, ascii=self.config.ascii)
             self.screen_stack[0].query_one(Header).show(view, where)
             self.table.show(self.page.sections(view), view, self.page.heading)
             self.body.show(lends=len(self.pages) == 1, may_cover=len(self.pages) == 1 and not isinstance(self.page, OverviewPage))
+            self.draw_time_line()
         self.on_table_moved()
-
-    @property
-    def view(self) -> View:
-        """Everything that pages are drawn from."""
-        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii  # noqa: A001 what the flag is called
-        acts, presets, tails = bool(self.acts), self.preset_entries, self.log_tails.known
-        return View(self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height, acts, presets, tails)
 
     def _tick(self) -> None:
         """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
-        if self.frozen_at is None and self.clock() - self.drawn_snapshot.taken > 3:
+        if self.is_past or (self.frozen_at is None and self.clock() - self.drawn_snapshot.taken > 3):
             self.draw()
         if isinstance(self.page, NodePage) and self.clock() - (self.page.asked_at or self.clock()) > NODE_PROCESSES_INTERVAL_S:
             self._ask_processes(self.page)
@@ -210,16 +207,19 @@ class Cockpit(OtherRaysApp):
 
     @work(group="node", exclusive=True)
     async def _ask_processes(self, page: NodePage) -> None:
-        await page.ask(self.monitor.node_processes, self.clock())
-        self.draw()
+        if not self.is_past:
+            await page.ask(self.monitor.node_processes, self.clock())
+            self.draw()
 
     async def action_back(self) -> None:
-        """Clear the filter, or go back one page; never quits."""
+        """Clear the filter, or go back one page, then from the past to now; never quits."""
         if self.table.needle:
             self.table.filter_rows("")
             self.draw()
         elif len(self.pages) > 1:
             self._open(self.pages[:-1])
+        elif self.is_past and self.follows:
+            self.action_now()
 
     def action_filter(self) -> None:
         """Show only rows that contain a text; !text: rows without it."""
@@ -243,6 +243,8 @@ class Cockpit(OtherRaysApp):
     def _key_ranks(self) -> Callable[[str], int | None]:
         rank = partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.mending() if self.acts else ())
         here: dict[str, int | None] = {} if is_large(self.size) else {"pane": None}
+        if self.is_past:
+            here |= {action: place - len(PAST_ORDER) for place, action in enumerate(PAST_ORDER)}
         if self.drawn_snapshot.cluster.reachable is False:
             here["address"] = 0
         return lambda action: here[action] if action in here else rank(action)
@@ -256,37 +258,6 @@ class Cockpit(OtherRaysApp):
         """Say why an act's key means nothing here."""
         if self.acts:
             self.acts.explain(key)
-
-    def action_tree(self) -> None:
-        """Show as a tree, or as a list again."""
-        if self.page.can_tree:
-            self.page.tree = not self.page.tree
-            self.draw()
-        else:
-            self.say("Only the pages Actors and Processes have a tree")
-
-    def action_memory(self) -> None:
-        """Host memory of the node under the cursor, of a finding's node, or of the open one."""
-        if page := memory_of(self.page, self.table.selected, self.drawn_snapshot):
-            self._open([*self.pages, page])
-        else:
-            self.say("Memory needs a node: put the cursor on one")
-
-    def action_gpu_memory(self) -> None:
-        """Who holds most GPU memory: Processes, the greatest first; again: in their usual order."""
-        is_again = isinstance(self.page, ProcessesPage) and self.table.sorts.get("processes") == BY_GPU_MEMORY
-        self.table.sorts["processes"] = ("", False) if is_again else BY_GPU_MEMORY
-        self._open([ProcessesPage()])
-        self.table.action_move(-self.table.count)
-
-    def action_user(self) -> None:
-        """Only the processes of this row's user; again: of all users."""
-        row = about(self.table.selected)
-        if self.page.user is not None:
-            self.page.user = None
-        elif isinstance(self.page, ProcessesPage) and isinstance(row, Process) and row.user:
-            self.page.user = row.user
-        self.draw()
 
     def action_pause(self) -> None:
         """Pause the display; cockpit keeps polling."""
@@ -318,21 +289,6 @@ class Cockpit(OtherRaysApp):
         """Failing or stale sources."""
         self._open([*self.pages[:1], FaultsPage()])
 
-    # More about things
-
-    @work(group="dead", exclusive=True)
-    async def action_dead(self) -> None:
-        """Dead actors and why they died; loaded on demand."""
-        page = self.page
-        if not isinstance(page, ActorsPage):
-            self.say("Dead actors are listed on the page Actors (3)")
-            return
-        page.wants_dead = not page.wants_dead
-        self.draw()
-        if page.wants_dead:
-            await page.ask(self.monitor.dead_actors)
-            self.draw()
-
     # Around it
 
     def _warn(self, mistakes: Iterable[str | None]) -> None:
@@ -348,7 +304,7 @@ class Cockpit(OtherRaysApp):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: pages, acts and keys, then Textual's own."""
         yield from page_commands(self.action_page)
-        yield from act_commands(self.acts.begin) if self.acts else ()
+        yield from act_commands(self.acts.begin) if self.acts and not self.is_past else ()
         yield from key_commands((self, self.table), self._applies)
         yield from (command for command in super().get_system_commands(screen) if command.title in ("Theme", "Quit", "Screenshot"))
 
@@ -360,7 +316,8 @@ class Cockpit(OtherRaysApp):
         """Whether a key means something over the page, or over what lies on it."""
         focused = self.screen_stack[0].focused if over_page else self.focused
         typing, filtering = isinstance(focused, Input), isinstance(focused, Filter)
-        if not is_offered(action, self.page, over_page=over_page, typing=typing, filtering=filtering, readonly=self.config.readonly):
+        now = {"typing": typing, "filtering": filtering, "readonly": self.config.readonly, "past": self.is_past}
+        if not is_offered(action, self.page, over_page=over_page, **now):
             return False
         if action in ACTION_TARGETS and over_page:
             return bool(self.chosen_of(ACTION_TARGETS[action]))

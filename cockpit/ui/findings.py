@@ -87,6 +87,10 @@ def things(finding: Finding, snapshot: Snapshot) -> list[Any]:
     return [thing for kind, pool in pools if kind in kinds for thing in pool or () if thing.key in wanted]
 
 
+RECORDED_KEYS = frozenset({"m"})
+"""Those of them that show the past too."""
+
+
 class NextStep(NamedTuple):
     """What a user can press next."""
 
@@ -95,9 +99,12 @@ class NextStep(NamedTuple):
     is_act: bool = False
 
 
-def next_steps(finding: Finding, *, has_acts: bool) -> tuple[NextStep, ...]:
-    """First what shows the cause, then the act that mends it; an act that ends nothing alive comes first."""
-    keys = [key for key in LOOK_KEYS.get(finding.code, ()) if finding.about or key == "a"]
+def next_steps(finding: Finding, *, has_acts: bool, past: bool = False) -> tuple[NextStep, ...]:
+    """First what shows the cause, then the act that mends it; an act that ends nothing alive comes first.
+
+    Of the past there are no logs, stacks or acts.
+    """
+    keys = [key for key in LOOK_KEYS.get(finding.code, ()) if (finding.about or key == "a") and (key in RECORDED_KEYS or not past)]
     looks = tuple(NextStep(key, LOOK_WORDS[key]) for key in (*keys, *(() if keys else ("Enter",))))
     if not (has_acts and finding.remedy and finding.remedy.act):
         return looks

@@ -17,6 +17,7 @@ from textual.widget import Widget
 
 from cockpit.config.thresholds import OLD
 from cockpit.model import LEVELS, Fault, Snapshot
+from cockpit.moment import moment_text
 from cockpit.recording.recorder import RecorderState
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
@@ -37,7 +38,22 @@ Group = tuple[Piece, ...]
 
 
 def summary(view: View, width: int) -> list[Group]:
-    """The summary of the cluster in one line: where it is, then all groups, in their long form as far as `width` allows."""
+    """The summary of the cluster in one line: from when it is if not from now, where, then all groups, as long as `width` allows."""
+    if view.ago is None:
+        return _summary(view, width)
+    long, short = _past(view)
+    past = long if _width((long, *_summary(view, 0))) <= width else short
+    return [past, *_summary(view, width - _width([past]))]
+
+
+def _past(view: View) -> Iterator[Group]:
+    """Drawn like nothing else: what stands below it is not how things are. The longest form first."""
+    when: Piece = (f" PAST {moment_text(view.now, view.now + (view.ago or 0))} ", "past")  # type: ignore[assignment]
+    yield when, (f" {age(view.ago)} ago", "bold")
+    yield when, (f" {age(view.ago)}", "bold")
+
+
+def _summary(view: View, width: int) -> list[Group]:
     groups = {make: make(view, True) for make in GROUPS}
     where = list(_where(view, width - _width(groups.values())))
     ray = next((form for form in where if _width((form, *groups.values())) <= width), ())
@@ -148,6 +164,8 @@ def _jobs(view: View, terse: bool) -> Group:
 def _age(view: View, terse: bool) -> Group:
     heard = view.snapshot.as_of.get("ray.nodes") or max((host.taken or 0 for host in view.snapshot.hosts.values()), default=0) or None
     old = heard is None or view.now - heard > OLD
+    if view.ago is not None and not old:
+        return ()  # beside how long ago that was it would only be mistaken
     return ((f"{age(None if heard is None else view.now - heard)}{'' if terse else ' ago'}", "stale" if old else "dim"),)
 
 
@@ -201,11 +219,11 @@ def page_line(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone
 
 
 def page_notes(
-    page: Page, table: Table, recorded: RecorderState | None = None, *, is_paused: bool, readonly: bool
+    page: Page, table: Table, recorded: RecorderState | None = None, *, time: str | None, readonly: bool
 ) -> Iterator[tuple[str, Tone]]:
-    """What differs from the normal display: paused, tree, read-only, filter; and whether it is recorded, or why not."""
-    if is_paused:
-        yield "PAUSED", "warn"
+    """What differs from the normal display: `time` (paused, playing), tree, read-only, filter; whether it is recorded, or why not."""
+    if time:
+        yield time, "warn"
     if page.tree:
         yield "tree", "accent"
     if readonly:
@@ -222,7 +240,7 @@ class Header(Widget):
     """Drawn line by line, because it changes with every snapshot."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"header--{name}" for name in ("dim", "ok", "warn", "bad", "bold", "reserved", "stale", "here", "accent")
+        f"header--{name}" for name in ("dim", "ok", "warn", "bad", "bold", "reserved", "stale", "here", "accent", "past")
     }
     DEFAULT_CSS = """
     Header {
@@ -235,6 +253,7 @@ class Header(Widget):
         & > .header--reserved { color: $reserved; }
         & > .header--stale { color: $stale; }
         & > .header--accent { color: $text-accent; }
+        & > .header--past { background: $warning; color: $background; text-style: bold; }
         & > .header--here { background: $primary; color: $background; text-style: bold; }
     }
     """

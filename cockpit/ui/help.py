@@ -14,7 +14,9 @@ KEY_NAMES = {
     "question_mark": "?", "slash": "/", "colon": ":", "plus": "+", "minus": "-", "less_than_sign": "<", "greater_than_sign": ">",
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "enter": "Enter", "tab": "Tab", "shift+tab": "Shift+Tab",
     "f1": "F1", "f5": "F5", "f9": "F9", "up": "Up", "down": "Down", "home": "Home", "end": "End",
-    "ampersand": "&", "left": "Left", "right": "Right",
+    "ampersand": "&", "at": "@",
+    "left_square_bracket": "[", "right_square_bracket": "]", "left_curly_bracket": "{", "right_curly_bracket": "}",
+    "left": "Left", "right": "Right",
 }  # fmt: skip
 HELP_INDENT = 31
 """Cells before what a key does: 16 for its name, 13 for its label, and the blanks after them."""
@@ -74,6 +76,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Any row", ("open", "raw", "copy", "tag", "untag", "memory")),
     ("Move", ("pages", "back", "move", "page", "jump")),
     ("Find", ("filter", "sort", "gpu_memory", "faults", "address")),
+    ("Time: what was recorded", ("step", "event", "moment", "play", "zoom", "now")),
     ("Display", ("pane", "pause", "refresh", "interval", "unhide")),
     ("cockpit", ("help", "command_palette", "export", "quit", "suspend_process")),
     ("Acts: each shows its plan first and changes nothing before you confirm", ("act", "row act")),

@@ -60,6 +60,11 @@ class InspectionApp(App[None]):
         raise NotImplementedError
 
     @property
+    def is_past(self) -> bool:
+        """Whether a past moment is shown."""
+        raise NotImplementedError
+
+    @property
     def view(self) -> View:
         """Everything that pages are drawn from."""
         raise NotImplementedError
@@ -100,7 +105,7 @@ class InspectionApp(App[None]):
     def action_export(self) -> None:
         """Write the snapshot as JSON to a file in the current directory."""
         try:
-            self.say(f"Snapshot written to {export(self.drawn_snapshot, self.clock())}")
+            self.say(f"Snapshot written to {export(self.drawn_snapshot, self.view.now)}")
         except OSError as error:
             self.say(f"Export failed: {error}", "error")
 

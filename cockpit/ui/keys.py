@@ -23,9 +23,23 @@ PAGE_ACTIONS = frozenset(
     [
         "filter", "tree", "memory", "gpu_memory", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "user",
         "raw", "copy", "export", "faults", "address", "pane", "pause", "refresh", "interval", "back", "page", "act", "explain",
+        "step", "event", "moment", "play", "zoom", "now", "no_past",
     ]
 )  # fmt: skip
 """Actions that apply to pages only, not to a text or a log."""
+NOW_ONLY = frozenset(
+    [
+        "act", "explain", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "address", "pause", "refresh",
+        "interval",
+    ]
+)  # fmt: skip
+"""Actions that ask or change what there is now: a past moment has none of them."""
+PAST_ONLY = frozenset(["play", "zoom", "now", "no_past"])
+"""Actions that only a past moment has."""
+PRIORITY_ACTIONS = ("filter", "page", "play", "now")
+"""Their keys go before the focus, but not before what is typed."""
+PAST_ORDER = ("now", "step(-1)", "event(-1)", "play", "moment")
+"""What comes first in the line of keys while the past is shown."""
 ACTION_TARGETS: Mapping[str, type[Any]] = {"hide": Finding, "edit": PresetEntry, "save": Job}
 """The type of row that an action needs under the cursor."""
 ROW_ACTIONS: Mapping[str, tuple[type[Any], ...]] = {
@@ -39,18 +53,20 @@ FOOTER_ORDER = (
     "sort", "act", "raw", "pause", "quit",
 )  # fmt: skip
 """What is for the row under the cursor comes first: there is no room for all."""
-NOT_IN_PALETTE = frozenset(["page", "act", "explain", "quit", "command_palette", "keep_filter", "back", "move", "suspend_process"])
+NOT_IN_PALETTE = frozenset(
+    ["page", "act", "explain", "quit", "command_palette", "keep_filter", "back", "move", "suspend_process", "no_past"]
+)
 """Actions that the palette offers in another way, or that mean nothing from there."""
 
 
-def is_offered(action: str, page: Page, *, over_page: bool, typing: bool, filtering: bool, readonly: bool) -> bool:
+def is_offered(action: str, page: Page, *, over_page: bool, typing: bool, filtering: bool, readonly: bool, past: bool = False) -> bool:
     """Whether a key means something now: over a page or a text, while something is typed, while that is a filter.
 
     Keys that go before the focus must leave alone what is typed there.
     """
     if action == "keep_filter":
         return filtering
-    if typing and action in ("filter", "page"):
+    if action in (NOW_ONLY if past else PAST_ONLY) or (typing and action in PRIORITY_ACTIONS):
         return False
     return _on_page(action, page, readonly=readonly) if over_page else action not in PAGE_ACTIONS
 
@@ -104,6 +120,15 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("F", "faults", "Faults", show=False),
     Binding("a", "address", "Other Ray"),
     Binding("p", "pause", "Pause"),
+    Binding("left_square_bracket", "step(-1)", "Step", key_display="[]"),
+    Binding("right_square_bracket", "step(1)", "Step forward", show=False),
+    Binding("left_curly_bracket", "event(-1)", "Event", key_display="{}"),
+    Binding("right_curly_bracket", "event(1)", "Next event", show=False),
+    Binding("space", "play", "Play", key_display="Space", priority=True),
+    Binding("at", "moment", "Go to time"),
+    Binding("end", "now", "Now", key_display="End", priority=True),
+    Binding("plus", "zoom(-1)", "Zoom in", show=False),
+    Binding("minus", "zoom(1)", "Zoom out", show=False),
     Binding("r,f5", "refresh", "Refresh", show=False),
     Binding("plus", "interval(-1)", "Poll faster", show=False),
     Binding("minus", "interval(1)", "Poll slower", show=False),
@@ -111,8 +136,15 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("escape", "back", "Back", show=False),
     Binding("ctrl+z", "suspend_process", "Suspend (fg)", show=False, priority=True),
 )
-# Of the bindings of one key the first counts that means something now: where no act does, it is said why.
+ACT_KEYS = tuple(dict.fromkeys(key for act in ACTS for key in act.keys.split(",") if key))
+# Of the bindings of one key the first counts that means something now: what the past has not is said, and where no act means anything, why.
+PAST_BINDINGS: tuple[Binding, ...] = tuple(
+    Binding(binding.key, f"no_past('{name}', '{binding.description}')", show=False)
+    for binding in BINDINGS
+    if isinstance(binding, Binding) and (name := binding.action.partition("(")[0]) in NOW_ONLY - {"interval"}
+)
 ACT_BINDINGS: tuple[Binding, ...] = (
     *(Binding(act.keys, f"act('{act.id}')", act.title, key_display=act.first_key) for act in ACTS),
-    *(Binding(key, f"explain('{key}')", show=False) for key in dict.fromkeys(key for act in ACTS for key in act.keys.split(","))),
+    *(Binding(key, f"explain('{key}')", show=False) for key in ACT_KEYS),
+    *(Binding(key, f"no_past('act', '{key.upper()}')", show=False) for key in ACT_KEYS),
 )

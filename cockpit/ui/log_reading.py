@@ -50,8 +50,8 @@ class LogReadingApp(HidingApp):
         self.refresh_log_tails()
 
     def _logged_things(self) -> list[Any]:
-        """What the open page is about, then what the pane is about; none below another screen."""
-        if len(self.screen_stack) != 1:
+        """What the open page is about, then what the pane is about; none below another screen, and none of the past."""
+        if len(self.screen_stack) != 1 or self.is_past:
             return []
         things = (self.page.thing if isinstance(self.page, DetailPage) else None, about(self.body.row))
         return list({thing.key: thing for thing in things if has_log(thing)}.values())

@@ -44,7 +44,9 @@ class PresetApp(InspectionApp):
         raise NotImplementedError
 
     def refresh_presets(self, *, now: bool = False) -> None:
-        """Read presets when they are shown and have not been read for a while."""
+        """Read presets when they are shown and have not been read for a while; those of now were not those of then."""
+        if self.is_past:
+            return
         about_presets = isinstance(self.page, PresetsPage) or (
             isinstance(self.page, DetailPage) and isinstance(self.page.thing, PresetEntry)
         )

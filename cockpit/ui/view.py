@@ -205,6 +205,8 @@ class View:
     """The presets as read last; `None` until the page Presets is opened."""
     log_tails: Mapping[str, LogTail] = field(default_factory=dict)
     """The last lines of logs, by key of the thing that they are of."""
+    ago: float | None = None
+    """How long ago the moment is that is shown, in seconds; `None`: it is now."""
 
     def job_title(self, job: str | None) -> str:
         """A job by the name its owner gave it, where that is known."""

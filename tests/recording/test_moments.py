@@ -4,7 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from cockpit.recording.moments import parse_moment, parse_span
+from cockpit.moment import parse_moment
+from cockpit.recording.moments import parse_span
 
 NOW = datetime(2026, 11, 23, 9, 30).timestamp()
 

@@ -66,6 +66,16 @@ def test_an_address_that_is_too_long_begins_with_an_ellipsis_and_ends_with_its_p
     assert line.split()[1].endswith("8265")
 
 
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_how_things_were_is_told_in_one_line_too(width):
+    first = snapshot()
+    line = "".join(" " + "".join(text for text, _ in group) + " " for group in summary(View(first, Index(first), now=NOW, ago=3700), width))
+    assert cell_len(line) <= width
+    assert line.startswith("  PAST ")
+    assert " 1h01m" in line
+    assert " jobs 1" in line
+
+
 def test_the_session_comes_before_other_words_only_where_several_live_here():
     assert "Ray 127.0.0.1:8265 01-17-58 " in glance(100, several=True)
     assert "01-17-58" not in glance(100)

@@ -87,7 +87,8 @@ class ActorsPage(Page):
             _classes_section(actors, tree=self.tree),
             _actors_section("scheduled", "SCHEDULED" + _incomplete_note(view), _with_state(actors, alive=True), _internal_note(everything)),
         ]
-        dead = _actors_section("dead", "DEAD", self.dead, "none" if self.dead is not None else self.dead_status, why=True)
+        known, status = (self.dead, self.dead_status) if view.ago is None else (None, "not recorded")
+        dead = _actors_section("dead", "DEAD", known, "none" if known is not None else status, why=True)
         return (dead, *found) if self.wants_dead else found
 
 

@@ -83,7 +83,8 @@ class DetailPage(Page):
         """The newest facts of the thing itself, and of what belongs to it."""
         now = _find_newest(self.thing, view)
         if now is None:
-            gone = facts("gone", "GONE", [("", f"This {self._name.lower()} is no longer listed. Below: its last known state.")], view.width)
+            known = "its last known state" if view.ago is None else "its state at another time"
+            gone = facts("gone", "GONE", [("", f"This {self._name.lower()} {cells.unlisted(view)}. Below: {known}.")], view.width)
             first, *rest = self._make(self.thing, view)
             return (gone, first, *log_sections(self.thing, view), *rest)
         self.thing = now

@@ -75,7 +75,7 @@ def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str 
     columns: tuple[Column[Finding], ...] = (
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
         Column("FOR", 6, lambda finding, view: cells.ago(finding.since, view), sort=lambda finding, _: finding.since, right=True),
-        Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts)[0].key, "accent"),)),
+        Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts, past=view.ago is not None)[0].key, "accent"),)),
         Column("ABOUT", 16, lambda finding, _: finding.subject, sort=lambda finding, _: finding.subject, rank=1, fold=2),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
@@ -98,7 +98,7 @@ def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
             yield "data from", cells.moment(finding.seen, view)
         if finding.remedy:
             yield "what to do", finding.remedy.text
-        steps = [step for step in next_steps(finding, has_acts=bool(view.acts)) if step.key != "Enter"]
+        steps = [step for step in next_steps(finding, has_acts=view.acts, past=view.ago is not None) if step.key != "Enter"]
         for name, step in zip(("press", *("then" for _ in steps)), steps, strict=False):
             yield name, ((f"{step.key:<3}", "accent"), (step.text, ""))
         yield "code", finding.code

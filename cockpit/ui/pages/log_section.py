@@ -30,7 +30,7 @@ def log_sections(thing: Any, view: View) -> tuple[Section[FactRow], ...]:
         return ()
     tail = view.log_tails.get(thing.key)
     if tail is None:
-        return (_section("LOG", None, "not read yet", view),)
+        return (_section("LOG", None, "not read yet" if view.ago is None else "not recorded", view),)
     if tail.log is None:
         return (paragraphs("log", "LOG", [f"{UNKNOWN}  {tail.why}"], view.width),)
     rows = [FactRow(f"log:{number}", "", line) for number, line in enumerate(tail.lines)]

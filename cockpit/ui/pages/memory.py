@@ -60,7 +60,7 @@ class MemoryPage(Page):
         """Where it stands, how it came there and goes on, and who holds it."""
         node = next((node for node in view.snapshot.nodes or () if node.key == self.node.key), None)
         if node is None:
-            return (facts("gone", "MEMORY", [("gone", f"{self.node.title} is no longer listed.")], view.width),)
+            return (facts("gone", "MEMORY", [("gone", f"{self.node.title} {cells.unlisted(view)}.")], view.width),)
         trend, line = view.history.memory.trend(node.key), kill_line(node.memory)
         return (
             facts("memory", "MEMORY", list(_facts(node, line, trend, view)), view.width),
@@ -124,7 +124,7 @@ def _chart_lines(node: Node, line: KillLine | None, trend: Trend | None, view: V
     for number, row in enumerate(rows):
         label = size(top) if number == 0 else "0" if number == height - 1 else ""
         yield f"kill {size(line.at)}" if line and number == marked else label, row
-    yield "", ((_axis(len(past), len(ahead)), "dim"),)
+    yield "", ((_axis(len(past), len(ahead), "now" if view.ago is None else "then"), "dim"),)
 
 
 def _chart_top(total: float, line: KillLine | None, past: Sequence[float | None]) -> float:
@@ -139,9 +139,9 @@ def _forecast_values(used: float | None, trend: Trend | None, seconds: float) ->
         yield from (used + trend.slope * seconds * (column + 1) for column in range(int(FORECAST_S / seconds)))
 
 
-def _axis(past: int, ahead: int) -> str:
+def _axis(past: int, ahead: int, word: str) -> str:
     behind = f"-{STEP_S * MAX_STEPS / 60:.0f} min"
-    return behind + "now".rjust(past - len(behind)) + (f"+{FORECAST_S / 60:.0f} min".rjust(ahead) if ahead else "")
+    return behind + word.rjust(past - len(behind)) + (f"+{FORECAST_S / 60:.0f} min".rjust(ahead) if ahead else "")
 
 
 def downsample(values: Sequence[float | None], width: int) -> list[float | None]:

@@ -62,7 +62,7 @@ class NodePage(Page):
         node = next((node for node in nodes if node.key == self.node.key), None)
         node = node or next((node for node in nodes if node.host == self.node.host and self.node.id is None), None)
         if node is None:
-            return (facts("gone", "NODE", [("gone", f"{self.node.title} is no longer listed by Ray or by a probe.")], view.width),)
+            return (facts("gone", "NODE", [("gone", f"{self.node.title} {cells.unlisted(view)} by Ray or by a probe.")], view.width),)
         return (
             facts("node", "NODE", list(_facts(node, view)), view.width),
             *about_section(node.key, view),
@@ -131,10 +131,10 @@ def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow
     )
     users = _memory_users(page, node, view)
     rows = None if users is None else list(_memory_rows(node, users, view))
-    nothing = "none" if rows is not None else page.ray_error or "not known: no probe on this host"
+    nothing = "none" if rows is not None else (view.ago is None and page.ray_error) or "not known: no probe on this host"
     title = (
         "HOST MEMORY"
-        if page.ray_processes is None or node.probed
+        if page.ray_processes is None or node.probed or view.ago is not None
         else f"HOST MEMORY of Ray processes, {cells.ago(page.asked_at, view)} ago,"
     )
     return Section("node-memory", title, columns, rows, nothing, lambda row: f"{row.key} {row.user}")
@@ -157,7 +157,7 @@ def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | 
     host = view.index.host_of(node)
     if node.probed and host is not None:
         return list(host.memory_users)
-    if page.ray_processes is None:
+    if page.ray_processes is None or view.ago is not None:
         return None
     users = (
         MemoryUser(process.pid, process.rss, process.user, cells.command(process))

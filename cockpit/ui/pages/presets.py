@@ -43,7 +43,7 @@ class PresetsPage(Page):
             Column("WHY", 24, _why, grow=True, fold=MAX_TEXT_LINES),
             Column("ABOUT", 18, _about, grow=True, rank=2, fold=MAX_TEXT_LINES),
         )
-        nothing = "none" if view.preset_entries is not None else "loading"
+        nothing = "none" if view.preset_entries is not None else "loading" if view.ago is None else "not recorded"
         return (Section("presets", "PRESETS", columns, view.preset_entries, nothing, lambda entry: f"{entry.name} {entry.path}"),)
 
 

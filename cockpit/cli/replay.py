@@ -1,0 +1,108 @@
+"""`cockpit replay`: the screen on a recording, without a cluster; and where the screen on a cluster finds its past."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cockpit import output
+from cockpit.cli.exit_codes import BAD_USAGE, NO_ANSWER, with_exit_codes
+from cockpit.config.settings import Config
+
+if TYPE_CHECKING:
+    from cockpit.recording.recording import Recording
+    from cockpit.ui.app import Cockpit
+
+HELP = """Look at a recording: every page as it was at a past moment.
+
+RECORDING is a file, or the folder of a cluster; by default what was recorded last. It needs no cluster and no Ray."""
+
+
+def attach_past(app: Cockpit) -> None:
+    """Where this screen's keys of time find what was recorded of its cluster, by this cockpit or by another one."""
+    from cockpit.recording.folder import recordings_path
+    from cockpit.ui.recorded import RecordedPast
+
+    app.recorded = RecordedPast(partial(_open_past, app), recordings_path())
+
+
+def _open_past(app: Cockpit) -> Recording:
+    """All sessions at its address: Ray may have been started anew since. Raises `SourceError`."""
+    from cockpit.recording.recording import Recording, RecordingError
+    from cockpit.sources.source import SourceError
+
+    own = app.recorder.state.path if app.recorder else None
+    folders = list(_folders_at(app.snapshot.cluster.address))
+    if own is not None:
+        folders = [*(folder for folder in folders if folder != own.parent), own.parent]
+    try:
+        if folders:
+            return Recording.open(*folders)
+    except RecordingError as error:
+        raise SourceError(str(error)) from None
+    reason = app.recorder.state.reason if app.recorder else None
+    raise SourceError(f"nothing is recorded of this cluster yet{f': {reason}' if reason else ''}")
+
+
+def _folders_at(address: str | None) -> Iterator[Path]:
+    """Those of this address, and those of no Ray at all; the oldest first."""
+    from cockpit.recording.files import RecordingError, Segment, list_segments
+    from cockpit.recording.folder import list_recordings, recordings_path
+
+    for folder in reversed(list(list_recordings(recordings_path()))):
+        try:
+            segment = Segment(list(list_segments(folder))[-1])
+        except (RecordingError, OSError, IndexError):
+            continue
+        if segment.header.address in (address, None):
+            yield folder
+        segment.close()
+
+
+def replay(config: Config, path: str | None, time: str | None, show: Callable[[Cockpit], int]) -> int:
+    """The screen on a recording; the exit code."""
+    from cockpit.cli.record import find_recording
+    from cockpit.moment import parse_moment
+    from cockpit.recording.recording import RecordingError
+
+    try:
+        recording = find_recording(path, None, config.address)
+        begins_at = None if time is None else parse_moment(time, recording.end)
+    except (RecordingError, ValueError) as error:
+        output.note(str(error))
+        return NO_ANSWER if isinstance(error, RecordingError) else BAD_USAGE
+    return show(_screen_on(config, recording, begins_at))
+
+
+def _screen_on(config: Config, recording: Recording, begins_at: float | None) -> Cockpit:
+    """Its monitor looks at nothing: it is never run."""
+    from cockpit.monitor.monitor import ClusterMonitor
+    from cockpit.ui.app import Cockpit
+    from cockpit.ui.recorded import RecordedPast
+
+    app = Cockpit(config, lambda publish: ClusterMonitor(config, publish))
+    app.follows, app.begins_at = False, begins_at
+    app.recorded = RecordedPast(lambda: recording, recording.path)
+    return app
+
+
+def replay_command(screen_options: Callable[..., Any], configured: Callable[..., Any], show: Callable[[Cockpit], int]) -> click.Command:
+    """The command."""
+
+    @click.command("replay", help=with_exit_codes(HELP, {0: "quit", 3: "no such recording, it can't be read, no terminal, or bad usage"}))
+    @click.argument("recording", required=False, type=click.Path())
+    @click.option("-t", "time", metavar="TIME", help="Begin at 03:10, 11-22 03:10, or -20m before its end. Default: its end.")
+    @screen_options
+    @configured
+    def command(config: Config, recording: str | None, time: str | None) -> None:
+        if not (sys.stdout.isatty() and sys.stdin.isatty()):
+            output.note("replay needs a terminal; `cockpit status --at TIME` prints one moment")
+            sys.exit(BAD_USAGE)
+        sys.exit(replay(config, recording, time, show))
+
+    return command

@@ -1,0 +1,58 @@
+"""A moment as people type it, and as they read it: `03:10`, `-20m`, `11-22 03:10`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final
+
+from cockpit.clock import CLOCK
+from cockpit.text import UNKNOWN
+
+EXAMPLES: Final = "03:10, 03:10:20, -20m, -1h30m, 11-22 03:10, 2026-11-22 03:10"
+"""One of each form."""
+_UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_BEFORE: Final = re.compile(r"-\s*((?:\d{1,6}(?:\.\d{1,3})?\s*[dhms]\s*)+)", re.ASCII)
+_AT: Final = re.compile(r"(?:(?:(\d{4})-)?(\d{1,2})-(\d{1,2})[ T]+)?(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_ONE_DAY: Final = timedelta(days=1)
+
+
+def parse_moment(text: str, now: float) -> float:
+    """The moment that is meant; a time without its date is the last such time before `now`. Raises `ValueError` with a sentence."""
+    typed = text.strip()
+    if before := _BEFORE.fullmatch(typed):
+        return now - sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)\s*([dhms])", before[1]))
+    if at := _AT.fullmatch(typed):
+        with suppress(ValueError, OverflowError, OSError):
+            return _last_such([None if part is None else int(part) for part in at.groups()], now)
+    with suppress(ValueError, OverflowError, OSError):
+        if (dated := datetime.fromisoformat(typed.replace("Z", "+00:00"))).tzinfo is not None:
+            return dated.timestamp() + CLOCK.shift()
+    raise ValueError(f"expected a time such as {EXAMPLES}, got {typed!r}")
+
+
+def _last_such(parts: Sequence[int | None], now: float) -> float:
+    """Year, month, day, hour, minute, second: of what is not given the last that is not after `now`; with a year there is no choice."""
+    today = _local(now)
+    year, month, day = (named if given is None else given for given, named in zip(parts, today.timetuple()[:3], strict=False))
+    hour, minute, second = (part or 0 for part in parts[3:])
+    found = datetime(year, month, day, hour, minute, second)
+    if parts[0] is None and found > today:
+        found = found - _ONE_DAY if parts[1] is None else found.replace(year=found.year - 1)
+    return found.timestamp() + CLOCK.shift()
+
+
+def _local(moment: float) -> datetime:
+    return datetime.fromtimestamp(moment - CLOCK.shift())
+
+
+def moment_text(moment: float, now: float, *, seconds: bool = True) -> str:
+    """`03:10:20`; `11-22 03:10:20` where it is of another day than `now`."""
+    try:
+        there, here = _local(moment), _local(now)
+    except (ValueError, OverflowError, OSError):  # a clock that is far off
+        return UNKNOWN
+    date = "" if there.date() == here.date() else f"{there:%m-%d} " if there.year == here.year else f"{there:%Y-%m-%d} "
+    return date + (f"{there:%H:%M:%S}" if seconds else f"{there:%H:%M}")

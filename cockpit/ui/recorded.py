@@ -1,0 +1,185 @@
+"""A recording as the screen reads it, beside the loop: a moment, its history, and what happened around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Final, Protocol, TypeVar
+
+from cockpit.model import Fault, Snapshot
+from cockpit.moment import moment_text
+from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
+from cockpit.sources.disk import in_time
+from cockpit.sources.source import SourceError
+from cockpit.ui.time_line import PastEvent, Stretch
+
+HISTORY_S: Final = STEPS_KEPT * STEP_S
+"""Seconds before a moment that sparklines and the Memory page show."""
+READ_TIMEOUT_S: Final = 30.0
+"""Seconds for a moment to be read; its history may take as long again."""
+MAX_MORE_S: Final = 60.0
+"""Seconds by which a history is carried on; it is made anew for what lies further off, or before it."""
+T = TypeVar("T")
+
+
+class Recorded(Protocol):
+    """What the screen asks of a recording."""
+
+    @property
+    def begin(self) -> float:
+        """When it begins."""
+
+    @property
+    def end(self) -> float:
+        """When it ends."""
+
+    def refresh(self) -> None:
+        """Take in what has been written since."""
+
+    @property
+    def gaps(self) -> Sequence[tuple[float, float]]:
+        """From when to when nothing was recorded."""
+
+    @property
+    def damage(self) -> Sequence[str]:
+        """What can't be read of it, in sentences."""
+
+    def snapshot_at(self, moment: float) -> Snapshot | None:
+        """The state at that moment; `None`: nothing was recorded."""
+
+    def walk(self, begin: float | None = None, end: float | None = None, step_s: float = 0) -> Iterator[Snapshot]:
+        """The states between, at least so many seconds apart."""
+
+    def events(self, begin: float | None = None, end: float | None = None) -> Sequence[PastEvent]:
+        """What happened, the oldest first."""
+
+
+@dataclass(frozen=True)
+class PastMoment:
+    """The state of a past moment."""
+
+    at: float
+    snapshot: Snapshot
+    stretch: Stretch
+    """What the line of time shows around it."""
+    gap: tuple[float, float] | None = None
+    """From when to when nothing was recorded, where it lies in that."""
+    history: History = field(default_factory=History)
+
+
+class RecordedPast:
+    """Opens the recording when it is first asked for; of one that is still being written it reads on where a moment lies beyond its end."""
+
+    def __init__(self, open: Callable[[], Recorded], about: object) -> None:  # noqa: A002
+        """`open` raises `SourceError`; `about` is the path, for a disk that does not answer."""
+        self._open, self._about = open, about
+        self._recording: Recorded | None = None
+        self._end = 0.0
+        self._gaps: Sequence[tuple[float, float]] = ()
+        self._events: Sequence[PastEvent] = ()
+        self._lock = Lock()
+        self._wanted = 0.0
+        self._history = (History(), float("-inf"))
+        """What was read last, and until when."""
+
+    async def read(self, moment: float, begin: float, end: float) -> PastMoment:
+        """The state then, and what happened from `begin` to `end`. Raises `SourceError`."""
+        self._wanted = moment
+        return await self._ask(partial(self._read, moment, begin, end))
+
+    async def read_history(self, moment: float) -> History:
+        """The minutes before, for sparklines and the Memory page; a little later than the last time, only what is new is read."""
+        history, until = self._history
+        if 0 <= moment - until <= MAX_MORE_S:
+            for snapshot in await self._ask(partial(self._read_more, until, moment)):
+                _record(history, snapshot)
+        else:
+            history = await self._ask(partial(self._read_history, moment))
+        if self._wanted == moment:  # else it is not whole
+            self._history = (history, moment)
+        return history
+
+    async def read_range(self) -> tuple[float, float]:
+        """From when to when there is a recording."""
+        return await self._ask(lambda: (self._opened().begin, self._end))
+
+    async def read_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
+        """The events that come next (1) or came last (-1), all of one time; none: there is none any more."""
+        return await self._ask(partial(self._read_next, moment, direction))
+
+    async def read_damage(self) -> Sequence[str]:
+        """What can't be read, in sentences."""
+        return await self._ask(lambda: tuple(self._opened().damage))
+
+    async def _ask(self, work: Callable[[], T]) -> T:
+        def locked() -> T:
+            with self._lock:
+                return work()
+
+        return await in_time(locked, self._about, READ_TIMEOUT_S)
+
+    def _opened(self, moment: float | None = None) -> Recorded:
+        if self._recording is None:
+            self._recording = self._open()
+        elif moment is None or moment <= self._end:
+            return self._recording
+        else:
+            self._recording.refresh()
+            if self._recording.end == self._end:  # perhaps it goes on in another file
+                self._recording = self._open()
+        self._end, self._gaps, self._events = self._recording.end, self._recording.gaps, self._recording.events()
+        return self._recording
+
+    def _read(self, moment: float, begin: float, end: float) -> PastMoment:
+        recording = self._opened(moment)
+        recorded = (recording.begin, self._end)
+        events = tuple(event for event in self._events if begin <= event.at < end)
+        stretch = Stretch(begin, end, recorded, self._gaps, events)
+        snapshot = recording.snapshot_at(moment)
+        if snapshot is not None:
+            return PastMoment(moment, snapshot, stretch)
+        gap = next((each for each in self._gaps if each[0] <= moment < each[1]), None)
+        return PastMoment(moment, unknown_snapshot(moment, gap, recorded), stretch, gap)
+
+    def _read_history(self, moment: float) -> History:
+        history = History()
+        for snapshot in self._opened().walk(moment - HISTORY_S, moment, STEP_S):
+            if self._wanted != moment:
+                break
+            _record(history, snapshot)
+        return history
+
+    def _read_more(self, begin: float, end: float) -> Sequence[Snapshot]:
+        return [snapshot for snapshot in self._opened().walk(begin, end, STEP_S) if snapshot.taken > begin]
+
+    def _read_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
+        self._opened(moment if direction > 0 else None)
+        beyond = [event for event in self._events if (event.at - moment) * direction > 0]
+        at = (min if direction > 0 else max)((event.at for event in beyond), default=None)
+        return [event for event in beyond if event.at == at]
+
+
+def _record(history: History, snapshot: Snapshot) -> None:
+    history.record(snapshot)
+    history.memory.record(snapshot)
+
+
+def open_recording(path: Path) -> Recorded:
+    """A file, or the folder of a cluster. Raises `SourceError`."""
+    from cockpit.recording.recording import Recording, RecordingError  # deferred: most screens show no past
+
+    try:
+        return Recording.open(path)
+    except RecordingError as error:
+        raise SourceError(str(error)) from None
+
+
+def unknown_snapshot(moment: float, gap: tuple[float, float] | None, recorded: tuple[float, float]) -> Snapshot:
+    """Of a moment at which nothing was recorded: nothing is known, and it is said why."""
+    begin, end = gap or recorded
+    words = f"from {moment_text(begin, moment)} to {moment_text(end, moment)}"
+    text = f"nothing was recorded {words}" if gap else f"nothing was recorded at this time; the recording is {words}"
+    return Snapshot(taken=moment, faults=(Fault("recording", text, begin if gap else moment),))

@@ -1,0 +1,252 @@
+"""The way into the past and back: what the keys of time do, and from which moment pages are drawn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from textual import work
+from textual.driver import Driver
+from textual.timer import Timer
+from textual.worker import Worker
+
+from cockpit.model import Snapshot
+from cockpit.moment import EXAMPLES, moment_text, parse_moment
+from cockpit.monitor.history import History
+from cockpit.sources.source import SourceError
+from cockpit.text import plural
+from cockpit.ui.acts import Acts
+from cockpit.ui.name_dialog import NameDialog
+from cockpit.ui.other_rays import OtherRaysApp
+from cockpit.ui.recorded import PastMoment, RecordedPast
+from cockpit.ui.time_line import SPANS_S, PastEvent, TimeLine, event_text, stretch_around
+from cockpit.ui.view import Index, View
+
+STEP_S: Final = 10.0
+"""Seconds of a step: hosts are looked at every 2 s and Ray's agents every 5 s, so that each step shows something new."""
+PLAY_INTERVAL_S: Final = 1.0
+"""Seconds between two steps of playing."""
+HISTORY_PATIENCE_S: Final = 0.15
+"""Seconds for which a moment waits for its sparklines, so that they don't vanish and come again with each step."""
+TOLD_EVENTS: Final = 3
+"""Of several that happened at one time."""
+READING: Final = "past"
+SEVERITIES: Final[Mapping[str | None, str]] = {"critical": "error", "warning": "warning"}
+ELSEWHERE: Final = "End: back to now"
+WHY_NOT: Final = {
+    "act": "acts change what there is now, and this is the past",
+    "log": "no log is recorded, and the log of now is not that of then",
+    "stack": "stacks are not recorded",
+    "environment": "environments are never recorded",
+    "dead": "dead actors are not recorded",
+}
+"""By action, why it means nothing in the past."""
+
+
+class ReplayApp(OtherRaysApp):
+    """The part of the application that shows a past moment instead of now. Polling goes on meanwhile."""
+
+    snapshot: Snapshot
+    history: History
+    acts: Acts | None
+    recorded: RecordedPast | None = None
+    """Where the past is read; `None`: nothing is recorded."""
+    why_unrecorded = "nothing is recorded here"
+    follows = True
+    """Whether there is a present; a recording that is looked at has none."""
+    begins_at: float | None = None
+    """The moment that is shown first, where there is no present; `None`: the end."""
+
+    def __init__(self, driver_class: type[Driver]) -> None:
+        super().__init__(driver_class)
+        self.past: PastMoment | None = None
+        self._wanted: float | None = None
+        self._span = SPANS_S[1]
+        self._playing: Timer | None = None
+        self._reading_past: Worker[None] | None = None
+
+    @property
+    def is_past(self) -> bool:
+        """Whether a past moment is shown."""
+        return self.past is not None
+
+    @property
+    def view(self) -> View:
+        """Everything that pages are drawn from: as it is now, or as it was. What is known only of now is not known of then."""
+        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii  # noqa: A001 what the flag is called
+        view = View(self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height)
+        if self.past is not None:
+            return replace(view, history=self.past.history, ago=max(0.0, self.clock() - self.past.at))
+        return replace(view, acts=bool(self.acts), preset_entries=self.preset_entries, log_tails=self.log_tails.known)
+
+    # Where to
+
+    def action_step(self, steps: int) -> None:
+        """10 s back or forward; out of a gap at once."""
+        at = self._wanted or self.frozen_at or self.clock()
+        gap = self.past.gap if self.past is not None and self.past.at == at else None
+        self.go_to(at + steps * STEP_S if gap is None else gap[1] if steps > 0 else gap[0] - STEP_S)
+
+    @work(group="event", exclusive=True)
+    async def action_event(self, direction: int) -> None:
+        """Go to the last or next event: a finding, an act, a job, a fault."""
+        if (recorded := self._find_recording()) is None:
+            return
+        try:
+            events = await recorded.read_next(self._wanted or self.clock(), direction)
+        except SourceError as error:
+            self.say(str(error), "warning")
+            return
+        if events:
+            self.go_to(events[0].at)
+            self._tell(events)
+        else:
+            self.say(f"No {'later' if direction > 0 else 'earlier'} event is recorded")
+
+    @work(group="moment", exclusive=True)
+    async def action_moment(self) -> None:
+        """Go to a time, such as 03:10 or -20m."""
+        if self._find_recording() is None:
+            return
+        typed = await self.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", "", ascii=self.config.ascii))
+        if typed is not None:
+            try:
+                self.go_to(parse_moment(typed, await self._newest()))
+            except ValueError as error:
+                self.say(str(error), "warning")
+
+    def action_play(self) -> None:
+        """Play: 10 s of the recording each second; again: stop."""
+        if self._playing is None and self.past is not None:
+            self._playing = self.set_interval(PLAY_INTERVAL_S, self._play_on)
+            self.draw()
+        else:
+            self._stop_playing()
+
+    def action_zoom(self, direction: int) -> None:
+        """The line of time covers less or more: from 15 min to a week."""
+        place = SPANS_S.index(self._span) + direction
+        self._span = SPANS_S[max(0, min(len(SPANS_S) - 1, place))]
+        self.go_to(self._wanted or self.clock())
+
+    def action_now(self) -> None:
+        """Back to now; of a recording that is looked at: to its end."""
+        self._stop_playing()
+        if not self.follows:
+            self.go_to_end()
+            return
+        self.workers.cancel_group(self, READING)
+        self.past = self._wanted = self.frozen_at = None
+        self._show(self.snapshot, Index(self.snapshot, self._index, self.hidden.keys))
+
+    def action_no_past(self, action: str, label: str) -> None:
+        """Say why a key means nothing in the past."""
+        why = WHY_NOT.get(action, "means nothing in the past")
+        self.say(f"{label}: {why}. {ELSEWHERE}" if self.follows else f"{label}: {why}")
+
+    def on_time_line_clicked(self, message: TimeLine.Clicked) -> None:
+        """Go there, and tell what happened then."""
+        self._stop_playing()
+        self.go_to(message.moment)
+        self._tell([event for event in self.past.stretch.events if event.at == message.moment] if self.past else ())
+
+    # On the way
+
+    def go_to(self, moment: float) -> None:
+        """Show this moment, or now when it is not past."""
+        if self._find_recording() is None:
+            return
+        if self.follows and moment >= self.clock() - 1:
+            self.action_now()
+            return
+        if not self.follows and self.past is not None:
+            begin, end = self.past.stretch.recorded
+            moment = max(begin, min(end, moment))
+        self._wanted = moment
+        self._reading_past = self._read_moment(moment)
+
+    @work(group="end", exclusive=True)
+    async def go_to_end(self) -> None:
+        """Show what was wanted first, else what is recorded last."""
+        if self.recorded is None:
+            return
+        try:
+            _, end = await self.recorded.read_range()
+            self.go_to(end if self.begins_at is None else self.begins_at)
+            self.begins_at = None
+            for damage in await self.recorded.read_damage():
+                self.say(damage, "warning")
+        except SourceError as error:
+            self.say(str(error), "error")
+
+    async def _newest(self) -> float:
+        """What a typed time counts back from: now, or a recording's end."""
+        return self.clock() if self.follows or self.recorded is None else (await self.recorded.read_range())[1]
+
+    @work(group=READING, exclusive=True)
+    async def _read_moment(self, moment: float) -> None:
+        if self.recorded is None:
+            return
+        try:
+            past = await self.recorded.read(moment, *stretch_around(moment, self._span))
+            history = asyncio.ensure_future(self.recorded.read_history(moment))
+            await asyncio.wait({history}, timeout=HISTORY_PATIENCE_S)
+            if not history.done():
+                self._show_past(past)
+            self._show_past(replace(past, history=await history))
+        except SourceError as error:
+            self.say(str(error), "warning")
+
+    def _show_past(self, past: PastMoment) -> None:
+        self.past, self.frozen_at = past, past.at
+        self._show(past.snapshot, Index(past.snapshot, self._index))
+
+    def _show(self, snapshot: Snapshot, index: Index) -> None:
+        self.drawn_snapshot, self._index = snapshot, index
+        self.refresh_bindings()
+        self.draw()
+
+    def draw_time_line(self) -> None:
+        """The line of time, where the past is shown."""
+        line = self.screen_stack[0].query_one(TimeLine)
+        self.screen_stack[0].set_class(self.is_past, "past")
+        if line.display is not self.is_past:
+            self.call_after_refresh(self.draw)  # the table has a line more, or less
+        if self.past is None:
+            line.show(None)
+        else:
+            line.show(self.past.stretch, self.past.at, self.clock(), ascii=self.config.ascii)
+
+    @property
+    def past_note(self) -> str | None:
+        """What the screen is doing with time, in a word."""
+        return "playing" if self._playing else "PAUSED" if self.frozen_at is not None and not self.is_past else None
+
+    def _play_on(self) -> None:
+        if self._reading_past is not None and not self._reading_past.is_finished:
+            return
+        if self.past is None or (not self.follows and self.past.at >= self.past.stretch.recorded[1]):
+            self._stop_playing()
+        else:
+            self.action_step(1)
+
+    def _stop_playing(self) -> None:
+        if self._playing is not None:
+            self._playing.stop()
+            self._playing = None
+            self.draw()
+
+    def _find_recording(self) -> RecordedPast | None:
+        if self.recorded is None:
+            self.say(f"Nothing to go back to: {self.why_unrecorded}", "warning")
+        return self.recorded
+
+    def _tell(self, events: Sequence[PastEvent]) -> None:
+        """What happened, instead of what was told before."""
+        self.clear_notifications()
+        for event in events[:TOLD_EVENTS]:
+            self.say(f"{moment_text(event.at, self.clock())}  {event_text(event)}", SEVERITIES.get(event.level, "information"))
+        if len(events) > TOLD_EVENTS:
+            self.say(f"and {plural(len(events) - TOLD_EVENTS, 'more event')} at this time")

@@ -1,0 +1,193 @@
+"""The line of time: a stretch of a recording with what happened in it, and the moment that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol, cast
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.model import Level
+from cockpit.moment import moment_text
+from cockpit.text import clean
+from cockpit.ui import cells
+from cockpit.ui.marks import Piece, Tone
+
+SPANS_S: Final = (900.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
+"""Seconds that the line may cover: from a quarter of an hour to a week."""
+MARKS: Final[Mapping[tuple[str, str], tuple[str, str, Tone]]] = {
+    ("finding", "end"): ("◇", "~", "dim"),
+    ("fault", "begin"): ("✖", "x", "bad"),
+    ("fault", "end"): ("◇", "~", "dim"),
+    ("act", "begin"): ("»", ">", "accent"),
+    ("act", "end"): ("»", ">", "accent"),
+    ("job", "begin"): ("●", "o", "ok"),
+    ("job", "end"): ("○", "c", "dim"),
+}
+"""By kind of event, and whether it begins or ends: its sign, that of --ascii, its tone. A finding begins with the sign of its level."""
+OTHER_MARK: Final = ("•", "*", "dim")
+TONES: Final[Mapping[str | None, Tone]] = {"critical": "bad", "warning": "warn", "info": "accent"}
+RECORDED, GAP, OUTSIDE, HERE = ("─", "-"), ("·", "."), (" ", " "), ("┃", "|")
+_WORST_FIRST: Final = ("critical", "warning", "info")
+
+
+class PastEvent(Protocol):
+    """Something that happened."""
+
+    @property
+    def at(self) -> float:
+        """When."""
+
+    @property
+    def kind(self) -> str:
+        """Such as `finding`, `act`, `job`, `fault`."""
+
+    @property
+    def phase(self) -> str:
+        """`begin` or `end`."""
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+
+    @property
+    def level(self) -> str | None:
+        """How bad it is, where that is known."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What the line shows."""
+
+    begin: float
+    end: float
+    recorded: tuple[float, float]
+    """From when to when there is a recording at all."""
+    gaps: Sequence[tuple[float, float]] = ()
+    events: Sequence[PastEvent] = ()
+
+
+def stretch_around(moment: float, span: float) -> tuple[float, float]:
+    """So many seconds with the moment in their middle half; they stay the same for as long as it is there, so that nothing slides."""
+    begin = moment // (span / 2) * (span / 2) - span / 4
+    return begin, begin + span
+
+
+def draw_line(shown: Stretch, moment: float, now: float, width: int, *, ascii: bool) -> tuple[list[Piece], int, int]:  # noqa: A002
+    """The pieces of the line, a cell each between its labels; then the first cell of those, and their number."""
+    begin, end = (f" {moment_text(edge, now, seconds=False)} " for edge in (shown.begin, shown.end))
+    count = max(1, width - len(begin) - len(end))
+    marks = dict(_marks(shown, count, ascii=ascii))
+    line = [marks.get(cell) or (_track(shown, cell, count)[ascii], "faint") for cell in range(count)]
+    if 0 <= (here := cell_of(shown, moment, count)) < count:
+        line[here] = (line[here][0] if here in marks else HERE[ascii], "cursor")  # type: ignore[assignment]
+    return [(begin, "dim"), *line, (end, "dim")], len(begin), count
+
+
+def cell_of(shown: Stretch, moment: float, count: int) -> int:
+    """In which of so many cells a moment lies."""
+    return int((moment - shown.begin) / (shown.end - shown.begin) * count // 1)
+
+
+def moment_of(shown: Stretch, cell: int, count: int) -> float:
+    """What a click on a cell means: the last event in it, else its middle."""
+    happened = [event.at for event in shown.events if cell_of(shown, event.at, count) == cell]
+    return max(happened) if happened else shown.begin + (cell + 0.5) / count * (shown.end - shown.begin)
+
+
+def _marks(shown: Stretch, count: int, *, ascii: bool) -> Iterator[tuple[int, Piece]]:  # noqa: A002
+    """Of several in one cell the worst has it."""
+    for event in sorted(shown.events, key=_harmless, reverse=True):
+        if shown.begin <= event.at < shown.end:
+            yield cell_of(shown, event.at, count), event_mark(event, ascii=ascii)
+
+
+def _harmless(event: PastEvent) -> int:
+    """What begins comes before what ends."""
+    if event.phase == "end" and event.kind in ("finding", "fault"):
+        return len(_WORST_FIRST) + 1
+    return _WORST_FIRST.index(event.level) if event.level in _WORST_FIRST else len(_WORST_FIRST)
+
+
+def event_mark(event: PastEvent, *, ascii: bool) -> Piece:  # noqa: A002
+    """One cell that says what kind of event it is, and how bad."""
+    if (event.kind, event.phase) == ("finding", "begin") and event.level in _WORST_FIRST:
+        return cells.level_mark(cast("Level", event.level), ascii=ascii)
+    sign, plain, tone = MARKS.get((event.kind, event.phase), OTHER_MARK)
+    return (plain if ascii else sign, tone if tone == "dim" and event.kind != "job" else TONES.get(event.level, tone))
+
+
+def event_text(event: PastEvent) -> str:
+    """What happened, in a sentence."""
+    return f"has ended: {event.text}" if event.phase == "end" and event.kind in ("finding", "fault") else event.text
+
+
+def _track(shown: Stretch, cell: int, count: int) -> tuple[str, str]:
+    """Whether anything is recorded of a cell."""
+    each = (shown.end - shown.begin) / count
+    begin = shown.begin + cell * each
+    if begin + each <= shown.recorded[0] or begin > shown.recorded[1]:
+        return OUTSIDE
+    return GAP if any(since <= begin + each / 2 < until for since, until in shown.gaps) else RECORDED
+
+
+class TimeLine(Widget):
+    """One row above the keys, only while the past is shown. A click goes there."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"time-line--{name}" for name in ("dim", "faint", "ok", "warn", "bad", "accent", "cursor")}
+    DEFAULT_CSS = """
+    TimeLine {
+        height: 1; display: none; background: $panel; color: $foreground;
+        & > .time-line--dim { color: $text-muted; }
+        & > .time-line--faint { color: $faint; }
+        & > .time-line--ok { color: $text-success; }
+        & > .time-line--warn { color: $text-warning; text-style: bold; }
+        & > .time-line--bad { color: $text-error; text-style: bold; }
+        & > .time-line--accent { color: $text-accent; }
+        & > .time-line--cursor { color: $block-cursor-foreground; background: $block-cursor-background; text-style: bold; }
+    }
+    """
+
+    @dataclass
+    class Clicked(Message):
+        """Somebody wants to see another moment."""
+
+        moment: float
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: Stretch | None = None
+        self._moment = self._now = 0.0
+        self._ascii = False
+
+    def show(self, shown: Stretch | None, moment: float = 0.0, now: float = 0.0, *, ascii: bool = False) -> None:  # noqa: A002
+        """Show a stretch, with that moment in it; `None`: no line."""
+        self._shown, self._moment, self._now, self._ascii = shown, moment, now, ascii
+        self.display = shown is not None
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002 there is one
+        """The line."""
+        base = self.rich_style
+        if self._shown is None:
+            return Strip.blank(self.size.width, base)
+        pieces, _, _ = draw_line(self._shown, self._moment, self._now, self.size.width, ascii=self._ascii)
+        segments = [Segment(clean(text), base + self._style(tone)) for text, tone in pieces]
+        return Strip(segments).adjust_cell_length(self.size.width, base)
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"time-line--{name}", partial=True) if name else Style.null()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Go to the moment that was clicked."""
+        if self._shown is None:
+            return
+        _, first, count = draw_line(self._shown, self._moment, self._now, self.size.width, ascii=self._ascii)
+        if first <= event.x < first + count:
+            self.post_message(self.Clicked(moment_of(self._shown, event.x - first, count)))

@@ -1,0 +1,56 @@
+"""A moment as it is typed and read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from cockpit.clock import CLOCK
+from cockpit.moment import moment_text, parse_moment
+
+
+def at(*parts):
+    return datetime(*parts).timestamp() + CLOCK.shift()
+
+
+NOW = at(2026, 11, 22, 9, 0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("03:10", (2026, 11, 22, 3, 10)),
+        ("3:10:20", (2026, 11, 22, 3, 10, 20)),
+        ("9:00", (2026, 11, 22, 9, 0)),
+        ("23:30", (2026, 11, 21, 23, 30)),
+        ("11-20 03:10", (2026, 11, 20, 3, 10)),
+        ("12-31 03:10", (2025, 12, 31, 3, 10)),
+        ("2026-11-20 03:10", (2026, 11, 20, 3, 10)),
+        ("2026-11-20T03:10:05", (2026, 11, 20, 3, 10, 5)),
+        ("-20m", (2026, 11, 22, 8, 40)),
+        ("-1h30m", (2026, 11, 22, 7, 30)),
+        (" - 1d 2h ", (2026, 11, 21, 7, 0)),
+    ],
+)
+def test_a_time_is_the_last_such_and_a_duration_counts_back(typed, meant):
+    assert parse_moment(typed, NOW) == pytest.approx(at(*meant))
+
+
+@pytest.mark.parametrize("typed", ["", "soon", "25:00", "03:99", "20m", "-", "13-40 03:10", "0000-01-01 03:10", "-20 m x", "02-30 03:10"])
+def test_what_is_no_time_is_refused_with_examples(typed):
+    with pytest.raises(ValueError, match=r"expected a time such as 03:10, .*-20m"):
+        parse_moment(typed, NOW)
+
+
+def test_the_29th_of_february_is_that_of_the_last_leap_year_or_refused():
+    assert parse_moment("02-29 03:10", at(2028, 3, 1, 0, 0)) == pytest.approx(at(2028, 2, 29, 3, 10))
+    with pytest.raises(ValueError, match="expected a time"):
+        parse_moment("02-29 03:10", at(2028, 2, 1, 0, 0))
+
+
+def test_a_moment_has_its_date_only_where_it_is_of_another_day():
+    assert moment_text(at(2026, 11, 22, 3, 10, 20), NOW) == "03:10:20"
+    assert moment_text(at(2026, 11, 21, 3, 10, 20), NOW, seconds=False) == "11-21 03:10"
+    assert moment_text(at(2025, 11, 22, 3, 10, 20), NOW) == "2025-11-22 03:10:20"
+    assert moment_text(float("inf"), NOW) == "–"

@@ -1,0 +1,428 @@
+"""The past on the screen: how one gets there and back, and that nothing of it can be taken for now."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.sources.source import SourceError
+from cockpit.ui.log_screen import LogScreen
+from cockpit.ui.name_dialog import NameDialog
+from cockpit.ui.pages.findings import FindingsPage
+from cockpit.ui.pages.memory import MemoryPage
+from cockpit.ui.recorded import RecordedPast
+from cockpit.ui.replay import STEP_S
+from cockpit.ui.time_line import TimeLine
+from tests.ui.conftest import Hand
+from tests.ui.recordings import BEGIN, Happened, recorded
+from tests.ui.screen import footer, shown, until
+from tests.world import GIB, NOW, node, snapshot
+
+SIZES = [(80, 24), (160, 50)]
+BACK, ON, LAST, NEXT = "left_square_bracket", "right_square_bracket", "left_curly_bracket", "right_curly_bracket"
+
+
+@pytest.fixture
+def keeping(make):
+    """A screen with a recording."""
+
+    def made(*events, first=None, hand=None, config=None, **more):
+        app = make(first, hand=hand, **(config or {}))
+        app.recorded = recorded(*events, **more)
+        return app
+
+    return made
+
+
+async def back(app, pilot, *keys):
+    """After these keys, when the past is shown."""
+    await until(pilot, lambda: app.table.count > 0)
+    await pilot.press(*keys)
+    await until(pilot, lambda: app.is_past and app._reading_past.is_finished)
+
+
+def rows(app):
+    """The header, and the first rows of the table."""
+    return shown(app).splitlines()[:15]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_it_is_said_that_this_is_the_past_and_which(keeping, size):
+    app = keeping(hand=Hand())
+    async with app.run_test(size=size) as pilot:
+        await back(app, pilot, BACK, BACK)
+        assert app.past.at == NOW - 2 * STEP_S
+        top = shown(app).splitlines()[0]
+        assert top.split()[0] == "PAST"
+        assert top.split()[1].count(":") == 2
+        assert "20s ago" in top
+        assert footer(app).startswith("End Now [] Step {} Event Space Play @ Go to time Enter Open")
+        assert "┃" in shown(app).splitlines()[-2]
+        assert "◆" in shown(app)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_end_goes_back_to_now_at_once_and_nothing_of_the_past_stays(keeping, size):
+    app = keeping(first=snapshot())
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        before = rows(app)
+        await back(app, pilot, BACK)
+        assert rows(app) != before
+        await pilot.press("end")
+        await until(pilot, lambda: rows(app) == before)
+
+
+async def test_polling_goes_on_meanwhile(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, BACK)
+        newest = snapshot(nodes=(node(7),))
+        app.take(newest)
+        await pilot.pause()
+        assert "node7" not in shown(app)
+        await pilot.press("end")
+        await until(pilot, lambda: "node7" in shown(app))
+        assert app.drawn_snapshot is newest
+
+
+async def test_steps_add_up_while_the_disk_is_slow_and_forward_beyond_the_present_is_now(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, *[BACK] * 5)
+        assert app.past.at == NOW - 5 * STEP_S
+        await back(app, pilot, *[ON] * 4)
+        assert app.past.at == NOW - STEP_S
+        await pilot.press(ON)
+        await until(pilot, lambda: not app.is_past)
+
+
+async def test_a_pause_is_where_the_way_back_begins(keeping, clock):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("p")
+        clock.now += 60
+        await back(app, pilot, BACK)
+        assert app.past.at == NOW - STEP_S
+        assert "PAUSED" not in shown(app)
+
+
+async def test_without_a_recording_it_is_said_why(make):
+    app = make()
+    app.why_unrecorded = "record is off"
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press(BACK)
+        await until(pilot, lambda: "Nothing to go back to: record is off" in shown(app))
+        assert not app.is_past
+
+
+async def test_a_recording_that_can_not_be_read_is_one_sentence(keeping):
+    def broken():
+        raise SourceError("000001.cockpit is no recording of cockpit's")
+
+    app = keeping()
+    app.recorded = RecordedPast(broken, "recording")
+    app.recorded._ask = type(recorded())._ask.__get__(app.recorded)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        for key in (BACK, LAST):
+            await pilot.press(key)
+            await until(pilot, lambda: "is no recording of cockpit's" in shown(app))
+        assert not app.is_past
+
+
+# Events
+
+
+async def test_braces_go_from_event_to_event_and_tell_what_happened(keeping):
+    lost = Happened(NOW - 1800, "finding", "GPU 3 of node2 is lost", "critical")
+    app = keeping(lost, Happened(NOW - 900, "job", "job ppo-7b ended: FAILED", "critical", "end"))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await back(app, pilot, LAST)
+        assert app.past.at == NOW - 900
+        await until(pilot, lambda: "job ppo-7b ended: FAILED" in shown(app))
+        await pilot.press(LAST)
+        await until(pilot, lambda: app.past.at == NOW - 1800 and "GPU 3 of node2 is lost" in shown(app))
+        await pilot.press(LAST)
+        await until(pilot, lambda: "No earlier event is recorded" in shown(app))
+        await pilot.press(NEXT)
+        await until(pilot, lambda: app.past.at == NOW - 900)
+
+
+async def test_a_finding_that_ended_is_not_told_as_if_it_began(keeping):
+    app = keeping(Happened(NOW - 900, "finding", "GPU 3 of node2 is lost", "critical", "end"))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await back(app, pilot, LAST)
+        await until(pilot, lambda: "has ended: GPU 3 of node2 is lost" in shown(app))
+
+
+async def test_a_click_on_the_line_goes_there_and_tells_what_happened(keeping):
+    app = keeping(Happened(NOW - 1200, "act", "train: stop-job ppo-7b"))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await back(app, pilot, BACK)
+        line = shown(app).splitlines()[-2]
+        await pilot.click(TimeLine, offset=(line.index("»"), 0))
+        await until(pilot, lambda: app.past.at == NOW - 1200 and "train: stop-job ppo-7b" in shown(app))
+        await pilot.click(TimeLine, offset=(1, 0))
+        await pilot.pause()
+        assert app.past.at == NOW - 1200
+
+
+async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
+    app = keeping(Happened(NOW - 6000, "act", "stop"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, BACK)
+        assert "»" not in shown(app)
+        await pilot.press("minus")
+        await until(pilot, lambda: "»" in shown(app))
+        await pilot.press("plus")
+        await until(pilot, lambda: "»" not in shown(app))
+        assert app.monitor.refreshed is False
+
+
+# A time that is typed
+
+
+async def test_at_asks_for_a_time_and_goes_there(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("at")
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        await pilot.press(*"-20m", "enter")
+        await until(pilot, lambda: app.is_past and app.past.at == NOW - 1200)
+        await pilot.press("at")
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        await pilot.press(*"soon", "enter")
+        await until(pilot, lambda: "expected a time such as" in shown(app))
+        assert app.past.at == NOW - 1200
+
+
+# Play
+
+
+async def test_space_plays_ten_seconds_a_second_until_it_is_now(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, *[BACK] * 6)
+        await pilot.press("space")
+        assert not app.table.tagged
+        await until(pilot, lambda: "playing" in shown(app))
+        await until(pilot, lambda: app.past is None or app.past.at > NOW - 40)
+        for _ in range(20):
+            await pilot.pause(1.0)
+        assert not app.is_past
+        assert "playing" not in shown(app)
+
+
+async def test_space_again_stops_and_in_the_present_it_tags(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, *[BACK] * 6)
+        await pilot.press("space", "space")
+        await pilot.pause(5.0)
+        assert app.past.at <= NOW - 50
+        await pilot.press("end", "space")
+        await until(pilot, lambda: len(app.table.tagged) == 1)
+
+
+# What is shown of then
+
+
+async def test_facts_ages_and_findings_are_those_of_then(keeping):
+    app = keeping(first=snapshot(findings=()))
+    async with app.run_test(size=(160, 50)) as pilot:
+        await back(app, pilot, *[BACK] * 30)
+        await pilot.press("6")
+        await until(pilot, lambda: isinstance(app.page, FindingsPage) and f"found at {NOW - 300 - BEGIN:.0f}" in shown(app))
+        assert "1m00s" in shown(app)
+        await pilot.press("end")
+        await until(pilot, lambda: "found at" not in shown(app))
+
+
+async def test_sort_filter_cursor_and_details_work_as_ever(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, BACK, "4")
+        await pilot.press("slash", *"orphan[", "enter")
+        await until(pilot, lambda: app.table.needle == "orphan[")
+        await pilot.press("escape", "slash", *"orphan", "enter", "enter")
+        await until(pilot, lambda: "Process 1200" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "Process 1200" not in shown(app))
+        assert app.is_past
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.is_past)
+
+
+async def test_the_memory_page_and_sparklines_show_the_minutes_before_that_moment(keeping):
+    app = keeping()
+    async with app.run_test(size=(160, 50)) as pilot:
+        await back(app, pilot, "2", "m", BACK)
+        await pilot.press("at")
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        await pilot.press(*"-1h", "enter")
+        await until(pilot, lambda: app.past.at == NOW - 3600 and app._reading_past.is_finished)
+        assert isinstance(app.page, MemoryPage)
+        tail = app.view.history.memory.tail(node(1).key, 180)
+        assert tail[-1] == pytest.approx(500 * GIB, rel=1e-3)
+        assert tail[0] == pytest.approx(375 * GIB, rel=1e-2)
+        assert app.view.history.tail(node(1).key, "host")[-1] == pytest.approx(50, abs=0.5)
+        assert "+8.3G/min in the last two minutes" in shown(app)
+
+
+async def test_a_step_forward_reads_only_what_is_new_of_the_minutes_before(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, *[BACK] * 6)
+        (recording,) = app.recorded.opened
+        before = app.view.history.memory.tail(node(1).key, 180)
+        recording.walked.clear()
+        await back(app, pilot, ON)
+        assert recording.walked == [(NOW - 60, NOW - 50)]
+        assert app.view.history.memory.tail(node(1).key, 180)[:-2] == before[2:]
+        await back(app, pilot, BACK)
+        assert app.view.history.memory.tail(node(1).key, 180) == before
+
+
+async def test_of_a_gap_nothing_is_known_and_a_step_leaves_it(keeping):
+    app = keeping(gaps=((NOW - 600, NOW - 5),))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, BACK)
+        assert "nothing was recorded from" in shown(app)
+        assert "nodes –" in shown(app)
+        await pilot.press(BACK)
+        await until(pilot, lambda: app.past.at == NOW - 610)
+        await until(pilot, lambda: "nodes 1/1" in shown(app))
+
+
+async def test_before_the_recording_begins_nothing_is_known_and_it_is_said(keeping):
+    app = keeping(begin=NOW - 15)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await back(app, pilot, BACK, BACK)
+        assert "nothing was recorded at this time; the recording is from" in shown(app)
+
+
+async def test_a_thing_that_was_not_there_then_is_said_to_be_missing(keeping):
+    app = keeping(first=snapshot(nodes=(node(1), node(5))))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("2", "j", "enter")
+        await back(app, pilot, BACK)
+        assert "was not listed then" in shown(app)
+
+
+# What the past has not
+
+
+async def test_no_act_is_offered_and_its_key_says_why(keeping):
+    app = keeping(hand=Hand())
+    async with app.run_test(size=(160, 50), notifications=True) as pilot:
+        await back(app, pilot, BACK, "4")
+        assert "Kill" not in footer(app)
+        await pilot.press("K")
+        await until(pilot, lambda: "acts change what there is now" in shown(app))
+        assert app.hand.planned == []
+        assert len(app.screen_stack) == 1
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert "Now" in titles
+        assert not titles & {"Kill", "Log", "Stack", "Pause"}
+
+
+@pytest.mark.parametrize(("key", "why"), [("l", "no log is recorded"), ("s", "stacks are not"), ("e", "in the past"), ("r", "in the past")])
+async def test_what_only_the_present_has_says_so(keeping, key, why):
+    app = keeping()
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await back(app, pilot, BACK, "4")
+        await pilot.press(key)
+        await until(pilot, lambda: why in shown(app))
+        assert not isinstance(app.screen, LogScreen)
+        assert not app.monitor.refreshed
+
+
+async def test_the_log_of_now_is_never_shown_as_that_of_then(keeping):
+    app = keeping()
+    app.monitor.logs.found = (app.monitor.logs.log("err", ["a line of now"]),)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("5", "enter")
+        await until(pilot, lambda: "a line of now" in shown(app))
+        await back(app, pilot, BACK)
+        assert "a line of now" not in shown(app)
+        assert "not recorded" in shown(app)
+
+
+async def test_dead_actors_and_presets_of_now_are_not_those_of_then(keeping):
+    app = keeping()
+    app.monitor.dead = ()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("3", "d")
+        await until(pilot, lambda: "DEAD" in shown(app))
+        await back(app, pilot, BACK)
+        assert "not recorded" in shown(app)
+        await pilot.press("7")
+        await until(pilot, lambda: "PRESETS" in shown(app) and "not recorded" in shown(app))
+
+
+# A recording alone
+
+
+@pytest.fixture
+def alone(keeping):
+    """A screen on a recording, without a cluster."""
+
+    def made(*events, begins_at=None, **more):
+        app = keeping(*events, **more)
+        app.follows, app.begins_at = False, begins_at
+        return app
+
+    return made
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_recording_alone_opens_at_its_end_and_asks_no_cluster(alone, clock, size):
+    clock.now = NOW + 86400
+    app = alone()
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.is_past and "PAST" in shown(app))
+        assert app.past.at == NOW
+        assert "1d00h ago" in shown(app).splitlines()[0]
+        assert app.snapshot.nodes is None
+        await pilot.press(ON, ON)
+        await pilot.pause()
+        assert app.past.at == NOW
+        await pilot.press("escape", "escape", BACK)
+        await until(pilot, lambda: app.past.at == NOW - STEP_S)
+        await pilot.press("end")
+        await until(pilot, lambda: app.past.at == NOW)
+
+
+async def test_it_opens_at_the_time_that_was_asked_for(alone):
+    app = alone(begins_at=NOW - 1200)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.is_past)
+        assert app.past.at == NOW - 1200
+
+
+async def test_a_time_beyond_it_is_its_nearest(alone):
+    app = alone(begin=NOW - 30)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.is_past)
+        await pilot.press(*[BACK] * 9)
+        await until(pilot, lambda: app.past.at == NOW - 30)
+
+
+async def test_what_is_damaged_is_said(alone):
+    app = alone()
+    opened = app.recorded._open
+
+    def damaged():
+        recording = opened()
+        recording.damage = ("000001.cockpit: 300 bytes at 100 are damaged",)
+        return recording
+
+    app.recorded._open = damaged
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: "300 bytes at 100 are damaged" in shown(app))
