@@ -316,7 +316,7 @@ def _thinking(request: web.Request, response: web.StreamResponse) -> float:
 
 def _is_dear(request: web.Request) -> bool:
     if request.path == "/api/v0/actors":
-        return "filter_values" not in request.query
+        return request.query.get("filter_predicates") != "="
     return request.path.startswith(DEAR) and "ids" not in request.query
 
 
