@@ -366,6 +366,24 @@ def test_every_source_has_a_name_that_faults_can_carry():
     assert all(source.pause() >= 2.0 for source in RayClient("head:8265").sources)
 
 
+@pytest.mark.parametrize(("took", "pause"), [(0.01, 5.0), (1.3, 13.0), (4.0, 30.0)])
+async def test_all_nodes_are_left_alone_the_longer_the_slower_the_dashboard_answers(monkeypatch: pytest.MonkeyPatch, took, pause):
+    ray, moment = RecordedRay(), 0.0
+    told = ray.paths["/nodes"]
+
+    def answer(_: httpx.Request) -> object:
+        nonlocal moment
+        moment += took
+        return told
+
+    ray.paths["/nodes"] = answer
+    monkeypatch.setattr("cockpit.sources.ray.client.time.monotonic", lambda: moment)
+    it = ray.ray()
+    source = next(source for source in it.sources if source.name == "ray.nodes")
+    await it.read_nodes()
+    assert source.pause() == pause
+
+
 def test_an_address_is_shown_without_its_password():
     assert RayClient("http://user:hunter22@head:8265/").address == "http://head:8265"
     assert RayClient("head:8265").address == "http://head:8265"
