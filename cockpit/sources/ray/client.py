@@ -92,7 +92,6 @@ class RayClient:
     def forget(self) -> None:
         """Take everything for new: what was known is of another cluster."""
         self._nodes = Nodes(self._clock)
-        self._nodes_took = 0.0
         self._known_at = 0.0
         self._status = StatusReports(self._clock)
         self._status_as_text = False
@@ -205,9 +204,8 @@ class RayClient:
 
     async def read_nodes(self) -> NodeFacts:
         """All nodes with their GPUs, workers and GPU processes, by one question."""
-        nodes, started = self._nodes, time.monotonic()
+        nodes = self._nodes
         data = await self._dashboard.nodes(timeout=12.0)
-        self._nodes_took = time.monotonic() - started
         await aside(len(data.summary) > ASIDE_FROM, nodes.take, data)
         await self._meet(nodes)
         facts = await aside(len(nodes) > ASIDE_FROM, nodes.facts)
@@ -346,7 +344,7 @@ class RayClient:
         """Ray samples every 5 s, and building the answer blocks its module: 1.3 s for 1,000 nodes."""
         count = len(self._nodes)
         least = 5.0 if count <= 100 else 10.0 if count <= 400 else 15.0
-        return max(least, min(NODES_PAUSE_PER_ANSWER_TIME * self._nodes_took, LONGEST_PAUSE_S))
+        return max(least, min(NODES_PAUSE_PER_ANSWER_TIME * self._dashboard.took.get("/nodes", 0.0), LONGEST_PAUSE_S))
 
     def _groups_pause(self) -> float:
         return 5.0 if any(group.pending for group in self._groups.groups.values()) else 10.0

@@ -367,7 +367,7 @@ def test_every_source_has_a_name_that_faults_can_carry():
 
 
 @pytest.mark.parametrize(("took", "pause"), [(0.01, 5.0), (1.3, 13.0), (4.0, 30.0)])
-async def test_all_nodes_are_left_alone_the_longer_the_slower_the_dashboard_answers(monkeypatch: pytest.MonkeyPatch, took, pause):
+async def test_all_nodes_are_left_alone_the_longer_the_slower_the_dashboard_answers(took: float, pause: float):
     ray, moment = RecordedRay(), 0.0
     told = ray.paths["/nodes"]
 
@@ -377,8 +377,8 @@ async def test_all_nodes_are_left_alone_the_longer_the_slower_the_dashboard_answ
         return told
 
     ray.paths["/nodes"] = answer
-    monkeypatch.setattr("cockpit.sources.ray.client.time.monotonic", lambda: moment)
     it = ray.ray()
+    it._dashboard._clock = lambda: moment
     source = next(source for source in it.sources if source.name == "ray.nodes")
     await it.read_nodes()
     assert source.pause() == pause
