@@ -76,7 +76,7 @@ soak: $(READY) ## whether the screen grows: an hour beside a Ray in which jobs c
 soak-simulated: $(READY) ## the same for a simulated day on a synthetic cluster: a quarter of an hour
 	@$(BIN)/python -m tests.lab.soak --simulated
 
-bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, and on a cluster of 1,000 nodes
+bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, on a cluster of 1,000 nodes, and ten of them at once
 	@$(BIN)/python -m bench.run
 
 screenshots: $(READY) ## the pictures in screenshots/, from the demo cluster
