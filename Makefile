@@ -79,7 +79,7 @@ soak-simulated: $(READY) ## the same for a simulated day on a synthetic cluster:
 many: $(READY) ## what commands take on 24 hosts at once, some of them in trouble (root); HOSTS=24
 	@$(BIN)/python -m tests.lab.many --hosts $(or $(HOSTS),24)
 
-bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, and on a cluster of 1,000 nodes
+bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, on a cluster of 1,000 nodes, and ten of them at once
 	@$(BIN)/python -m bench.run
 
 screenshots: $(READY) ## the pictures in screenshots/, from the demo cluster

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import big, judged, log, process, real, sample, screen
+from bench import big, judged, log, process, real, sample, screen, several
 from bench.row import Row, table
 
-PARTS = ("real", "probe", "big", "judged", "log")
+PARTS = ("real", "probe", "big", "judged", "log", "several")
 QUIET_SHARE = 0.1
 """Of a core, used by what was not started from here."""
 
@@ -54,6 +54,7 @@ def main() -> int:
             "big": lambda: big.measure(env, options.seconds),
             "judged": judged.measure,
             "log": log.measure,
+            "several": lambda: several.measure(env, options.seconds),
         }
         for part in chosen:
             rows += _measure(part, measures[part])

@@ -165,6 +165,7 @@ class RecordedPast:
 def _record(history: History, snapshot: Snapshot) -> None:
     history.record(snapshot)
     history.memory.record(snapshot)
+    history.usage.add(snapshot)
 
 
 def open_recording(path: Path) -> Recorded:

@@ -11,7 +11,7 @@ import json
 import random
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,6 +104,9 @@ class Dashboard:
         self.shape, self._clock = shape, clock
         self.tallies: dict[str, Tally] = {}
         self.dear: Counter[str] = Counter()
+        self.busy: defaultdict[str, float] = defaultdict(float)
+        """Seconds that each part of a real Ray's dashboard would have worked."""
+        self._parts: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._nodes = Nodes(shape, clock)
         self._actors = sorted(
             (records.actor(shape, number, detail=True) for number in range(shape.actors)), key=lambda record: str(record["actor_id"])
@@ -153,7 +156,11 @@ class Dashboard:
 
     def counts(self) -> Record:
         """How it was asked so far."""
-        return {"endpoints": {path: tally.summary() for path, tally in sorted(self.tallies.items())}, "dear": dict(self.dear)}
+        return {
+            "endpoints": {path: tally.summary() for path, tally in sorted(self.tallies.items())},
+            "dear": dict(self.dear),
+            "busy": dict(self.busy),
+        }
 
     @web.middleware
     async def _count(self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
@@ -169,7 +176,7 @@ class Dashboard:
             response = await handler(request)
             tally.failed += response.status >= 400
             tally.sent += response.content_length or 0
-            await asyncio.sleep(_thinking(request, response))
+            await self._work(request, response)
             # Written out here, so that the request counts until its last byte has left.
             await response.prepare(request)
             await response.write_eof()
@@ -179,6 +186,14 @@ class Dashboard:
             raise
         finally:
             tally.now -= 1
+
+    async def _work(self, request: web.Request, response: web.StreamResponse) -> None:
+        """For as long as a real Ray makes so long an answer; each part of it makes one at a time."""
+        part = "state" if request.path.startswith("/api/v0/") else "nodes" if request.path.startswith("/nodes") else "others"
+        seconds = (response.content_length or 0) / (STATE_PACE if part == "state" else NODES_PACE)
+        async with self._parts[part]:
+            self.busy[part] += seconds
+            await asyncio.sleep(seconds)
 
     def _version(self) -> Record:
         named = {"session_name": self.shape.session} if self.shape.release >= (2, 35) else {}
@@ -308,15 +323,9 @@ def _endpoint(request: web.Request) -> str:
     return f"{path} {values}".strip()
 
 
-def _thinking(request: web.Request, response: web.StreamResponse) -> float:
-    """Seconds that a real Ray takes to make so long an answer."""
-    size = response.content_length or 0
-    return size / (STATE_PACE if request.path.startswith("/api/v0/") else NODES_PACE)
-
-
 def _is_dear(request: web.Request) -> bool:
     if request.path == "/api/v0/actors":
-        return "filter_values" not in request.query
+        return request.query.get("filter_predicates") != "="
     return request.path.startswith(DEAR) and "ids" not in request.query
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -17,7 +18,7 @@ from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
 from cockpit.sources.ray.http import Dashboard, Params, RefusalError, aside
 from cockpit.sources.ray.jobs import JobActs
-from cockpit.sources.ray.listings import ActorLists, GroupLists
+from cockpit.sources.ray.listings import NOT_DEAD, ActorLists, GroupLists
 from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
 from cockpit.sources.ray.logs import versions
 from cockpit.sources.ray.nodes import NodeFacts, Nodes, processes
@@ -37,10 +38,17 @@ __all__ = [
     "StatusFacts",
 ]
 
+T = TypeVar("T")
 MAX_LISTED = 10_000
 """The most that Ray's state API lists (RAY_MAX_LIMIT_FROM_API_SERVER)."""
 ASIDE_FROM = 200
 """Nodes or actors from which their values are made aside: hundredths of a second in which no key would be drawn."""
+NODES_PAUSE_PER_ANSWER_TIME, LONGEST_PAUSE_S = 10, 30.0
+"""For so many times as long as an answer about all nodes took, they are not asked for again, but not for longer than so many seconds: a
+dashboard that others ask too, or that is loaded, answers slower and is then asked less."""
+GCS_PAUSE_S, GCS_QUICK_S, GCS_SLACK_S = 2.0, 0.1, 0.2
+"""Seconds after which the GCS must have shown again that it lives; in which Ray wants it to answer; by which it is asked too early, rather
+than that the asking begins anew for a rest."""
 STATUS_WAIT_S = 3.0
 """Seconds for which a list of waiting placement groups waits for the status, which tells their strategies."""
 _MEANWHILE = "another Ray now runs at this address; cockpit asks it again"
@@ -67,7 +75,7 @@ class RayClient:
         self.forget()
         self.sources: tuple[Source[object], ...] = (
             Source("ray.identity", self.identify, every=10.0, timeout=15.0),
-            Source("ray.gcs", self.check_gcs, every=2.0, timeout=8.0),
+            Source("ray.gcs", self.check_gcs, every=self._gcs_pause, timeout=8.0),
             Source("ray.nodes", self.read_nodes, every=self._nodes_pause, timeout=25.0),
             Source("ray.status", self.read_status, every=5.0, timeout=15.0),
             Source("ray.actors", self.read_actors, every=5.0, timeout=60.0),
@@ -96,6 +104,7 @@ class RayClient:
         self._jobs_running = False
         self._kills = oom.OomKills(self._clock)
         self._gcs_lost = False
+        self._gcs_lived_at = 0.0
 
     def job_acts(self) -> JobActs:
         """The writing half of this dashboard's job API."""
@@ -106,21 +115,21 @@ class RayClient:
         await self._dashboard.close()
 
     async def identify(self) -> Cluster:
-        """Which Ray answers. When it is another one than before, everything remembered is forgotten."""
+        """Which Ray answers. When it is another one than before, everything remembered is forgotten.
+
+        A session keeps its cluster id, and whether it wants a token, for as long as it lives.
+        """
         lost, self._lost = self._lost, True
-        auth = await self._dashboard.find_auth()
-        try:
-            version = await self._dashboard.json("/api/version", wire.Version, timeout=4.0)
-        except RefusalError as error:
-            if error.status != 404:
-                raise
-            raise SourceError(f"{self.address} is not a Ray dashboard: it does not tell a Ray version") from None
+        before = self._cluster
+        auth = await self._dashboard.find_auth(known=not lost)
+        version = await self._ask_version()
+        is_same = not lost and version.session_name is not None and version.session_name == before.session
         found = Cluster(
             address=self.address,
             ray_version=version.ray_version,
             session=version.session_name,
-            cluster_id=await self._cluster_id(),
-            auth=auth,
+            cluster_id=before.cluster_id if is_same else await self._cluster_id(),
+            auth=auth if is_same else await self._dashboard.find_auth(),
             reachable=True,
         )
         if _differs(self._cluster.session, found.session) or _differs(self._cluster.cluster_id, found.cluster_id):
@@ -129,6 +138,14 @@ class RayClient:
         if lost:
             self._dashboard.wake()
         return found
+
+    async def _ask_version(self) -> wire.Version:
+        try:
+            return await self._dashboard.json("/api/version", wire.Version, timeout=4.0)
+        except RefusalError as error:
+            if error.status != 404:
+                raise
+            raise SourceError(f"{self.address} is not a Ray dashboard: it does not tell a Ray version") from None
 
     async def session(self) -> str | None:
         """The session that answers now."""
@@ -145,7 +162,12 @@ class RayClient:
             return None
 
     async def check_gcs(self) -> None:
-        """Ray gives the GCS a tenth of a second to answer: one failure may be a hiccup, two in half a second are none."""
+        """Ray gives the GCS a tenth of a second to answer: one failure may be a hiccup, two in half a second are none.
+
+        It isn't asked when it has just lived: every list comes from it.
+        """
+        if not self._gcs_lost and self._gcs_proven_for() > GCS_SLACK_S:
+            return
         if not await self._gcs_answers():
             await asyncio.sleep(0.5)
             if not await self._gcs_answers():
@@ -157,12 +179,28 @@ class RayClient:
 
     async def _gcs_answers(self) -> bool:
         try:
-            await self._dashboard.get("/api/gcs_healthz", timeout=3.0)
+            await self._from_gcs(self._dashboard.get("/api/gcs_healthz", timeout=3.0))
         except RefusalError as error:
             if error.status != 503:
                 raise
             return False
         return True
+
+    async def _from_gcs(self, answer: Awaitable[T]) -> T:
+        """An answer that the dashboard has to fetch from the GCS: one that comes at once proves that the GCS lived when it was asked."""
+        asked = self._clock()
+        found = await answer
+        if self._clock() - asked <= GCS_QUICK_S:
+            self._gcs_lived_at = asked
+        return found
+
+    def _gcs_proven_for(self) -> float:
+        """Seconds for which nobody needs to ask whether the GCS lives."""
+        return self._gcs_lived_at + GCS_PAUSE_S - self._clock()
+
+    def _gcs_pause(self) -> float:
+        left = self._gcs_proven_for()
+        return left if left > GCS_SLACK_S else GCS_PAUSE_S
 
     async def read_nodes(self) -> NodeFacts:
         """All nodes with their GPUs, workers and GPU processes, by one question."""
@@ -194,11 +232,11 @@ class RayClient:
     async def _ask_status(self) -> StatusFacts:
         path = "/api/cluster_status"
         if not self._status_as_text:
-            data = await self._dashboard.data(path, wire.StatusData, timeout=6.0)
+            data = await self._from_gcs(self._dashboard.data(path, wire.StatusData, timeout=6.0))
             self._status_as_text = data.cluster_status is None
             if data.cluster_status is not None:
                 return await self._take_status(data.cluster_status, data.autoscaling_error)
-        text = await self._dashboard.data(path, wire.StatusText, timeout=6.0, params={"format": 1})
+        text = await self._from_gcs(self._dashboard.data(path, wire.StatusText, timeout=6.0, params={"format": 1}))
         self._status_as_text = text.cluster_status is not None
         if text.cluster_status is None:
             raise SourceError("the autoscaler has no status yet; used and pending resources are unknown")
@@ -218,15 +256,22 @@ class RayClient:
     async def read_actors(self) -> ActorFacts:
         """All actors that are not dead; those states whose lists are dear come from an earlier answer for a while."""
         known = self._actors
-        for state in (*WAITING, "ALIVE"):  # the living last: an actor on its way is seen twice rather than not at all
-            if known.due(state):
-                started = time.monotonic()
-                listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
-                await aside(len(listing.result) > ASIDE_FROM, known.take, state, listing, time.monotonic() - started)
+        if known.are_few:
+            await self._list_actors(known, NOT_DEAD)
+        if not known.are_few:
+            for state in (*WAITING, "ALIVE"):  # the living last: an actor on its way is seen twice rather than not at all
+                await self._list_actors(known, state)
         facts = await aside(len(known) > ASIDE_FROM, known.facts, self._groups.groups)
         if known is not self._actors:
             raise SourceError(_MEANWHILE)
         return facts
+
+    async def _list_actors(self, known: ActorLists, state: str) -> None:
+        """Ask for one list, when it is due."""
+        if known.due(state):
+            started = time.monotonic()
+            listing = await self._list("actors", wire.Listed[wire.Actor], _only_in_state(state))
+            await aside(len(listing.result) > ASIDE_FROM, known.take, state, listing, time.monotonic() - started)
 
     async def dead_actors(self, limit: int = 1000) -> tuple[Actor, ...]:
         """Some of the actors that have died, each with its cause; Ray can't say which were the last."""
@@ -251,7 +296,7 @@ class RayClient:
 
     async def read_jobs(self) -> JobFacts:
         """All jobs, over or not."""
-        entries = await self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=10.0)
+        entries = await self._from_gcs(self._dashboard.json("/api/jobs/", tuple[wire.Job, ...], timeout=10.0))
         jobs = tuple(job for entry in entries if (job := actors.job(entry)))
         self._jobs_running = any(job.running for job in jobs)
         return JobFacts(jobs=jobs)
@@ -293,12 +338,13 @@ class RayClient:
 
     async def _list(self, what: str, shape: type[wire.Listed[wire.T]], params: Params | None = None) -> wire.Listing[wire.T]:
         asked = {"limit": MAX_LISTED, "detail": 1, "timeout": 6, **(params or {})}
-        return (await self._dashboard.data(f"/api/v0/{what}", shape, timeout=12.0, params=asked)).result
+        return (await self._from_gcs(self._dashboard.data(f"/api/v0/{what}", shape, timeout=12.0, params=asked))).result
 
     def _nodes_pause(self) -> float:
         """Ray samples every 5 s, and building the answer blocks its module: 1.3 s for 1,000 nodes."""
         count = len(self._nodes)
-        return 5.0 if count <= 100 else 10.0 if count <= 400 else 15.0
+        least = 5.0 if count <= 100 else 10.0 if count <= 400 else 15.0
+        return max(least, min(NODES_PAUSE_PER_ANSWER_TIME * self._dashboard.took.get("/nodes", 0.0), LONGEST_PAUSE_S))
 
     def _groups_pause(self) -> float:
         return 5.0 if any(group.pending for group in self._groups.groups.values()) else 10.0
@@ -308,7 +354,9 @@ class RayClient:
 
 
 def _only_in_state(state: str) -> dict[str, str]:
-    """Ray's own filter: without it a list is cut before it is searched, and is full of the dead."""
+    """Ray's own filter: without `=` a list is cut before it is searched, and Ray goes through all the dead."""
+    if state == NOT_DEAD:
+        return {"filter_keys": "state", "filter_predicates": "!=", "filter_values": "DEAD"}
     return {"filter_keys": "state", "filter_predicates": "=", "filter_values": state}
 
 

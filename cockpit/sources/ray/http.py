@@ -87,6 +87,8 @@ class Dashboard:
         self.auth: Auth | None = None
         self.told_at: float | None = None
         """The time over there, to the second, when the last answer came: one clock for all who ask."""
+        self.took: dict[str, float] = {}
+        """Seconds from a question to the last byte of its answer, the last time, by path."""
         self._token, self._max_bytes = token, max_bytes
         self._audience = audience or Audience(self.address, given=True)
         self._clock = clock
@@ -160,8 +162,11 @@ class Dashboard:
         lock = self._busy.setdefault(endpoint, asyncio.Lock())
         async with lock:
             self._refuse_while_resting(endpoint, path)
+            asked = self._clock()
             with self._resting_after_silence(endpoint, path, timeout):
-                return await within(timeout, self._read(path, params or {}))
+                body = await within(timeout, self._read(path, params or {}))
+            self.took[endpoint] = self._clock() - asked
+            return body
 
     @asynccontextmanager
     async def stream(self, path: str, params: Params | None = None) -> AsyncIterator[httpx.Response]:

@@ -15,6 +15,10 @@ from cockpit.sources.source import SourceError
 
 PAUSE_PER_ANSWER_TIME = 20
 """Ray's state API works on one question at a time: it is left alone for so many times as long as it took."""
+NOT_DEAD = "not DEAD"
+"""The list of all other states at once."""
+FEW_ACTORS = 200
+"""Actors, dead ones too, of which Ray lists all that are not dead in about the time that it needs for a list of each state."""
 
 
 class GroupLists:
@@ -71,6 +75,7 @@ class ActorLists:
         self._asked: dict[str, float] = {}
         self._due: dict[str, float] = {}
         self._cheap = False
+        self._total: int | None = None
         self._since: dict[str, actors.Since] = {}
         self._met = False
         self._made: dict[str, tuple[tuple[object, ...], Actor]] = {}
@@ -83,18 +88,38 @@ class ActorLists:
         """Whether this state's list is worth asking for now."""
         return self._clock() >= self._due.get(state, 0.0)
 
+    @property
+    def are_few(self) -> bool:
+        """Whether Ray has so few that one list of all states costs it less than one of each. It tells with every list how many it has."""
+        return self._total is not None and self._total <= FEW_ACTORS
+
     def take(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
-        """One state's list."""
+        """One list; that of all states is forgotten when Ray has got so many meanwhile that it may have been cut."""
+        self._doubt_loss(listing)
+        self._total = listing.total
+        pause = max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
+        self._due[state] = self._clock() + pause
+        if state != NOT_DEAD:
+            self._take_state(state, listing, took)
+        elif self.are_few and not listing.cut:
+            for one in (*WAITING, "ALIVE"):
+                entries = tuple(entry for entry in listing.result if entry.state == one)
+                self._take_state(one, replace(listing, result=entries, num_filtered=len(entries)), took)
+        else:
+            self._total, self._due = None, {}
+
+    def _doubt_loss(self, listing: wire.Listing[wire.Actor]) -> None:
         if not (listing.total == 0 and any(old.result for old in self._lists.values())):
             self._doubt.settle()
         elif self._doubt.holds():
             raise SourceError("Ray suddenly lists no actors, not even dead ones; cockpit checks again first")
+
+    def _take_state(self, state: str, listing: wire.Listing[wire.Actor], took: float) -> None:
         now = self._clock()
         if state != "ALIVE" and self._has_left(state, listing) and self._cheap:
             self._due["ALIVE"] = now
         self._lists[state] = self._keep_known(state, listing)
         self._asked[state] = now
-        self._due[state] = now + max(9.0 if state == "ALIVE" else 4.0, PAUSE_PER_ANSWER_TIME * took)
         self._cheap = took < 0.5 if state == "ALIVE" else self._cheap
 
     def _keep_known(self, state: str, listing: wire.Listing[wire.Actor]) -> wire.Listing[wire.Actor]:

@@ -74,9 +74,9 @@ def of_state(listing: Any) -> Callable[[httpx.Request], Any]:
     """Filters as Ray's state API does at its source."""
 
     def answer(request: httpx.Request) -> Any:
-        state = request.url.params.get("filter_values")
+        state, same = request.url.params.get("filter_values"), request.url.params.get("filter_predicates") == "="
         result = listing["data"]["result"]
-        kept = [actor for actor in result["result"] if state in (None, actor["state"])]
+        kept = [actor for actor in result["result"] if state is None or (state == actor["state"]) == same]
         return {**listing, "data": {"result": {**result, "result": kept, "num_filtered": len(kept)}}}
 
     return answer

@@ -9,6 +9,7 @@ from cockpit.recent import Recent
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
+from cockpit.sources.ray.actors import WAITING
 from cockpit.sources.ray.listings import ActorLists
 from cockpit.sources.ray.status import GroupDemand
 from cockpit.sources.source import SourceError
@@ -117,8 +118,9 @@ async def test_a_list_that_was_cut_is_not_complete():
     assert facts.counts["PENDING_CREATION"] == 3
 
 
-async def test_those_that_live_are_asked_for_less_often_than_those_that_wait():
-    ray = Actors(an_actor(1, "ALIVE"))
+async def test_of_many_actors_those_that_live_are_asked_for_less_often_than_those_that_wait():
+    ray = Actors()
+    ray.put(an_actor(1, "ALIVE"), total=201, num_after_truncation=201)
     it = ray.ray(ray.clock)
     for _ in range(4):
         await it.read_actors()
@@ -126,13 +128,57 @@ async def test_those_that_live_are_asked_for_less_often_than_those_that_wait():
     assert (asked_states(ray).count("ALIVE"), asked_states(ray).count("RESTARTING")) == (2, 4)
 
 
-async def test_an_actor_that_stops_waiting_is_looked_for_among_the_living_at_once():
-    ray = Actors(an_actor(1, "PENDING_CREATION"))
+@pytest.mark.parametrize("total", [1, 201])
+async def test_an_actor_that_stops_waiting_is_looked_for_among_the_living_at_once(total: int):
+    ray = Actors()
+    ray.put(an_actor(1, "PENDING_CREATION"), total=total)
     it = ray.ray(ray.clock)
     await it.read_actors()
-    ray.put(an_actor(1, "ALIVE"))
+    ray.put(an_actor(1, "ALIVE"), total=total)
     ray.clock.now += 5.0
     assert [actor.state for actor in (await it.read_actors()).actors] == ["ALIVE"]
+
+
+def asked_at_last(ray: RecordedRay) -> list[tuple[str, str]]:
+    """How the last look at actors asked for them, after an earlier one."""
+    told = [request.url.params for request in ray.asked if request.url.path == "/api/v0/actors"]
+    return [(params["filter_predicates"], params["filter_values"]) for params in told[4:]]
+
+
+@pytest.mark.parametrize("version", ["2.60", "2.44.1", "2.9.3"])
+async def test_few_actors_are_asked_for_by_one_question_and_told_as_by_four(version: str):
+    ray, clock = RecordedRay(version), Clock()
+    it = ray.ray(clock)
+    first = await it.read_actors()
+    clock.now += 5.0
+    second = await it.read_actors()
+    assert asked_at_last(ray) == [("!=", "DEAD")]
+    assert {actor.id: actor for actor in second.actors} == {actor.id: actor for actor in first.actors}
+    assert (second.counts, second.complete) == (first.counts, first.complete)
+
+
+@pytest.mark.parametrize("counts", [{"total": 201}, {"total": 200, "num_after_truncation": 199}, {"total": 200, "num_filtered": 3}])
+async def test_a_list_of_all_states_is_believed_only_while_they_are_few_and_none_was_cut_off(counts: dict[str, int]):
+    ray = Actors(an_actor(1, "ALIVE"))
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    ray.put(an_actor(1, "ALIVE"), an_actor(2, "PENDING_CREATION"), **counts)
+    ray.clock.now += 5.0
+    facts = await it.read_actors()
+    assert [values for _, values in asked_at_last(ray)] == ["DEAD", *WAITING, "ALIVE"]
+    assert {actor.state for actor in facts.actors} == {"ALIVE", "PENDING_CREATION"}
+
+
+async def test_actors_that_have_become_few_are_asked_for_by_one_question():
+    ray = Actors()
+    ray.put(an_actor(1, "ALIVE"), total=201, num_after_truncation=201)
+    it = ray.ray(ray.clock)
+    await it.read_actors()
+    for _ in range(2):
+        ray.put(an_actor(1, "ALIVE"))
+        ray.clock.now += 5.0
+        await it.read_actors()
+    assert asked_at_last(ray)[-1] == ("!=", "DEAD")
 
 
 async def test_a_dear_list_is_left_alone_for_twenty_times_as_long_as_it_took():

@@ -156,6 +156,39 @@ def test_who_has_no_home_has_no_token(monkeypatch: pytest.MonkeyPatch):
     assert find_token({"RAY_AUTH_TOKEN_PATH": "~no-such-user-here/token"}) is None
 
 
+async def test_a_session_that_goes_on_is_asked_for_nothing_but_its_name():
+    ray = RecordedRay()
+    it = ray.ray()
+    first = await it.identify()
+    ray.asked.clear()
+    assert await it.identify() == first
+    assert [request.url.path for request in ray.asked] == ["/api/version"]
+
+
+async def test_who_a_cluster_is_is_asked_anew_when_its_session_is_another_or_nobody_has_answered():
+    ray = RecordedRay()
+    it = ray.ray()
+    await it.identify()
+    version = ray.paths["/api/version"]
+    ray.paths["/cluster_id"] = {"result": True, "msg": "", "data": {"clusterId": "b" * 56}}
+    ray.paths["/api/version"] = {**version, "session_name": "session_2026-11-22"}
+    assert (await it.identify()).cluster_id == "b" * 56
+    ray.paths["/api/version"] = (500, "it is going down")
+    with pytest.raises(SourceError):
+        await it.identify()
+    ray.paths["/api/version"] = {**version, "session_name": "session_2026-11-22"}
+    ray.paths["/cluster_id"] = {"result": True, "msg": "", "data": {"clusterId": "c" * 56}}
+    assert (await it.identify()).cluster_id == "c" * 56
+
+
+async def test_a_ray_too_old_to_name_its_session_is_asked_for_everything_each_time():
+    ray = RecordedRay("2.9.3")
+    it = ray.ray()
+    await it.identify()
+    await it.identify()
+    assert (ray.times_asked("/api/version"), ray.times_asked("/cluster_id")) == (2, 2)
+
+
 async def test_a_gcs_that_answers_is_no_news():
     assert await RecordedRay().ray().check_gcs() is None
 
@@ -187,6 +220,55 @@ async def test_when_the_gcs_is_back_nothing_is_left_alone_any_longer():
     ray.paths["/api/gcs_healthz"] = (200, "success")
     await it.check_gcs()
     assert (await it.read_nodes()).nodes
+
+
+async def test_a_gcs_that_has_just_given_a_list_is_not_asked_whether_it_lives():
+    ray, clock = RecordedRay(), Clock()
+    it = ray.ray(clock)
+    await it.read_placement_groups()
+    clock.now += 1.5
+    await it.check_gcs()
+    assert ray.times_asked("/api/gcs_healthz") == 0
+    clock.now += 0.4
+    await it.check_gcs()
+    assert ray.times_asked("/api/gcs_healthz") == 1
+
+
+async def test_a_gcs_is_asked_whether_it_lives_when_its_last_sign_of_life_is_two_seconds_old():
+    ray, clock = RecordedRay(), Clock()
+    it = ray.ray(clock)
+    pause = next(source for source in it.sources if source.name == "ray.gcs").pause
+    assert pause() == 2.0
+    await it.read_jobs()
+    clock.now += 0.5
+    assert pause() == 1.5
+    clock.now += 1.5
+    assert pause() == 2.0
+
+
+async def test_a_list_that_came_slowly_proves_nothing_of_the_gcs():
+    ray, clock = RecordedRay(), Clock()
+    listed = ray.paths["/api/v0/placement_groups"]
+
+    def slow(_: httpx.Request) -> object:
+        clock.now += 0.2
+        return listed
+
+    ray.paths["/api/v0/placement_groups"] = slow
+    it = ray.ray(clock)
+    await it.read_placement_groups()
+    await it.check_gcs()
+    assert ray.times_asked("/api/gcs_healthz") == 1
+
+
+async def test_a_gcs_that_was_lost_must_say_itself_that_it_lives():
+    ray = RecordedRay()
+    it = ray.ray()
+    ray.paths["/api/gcs_healthz"] = (503, "503: Health check failed")
+    for _ in range(2):
+        with pytest.raises(SourceError, match="GCS does not answer"):
+            await it.check_gcs()
+        await it.read_placement_groups()
 
 
 async def test_what_the_state_api_says_of_a_hung_gcs_is_passed_on():
@@ -282,6 +364,24 @@ def test_every_source_has_a_name_that_faults_can_carry():
     names = [source.name for source in RayClient("http://head:8265").sources]
     assert names == ["ray.identity", "ray.gcs", "ray.nodes", "ray.status", "ray.actors", "ray.placement_groups", "ray.jobs", "ray.oom"]
     assert all(source.pause() >= 2.0 for source in RayClient("head:8265").sources)
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.01, 5.0), (1.3, 13.0), (4.0, 30.0)])
+async def test_all_nodes_are_left_alone_the_longer_the_slower_the_dashboard_answers(took: float, pause: float):
+    ray, moment = RecordedRay(), 0.0
+    told = ray.paths["/nodes"]
+
+    def answer(_: httpx.Request) -> object:
+        nonlocal moment
+        moment += took
+        return told
+
+    ray.paths["/nodes"] = answer
+    it = ray.ray()
+    it._dashboard._clock = lambda: moment
+    source = next(source for source in it.sources if source.name == "ray.nodes")
+    await it.read_nodes()
+    assert source.pause() == pause
 
 
 def test_an_address_is_shown_without_its_password():
