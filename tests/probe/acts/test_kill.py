@@ -320,9 +320,9 @@ def test_where_nvml_hangs_before_processes_are_ended_all_the_same(act, orphan, g
     nvml.add(state, "hang forever nvmlInit")
     plan = act("plan", process, gpus=gpus)
     assert plan["targets"][0]["gpus"] == []
-    assert "NVML has not answered" in plan["notes"][0]
+    assert [note for note in plan["notes"] if "NVML has not answered" in note], plan
     done = act("do", targets=plan["targets"], gpus=gpus)
-    assert done["done"]
+    assert done["done"], done
     assert done["freed"] == {"gpu": None}
 
 
