@@ -223,7 +223,8 @@ def test_nothing_is_left_over_only_where_somebody_looked():
     assert list(looked.rows) == []
     assert looked.nothing == "none (1 host probed)"
     barred = section(OverviewPage(), "left", view(processes=(process(1, kind="unknown", gpus=(Hold(0, GIB),)),), hosts=hosts))
-    assert barred.nothing == "none (1 host probed; of 1 holder of GPU memory it can't be told: page 4)"
+    assert barred.rows is None, "its number is a dash"
+    assert barred.nothing == "not known (1 host probed; of 1 process it can't be told; page 4)"
 
 
 def test_a_running_job_holds_what_its_processes_hold():
