@@ -212,3 +212,16 @@ def test_absurd_amounts_are_drawn_as_unknown(absurd):
     view = seen(700, nodes=(node(1, memory=HostMemory(absurd, absurd, absurd, absurd)),))
     assert chart(view) == [("", "–")]
     assert told(view)["kill line"] == "–"
+
+
+def test_of_two_nodes_on_one_host_the_processes_of_both_say_what_they_are():
+    made = seen(700).snapshot
+    own = (process(328, kind="ray", node=node(1).id), process(454, kind="ray", node=node(2).id))
+    users = tuple(MemoryUser(one.pid, GIB, "root", "ray::DashboardAgent") for one in own)
+    host = replace(made.hosts["node1"], nodes=(node(1).id, node(2).id), processes=own, memory_users=users)
+    one = node(1, seen=NOW, probed=True)
+    made = replace(made, nodes=(one, node(2, probed=True)), processes=own, hosts={"node1": host})
+    view = View(made, Index(made), History(), NOW, 160)
+    section = next(each for each in NodePage(one).sections(view) if each.key == "node-memory")
+    kind = next(column for column in section.columns if column.title == "KIND")
+    assert [text(kind.cell(row, view)).strip() for row in section.rows[:2]] == ["ray", "ray"]
