@@ -7,8 +7,9 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,6 +22,7 @@ from cockpit.acts.plan import Plan, Receipt, Target, missed
 from cockpit.acts.table import ACTS, find_act
 from cockpit.acts.text import counted, plan_lines, receipt_lines
 from cockpit.cli.exit_codes import ACT_EXIT_CODES, BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
+from cockpit.cli.targets import find_id
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.config.settings import Config, explain_choices
@@ -75,17 +77,6 @@ def some(_: click.Context, parameter: click.Parameter, text: Any) -> Any:
     return text
 
 
-def hex_id(digits: Sequence[int]) -> Callable[[click.Context, click.Parameter, str], str]:
-    """An id as Ray writes it, of one of these lengths."""
-
-    def checked(_: click.Context, __: click.Parameter, text: str) -> str:
-        if len(text) not in digits or not re.fullmatch(r"[0-9a-f]+", text):
-            raise click.BadParameter(f"expected an id as `ray list` and `cockpit status --json` print it, got {text!r}")
-        return text
-
-    return checked
-
-
 _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "switch": {"is_flag": True},
     "seconds": {"type": float, "callback": seconds},
@@ -99,7 +90,7 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
 def _operand(act: Act) -> Option:
     if act.operand == "hosts":
         return click.argument("named", nargs=-1, metavar="[HOST]...", callback=host_names)
-    return click.argument("id", metavar="ID", callback=hex_id(act.id_digits) if act.operand == "ray_id" else None)
+    return click.argument("id", metavar="ID", callback=some)
 
 
 def _option(flag: Flag) -> Option:
@@ -185,6 +176,8 @@ async def _acted(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_r
         return fail(explain_choices(monitor.open_choices), NO_ANSWER, as_json=as_json)
     executor = ActionExecutor(monitor, Audit(audit_path(), time.time))
     try:
+        if act.operand == "ray_id":
+            aim = replace(aim, id=find_id(act, aim.id or "", monitor.poller.snapshot))
         plan = await executor.plan(act, aim)
         named = bool(aim.session or aim.sessions)
         return (await agreed(executor, plan, ending, named=named, dry_run=dry_run, yes=yes, as_json=as_json))[0]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cockpit import output
 from cockpit.cli.acts import refuse
 from cockpit.cli.exit_codes import DONE, NO_ANSWER
+from cockpit.cli.targets import UnclearTargetError, did_you_mean, listed, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
-from cockpit.model import Actor, Job, Node, Snapshot
+from cockpit.model import Job, Node, Snapshot
 from cockpit.monitor.logs import Log, LogFinder
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.secrets import LineRedactor
@@ -21,10 +22,6 @@ from cockpit.text import clean
 QUIET_S: Final = 1.5
 """Seconds of silence after which a log that is not followed has been printed up to now; three of Ray's intervals."""
 PATIENCE_S: Final = 10.0
-SHORTEST_PREFIX: Final = 8
-"""Characters of an id that stand for all of it, as cockpit and Ray print it."""
-MAX_NAMED: Final = 6
-"""Of several that a word may mean."""
 
 
 class LogRequest(NamedTuple):
@@ -36,10 +33,6 @@ class LogRequest(NamedTuple):
     """The label of one of its logs; `None`: the first."""
     follow: bool = False
     lines: int = 1000
-
-
-class UnclearTargetError(SourceError):
-    """It means several things, or nothing."""
 
 
 def print_log(config: Config, request: LogRequest) -> int:
@@ -59,9 +52,8 @@ async def _print(config: Config, request: LogRequest) -> int:
     try:
         logs = await find_logs(monitor, request)
         log = _choose(logs, request)
-        if len(logs) > 1 and sys.stdout.isatty():
-            others = ", ".join(other.label for other in logs if other is not log)
-            output.note(clean(f"{log.title}; --log shows another: {others}"))
+        if len(logs) > 1 and (sys.stdout.isatty() or (request.log is None and log.is_before)):
+            output.note(clean(_which_log(log, logs)))
         await _print_lines(log, request)
     except SourceError as error:
         return refuse(clean(str(error)), NO_ANSWER)
@@ -70,13 +62,21 @@ async def _print(config: Config, request: LogRequest) -> int:
     return DONE
 
 
+def _which_log(log: Log, logs: Sequence[Log]) -> str:
+    """What is printed, and what else there is."""
+    others = ", ".join(other.label for other in logs if other is not log)
+    return f"{log.title}{', of the process before the restart' if log.is_before else ''}; --log shows another: {others}"
+
+
 async def _print_lines(log: Log, request: LogRequest) -> None:
+    """Up to now: of a log that grows the first lines to come are the last that there were."""
     batches = log.follow(request.lines, request.follow).__aiter__()
     patience = None if request.follow else PATIENCE_S
-    hide = LineRedactor()
-    while (batch := await _next(batches, patience)) is not None:
-        for line in batch:
+    hide, left = LineRedactor(), None if request.follow or request.lines < 0 else request.lines
+    while left != 0 and (batch := await _next(batches, patience)) is not None:
+        for line in batch[:left]:
             output.say_log(line, hide)
+        left = None if left is None else max(0, left - len(batch))
         patience = None if request.follow else QUIET_S
 
 
@@ -109,11 +109,11 @@ async def find_logs(monitor: ClusterMonitor, request: LogRequest) -> tuple[Log, 
         return (finder.job_log(job),)
     if request.target.isdigit() and len(request.target) <= len(str(1 << 22)):
         return await _logs_of_pid(snapshot, finder, int(request.target), home)
-    living = _only(request.target, _matching_actors(request.target, snapshot.actors or (), home), snapshot)
-    node = _nodes(snapshot, request.target)
+    living = only_actor(request.target, matching_actors(request.target, snapshot.actors or (), home), snapshot)
+    node = matching_nodes(snapshot, request.target)
     if living or node:
         return await finder.logs_of(living or node[0])
-    dead = _only(request.target, _matching_actors(request.target, await monitor.dead_actors(), home), snapshot)
+    dead = only_actor(request.target, matching_actors(request.target, await monitor.dead_actors(), home), snapshot)
     if dead is not None:
         return await finder.logs_of(dead)
     return _refuse_unknown(monitor, request.target)
@@ -124,7 +124,9 @@ def _refuse_unknown(monitor: ClusterMonitor, target: str) -> tuple[Log, ...]:
     snapshot = monitor.poller.snapshot
     if snapshot.jobs is None:
         return (monitor.logs.job_log(Job(target)),)
-    raise UnclearTargetError(f"there is no job, actor, pid or node {target} in the Ray at {snapshot.cluster.address}")
+    known = [job.id for job in snapshot.jobs] + [actor.name or actor.class_ for actor in snapshot.actors or ()]
+    meant = did_you_mean(target, [*known, *(node.title for node in snapshot.nodes or ())])
+    raise UnclearTargetError(f"there is no job, actor, pid or node {target} in the Ray at {snapshot.cluster.address}{meant}")
 
 
 async def _logs_of_pid(snapshot: Snapshot, finder: LogFinder, pid: int, home: Node | None) -> tuple[Log, ...]:
@@ -133,7 +135,7 @@ async def _logs_of_pid(snapshot: Snapshot, finder: LogFinder, pid: int, home: No
         thing = found.get(home.title)
         return await finder.logs_of(thing) if thing else await finder.logs_of_pid(home, pid)
     if len(found) > 1:
-        raise UnclearTargetError(f"pid {pid} is on {_words(found)}: add --host NAME")
+        raise UnclearTargetError(f"pid {pid} is on {listed(found)}: add --host NAME")
     if found:
         return await finder.logs_of(next(iter(found.values())))
     nodes = [node for node in snapshot.nodes or () if node.id]
@@ -154,43 +156,8 @@ def _holders_of(snapshot: Snapshot, pid: int) -> Mapping[str, Any]:
     return found
 
 
-def _matching_actors(target: str, actors: Iterable[Actor], home: Node | None) -> list[Actor]:
-    """By id or its beginning, else by name, else by class."""
-    here = [actor for actor in actors if home is None or actor.node == home.id]
-    ways = (
-        [actor for actor in here if _is_id(target, actor.id)],
-        [actor for actor in here if actor.name == target],
-        [actor for actor in here if actor.class_ == target],
-    )
-    return next(filter(None, ways), [])
-
-
-def _only(target: str, actors: Sequence[Actor], snapshot: Snapshot) -> Actor | None:
-    if len(actors) > 1:
-        titles = {node.id: node.title for node in snapshot.nodes or ()}
-        names = [f"{actor.name or actor.id} ({actor.state}{f', {titles[actor.node]}' if actor.node in titles else ''})" for actor in actors]
-        raise UnclearTargetError(f"{target} means {len(actors)} actors: {_words(names)}; name one of them, or its id")
-    return actors[0] if actors else None
-
-
 def _home(snapshot: Snapshot, name: str) -> Node:
-    found = _nodes(snapshot, name)
+    found = matching_nodes(snapshot, name)
     if not found:
         raise UnclearTargetError(f"there is no node {name} in the Ray at {snapshot.cluster.address}")
     return found[0]
-
-
-def _nodes(snapshot: Snapshot, name: str) -> list[Node]:
-    """Living ones first."""
-    found = [node for node in snapshot.nodes or () if name in (node.title, node.host, node.ip) or _is_id(name, node.id or "")]
-    return sorted(found, key=lambda node: node.state != "ALIVE")
-
-
-def _is_id(text: str, whole: str) -> bool:
-    return len(text) >= SHORTEST_PREFIX and whole.startswith(text.lower())
-
-
-def _words(names: Iterable[str]) -> str:
-    listed = [*names]
-    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
-    return ", ".join(listed[:MAX_NAMED]) + more

@@ -72,8 +72,8 @@ def name_of_theme(_: click.Context, __: click.Parameter, name: str | None) -> st
 
 def count_of_lines(_: click.Context, __: click.Parameter, number: int) -> int:
     """-1 is all of them."""
-    if number < -1:
-        raise click.BadParameter(f"expected a number of lines, or -1 for all lines, got {number}")
+    if number < -1 or number == 0:
+        raise click.BadParameter(f"expected a number of lines from 1, or -1 for all lines, got {number}")
     return number
 
 

@@ -269,6 +269,7 @@ def _leave_stale_session(temp: Path) -> None:
         file = session / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"\0" * size)
+    (session / "sockets").mkdir()
     for path in [*session.rglob("*"), session]:
         os.utime(path, (time.time() - 21 * 86400,) * 2)
 

@@ -50,8 +50,8 @@ def _restarted(facts: Facts, actors: list[Actor]) -> Iterator[Restarted]:
     """By what was watched; until that is long enough, also by Ray's own counts."""
     what, within = f"restarts in {facts.snapshot.cluster.session}", facts.limits.restarts_within
     grown = facts.growth_by_name(what, {actor.id: actor.restarts or 0 for actor in actors}, within)
-    recent = f"in the last {age(facts.seconds_grown(what))}"
     watched = facts.seconds_lasting(what, "all") >= within
+    recent = f"in the last {age(within if watched else facts.seconds_grown(what))}"
     begun = {} if watched else _process_starts(facts, actors)
     for actor in actors:
         times = grown.get(actor.id, 0.0)

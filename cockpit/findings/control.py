@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.rays_here import dashboard_of, live_sessions
+from cockpit.findings.rays_here import dashboard_of, live_sessions, rays_on
 from cockpit.model import Cause, Fault, Finding, Host, Job, OtherRay, Process, Remedy
 from cockpit.text import age, plural
 
@@ -102,21 +102,32 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
     host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
     if fault is None or host is None or cluster.reachable is not False or cluster.session is not None:
         return
-    if cluster.others is None or (_is_ray_alive_on(facts, host) and not _is_elsewhere(facts)):
+    others = tuple(rays_on(host)) if cluster.others is None and facts.is_single_look else cluster.others
+    if others is None or (_is_ray_alive_on(facts, host) and not _is_elsewhere(facts)):
         return
-    found = sorted((ray for ray in cluster.others if ray.answers), key=lambda ray: (ray.owner or "", ray.url))
-    here = " and ".join(f"a Ray{f' of {ray.owner}' if ray.owner else ''} at {ray.url}" for ray in found)
-    unasked = any(ray.answers is None for ray in cluster.others)
-    none = "no Ray of yours that answers" if unasked else "no Ray that answers" if cluster.others else "no Ray"
+    found = sorted((ray for ray in others if ray.answers or _is_unheard(ray)), key=lambda ray: (not ray.answers, ray.owner or "", ray.url))
+    here = " and ".join(map(_other_ray_words, found))
+    unasked = any(ray.answers is None for ray in others)
+    none = "no Ray of yours that answers" if unasked else "no Ray that answers" if others else "no Ray"
     yield Finding(
         code="address-wrong",
         level="critical",
         subject="address",
         text=f"nothing answers{_address_words(facts)}; this host has {here or none}",
-        evidence=(fault.text, *map(_other_ray_line, cluster.others)),
+        evidence=(fault.text, *map(_other_ray_line, others)),
         since=fault.since,
         remedy=Remedy(f"use `cockpit --address {found[0].url}`" if found else NO_RAY_REMEDY),
     )
+
+
+def _is_unheard(ray: OtherRay) -> bool:
+    """Whether it is root's or our own, and there was no time to hear whether it answers."""
+    return ray.answers is None and ray.owner is None
+
+
+def _other_ray_words(ray: OtherRay) -> str:
+    owner, heard = f" of {ray.owner}" if ray.owner else "", "" if ray.answers else ", which has not answered yet"
+    return f"a Ray{owner} at {ray.url}{heard}"
 
 
 def _other_ray_line(ray: OtherRay) -> str:

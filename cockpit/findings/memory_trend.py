@@ -229,10 +229,11 @@ def _holdings_by_owner(host: Host, processes: list[Process]) -> Iterator[tuple[O
             by_owner.setdefault(owner.key, []).append((int(held), owner, process))
     for user in host.memory_users:
         if user.pid not in known and (held := plausible_bytes(user.private)) is not None:
-            name = _program(user.command)
-            by_owner.setdefault(f"command:{user.user}:{name}", []).append(
-                (int(held), Owner(f"command:{user.user}:{name}", name, user=user.user), None)
+            other = Process(
+                host=host.name, pid=user.pid, user=user.user, command=user.command, rss=user.rss, shared=user.shared, kind="foreign"
             )
+            owner = _owner(other)
+            by_owner.setdefault(owner.key, []).append((int(held), owner, other))
     if shared := plausible_bytes(host.shm.used if host.memory.shared is None else host.memory.shared):
         by_owner["shm"] = [(int(shared), Owner("shm", SHARED_MEMORY_NAME), None)]
     for parts in by_owner.values():

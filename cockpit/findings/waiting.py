@@ -120,8 +120,7 @@ def _worst_finding(facts: Facts, fold: Fold) -> Iterator[Finding]:
 
 
 def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float | None) -> Finding:
-    waiting, alike = fold.all, fold.kinds[kind]
-    part = _part_words(fold, alike) if len(alike) < len(waiting) else ""
+    waiting = fold.all
     job = facts.jobs.get(fold.job or "")
     remedy = _remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
@@ -129,7 +128,7 @@ def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float
         code=fold.code,
         level=level,
         subject=fold.subject,
-        text=f"{fold.who} {'wait' if len(waiting) > 1 else 'waits'}{_reason_words(kind.why, part)}",
+        text=_sentence(facts, fold, kind),
         evidence=(*_other_reasons(fold, kind), *_waiting_actor_lines(fold), _list_command(fold, waiting)),
         since=None if facts.is_single_look and any(map(_is_of_unknown_age, waiting)) else _first_waiting(waiting, seen or facts.now),
         remedy=remedy,
@@ -138,11 +137,13 @@ def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float
     )
 
 
-def _reason_words(why: str | None, part: str) -> str:
-    """How the sentence ends; `part` says for how many, where not for all."""
-    if not why:
-        return f"; Ray gives no reason for {part}" if part else ", and Ray gives no reason"
-    return f"; the reason for {part}: {why}" if part else f": {why}"
+def _sentence(facts: Facts, fold: Fold, kind: WaitKind) -> str:
+    """Of those that wait for one reason, and that others wait for another; of the others the evidence tells."""
+    alike, others = fold.kinds[kind], len(fold.all) - len(fold.kinds[kind])
+    who = fold.who if not others else _groups_words(facts, alike, fold.job) if fold.code == GROUPS_CODE else f"{len(alike)} of {fold.who}"
+    why = f": {kind.why}" if kind.why else ", and Ray gives no reason"
+    rest = f"; {others} more {'waits' if others == 1 else 'wait'} for another reason" if others else ""
+    return f"{who} {'wait' if len(alike) > 1 else 'waits'}{why}{rest}"
 
 
 def _part_words(fold: Fold, part: Sequence[Waiting]) -> str:

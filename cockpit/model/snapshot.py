@@ -38,9 +38,9 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     """For each source, when its last good answer came."""
 
     @property
-    def unknown_holders(self) -> int:
-        """Processes that hold GPU memory and can't be judged, as those of another user without root: each may be an orphan."""
-        return sum(process.kind == "unknown" and bool(process.gpus) for process in self.processes or ())
+    def unjudged(self) -> tuple[Process, ...]:
+        """Of which it can't be told whether they are orphans: another user's without root, or one whose Ray must be asked and is silent."""
+        return tuple(process for process in self.processes or () if process.kind == "unknown" and process.state not in ("Z", "X"))
 
     @property
     def looked_at(self) -> int:

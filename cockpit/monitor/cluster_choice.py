@@ -70,8 +70,9 @@ class ClusterChoice:
     @property
     def is_astray(self) -> bool:
         """Whether nothing has ever answered at the address, and this host has told of its sessions."""
-        cluster, local = self._poller.parts.cluster, self._heard[0]
-        return cluster.reachable is False and cluster.session is None and local is not None and local.sessions is not None
+        cluster, hosts = self._poller.parts.cluster, self._poller.parts.hosts
+        told = any(host.local and host.sessions is not None for host in hosts.values())
+        return cluster.reachable is False and cluster.session is None and told
 
     async def find_others(self, *, strangers: bool = True) -> tuple[OtherRay, ...]:
         """The other Rays that live on this host, asked now whether they answer; other users' only because a person wants to know."""

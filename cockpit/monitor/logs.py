@@ -60,6 +60,11 @@ class Log:
     """When nobody wrote to it any more; `None`: somebody still may, or it is not known."""
 
     @property
+    def is_before(self) -> bool:
+        """Whether it is of the process before a restart."""
+        return self.label.endswith(BEFORE)
+
+    @property
     def title(self) -> str:
         """The file, short enough for one line, and where it lies."""
         return f"{short_name(self.file)} on {self.where}" if self.where else short_name(self.file)

@@ -91,7 +91,7 @@ def _lines(snapshot: Snapshot, checked: Sequence[CheckResult]) -> Iterator[str]:
     repeats = Repeats(snapshot)
     for finding in snapshot.findings:
         yield ""
-        yield from finding_lines(repeats.shorten_finding(finding), snapshot.taken)
+        yield from finding_lines(repeats.shorten_finding(finding), snapshot)
     silent = [f"  - {fault.source}: {fault.text}{also_down(fault)}" for fault in by_cause(snapshot.faults)]
     yield from ("", "Failing or stale sources:", *silent) if silent else ()
     over_time = [each for each in checked if each.check.watches and not each.blind]

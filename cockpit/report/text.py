@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cockpit.acts.table import ACTS
-from cockpit.model import Finding, Job, Node, PlacementGroup, Process, Quantity, Snapshot
+from cockpit.acts.table import ACTS, find_act
+from cockpit.model import Finding, Host, Job, Node, PlacementGroup, Process, Quantity, Snapshot
 from cockpit.placement import needs_words
 from cockpit.report.faults import also_down, by_cause
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
@@ -40,7 +41,7 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
     repeats = Repeats(snapshot)
     for finding in snapshot.findings[:MAX_ROWS]:
         yield headline(repeats.shorten_finding(finding), snapshot.taken)
-        yield from _remedy_lines(finding)
+        yield from _remedy_lines(finding, snapshot)
     if len(snapshot.findings) > MAX_ROWS:
         yield f"{plural(len(snapshot.findings) - MAX_ROWS, 'more finding')}: run `cockpit doctor`"
     yield ""
@@ -57,16 +58,24 @@ def headline(finding: Finding, now: float) -> str:
     return f"{finding.level.upper()} {finding.text}" + (f" (for {lasted})" if lasted not in ("", "0s", UNKNOWN) else "")
 
 
-def finding_lines(finding: Finding, now: float) -> Iterator[str]:
+def finding_lines(finding: Finding, snapshot: Snapshot) -> Iterator[str]:
     """The headline, the evidence, and what to do."""
-    yield headline(finding, now)
+    yield headline(finding, snapshot.taken)
     yield from (f"    {line}" for line in finding.evidence)
-    yield from _remedy_lines(finding)
+    yield from _remedy_lines(finding, snapshot)
 
 
-def _remedy_lines(finding: Finding) -> Iterator[str]:
+def _remedy_lines(finding: Finding, snapshot: Snapshot) -> Iterator[str]:
     if remedy := finding.remedy:
-        yield f"    -> {remedy.text}" + (f" (`cockpit {remedy.act}`)" if remedy.act in COMMANDS else "")
+        yield f"    -> {remedy.text}" + (f" (`{_command(remedy.act, finding, snapshot)}`)" if remedy.act in COMMANDS else "")
+
+
+def _command(act: str, finding: Finding, snapshot: Snapshot) -> str:
+    """With the id of what the finding is about, where the act takes one."""
+    takes = find_act(act).takes
+    listed = (*(snapshot.jobs or ()), *(snapshot.actors or ()), *(snapshot.placement_groups or ()), *(snapshot.nodes or ()))
+    meant = [thing.id for thing in listed if takes is not None and isinstance(thing, takes) and thing.key in finding.about]
+    return f"cockpit {act}" + ("" if takes is None else f" {shlex.quote(meant[0])}" if len(meant) == 1 and meant[0] else " ID")
 
 
 def changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
@@ -97,10 +106,18 @@ def _node_lines(snapshot: Snapshot) -> Iterator[str]:
     yield _row(_TITLES)
     for node in snapshot.nodes:
         message = f"  {node.message}" if node.state == "DEAD" and node.message else ""
-        yield _row(_node_cells(node, snapshot.taken)) + message
+        yield _row(_node_cells(node, snapshot)) + message
 
 
-def _node_cells(node: Node, now: float) -> tuple[str, ...]:
+def node_state(node: Node, hosts: Mapping[str, Host]) -> str:
+    """Ray's state of the node; of a host that is none of the followed Ray's, what its probe sees of Ray."""
+    if node.id is not None:
+        return node.state
+    rays = next((host.rays for host in hosts.values() if node.host in (host.name, *host.addresses)), None)
+    return "not seen" if node.seen is None else "has Ray" if any(ray.role == "raylet" for ray in rays or ()) else "no Ray"
+
+
+def _node_cells(node: Node, snapshot: Snapshot) -> tuple[str, ...]:
     reserved = node.resources.get("GPU", Quantity()) if node.state != "DEAD" else Quantity()
     known = [gpu for gpu in node.gpus or () if gpu.memory_used is not None]
     held, there = sum(gpu.memory_used or 0 for gpu in known), sum(gpu.memory_total or 0 for gpu in known)
@@ -108,7 +125,7 @@ def _node_cells(node: Node, now: float) -> tuple[str, ...]:
     disk = max((share for disk in node.disks if (share := ratio(disk.used, disk.total)) is not None), default=None)
     return (
         node.title + ("*" if node.head else ""),
-        node.state if node.id else "no Ray" if node.seen is not None else "not seen",
+        node_state(node, snapshot.hosts),
         f"{count(reserved.used)}/{count(reserved.total)}",
         f"{size(held)}/{size(there)}" if known else UNKNOWN,
         percent(sum(busy) / len(busy) if busy else None),
@@ -116,7 +133,7 @@ def _node_cells(node: Node, now: float) -> tuple[str, ...]:
         size(node.memory.kill_at),
         _share(ratio(node.object_store.used, node.object_store.total)),
         _share(disk),
-        age(None if node.seen is None else now - node.seen),
+        age(None if node.seen is None else snapshot.taken - node.seen),
     )
 
 
@@ -159,6 +176,13 @@ def hosts_probed(snapshot: Snapshot) -> str:
     return f"{snapshot.looked_at} of {plural(snapshot.looked_at + len(others), 'host')} probed"
 
 
+def unjudged_words(snapshot: Snapshot) -> str:
+    """`; of 1 process it can't be told: its Ray must be asked`; nothing where each could be judged."""
+    unjudged = snapshot.unjudged
+    why = f": {'its' if len(unjudged) == 1 else 'their'} Ray must be asked" if all(one.undecided == "job" for one in unjudged) else ""
+    return f"; of {plural(len(unjudged), 'process', 'processes')} it can't be told{why}" if unjudged else ""
+
+
 def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.processes is None:
         yield f"Orphans: unknown ({hosts_probed(snapshot)})"
@@ -166,10 +190,9 @@ def _orphan_lines(snapshot: Snapshot) -> Iterator[str]:
     orphans = sorted((process for process in snapshot.processes if process.left_over), key=lambda process: -(process.gpu_memory or 0))
     held = sum(process.gpu_memory or 0 for process in orphans)
     gpus = f" holding {size(held)} of GPU memory" if held else ""
-    number = plural(len(orphans), "process", "processes") if orphans else "none" if snapshot.looked_at else "unknown"
-    unknown = snapshot.unknown_holders
-    rest = f"; of {plural(unknown, 'process', 'processes')} holding GPU memory it can't be told" if unknown else ""
-    yield f"Orphans: {number}{gpus} ({hosts_probed(snapshot)}{rest})"
+    none = "none" if snapshot.looked_at and not snapshot.unjudged else "unknown"
+    number = plural(len(orphans), "process", "processes") if orphans else none
+    yield f"Orphans: {number}{gpus} ({hosts_probed(snapshot)}{unjudged_words(snapshot)})"
     yield from (_process_line(process) for process in orphans[:MAX_ROWS])
     dead = [session for session in snapshot.sessions or () if session.live is False]
     if dead:

@@ -134,6 +134,7 @@ class AddressDialog(ModalScreen["Address | None"]):
         with Vertical():
             yield Label(Content("These Rays on this host answer. Which do you want to see?"))
             yield OptionList(*(Content(clean(_address_line(address))) for address in self.addresses), markup=False)
+            yield Label(Content("Enter: follow it   Esc: back"))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """The one that was chosen."""

@@ -157,7 +157,12 @@ class LogScreen(Screen[None]):
     def _state(self) -> str:
         """Whether somebody writes to it; where that is known, since when nobody does."""
         ended_at = self.log_open.ended_at()
-        return f"{self.log_open.ended}, {age(self._clock() - ended_at)} ago" if ended_at is not None else self._end or "live"
+        return f"{self.log_open.ended}, {age(self._clock() - ended_at)} ago" if ended_at is not None else self._end or self._begin
+
+    @property
+    def _begin(self) -> str:
+        """Its state before it is read to its end: of the process before a restart it is known at once."""
+        return self.log_open.ended if self.log_open.is_before else "live"
 
     @property
     def _state_of_empty(self) -> str:

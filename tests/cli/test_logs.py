@@ -130,6 +130,43 @@ def test_an_unknown_target_is_one_sentence_and_exit_code_3(monkeypatch, capsys):
     assert looked.closed
 
 
+def test_a_mistyped_name_is_answered_with_the_nearest_one(monkeypatch, capsys):
+    assert printed(monkeypatch, Looked(), LogRequest("ppo-7")) == 3
+    assert capsys.readouterr().err.endswith("in the Ray at http://10.0.0.1:8265; did you mean ppo-7b?\n")
+
+
+class Growing(Looked):
+    """A log that is written to for ever."""
+
+    def log(self, label, file):
+        async def follow(lines, on):
+            yield list(map(str, range(lines)))
+            for number in range(lines, 1000):
+                yield [f"later {number}"]
+
+        return Log(label, file, "node1", follow)
+
+
+def test_of_a_log_that_grows_exactly_the_lines_that_were_asked_for_are_printed(monkeypatch, capsys):
+    assert printed(monkeypatch, Growing(), LogRequest("ppo-7b", lines=3)) == 0
+    assert capsys.readouterr().out.splitlines() == ["0", "1", "2"]
+    assert printed(monkeypatch, Growing(), LogRequest("ppo-7b", lines=3, follow=True)) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1000
+
+
+def test_that_a_log_is_of_the_process_before_a_restart_is_said_in_a_pipe_too(monkeypatch, capsys):
+    looked = Looked("line")
+
+    async def logs_of(thing):
+        return (looked.log("err-before", "worker.err"), looked.log("out", "worker.out"))
+
+    looked.logs_of = logs_of
+    assert printed(monkeypatch, looked, LogRequest("actor1")) == 0
+    assert capsys.readouterr().err == "cockpit: worker.err on node1, of the process before the restart; --log shows another: out\n"
+    assert printed(monkeypatch, looked, LogRequest("actor1", log="err-before")) == 0
+    assert capsys.readouterr().err == "", "that one was asked for"
+
+
 def test_another_of_its_logs_is_chosen_by_its_label(monkeypatch, capsys):
     looked = Looked("line")
     looked.others = (looked.log("err", "actor1.err"),)

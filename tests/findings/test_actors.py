@@ -41,6 +41,12 @@ def test_actors_of_a_class_are_one_finding():
     assert found.evidence[0] == "actor actor1: restarted 4 times in the last 5m00s, 9 times in total"
 
 
+def test_watched_for_longer_than_that_the_window_is_always_the_same():
+    looks = [(seconds, 2 * (seconds // 100)) for seconds in range(0, 1300, 35)]
+    texts = {watched(*looks[:count])[0].text.partition(" in the last ")[2] for count in range(20, len(looks))}
+    assert texts == {"10m00s"}
+
+
 def test_the_time_it_tells_is_no_longer_than_it_was_watched():
     (found,) = watched((0, 10), (60, 11), (120, 12), (185, 13))
     assert found.text == "actor Rollout of job 02000000 was restarted 3 times in the last 3m05s"

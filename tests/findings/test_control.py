@@ -169,6 +169,15 @@ def test_before_the_others_were_asked_nothing_is_said_of_them():
     assert looked(replace(made, cluster=replace(made.cluster, others=None)), detectors=(wrong_address,)) == ()
 
 
+def test_a_single_look_that_ends_before_the_others_were_asked_names_them_and_says_so():
+    made = replace(head(RAYLET, GCS, faults=(NO_DASHBOARD,), nodes=None), cluster=Cluster("http://127.0.0.1:9999", reachable=False))
+    sessions = tuple(replace(one, dashboard=OURS.url, trusted=True) for one in made.hosts["node1"].sessions or ())
+    made = replace(made, hosts={"node1": replace(made.hosts["node1"], sessions=sessions)})
+    (found,) = FindingTracker(Limits(), (wrong_address, silent_dashboard), assumed=60.0)(made).findings
+    assert found.text == f"nothing answers at http://127.0.0.1:9999; this host has a Ray at {OURS.url}, which has not answered yet"
+    assert found.remedy.text == f"use `cockpit --address {OURS.url}`"
+
+
 def test_where_a_dashboard_listens_out_of_sight_its_command_line_says_its_port():
     command = "python -u /x/ray/dashboard/dashboard.py --host=127.0.0.1 --port=38225 --port-retries=50"
     unseen = replace(DASHBOARD, command=command, session="session_None")

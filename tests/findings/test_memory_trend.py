@@ -157,7 +157,7 @@ def test_memory_belongs_to_the_actor_then_the_job_then_to_what_runs(past):
     )
     assert past.held() == {
         "orphan:train:VLLM::EngineCore": 9,
-        "command:root:dockerd": 7,
+        "foreign:root:dockerd": 7,
         "shm": 6,
         f"actor:{'a' * 32}": 5,
         "job:02000000": 3,
@@ -240,3 +240,11 @@ def test_what_another_ray_holds_is_added_to_nothing_of_ours(past):
     }
     names = [one.owner.name for one in past.memory.holdings("node1")]
     assert names[:2] == [f"job 02000000 of another Ray, {OTHER_RAY}", "job 02000000 of a Ray that can not be told"]
+
+
+def test_processes_of_one_command_and_user_are_one_row_whether_or_not_the_probe_has_looked_into_them():
+    past = Past()
+    known = process(9, kind="foreign", user="root", name="python", command="python x.py", job=None, rss=2 * GIB)
+    past.hear(50 * GIB, known, memory_users=(MemoryUser(10, 3 * GIB, "root", "/usr/bin/python y.py"),), shm=Amount())
+    (row,) = past.memory.holdings("node1")
+    assert (row.owner.name, row.used, [one.pid for one in row.processes]) == ("python", 5 * GIB, [9, 10])

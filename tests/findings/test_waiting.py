@@ -60,7 +60,9 @@ def test_other_classes_and_other_jobs_are_told_apart():
 
 def test_of_several_reasons_the_worst_is_told_and_the_others_are_evidence():
     found = only(seen(*map(waits, range(1, 4)), waits(4, why="never fits on these nodes: needs 9 GPU", wait="never")), "actor-pending")
-    assert found.text == "4 actors Critic of job train2 wait; the reason for 1 of these 4: never fits on these nodes: needs 9 GPU"
+    assert found.text == (
+        "1 of 4 actors Critic of job train2 waits: never fits on these nodes: needs 9 GPU; 3 more wait for another reason"
+    )
     assert found.evidence[0] == f"3 of these 4: {HELD}"
     assert "needs 9 GPU" not in "".join(found.evidence)
     assert found.level == "critical"
@@ -93,16 +95,20 @@ def test_how_bad_it_is_depends_on_the_reason_and_on_how_long_it_lasts(wait, seco
 
 def test_of_as_many_with_and_without_a_reason_the_reason_is_told():
     silent, told = [waits(number, why=None, wait=None) for number in (1, 2)], [waits(3), waits(4)]
-    assert only(seen(*silent, *told), "actor-pending").text == f"4 actors Critic of job train2 wait; the reason for 2 of these 4: {HELD}"
+    assert only(seen(*silent, *told), "actor-pending").text == (
+        f"2 of 4 actors Critic of job train2 wait: {HELD}; 2 more wait for another reason"
+    )
     more = only(seen(*silent, told[0]), "actor-pending")
-    assert more.text == "3 actors Critic of job train2 wait; Ray gives no reason for 2 of these 3"
+    assert more.text == "2 of 3 actors Critic of job train2 wait, and Ray gives no reason; 1 more waits for another reason"
 
 
 def test_groups_that_wait_for_several_reasons_are_named_with_each_and_who_holds_what_they_need_is_told_once():
     wants = [f"needs {number} GPU; node1 has 8 but 2 are held by job train1 (actor Critic)" for number in (4, 6, 8)]
     groups = [group(number, why=why) for number, why in enumerate(wants, 1)]
     found = only(seen(groups=(*groups, group(4, why="never fits on these nodes: needs 9 GPU", wait="never"))), "placement-group-pending")
-    assert found.text.endswith("wait; the reason for 1 of these 4 (vllm4): never fits on these nodes: needs 9 GPU")
+    assert found.text == (
+        "placement group vllm4 of job train2 waits: never fits on these nodes: needs 9 GPU; 3 more wait for another reason"
+    )
     assert found.evidence[:3] == (
         f"1 of these 4 (vllm1): {wants[0]}",
         "1 of these 4 (vllm2): needs 6 GPU",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit import trust as trust_module
 from cockpit.config.reach import HostEntry
@@ -201,6 +202,19 @@ async def test_at_a_wrong_address_the_other_rays_here_are_asked_whether_they_ans
     assert all(ray.token() is None for ray in Ray.made if ray.address != "http://10.0.0.1:9999")
     given = (Address("http://10.0.0.1:9265", "session_1"), Address("http://10.0.0.1:9266", "session_2"))
     assert await monitor.choice.find_answering(given) == given[:1]
+
+
+async def test_a_single_look_at_a_wrong_address_waits_until_the_others_were_asked(look, monkeypatch):
+    monkeypatch.setattr(Ray, "answer", SourceError("connection refused", "silent"))
+    monitor = look(Config(address="http://10.0.0.1:9999"), begin=False)
+    monitor.poller.parts = replace(monitor.poller.parts, cluster=Cluster("http://10.0.0.1:9999", reachable=False))
+    monitor.choice.ray = Ray("http://10.0.0.1:9999", clock=monitor.clock)
+    monitor.poller.answered.add("ray.identity")
+    monitor.poller.hear(here(session("session_1", 9265), taken=monitor.clock(), gpus=()))
+    assert monitor.poller.parts.cluster.others is None, "no snapshot has told the choice of this host yet"
+    assert not monitor.coverage.is_complete()
+    monitor.poller.tell_others(())
+    assert monitor.coverage.is_complete()
 
 
 async def test_what_was_found_about_one_address_is_gone_as_soon_as_another_is_followed(look, monkeypatch):

@@ -2,9 +2,29 @@ from __future__ import annotations
 
 from unicodedata import category
 
-from cockpit.model import Amount, Bundle, Cluster, Disk, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
+from msgspec.structs import replace
+
+from cockpit.model import (
+    Amount,
+    Bundle,
+    Cluster,
+    Disk,
+    Fault,
+    Finding,
+    Hold,
+    Host,
+    HostMemory,
+    Job,
+    PlacementGroup,
+    RayProcess,
+    Remedy,
+    Session,
+    Snapshot,
+)
 from cockpit.report.text import MAX_ROWS, changes, status_text
 from tests.world import NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
+
+LOOKED_AT = {"node1": Host("node1", processes=())}
 
 
 def lines(**facts):
@@ -179,6 +199,15 @@ def test_below_a_finding_stands_what_to_do_with_the_command_that_does_it():
     assert told[told.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") + 1] == "    -> end what is left (`cockpit kill-orphans`)"
 
 
+def test_the_command_that_is_advised_names_the_job_that_it_is_about():
+    waits = Finding("x", "critical", "x", "it waits", remedy=Remedy("stop it", "stop-job"), about=("job:ppo-7b", "node:x"))
+    assert "    -> stop it (`cockpit stop-job ppo-7b`)" in lines(findings=(waits,), jobs=(Job("ppo-7b"), Job("rm-72b")))
+    hostile = replace(waits, about=("job:a;$(b)",))
+    assert "    -> stop it (`cockpit stop-job 'a;$(b)'`)" in lines(findings=(hostile,), jobs=(Job("a;$(b)"),))
+    several = replace(waits, about=("job:ppo-7b", "job:rm-72b"))
+    assert "    -> stop it (`cockpit stop-job ID`)" in lines(findings=(several,), jobs=(Job("ppo-7b"), Job("rm-72b")))
+
+
 def test_a_finding_is_one_line_and_the_worst_stands_above_the_nodes():
     lines = status_text(snapshot(findings=(found(),))).splitlines()
     assert lines.index("CRITICAL GPU 3 of w1 is lost (for 1m40s)") < next(at for at, line in enumerate(lines) if line.startswith("NODE"))
@@ -204,5 +233,23 @@ def test_what_other_rays_have_at_work_is_told_apart():
 
 def test_what_can_not_be_judged_is_not_said_to_be_no_orphan():
     barred = process(1200, kind="unknown", gpus=(Hold(0, 21 << 30),), why=("its environment can't be read",))
-    assert "; of 1 process holding GPU memory it can't be told)" in line("Orphans: ", processes=(barred,))
-    assert "can't be told" not in line("Orphans: ", processes=(process(1200, kind="worker", gpus=(Hold(0, 21 << 30),)),))
+    assert (
+        line("Orphans: ", processes=(barred,), hosts=LOOKED_AT) == "Orphans: unknown (1 of 3 hosts probed; of 1 process it can't be told)"
+    )
+    judged = process(1200, kind="worker", gpus=(Hold(0, 21 << 30),))
+    assert line("Orphans: ", processes=(judged,), hosts=LOOKED_AT) == "Orphans: none (1 of 3 hosts probed)"
+    left = process(1201, kind="orphan", gpus=(Hold(0, 21 << 30),))
+    assert line("Orphans: ", processes=(barred, left), hosts=LOOKED_AT).startswith("Orphans: 1 process holding 21G of GPU memory (")
+
+
+def test_while_its_ray_does_not_answer_an_orphan_without_gpu_memory_is_not_known_to_be_none_either():
+    undecided = process(1200, kind="unknown", gpus=(), undecided="job")
+    told = line("Orphans: ", processes=(undecided,), hosts=LOOKED_AT, cluster=Cluster("http://127.0.0.1:1", reachable=False))
+    assert told == "Orphans: unknown (1 of 3 hosts probed; of 1 process it can't be told: its Ray must be asked)"
+    assert line("Orphans: ", processes=(replace(undecided, state="Z"),), hosts=LOOKED_AT).startswith("Orphans: none (")
+
+
+def test_a_host_whose_raylet_is_of_another_ray_is_not_said_to_have_none():
+    bare = node(8, host="w8", id=None)
+    for rays, state in (((RayProcess("raylet", 1),), "has Ray"), ((), "no Ray")):
+        assert f" {state} " in line("w8", nodes=(bare,), hosts={"w8": Host("w8", rays=rays)})

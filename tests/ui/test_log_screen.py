@@ -157,3 +157,21 @@ async def test_f_follows_and_g_goes_to_the_oldest(make):
         await until(pilot, lambda: "paused at line 1" in title(app) and "line 0" in shown(app))
         await pilot.press("f")
         await until(pilot, lambda: "following" in title(app) and "line 199" in shown(app))
+
+
+async def test_a_log_of_the_process_before_a_restart_is_never_called_live(make):
+    app = make()
+    app.monitor.logs.found = (
+        app.monitor.logs.log("err-before", ["Traceback"], waits=True),
+        app.monitor.logs.log("err", ["step 1"], waits=True),
+    )
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("l")
+        await until(pilot, lambda: "Traceback" in shown(app))
+        assert "the process has ended" in title(app)
+        assert "live" not in title(app)
+        await pilot.press("o")
+        await until(pilot, lambda: "step 1" in shown(app))
+        assert "live" in title(app)

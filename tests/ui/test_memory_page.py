@@ -12,7 +12,7 @@ from cockpit.ui.pages.memory import MemoryPage, downsample, memory_of
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.view import Index, View
 from tests.ui.screen import shown, until
-from tests.world import GIB, NOW, node, process, snapshot
+from tests.world import GIB, NOW, actor, node, process, snapshot
 
 HOG = f"{1:032x}"
 
@@ -105,6 +105,14 @@ def test_who_holds_it_is_told_by_actor_job_and_what_runs_the_greatest_first():
     assert [row["GROWTH"] for row in rows][:3] == ["+120G/min", "0", "0"]
     assert rows[0]["JOB"] == "ppo-7b"
     assert rows[0]["LAST 15 MIN"].strip()[-1] == "█"
+
+
+def test_a_supervisor_is_of_the_job_that_it_has_started():
+    supervisor = actor(5, name="_ray_internal_job_actor_rm-72b", job="01000000", internal=True)
+    own = (process(1005, actor=supervisor.id, job="01000000", rss=GIB),)
+    host = replace(snapshot().hosts["node1"], taken=NOW, processes=own, memory_users=())
+    (row, *_) = owners(seen(700, 700, actors=(supervisor,), processes=own, hosts={"node1": host}))
+    assert (row["BY JOB AND ACTOR"], row["JOB"]) == ("supervisor of job rm-72b", "rm-72b")
 
 
 def shares(view, used=700, shared=100):
@@ -204,3 +212,16 @@ def test_absurd_amounts_are_drawn_as_unknown(absurd):
     view = seen(700, nodes=(node(1, memory=HostMemory(absurd, absurd, absurd, absurd)),))
     assert chart(view) == [("", "–")]
     assert told(view)["kill line"] == "–"
+
+
+def test_of_two_nodes_on_one_host_the_processes_of_both_say_what_they_are():
+    made = seen(700).snapshot
+    own = (process(328, kind="ray", node=node(1).id), process(454, kind="ray", node=node(2).id))
+    users = tuple(MemoryUser(one.pid, GIB, "root", "ray::DashboardAgent") for one in own)
+    host = replace(made.hosts["node1"], nodes=(node(1).id, node(2).id), processes=own, memory_users=users)
+    one = node(1, seen=NOW, probed=True)
+    made = replace(made, nodes=(one, node(2, probed=True)), processes=own, hosts={"node1": host})
+    view = View(made, Index(made), History(), NOW, 160)
+    section = next(each for each in NodePage(one).sections(view) if each.key == "node-memory")
+    kind = next(column for column in section.columns if column.title == "KIND")
+    assert [text(kind.cell(row, view)).strip() for row in section.rows[:2]] == ["ray", "ray"]

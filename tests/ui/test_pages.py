@@ -223,7 +223,8 @@ def test_nothing_is_left_over_only_where_somebody_looked():
     assert list(looked.rows) == []
     assert looked.nothing == "none (1 host probed)"
     barred = section(OverviewPage(), "left", view(processes=(process(1, kind="unknown", gpus=(Hold(0, GIB),)),), hosts=hosts))
-    assert barred.nothing == "none (1 host probed; of 1 holder of GPU memory it can't be told: page 4)"
+    assert barred.rows is None, "its number is a dash"
+    assert barred.nothing == "not known (1 host probed; of 1 process it can't be told; page 4)"
 
 
 def test_a_running_job_holds_what_its_processes_hold():
@@ -630,6 +631,14 @@ def test_how_long_a_gpu_has_been_idle_is_told_where_it_is_known():
         history.record(of)
     seen = View(of, Index(of), history, now=NOW + 10, width=120)
     assert [row["IDLE"] for row in drawn(section(NodesPage(), "gpus", seen), seen)] == ["10s", ">15s", "–"]
+
+
+def test_the_page_of_a_process_says_its_node_and_its_host_where_they_are_called_otherwise():
+    one = process(7, host="vm", node=node(1).id)
+    for name, told in (("w1", {"node": "w1 (host vm)"}), ("vm", {"host": "vm"})):
+        seen = view(nodes=(node(1, name=name),), processes=(one,))
+        facts = {row.name: text(row.value) for row in detail_of(one).sections(seen)[0].rows}
+        assert {key: facts[key] for key in ("node", "host") if key in facts} == told
 
 
 def test_a_process_that_is_no_nodes_is_listed_by_the_name_of_the_only_node_on_its_host():

@@ -42,9 +42,12 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Dict[str, Any]:  # n
 
 def _unknown(look: HostState, refused: Iterable[Target]) -> list[str]:
     """Why there may be more that is left over than what was found."""
-    unjudged = [int(target["pid"]) for target in refused if target["kind"] == "unknown" and target["gpus"]]
+    unknown = [target for target in refused if target["kind"] == "unknown"]
+    unjudged = [int(target["pid"]) for target in unknown]
     hidden = [pid for pid in unjudged if pid not in look.forest or not look.forest[pid].origin.readable]
-    number = f"{len(unjudged)} process{' holds' if len(unjudged) == 1 else 'es hold'} GPU memory and can't be judged"
+    holders = all(target["gpus"] for target in unknown)
+    what = ("process holds GPU memory and", "processes hold GPU memory and") if holders else ("process", "processes")
+    number = f"{len(unjudged)} {what[len(unjudged) != 1]} can't be judged"
     how = " without root: run `sudo cockpit kill-orphans` there" if hidden and os.geteuid() != trust.ROOT else ": the reasons are below"
     return [*look.doubts, *([number + how] if unjudged else [])]
 
@@ -75,8 +78,10 @@ def _collect_targets(look: HostState, pid: int, ticks: int | None) -> Dict[int, 
 
 
 def _doubtful(look: HostState, pid: int) -> bool:
-    """It holds GPU memory and nobody can say whose it is; worth a word, and no more."""
-    return look.verdicts[pid].kind == "unknown" and pid in look.reading.holders and look.forest[pid].alive
+    """It may be left over and nobody can say whether; worth a word, and no more."""
+    verdict, process = look.verdicts[pid], look.forest[pid]
+    suspect = pid in look.reading.holders or verdict.undecided is not None or not process.origin.readable
+    return verdict.kind == "unknown" and suspect and process.alive
 
 
 def refusal(look: HostState, request: Request, target: Target) -> str | None:

@@ -225,7 +225,9 @@ class _Classifier:
         if not origin.readable:
             title = f"it has the title {origin.engine or 'of a Ray worker'}, but " if origin.engine or origin.role in WORKERS else ""
             return NO_SIGN._replace(
-                kind="unknown", why=(f"{title}its environment can't be read: no permission",), from_ray=origin.role in WORKERS
+                kind="unknown",
+                why=(f"{title}its environment can't be read: no permission",),
+                from_ray=origin.role in WORKERS or bool(origin.engine),
             )
         if origin.engine and self.lineage.is_alone(process):
             why = f"title {origin.engine}, its parent is gone, and nothing says that Ray started it"

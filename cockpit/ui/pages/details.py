@@ -114,7 +114,8 @@ def _process(process: Process, view: View) -> Sequence[Section[Any]]:
         yield "kind", (*cells.kind(process), (f": {process.kind}" if cells.is_of_other_ray(process) else "", "dim"))
         for reason in process.why:
             yield "why", reason
-        yield "host", process.host
+        node = view.node_title(process.node)
+        yield ("node", f"{node} (host {process.host})") if node not in ("", process.host) else ("host", process.host)
         yield "pid", f"{process.pid}, started {cells.moment(process.started, view)}"
         yield "parent", str(process.parent) if process.parent is not None else UNKNOWN
         yield "user", process.user or UNKNOWN

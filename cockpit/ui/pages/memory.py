@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Owner, Trend, kill_line, plausible_bytes, seconds_until
-from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
+from cockpit.model import SUPERVISOR, Actor, Finding, HostMemory, Node, Process, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.findings import things
@@ -162,7 +162,7 @@ def _owners(node: Node, view: View) -> Section[OwnerRow]:
         Column("GROWTH", 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
         Column("LAST 15 MIN", SPARK_CELLS, lambda row, view: ((spark(row.past, SPARK_CELLS, row.top, ascii=view.ascii), "mid"),), rank=3),
         Column("PROCS", 5, _processes, right=True, rank=1),
-        Column("JOB", 14, lambda row, view: view.job_title(row.holding.owner.job), rank=4),
+        Column("JOB", 14, _job, rank=4),
     )
     nothing = "none" if rows is not None else "not known: no probe on this host, or no answer from it yet"
     return Section("memory-owners", "BY JOB AND ACTOR", columns, rows, nothing, lambda row: f"{row.holding.owner.name} {row.key}")
@@ -173,7 +173,12 @@ def _rows(host: str, held: Sequence[Holding], view: View) -> Iterator[OwnerRow]:
     top = max((value for past in pasts for value in past if value is not None), default=1.0)
     for one, past in zip(held, pasts, strict=True):
         actor, job = view.index.actors.get(one.owner.actor or ""), view.index.jobs.get(one.owner.job or "")
-        yield OwnerRow(one, past, max(top, 1.0), actor or job or (one.processes[0] if one.processes else None))
+        yield OwnerRow(one, past, max(top, 1.0), actor or job or _listed(one))
+
+
+def _listed(held: Holding) -> Process | None:
+    """The first of its processes of which more is known than its memory."""
+    return next((process for process in held.processes if process.ticks is not None), None)
 
 
 def _rest_rows(node: Node, held: Sequence[Holding]) -> Iterator[OwnerRow]:
@@ -204,12 +209,22 @@ def _owner(row: OwnerRow, view: View) -> Cell:
     if owner.actor:
         known = view.index.actors.get(owner.actor)
         if known is not None and known.internal:
-            return f"supervisor of job {known.name.removeprefix(SUPERVISOR)}"
+            return f"supervisor of job {_supervised_job(known)}"
         return f"actor {(known.name or known.class_) if known else owner.name}"
     if owner.job:
         return f"job {view.job_title(owner.job)}"
     pieces: tuple[Piece, ...] = ((owner.name, "dim" if owner.kind in (None, "ray", "foreign") else "warn"),)
     return (*pieces, (f" of {owner.user}", "dim")) if owner.user else pieces
+
+
+def _supervised_job(actor: Actor) -> str:
+    return actor.name.removeprefix(SUPERVISOR)
+
+
+def _job(row: OwnerRow, view: View) -> str:
+    """Of a supervisor the job that it has started: what it is a part of itself is nobody's job."""
+    known = view.index.actors.get(row.holding.owner.actor or "")
+    return _supervised_job(known) if known is not None and known.internal else view.job_title(row.holding.owner.job)
 
 
 def _growth(row: OwnerRow, _: View) -> Cell:

@@ -142,7 +142,9 @@ def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow
 
 def _memory_rows(node: Node, users: Sequence[MemoryUser], view: View) -> Iterator[MemoryRow]:
     """What each has for itself; where a probe tells of the whole host, also what they share and what is left, which makes all of it."""
-    known = {process.pid: process for process in view.index.processes.get(node.key, ())}
+    host = view.index.host_of(node) if node.probed else None
+    keys = {node.key, *(f"node:{each}" for each in (host.nodes if host else ()))}  # several nodes may share the host, and all of it is told
+    known = {process.pid: process for key in keys for process in view.index.processes.get(key, ())}
     yield from (
         MemoryRow(str(user.pid), cells.shorten_command(user.command or UNKNOWN), user.private, user, known.get(user.pid)) for user in users
     )

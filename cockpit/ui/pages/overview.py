@@ -11,6 +11,7 @@ from cockpit.findings.memory_trend import DEFAULT_THRESHOLD
 from cockpit.model import Actor, Job, Node, PlacementGroup, Process
 from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
+from cockpit.report.text import unjudged_words
 from cockpit.text import UNKNOWN, plural, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.marks import spark
@@ -206,7 +207,8 @@ GPU_MEMORY_COLUMN: Column[Process] = Column(
 def orphans_section(view: View) -> Section[Process]:
     """Orphan and stale processes, the greatest holder of GPU memory first."""
     left = [process for process in view.snapshot.processes or () if process.left_over]
-    rows = sorted(left, key=lambda process: -(process.gpu_memory or 0)) if left or view.snapshot.looked_at else None
+    looked, unjudged = view.snapshot.looked_at, view.snapshot.unjudged
+    rows = sorted(left, key=lambda process: -(process.gpu_memory or 0)) if left or (looked and not unjudged) else None
     columns: tuple[Column[Process], ...] = (
         Column("ORPHANS", 10, lambda process, _: cells.kind(process), sort=lambda process, _: process.kind),
         Column("NODE", 10, cells.place, sort=cells.place),
@@ -217,15 +219,14 @@ def orphans_section(view: View) -> Section[Process]:
         Column("COMMAND", 14, lambda process, _: cells.command(process), grow=True),
         Column("WHY", 14, lambda process, _: (("; ".join(process.why), "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
     )
-    looked = view.snapshot.looked_at
-    nothing = f"none ({plural(looked, 'host')} probed{_unknown_holders(view)})" if looked else "not known: no answer from a probe yet"
+    probed = f"{'not known' if unjudged else 'none'} ({plural(looked, 'host')} probed{_page_of_unjudged(view)})"
+    nothing = probed if looked else "not known: no answer from a probe yet"
     title = "ORPHANS, STALE" if any(process.kind == "stale" for process in left) else "ORPHANS"
     return Section("left", title, columns, rows and rows[:MAX_ROWS], nothing, process_search, total=len(rows or ()))
 
 
-def _unknown_holders(view: View) -> str:
-    number = view.snapshot.unknown_holders
-    return f"; of {plural(number, 'holder')} of GPU memory it can't be told: page 4" if number else ""
+def _page_of_unjudged(view: View) -> str:
+    return f"{unjudged_words(view.snapshot)}; page 4" if view.snapshot.unjudged else ""
 
 
 def process_search(process: Process) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.demo import cluster as demo
 from tests.probe.acts.grounds import NAME, OTHER, Ground, age, listening, program, session, what, write
 from tests.probe.probe_copy import copy_probe
 from tests.pythons import installed_pythons, version_of
@@ -41,6 +42,14 @@ def test_a_dead_session_goes_whole(ground):
     assert not path.exists()
     assert answer["freed"] == {"disk": target["size"], "shm": 0}
     assert any("files counted" in text for text in ground.told)
+
+
+def test_the_dead_session_of_the_demo_can_be_cleaned_and_its_checkpoint_stays(ground):
+    demo._leave_stale_session(ground.temp)
+    planned = ground.plan()
+    (target,) = planned["targets"]
+    assert (target["live"], planned["refused"]) == (False, [])
+    assert [os.path.basename(kept) for kept in target["keeps"]] == ["ckpt"]
 
 
 def test_a_plan_changes_nothing(ground):

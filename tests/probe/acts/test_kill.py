@@ -20,7 +20,7 @@ from cockpit.probe.acts import kill
 from cockpit.probe.acts.host_state import HostState
 from cockpit.probe.look.classify import classify
 from cockpit.probe.look.gpus import GpuReading
-from cockpit.probe.look.kinds import ProcessFacts
+from cockpit.probe.look.kinds import KindVerdict, ProcessFacts
 from cockpit.probe.look.processes import read_stat
 from cockpit.sources.probes import payload
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
@@ -271,9 +271,28 @@ def test_what_only_root_could_judge_is_said_to_need_root(monkeypatch, user, read
     ]
 
 
+def test_what_hangs_on_a_ray_that_nobody_could_ask_is_told_also_without_gpu_memory():
+    """An orphan may be among them: `nothing on 1 host`, and no more, would be wrong."""
+    process = SimpleNamespace(alive=True, origin=SimpleNamespace(readable=True), details=SimpleNamespace(uid=0))
+    verdict = KindVerdict("unknown", ("whether job train still runs must be asked of Ray",), undecided="job")
+    for kind, told in ((verdict, [f"1 process can't be judged{BELOW}"]), (verdict._replace(undecided=None), [])):
+        look = SimpleNamespace(
+            doubts=[],
+            forest={7: process},
+            verdicts={7: kind},
+            reading=GpuReading([], {}),
+            carriers={},
+            children_first=list,
+            target=lambda pid, kind=kind: {"what": "process", "pid": pid, "kind": kind.kind, "why": list(kind.why), "gpus": []},
+        )
+        plan = kill.plan({"named": None}, SimpleNamespace(look=lambda look=look: look), print)
+        assert (plan["targets"], plan["unknown"], len(plan["refused"])) == ([], told, len(told))
+
+
 def test_where_nvml_is_silent_there_may_be_more_than_was_found(act, gpus, state):
     nvml.add(state, "hang forever nvmlInit")
-    assert act("plan", gpus=gpus)["unknown"] == ["NVML has not answered for 3 s: which processes hold GPU memory is not known"]
+    told = act("plan", gpus=gpus)["unknown"]
+    assert "NVML has not answered for 3 s: which processes hold GPU memory is not known" in told, "another Ray here may add a sentence"
 
 
 # GPU memory

@@ -471,8 +471,9 @@ def test_a_holder_whose_environment_cannot_be_read_is_unknown():
     assert (found.kind, found.why) == ("unknown", ("its environment can't be read: no permission",))
 
 
-def test_somebody_elses_lonely_worker_is_listed_and_unknown():
+def test_somebody_elses_lonely_worker_or_engine_is_listed_and_unknown():
     assert kinds(worker(200, parent=1, readable=False, logs=[])) == {200: "unknown"}
+    assert kinds(process(400, command="VLLM::EngineCore", readable=False)) == {400: "unknown"}
 
 
 def test_a_stuck_holder_is_unknown():

@@ -1,0 +1,95 @@
+"""What somebody means who types the name or the id of an actor, a node or a group; and what they may have meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from cockpit.acts.act import Act
+from cockpit.model import Actor, Node, PlacementGroup, Snapshot
+from cockpit.sources.source import SourceError
+
+SHORTEST_PREFIX: Final = 8
+"""Characters of an id that stand for all of it, as cockpit and Ray print it."""
+MAX_NAMED: Final = 6
+"""Of several that a word may mean."""
+LIKENESS: Final = 0.75
+"""From which on a name is taken for what was meant; 1: it is the same."""
+MAX_COMPARED: Final = 2_000
+"""Names that a mistyped one is compared with."""
+
+
+class UnclearTargetError(SourceError):
+    """It means several things, or nothing."""
+
+
+def matching_actors(target: str, actors: Iterable[Actor], home: Node | None) -> list[Actor]:
+    """By id or its beginning, else by name, else by class."""
+    here = [actor for actor in actors if home is None or actor.node == home.id]
+    ways = (
+        [actor for actor in here if _is_id(target, actor.id)],
+        [actor for actor in here if actor.name == target],
+        [actor for actor in here if actor.class_ == target],
+    )
+    return next(filter(None, ways), [])
+
+
+def only_actor(target: str, actors: Sequence[Actor], snapshot: Snapshot) -> Actor | None:
+    """Raises `UnclearTargetError` where there are several."""
+    if len(actors) > 1:
+        titles = {node.id: node.title for node in snapshot.nodes or ()}
+        names = [f"{actor.name or actor.id} ({actor.state}{f', {titles[actor.node]}' if actor.node in titles else ''})" for actor in actors]
+        raise UnclearTargetError(f"{target} means {len(actors)} actors: {listed(names)}; name one of them, or its id")
+    return actors[0] if actors else None
+
+
+def matching_nodes(snapshot: Snapshot, name: str) -> list[Node]:
+    """Living ones first."""
+    found = [node for node in snapshot.nodes or () if name in (node.title, node.host, node.ip) or _is_id(name, node.id or "")]
+    return sorted(found, key=lambda node: node.state != "ALIVE")
+
+
+def _is_id(text: str, whole: str) -> bool:
+    return len(text) >= SHORTEST_PREFIX and whole.startswith(text.lower())
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first of them, and how many more."""
+    known = [*names]
+    more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
+    return ", ".join(known[:MAX_NAMED]) + more
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """`; did you mean rm-72b?`, or nothing."""
+    near = get_close_matches(word, [*dict.fromkeys(filter(None, names))][:MAX_COMPARED], 1, LIKENESS)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def find_id(act: Act, word: str, snapshot: Snapshot) -> str:
+    """The id of what the act is aimed at by its id or its name. Raises `UnclearTargetError` where that is not exactly one."""
+    if len(word) in act.id_digits and re.fullmatch(r"[0-9a-f]+", word):
+        return word
+    names = _names_of(act, snapshot)
+    if len(found := names.get(word, ())) == 1:
+        return found[0]
+    what, place = act.noun.partition(" ")[2], snapshot.cluster.address
+    if found:
+        raise UnclearTargetError(f"{word} means {len(found)} {what}s: {listed(found)}; give the id of one")
+    raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray at {place}{did_you_mean(word, names)}")
+
+
+def _names_of(act: Act, snapshot: Snapshot) -> Mapping[str, Sequence[str]]:
+    """Ids by name: of what lives, and has a name of its own."""
+    kinds: tuple[tuple[type[Any], Sequence[Any]], ...] = (
+        (Actor, [actor for actor in snapshot.actors or () if actor.state != "DEAD"]),
+        (PlacementGroup, [group for group in snapshot.placement_groups or () if group.state != "REMOVED"]),
+        (Node, [node for node in snapshot.nodes or () if node.state == "ALIVE"]),
+    )
+    found: dict[str, list[str]] = {}
+    for thing in next(things for kind, things in kinds if act.takes is kind):
+        if (name := thing.title if isinstance(thing, Node) else thing.name) and thing.id:
+            found.setdefault(name, []).append(thing.id)
+    return found

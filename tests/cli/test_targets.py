@@ -1,0 +1,43 @@
+"""Which one thing of Ray's a typed name is, for an act that is done to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.acts.table import find_act
+from cockpit.cli.targets import UnclearTargetError, find_id
+from cockpit.model import Cluster, PlacementGroup
+from tests.world import actor, node, snapshot
+
+KILL, REMOVE, DRAIN = map(find_act, ("kill-actor", "remove-placement-group", "drain-node"))
+
+
+def meant(act, word, **seen):
+    return find_id(act, word, snapshot(cluster=Cluster("http://10.0.0.1:8265"), **seen))
+
+
+def test_an_id_is_itself_whether_or_not_it_is_known():
+    assert meant(KILL, "0" * 32) == "0" * 32
+    assert meant(DRAIN, "a" * 56) == "a" * 56
+
+
+def test_a_name_that_one_thing_has_is_its_id():
+    assert meant(KILL, "judge", actors=(actor(1, name="judge"), actor(2, name="other"))) == actor(1).id
+    assert meant(REMOVE, "tp16", placement_groups=(PlacementGroup("b" * 36, "tp16", "PENDING"),)) == "b" * 36
+    assert meant(DRAIN, node(2).title) == node(2).id
+
+
+def test_a_name_that_several_have_is_refused_with_their_ids():
+    with pytest.raises(UnclearTargetError, match=f"judge means 2 actors: {actor(1).id}, {actor(2).id}; give the id of one"):
+        meant(KILL, "judge", actors=(actor(1, name="judge"), actor(2, name="judge")))
+
+
+def test_neither_a_class_nor_the_beginning_of_an_id_nor_the_dead_are_meant():
+    for word, state in ((actor(1).class_, "ALIVE"), (actor(1).id[:12], "ALIVE"), ("judge", "DEAD")):
+        with pytest.raises(UnclearTargetError, match=f"there is no actor with the id or name {word} in the Ray at http://10.0.0.1:8265"):
+            meant(KILL, word, actors=(actor(1, name="judge", state=state),))
+
+
+def test_a_mistyped_name_is_answered_with_the_nearest_one():
+    with pytest.raises(UnclearTargetError, match=r"; did you mean reward-server\?$"):
+        meant(KILL, "reward-serve", actors=(actor(1, name="reward-server"),))
