@@ -84,7 +84,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("slash", "filter", "Filter", key_display="/", priority=True),
     Binding("q", "quit", "Quit"),
     Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
-    Binding("enter", "keep_filter", "Keep filter", show=False, priority=True),
+    Binding("enter", "keep_filter", "Keep filter", key_display="Enter", priority=True),
     Binding("t", "tree", "Tree"),
     Binding("v", "pane", "Pane"),
     Binding("d", "dead", "Dead"),

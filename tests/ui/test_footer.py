@@ -82,3 +82,14 @@ async def test_changing_pages_leaves_nothing_behind(make):
         later, as_many = await turned(20 * len(PAGES))
         assert as_many == widgets
         assert later - objects < 1000
+
+
+async def test_while_something_is_typed_no_key_is_offered_that_would_be_typed(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("slash", "p", "p", "o")
+        await until(pilot, lambda: shown(app).splitlines()[-2].startswith(" / ppo"))
+        assert footer(app).split() == ["Enter", "Keep", "filter", "Esc", "All", "rows"]
+        await pilot.press("enter")
+        await until(pilot, lambda: "? Help" in footer(app))
