@@ -314,11 +314,8 @@ class Header(Widget):
         mark = "x" if self.view.ascii else "✖"
         listed = self._faults if len(self._faults) <= MAX_FAULT_LINES else self._faults[: MAX_FAULT_LINES - 1]
         for text, since in listed:
-            yield (
-                (f" {mark} ", "bad"),
-                (f"{age(self.view.now - since)} " if since else "", "dim"),
-                (text, "bad"),
-            )  # a pane may cut the end
+            pieces: list[Piece] = [(f" {mark} ", "bad"), (f"{age(self.view.now - since)} " if since else "", "dim"), (text, "bad")]
+            yield tuple(_cut(pieces, self.size.width, ".." if self.view.ascii else "…"))
         if len(listed) < len(self._faults):
             yield ((f" {mark} {plural(len(self._faults) - len(listed), 'more fault')}: press F", "bad"),)
 

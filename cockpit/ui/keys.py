@@ -31,12 +31,13 @@ ACTION_TARGETS: Mapping[str, type[Any]] = {"hide": Finding, "edit": PresetEntry,
 ROW_ACTIONS: Mapping[str, tuple[type[Any], ...]] = {
     "log": (Job, Actor, Process, Node, PlacementGroup, Session, Finding),
     "environment": (Process,),
+    "memory": (Node,),
     "stack": (Process, Actor, Job),
 }
 """The types of row for which the line of keys offers an action; elsewhere its key says what it needs."""
 FOOTER_ORDER = (
-    "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "filter", "gpu_memory",
-    "sort", "act", "raw", "pause", "quit",
+    "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "filter", "memory",
+    "gpu_memory", "sort", "act", "raw", "pause", "quit",
 )  # fmt: skip
 """What is for the row under the cursor comes first: there is no room for all."""
 NOT_IN_PALETTE = frozenset(["page", "act", "explain", "quit", "command_palette", "keep_filter", "back", "move", "suspend_process"])
@@ -88,7 +89,7 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("t", "tree", "Tree"),
     Binding("v", "pane", "Pane"),
     Binding("d", "dead", "Dead"),
-    Binding("m", "memory", "Memory", show=False),
+    Binding("m", "memory", "Memory"),
     Binding("M", "gpu_memory", "GPU memory"),
     Binding("l", "log", "Log"),
     Binding("x", "hide", "Hide"),
