@@ -47,7 +47,10 @@ def summary(view: View, width: int) -> list[Group]:
         if _width((ray, *longer.values())) <= width:
             groups = longer
     ray = next((form for form in (*_who(view), ray) if _width((form, *groups.values())) <= width), ray)
-    return [group for group in (ray, *groups.values()) if group]
+    shown = [group for group in (ray, *groups.values()) if group]
+    while len(shown) > 1 and _width(shown) > width:  # half a number would be another one
+        shown.pop()
+    return shown
 
 
 def _width(groups: Iterable[Group]) -> int:
