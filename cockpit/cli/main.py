@@ -390,4 +390,4 @@ def _acting_commands() -> list[click.Command]:
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
-    show(replace(config, address=address), greeting=f"Demo cluster at {address}")
+    show(replace(config, address=address), greeting=f"Demo cluster at {address}; q ends it and its jobs")

@@ -29,10 +29,10 @@ from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.bug import bug_sentence
 from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.driver import TerminalDriver
-from cockpit.ui.filter import Filter
+from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector
-from cockpit.ui.header import Header, page_line, page_notes
+from cockpit.ui.header import Header, page_notes
 from cockpit.ui.help import HELP_INDENT, help_text
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
 from cockpit.ui.page_switches import SwitchingApp
@@ -43,7 +43,7 @@ from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
 from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.pane import Body, is_large
-from cockpit.ui.plan_dialog import PlanExecutor
+from cockpit.ui.plan_dialog import ActDialog, PlanExecutor
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, apply_theme, register_themes, variable_defaults
 from cockpit.ui.time_line import TimeLine
@@ -114,7 +114,7 @@ class Cockpit(SwitchingApp):
         yield Header()
         yield Body(table := Table())
         yield TimeLine()
-        yield Filter(table)
+        yield FilterLine(table)
         yield Footer(self._key_ranks)
         yield Label(Content(f"cockpit needs {MIN_SCREEN_SIZE[0]}x{MIN_SCREEN_SIZE[1]} or larger"), id="small")
 
@@ -161,8 +161,7 @@ class Cockpit(SwitchingApp):
         with self.batch_update():
             recorded = self.recorder.state if self.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self.past_note, readonly=self.config.readonly)
-            where = page_line(self.pages, self.size.width, notes, ascii=self.config.ascii)
-            self.screen_stack[0].query_one(Header).show(view, where)
+            self.screen_stack[0].query_one(Header).show(view, self.pages, notes)
             self.table.show(self.page.sections(view), view, self.page.heading)
             self.body.show(lends=len(self.pages) == 1, may_cover=len(self.pages) == 1 and not isinstance(self.page, OverviewPage))
             self.draw_time_line()
@@ -182,6 +181,13 @@ class Cockpit(SwitchingApp):
         """Every key and click passes here."""
         if isinstance(event, events.InputEvent):
             self._garbage.note_key()
+        if (
+            isinstance(event, events.Key)
+            and not event.is_forwarded
+            and isinstance(self.screen, ActDialog)
+            and not self.screen.admits(event)
+        ):
+            return
         await super().on_event(event)
 
     # Where we are

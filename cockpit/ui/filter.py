@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Input
+from textual.containers import Horizontal
+from textual.widget import Widget
+from textual.widgets import Input, Label
 
 from cockpit.ui.table import Table
 
@@ -13,12 +16,7 @@ from cockpit.ui.table import Table
 class Filter(Input):
     """Filters the table while it is typed into; hidden otherwise."""
 
-    DEFAULT_CSS = """
-    Filter, Filter:focus {
-        height: 1; border: none; padding: 0 1; dock: bottom; margin-bottom: 1; display: none; background: $panel;
-    }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear", "Clear", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear", "All rows", key_display="Esc")]
 
     def __init__(self, table: Table) -> None:
         super().__init__(id="filter", placeholder="filter text; !text: rows without it; Esc clears", compact=True, select_on_focus=False)
@@ -26,13 +24,13 @@ class Filter(Input):
 
     def open(self) -> None:
         """Show the field with the current filter."""
-        self.display = True
+        self._line.display = True
         self.value = ("!" if self._table.inverted else "") + self._table.needle
         self.screen.set_focus(self)  # now, not after the next refresh: what is typed ahead belongs to it
 
     def close(self) -> None:
         """Keep what is typed, go back to the rows."""
-        self.display = False
+        self._line.display = False
         self.screen.set_focus(self._table)
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -44,3 +42,27 @@ class Filter(Input):
         """All rows again."""
         self.value = ""
         await self.app.run_action("keep_filter")
+
+    @property
+    def _line(self) -> Widget:
+        """Itself, with the sign before it."""
+        return self.parent if isinstance(self.parent, Widget) else self
+
+
+class FilterLine(Horizontal):
+    """The field, with its key before it as in a log."""
+
+    DEFAULT_CSS = """
+    FilterLine { height: 1; dock: bottom; margin-bottom: 1; display: none; background: $panel; padding: 0 1; }
+    FilterLine Label { width: 2; color: $text-accent; }
+    FilterLine Input, FilterLine Input:focus { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table = table
+
+    def compose(self) -> ComposeResult:
+        """The sign and the field."""
+        yield Label("/")
+        yield Filter(self._table)

@@ -13,6 +13,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
 from cockpit.text import clean
 
@@ -21,7 +22,7 @@ Key = tuple[str, str, str]
 
 
 HELP_KEY = "?"
-"""It stands last, and always: whoever knows no key finds the others with it."""
+"""It stands last, and wherever it isn't typed: whoever knows no key finds the others with it."""
 
 
 class Footer(Widget):
@@ -91,10 +92,12 @@ class Footer(Widget):
         for _, binding, _, _ in screen.active_bindings.values():
             if binding.show:
                 bindings.setdefault(binding.action, binding)
-        rank = self._ranks()
+        rank, is_typing = self._ranks(), isinstance(screen.focused, Input)
         ranked = [(place, binding) for binding in bindings.values() if (place := rank(binding.action)) is not None]
         for _, binding in sorted(ranked, key=lambda pair: pair[0]):
-            yield binding.key, clean(screen.app.get_key_display(binding)), clean(binding.description)
+            shown = clean(screen.app.get_key_display(binding))
+            if not is_typing or len(shown) > 1:  # a single sign would be typed
+                yield binding.key, shown, clean(binding.description)
 
 
 def _width(key: Key) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import ClassVar
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -32,6 +32,8 @@ MAX_FAULT_LINES = 3
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LONG = 60
 """Cells of the longest address that is shown whole."""
+WIDE_COLUMNS = 100
+"""Columns from which on the names of the pages stand apart."""
 PAGE_LINE = 1
 """The line with the names of the pages, counted from 0."""
 Group = tuple[Piece, ...]
@@ -62,11 +64,18 @@ def _summary(view: View, width: int) -> list[Group]:
         if _width((ray, *longer.values())) <= width:
             groups = longer
     ray = next((form for form in (*_who(view), ray) if _width((form, *groups.values())) <= width), ray)
-    return [group for group in (ray, *groups.values()) if group]
+    shown = [group for group in (ray, *groups.values()) if group]
+    while len(shown) > 1 and _width(shown) > width:  # half a number would be another one
+        shown.pop()
+    return shown
 
 
 def _width(groups: Iterable[Group]) -> int:
-    return sum(sum(cell_len(text) for text, _ in group) + 2 for group in groups if group)
+    return sum(_cells(group) + 2 for group in groups if group)
+
+
+def _cells(pieces: Iterable[Piece]) -> int:
+    return sum(cell_len(clean(text)) for text, _ in pieces)
 
 
 def _who(view: View) -> Iterator[Group]:
@@ -207,15 +216,44 @@ def _sentence(fault: Fault) -> str:
     return f"{place}{fault.text}{also_down(fault)}"
 
 
-def page_line(pages: Sequence[Page], width: int, notes: Iterable[tuple[str, Tone]], *, ascii: bool) -> tuple[Piece, ...]:  # noqa: A002
-    """The line of pages: which is open, the details opened from it, and notes such as PAUSED."""
-    pieces: list[Piece] = []
-    for number, page in enumerate(PAGES, 1):
-        here = isinstance(pages[0], page)
-        title = f" {page.title}" if here or width >= 100 or len(pages) == 1 else ""
-        pieces.append((f" {number}{title}" + " " * (here or width >= 100), "here" if here else "dim"))  # type: ignore[arg-type]
-    pieces += [(f" {'>' if ascii else '›'} {page.heading[:width]}", "bold") for page in pages[1:]]
-    return (*pieces, *((f"  {text}", tone) for text, tone in notes))
+def page_line(
+    pages: Sequence[Page],
+    width: int,
+    notes: Iterable[tuple[str, Tone]],
+    counts: Sequence[Piece] = (),
+    *,
+    ascii: bool,  # noqa: A002
+) -> tuple[Piece, ...]:
+    """The line of pages: which is open, the details opened from it, notes such as PAUSED, and `counts`, which are never cut.
+
+    The other pages have their names where there is room for all of that, else their numbers alone.
+    """
+    opened: list[Piece] = [(f" {'>' if ascii else '›'} {page.heading[:width]}", "bold") for page in pages[1:]]
+    rest = (*opened, *((f"  {text}", tone) for text, tone in notes))
+    room = width - _cells(counts)
+    forms = [_tabs(pages[0], *form) for form in ((" ", True), ("", True), ("", False))[width < WIDE_COLUMNS :]]
+    tabs = next((form for form in forms if _cells((*form, *rest)) <= room), forms[-1])
+    return (*tabs, *_cut(rest, room - _cells(tabs), ".." if ascii else "…"), *counts)
+
+
+def _tabs(page: Page, gap: str, is_named: bool) -> list[Piece]:
+    """A piece for each page; of the open one always its name."""
+    tabs: list[Piece] = []
+    for number, kind in enumerate(PAGES, 1):
+        is_here = isinstance(page, kind)
+        name = f" {kind.title}" if is_here or is_named else ""
+        tabs.append((f" {number}{name}{' ' if is_here else gap}", "here" if is_here else "dim"))  # type: ignore[arg-type]
+    return tabs
+
+
+def _cut(pieces: Iterable[Piece], room: int, dots: str) -> Iterator[Piece]:
+    """As much of them as there is room for; dots say that there is more."""
+    for text, tone in pieces:
+        if cell_len(text) <= room:
+            yield text, tone
+        elif room > len(dots):
+            yield set_cell_size(clean(text), room - len(dots)) + dots, tone
+        room = max(0, room - cell_len(text))
 
 
 def page_notes(
@@ -261,14 +299,15 @@ class Header(Widget):
     def __init__(self) -> None:
         super().__init__()
         self.view = View()
-        self._page_line: tuple[Piece, ...] = ()
+        self._pages: Sequence[Page] = ()
+        self._notes: Sequence[tuple[str, Tone]] = ()
         self._lines: list[tuple[Piece, ...]] = [(), ()]
         self._faults: list[tuple[str, float]] = []
 
-    def show(self, view: View, where: tuple[Piece, ...]) -> None:
-        """The newest of everything; `where` is the line of pages."""
+    def show(self, view: View, pages: Sequence[Page], notes: Iterable[tuple[str, Tone]]) -> None:
+        """The newest of everything; of `pages` the last is open. `notes`: what differs from the normal display."""
         before = len(self._lines)
-        self.view, self._page_line, self._faults = view, where, fault_lines(view.snapshot)
+        self.view, self._pages, self._notes, self._faults = view, tuple(pages), tuple(notes), fault_lines(view.snapshot)
         self._compose_lines()
         self.refresh(layout=before != len(self._lines))
 
@@ -276,7 +315,8 @@ class Header(Widget):
         groups = summary(self.view, self.size.width)
         counts_fit = _findings(self.view, False) in groups
         glance = tuple(piece for group in groups for piece in ((" ", ""), *group, (" ", "")))
-        where = self._page_line if counts_fit else (*self._page_line, *_finding_counts(self.view))
+        counts = () if counts_fit else tuple(_finding_counts(self.view))
+        where = page_line(self._pages, self.size.width, self._notes, counts, ascii=self.view.ascii) if self._pages else ()
         self._lines = [glance, where, *self._fault_pieces()]
 
     def on_resize(self) -> None:
@@ -286,7 +326,7 @@ class Header(Widget):
 
     async def on_mouse_down(self, event: events.MouseDown) -> None:
         """A click on a page's name opens it."""
-        edges = accumulate(cell_len(text) for text, _ in self._page_line[: len(PAGES)])
+        edges = accumulate(cell_len(text) for text, _ in self._lines[PAGE_LINE][: len(PAGES)])
         number = next((number for number, edge in enumerate(edges) if event.x < edge), None)
         if event.y == PAGE_LINE and number is not None:
             await self.app.run_action(f"app.page({number})")
@@ -303,11 +343,8 @@ class Header(Widget):
         mark = "x" if self.view.ascii else "✖"
         listed = self._faults if len(self._faults) <= MAX_FAULT_LINES else self._faults[: MAX_FAULT_LINES - 1]
         for text, since in listed:
-            yield (
-                (f" {mark} ", "bad"),
-                (f"{age(self.view.now - since)} " if since else "", "dim"),
-                (text, "bad"),
-            )  # a pane may cut the end
+            pieces: list[Piece] = [(f" {mark} ", "bad"), (f"{age(self.view.now - since)} " if since else "", "dim"), (text, "bad")]
+            yield tuple(_cut(pieces, self.size.width, ".." if self.view.ascii else "…"))
         if len(listed) < len(self._faults):
             yield ((f" {mark} {plural(len(self._faults) - len(listed), 'more fault')}: press F", "bad"),)
 

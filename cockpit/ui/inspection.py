@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from textual import work
 from textual.app import App
+from textual.widgets import Input
 
 from cockpit.config.settings import Config
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup, Process, Session, Snapshot
@@ -28,10 +29,11 @@ from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index, View
 
+Answer = TypeVar("Answer")
 LOGGED: Final = (Actor, Process, Node, Job, PlacementGroup, Session, Finding)
 """What may have a log."""
-SEARCH_SAID_AFTER_S: Final = 0.7
-"""Seconds of search after which somebody is told of it."""
+SAID_AFTER_S: Final = 0.7
+"""Seconds after which it is said what is waited for."""
 QUOTING: Final = frozenset({"job-failed"})
 """Codes of findings that quote lines of a log."""
 SHORTEST_QUOTE: Final = 12
@@ -87,8 +89,20 @@ class InspectionApp(App[None]):
             self.say("No line is free for the pane, or there is no more to say about this row")
 
     def say(self, text: str, severity: Any = "information") -> None:
-        """Show a notification; text from a cluster is never markup."""
+        """Show a notification in place of the last one: it tells of the newest key. Text from a cluster is never markup."""
+        self.unsay()
         self.notify(clean(text), severity=severity, markup=False, timeout=6)
+
+    def unsay(self) -> None:
+        """Take back what was said last, but for warnings and errors."""
+        for notification in list(self._notifications):
+            if notification.severity == "information":
+                self._unnotify(notification)
+
+    def action_help_quit(self) -> None:
+        """Say which key quits: ctrl+c copies where something is typed."""
+        is_page = len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
+        self.say(f"{'q' if is_page else 'ctrl+q'} quits cockpit")
 
     def action_raw(self) -> None:
         """All facts of the row, as JSON."""
@@ -113,19 +127,27 @@ class InspectionApp(App[None]):
     async def action_log(self) -> None:
         """Open the log that matters for the row under the cursor, or for the thing whose page is open."""
         page, thing = self.page, logged_thing(self.page, self.table)
-        search = asyncio.ensure_future(self._find_logs(thing))
         try:
-            await asyncio.wait({search}, timeout=SEARCH_SAID_AFTER_S)
-            if not search.done():
-                self.say("Looking for its log …")
-            logs = await search
+            logs = await self._await_aloud(self._find_logs(thing), "Looking for its log …")
         except SourceError as error:
             self.say(str(error), "warning")
             return
-        finally:
-            search.cancel()
         if page is self.page and len(self.screen_stack) == 1:  # nobody has gone elsewhere meanwhile
             self.push_screen(LogScreen(log_subject(thing), logs, self.clock, marks=quoted(thing), ascii=self.config.ascii))
+
+    async def _await_aloud(self, work: Coroutine[Any, Any, Answer], words: str) -> Answer:
+        """The answer; while it takes long the screen says in these words what is waited for."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task}, timeout=SAID_AFTER_S)
+            if task.done():
+                return task.result()
+            self.say(words)
+            answer = await task
+            self.unsay()
+            return answer
+        finally:
+            task.cancel()
 
     async def _find_logs(self, thing: Any) -> tuple[Log, ...]:
         if isinstance(thing, Finding):
@@ -140,8 +162,8 @@ class InspectionApp(App[None]):
 
     @work(group="environment", exclusive=True)
     async def action_environment(self) -> None:
-        """Environment of the process under the cursor; secrets are hidden."""
-        row = about(self.table.selected)
+        """Environment of the process under the cursor, or of the one whose page is open; secrets are hidden."""
+        row = logged_thing(self.page, self.table)
         if not isinstance(row, Process):
             self.say("Env needs a process: put the cursor on one")
             return
@@ -160,8 +182,8 @@ class InspectionApp(App[None]):
         if not processes:
             self.say("Stack needs a process, an actor, or a job whose processes hold GPUs: put the cursor on one")
             return
-        self.say(f"Reading stacks: {plural(len(processes), 'process', 'processes')} …")
-        stacks = await read_stacks(self.monitor.stack, processes, view)
+        words = f"Reading stacks: {plural(len(processes), 'process', 'processes')} …"
+        stacks = await self._await_aloud(read_stacks(self.monitor.stack, processes, view), words)
         title = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
         self.push_screen(TextScreen(title, stacks_text(stacks, self.size.width - 2)))
 

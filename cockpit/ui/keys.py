@@ -45,12 +45,13 @@ ACTION_TARGETS: Mapping[str, type[Any]] = {"hide": Finding, "edit": PresetEntry,
 ROW_ACTIONS: Mapping[str, tuple[type[Any], ...]] = {
     "log": (Job, Actor, Process, Node, PlacementGroup, Session, Finding),
     "environment": (Process,),
+    "memory": (Node,),
     "stack": (Process, Actor, Job),
 }
 """The types of row for which the line of keys offers an action; elsewhere its key says what it needs."""
 FOOTER_ORDER = (
-    "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "filter", "gpu_memory",
-    "sort", "act", "raw", "pause", "quit",
+    "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "filter", "memory",
+    "gpu_memory", "sort", "act", "raw", "pause", "quit",
 )  # fmt: skip
 """What is for the row under the cursor comes first: there is no room for all."""
 NOT_IN_PALETTE = frozenset(
@@ -100,11 +101,11 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("slash", "filter", "Filter", key_display="/", priority=True),
     Binding("q", "quit", "Quit"),
     Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
-    Binding("enter", "keep_filter", "Keep filter", show=False, priority=True),
+    Binding("enter", "keep_filter", "Keep filter", key_display="Enter", priority=True),
     Binding("t", "tree", "Tree"),
     Binding("v", "pane", "Pane"),
     Binding("d", "dead", "Dead"),
-    Binding("m", "memory", "Memory", show=False),
+    Binding("m", "memory", "Memory"),
     Binding("M", "gpu_memory", "GPU memory"),
     Binding("l", "log", "Log"),
     Binding("x", "hide", "Hide"),

@@ -103,7 +103,12 @@ class LogScreen(Screen[None]):
             with Horizontal(id=f"{kind}-prompt"):
                 yield Label(sign)
                 yield Prompt(id=kind, placeholder=f"{words}; Esc clears", compact=True)
-        yield Footer()
+        yield Footer(self._key_ranks)
+
+    def _key_ranks(self) -> Callable[[str], int | None]:
+        """Only what leads somewhere is in the line of keys."""
+        useless = {"next": not (self._texts["search"] or self.marks), "open(1)": len(self.logs) == 1}
+        return lambda action: None if useless.get(action) else 0
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -114,6 +119,9 @@ class LogScreen(Screen[None]):
 
     def action_open(self, step: int) -> None:
         """Open the next of the logs, or the one before."""
+        if len(self.logs) == 1:
+            self.notify("There is no other log of this", timeout=4)
+            return
         self._place = (self._place + step) % len(self.logs)
         self.query_one(LogView).clear()
         self._open()
@@ -212,6 +220,7 @@ class LogScreen(Screen[None]):
         if self._texts[kind] == text:
             return
         self._texts[kind] = text
+        self.refresh_bindings()
         view = self.query_one(LogView)
         if kind == "search":
             view.search(text)
@@ -232,10 +241,8 @@ class LogScreen(Screen[None]):
             self.query_one(LogView).action_next()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is typed into a prompt opens no other; a single log has no other."""
-        if action in ("search", "filter"):
-            return not isinstance(self.focused, Input)
-        return len(self.logs) > 1 if action == "open" else super().check_action(action, parameters)
+        """What is typed into a prompt opens no other."""
+        return not isinstance(self.focused, Input) if action in ("search", "filter") else super().check_action(action, parameters)
 
     def action_help(self) -> None:
         """The keys of the log."""

@@ -73,6 +73,12 @@ def places(strip: Strip, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
     return found
 
 
+def least_shift(begin: int, end: int, width: int, step: int) -> int:
+    """By how many cells, in whole steps, a line has to be moved to the side so that these are seen; 0 where they are seen at its begin."""
+    needed = max(0, end - width + 1)  # the last cell has the sign that the line goes on
+    return min(-(-needed // step) * step, begin // step * step)
+
+
 def _highlight(strip: Strip, pattern: re.Pattern[str], style: Style) -> Strip:
     """The strip with the style wherever the pattern is found."""
     cuts = [cell for place in places(strip, pattern) for cell in place]

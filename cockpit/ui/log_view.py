@@ -19,7 +19,7 @@ from textual.strip import Strip
 
 from cockpit.ui.log_lines import MAX_BYTES, MAX_LINES, LogLines
 from cockpit.ui.log_search import LogSearches
-from cockpit.ui.log_strips import LineDrawing, places
+from cockpit.ui.log_strips import LineDrawing, least_shift, places
 
 REDRAW_INTERVAL_S: Final = 1 / 15
 """Seconds between two looks at what has arrived: more often nobody can read."""
@@ -165,6 +165,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         current = self._current if self._current is not None and self._is_in_sight(self._current) else None
         parts = [self._searches.filter_in_words(), self._searches.stops_in_words(current, self._note)]
         parts.append("following" if self.follow else f"paused at line {max(self._anchor, self.lines.dropped) + 1:,}")
+        parts.append(f"shifted by {self.left}: Left moves back" if self.left else "")
         if self.lines.dropped:
             parts.append(f"{self.lines.dropped:,} older lines dropped (limit {self.lines.limit})")
         return (" - " if self.ascii else " · ").join(filter(None, parts))
@@ -234,7 +235,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         self._goal = None
         if target is None and found:
             target = found[0 if by > 0 else -1]
-            self._note = ", wrapped"
+            self._note = ", from the top" if by > 0 else ", from the end"
         if target is not None:
             self._go_to(target)
 
@@ -262,12 +263,10 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return any(shown == number for shown, _ in self._places())
 
     def _show_match(self, number: int) -> None:
-        """Move sideways, if what was found in the line is beyond the side."""
+        """Move sideways as far as what was found in the line needs; where it is seen without that, move back."""
         pattern = self._searches.stops.pattern
-        found = [] if self.wrap or pattern is None else places(self._drawing.whole(number), pattern)
-        if found and not self.left <= found[0][0] <= found[0][1] <= self.left + self._width - 1:
-            begin, end = found[0]
-            self.left = 0 if end < self._width else max(0, begin - self._width // CONTEXT) // SHIFT_CELLS * SHIFT_CELLS
+        if not self.wrap and pattern and (found := places(self._drawing.whole(number), pattern)):
+            self.left = least_shift(*found[0], self._width, SHIFT_CELLS)
 
     # Moving
 
@@ -315,6 +314,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         widest = max((self._drawing.whole(number).cell_length for number, _ in self._places()), default=0)
         furthest = max(0, widest - self._width)
         self.left = max(0, min(self.left + by * SHIFT_CELLS, -(-furthest // SHIFT_CELLS) * SHIFT_CELLS))
+        self.post_message(self.Changed())
         self.refresh()
 
     def action_wrap(self) -> None:

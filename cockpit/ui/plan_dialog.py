@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.timer import Timer
 from textual.widgets import Button, Input, Label
 
 from cockpit.acts.act import Act, Aim, Operation
@@ -94,7 +95,8 @@ class ActDialog(ModalScreen["Receipt | None"]):
     ActDialog #hint { color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n", "leave", "Cancel"),
+        Binding("escape", "leave", "Cancel"),
+        Binding("n", "decline", "Cancel"),
         Binding("q", "quit", "Cancel"),
         Binding("right", "app.focus_next", "Next"),
         Binding("left", "app.focus_previous", "Previous"),
@@ -116,6 +118,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self._hint = ""
         self._read = False
         """Whether what is shown has been there long enough to be answered."""
+        self._unread = Timer(self, UNREAD, pause=True)
         self.set_class(ascii, "ascii")
 
     def compose(self) -> ComposeResult:
@@ -153,6 +156,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
     def _enter(self, stage: Stage, title: str, text: str = "") -> None:
         """Show another stage; the focus is on the button that changes nothing."""
         self.stage, self._read = stage, False
+        self._unread.stop()
         self._say("#title", title)
         self._hint = self._hint_of(stage)
         lines = self.query_one(PlanLines)
@@ -187,7 +191,8 @@ class ActDialog(ModalScreen["Receipt | None"]):
 
     def _painted(self) -> None:
         self.query_one("#title").refresh(layout=True)  # Textual 8.2.8 keeps its old height where the dialog's stays the same
-        self.set_timer(UNREAD, self._mark_read)
+        self._unread.stop()  # the one of the stage before
+        self._unread = self.set_timer(UNREAD, self._mark_read)
 
     def _mark_read(self) -> None:
         self._read = True
@@ -218,7 +223,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
 
     def _tell(self) -> None:
         lines = self.query_one(PlanLines)
-        below = round(lines.max_scroll_y - lines.scroll_y)
+        below = lines.count - lines.size.height - round(lines.scroll_y)
         more = f"{plural(below, 'more line')}: scroll down" if below > 0 else ""
         self._say("#hint", ". ".join(filter(None, (self._hint, more))))
         if self.stage in ("looking", "doing") and self._heard:
@@ -235,7 +240,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         event.stop()
         if event.button.id == "agree":
             self._agree()
-        else:
+        elif self._read:
             self.action_leave()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -256,18 +261,21 @@ class ActDialog(ModalScreen["Receipt | None"]):
     def _mismatch(self, typed: str) -> str:
         return f"{typed} does not match {self._word}: nothing was done. Correct it, or Esc cancels"
 
+    def admits(self, event: events.Key) -> bool:
+        """Whether a key is for what is shown. Asked before it is handed on, so that none overtakes another.
+
+        Whoever begins to type the word has not meant the keys that its letters are; and Enter after a word that is typed while there is
+        no plan yet cancels nothing.
+        """
+        if self.stage == "plan" and self._word and event.is_printable and event.character != " ":
+            self.set_focus(self.query_one("#word", Input))
+        return event.key != "enter" or self.stage != "looking"
+
     def on_key(self, event: events.Key) -> None:
-        """Whoever begins to type the word has not meant the keys that its letters are."""
+        """The act's own key, where it agrees."""
         if self._again and event.character == self._act.first_key:
             event.stop()
             self._agree()
-            return
-        field = self.query_one("#word", Input)
-        typed = event.character if event.is_printable else None
-        if self.stage == "plan" and self._word and not field.has_focus and typed and typed != " ":
-            event.stop()
-            self.set_focus(field)
-            field.insert_text_at_cursor(typed)
 
     def action_leave(self) -> None:
         """Cancel or close; what is under way goes on."""
@@ -276,12 +284,17 @@ class ActDialog(ModalScreen["Receipt | None"]):
         elif self.is_current and (self._read or self.stage != "receipt"):
             self.dismiss(self.receipt)
 
+    def action_decline(self) -> None:
+        """Cancel or close, by a letter: not before it can only be meant for what is shown."""
+        if self._read and self.stage != "looking":
+            self.action_leave()
+
     async def action_quit(self) -> None:
         """The end of the program while something is under way; else of this dialog."""
         if self.stage == "doing":
             await self.app.action_quit()
         else:
-            self.action_leave()
+            self.action_decline()
 
     def action_scroll(self, how: str) -> None:
         """Read on, wherever the focus is."""

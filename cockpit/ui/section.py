@@ -14,6 +14,9 @@ Row = TypeVar("Row")
 MAX_TEXT_LINES: Final = 8
 """Lines of a row over which a sentence goes where they would stay blank."""
 
+MIN_GROWING_CELLS: Final = 8
+"""Cells that a column keeps which has to make room: the screen's edge may cut it then."""
+
 Cell: TypeAlias = str | tuple[Piece, ...]
 Pairs: TypeAlias = Iterator[tuple[str, Cell]]
 """Names and values, for `facts`."""
@@ -67,14 +70,18 @@ class Section(Generic[Row]):
 
 
 def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:
-    """The columns for which there is room, with their widths; what is left goes to those that grow."""
+    """The columns for which there is room. What is left goes to those that grow, and the last of them gives what is missing."""
     kept = list(columns)
     while sum(column.width + 1 for column in kept) > width and any(column.rank for column in kept):
         kept.remove(max(reversed(kept), key=lambda column: column.rank))
-    spare = max(0, width - sum(column.width + 1 for column in kept))
-    growing = sum(column.grow for column in kept)
-    share = spare // growing if growing else 0
-    return tuple((column, max(column.width, min(column.most, column.width + share)) if column.grow else column.width) for column in kept)
+    spare = width - sum(column.width + 1 for column in kept)
+    growing = [column for column in kept if column.grow]
+    share = max(0, spare) // len(growing) if growing else 0
+    widths = [max(column.width, min(column.most, column.width + share)) if column.grow else column.width for column in kept]
+    if spare < 0 and growing:
+        last = growing[-1]
+        widths[kept.index(last)] = max(min(MIN_GROWING_CELLS, last.width), last.width + spare)
+    return tuple(zip(kept, widths, strict=True))
 
 
 @dataclass(frozen=True)

@@ -357,4 +357,4 @@ def test_the_demo_gets_the_flags_it_was_given(monkeypatch):
     monkeypatch.setattr("cockpit.demo.run_demo", run_demo)
     monkeypatch.setattr("cockpit.cli.main.show", lambda config, greeting: shown.append((config.address, config.theme, greeting)))
     assert cockpit("--theme", "nord", "demo").exit_code == 0
-    assert shown == [("http://127.0.0.1:8299", "nord", "Demo cluster at http://127.0.0.1:8299")]
+    assert shown == [("http://127.0.0.1:8299", "nord", "Demo cluster at http://127.0.0.1:8299; q ends it and its jobs")]

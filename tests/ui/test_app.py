@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -284,6 +285,52 @@ async def test_an_environment_hides_its_secrets(make):
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("e")
         await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
+
+
+async def test_on_the_page_of_a_process_its_keys_need_no_other_row(make):
+    app = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.page.heading.startswith("Process ") and "e Env" in shown(app))
+        await pilot.press("e")
+        await until(pilot, lambda: "WANDB_API_KEY=•••" in shown(app))
+
+
+async def test_a_toast_takes_the_place_of_the_last_one(make):
+    app = make()
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("2", "s")
+        await until(pilot, lambda: "Stack needs a process" in shown(app))
+        await pilot.press("z")
+        await until(pilot, lambda: "Nothing was hidden just now" in shown(app) and "Stack needs a process" not in shown(app))
+
+
+async def test_what_is_waited_for_is_said_until_it_is_there(make):
+    app, read = make(), asyncio.Event()
+    stack = app.monitor.stack
+
+    async def stack_later(process):
+        await read.wait()
+        return await stack(process)
+
+    app.monitor.stack = stack_later
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("s")
+        await until(pilot, lambda: "Reading stacks: 1 process" in shown(app))
+        read.set()
+        await until(pilot, lambda: "(ppo.py:7)" in shown(app) and "Reading stacks" not in shown(app))
+
+
+async def test_ctrl_c_says_the_key_that_quits(make):
+    app = make()
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: " q quits cockpit" in shown(app))
 
 
 async def test_stacks_of_what_is_tagged_lie_beside_each_other(make):

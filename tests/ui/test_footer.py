@@ -50,7 +50,7 @@ async def test_the_keys_of_the_row_come_first_and_help_is_always_there(make):
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: footer(app).startswith("Enter Open C Clean l Log x Hide / Filter "))
         await pilot.press("2", "j")
-        await until(pilot, lambda: footer(app).startswith("Enter Open D Drain node l Log / Filter M GPU memory "))
+        await until(pilot, lambda: footer(app).startswith("Enter Open D Drain node l Log / Filter m Memory M GPU memory "))
         await pilot.press("4")
         await until(pilot, lambda: footer(app).startswith("Enter Open K Kill T Terminate l Log s Stack e Env t Tree "))
         assert footer(app).rstrip().endswith(" ? Help")
@@ -82,3 +82,14 @@ async def test_changing_pages_leaves_nothing_behind(make):
         later, as_many = await turned(20 * len(PAGES))
         assert as_many == widgets
         assert later - objects < 1000
+
+
+async def test_while_something_is_typed_no_key_is_offered_that_would_be_typed(make):
+    app = make(hand=Hand())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("slash", "p", "p", "o")
+        await until(pilot, lambda: shown(app).splitlines()[-2].startswith(" / ppo"))
+        assert footer(app).split() == ["Enter", "Keep", "filter", "Esc", "All", "rows"]
+        await pilot.press("enter")
+        await until(pilot, lambda: "? Help" in footer(app))

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 from rich.cells import cell_len
 
-from cockpit.model import Cluster, Session
+from cockpit.model import Cluster, Finding, Session
 from cockpit.recording.recorder import RecorderState
-from cockpit.ui.header import Header, summary
+from cockpit.ui.header import Header, page_line, summary
 from cockpit.ui.keys import PAGES
+from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.view import Index, View
 from tests.ui.screen import shown, until
 from tests.world import NOW, snapshot
@@ -81,6 +82,11 @@ def test_the_session_comes_before_other_words_only_where_several_live_here():
     assert "01-17-58" not in glance(100)
 
 
+@pytest.mark.parametrize("width", [40, 50, 58])
+def test_what_has_no_room_is_left_out_whole_as_half_a_number_would_be_another_one(width):
+    assert glance(80).replace(" Ray 127.0.0.1:8265 ", "").startswith(glance(width))
+
+
 def test_which_address_does_not_answer_is_shown_too():
     assert "✖ no dashboard at 127.0.0.1:8265 " in glance(160, reachable=False)
 
@@ -100,3 +106,33 @@ async def test_it_says_whether_it_is_recorded_or_why_not(make, state, text):
     async with app.run_test(size=(160, 40)) as pilot:
         await until(pilot, lambda: app.table.count > 0)
         assert shown(app).splitlines()[1].rstrip().endswith(f"{PAGES[-1].title} {text}".rstrip())
+
+
+def line_of_pages(width, *notes, plain=False):
+    pieces = page_line([FindingsPage()], width, notes, [(" !1", "bad"), (" ^12", "warn")], ascii=plain)
+    line = "".join(text for text, _ in pieces)
+    assert cell_len(line) <= width
+    return line
+
+
+def test_where_there_is_no_room_for_their_names_the_pages_have_numbers_and_the_open_one_its_name():
+    assert line_of_pages(80).startswith(" 1 Overview 2 Nodes 3 Actors 4 Processes 5 Jobs 6 Findings  7 Presets")
+    assert line_of_pages(60) == " 1 2 3 4 5 6 Findings  7 !1 ^12"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_long_filter_is_cut_with_dots_and_never_the_counts_of_findings(width):
+    line = line_of_pages(width, ("filter " + "ppo" * 50, "accent"))
+    assert " 7" in line
+    assert line.endswith("… !1 ^12")
+    assert line_of_pages(width, ("filter " + "ppo" * 50, "accent"), plain=True).endswith(".. !1 ^12")
+
+
+async def test_a_filter_at_80_columns_leaves_the_counts_of_findings_on_the_screen(make):
+    found = tuple(Finding("x", "warning", f"node{number}", "is slow", (), NOW) for number in range(3))
+    app = make(snapshot(findings=found))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press(*"/critic1234567890", "enter")
+        await until(pilot, lambda: "filter critic1234567890" in shown(app))
+        assert "▲3" in "".join(shown(app).splitlines()[:2])

@@ -57,11 +57,11 @@ async def test_enter_goes_to_the_next_match_and_n_on_from_there(make):
         await until(pilot, lambda: "match 2 of 2 ·" in title(app))
         assert "line 150" in shown(app)
         await pilot.press("n")
-        await until(pilot, lambda: "match 1 of 2, wrapped" in title(app))
+        await until(pilot, lambda: "match 1 of 2, from the top" in title(app))
         await pilot.press("N")
-        await until(pilot, lambda: "match 2 of 2, wrapped" in title(app))
+        await until(pilot, lambda: "match 2 of 2, from the end" in title(app))
         await pilot.press("slash", "enter")
-        await until(pilot, lambda: "match 1 of 2, wrapped" in title(app))
+        await until(pilot, lambda: "match 1 of 2, from the top" in title(app))
 
 
 async def test_ampersand_shows_only_lines_with_the_text_and_with_an_exclamation_mark_those_without(make):
@@ -128,9 +128,7 @@ async def test_what_is_typed_faster_than_it_is_drawn_goes_where_it_belongs(make)
 
 async def test_the_keys_of_the_log_are_in_its_footer_and_enter_only_while_one_types(make):
     async with log(make, size=(80, 24)) as (app, pilot):
-        await until(
-            pilot, lambda: all(key in footer(app) for key in ("/ Search", "& Filter", "n Next", "w Wrap", "f Follow", "Esc Back", "? Help"))
-        )
+        await until(pilot, lambda: all(key in footer(app) for key in ("/ Search", "& Filter", "w Wrap", "f Follow", "Esc Back", "? Help")))
         assert "Enter" not in footer(app)
         await pilot.press("slash")
         await until(pilot, lambda: "Enter Keep" in footer(app) and "/ Search" not in footer(app))
@@ -175,3 +173,20 @@ async def test_a_log_of_the_process_before_a_restart_is_never_called_live(make):
         await pilot.press("o")
         await until(pilot, lambda: "step 1" in shown(app))
         assert "live" in title(app)
+
+
+async def test_next_is_offered_once_there_is_something_to_go_to(make):
+    async with log(make) as (app, pilot):
+        await until(pilot, lambda: "Esc Back" in footer(app))
+        assert "n Next" not in footer(app)
+        await pilot.press("slash", "1", "enter")
+        await until(pilot, lambda: "n Next" in footer(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "n Next" not in footer(app))
+
+
+async def test_where_there_is_one_log_o_says_so(make):
+    async with log(make) as (app, pilot):
+        await pilot.press("o")
+        await until(pilot, lambda: any("no other log" in said.message for said in app._notifications))
+        assert "o Other log" not in footer(app)

@@ -103,7 +103,7 @@ async def test_next_goes_to_the_first_match_from_the_topmost_line_in_sight_on_an
             await until(lambda: "to search" not in view.status)
             statuses.append(view.status.split(" · ")[1])
         assert statuses[:3] == ["match 5 of 20", "match 6 of 20", "match 7 of 20"]
-        assert statuses[3:] == [*(f"match {place} of 20" for place in (6, 5, 4, 3, 2, 1)), "match 20 of 20, wrapped", "match 19 of 20"]
+        assert statuses[3:] == [*(f"match {place} of 20" for place in (6, 5, 4, 3, 2, 1)), "match 20 of 20, from the end", "match 19 of 20"]
 
 
 async def test_the_match_that_was_gone_to_differs_and_has_lines_above_it() -> None:
@@ -169,6 +169,30 @@ async def test_a_match_beyond_the_side_is_moved_into_sight() -> None:
         assert view.left == 0
 
 
+async def test_a_match_that_is_seen_from_the_begin_of_its_line_moves_nothing() -> None:
+    async with shown(size=(41, 5)) as (view, pilot):
+        view.extend(["12:00:01 " + "x" * 20 + "needle" + "x" * 100])
+        await until(lambda: texts(view)[0].startswith("12:00:01"))
+        view.search("needle")
+        await pilot.press("n")
+        assert texts(view)[0].startswith("12:00:01")
+        await pilot.press("right", "n")
+        assert texts(view)[0].startswith("12:00:01")
+
+
+async def test_a_line_is_moved_no_further_than_its_match_needs_and_that_is_said() -> None:
+    async with shown(size=(41, 5)) as (view, pilot):
+        view.extend(["0123456789" * 4 + "needle" + "x" * 100])
+        await until(lambda: texts(view)[0].startswith("0123456789"))
+        view.search("needle")
+        await pilot.press("n")
+        assert texts(view)[0].startswith("6789")
+        assert "needle" in texts(view)[0]
+        assert view.status.endswith("shifted by 16: Left moves back")
+        await pilot.press("left")
+        assert "shifted" not in view.status
+
+
 async def test_a_match_is_gone_to_in_wrapped_lines_too() -> None:
     async with shown(size=(11, 6)) as (view, pilot):
         view.extend([f"{number}" + "abcdefghijklmnopq" for number in range(10, 40)])
@@ -215,7 +239,7 @@ async def test_a_long_search_works_in_slices_and_goes_to_its_match_once_it_is_fo
         await until(lambda: "match 1 of 1 ·" in view.status)
         view.search("line 1500")
         view.action_next()
-        await until(lambda: "match 1 of 1, wrapped ·" in view.status)
+        await until(lambda: "match 1 of 1, from the top ·" in view.status)
         assert "line 1500" in texts(view)
 
 
@@ -241,10 +265,10 @@ async def test_a_log_with_marks_opens_at_the_last_marked_line() -> None:
         assert "▌line 60" in texts(view)
         assert not view.follow
         await pilot.press("n")
-        assert "marked line 1 of 2, wrapped" in view.status
+        assert "marked line 1 of 2, from the top" in view.status
         assert "▌line 30" in texts(view)
         await pilot.press("N")
-        assert "marked line 2 of 2, wrapped" in view.status
+        assert "marked line 2 of 2, from the end" in view.status
 
 
 async def test_marked_lines_have_a_sign_and_a_colour_and_the_others_stand_below_each_other() -> None:

@@ -356,11 +356,26 @@ def test_classes_count_their_actors_by_state():
     assert found["PolicyModelActor"]["RESTART"] == "1"
 
 
+@pytest.mark.parametrize("width", [80, 160])
+def test_actors_of_one_class_are_told_apart_by_the_names_that_reasons_use(width):
+    waiting = [replace(actor(number), state="PENDING_CREATION", class_="LLMRayActor", name=f"judge-{number}") for number in (1, 2)]
+    shown = section(ActorsPage(), "pending", view(actors=(*waiting, replace(waiting[0], id="3" * 32, name=""))))
+    columns = [column for column, _ in fit_columns(shown.columns, width)]
+    assert [text(columns[0].cell(row, view())) for row in shown.rows] == ["judge-1", "judge-2", "LLMRayActor"]
+
+
+def test_what_an_actor_that_lives_has_no_reason_for_is_not_said_to_be_unknown():
+    alive = replace(actor(1), state="ALIVE", why=None, since=None)
+    assert not {"why", "since"} & set(told(detail_of(alive), view(actors=(alive,))))
+    waits = replace(alive, state="PENDING_CREATION")
+    assert {"why", "since"} <= set(told(detail_of(waits), view(actors=(waits,))))
+
+
 def test_an_actor_holds_what_it_and_its_children_hold():
-    found = {row["NAME"]: row for row in rows(ActorsPage(), "scheduled", nodes=(node(1, gpus=()),))}
+    found = {row["SCHEDULED"]: row for row in rows(ActorsPage(), "scheduled", nodes=(node(1, gpus=()),))}
     assert found["actor1"]["GPU MEM"] == "110G"
     assert found["actor2"]["GPU MEM"] == ""
-    blind = {row["NAME"]: row for row in rows(ActorsPage(), "scheduled", nodes=(node(1, gpus=None),))}
+    blind = {row["SCHEDULED"]: row for row in rows(ActorsPage(), "scheduled", nodes=(node(1, gpus=None),))}
     assert blind["actor2"]["GPU MEM"] == "–"
 
 

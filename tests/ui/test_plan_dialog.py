@@ -15,7 +15,7 @@ from cockpit.acts.world import UnclearSessionError
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui.dialogs import fold_line
-from cockpit.ui.plan_dialog import PlanScreen, overall
+from cockpit.ui.plan_dialog import PlanLines, PlanScreen, overall
 from tests.ui.conftest import Hand, victim
 from tests.ui.screen import HOSTILE, shown, unsafe, until
 from tests.world import GIB, NOW
@@ -131,9 +131,43 @@ async def test_keys_typed_ahead_agree_to_nothing(make):
         await until(pilot, lambda: app.table.count > 0)
         for key, char in (("K", "K"), ("tab", "\t"), ("enter", "\r"), ("tab", "\t"), ("enter", "\r")):
             app.post_message(events.Key(key, char))
-        await until(pilot, lambda: app.hand.planned)
-        await closed(pilot)
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen._read and app.screen.stage == "plan")
         assert app.hand.performed == []
+
+
+async def test_a_word_typed_while_the_plan_is_made_works_neither_the_dialog_nor_the_page(make):
+    app = make(hand=Hand(LIVE))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        page = app.page
+        for char in ("S", *"nq"):
+            app.post_message(events.Key(char, char))
+        app.post_message(events.Key("enter", "\r"))
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen) and app.screen._read and app.screen.stage == "plan")
+        assert (app.page, app.hand.performed) == (page, [])
+
+
+async def test_a_word_that_comes_all_at_once_keeps_its_letters_and_their_order(make):
+    app = make(hand=Hand(LIVE))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, key="S")
+        for char in "ppo-7b":
+            app.post_message(events.Key(char, char))
+        for _ in range(2):
+            app.post_message(events.Key("tab", "\t"))
+        await until(pilot, lambda: focused(app) == "agree")
+        assert screen.query_one("#word").value == "ppo-7b"
+
+
+@pytest.mark.parametrize("count", [2, 6, 9, 12])
+async def test_that_there_is_more_to_read_is_said_only_where_there_is(make, count):
+    plan = Plan("stop", "Stop Ray", tuple(victim(pid) for pid in range(11, 11 + count)), hosts=("node1",), word="ppo-7b")
+    app = make(hand=Hand(plan))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, key="S")
+        hidden = screen.query_one(PlanLines).count - screen.query_one(PlanLines).size.height
+        await until(pilot, lambda: (f" {hidden} more line" if hidden > 0 else "Type ppo-7b") in shown(app))
+        assert ("more line" in shown(app)) is (hidden > 0)
 
 
 async def test_a_plan_that_has_just_appeared_can_not_be_agreed_to(make):

@@ -12,7 +12,7 @@ from textual.app import App
 from cockpit.text import clean
 from cockpit.ui.block import GUTTER_CELLS, fit_text, fold_text
 from cockpit.ui.place import MAX_PLACES
-from cockpit.ui.section import Column, Section, fit_columns
+from cockpit.ui.section import MIN_GROWING_CELLS, Column, Section, fit_columns
 from cockpit.ui.table import Table
 from cockpit.ui.theme import variable_defaults
 from cockpit.ui.view import View
@@ -118,7 +118,12 @@ def test_of_two_of_a_rank_the_last_goes_first():
 def test_columns_fit_unless_nothing_more_can_go(facts, width):
     shown = fit_columns(columns(*(("x", *fact) for fact in facts)), width)
     assert sum(given + 1 for _, given in shown) <= width or not any(column.rank for column, _ in shown)
-    assert all(given >= column.width for column, given in shown)
+    *_, last = (None, *(column for column, _ in shown if column.grow))
+    assert all(given >= (min(MIN_GROWING_CELLS, column.width) if column is last else column.width) for column, given in shown)
+
+
+def test_where_nothing_more_can_go_the_last_that_grows_is_narrower_so_that_its_texts_end_with_dots():
+    assert [width for _, width in fit_columns(columns(("A", 20, 0, False), ("B", 26, 0, True)), 45)] == [20, 23]
 
 
 @given(st.text(st.sampled_from("ab漢字e\u0301👩…")), st.integers(0, 30), st.booleans())

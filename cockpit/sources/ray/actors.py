@@ -117,6 +117,10 @@ def _why_waiting(entry: wire.Actor, groups: Mapping[str, PlacementGroup]) -> str
     return None
 
 
+_PREAMBLE = "The actor is dead because "
+"""Begins what Ray says of every actor that has died; the cause comes after it."""
+
+
 def _why_dead(cause: wire.DeathCause | None) -> str | None:
     """One sentence for each of the five causes (`ActorDeathCause` in common.proto)."""
     if cause is None:
@@ -131,7 +135,7 @@ def _why_dead(cause: wire.DeathCause | None) -> str | None:
     if stuck := cause.actor_unschedulable_context:
         return sentence(stuck.error_message) or "it can't be placed on any node"
     died = cause.actor_died_error_context
-    return sentence(died.error_message or died.reason) if died else None
+    return sentence((died.error_message or died.reason or "").removeprefix(_PREAMBLE)) if died else None
 
 
 def _exception(trace: str | None) -> str | None:

@@ -109,10 +109,8 @@ def _incomplete_note(view: View) -> str:
 def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothing: str, *, why: bool = False) -> Section[Actor]:
     waits = key == "pending"
     columns: tuple[Column[Actor], ...] = (
-        Column(
-            title, 16 if waits else 20, lambda actor, _: actor.class_, sort=lambda actor, _: actor.class_, grow=not (waits or why), most=40
-        ),
-        Column("NAME", 14, lambda actor, _: actor.name, sort=lambda actor, _: actor.name, rank=5),
+        Column(title, 16 if waits else 20, _title, sort=_title, grow=not (waits or why), most=40),
+        Column("CLASS", 14, lambda actor, _: actor.class_ if actor.name else "", sort=lambda actor, _: actor.class_, rank=5),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
         Column("NEEDS", 15, lambda actor, _: cells.actor_needs(actor), sort=lambda actor, _: actor.needs.get("GPU")),
         Column(
@@ -144,7 +142,7 @@ def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothin
             _memory,
             sort=lambda actor, view: view.index.actor_gpus.get(actor.id, (None,))[0],
             right=True,
-            rank=10 if waits else 0,
+            rank=10 if waits or why else 0,
         ),
         Column(
             "RST",
@@ -160,6 +158,11 @@ def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothin
     rows = None if actors is None else list(actors)
     sentence = nothing if rows is not None or why else "not known: no answer from Ray yet"
     return Section(key, title, columns, rows, sentence, actor_search)
+
+
+def _title(actor: Actor, _: View) -> str:
+    """What it is called where a reason says `see actor …`."""
+    return actor.name or actor.class_
 
 
 def _why_of(*, once: bool) -> Callable[[Actor, View], Cell]:

@@ -238,8 +238,10 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "class", actor.class_
         yield "name", actor.name or "none"
         yield "state", cells.state(actor.state, view)
-        yield "why", actor.why or UNKNOWN
-        yield "since", cells.moment(actor.since, view) + ("; or earlier, before cockpit started" if actor.at_least else "")
+        if actor.state != "ALIVE" or actor.why:
+            yield "why", actor.why or UNKNOWN
+        if actor.state != "ALIVE" or actor.since is not None:
+            yield "since", cells.moment(actor.since, view) + ("; or earlier, before cockpit started" if actor.at_least else "")
         yield "needs", cells.actor_needs(actor)
         yield "node", f"{view.node_title(actor.node) or UNKNOWN}, pid {cells.actor_pid(actor)}"
         yield "job", view.job_title(actor.job) or UNKNOWN
@@ -262,7 +264,8 @@ def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
         yield "name", group.name or "none"
         yield "state", cells.state(group.state, view)
-        yield "why", group.why or UNKNOWN
+        if group.pending or group.why:
+            yield "why", group.why or UNKNOWN
         yield "strategy", group.strategy or f"{UNKNOWN}  (Ray reports it only while the group waits)"
         yield "requested", cells.moment(group.since, view)
         yield "job", view.job_title(group.job) or UNKNOWN

@@ -232,7 +232,7 @@ async def test_the_dead_are_told_with_their_causes():
     assert why["BadInit"] == "its constructor failed: RuntimeError: constructor blew up: CUDA out of memory (fake)"
     assert why["bad_affinity"].startswith("The node specified via NodeAffinitySchedulingStrategy doesn't exist")
     assert why["_ray_internal_job_actor_badrenv"].endswith("No such file or directory: 'conda'")
-    assert "owner has died" in why["named1"]
+    assert why["named1"].startswith("its owner has died. Owner Id")
     (hog,) = await RecordedRay(actors="actors_oom").ray().dead_actors()
     assert hog.why is not None
     assert hog.why.startswith("Ray's memory monitor killed it: 1 worker(s) were killed due to the node running low on memory")
