@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cockpit.recording.recording import Recording
 
 LOOK_EVERY_S = 1.0
-HELP = """Record a cluster without a screen, until it is interrupted.
+HELP = """Record a cluster without a screen.
 
 The screen records too; one cockpit records a cluster, and others say so. RECORDING, for --cut, is a folder or a file; by default what was
 recorded last."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cockpit.recording.recording import Recording
     from cockpit.ui.app import Cockpit
 
-HELP = """Look at a recording: every page as it was at a past moment.
+HELP = """Open the screen on a recording, without a cluster.
 
 RECORDING is a file, or the folder of a cluster; by default what was recorded last. It needs no cluster and no Ray."""
 

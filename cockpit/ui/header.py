@@ -44,7 +44,7 @@ def summary(view: View, width: int) -> list[Group]:
     if view.ago is None:
         return _summary(view, width)
     long, short = _past(view)
-    past = long if _width((long, *_summary(view, 0))) <= width else short
+    past = long if _width((long, *(make(view, True) for make in GROUPS))) <= width else short
     return [past, *_summary(view, width - _width([past]))]
 
 

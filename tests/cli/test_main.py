@@ -119,13 +119,16 @@ def test_a_mistake_in_a_variable_names_it(monkeypatch):
     assert "COCKPIT_INTERVAL" in result.stderr
 
 
+DRAWING = ("demo", "replay")
+
+
 @pytest.mark.parametrize("option", [("--theme", "nord"), ("--ascii",), ("--quiet",)])
 def test_only_what_draws_has_the_options_of_the_screen(option):
-    for command in sorted({*main.list_commands(click.Context(main))} - {"config", "demo"}):
+    for command in sorted({*main.list_commands(click.Context(main))} - {"config", *DRAWING}):
         assert option[0] not in cockpit(command, "--help").stdout
         result = cockpit(command, *option)
         assert (result.exit_code, "No such option" in result.stderr) == (3, True), result.stderr
-    assert option[0] in cockpit("demo", "--help").stdout
+    assert all(option[0] in cockpit(command, "--help").stdout for command in DRAWING)
 
 
 def test_no_summary_of_a_command_is_cut_at_eighty_columns():
