@@ -289,7 +289,7 @@ class Cockpit(SwitchingApp):
         """Whether it means something for the open page and the chosen row."""
         name, _, argument = action.partition("(")
         means = self._means(name, (argument.strip("')"),), over_page=True)
-        return means and self._key_ranks()(action) is not None
+        return means and (name == "memory" or self._key_ranks()(action) is not None)  # of what is open there may be memory too
 
     def action_faults(self) -> None:
         """Failing or stale sources."""

@@ -51,7 +51,7 @@ ROW_ACTIONS: Mapping[str, tuple[type[Any], ...]] = {
 """The types of row for which the line of keys offers an action; elsewhere its key says what it needs."""
 FOOTER_ORDER = (
     "open", "mend", "act on row", "log", "hide", "edit", "save", "stack", "environment", "tree", "dead", "user", "filter", "memory",
-    "gpu_memory", "sort", "act", "raw", "pause", "quit",
+    "sort", "act", "gpu_memory", "raw", "pause", "quit",
 )  # fmt: skip
 """What is for the row under the cursor comes first: there is no room for all."""
 NOT_IN_PALETTE = frozenset(

@@ -50,7 +50,7 @@ async def test_the_keys_of_the_row_come_first_and_help_is_always_there(make):
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: footer(app).startswith("Enter Open C Clean l Log x Hide / Filter "))
         await pilot.press("2", "j")
-        await until(pilot, lambda: footer(app).startswith("Enter Open D Drain node l Log / Filter m Memory M GPU memory "))
+        await until(pilot, lambda: footer(app).startswith("Enter Open D Drain node l Log / Filter m Memory <> Sort "))
         await pilot.press("4")
         await until(pilot, lambda: footer(app).startswith("Enter Open K Kill T Terminate l Log s Stack e Env t Tree "))
         assert footer(app).rstrip().endswith(" ? Help")

@@ -206,7 +206,7 @@ async def test_only_lines_of_the_pane_that_look_different_are_drawn_again(make, 
         await pilot.press("up")
         await until(pilot, lambda: "actor198" in pane(app))
         said = [line.split()[0] for line in pane(app).splitlines()[1:] if line.strip()]
-        assert [said[region.y] for region in drawn] == ["name", "node"], "its name, and its pid behind the node"
+        assert [said[region.y] for region in drawn] == ["name", "node", "id"], "its name, its id, and its pid behind the node"
 
 
 async def test_rows_that_a_held_key_passes_are_not_laid_out(make, monkeypatch):
