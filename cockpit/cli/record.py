@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 1.0
 HELP = """Record a cluster without a screen.
 
-The screen records too; one cockpit records a cluster, and others say so. RECORDING, for --cut, is a folder or a file; by default what was
-recorded last."""
+It goes on until it is interrupted. The screen records too; one cockpit records a cluster, and others say so. RECORDING, for --cut, is a
+folder or a file; by default what was recorded last."""
 UNIT = """\
 # A systemd unit that records as long as this host runs:
 #   cockpit record --unit > ~/.config/systemd/user/cockpit-record.service
