@@ -20,7 +20,7 @@ from cockpit.findings.memory_trend import (
     plausible_bytes,
     seconds_until,
 )
-from cockpit.model import SUPERVISOR, Finding, Job, Node, OomKill, Remedy
+from cockpit.model import SUPERVISOR, Finding, Job, Node, OomKill, Process, Remedy
 from cockpit.text import age, clean, plural, size
 
 NEAR_CODE = "host-memory-near-kill"
@@ -84,7 +84,7 @@ def _near_findings(facts: Facts, node: Node, used: float, line: KillLine) -> Ite
 
 def _uncounted_shared(facts: Facts, node: Node, line: KillLine) -> float:
     """Shared memory, which the kill line counts; agents of Ray before 2.60 may not, since outside of cgroups they ask psutil."""
-    version, shared = _ray_version(facts), plausible_bytes(node.shared) or 0.0
+    version, shared = _parse_version(facts.snapshot.cluster.ray_version), plausible_bytes(node.shared) or 0.0
     return shared if not node.probed and version and version < SHARED_COUNTED_SINCE and shared >= NEGLIGIBLE_SHARE * line.at else 0.0
 
 
@@ -172,25 +172,35 @@ def _job_to_stop(facts: Facts, held: Sequence[Holding]) -> Job | None:
     return max(running, key=lambda pair: (max(0.0, _slope(pair[0])), pair[0].used))[1] if running else None
 
 
-def _ray_version(facts: Facts) -> tuple[int, int] | None:
-    found = re.match(r"(\d{1,4})\.(\d{1,4})", facts.snapshot.cluster.ray_version or "")
+def _parse_version(ray_version: str | None) -> tuple[int, int] | None:
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", ray_version or "")
     return (int(found[1]), int(found[2])) if found else None
+
+
+def kill_order(ray_version: str | None) -> str:
+    """Whom that Ray kills first for want of memory, as far as it is known what it goes by."""
+    version = _parse_version(ray_version)
+    order = (
+        "idle workers that hold much memory, then retriable work, the newest first, even if it holds little"
+        if version is None or version >= KILLS_NEWEST_SINCE
+        else "a worker of the owner that has most workers, first retriable ones, of these the newest"
+    )
+    return order if version else f"{order} (if it is 2.56 or later)"
+
+
+def newest_worker(held: Sequence[Holding]) -> tuple[Process, Holding] | None:
+    """The worker process that was started last, and with whom it is counted."""
+    workers = [(process, one) for one in held for process in one.processes if process.kind == "worker" and process.started]
+    return max(workers, key=lambda pair: pair[0].started or 0.0, default=None)
 
 
 def _kill_policy_words(facts: Facts, held: list[Holding] | None) -> str:
     """Whom Ray would end: what it goes by is known, what it knows of each worker is not."""
-    version = _ray_version(facts)
-    new = version is None or version >= KILLS_NEWEST_SINCE
-    rule = (
-        "Ray kills idle workers that hold much memory, then retriable work, the newest first, even if it holds little; never a driver"
-        if new
-        else "Ray kills a worker of the owner that has most workers, first retriable ones, of these the newest; never a driver"
-    )
-    rule = f"{'' if version else 'if it is 2.56 or later, '}{rule}; cockpit does not know which is retriable"
-    workers = [(process, one) for one in held or () for process in one.processes if process.kind == "worker" and process.started]
-    if not workers:
+    rule = f"Ray kills {kill_order(facts.snapshot.cluster.ray_version)}; never a driver; cockpit does not know which is retriable"
+    newest = newest_worker(held or ())
+    if newest is None:
         return f"{rule}, or which is the newest"
-    process, one = max(workers, key=lambda pair: pair[0].started or 0.0)
+    process, one = newest
     return (
         f"{rule}; the newest worker process is pid {process.pid}, {_owner_words(facts, one.owner)}, "
         f"{size(process.rss)}, started {age(facts.now - (process.started or 0.0))} ago"

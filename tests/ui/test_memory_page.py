@@ -65,7 +65,7 @@ def test_it_says_when_ray_will_kill():
     facts = told(seen(*range(560, 800, 10)))
     assert facts["growth"] == "+120G/min in the last two minutes"
     assert facts["forecast"] == "at +120G/min Ray starts killing workers in ~1 min"
-    assert facts["kill line"] == "Ray kills workers above 950G"
+    assert facts["kill line"] == "Ray kills workers above 950G, 160G left"
 
 
 def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither():
@@ -75,7 +75,18 @@ def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither():
 
 
 def test_a_line_that_nobody_has_told_is_assumed_and_said_to_be():
-    assert told(seen(700, kill_at=None))["kill line"].startswith("Ray kills workers above 950G, by Ray's default")
+    assert told(seen(700, kill_at=None))["kill line"].startswith("Ray kills workers above 950G, 250G left; by Ray's default")
+
+
+def test_whom_ray_kills_first_is_said_with_the_newest_worker_by_name():
+    worker = process(1004, actor=HOG, kind="worker", rss=9 * GIB, started=NOW - 60)
+    host = replace(snapshot().hosts["node1"], processes=(worker,), memory_users=())
+    first = told(seen(700, width=400, processes=(worker,), hosts={"node1": host}))["killed first"]
+    assert first == (
+        "idle workers that hold much memory, then retriable work, the newest first, even if it holds little; "
+        "never a driver. Newest worker: pid 1004, actor actor1, 9.0G, 1m00s old"
+    )
+    assert "Newest worker" not in told(seen(700, width=400, nodes=(node(1, probed=False),)))["killed first"]
 
 
 @pytest.mark.parametrize(("width", "columns"), [(80, 60), (160, 120)])
@@ -184,6 +195,8 @@ def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
     assert memory_of(NodesPage(), one, snapshot()).node is one
     assert memory_of(NodesPage(), gpus[0], snapshot()).node.key == one.key
     assert memory_of(NodePage(one), None, snapshot()).node is one
+    assert memory_of(NodesPage(), actor(1, node=one.id), snapshot()).node.key == one.key
+    assert memory_of(NodesPage(), actor(1, node="gone"), snapshot()) is None
     assert memory_of(NodesPage(), Process(host="node1", pid=5), snapshot()) is None
     assert memory_of(MemoryPage(one), None, snapshot()) is None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cockpit.findings.memory import kill_order, newest_worker
 from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Owner, Trend, kill_line, plausible_bytes, seconds_until
 from cockpit.model import SUPERVISOR, Actor, Finding, HostMemory, Node, Process, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
@@ -75,7 +76,8 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     yield "in use", (*drawn, (f" {cells.used_of(memory.used, memory.total)}", ""))
     if memory.host_total:
         yield "limit", f"{size(memory.total)} by cgroup; the host has {size(memory.host_total)}"
-    yield "kill line", _line(line)
+    yield "kill line", _line(line, memory.used)
+    yield "killed first", _killed_first(node, view)
     yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
     yield "forecast", _forecast(node, line, trend)
     yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
@@ -86,11 +88,24 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
         yield "HOLDS", f"what processes have for themselves; what they share is counted once. All rows add up to {size(memory.total)}"
 
 
-def _line(line: KillLine | None) -> Cell:
+def _line(line: KillLine | None, used: float | None) -> Cell:
     if line is None:
         return UNKNOWN
-    sentence = f"Ray kills workers above {size(line.at)}"
-    return f"{sentence}, by Ray's default: the real setting is not known, and the monitor may be off" if line.assumed else sentence
+    left = plausible_bytes(used)
+    room = "" if left is None or left >= line.at else f", {size(line.at - left)} left"
+    sentence = f"Ray kills workers above {size(line.at)}{room}"
+    return f"{sentence}; by Ray's default: the real setting is not known, and the monitor may be off" if line.assumed else sentence
+
+
+def _killed_first(node: Node, view: View) -> str:
+    """Ray's order, and the newest worker by name: which of them can be retried only Ray knows."""
+    order = f"{kill_order(view.snapshot.cluster.ray_version)}; never a driver"
+    newest = newest_worker(_holdings(node, view) or ())
+    if newest is None:
+        return order
+    process, held = newest
+    since = cells.ago(process.started, view)
+    return f"{order}. Newest worker: pid {process.pid}, {_owner_text(held.owner, view)}, {size(process.rss)}, {since} old"
 
 
 def _forecast(node: Node, line: KillLine | None, trend: Trend | None) -> Cell:
@@ -152,8 +167,7 @@ def downsample(values: Sequence[float | None], width: int) -> list[float | None]
 
 
 def _owners(node: Node, view: View) -> Section[OwnerRow]:
-    host = view.index.host_of(node) if node.probed else None
-    held = view.history.memory.holdings(host.name) if host else None
+    host, held = view.index.host_of(node), _holdings(node, view)
     rows = None if host is None or held is None else [*_rows(host.name, held, view), *_rest_rows(node, held)]
     columns: tuple[Column[OwnerRow], ...] = (
         Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True),
@@ -166,6 +180,12 @@ def _owners(node: Node, view: View) -> Section[OwnerRow]:
     )
     nothing = "none" if rows is not None else "not known: no probe on this host, or no answer from it yet"
     return Section("memory-owners", "BY JOB AND ACTOR", columns, rows, nothing, lambda row: f"{row.holding.owner.name} {row.key}")
+
+
+def _holdings(node: Node, view: View) -> Sequence[Holding] | None:
+    """Who holds its memory; `None`: no probe on its host has told."""
+    host = view.index.host_of(node) if node.probed else None
+    return view.history.memory.holdings(host.name) if host else None
 
 
 def _rows(host: str, held: Sequence[Holding], view: View) -> Iterator[OwnerRow]:
@@ -204,15 +224,19 @@ def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int
             yield AVAILABLE, "available: free, or file cache", int(total - used)
 
 
+def _owner_text(owner: Owner, view: View) -> str:
+    known = view.index.actors.get(owner.actor or "")
+    if known is not None and known.internal:
+        return f"supervisor of job {_supervised_job(known)}"
+    if owner.actor:
+        return f"actor {(known.name or known.class_) if known else owner.name}"
+    return f"job {view.job_title(owner.job)}" if owner.job else owner.name
+
+
 def _owner(row: OwnerRow, view: View) -> Cell:
     owner = row.holding.owner
-    if owner.actor:
-        known = view.index.actors.get(owner.actor)
-        if known is not None and known.internal:
-            return f"supervisor of job {_supervised_job(known)}"
-        return f"actor {(known.name or known.class_) if known else owner.name}"
-    if owner.job:
-        return f"job {view.job_title(owner.job)}"
+    if owner.actor or owner.job:
+        return _owner_text(owner, view)
     pieces: tuple[Piece, ...] = ((owner.name, "dim" if owner.kind in (None, "ray", "foreign") else "warn"),)
     return (*pieces, (f" of {owner.user}", "dim")) if owner.user else pieces
 
@@ -239,9 +263,10 @@ def _processes(row: OwnerRow, _: View) -> str:
 
 
 def memory_of(page: Page, row: Any, snapshot: Snapshot) -> Page | None:
-    """The page on the memory of the node under the cursor or of the finding there, else of what is open; `None`: no node."""
+    """The page on the memory of the node of what is under the cursor, else of what is open; `None`: no node is known."""
     thing = row if isinstance(row, Finding) else getattr(row, "about", row)
-    found = (thing, getattr(row, "node", None), getattr(page, "node", None))
+    ids = {node.id: node for node in snapshot.nodes or () if node.id}
+    found = (thing, *(getattr(one, "node", None) for one in (row, thing, page)))
     about = (each for one in (row, getattr(page, "thing", None)) if isinstance(one, Finding) for each in things(one, snapshot))
-    node = next((node for node in (*found, *about) if isinstance(node, Node)), None)
+    node = next((node for one in (*found, *about) if isinstance(node := ids.get(one) if isinstance(one, str) else one, Node)), None)
     return None if node is None or isinstance(page, MemoryPage) else MemoryPage(node)
