@@ -39,7 +39,9 @@ def _finding(facts: Facts, place: str, left: list[Process]) -> Finding:
             *([f"the memory has been held for at least {age(facts.now - since)}"] if since is not None else []),
         ),
         since=since,
-        remedy=Remedy("end them: no live process needs them", "kill-orphans"),
+        remedy=Remedy(
+            f"end {'it' if len(left) == 1 else 'them'}: no live process needs {'it' if len(left) == 1 else 'them'}", "kill-orphans"
+        ),
         about=tuple(process.key for process in left),
         seen=facts.stale_since(left[0].host),
     )

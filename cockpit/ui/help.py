@@ -31,7 +31,7 @@ RESV     GPUs that Ray has reserved
 MEM%     GPU memory really in use: it can differ from RESV
 RESERVED BY  job and group; free: Ray can still give it; reserved: Ray doesn't tell by whom
 HELD BY  who holds memory of the GPU; none: nobody
-IDLE     for how long the GPU has done nothing
+IDLE     for how long a GPU's use has been 5 % or less
 HOST     host memory in use; │ is the kill line: above it Ray kills workers
 OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least

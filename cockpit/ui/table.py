@@ -256,8 +256,10 @@ class Table(ScrollView, can_focus=True):
         self._go(self.at + by)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by so many screens."""
-        self._go(self.at + by * max(1, self.size.height - 2))
+        """Move the cursor by so many screens, and what is seen with it."""
+        lines = by * max(1, self.size.height - 2)
+        self.scroll_to(0, self.scroll_offset.y + lines, animate=False, force=True, immediate=True)
+        self._go(self.at + lines)
 
     def action_jump(self, by: int) -> None:
         """Move the cursor to the next section that has rows."""

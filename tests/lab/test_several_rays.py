@@ -101,7 +101,13 @@ def two(begin: partial[OneRay]) -> tuple[OneRay, OneRay]:
     ours.until("FAILED")
     theirs.until("RUNNING")
     eventually(lambda: len(theirs.host.matching("VLLM::EngineCore")) == 2, within=120)
+    eventually(lambda: kinds_of(theirs) == {"worker", "driver", "child"}, within=120)
     return ours, theirs
+
+
+def kinds_of(ray: OneRay) -> set[str]:
+    """What its processes of the job are to it."""
+    return {process["kind"] for process in of(ray.look(), ray.session) if process["job"] == JOB}
 
 
 def of(facts: Facts, session: str) -> list[Facts]:

@@ -122,6 +122,10 @@ def test_columns_fit_unless_nothing_more_can_go(facts, width):
     assert all(given >= (min(MIN_GROWING_CELLS, column.width) if column is last else column.width) for column, given in shown)
 
 
+def test_of_two_equal_columns_that_grow_the_last_gives_what_is_missing():
+    assert [width for _, width in fit_columns(columns(("x", 9, 0, True), ("x", 9, 0, True)), 0)] == [9, min(9, MIN_GROWING_CELLS)]
+
+
 def test_where_nothing_more_can_go_the_last_that_grows_is_narrower_so_that_its_texts_end_with_dots():
     assert [width for _, width in fit_columns(columns(("A", 20, 0, False), ("B", 26, 0, True)), 45)] == [20, 23]
 
