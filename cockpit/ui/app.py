@@ -153,7 +153,7 @@ class Cockpit(SwitchingApp):
 
     def draw(self) -> None:
         """Show the open page as of the newest snapshot, or of the one at which the screen was paused."""
-        if not self.screen_stack:
+        if not (self.is_running and self.screen_stack):
             return
         if self.frozen_at is None and self.drawn_snapshot is not self.snapshot:
             self.drawn_snapshot, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden.keys)
@@ -169,6 +169,8 @@ class Cockpit(SwitchingApp):
 
     def _tick(self) -> None:
         """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
+        if not self.is_running:  # it is being closed: widgets go before timers
+            return
         if self.is_past or (self.frozen_at is None and self.clock() - self.drawn_snapshot.taken > 3):
             self.draw()
         if isinstance(self.page, NodePage) and self.clock() - (self.page.asked_at or self.clock()) > NODE_PROCESSES_INTERVAL_S:

@@ -166,12 +166,13 @@ def test_ctrl_z_does_nothing_where_no_shell_could_let_it_go_on(watched: Screen):
     watched.until("NODES 2", within=PATIENCE)
 
 
+@pytest.mark.timeout(900)
 def test_a_terminal_that_changes_its_size_a_thousand_times(watched: Screen):
     program = watched.program.outer
     turn(watched, 500)
     files = usage(program, 0.0).files
-    # What is kept for each size is kept for so many: 35 MB once some seven thousand were drawn. What comes for ever comes every time.
-    assert any(growth_of(watched, 500) < 1 for _ in range(24))
+    # Memory has its highest level, up to 35 MB more, after some seven thousand sizes: a busy machine draws few of those it is told of.
+    assert any(growth_of(watched, 500) < 1 for _ in range(60)), "what comes for ever comes every time"
     watched.resize(160, 50)
     text = watched.until("nodes 2/2", "Overview", within=PATIENCE)
     assert "Traceback" not in text

@@ -89,7 +89,8 @@ class HostProbe:
         self._heard: float | None = None
         self._sample_count = 0
         self._failures = 0
-        self._addresses: tuple[str, ...] = ()
+        self.addresses: tuple[str, ...] = ()
+        """Names and addresses that it has told of itself."""
         self._skews: deque[float] = deque(maxlen=10)
         self._ended: list[Popen[bytes]] = []
         self.wake: Callable[[], None] = lambda: None
@@ -187,7 +188,7 @@ class HostProbe:
 
     def _take_hello(self, line: bytes) -> None:
         try:
-            self._addresses = read_hello(line).addresses
+            self.addresses = read_hello(line).addresses
         except SourceError as error:
             self._misread(line, error)
 
@@ -202,11 +203,11 @@ class HostProbe:
         self._skews.append(now - steady)
         self._heard, self._sample_count = time.monotonic(), self._sample_count + 1
         taken = steady + min(self._skews)  # a sample that lay in a pipe for an hour must not pass for a clock that is an hour late
-        self._audience.hear(host_of(sample, self.name, self._addresses, taken, taken - sample.taken, local=self.local))
+        self._audience.hear(host_of(sample, self.name, self.addresses, taken, taken - sample.taken, local=self.local))
         self._audience.trust("probe", self.name)
 
     def _misread(self, line: bytes, error: SourceError) -> None:
-        if self._sample_count or self._addresses:
+        if self._sample_count or self.addresses:
             self._audience.doubt("probe", f"the output of the probe of {self.name} can't be read: {error}", self.name)
         elif self.child is not None:
             self.child.garbage = line[:300].decode("utf-8", "replace")

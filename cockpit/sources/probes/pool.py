@@ -88,6 +88,8 @@ class ProbePool:
         for name in self._watches.keys() - wanted.keys():
             watch = self._watches[name]
             watch.unwanted = watch.unwanted or time.monotonic()
+            if self._entries[name].target in self._here.addresses:  # this host by another name: it had not told its names yet
+                self._drop(name)
         self._woken.set()
 
     def replace_told(self, names: Iterable[str]) -> None:
@@ -207,16 +209,18 @@ class ProbePool:
         """Let go of hosts that nobody has wanted for a while, and of those whose turn is over while others wait."""
         for name, watch in list(self._watches.items()):
             if watch.unwanted is not None and now - watch.unwanted > self._pace.grace:
-                watch.stop()
-                del self._watches[name]
-                if all(name != entry.name for entry in self._config.hosts):
-                    del self._entries[name]
-                self._audience.trust("probe", name)
-                self._audience.lose(name)
+                self._drop(name)
         running = [watch for watch in self._watches.values() if watch.child is not None]
         waiting = sum(watch.child is None and now >= watch.due for watch in self._watches.values())
         spare = self._pace.most - len(running)
         self._make_room(running, max(0, min(waiting - spare, self._pace.burst)), now)
+
+    def _drop(self, name: str) -> None:
+        self._watches.pop(name).stop()
+        if all(name != entry.name for entry in self._config.hosts):
+            del self._entries[name]
+        self._audience.trust("probe", name)
+        self._audience.lose(name)
 
     def _make_room(self, running: Sequence[HostProbe], places: int, now: float) -> None:
         """First those that need not come back, then whoever has run longest."""

@@ -309,6 +309,17 @@ async def test_a_host_nobody_wants_any_more_is_let_go_after_a_while(lab):
     assert HERE in lab.told.hosts
 
 
+async def test_a_host_that_turns_out_to_be_this_one_is_let_go_at_once(lab):
+    """A busy host's own probe may be the last to say what it is called."""
+    hosts = lab.begin(pace=replace(QUICK, grace=10_000))
+    hosts.want({"well-1": HostEntry("well-1", "10.0.0.9"), "well-2": HostEntry("well-2")})
+    await lab.until(lambda: {HERE, "well-1", "well-2"} <= lab.told.hosts.keys())
+    hosts.want({})
+    assert lab.told.lost == ["well-1"]
+    child = next(child for child in lab.children if child.pid == lab.pid("well-1"))
+    await lab.until(lambda: child.poll() == -signal.SIGKILL)
+
+
 async def test_a_host_wanted_again_in_time_keeps_its_probe(lab):
     lab.begin(pace=replace(QUICK, grace=0.5))
     lab.want("well-1")
