@@ -191,15 +191,19 @@ _decoder = msgspec.msgpack.Decoder(Frame)
 
 def decode_frame(block: bytes) -> Frame:
     """Raises `FrameError` for numbers that JSON doesn't have, and that nobody who draws one expects; msgspec's errors and `ValueError`."""
-    if _MAYBE_ENDLESS.search(block) and not _is_finite(msgspec.msgpack.decode(block)):
+    frame = _decoder.decode(block)
+    if _MAYBE_ENDLESS.search(block) and not _is_finite(frame):
         raise FrameError("a frame has numbers that are none")
-    return _decoder.decode(block)
+    return frame
 
 
 def _is_finite(value: Any) -> bool:
-    if isinstance(value, dict):
+    """Asked of what was typed: untyped, each byte of a bomb would become an object."""
+    if isinstance(value, msgspec.Struct):
+        return all(_is_finite(getattr(value, name)) for name in value.__struct_fields__)
+    if isinstance(value, Mapping):
         return all(map(_is_finite, value.values()))
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return all(map(_is_finite, value))
     return not isinstance(value, float) or math.isfinite(value)
 

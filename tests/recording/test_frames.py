@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from cockpit.model import Amount, Host, HostMemory, Job, MemoryUser, Snapshot
 from cockpit.recording import frames
-from cockpit.recording.frames import Change, Frame, FrameError, State, make_frame, tables_of
+from cockpit.recording.frames import Change, Frame, FrameError, State, decode_frame, make_frame, tables_of
 from cockpit.recording.writer import pack
 from tests import world
 from tests.recording.recorded import differences, snapshots
@@ -98,3 +100,15 @@ def test_rows_can_not_be_multiplied_without_end(monkeypatch):
     state.apply(make_frame(None, tables_of(Snapshot(nodes=tuple(map(world.node, range(1, 60)))))))
     with pytest.raises(FrameError, match="more than 100 rows"):
         state.apply(Frame(1.0, nodes=Change(edit=[(0, 59), (0, 59)])))
+
+
+def test_what_nobody_reads_of_a_frame_takes_no_memory():
+    """A megabyte of lists, and a number that is none, which once had all of them made."""
+    lists = b"\xdd" + (1 << 20).to_bytes(4, "big") + b"\x90" * (1 << 20)
+    block = b"\x83\xa5taken\x01\xa7unknown" + lists + b"\xa5other\xcb\x7f\xf0" + bytes(6)
+    tracemalloc.start()
+    try:
+        assert decode_frame(block).taken == 1
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
