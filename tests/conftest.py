@@ -152,6 +152,7 @@ ROWS = {
         "test_endings.py",
         "test_incidents_hosts.py",
         "test_incidents_ray.py",
+        "test_incidents_recorded.py",
         "test_incidents_waits.py",
         "test_many_hosts.py",
         "test_reach.py",
