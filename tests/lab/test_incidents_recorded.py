@@ -150,6 +150,8 @@ def test_six_incidents_that_nobody_watched_are_told_by_the_report(cluster: Clust
     engine = eventually(lambda: w1.matching("VLLM::EngineCore"), within=120)[0]
     eventually(lambda: f" {engine.pid} " in w1.state.read_text())
     cluster.command(w1, "ray stop --force")
+    story.tells("node-dead", "w1 died")
+    cluster.http.post("/api/jobs/engine/stop")  # while its job runs, it is nobody's orphan
     orphan = during(lambda: story.tells("gpu-memory-orphaned", "1 orphan process holds 40G of GPU memory on 2 GPUs of w1 (0, 1)"))
 
     cluster.part("dashboard").kill()
