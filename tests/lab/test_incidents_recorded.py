@@ -44,7 +44,7 @@ class Eater:
         eaten = []
         while True:
             eaten.append(b"x" * (56 << 20))
-            time.sleep(0.1)
+            time.sleep(0.5)
 
 class Engine:
     def start(self): subprocess.Popen([sys.executable, "engine.py", "0,1", "20"], start_new_session=True)
@@ -144,7 +144,7 @@ def test_six_incidents_that_nobody_watched_are_told_by_the_report(cluster: Clust
 
     cluster.submit("eats", "python trouble.py eats")
     killed = during(lambda: story.tells("workers-killed-oom", "actor Eater of job eats"))
-    near = story.tells("host-memory-near-kill", "Ray kills workers")
+    near = story.tells("host-memory-near-kill", "of host memory is in use on ")
 
     cluster.submit("engine", f"python trouble.py engine {w1.address}")
     engine = eventually(lambda: w1.matching("VLLM::EngineCore"), within=120)[0]
@@ -157,17 +157,16 @@ def test_six_incidents_that_nobody_watched_are_told_by_the_report(cluster: Clust
     cluster.part("dashboard").kill()
     silent = during(lambda: story.tells("dashboard-silent", "dashboard"))
 
-    account = json.loads(story.read())
+    account, text = json.loads(story.read()), story.read("md")
+    (Path(os.environ.get("COCKPIT_STORY", cluster.head.tmp)) / "six.md").write_text(text)
     told = [never, lost, stalled, near, killed, orphan, silent]
     assert sorted(one["begin"] for one in told[:3]) == [one["begin"] for one in told[:3]]
-    assert all(one["remedy"] and one["evidence"] for one in told), told
-    text = story.read("md")
+    assert [one["code"] for one in told if not (one["remedy"] and one["evidence"])] == []
     assert [one["text"] for one in told if one["text"] not in text] == []
     assert {"tp16", "ranks", "eats", "engine"} <= {job["id"] for job in account["jobs"]}
     then = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(stalled["begin"] + 2))
     _, facts, said = once(cluster.head, f"--at {then}", HOME)
     assert "job-stalled" in {one["code"] for one in facts["findings"]}, (said, facts.get("findings"))
-    (Path(os.environ.get("COCKPIT_STORY", cluster.head.tmp)) / "six.md").write_text(text)
 
 
 def lose(line: str, gpu: int) -> str:
