@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from cockpit import __version__, output
 from cockpit.cli import status as status_command
 from cockpit.cli.exit_codes import BAD_USAGE, EXIT_CODES, NOT_ALL, STATUS_EXIT_CODES, with_exit_codes
+from cockpit.cli.line import attach_line_writer, print_line
 from cockpit.cli.record import attach_recorder, record_command, status_at
 from cockpit.cli.replay import attach_past, replay_command
 from cockpit.config.document import InputError
@@ -201,6 +202,7 @@ def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> 
     )
     app.process_ends, app.greeting = ends, greeting
     app.recorder = attach_recorder(config, app.monitor)
+    attach_line_writer(config, app.monitor)
     attach_past(app)
     return _run_screen(app)
 
@@ -249,15 +251,18 @@ def _hang_up(app: Cockpit, *_: object) -> None:
     "--watch", is_flag=True, help="Keep running; print findings as they start and clear. With --json: print everything at each interval."
 )
 @click.option("--at", metavar="TIME", help="As it was then, from the recording: 03:10, -20m, 2026-11-23T03:10.")
+@click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: what the last look has left, which takes no time.")
 @cluster_options
 @configured
-def status(config: Config, as_json: bool, watch: bool, at: str | None) -> None:
+def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> None:
     """The exit code says how bad the worst finding is."""
+    if line and (as_json or watch or at):
+        raise click.UsageError("--line is what the last look has left: without --json, --watch and --at")
+    if at is not None and watch:
+        raise click.UsageError("--at is one moment, --watch goes on")
     if at is not None:
-        if watch:
-            raise click.UsageError("--at is one moment, --watch goes on")
         sys.exit(status_at(config, at, as_json=as_json))
-    sys.exit(status_command.status(config, as_json=as_json, watch=watch))
+    sys.exit(print_line(config.address) if line else status_command.status(config, as_json=as_json, watch=watch))
 
 
 DOCTOR_HELP = """Run every check once, on every host.
@@ -376,17 +381,19 @@ def _acting_commands() -> list[click.Command]:
     from cockpit.cli.acts import act_commands
     from cockpit.cli.check import check_command
     from cockpit.cli.launch import launch_command
+    from cockpit.cli.metrics import metrics_command
     from cockpit.cli.presets import presets_command
     from cockpit.cli.recover import recover_command
     from cockpit.cli.report import report_command
 
-    presets = [make(cluster_options, configured) for make in (check_command, launch_command, recover_command)]
-    recording = (
-        record_command(cluster_options, configured),
+    reading = (check_command, launch_command, recover_command, metrics_command, record_command)
+    return [
+        *act_commands(cluster_options, configured),
+        *(make(cluster_options, configured) for make in reading),
+        presets_command(configured),
         replay_command(screen_options, configured, _run_screen),
         report_command(configured),
-    )
-    return [*act_commands(cluster_options, configured), *presets, presets_command(configured), *recording]
+    ]
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ import click
 
 from cockpit import output
 from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
+from cockpit.cli.line import attach_line_writer
 from cockpit.config.settings import Config, explain_choices
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ async def _record(config: Config) -> int:
 
     monitor = ClusterMonitor(config, lambda _: None)
     recorder = attach_recorder(config, monitor)
+    attach_line_writer(config, monitor)
     running, ended = asyncio.ensure_future(monitor.run()), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     said = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cockpit import output
 from cockpit.cli.exit_codes import BAD_USAGE
+from cockpit.cli.line import attach_line_writer, leave_line_of
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, explain_choices
 
@@ -24,15 +25,16 @@ FIRST_SAMPLE_PATIENCE_S = 8.0
 
 def status(config: Config, *, as_json: bool, watch: bool = False) -> int:
     """Print the status once, or until it is interrupted; the exit code."""
-    return _run_interruptible(_watch(config, as_json=as_json) if watch else _print_status(config, as_json=as_json))
+    return look_interruptibly(_watch(config, as_json=as_json) if watch else _print_status(config, as_json=as_json))
 
 
 def doctor(config: Config, *, as_json: bool, bundle: str | None) -> int:
     """Print the report; the exit code. Raises `InputError` where the bundle can't be written."""
-    return _run_interruptible(_print_report(config, as_json=as_json, bundle=bundle))
+    return look_interruptibly(_print_report(config, as_json=as_json, bundle=bundle))
 
 
-def _run_interruptible(look: Coroutine[Any, Any, int]) -> int:
+def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
+    """Its exit code; ctrl+c and a reader who has gone end it without a word."""
     import asyncio
 
     try:
@@ -51,16 +53,18 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
 
     monitor = await look_once(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)
     if monitor.open_choices:
-        return _refuse_undecided(monitor)
+        return refuse_undecided(monitor)
     snapshot = monitor.poller.snapshot
     if as_json:
         output.say_json(status_json(snapshot, indent=2))
     else:
         output.say(status_text(snapshot))
+    leave_line_of(config, snapshot)
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 
-def _refuse_undecided(monitor: ClusterMonitor) -> int:
+def refuse_undecided(monitor: ClusterMonitor) -> int:
+    """Say between which Rays a person must choose; the exit code."""
     output.note(explain_choices(monitor.open_choices))
     return BAD_USAGE
 
@@ -72,6 +76,7 @@ async def _watch(config: Config, *, as_json: bool) -> int:
     from cockpit.report.status import status_json
 
     monitor = ClusterMonitor(config, lambda _: None)
+    attach_line_writer(config, monitor)
     running = asyncio.ensure_future(monitor.run())
     printed: Snapshot | None = None
     try:
@@ -111,7 +116,7 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
 
     monitor = await look_once(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
     if monitor.open_choices:
-        return _refuse_undecided(monitor)
+        return refuse_undecided(monitor)
     snapshot = monitor.poller.snapshot
     checked = run_checks(snapshot, config.limits)
     if as_json:

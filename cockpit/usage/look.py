@@ -82,6 +82,8 @@ class Look:
     fleet: Fleet
     memory: Mapping[str, int]
     """Memory in use by GPU: what the next look compares with."""
+    none_reserved: float | None = None
+    """What is reserved for an owner that is not in `uses`: nothing; `None`: that is not known."""
 
 
 def look_at(snapshot: Snapshot, before: Mapping[str, int] | None = None) -> Look:
@@ -91,7 +93,7 @@ def look_at(snapshot: Snapshot, before: Mapping[str, int] | None = None) -> Look
     _add_processes(seen, uses)
     held = _add_holds(seen, uses, before or {})
     _add_reservations(seen, uses, held)
-    return Look(uses, _count_fleet(seen), seen.memory)
+    return Look(uses, _count_fleet(seen), seen.memory, seen.none_reserved)
 
 
 class _Seen:

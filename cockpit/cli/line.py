@@ -1,0 +1,85 @@
+"""`cockpit status --line`: what the last look has left, as one line for tmux or a prompt; it asks nobody, and imports little."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from cockpit.line_file import OLD_S, Line, read_line
+from cockpit.text import UNKNOWN
+
+if TYPE_CHECKING:
+    from cockpit.config.settings import Config
+    from cockpit.model import Snapshot
+    from cockpit.monitor.monitor import ClusterMonitor
+
+STALE, NOTHING_KNOWN = 1, 3
+
+
+class LineRequest(NamedTuple):
+    """Of which cluster a line is wanted."""
+
+    address: str | None
+    """`None`: of the one that was looked at last."""
+
+
+def find_line_request(words: Sequence[str]) -> LineRequest | None:
+    """What `status --line [--address URL]` asks for; `None`: another command, or one that click must read."""
+    match words:
+        case ["status", "--line"] if not os.environ.get("COCKPIT_ADDRESS"):
+            return LineRequest(None)
+        case ["status", "--line", "--address", address] if address.startswith(("http://", "https://")):
+            return LineRequest(address)
+    return None
+
+
+def print_line(address: str | None) -> int:
+    """Print it; the exit code is that of the look, and a warning at least once it is old."""
+    line = read_line(address, time.time())
+    if line is None:
+        _say(UNKNOWN)
+        return NOTHING_KNOWN
+    if line.age < OLD_S:
+        _say(line.text)
+        return line.code
+    _say(f"{line.text} ({_old_words(line)})")
+    return max(line.code, STALE)
+
+
+def _old_words(line: Line) -> str:
+    for unit, seconds in (("d", 86400), ("h", 3600)):
+        if line.age >= 2 * seconds:
+            return f"{line.age // seconds:.0f} {unit} old"
+    return f"{line.age // 60:.0f} min old"
+
+
+def _say(text: str) -> None:
+    """As `cockpit.output` does, which imports click and all that hides secrets; the text is clean."""
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def attach_line_writer(config: Config, monitor: ClusterMonitor) -> None:
+    """Have what this monitor sees left as a line; a read-only cockpit writes no file."""
+    if not config.readonly:
+        from cockpit.report.line import LineWriter
+
+        monitor.poller.subscribe(LineWriter([host.name for host in config.hosts]).hear)
+
+
+def leave_line_of(config: Config, snapshot: Snapshot) -> None:
+    """The same of a single look. Where it can't be written, the old line stays and says how old it is."""
+    if not config.readonly:
+        from cockpit.report.line import is_worth_a_line, leave_line, make_line
+
+        with suppress(OSError):
+            if is_worth_a_line(snapshot):
+                leave_line(make_line(snapshot, [host.name for host in config.hosts]))

@@ -1,0 +1,233 @@
+"""The table of what Prometheus is told: of each family its name, what it means, its labels, and where its numbers are in a snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar, get_args
+
+from cockpit.config.thresholds import OLD
+from cockpit.model import LEFT_OVER, LEVELS, Actor, Disk, Gpu, Node, NodeState, PlacementGroup, Quantity, Snapshot, Wait
+from cockpit.report.status import NO_ANSWER
+from cockpit.usage import Owner, look_at
+
+Labels = tuple[str, ...]
+Sample = tuple[Labels, float | None]
+ID_DIGITS = 8
+Waiting = TypeVar("Waiting", Actor, PlacementGroup)
+WAITS: tuple[str, ...] = (*get_args(Wait), "unknown")
+JUDGED = (*LEFT_OVER, "unknown")
+
+
+class Facts(NamedTuple):
+    """A snapshot, and what several families ask of it."""
+
+    snapshot: Snapshot
+    code: int
+    nodes: Mapping[str, Node]
+    """By a name that no other has."""
+    reserved: Mapping[str, float | None]
+    """GPUs by the id of a job that is not over."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, code: int) -> Facts:
+        """`code`: the exit code of its status."""
+        return cls(snapshot, code, _name_nodes(snapshot.nodes or ()), _reserved_gpus(snapshot))
+
+    @property
+    def fresh(self) -> Iterator[tuple[str, Node]]:
+        """Those whose figures are of now: Prometheus can't see that others are old."""
+        now = self.snapshot.taken
+        there = ((name, node) for name, node in self.nodes.items() if node.state != "DEAD")
+        return ((name, node) for name, node in there if node.seen is not None and now - node.seen <= OLD)
+
+
+def _name_nodes(nodes: Iterable[Node]) -> dict[str, Node]:
+    """A dead node whose name another has taken is the other, started again; of two that live, the second is called by its id too."""
+    named: dict[str, Node] = {}
+    for node in sorted(nodes, key=lambda one: one.state == "DEAD"):
+        if node.title not in named:
+            named[node.title] = node
+        elif node.state != "DEAD":
+            named[f"{node.title} {(node.id or node.ip)[:ID_DIGITS]}"] = node
+    return named
+
+
+def _reserved_gpus(snapshot: Snapshot) -> dict[str, float | None]:
+    look = look_at(snapshot)
+    uses = {job.id: look.uses.get(Owner("job", job.job or job.id)) for job in snapshot.jobs or () if job.running}
+    return {job: use.reserved if use else look.none_reserved for job, use in uses.items()}
+
+
+class Family(NamedTuple):
+    """One name that Prometheus knows."""
+
+    name: str
+    help: str
+    labels: Labels
+    samples: Callable[[Facts], Iterable[Sample]]
+
+
+def _of_node(name: str, meaning: str, number: Callable[[Node], float | None]) -> Family:
+    return Family(
+        f"cockpit_node_{name}", meaning, ("node",), lambda facts: (((node_name,), number(node)) for node_name, node in facts.fresh)
+    )
+
+
+def _of_gpu(name: str, meaning: str, number: Callable[[Gpu], float | None]) -> Family:
+    def samples(facts: Facts) -> Iterator[Sample]:
+        return (((node_name, gpu.label), number(gpu)) for node_name, node in facts.fresh for gpu in node.gpus or ())
+
+    return Family(f"cockpit_gpu_{name}", meaning, ("node", "gpu"), samples)
+
+
+def _of_disk(name: str, meaning: str, number: Callable[[Disk], float | None]) -> Family:
+    def samples(facts: Facts) -> Iterator[Sample]:
+        return (((node_name, disk.path), number(disk)) for node_name, node in facts.fresh for disk in node.disks)
+
+    return Family(f"cockpit_disk_{name}", meaning, ("node", "path"), samples)
+
+
+def _of_resource(name: str, meaning: str, number: Callable[[Quantity], float | None]) -> Family:
+    """By Ray's word, which doesn't grow old with a node's agent."""
+
+    def samples(facts: Facts) -> Iterator[Sample]:
+        living = ((node_name, node) for node_name, node in facts.nodes.items() if node.state != "DEAD")
+        return (((node_name,), number(node.resources.get("GPU", Quantity()))) for node_name, node in living)
+
+    return Family(f"cockpit_node_{name}", meaning, ("node",), samples)
+
+
+def _of_cluster(number: Callable[[Facts], float | None]) -> Callable[[Facts], Iterator[Sample]]:
+    return lambda facts: iter([((), number(facts))])
+
+
+def _of_counts(count: Callable[[Snapshot], Mapping[str, int] | None]) -> Callable[[Facts], Iterator[Sample]]:
+    return lambda facts: (((label,), number) for label, number in (count(facts.snapshot) or {}).items())
+
+
+def _ray(facts: Facts) -> Iterator[Sample]:
+    cluster = facts.snapshot.cluster
+    if cluster.ray_version is not None:
+        yield (cluster.ray_version, cluster.session or ""), 1
+
+
+def _count_nodes(snapshot: Snapshot) -> Mapping[str, int] | None:
+    """By Ray's word: of hosts that it doesn't know there is no state, and where there is no node it has said nothing."""
+    states = [node.state for node in snapshot.nodes or () if node.id is not None]
+    return _count(states, get_args(NodeState)) if states else None
+
+
+def _count_jobs(snapshot: Snapshot) -> Mapping[str, int] | None:
+    return None if snapshot.jobs is None else _count([job.status for job in snapshot.jobs])
+
+
+def _findings(facts: Facts) -> Iterator[Sample]:
+    """That there are none is known only where somebody answers."""
+    counts = _count([finding.level for finding in facts.snapshot.findings], () if facts.code == NO_ANSWER else LEVELS)
+    return (((level,), number) for level, number in counts.items())
+
+
+def _findings_by_code(facts: Facts) -> Iterator[Sample]:
+    counts = Counter((finding.code, finding.level) for finding in facts.snapshot.findings)
+    return ((labels, number) for labels, number in counts.items())
+
+
+def _count_faults(snapshot: Snapshot) -> Mapping[str, int]:
+    """Of sources that have answered ever, too: 0 of them fail."""
+    return _count([fault.source for fault in snapshot.faults], snapshot.as_of)
+
+
+def _count(labels: Iterable[str], there: Iterable[str] = ()) -> dict[str, int]:
+    """How often each is there; `there`: those that are counted where they are not."""
+    return {**dict.fromkeys(there, 0), **Counter(labels)}
+
+
+def _node_up(node: Node) -> float | None:
+    return {"ALIVE": 1, "DEAD": 0}.get(node.state) if node.id is not None else None
+
+
+def _ages(facts: Facts) -> Iterator[Sample]:
+    now = facts.snapshot.taken
+    return (((name,), max(0.0, now - node.seen)) for name, node in facts.nodes.items() if node.seen is not None and node.state != "DEAD")
+
+
+def _up(facts: Facts) -> Iterator[Sample]:
+    return (((name,), _node_up(node)) for name, node in facts.nodes.items())
+
+
+def _job_gpus(facts: Facts) -> Iterator[Sample]:
+    return (((job,), gpus) for job, gpus in facts.reserved.items())
+
+
+def _job_states(facts: Facts) -> Iterator[Sample]:
+    return (((job.id, job.status), 1) for job in facts.snapshot.jobs or () if job.running)
+
+
+def _waiting(facts: Facts) -> Iterator[Sample]:
+    """Of actors nothing where Ray has cut its list: how many wait is not known then."""
+    snapshot = facts.snapshot
+    groups = snapshot.placement_groups
+    actors = snapshot.actors if snapshot.actors_complete else None
+    yield from _wait_samples("actor", actors, lambda actor: actor.pending or actor.state == "RESTARTING")
+    yield from _wait_samples("placement_group", groups, lambda group: group.pending)
+
+
+def _wait_samples(kind: str, listed: tuple[Waiting, ...] | None, is_waiting: Callable[[Waiting], bool]) -> Iterator[Sample]:
+    if listed is not None:
+        counts = _count([one.wait or "unknown" for one in listed if is_waiting(one)], WAITS)
+        yield from (((kind, reason), number) for reason, number in counts.items())
+
+
+def _judged_processes(facts: Facts) -> Iterator[Sample]:
+    """Of hosts whose processes have been looked at; of an `unknown` it can't be told whether it is an orphan."""
+    for host in facts.snapshot.hosts.values():
+        if host.processes is not None:
+            counts = Counter(process.kind for process in host.processes)
+            yield from (((host.name, kind), counts[kind]) for kind in JUDGED)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else value / 100
+
+
+# No label is called `job` or `instance`: those are Prometheus' own, and it would call ours exported_job.
+FAMILIES = (
+    Family("cockpit_look_timestamp_seconds", "When this was seen, in POSIX seconds.", (), _of_cluster(lambda facts: facts.snapshot.taken)),
+    Family(
+        "cockpit_status", "0 OK, 1 warning, 2 critical, 3 no answer: as cockpit status ends.", (), _of_cluster(lambda facts: facts.code)
+    ),
+    Family("cockpit_ray_reachable", "Whether the dashboard answers.", (), _of_cluster(lambda facts: facts.snapshot.cluster.reachable)),
+    Family("cockpit_ray_info", "Which Ray it is; always 1.", ("version", "session"), _ray),
+    Family("cockpit_nodes", "Nodes by Ray's state of them.", ("state",), _of_counts(_count_nodes)),
+    Family("cockpit_node_up", "Whether Ray calls the node alive.", ("node",), _up),
+    Family("cockpit_node_age_seconds", "Age of its figures; once they are too old they are left out.", ("node",), _ages),
+    _of_node("cpu_ratio", "CPU in use, 0 to 1.", lambda node: _percent(node.cpu)),
+    _of_node("memory_used_bytes", "Host memory in use, as Ray's memory monitor counts it.", lambda node: node.memory.used),
+    _of_node("memory_total_bytes", "Host memory.", lambda node: node.memory.total),
+    _of_node("memory_kill_bytes", "Host memory in use above which Ray ends workers.", lambda node: node.memory.kill_at),
+    _of_node("object_store_used_bytes", "Object store in use.", lambda node: node.object_store.used),
+    _of_node("object_store_total_bytes", "Object store.", lambda node: node.object_store.total),
+    _of_node("shm_used_bytes", "Shared memory file system in use.", lambda node: node.shm.used),
+    _of_node("shm_total_bytes", "Shared memory file system.", lambda node: node.shm.total),
+    _of_resource("gpus_reserved", "GPUs that Ray has given to jobs.", lambda gpus: gpus.used),
+    _of_resource("gpus", "GPUs that Ray can give.", lambda gpus: gpus.total),
+    _of_disk("used_bytes", "File system that Ray writes to: in use.", lambda disk: disk.used),
+    _of_disk("total_bytes", "File system that Ray writes to.", lambda disk: disk.total),
+    _of_gpu("memory_used_bytes", "GPU memory in use.", lambda gpu: gpu.memory_used),
+    _of_gpu("memory_total_bytes", "GPU memory.", lambda gpu: gpu.memory_total),
+    _of_gpu("utilization_ratio", "Share of time in which the GPU worked, 0 to 1.", lambda gpu: _percent(gpu.utilization)),
+    _of_gpu("temperature_celsius", "Temperature of the GPU.", lambda gpu: gpu.temperature),
+    _of_gpu("power_watts", "Power that the GPU draws.", lambda gpu: gpu.power),
+    _of_gpu("power_limit_watts", "Power that the GPU may draw.", lambda gpu: gpu.power_limit),
+    _of_gpu("ecc_uncorrected_errors", "Uncorrected ECC errors since the driver was loaded.", lambda gpu: gpu.ecc),
+    Family("cockpit_jobs", "Jobs by Ray's state of them.", ("state",), _of_counts(_count_jobs)),
+    Family("cockpit_job_state", "The state of a job that is not over; always 1.", ("ray_job", "state"), _job_states),
+    Family("cockpit_job_gpus_reserved", "GPUs that Ray has given to a job that is not over.", ("ray_job",), _job_gpus),
+    Family("cockpit_actors", "Actors by Ray's state of them.", ("state",), _of_counts(lambda snapshot: snapshot.actor_counts)),
+    Family("cockpit_waiting", "What waits for a place or to start, by the reason.", ("kind", "reason"), _waiting),
+    Family("cockpit_findings", "Findings by level.", ("level",), _findings),
+    Family("cockpit_findings_by_code", "Findings that there are, by code.", ("code", "level"), _findings_by_code),
+    Family("cockpit_processes", "Left over by Ray, or unknown whether, on hosts that are probed.", ("host", "kind"), _judged_processes),
+    Family("cockpit_faults", "Faults by source.", ("source",), _of_counts(_count_faults)),
+)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from cockpit.cli import line as line_command
+from cockpit.cli.line import LineRequest, find_line_request, leave_line_of, print_line
+from cockpit.cli.main import main
+from cockpit.config.settings import Config
+from cockpit.line_file import line_path, lines_path, read_line
+from tests.world import snapshot
+
+HEAD = "http://head:8265"
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("COCKPIT_ADDRESS", raising=False)
+    lines_path().mkdir(parents=True)
+
+
+def leave(seconds=0.0, code=0, address=HEAD):
+    line_path(address).write_text(json.dumps({"text": "ray 2 nodes · OK", "code": code, "written": time.time() - seconds}))
+
+
+@pytest.mark.parametrize("code", range(4))
+def test_it_prints_what_was_left_and_ends_as_that_look(code, capsys):
+    leave(code=code)
+    assert print_line(None) == code
+    assert capsys.readouterr().out == "ray 2 nodes · OK\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (61, "1 min old"),
+        (3 * MINUTE + 5, "3 min old"),
+        (HOUR + 50 * MINUTE, "110 min old"),
+        (3 * HOUR, "3 h old"),
+        (47 * HOUR, "47 h old"),
+        (9 * DAY, "9 d old"),
+    ],
+)
+def test_what_is_old_says_so_and_is_no_longer_fine(seconds, words, capsys):
+    leave(seconds + 1)
+    assert print_line(None) == 1
+    assert capsys.readouterr().out == f"ray 2 nodes · OK ({words})\n"
+    leave(seconds + 1, code=2)
+    assert print_line(None) == 2
+
+
+def test_what_is_not_known_is_a_dash(capsys):
+    assert print_line(None) == 3
+    assert capsys.readouterr().out == "–\n"
+
+
+def test_the_short_way_takes_only_what_it_understands_whole(monkeypatch):
+    assert find_line_request(["status", "--line"]) == LineRequest(None)
+    assert find_line_request(["status", "--line", "--address", HEAD]) == LineRequest(HEAD)
+    for words in (["status"], ["status", "--line", "--json"], ["logs", "--line"], ["status", "--line", "--address", "head"], ["--line"]):
+        assert find_line_request(words) is None
+    monkeypatch.setenv("COCKPIT_ADDRESS", HEAD)
+    assert find_line_request(["status", "--line"]) is None
+
+
+def test_the_long_way_knows_addresses_as_people_type_them(monkeypatch):
+    leave()
+    leave(address="http://other:8265", code=2)
+    assert CliRunner().invoke(main, ["status", "--line", "--address", "head"]).exit_code == 0
+    assert CliRunner().invoke(main, ["--address", "other:8265", "status", "--line"]).exit_code == 2
+    monkeypatch.setenv("COCKPIT_ADDRESS", "http://nobody:1")
+    told = CliRunner().invoke(main, ["status", "--line"])
+    assert (told.exit_code, told.stdout) == (3, "–\n")
+
+
+@pytest.mark.parametrize("other", [("--json",), ("--watch",), ("--at", "-5m")])
+def test_it_is_no_look_and_no_past(other):
+    told = CliRunner().invoke(main, ["status", "--line", *other])
+    assert told.exit_code != 0
+    assert "without --json, --watch and --at" in str(told.exception) + told.output
+
+
+def test_a_single_look_leaves_its_line_but_a_read_only_one_no_file():
+    shot = snapshot()
+    leave_line_of(Config(readonly=True), shot)
+    assert list(lines_path().iterdir()) == []
+    leave_line_of(Config(), shot)
+    left = read_line(shot.cluster.address, time.time())
+    assert left is not None
+    assert left.text.startswith("ray 2 nodes")
+
+
+def test_a_monitor_that_is_read_only_has_no_writer():
+    class Monitor:
+        poller = None
+
+    line_command.attach_line_writer(Config(readonly=True), Monitor())
+
+
+@pytest.mark.process
+def test_it_imports_nothing_that_takes_time():
+    """A prompt waits for it."""
+    code = """
+import sys
+from cockpit.cli.entry import main
+sys.argv = ["cockpit", "status", "--line"]
+try:
+    main()
+except SystemExit as end:
+    print(end.code)
+print(*sys.modules)
+"""
+    leave()
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=60)
+    line, exit_code, loaded = ran.stdout.splitlines()
+    assert (line, exit_code) == ("ray 2 nodes · OK", "0")
+    assert not {"click", "msgspec", "yaml", "httpx", "textual", "asyncio", "platformdirs", "cockpit.cli.main"} & set(loaded.split())

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+
+import pytest
+
+from cockpit.line_file import line_path, lines_path
+from cockpit.model import Cluster, Fault, Job, Quantity
+from cockpit.report.line import FORGET_S, LOOK_EVERY_S, WRITE_EVERY_S, LineWriter, line_text
+from cockpit.report.status import exit_code
+from tests.world import NOW, finding, node, snapshot
+
+ADDRESS = "http://10.0.0.1:8265"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def text(**more):
+    shot = snapshot(**{"faults": (), **more})
+    return line_text(shot, exit_code(shot))
+
+
+def test_it_says_nodes_gpus_what_is_wrong_and_what_runs():
+    found = (finding(), *(finding(level="warning", subject=str(number)) for number in range(2)), finding(level="info"))
+    assert text(findings=found) == "ray 2 nodes · GPUs 12/16 · 1 critical, 2 warnings · ppo-7b running"
+    assert text(findings=found[1:2], jobs=()) == "ray 2 nodes · GPUs 12/16 · 1 warning"
+    jobs = tuple(Job(f"job-{number}", status="RUNNING") for number in range(3))
+    assert text(findings=(), nodes=(node(1),), jobs=jobs) == "ray 1 node · GPUs 6/8 · OK · 3 jobs running"
+
+
+def test_what_is_not_known_is_a_dash_and_never_a_zero():
+    assert text(findings=(), nodes=None, jobs=None) == "ray nodes – · GPUs –/– · not all is known"
+    assert text(findings=(), nodes=(node(1, id=None),), jobs=()) == "ray nodes – · GPUs –/– · OK"
+    assert text(findings=(), nodes=(node(1), node(2, resources={})), jobs=()) == "ray 2 nodes · GPUs –/– · OK"
+    without = node(2, resources={"CPU": Quantity(1, 2)})
+    assert text(findings=(), nodes=(node(1), without), jobs=()) == "ray 2 nodes · GPUs 6/8 · OK"
+    assert text(findings=(), jobs=(), faults=(Fault("ray.actors", "late", NOW),)).endswith("· not all is known")
+
+
+def test_a_silent_ray_is_said():
+    silent = Cluster(ADDRESS, reachable=False)
+    assert text(cluster=silent, findings=(), jobs=()) == "ray does not answer · not all is known"
+    assert text(cluster=silent).startswith("ray does not answer · ")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Writing:
+    """A writer whose thread has always ended."""
+
+    def __init__(self):
+        self.clock = Clock()
+        self.writer = LineWriter([], self.clock)
+
+    def hear(self, after, shot):
+        self.clock.now += after
+        self.writer.hear(shot)
+        if self.writer._thread is not None:
+            self.writer._thread.join()
+
+
+def written():
+    return json.loads(line_path(ADDRESS).read_text())
+
+
+def test_the_line_is_for_its_owner_alone():
+    Writing().hear(0, shot := snapshot(findings=(finding(),)))
+    assert written()["text"] == line_text(shot, 2)
+    assert written()["code"] == 2
+    assert written()["written"] == pytest.approx(time.time(), abs=60)
+    assert stat.S_IMODE(line_path(ADDRESS).stat().st_mode) == 0o600
+    assert stat.S_IMODE(lines_path().stat().st_mode) == 0o700
+
+
+def test_it_is_written_when_it_changes_but_not_oftener_than_every_few_seconds():
+    writing = Writing()
+    writing.hear(0, snapshot())
+    writing.hear(LOOK_EVERY_S - 1, snapshot(jobs=()))
+    assert "ppo-7b" in written()["text"]
+    writing.hear(1, snapshot(jobs=()))
+    assert "ppo-7b" not in written()["text"]
+
+
+def test_the_same_line_is_written_again_only_for_its_time():
+    writing = Writing()
+    writing.hear(0, snapshot())
+    line_path(ADDRESS).unlink()
+    writing.hear(WRITE_EVERY_S - 1, snapshot())
+    assert not line_path(ADDRESS).exists()
+    writing.hear(LOOK_EVERY_S, snapshot())
+    assert line_path(ADDRESS).exists()
+
+
+def test_the_first_moments_of_a_screen_leave_nothing():
+    writing = Writing()
+    writing.hear(0, snapshot(cluster=Cluster(ADDRESS)))
+    writing.hear(0, snapshot(nodes=None))
+    assert not lines_path().exists()
+    writing.hear(0, snapshot())
+    assert line_path(ADDRESS).exists()
+
+
+def test_lines_of_clusters_that_are_gone_go():
+    lines_path().mkdir(parents=True)
+    old, young = line_path("http://old:1"), line_path("http://young:1")
+    for path, seconds in ((old, FORGET_S + 60), (young, FORGET_S - 60)):
+        path.write_text("{}")
+        os.utime(path, (time.time() - seconds,) * 2)
+    Writing().hear(0, snapshot())
+    assert sorted(lines_path().iterdir()) == sorted([young, line_path(ADDRESS)])
+
+
+def test_a_folder_that_is_a_link_is_not_written_to(state, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "cockpit").mkdir()
+    lines_path().symlink_to(tmp_path / "elsewhere")
+    Writing().hear(0, snapshot())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
