@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from cockpit import __version__, output
 from cockpit.cli import status as status_command
 from cockpit.cli.exit_codes import BAD_USAGE, EXIT_CODES, NOT_ALL, STATUS_EXIT_CODES, with_exit_codes
+from cockpit.cli.notify import attach_notifier, notify_commands
 from cockpit.cli.record import attach_recorder, record_command, status_at
 from cockpit.cli.replay import attach_past, replay_command
 from cockpit.config.document import InputError
@@ -201,6 +202,7 @@ def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> 
     )
     app.process_ends, app.greeting = ends, greeting
     app.recorder = attach_recorder(config, app.monitor)
+    attach_notifier(config, app.monitor)
     attach_past(app)
     return _run_screen(app)
 
@@ -385,6 +387,7 @@ def _acting_commands() -> list[click.Command]:
         record_command(cluster_options, configured),
         replay_command(screen_options, configured, _run_screen),
         report_command(configured),
+        *notify_commands(cluster_options, configured),
     )
     return [*act_commands(cluster_options, configured), *presets, presets_command(configured), *recording]
 
