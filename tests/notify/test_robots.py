@@ -22,7 +22,7 @@ def text_of(form, told):
 
 
 def test_signatures_are_those_that_openssl_makes():
-    """printf '' | openssl dgst -sha256 -mac HMAC -macopt hexkey:$(printf '1599360473\\nSECdemo' | xxd -p) -binary | base64; and so on."""
+    """As in `printf '' | openssl dgst -sha256 -mac HMAC -macopt hexkey:$(printf $KEY | xxd -p) -binary | base64`."""
     assert sign_feishu(1599360473, "SECdemo") == FEISHU
     assert sign_dingtalk(1599360473000, "SECdemo") == DINGTALK
 
