@@ -94,7 +94,7 @@ async def _post(target: NotifyTarget, address: str, secret: str, message: Messag
 def _decode(body: bytes) -> object:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
 
@@ -107,8 +107,8 @@ async def _exchange(address: str, post: Post) -> bytes:
         raise RefusedError(f"no answer within {PATIENCE_S:.0f} s") from None
     except httpx.TransportError as error:
         raise RefusedError(_words(error)) from None
-    except (httpx.InvalidURL, ValueError, UnicodeError):
-        raise RefusedError("its address is not valid") from None
+    except (httpx.InvalidURL, ValueError, ImportError):  # the last: a SOCKS proxy needs a package that may not be there
+        raise RefusedError("its address, or that of the proxy in the environment, can't be used") from None
 
 
 def _words(error: httpx.TransportError) -> str:
@@ -119,7 +119,7 @@ def _words(error: httpx.TransportError) -> str:
 
 async def _send(address: str, post: Post) -> bytes:
     """The body of an answer that is a success. No redirect is followed: an address is a secret for whom it was given to."""
-    verify: ssl.SSLContext | bool = await in_time(httpx.create_ssl_context, "TLS certificates") if address.startswith("https:") else False
+    verify = await _find_certificates() if address.startswith("https:") else False
     headers = {"User-Agent": "ray-cockpit", "Content-Type": "application/json; charset=utf-8", "Accept-Encoding": "identity"}
     url = httpx.URL(address).copy_merge_params(dict(post.params))
     async with (
@@ -129,6 +129,13 @@ async def _send(address: str, post: Post) -> bytes:
         body = await _read(answer)
     _judge(answer, body)
     return body
+
+
+async def _find_certificates() -> ssl.SSLContext:
+    try:
+        return await in_time(httpx.create_ssl_context, "the TLS certificates", PATIENCE_S)
+    except (OSError, SourceError) as error:
+        raise RefusedError(f"the TLS certificates of this host can't be read: {error}") from None
 
 
 async def _read(answer: httpx.Response) -> bytes:
@@ -156,7 +163,7 @@ def _retry_after(text: str | None) -> float | None:
         return None
     if text.strip().isascii() and text.strip().isdigit():
         return min(float(text), LONGEST_PAUSE_S)
-    with suppress(TypeError, ValueError):
+    with suppress(TypeError, ValueError, OverflowError):
         return max(0.0, min(parsedate_to_datetime(text).timestamp() - time.time(), LONGEST_PAUSE_S))
     return None
 

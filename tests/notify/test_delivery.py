@@ -101,7 +101,8 @@ async def test_a_limit_says_for_how_long():
     assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 42"))).pause == 42
     assert (await refusal(saying("503 Busy", b"", "retry-after: Wed, 01 Jan 2020 00:00:00 GMT"))).pause == 0
     assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 99999999"))).pause == delivery.LONGEST_PAUSE_S
-    assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: soon"))).pause is None
+    for nonsense in ("soon", "Wed, 01 Jan 99999999999999999999 00:00:00 GMT", "-5", "²"):
+        assert (await refusal(saying("429 Too Many Requests", b"", f"retry-after: {nonsense}"))).pause is None
 
 
 async def test_a_redirect_is_not_followed():
@@ -135,6 +136,20 @@ async def test_what_a_server_says_is_cut_and_cleaned():
 async def test_an_endless_answer_is_not_read_to_its_end():
     said = await refusal(saying("200 OK", b"x" * (delivery.MOST_ANSWER_BYTES + 1)))
     assert str(said) == "its answer is longer than 64 kB"
+
+
+@pytest.mark.parametrize("body", [b"[" * 60_000, b"\xff\xfe", b'{"errcode":' + b"9" * 9_000 + b"}", b'{"errcode":"0"}'])
+async def test_an_answer_without_sense_is_a_failure(body):
+    assert str(await refusal(saying("200 OK", body), "wecom")) == "its answer is not that of such a robot"
+
+
+async def test_a_proxy_that_can_not_be_used_and_certificates_that_are_not_there_are_said(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
+    with pytest.raises(RefusedError, match="the TLS certificates of this host can't be read"):
+        await deliver(robot("json", "https://127.0.0.1:1/x"), message(finding()))
+    monkeypatch.setenv("ALL_PROXY", "nonsense://x")
+    with pytest.raises(RefusedError, match="or that of the proxy in the environment, can't be used"):
+        await deliver(robot("json", "http://robot.example/x"), message(finding()))
 
 
 async def test_no_http_is_a_failure():

@@ -13,7 +13,6 @@ from cockpit.notify.told import FILE, cluster_folder, load_told
 from cockpit.recording.folder import Lock
 from tests.notify.said import HEAD, finding, robot, snapshot
 
-
 JSON = robot()
 
 
