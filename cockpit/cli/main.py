@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-import signal
 import sys
-import time
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -18,18 +15,14 @@ from msgspec.structs import replace
 from cockpit import __version__, output
 from cockpit.cli import status as status_command
 from cockpit.cli.exit_codes import BAD_USAGE, EXIT_CODES, NOT_ALL, STATUS_EXIT_CODES, with_exit_codes
-from cockpit.cli.line import attach_line_writer, print_line
-from cockpit.cli.record import attach_recorder, record_command, status_at
-from cockpit.cli.replay import attach_past, replay_command
+from cockpit.cli.line import print_line
+from cockpit.cli.notify import notify_commands
+from cockpit.cli.record import record_command, status_at
+from cockpit.cli.replay import replay_command
+from cockpit.cli.screen import run_screen, show
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, config_path, config_text, init, load, schema
 from cockpit.secrets import redact
-from cockpit.sources.probes.spawn import spawn_local
-
-if TYPE_CHECKING:
-    from cockpit.acts.executor import ActionExecutor
-    from cockpit.monitor.monitor import ClusterMonitor
-    from cockpit.ui.app import Cockpit
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -183,68 +176,6 @@ def screen(config: Config) -> None:
     os._exit(code)
 
 
-def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> int:
-    """Run the screen until it is quit; its exit code. The probe starts first: it works while Textual is still being imported.
-
-    `ends`: the process ends right after it. `greeting`: a sentence that the screen begins with.
-    """
-    early = spawn_local(config.interval)
-    gc.disable()  # modules that are being imported are no garbage: to look for some took a tenth of the start
-    from cockpit.monitor.monitor import ClusterMonitor
-    from cockpit.ui.app import Cockpit
-
-    _favour_keys()
-    app = Cockpit(
-        config,
-        lambda publish: ClusterMonitor(config, publish, early=early),
-        make_executor=None if config.readonly else _make_executor,
-        runbook=partial(_recovering, config),
-    )
-    app.process_ends, app.greeting = ends, greeting
-    app.recorder = attach_recorder(config, app.monitor)
-    attach_line_writer(config, app.monitor)
-    attach_past(app)
-    return _run_screen(app)
-
-
-def _run_screen(app: Cockpit) -> int:
-    signal.signal(signal.SIGHUP, partial(_hang_up, app))
-    try:
-        app.run()
-    finally:
-        app.monitor.close()
-    return app.return_code or 0
-
-
-def _make_executor(monitor: ClusterMonitor) -> ActionExecutor:
-    """The way to change something: the one place at which `--readonly` leaves it out."""
-    from cockpit.acts.audit import Audit, audit_path
-    from cockpit.acts.executor import ActionExecutor
-
-    return ActionExecutor(monitor, Audit(audit_path(), time.time))
-
-
-def _recovering(config: Config, preset: Any, **how: Any) -> Any:
-    """A runbook, made from what is imported only then."""
-    from cockpit.acts.recover.runner import recovering
-
-    return recovering(config, preset, os.environ, **how)
-
-
-def _favour_keys() -> None:
-    """A whole collection took 40 ms at 1,000 nodes, and a thread that builds values kept the loop waiting 5 ms at a time."""
-    gc.freeze()
-    gc.enable()
-    gc.set_threshold(2_000, 25, 250)
-    sys.setswitchinterval(0.001)
-
-
-def _hang_up(app: Cockpit, *_: object) -> None:
-    """The terminal is gone: nothing is left to draw on."""
-    app.monitor.close()
-    os._exit(129)
-
-
 @main.command(help=with_exit_codes("Print the state of the cluster, as text or JSON.", STATUS_EXIT_CODES))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 @click.option(
@@ -391,8 +322,9 @@ def _acting_commands() -> list[click.Command]:
         *act_commands(cluster_options, configured),
         *(make(cluster_options, configured) for make in reading),
         presets_command(configured),
-        replay_command(screen_options, configured, _run_screen),
+        replay_command(screen_options, configured, run_screen),
         report_command(configured),
+        *notify_commands(cluster_options, configured),
     ]
 
 

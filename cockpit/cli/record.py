@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -16,34 +13,18 @@ import click
 
 from cockpit import output
 from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
-from cockpit.cli.line import attach_line_writer
-from cockpit.config.settings import Config, explain_choices
+from cockpit.cli.service import Look, serve, unit_text
+from cockpit.config.settings import Config
 
 if TYPE_CHECKING:
     from cockpit.monitor.monitor import ClusterMonitor
     from cockpit.recording.recorder import Recorder
     from cockpit.recording.recording import Recording
 
-LOOK_EVERY_S = 1.0
 HELP = """Record a cluster without a screen.
 
 It goes on until it is interrupted. The screen records too; one cockpit records a cluster, and others say so. RECORDING, for --cut, is a
 folder or a file; by default what was recorded last."""
-UNIT = """\
-# A systemd unit that records as long as this host runs:
-#   cockpit record --unit > ~/.config/systemd/user/cockpit-record.service
-#   systemctl --user enable --now cockpit-record; loginctl enable-linger
-[Unit]
-Description=cockpit records a Ray cluster
-
-[Service]
-ExecStart={command}
-Restart=on-failure
-RestartSec=30
-Nice=10
-
-[Install]
-WantedBy=default.target"""
 
 
 def make_recorder(config: Config) -> Recorder | None:
@@ -74,55 +55,21 @@ def record(config: Config) -> int:
     if not config.record:
         output.note(f"record: it is off ({config.origins.get('record', 'record: off')})")
         return NOT_ALL
-    import asyncio
-
-    try:
-        return asyncio.run(_record(config))
-    except KeyboardInterrupt:
-        return 130
+    return serve(config, _recording)
 
 
-async def _record(config: Config) -> int:
-    import asyncio
+def _recording(config: Config, monitor: ClusterMonitor) -> Look:
+    recorder, said = attach_recorder(config, monitor), [""]
 
-    from cockpit.monitor.monitor import ClusterMonitor
+    def look() -> None:
+        """Say whether it records now, where that is another than was said last."""
+        path, reason, _ = recorder.state if recorder else (None, None, False)
+        text = "; ".join(filter(None, (f"recording to {path}" if path else "", reason)))
+        if text and text != said[0]:
+            output.note(text)
+            said[0] = text
 
-    monitor = ClusterMonitor(config, lambda _: None)
-    recorder = attach_recorder(config, monitor)
-    attach_line_writer(config, monitor)
-    running, ended = asyncio.ensure_future(monitor.run()), asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    said = None
-    try:
-        while recorder is not None and not running.done() and not ended.is_set():
-            if monitor.open_choices:
-                output.note(explain_choices(monitor.open_choices))
-                return BAD_USAGE
-            said = _say_state(recorder, said)
-            await asyncio.wait(
-                [running, waiting := asyncio.ensure_future(ended.wait())], timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED"
-            )
-            waiting.cancel()
-    finally:
-        monitor.close()
-        running.cancel()
-    return 128 + signal.SIGTERM if ended.is_set() else NOT_ALL
-
-
-def _say_state(recorder: Recorder, said: str | None) -> str | None:
-    """Whether it records now, where that is another than was said last."""
-    path, reason, _ = recorder.state
-    text = "; ".join(filter(None, (f"recording to {path}" if path else "", reason))) or None
-    if text is not None and text != said:
-        output.note(text)
-    return text or said
-
-
-def unit_text(config: Config) -> str:
-    """A systemd user unit that runs `cockpit record` as it is called here."""
-    program = shutil.which("cockpit") or str(Path(sys.argv[0]).absolute())
-    words = [program, "record", *(["--address", config.address] if config.address else [])]
-    return UNIT.format(command=shlex.join(words).replace("%", "%%"))
+    return look
 
 
 def find_recording(path: str | None, moment: float | None = None, address: str | None = None) -> Recording:
@@ -177,7 +124,7 @@ def record_command(cluster_options: Callable[..., Any], configured: Callable[...
         if (span is None) != (path is None) or (recording is not None and span is None):
             raise click.UsageError("--cut needs -o FILE, and -o and RECORDING need --cut")
         if unit:
-            output.say(unit_text(config))
+            output.say(unit_text(config, "record", "records a Ray cluster"))
         elif span is not None and path is not None:
             sys.exit(cut_out(config, span, path, recording))
         else:

@@ -130,12 +130,15 @@ class Document:
         """A missing file raises `FileNotFoundError`."""
         return cls(read_text(path), abbreviate_home(path))
 
-    def convert(self, kind: type[T], words: Mapping[str, str]) -> T:
-        """The checked value; `words` says what is expected at a place such as `hosts[].user`: "a name"."""
+    def convert(self, kind: type[T], words: Mapping[str, str], hidden: str | None = None) -> T:
+        """The checked value; `words` says what is expected at a place such as `hosts[].user`: "a name".
+
+        What stands below the key `hidden` is not repeated in a mistake.
+        """
         try:
             return msgspec.convert(self.data, kind)
         except msgspec.ValidationError as error:
-            raise self._explain(error, words) from error
+            raise self._explain(error, words, hidden) from (None if hidden else error)
         except UnicodeEncodeError as error:  # half of a pair, as in "\ud800"
             raise InputError(f"{self.name}: contains invalid Unicode characters") from error
 
@@ -147,6 +150,9 @@ class Document:
     def type_mistake(self, where: str, expected: str) -> InputError:
         """What `convert` would say, for what no type can say."""
         return self.mistake(where, f"expected {expected}, got {_describe(self._find(where)[1])}")
+
+    def _is_below(self, where: str, key: str | None) -> bool:
+        return key is not None and re.split(r"[.\[]", where, maxsplit=1)[0] == key
 
     def line(self, where: str) -> int | None:
         """Counted from 1; that of the nearest value above, where the place itself isn't there."""
@@ -172,7 +178,7 @@ class Document:
                 return line, None
         return line or (node.start_mark.line + 1 if node else None), node
 
-    def _explain(self, error: msgspec.ValidationError, words: Mapping[str, str]) -> InputError:
+    def _explain(self, error: msgspec.ValidationError, words: Mapping[str, str], hidden: str | None) -> InputError:
         match = _AT.match(str(error))
         what, where = (match["what"], (match["where"] or "").lstrip(".")) if match else (str(error), "")
         if match and match["key"]:
@@ -185,6 +191,8 @@ class Document:
         if "missing required field" in what and names:
             return self.mistake(where, f"{names[0]} is missing")
         own = words.get(re.sub(r"\[\d+\]", "[]", where))
+        if self._is_below(where, hidden):
+            return self.mistake(where, f"expected {own or _describe_type(what)}")
         if own is None and not what.startswith("Expected"):
             return self.mistake(where, what)
         return self.type_mistake(where, own or _describe_type(what))

@@ -15,6 +15,7 @@ import platformdirs
 from msgspec import UNSET, Meta, UnsetType
 
 from cockpit.config.document import Document, InputError, abbreviate_home
+from cockpit.config.notify import NOTIFY_WORDS, NotifyTarget, check_targets, shown_targets
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
 from cockpit.config.thresholds import Limits, RecordingLimits
 from cockpit.model import Session, Value
@@ -44,6 +45,8 @@ class Config(Value, frozen=True):
     """Keep what is seen, for later; never with `readonly`."""
     recording: RecordingLimits = RecordingLimits()
     limits: Limits = Limits()
+    notify: tuple[NotifyTarget, ...] = ()
+    """Who is told when findings begin and end; never with `readonly`."""
     origins: Mapping[str, str] = {}
 
     @property
@@ -83,6 +86,7 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     record: Annotated[bool | UnsetType, Meta(description="Record what is seen: off for nothing.")] = UNSET
     recording: Annotated[RecordingLimits | UnsetType, Meta(description="How long recordings are kept, and how large they grow.")] = UNSET
     limits: Annotated[Limits | UnsetType, Meta(description="Thresholds of findings.")] = msgspec.field(default=UNSET, name="findings")
+    notify: Annotated[list[NotifyTarget] | UnsetType, Meta(description="Who is told when findings begin and end.")] = UNSET
 
 
 def _marks(of: type = Limits) -> dict[str, Meta]:
@@ -109,6 +113,7 @@ _WORDS: Final = {
     "record": "on or off",
     "recording": "limits, such as `days: 7`",
     "findings": "thresholds, such as `disk_full: 0.9`",
+    **{f"notify{place}": words for place, words in NOTIFY_WORDS.items()},
 }
 
 
@@ -120,7 +125,7 @@ def _words() -> Mapping[str, str]:
 
 
 _FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field != "origins")
-_TYPED: Final = tuple(field for field in _FIELDS if field not in ("limits", "recording"))
+_TYPED: Final = tuple(field for field in _FIELDS if field not in ("limits", "recording", "notify"))
 """Those that a flag or a variable may give."""
 _KEYS: Final = {field: "findings" if field == "limits" else field for field in _FIELDS}
 """What each is called in the file."""
@@ -179,14 +184,19 @@ def _read(path: Path) -> _Layer:
         return {}
     if not isinstance(document.data, dict):
         raise document.mistake("", "expected keys with values, such as `interval: 2`")
-    file = document.convert(ConfigFile, _words())
+    file = document.convert(ConfigFile, _words(), hidden="notify")
     layer: _Layer = {}
     for name in _FIELDS:
         if (value := getattr(file, name)) is UNSET:
             continue
-        checked = host_entries(value, document, "hosts") if name == "hosts" else _validate_at(document, name, value)
-        layer[name] = (checked, f"{document.name}:{document.line(_KEYS[name])}")
+        layer[name] = (_check(document, name, value), f"{document.name}:{document.line(_KEYS[name])}")
     return layer
+
+
+def _check(document: Document, name: str, value: Any) -> object:
+    if name == "hosts":
+        return host_entries(value, document, "hosts")
+    return check_targets(value, document) if name == "notify" else _validate_at(document, name, value)
 
 
 def _validate_at(document: Document, name: str, value: object) -> object:
@@ -317,7 +327,10 @@ def default_file() -> str:
 # quiet: false                     # no bell and no terminal notification when a critical finding starts
 # record: on                       # keep what is seen, for `cockpit replay` and `cockpit report`; off, and with readonly: nothing
 # recording:                       # what all recordings together may take; the oldest goes first
-{_default_limits(RecordingLimits)}# findings:                        # thresholds
+{_default_limits(RecordingLimits)}# notify:                          # who is told when findings begin and end; try `cockpit notify --test`
+#   - {{webhook: "${{FEISHU_HOOK}}", form: feishu, secret: "${{FEISHU_KEY}}"}}   # or dingtalk, wecom, slack, json
+#   - {{command: [/opt/page, --critical], level: warning, codes: [gpu-lost]}}   # JSON on its stdin; default: all critical
+# findings:                        # thresholds
 {_default_limits(Limits)}"""
 
 
@@ -341,6 +354,8 @@ def config_text(config: Config) -> str:
         if name == "hosts":
             value = [{key: text for key, text in host.items() if text not in ("", "python3")} for host in value]
         lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}  # {config.origins.get(name, 'default')}\n")
+    told = json.dumps(shown_targets(config.notify), ensure_ascii=False)
+    lines.append(f"notify: {told}  # {config.origins.get('notify', 'default')}\n")
     for key, field in (("recording", "recording"), ("findings", "limits")):
         lines.append(f"{key}:  # {config.origins.get(field, 'default')}\n")
         lines += [f"  {name}: {value:.10g}\n" for name, value in msgspec.structs.asdict(getattr(config, field)).items()]

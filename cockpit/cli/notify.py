@@ -1,0 +1,144 @@
+"""`cockpit watch`, which tells the targets of `notify` without a screen, and `cockpit notify --test`, which tries them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cockpit import output
+from cockpit.cli.exit_codes import DONE, NOT_ALL, with_exit_codes
+from cockpit.cli.service import Look, serve, unit_text
+from cockpit.config.document import abbreviate_home
+from cockpit.config.notify import NotifyTarget
+from cockpit.config.settings import Config, config_path
+from cockpit.model import Cluster, Snapshot
+
+if TYPE_CHECKING:
+    from cockpit.monitor.monitor import ClusterMonitor
+    from cockpit.notify.notifier import Notifier
+
+SETTLING_S = 8.0
+"""For which `watch` waits until everybody has answered before it prints findings."""
+WATCH_HELP = """Tell the targets of `notify` when findings begin and end, without a screen.
+
+It prints a line for each too, and goes on until it is interrupted. One cockpit tells for a cluster; a second one says who does, and
+ends."""
+TEST_HELP = """Send a test message to each target of `notify` in the config file.
+
+It says for each what came back."""
+
+
+def attach_notifier(config: Config, monitor: ClusterMonitor) -> Notifier | None:
+    """Have it tell what this monitor sees, and end with it; `None` where nobody is to be told, or nothing may be written."""
+    if config.readonly or not config.notify:
+        return None
+    from cockpit.notify.notifier import Notifier
+    from cockpit.notify.told import notify_path
+
+    notifier = Notifier(config.notify, notify_path(), partial(_say_fault, monitor))
+    monitor.poller.subscribe(notifier.hear)
+    monitor.ending.append(notifier.close)
+    return notifier
+
+
+def _say_fault(monitor: ClusterMonitor, text: str | None) -> None:
+    if text is None:
+        monitor.poller.trust("notify")
+    else:
+        monitor.poller.doubt("notify", text)
+
+
+def watch(config: Config) -> int:
+    """Tell and print until it is interrupted; the exit code."""
+    if config.readonly:
+        output.note(f"watch: {config.readonly_reason}, and who tells must keep a file of what was told; see `cockpit status --watch`")
+        return NOT_ALL
+    if not config.notify:
+        output.note(f"watch: there is nobody to tell: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`")
+        return NOT_ALL
+    return serve(config, _telling)
+
+
+def _telling(config: Config, monitor: ClusterMonitor) -> Look:
+    notifier, begun = attach_notifier(config, monitor), time.monotonic()
+    printed = Snapshot()
+
+    def look() -> int | None:
+        nonlocal printed
+        if notifier is not None and notifier.holder is not None:
+            output.note(f"watch: {notifier.holder} tells for this cluster")
+            return NOT_ALL
+        if monitor.coverage.is_complete() or time.monotonic() - begun > SETTLING_S:
+            _print_changes(printed, monitor.poller.snapshot)
+            printed = monitor.poller.snapshot
+        return None
+
+    return look
+
+
+def _print_changes(before: Snapshot, snapshot: Snapshot) -> None:
+    from cockpit.report.text import changes
+
+    for line in changes(before, snapshot):
+        output.say(line)
+    failures = [{fault.text for fault in one.faults if fault.source == "notify"} for one in (before, snapshot)]
+    for text in failures[1] - failures[0]:
+        output.note(f"not told: {text}")
+    output.flush()
+
+
+def try_targets(config: Config, number: int | None) -> int:
+    """Send each a message, and say what came back; the exit code."""
+    import asyncio
+
+    if not config.notify:
+        output.note(f"notify: {abbreviate_home(config_path())} names nobody; its key is `notify`")
+        return NOT_ALL
+    if number is not None and not 1 <= number <= len(config.notify):
+        raise click.UsageError(f"--target: expected a number from 1 to {len(config.notify)}")
+    chosen = [(place, target) for place, target in enumerate(config.notify, 1) if number in (None, place)]
+    return max([asyncio.run(_test(config, place, target)) for place, target in chosen])
+
+
+async def _test(config: Config, place: int, target: NotifyTarget) -> int:
+    from cockpit.notify.delivery import deliver
+    from cockpit.notify.message import Message, cluster_name
+    from cockpit.notify.robots import RefusedError
+
+    message = Message(cluster_name(Cluster(config.address)) if config.address else "none, this is only a test", time.time(), is_test=True)
+    try:
+        await deliver(target, message)
+    except RefusedError as error:
+        output.say(f"target {place} ({target.kind}): failed: {error}")
+        return NOT_ALL
+    output.say(f"target {place} ({target.kind}): {'it ended with exit code 0' if target.command else 'accepted'}")
+    return DONE
+
+
+def notify_commands(cluster_options: Callable[..., Any], configured: Callable[..., Any]) -> tuple[click.Command, click.Command]:
+    """The two commands."""
+
+    @click.command("watch", help=with_exit_codes(WATCH_HELP, {0: "printed", 1: "not told", 3: "no such cluster, or bad usage"}))
+    @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
+    @cluster_options
+    @configured
+    def watching(config: Config, unit: bool) -> None:
+        if unit:
+            output.say(unit_text(config, "watch", "tells of findings in a Ray cluster"))
+        else:
+            sys.exit(watch(config))
+
+    @click.command("notify", help=with_exit_codes(TEST_HELP, {0: "all have taken it", 1: "one has not", 3: "bad usage"}))
+    @click.option("--test", is_flag=True, required=True, help="Send it.")
+    @click.option("--target", type=int, metavar="N", help="Only the Nth target of the list, from 1.")
+    @cluster_options
+    @configured
+    def testing(config: Config, test: bool, target: int | None) -> None:  # noqa: ARG001 without it click asks for it
+        sys.exit(try_targets(config, target))
+
+    return watching, testing

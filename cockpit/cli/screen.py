@@ -1,0 +1,87 @@
+"""The screen, run until it is quit: who listens to what it shows, and what keeps its keys quick."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cockpit.cli.line import attach_line_writer
+from cockpit.cli.notify import attach_notifier
+from cockpit.cli.record import attach_recorder
+from cockpit.cli.replay import attach_past
+from cockpit.config.settings import Config
+from cockpit.sources.probes.spawn import spawn_local
+
+if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
+    from cockpit.monitor.monitor import ClusterMonitor
+    from cockpit.ui.app import Cockpit
+
+
+def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> int:
+    """Run the screen until it is quit; its exit code. The probe starts first: it works while Textual is still being imported.
+
+    `ends`: the process ends right after it. `greeting`: a sentence that the screen begins with.
+    """
+    early = spawn_local(config.interval)
+    gc.disable()  # modules that are being imported are no garbage: to look for some took a tenth of the start
+    from cockpit.monitor.monitor import ClusterMonitor
+    from cockpit.ui.app import Cockpit
+
+    _favour_keys()
+    app = Cockpit(
+        config,
+        lambda publish: ClusterMonitor(config, publish, early=early),
+        make_executor=None if config.readonly else _make_executor,
+        runbook=partial(_recovering, config),
+    )
+    app.process_ends, app.greeting = ends, greeting
+    app.recorder = attach_recorder(config, app.monitor)
+    attach_line_writer(config, app.monitor)
+    attach_notifier(config, app.monitor)
+    attach_past(app)
+    return run_screen(app)
+
+
+def run_screen(app: Cockpit) -> int:
+    """Its exit code."""
+    signal.signal(signal.SIGHUP, partial(_hang_up, app))
+    try:
+        app.run()
+    finally:
+        app.monitor.close()
+    return app.return_code or 0
+
+
+def _make_executor(monitor: ClusterMonitor) -> ActionExecutor:
+    """The way to change something: the one place at which `--readonly` leaves it out."""
+    from cockpit.acts.audit import Audit, audit_path
+    from cockpit.acts.executor import ActionExecutor
+
+    return ActionExecutor(monitor, Audit(audit_path(), time.time))
+
+
+def _recovering(config: Config, preset: Any, **how: Any) -> Any:
+    """A runbook, made from what is imported only then."""
+    from cockpit.acts.recover.runner import recovering
+
+    return recovering(config, preset, os.environ, **how)
+
+
+def _favour_keys() -> None:
+    """A whole collection took 40 ms at 1,000 nodes, and a thread that builds values kept the loop waiting 5 ms at a time."""
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(2_000, 25, 250)
+    sys.setswitchinterval(0.001)
+
+
+def _hang_up(app: Cockpit, *_: object) -> None:
+    """The terminal is gone: nothing is left to draw on."""
+    app.monitor.close()
+    os._exit(129)

@@ -1,0 +1,130 @@
+"""What is told of findings that began and ended, in plain words, for a chat and for a program."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cockpit.model import Cluster, Finding, Level, Value
+from cockpit.secrets import redact
+from cockpit.text import age, clean, plural
+
+LONGEST_LINE = 600
+"""Characters of one finding's sentence, or of what helps."""
+_NEAR = ("127.", "localhost", "[::1]")
+
+
+class Told(Value, frozen=True):
+    """A finding that was told as begun: what its end is told with."""
+
+    key: str
+    code: str
+    level: Level
+    subject: str
+    text: str
+    since: float | None
+    remedy: str | None = None
+    now: Level | None = None
+    """Of one that is told as ended: it goes on at a level that this target is not told of."""
+
+
+class Message(NamedTuple):
+    """What began and what ended; the text is safe for a terminal and holds no secrets, but may still be markup to whoever draws it."""
+
+    cluster: str
+    at: float
+    begun: Sequence[Told] = ()
+    ended: Sequence[Told] = ()
+    unread: Sequence[str] = ()
+    """Sources that can't be read: what was found by them is not seen any more, but may not be over."""
+    is_test: bool = False
+
+    @property
+    def heading(self) -> str:
+        """Cluster and counts."""
+        if self.is_test:
+            return f"cockpit: this is a test, nothing is wrong. Cluster: {self.cluster}"
+        counts = [f"{plural(len(of), 'finding')} {what}" for of, what in ((self.begun, "began"), (self.ended, self._end.lower())) if of]
+        return f"cockpit: {', '.join(counts)}. Cluster: {self.cluster}"
+
+    @property
+    def entries(self) -> list[str]:
+        """A few lines for each finding, the worst first."""
+        return [*(self._begin_lines(one) for one in self.begun), *(self._end_line(one) for one in self.ended)]
+
+    def text(self, most: int, measure: Callable[[str], int] = len) -> str:
+        """As much as `measure` finds to be at most so much; it is said how many findings were left out."""
+        entries = self.entries
+        for shown in range(len(entries), -1, -1):
+            rest = len(entries) - shown
+            text = "\n".join([self.heading, *entries[:shown], *([f"… and {rest} more: run `cockpit status`"] if rest else [])])
+            if measure(text) <= most:
+                return text
+        return self.heading[: most // 4]
+
+    def document(self) -> dict[str, Any]:
+        """For a program."""
+        return {
+            "version": 1,
+            "test": self.is_test,
+            "cluster": self.cluster,
+            "at": self.at,
+            "begun": msgspec.to_builtins(self.begun),
+            "ended": msgspec.to_builtins(self.ended),
+            "unread": list(self.unread),
+            "text": self.text(1 << 20),
+        }
+
+    @property
+    def _end(self) -> str:
+        return "Not seen any more" if self.unread else "Ended"
+
+    def _begin_lines(self, one: Told) -> str:
+        lines = [f"{one.level.upper()} {one.text}", f"  where: {one.subject}; {_since(one, self.at)}"]
+        return "\n".join([*lines, *([f"  what to do: {one.remedy}"] if one.remedy else [])])
+
+    def _end_line(self, one: Told) -> str:
+        blind = f"; can't be read now: {', '.join(self.unread)}" if self.unread else ""
+        what = f"NOW ONLY {one.now.upper()}" if one.now else self._end.upper()
+        return f"{what} (was {one.level}): {one.text}; where: {one.subject}; {_since(one, self.at)}{blind}"
+
+
+def told_of(finding: Finding) -> Told:
+    """Of the cluster's text only what is safe to be shown."""
+    remedy = finding.remedy.text.splitlines() if finding.remedy else []
+    return Told(
+        _safe(finding.key),
+        finding.code,
+        finding.level,
+        _safe(finding.subject),
+        _safe(finding.text),
+        finding.since,
+        _safe(remedy[0]) if remedy else None,
+    )
+
+
+def cluster_name(cluster: Cluster) -> str:
+    """Its address; of one on this host with the host's name, as elsewhere nobody knows which host is meant."""
+    address = cluster.address or "unknown address"
+    return _safe(f"{address} on {socket.gethostname()}" if is_near(cluster) else address)
+
+
+def is_near(cluster: Cluster) -> bool:
+    """Whether its address says this host, whichever that is."""
+    return cluster.address is None or any(f"//{name}" in cluster.address for name in _NEAR)
+
+
+def _since(one: Told, now: float) -> str:
+    if one.since is None:
+        return "since when is not known"
+    date = time.strftime("%m-%d %H:%M:%S", time.localtime(one.since))
+    return f"since {date} ({age(now - one.since)})"
+
+
+def _safe(text: str) -> str:
+    line = redact(clean(text))
+    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"

@@ -1,0 +1,152 @@
+"""Tells targets what begins and ends, in tasks of its own, where no other cockpit does so for this cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from cockpit.bug import bug
+from cockpit.config.notify import NotifyTarget
+from cockpit.model import Snapshot
+from cockpit.notify.delivery import deliver
+from cockpit.notify.message import Message
+from cockpit.notify.recipient import Recipient
+from cockpit.notify.robots import RefusedError
+from cockpit.notify.told import ToldTo, cluster_folder, identify, load_told, save_told
+from cockpit.recording.folder import Lock, make_folder
+from cockpit.sources.disk import in_time
+from cockpit.sources.source import SourceError
+
+RETRY_S = 30.0
+"""After which it is tried again to be the one who tells: another cockpit may have ended."""
+Deliver = Callable[[NotifyTarget, Message], Awaitable[None]]
+
+
+class Notifier:
+    """Fed with every snapshot; it never makes whoever feeds it wait."""
+
+    def __init__(
+        self, targets: Sequence[NotifyTarget], root: Path, say_fault: Callable[[str | None], None], *, send: Deliver = deliver
+    ) -> None:
+        """`root`: where the folders of clusters lie; `say_fault`: what is wrong with telling, `None`: nothing."""
+        self.holder: str | None = None
+        """Who tells in our place, in words."""
+        self._targets, self._root, self._say_fault, self._send = targets, root, say_fault, send
+        self._recipients: list[Recipient] = []
+        self._folder: Path | None = None
+        self._lock: Lock | None = None
+        self._tried = float("-inf")
+        self._trouble: str | None = None
+        """With the file of what was told, or with the lock."""
+        self._snapshot = Snapshot()
+        self._news = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._sending: dict[int, asyncio.Task[None]] = {}
+        self._saving = asyncio.Lock()
+
+    def hear(self, snapshot: Snapshot) -> None:
+        """Have it told; takes no time itself."""
+        self._snapshot = snapshot
+        self._news.set()
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._run(), name="notify")
+
+    def close(self) -> None:
+        """At once: what was not told yet is told by whoever comes next."""
+        for task in (self._running, *self._sending.values()):
+            if task is not None:
+                task.cancel()
+        self._leave()
+
+    async def _run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                await self._look(self._snapshot)
+            except (OSError, SourceError) as error:
+                self._trouble = _words(error)
+            except Exception as error:  # noqa: BLE001 nobody waits for this task: it must go on, and say so
+                self._trouble = bug(error)
+            self._tell_faults()
+
+    async def _look(self, snapshot: Snapshot) -> None:
+        if snapshot.cluster.address is None or not await self._is_ours(snapshot):
+            return
+        for place, recipient in enumerate(self._recipients):
+            recipient.look(snapshot)
+            if place in self._sending:
+                continue
+            message = recipient.message(snapshot)
+            if message is not None:
+                self._start(place, recipient, message)
+
+    def _start(self, place: int, recipient: Recipient, message: Message) -> None:
+        self._sending[place] = task = asyncio.get_running_loop().create_task(self._tell(recipient, message), name="notify one")
+        task.add_done_callback(lambda _: self._sending.pop(place, None))
+
+    async def _tell(self, recipient: Recipient, message: Message) -> None:
+        try:
+            await self._send(recipient.target, message)
+        except RefusedError as error:
+            recipient.note_failure(str(error), self._snapshot.taken, error.pause)
+        except Exception as error:  # noqa: BLE001 its text may hold an address
+            recipient.note_failure(f"cockpit has a bug: {type(error).__name__}", self._snapshot.taken)
+        else:
+            recipient.note_sent(message, self._snapshot.taken)
+            await self._save()
+        self._tell_faults()
+
+    # Who tells, and what was told
+
+    async def _is_ours(self, snapshot: Snapshot) -> bool:
+        folder = self._root / cluster_folder(snapshot.cluster)
+        if folder != self._folder:
+            self._leave()
+            self._folder = folder
+        if not self._recipients and not 0 <= snapshot.taken - self._tried < RETRY_S:
+            self._tried = snapshot.taken
+            await self._begin(folder)
+        return bool(self._recipients)
+
+    async def _begin(self, folder: Path) -> None:
+        lock, told = await in_time(lambda: _take(folder), folder)
+        if told is None:
+            self.holder = lock.holder()
+            return
+        self.holder, self._lock, self._trouble = None, lock, None
+        self._recipients = [Recipient(target, told.get(identify(target), ())) for target in self._targets]
+
+    async def _save(self) -> None:
+        async with self._saving:
+            folder, told = self._folder, {identify(one.target): one.told for one in self._recipients}
+            if folder is None:
+                return
+            try:
+                await in_time(lambda: save_told(folder, told), folder)
+                self._trouble = None
+            except (OSError, SourceError) as error:
+                self._trouble = _words(error)
+
+    def _leave(self) -> None:
+        for task in self._sending.values():
+            task.cancel()
+        if self._lock is not None:
+            self._lock.release()
+        self._lock, self._folder, self._recipients, self._tried, self.holder = None, None, [], float("-inf"), None
+
+    def _tell_faults(self) -> None:
+        names = [f"target {place} ({one.target.kind}): {one.failure}" for place, one in enumerate(self._recipients, 1) if one.failure]
+        self._say_fault("; ".join([*names, *([self._trouble] if self._trouble else [])]) or None)
+
+
+def _take(folder: Path) -> tuple[Lock, ToldTo | None]:
+    """The lock, and what was told if it is ours now; where there are no locks it is. Raises `OSError`."""
+    make_folder(folder)
+    lock = Lock(folder)
+    return lock, None if lock.take() is False else load_told(folder)
+
+
+def _words(error: OSError | SourceError) -> str:
+    return f"what was told can't be kept: {(error.strerror or str(error)).lower() if isinstance(error, OSError) else error}"

@@ -1,0 +1,125 @@
+"""How each kind of robot is spoken to: its body, its signature, how much it takes, and what it answers when it has not taken it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from cockpit.config.notify import Form
+from cockpit.notify.message import Message
+
+BLOCKED_S: Final = 600.0
+"""For which DingTalk takes nothing from a robot that sent more than 20 messages in a minute."""
+MINUTE_S: Final = 60.0
+
+
+class RefusedError(Exception):
+    """A target that has not taken a message; the text is half a sentence, and names no address."""
+
+    def __init__(self, text: str, pause: float | None = None) -> None:
+        super().__init__(text)
+        self.pause = pause
+        """Seconds for which it wants to be left alone."""
+
+
+class Post(NamedTuple):
+    """What is sent."""
+
+    body: bytes
+    params: Mapping[str, str] = {}
+
+
+class Robot(NamedTuple):
+    """One kind."""
+
+    post: Callable[[Message, str, float], Post]
+    """Of a message, the secret to sign with, and the time."""
+    read: Callable[[Any], None] = lambda _: None
+    """Raises `RefusedError` where the answer says that it was not taken."""
+
+
+def _escape(text: str) -> str:
+    """Neither a mention nor a tag: these robots know no way to write such a character without its meaning."""
+    return text.replace("<", "＜").replace(">", "＞").replace("@", "＠")
+
+
+def _escape_for_slack(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "＠")
+
+
+def _bytes_of(text: str) -> int:
+    return len(msgspec.json.encode(_escape(text)))
+
+
+def _feishu(message: Message, secret: str, now: float) -> Post:
+    signed = {"timestamp": str(int(now)), "sign": sign_feishu(int(now), secret)} if secret else {}
+    text = _escape(message.text(FEISHU_BYTES, _bytes_of))
+    return Post(msgspec.json.encode({**signed, "msg_type": "text", "content": {"text": text}}))
+
+
+def sign_feishu(timestamp: int, secret: str) -> str:
+    """Base64 of the HMAC-SHA256 of nothing, whose key is the time in seconds, a newline and the secret."""
+    return base64.b64encode(hmac.new(f"{timestamp}\n{secret}".encode(), b"", hashlib.sha256).digest()).decode()
+
+
+def _dingtalk(message: Message, secret: str, now: float) -> Post:
+    stamp = int(now * 1000)
+    signed = {"timestamp": str(stamp), "sign": sign_dingtalk(stamp, secret)} if secret else {}
+    text = _escape(message.text(DINGTALK_BYTES, _bytes_of))
+    return Post(msgspec.json.encode({"msgtype": "text", "text": {"content": text}, "at": {"isAtAll": False}}), signed)
+
+
+def sign_dingtalk(timestamp: int, secret: str) -> str:
+    """Base64 of the HMAC-SHA256 of the time in milliseconds, a newline and the secret, whose key is the secret."""
+    return base64.b64encode(hmac.new(secret.encode(), f"{timestamp}\n{secret}".encode(), hashlib.sha256).digest()).decode()
+
+
+def _wecom(message: Message, _: str, __: float) -> Post:
+    text = _escape(message.text(WECOM_BYTES, lambda text: len(_escape(text).encode())))
+    return Post(msgspec.json.encode({"msgtype": "text", "text": {"content": text}}))
+
+
+def _slack(message: Message, _: str, __: float) -> Post:
+    text = _escape_for_slack(message.text(SLACK_CHARACTERS, lambda text: len(_escape_for_slack(text))))
+    return Post(msgspec.json.encode({"text": text, "mrkdwn": False, "unfurl_links": False, "unfurl_media": False}))
+
+
+def _json(message: Message, _: str, __: float) -> Post:
+    return Post(msgspec.json.encode(message.document()))
+
+
+def _read_feishu(answer: Any) -> None:
+    code = answer.get("code", answer.get("StatusCode")) if isinstance(answer, Mapping) else None
+    _judge(code, "msg", answer, {9499: MINUTE_S, 11232: MINUTE_S})
+
+
+def _read_errcode(answer: Any) -> None:
+    code = answer.get("errcode") if isinstance(answer, Mapping) else None
+    _judge(code, "errmsg", answer, {130101: BLOCKED_S, 45009: MINUTE_S})
+
+
+def _judge(code: Any, reason: str, answer: Any, pauses: Mapping[int, float]) -> None:
+    if not isinstance(code, int):
+        raise RefusedError("its answer is not that of such a robot")
+    if code != 0:
+        raise RefusedError(f"it answered code {code}: {answer.get(reason, 'no reason given')}", pauses.get(code))
+
+
+FEISHU_BYTES: Final = 19_000
+"""Of the text; a whole request may have 20 kB."""
+DINGTALK_BYTES: Final = 19_000
+WECOM_BYTES: Final = 2_048
+SLACK_CHARACTERS: Final = 39_000
+"""Slack cuts off what is beyond 40,000."""
+ROBOTS: Final[Mapping[Form, Robot]] = {
+    "feishu": Robot(_feishu, _read_feishu),
+    "dingtalk": Robot(_dingtalk, _read_errcode),
+    "wecom": Robot(_wecom, _read_errcode),
+    "slack": Robot(_slack),
+    "json": Robot(_json),
+}

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from cockpit.config.notify import NotifyTarget
+from cockpit.notify import delivery
+from cockpit.notify.delivery import deliver
+from cockpit.notify.robots import RefusedError
+from tests.notify.said import finding, message, robot
+
+KEY = "0a1b2c3d-4e5f-6789"
+Answer = Callable[[asyncio.StreamWriter, str, bytes], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """A robot's address on this host; `answer` is given what was asked, and its body."""
+    talks: set[asyncio.Task[None]] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            length = int(head.lower().partition("content-length: ")[2].split("\r\n")[0])
+            await answer(writer, head, await reader.readexactly(length))
+        writer.close()
+
+    server = await asyncio.start_server(lambda *streams: talks.add(asyncio.ensure_future(connected(*streams))), "127.0.0.1", 0, ssl=tls)
+    try:
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook/{KEY}?access_token={KEY}"
+    finally:
+        server.close()
+        for talk in talks:
+            talk.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
+
+
+def saying(status: str, body: bytes = b"", *headers: str) -> Answer:
+    async def answer(writer: asyncio.StreamWriter, _: str, __: bytes) -> None:
+        lines = [f"HTTP/1.1 {status}", f"content-length: {len(body)}", *headers]
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        await writer.drain()
+
+    return answer
+
+
+async def refusal(answer: Answer, form: str = "json") -> RefusedError:
+    async with serving(answer) as address:
+        with pytest.raises(RefusedError) as caught:
+            await deliver(robot(form, address), message(finding()))
+    assert KEY not in str(caught.value)
+    assert "127.0.0.1" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("form", "body"),
+    [("feishu", b'{"code":0}'), ("dingtalk", b'{"errcode":0}'), ("wecom", b'{"errcode":0}'), ("slack", b"ok"), ("json", b"")],
+)
+async def test_a_robot_that_has_taken_it_is_content(form, body):
+    heard = []
+
+    async def answer(writer, head, sent):
+        heard.append((head, json.loads(sent)))
+        await saying("200 OK", body)(writer, head, sent)
+
+    async with serving(answer) as address:
+        await deliver(robot(form, address), message(finding()))
+    [(head, sent)] = heard
+    assert head.startswith(f"POST /hook/{KEY}?access_token={KEY} HTTP/1.1")
+    assert "w1 GPU 3 is lost" in json.dumps(sent)
+
+
+async def test_dingtalks_signature_stands_beside_its_token():
+    heard = []
+
+    async def answer(writer, head, sent):
+        heard.append(head.split()[1])
+        await saying("200 OK", b'{"errcode":0}')(writer, head, sent)
+
+    async with serving(answer) as address:
+        await deliver(robot("dingtalk", address, secret="SECx"), message(finding()))
+    assert f"?access_token={KEY}&timestamp=" in heard[0]
+    assert "&sign=" in heard[0]
+
+
+async def test_an_error_code_with_http_200_is_a_failure_and_echoes_no_token():
+    said = await refusal(saying("200 OK", f'{{"errcode":300001,"errmsg":"token {KEY} is not exist"}}'.encode()), "dingtalk")
+    assert str(said) == "it answered code 300001: token ••• is not exist"
+
+
+async def test_a_limit_says_for_how_long():
+    assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 42"))).pause == 42
+    assert (await refusal(saying("503 Busy", b"", "retry-after: Wed, 01 Jan 2020 00:00:00 GMT"))).pause == 0
+    assert (await refusal(saying("429 Too Many Requests", b"", "retry-after: 99999999"))).pause == delivery.LONGEST_PAUSE_S
+    for nonsense in ("soon", "Wed, 01 Jan 99999999999999999999 00:00:00 GMT", "-5", "²"):
+        assert (await refusal(saying("429 Too Many Requests", b"", f"retry-after: {nonsense}"))).pause is None
+
+
+async def test_a_redirect_is_not_followed():
+    followed = []
+
+    async def elsewhere(writer, head, _):
+        followed.append(head)
+
+    async with serving(elsewhere) as other:
+        said = await refusal(saying("307 Temporary Redirect", b"", f"location: {other}"))
+    assert str(said) == "it redirects elsewhere (HTTP 307), and redirects are not followed"
+    assert not followed
+
+
+async def test_one_that_hangs_is_left(monkeypatch):
+    monkeypatch.setattr(delivery, "PATIENCE_S", 0.05)
+
+    async def hang(*_):
+        await asyncio.Event().wait()
+
+    assert "no answer within" in str(await refusal(hang))
+
+
+async def test_what_a_server_says_is_cut_and_cleaned():
+    said = str(await refusal(saying("500 Oops", b"\x1b[2J<html>\n" + b"x" * 9_000)))
+    assert said.startswith("it answered HTTP 500: ")
+    assert "\x1b" not in said
+    assert len(said) <= delivery.LONGEST_REASON
+
+
+async def test_an_endless_answer_is_not_read_to_its_end():
+    said = await refusal(saying("200 OK", b"x" * (delivery.MOST_ANSWER_BYTES + 1)))
+    assert str(said) == "its answer is longer than 64 kB"
+
+
+@pytest.mark.parametrize("body", [b"[" * 60_000, b"\xff\xfe", b'{"errcode":' + b"9" * 9_000 + b"}", b'{"errcode":"0"}'])
+async def test_an_answer_without_sense_is_a_failure(body):
+    assert str(await refusal(saying("200 OK", body), "wecom")) == "its answer is not that of such a robot"
+
+
+async def test_a_proxy_that_can_not_be_used_and_certificates_that_are_not_there_are_said(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
+    with pytest.raises(RefusedError, match="the TLS certificates of this host can't be read"):
+        await deliver(robot("json", "https://127.0.0.1:1/x"), message(finding()))
+    monkeypatch.setenv("ALL_PROXY", "nonsense://x")
+    with pytest.raises(RefusedError, match="or that of the proxy in the environment, can't be used"):
+        await deliver(robot("json", "http://robot.example/x"), message(finding()))
+
+
+async def test_no_http_is_a_failure():
+    async def babble(writer, *_):
+        writer.write(b"hello\r\n\r\n")
+        await writer.drain()
+
+    assert str(await refusal(babble)) == "it broke off, or does not speak HTTP"
+
+
+async def test_nobody_there_is_said_without_the_address():
+    async with serving(saying("200 OK")) as address:
+        pass
+    with pytest.raises(RefusedError, match=r"^connection refused, nothing listens there$"):
+        await deliver(robot("json", address), message(finding()))
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_sent():
+    heard = []
+
+    async def answer(_, head, __):
+        heard.append(head)
+
+    async with serving(answer, own_certificate()) as address:
+        with pytest.raises(RefusedError, match=r"^TLS failed \(CERTIFICATE_VERIFY_FAILED\)$"):
+            await deliver(robot("json", address), message(finding()))
+    assert not heard
+
+
+def own_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Path(__file__).with_name("self_signed.pem"))
+    return context
+
+
+async def test_variables_are_filled_in_and_missing_ones_named():
+    async with serving(saying("200 OK")) as address:
+        await deliver(robot("json", "${HOOK}"), message(finding()), {"HOOK": address})
+    with pytest.raises(RefusedError, match=r"^\$\{HOOK\} is not set in cockpit's environment$"):
+        await deliver(robot("json", "${HOOK}"), message(finding()), {})
+    with pytest.raises(RefusedError, match="begins with neither"):
+        await deliver(robot("json", "${HOOK}"), message(finding()), {"HOOK": "file:///etc/passwd"})
+
+
+# To a program
+
+
+@pytest.mark.process
+async def test_a_command_reads_json_and_no_shell_reads_its_words(tmp_path):
+    path = tmp_path / "heard"
+    code = f"import sys; open({str(path)!r}, 'w').write(sys.stdin.read() + sys.argv[1])"
+    await deliver(NotifyTarget(command=(sys.executable, "-c", code, "$(id); x")), message(finding()))
+    sent, end = json.JSONDecoder().raw_decode(text := path.read_text())
+    assert sent["begun"][0]["subject"] == "w1 GPU 3"
+    assert text[end:] == "$(id); x"
+
+
+@pytest.mark.process
+async def test_a_command_that_fails_says_its_last_line():
+    code = "import sys; sys.exit('no\\npager')"
+    with pytest.raises(RefusedError, match=r"^it ended with exit code 1: pager$"):
+        await deliver(NotifyTarget(command=(sys.executable, "-c", code)), message(finding()))
+
+
+@pytest.mark.process
+async def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, tmp_path):
+    monkeypatch.setattr(delivery, "PATIENCE_S", 1.0)
+    ended: list[int] = []
+    monkeypatch.setattr(delivery.os, "killpg", lambda pid, number, kill=delivery.os.killpg: (ended.append(pid), kill(pid, number)))
+    with pytest.raises(RefusedError, match="did not end within 1 s, and was ended"):
+        await deliver(NotifyTarget(command=("sh", "-c", "sleep 600 & sleep 600")), message(finding()))
+    assert len(ended) == 1
+
+
+@pytest.mark.process
+async def test_a_command_that_is_not_there_can_not_be_started():
+    with pytest.raises(RefusedError, match=r"^it can't be started: no such file or directory$"):
+        await deliver(NotifyTarget(command=("/no/such/program",)), message(finding()))

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from cockpit.model import Fault
+from cockpit.notify.recipient import BEGIN_AFTER_S, END_AFTER_S, FIRST_PAUSE_S, LONGEST_PAUSE_S, REST_S, Recipient
+from tests.notify.said import NOW, finding, robot, snapshot
+
+STEP_S = 2.0
+
+
+def watched(recipient, spans, until, begin=0.0, faults=()):
+    """What it is told, by the second: `spans` says for each finding from when to when it is seen."""
+    told = []
+    for step in range(int(until / STEP_S) + 1):
+        at = begin + step * STEP_S
+        now = snapshot(*(one for one, times in spans.items() if any(a <= at < b for a, b in times)), at=at, faults=faults)
+        recipient.look(now)
+        if (message := recipient.message(now)) is not None:
+            recipient.note_sent(message, now.taken)
+            told.append((at, [one.subject for one in message.begun], [one.subject for one in message.ended]))
+    return told
+
+
+def test_begin_and_end_are_told_once_each():
+    told = watched(Recipient(robot()), {finding("w1"): [(4, 100)]}, 600)
+    assert told == [(4 + BEGIN_AFTER_S, ["w1"], []), (98 + END_AFTER_S, [], ["w1"])]
+
+
+def test_what_flickers_is_told_once():
+    flicker = [(at, at + 20) for at in range(0, 400, 60)]
+    told = watched(Recipient(robot()), {finding("w1"): flicker}, 700)
+    assert [(begun, ended) for _, begun, ended in told] == [(["w1"], []), ([], ["w1"])]
+
+
+def test_what_lasts_a_moment_wakes_nobody():
+    assert watched(Recipient(robot()), {finding("w1"): [(0, 8)]}, 300) == []
+
+
+def test_what_begins_together_is_one_message_and_what_comes_soon_after_another():
+    rack = {finding(f"w{n}"): [(n // 10 * 4, 1e9)] for n in range(30)}
+    told = watched(Recipient(robot()), rack, 60)
+    assert [len(begun) for _, begun, _ in told] == [10, 20]
+    assert told[1][0] - told[0][0] >= REST_S
+
+
+def test_no_robot_gets_more_than_its_limit_in_a_minute():
+    storm = {finding(f"w{n}"): [(n, 1e9)] for n in range(600)}
+    at = [moment for moment, _, _ in watched(Recipient(robot("dingtalk")), storm, 660)]
+    assert max(sum(first <= moment < first + 60 for moment in at) for first in at) <= 20
+
+
+def test_a_restart_tells_nothing_twice_and_what_has_ended_meanwhile():
+    before = Recipient(robot())
+    watched(before, {finding("w1"): [(0, 1e9)], finding("w2"): [(0, 1e9)]}, 60)
+    after = Recipient(robot(), before.told)
+    told = watched(after, {finding("w2"): [(0, 1e9)], finding("w3"): [(0, 1e9)]}, 300, begin=1_000)
+    assert told == [(1_000 + BEGIN_AFTER_S, ["w3"], []), (1_000 + END_AFTER_S, [], ["w1"])]
+
+
+def test_only_its_levels_and_codes_are_told():
+    findings = {one: [(0, 1e9)] for one in (finding("a", level="warning"), finding("b"), finding("c", code="disk-full"))}
+    assert [begun for _, begun, _ in watched(Recipient(robot()), findings, 20)] == [["b", "c"]]
+    assert [begun for _, begun, _ in watched(Recipient(robot(level="warning", codes=("gpu-lost",))), findings, 20)] == [["a", "b"]]
+
+
+def test_one_that_goes_on_as_a_warning_is_not_called_over():
+    recipient = Recipient(robot())
+    watched(recipient, {finding("w1"): [(0, 1e9)]}, 20)
+    for at in range(20, 200, 2):
+        recipient.look(snapshot(finding("w1", level="warning"), at=at))
+    message = recipient.message(snapshot(finding("w1", level="warning"), at=200))
+    assert message is not None
+    assert "NOW ONLY WARNING (was critical): w1 is lost" in message.text(1_000)
+
+
+def test_a_source_that_fails_is_named_with_what_is_not_seen_any_more():
+    recipient = Recipient(robot())
+    watched(recipient, {finding("w1"): [(0, 1e9)]}, 20)
+    for at in range(20, 200, 2):
+        recipient.look(snapshot(at=at))
+    faults = (Fault("ray.nodes", "no answer", NOW), Fault("notify", "no answer", NOW))
+    message = recipient.message(snapshot(at=200, faults=faults))
+    assert message is not None
+    assert message.unread == ("ray.nodes",)
+
+
+def test_after_a_failure_pauses_grow_and_a_server_may_ask_for_longer_ones():
+    recipient, at, pauses = Recipient(robot()), 20.0, []
+    recipient.look(snapshot(finding(), at=0))
+    for _ in range(8):
+        recipient.note_failure("no", NOW + at)
+        begun, at = at, at + 1
+        while recipient.message(snapshot(finding(), at=at)) is None:
+            recipient.look(snapshot(finding(), at=at))
+            at += 1
+        pauses.append(at - begun)
+    assert pauses[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
+    assert pauses[-1] == LONGEST_PAUSE_S
+    recipient.note_failure("blocked", NOW + at, 600.0)
+    assert recipient.message(snapshot(finding(), at=at + 599)) is None
+    assert recipient.message(snapshot(finding(), at=at + 600)) is not None
