@@ -34,6 +34,13 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Several looks: while a GPU is reset NVML doesn't answer for it, for a second or two."""
     gpu_slow_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before a GPU slowed by heat or power is reported.")] = 60.0
     """At the top of a step clocks are held down for moments, which costs nothing; gaps as long as this end it."""
+    gpu_memory_watched: Annotated[float, Meta(ge=1, le=DAY, description="Seconds of growth by which GPU memory is told ahead.")] = 3600.0
+    """Its peaks in nine parts are compared, six of which must be known: 40 minutes, longer than the largest models take to load; and a part
+    is longer than most training steps, in which engines sleep and wake."""
+    gpu_memory_grown: Annotated[float, Meta(ge=0, le=1, description="Share of a GPU by which its memory must have grown meanwhile.")] = 0.02
+    """Libraries that are used for the first time, and graphs that are captured late, take some hundred megabytes."""
+    gpu_memory_forecast: Annotated[float, Meta(ge=0, le=DAY, description="Seconds within which growing GPU memory must be full.")] = 3600.0
+    """As far ahead as was watched; enough to save a checkpoint at the end of a step, and to start again with other settings."""
     idle_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that all GPUs of a job are at 0 % and its log is silent.")] = 600.0
     """NCCL's watchdog, at torch's default, has ended after ten minutes what hangs in a collective. Loading a model and saving a checkpoint
     keep GPUs at 0 % for minutes too; half of it is told as an info."""

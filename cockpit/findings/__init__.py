@@ -8,6 +8,7 @@ from cockpit.findings.control import ended_ray, refused, silent_dashboard, silen
 from cockpit.findings.disks import full_disks, full_stores, small_shm
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplained_memory
+from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
@@ -33,6 +34,14 @@ CHECKS: tuple[Check, ...] = (
         (free_but_held, free_but_in_use),
         (*NODES, checks.resources, checks.listed_gpus),
         HOSTS + GPUS,
+    ),
+    Check(
+        "GPU memory that grows",
+        (growing_gpu_memory,),
+        (*NODES, checks.listed_gpus),
+        HOSTS,
+        watches="growth over most of an hour that will fill a GPU",
+        at_once=False,
     ),
     Check("GPU health: lost, ECC errors, pending row remaps, slowed by heat or power", (gpu_trouble,), GPUS),
     Check("Number of GPUs: Ray and NVML agree", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),

@@ -24,6 +24,7 @@ LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "actor-leaked": ("l", "s"),
     "actor-restarting": ("l",),
     "address-wrong": ("a",),
+    "gpu-memory-grows": ("l",),
     "host-memory-near-kill": ("m",),
     "job-failed": ("l",),
     "job-hung": ("s", "l"),

@@ -115,7 +115,8 @@ ONE_LOOK = "Not checked by one look (`cockpit` and `cockpit status --watch` find
 
 def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
     told = sections(seen(idle(1)))
-    stalled, memory, restarts = told[ONE_LOOK]
+    grows, stalled, memory, restarts = told[ONE_LOOK]
+    assert grows == "  - GPU memory that grows: not checked: growth over most of an hour that will fill a GPU"
     assert stalled == "  - Stalled jobs: not checked: GPUs at 0 %, or at 100 % with idle power, for many minutes"
     part = "ok as far as checked; not checked:"
     assert memory == f"  - Host memory near Ray's kill line: {part} how fast memory grows, and when Ray starts killing workers"
@@ -127,6 +128,7 @@ def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
 def test_a_script_is_told_what_one_look_can_not_find():
     checks = {check["title"]: check for check in json.loads(doctor_json(*looked(seen(idle(1)))))["checks"]}
     assert {title: check["verdict"] for title, check in checks.items() if check["watches"]} == {
+        "GPU memory that grows": "unknown",
         "Stalled jobs": "unknown",
         "Host memory near Ray's kill line": "partly",
         "Actors in a restart loop": "partly",

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Owner, Trend, kill_line, plausible_bytes, seconds_until
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Owner, kill_line, plausible_bytes
+from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Actor, Finding, HostMemory, Node, Process, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
