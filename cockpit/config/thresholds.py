@@ -28,6 +28,10 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """vLLM won't start with less than 0.9 of it free (its gpu_memory_utilization)."""
     gpu_held_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before use of a GPU that is free to Ray is reported.")] = 60.0
     """Ray's figures are up to 20 s old, and a worker that ends gives its memory back after its GPU."""
+    idle_worker_memory: Annotated[int, Meta(ge=0, description="Bytes of GPU memory that idle Ray workers of a host may hold.")] = 1 << 30
+    """A worker that has only touched CUDA keeps half a GiB; more is what a task has left."""
+    idle_worker_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before such memory is reported.")] = 300.0
+    """A worker is idle between two tasks too; one that caches a model for its next task gets that within a training step."""
     gpu_count_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that Ray and NVML have counted different GPUs.")] = 30.0
     """Ray and probes are asked in turn; on a large cluster that takes 15 s."""
     gpu_lost_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before a GPU that NVML can't reach is reported.")] = 10.0

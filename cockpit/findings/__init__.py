@@ -10,6 +10,7 @@ from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplained_memory
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
+from cockpit.findings.idle_workers import idle_workers
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.findings.missing import missing_hosts
@@ -35,6 +36,7 @@ CHECKS: tuple[Check, ...] = (
         (*NODES, checks.resources, checks.listed_gpus),
         HOSTS + GPUS,
     ),
+    Check("GPU memory held by idle Ray workers", (idle_workers,), HOSTS),
     Check(
         "GPU memory that grows",
         (growing_gpu_memory,),

@@ -25,6 +25,7 @@ LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "actor-restarting": ("l",),
     "address-wrong": ("a",),
     "gpu-memory-grows": ("l",),
+    "gpu-memory-idle-worker": ("l",),
     "host-memory-near-kill": ("m",),
     "job-failed": ("l",),
     "job-hung": ("s", "l"),
