@@ -53,6 +53,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     spin_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that a job's GPUs are at 100 % but draw little power.")] = 300.0
     """One rank that saves a checkpoint while the others wait in a barrier looks like this, for some minutes; at twice of this NCCL's
     watchdog has struck. Three times as long where the log is written to, or one GPU alone is busy: the last answers of a small model."""
+    gpu_lags_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that a GPU has done far less than its fellows.")] = 600.0
+    """An engine that has its answers early is idle until the next step, and a rank that saves a checkpoint differs for some minutes; a rank
+    on a sick host lags in every step."""
     spin_power: Annotated[float, Meta(gt=0, le=1, description="Share of its power limit below which a busy GPU is only waiting.")] = 0.3
     """Kernels that wait draw 70-150 W of 400-700 W (NCCL's issues 968 and 1550, horovod's 3611), about 0.2; work draws over 0.4."""
 

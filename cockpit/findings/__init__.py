@@ -17,6 +17,7 @@ from cockpit.findings.missing import missing_hosts
 from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.findings.orphans import orphaned_memory
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
+from cockpit.findings.slow_ranks import lagging_gpus
 from cockpit.findings.stalls import stalled_jobs
 from cockpit.findings.tracker import Detector, FindingTracker
 from cockpit.findings.versions import differing_versions, open_files
@@ -53,6 +54,14 @@ CHECKS: tuple[Check, ...] = (
         JOBS,
         HOSTS,
         watches="GPUs at 0 %, or at 100 % with idle power, for many minutes",
+        at_once=False,
+    ),
+    Check(
+        "GPUs that lag behind their fellows",
+        (lagging_gpus,),
+        (*ACTORS, checks.listed_gpus),
+        HOSTS,
+        watches="a GPU with far less to do than the others of its group of actors, for many minutes",
         at_once=False,
     ),
     Check(

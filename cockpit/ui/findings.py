@@ -24,6 +24,7 @@ LOOK_KEYS: Mapping[str, tuple[str, ...]] = {
     "actor-leaked": ("l", "s"),
     "actor-restarting": ("l",),
     "address-wrong": ("a",),
+    "gpu-lags": ("s", "l"),
     "gpu-memory-grows": ("l",),
     "gpu-memory-idle-worker": ("l",),
     "host-memory-near-kill": ("m",),

@@ -115,7 +115,8 @@ ONE_LOOK = "Not checked by one look (`cockpit` and `cockpit status --watch` find
 
 def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
     told = sections(seen(idle(1)))
-    grows, stalled, memory, restarts = told[ONE_LOOK]
+    grows, stalled, lags, memory, restarts = told[ONE_LOOK]
+    assert lags.startswith("  - GPUs that lag behind their fellows: not checked: a GPU with far less to do than the others")
     assert grows == "  - GPU memory that grows: not checked: growth over most of an hour that will fill a GPU"
     assert stalled == "  - Stalled jobs: not checked: GPUs at 0 %, or at 100 % with idle power, for many minutes"
     part = "ok as far as checked; not checked:"
@@ -130,6 +131,7 @@ def test_a_script_is_told_what_one_look_can_not_find():
     assert {title: check["verdict"] for title, check in checks.items() if check["watches"]} == {
         "GPU memory that grows": "unknown",
         "Stalled jobs": "unknown",
+        "GPUs that lag behind their fellows": "unknown",
         "Host memory near Ray's kill line": "partly",
         "Actors in a restart loop": "partly",
     }
