@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
-from cockpit.findings.gpu_history import Load
+from cockpit.findings.gpu_history import UTILIZATION, Load
 from cockpit.findings.watts import most_watts
 from cockpit.model import Actor, Finding, Gpu, Node, Process, Remedy
 from cockpit.text import age, clean, plural
@@ -63,9 +63,24 @@ def lagging_gpus(facts: Facts) -> Iterator[Finding]:
                 yield _lag_finding(facts, rank, ranks, lasted)
 
 
+def _jobs_with_both(facts: Facts) -> set[str | None]:
+    """Jobs of which one GPU may lag and another may work: quickly, for most have none or only such."""
+    low: set[str | None] = set()
+    busy: set[str | None] = set()
+    for process in facts.snapshot.processes or ():
+        for hold in process.gpus if process.actor else ():
+            load = facts.gpu_history.load(f"node:{process.node}", hold.index)
+            percent = load[UTILIZATION] if load else None
+            if percent is not None:
+                low.update({process.job} if percent <= 100 * MAX_BUSY_SHARE_CLEAR else ())
+                busy.update({process.job} if percent >= MIN_BUSY_PERCENT else ())
+    return low & busy
+
+
 def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
     """Ranks of one role, on GPUs that are shared by the same roles, of one model."""
-    roles = _roles_by_gpu(facts)
+    jobs = _jobs_with_both(facts)
+    roles = _roles_by_gpu(facts, jobs) if jobs else {}
     groups: dict[tuple[object, ...], list[Rank]] = {}
     for (node_id, index), by_role in roles.items():
         node = facts.nodes.get(node_id)
@@ -79,11 +94,11 @@ def _groups(facts: Facts) -> Iterator[Sequence[Rank]]:
     return (ranks for ranks in groups.values() if len(ranks) >= MIN_FELLOWS and len({rank.actor.id for rank in ranks}) == len(ranks))
 
 
-def _roles_by_gpu(facts: Facts) -> Mapping[tuple[str, int], dict[Role, list[Process]]]:
+def _roles_by_gpu(facts: Facts, jobs: Collection[str | None]) -> Mapping[tuple[str, int], dict[Role, list[Process]]]:
     """By Ray's id of a node and the index of a GPU: the roles of the actors that hold it, each with a process for each actor."""
     found: dict[tuple[str, int], dict[Role, list[Process]]] = {}
     for process in facts.snapshot.processes or ():
-        actor = facts.actors.get(process.actor or "") if process.gpus and process.node else None
+        actor = facts.actors.get(process.actor or "") if process.gpus and process.node and process.job in jobs else None
         if actor is None or actor.state != "ALIVE":
             continue
         role = (actor.job, actor.class_, _pattern(actor.name))
