@@ -38,6 +38,24 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Several looks: while a GPU is reset NVML doesn't answer for it, for a second or two."""
     gpu_slow_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before a GPU slowed by heat or power is reported.")] = 60.0
     """At the top of a step clocks are held down for moments, which costs nothing; gaps as long as this end it."""
+    gpu_link_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before NVLinks that are down are reported.")] = 120.0
+    """Links are looked at once a minute, and the fabric manager trains them for half a minute after a start."""
+    gpu_pcie_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds of load before a slow PCIe link is reported.")] = 300.0
+    """A link is looked at once a minute, and may have been looked at while the GPU was idle: then it saves power."""
+    nvlink_errors: Annotated[float, Meta(ge=1, le=1e6, description="New NVLink errors within ten minutes that are reported.")] = 10.0
+    """One a minute, where NVIDIA's DCGM calls a GPU ill."""
+    pcie_replays: Annotated[float, Meta(ge=1, le=1e6, description="New PCIe replays within ten minutes that are reported.")] = 80.0
+    """Eight a minute, where NVIDIA's DCGM calls a GPU ill."""
+    gpu_clock_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds of load before clocks far below the others' are reported.")] = (
+        300.0
+    )
+    """What is compared is averaged over two minutes; phases in which one GPU computes and another copies are shorter."""
+    xid_told: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that an Xid of a sick GPU stays reported.")] = 4 * 3600.0
+    """Long enough for the morning after; what is sick then has findings of its own."""
+    xid_info_told: Annotated[
+        float, Meta(ge=0, le=DAY, description="Seconds that an Xid which is mostly a job's mistake stays reported.")
+    ] = 1800.0
+    """The job that has caused it fails within minutes, and tells more in its log."""
     gpu_memory_watched: Annotated[float, Meta(ge=1, le=DAY, description="Seconds of growth by which GPU memory is told ahead.")] = 3600.0
     """Its peaks in nine parts are compared, six of which must be known: 40 minutes, longer than the largest models take to load; and a part
     is longer than most training steps, in which engines sleep and wake."""

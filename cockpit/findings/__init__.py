@@ -7,6 +7,8 @@ from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
 from cockpit.findings.disks import full_disks, full_stores, small_shm
 from cockpit.findings.facts import Facts
+from cockpit.findings.gpu_clocks import low_clocks, lowered_power
+from cockpit.findings.gpu_links import faulty_links
 from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplained_memory
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
@@ -22,6 +24,7 @@ from cockpit.findings.stalls import stalled_jobs
 from cockpit.findings.tracker import Detector, FindingTracker
 from cockpit.findings.versions import differing_versions, open_files
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
+from cockpit.findings.xids import reported_xids
 
 __all__ = ["CHECKS", "DETECTORS", "Check", "Detector", "Facts", "FindingTracker", "Limits"]
 
@@ -47,6 +50,19 @@ CHECKS: tuple[Check, ...] = (
         at_once=False,
     ),
     Check("GPU health: lost, ECC errors, pending row remaps, slowed by heat or power", (gpu_trouble,), GPUS),
+    Check("Xids: errors that the NVIDIA driver has reported", (reported_xids,), (checks.xids,), GPUS),
+    Check(
+        "Links of GPUs: NVLink and PCIe",
+        (faulty_links,),
+        GPUS,
+        watches="errors that grow, and PCIe links that are slow under load",
+    ),
+    Check(
+        "Power limits and clocks of GPUs",
+        (lowered_power, low_clocks),
+        GPUS,
+        watches="clocks far below those of other GPUs of the model that work too",
+    ),
     Check("Number of GPUs: Ray and NVML agree", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),
     Check(
         "Stalled jobs",

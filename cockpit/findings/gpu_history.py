@@ -68,7 +68,7 @@ class _Past:
         self._average(gpu, now)
 
     def _average(self, gpu: Gpu, now: float) -> None:
-        news = tuple(map(_plausible_load, (gpu.utilization, gpu.power, None)))
+        news = tuple(map(_plausible_load, (gpu.utilization, gpu.power, gpu.clock)))
         gap = now - self.seen
         if gap > MAX_GAP_S or gap < 0 or news[UTILIZATION] is None:
             self.load, self.begun = (None, None, None), now

@@ -106,8 +106,8 @@ def nvml(*told: tuple[int, int], end: int = 10, register: int = 0) -> Any:
             raise RefusedError(register)
 
     return SimpleNamespace(
-        NVMLError=RefusedError, NVML_ERROR_TIMEOUT=10, NVML_ERROR_GPU_IS_LOST=15, nvmlEventTypeXidCriticalError=8, nvmlEventSetCreate=object,
-        nvmlDeviceRegisterEvents=registered, nvmlEventSetWait=wait, nvmlDeviceGetIndex=lambda device: device,
+        NVMLError=RefusedError, NVML_ERROR_TIMEOUT=10, NVML_ERROR_GPU_IS_LOST=15, nvmlEventTypeXidCriticalError=8,
+        nvmlEventSetCreate=object, nvmlDeviceRegisterEvents=registered, nvmlEventSetWait=wait, nvmlDeviceGetIndex=lambda device: device,
     )  # fmt: skip
 
 
