@@ -175,7 +175,7 @@ def test_a_rank_that_lags_memory_that_creeps_and_an_idle_worker_that_keeps_some_
         (host.tmp / "jobs" / "left.py").write_text(LEFT)
     cluster.submit("left", "python left.py")
     idle = found(watcher, "gpu-memory-idle-worker", "1 idle Ray worker holds 5.0G of GPU memory on 1 GPU of ", " (7) for at least ")
-    assert (idle["remedy"]["act"], len(idle["about"])) == ("kill", 1)
+    assert (idle["remedy"]["act"], len(idle["evidence"])) == ("kill", 1)
     grows = found(watcher, "gpu-memory-grows", "GPU memory of job left grows and will be full ", " in use, +1")
     assert grows["remedy"]["act"] == "stop-job"
     (line,) = grows["evidence"]

@@ -26,7 +26,7 @@ _PCIE = {
 
 
 def read_links(nvml: Any, handle: Any) -> Links:
-    """All of it in six calls; what device, driver or pynvml don't know is `None`."""
+    """All of it in some seven calls; what device, driver or pynvml don't know is `None`."""
     return {**{name: call(nvml, function, handle) for name, function in _PCIE.items()}, **_read_nvlinks(nvml, handle)}
 
 
@@ -45,7 +45,7 @@ def _read_nvlinks(nvml: Any, handle: Any) -> Links:
         return {"nvlinks": None, "nvlinks_active": None, "nvlink_errors": None}
     links = range(min(count, MOST_LINKS))
     told = _read_fields(nvml, handle, [(name, link) for name in (STATE, REPLAYS, RECOVERIES, RECOVERIES_NEW) for link in links])
-    states = [told[STATE, link] for link in links]
+    states = [_state(nvml, handle, link, told[STATE, link]) for link in links]
     recoveries = RECOVERIES if links and told[RECOVERIES, 0] is not None else RECOVERIES_NEW
     errors = [error for error in (told[name, link] for name in (REPLAYS, recoveries) for link in links) if error is not None]
     return {
@@ -53,6 +53,11 @@ def _read_nvlinks(nvml: Any, handle: Any) -> Links:
         "nvlinks_active": None if None in states else sum(state != INACTIVE for state in states),
         "nvlink_errors": sum(errors) if errors else None,
     }
+
+
+def _state(nvml: Any, handle: Any, link: int, told: int | None) -> int | None:
+    """Drivers before 525 don't know it as a field."""
+    return call(nvml, "nvmlDeviceGetNvLinkState", handle, link) if told is None else told
 
 
 def _read_fields(nvml: Any, handle: Any, fields: list[Field]) -> Dict[Field, int | None]:

@@ -68,6 +68,12 @@ def test_what_a_generation_does_not_know_is_unknown_and_never_0(values, told):
     assert nvlinks(Nvml(**values)) == told
 
 
+def test_an_older_driver_is_asked_link_by_link():
+    nvml = Nvml(states=[None, None])
+    nvml.nvmlDeviceGetNvLinkState = lambda _, link: 1 - link
+    assert nvlinks(nvml) == (2, 1, 6)
+
+
 def test_no_more_links_are_asked_for_than_there_can_be():
     nvml = Nvml(count=10**6, states=[1] * 100)
     assert nvlinks(nvml)[1] == MOST_LINKS
