@@ -28,12 +28,41 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """vLLM won't start with less than 0.9 of it free (its gpu_memory_utilization)."""
     gpu_held_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before use of a GPU that is free to Ray is reported.")] = 60.0
     """Ray's figures are up to 20 s old, and a worker that ends gives its memory back after its GPU."""
+    idle_worker_memory: Annotated[int, Meta(ge=0, description="Bytes of GPU memory that idle Ray workers of a host may hold.")] = 1 << 30
+    """A worker that has only touched CUDA keeps half a GiB; more is what a task has left."""
+    idle_worker_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before such memory is reported.")] = 300.0
+    """A worker is idle between two tasks too; one that caches a model for its next task gets that within a training step."""
     gpu_count_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that Ray and NVML have counted different GPUs.")] = 30.0
     """Ray and probes are asked in turn; on a large cluster that takes 15 s."""
     gpu_lost_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before a GPU that NVML can't reach is reported.")] = 10.0
     """Several looks: while a GPU is reset NVML doesn't answer for it, for a second or two."""
     gpu_slow_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before a GPU slowed by heat or power is reported.")] = 60.0
     """At the top of a step clocks are held down for moments, which costs nothing; gaps as long as this end it."""
+    gpu_link_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds before NVLinks that are down are reported.")] = 120.0
+    """Links are looked at once a minute, and the fabric manager trains them for half a minute after a start."""
+    gpu_pcie_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds of load before a slow PCIe link is reported.")] = 300.0
+    """A link is looked at once a minute, and may have been looked at while the GPU was idle: then it saves power."""
+    nvlink_errors: Annotated[float, Meta(ge=1, le=1e6, description="New NVLink errors within ten minutes that are reported.")] = 10.0
+    """One a minute, where NVIDIA's DCGM calls a GPU ill."""
+    pcie_replays: Annotated[float, Meta(ge=1, le=1e6, description="New PCIe replays within ten minutes that are reported.")] = 80.0
+    """Eight a minute, where NVIDIA's DCGM calls a GPU ill."""
+    gpu_clock_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds of load before clocks far below the others' are reported.")] = (
+        300.0
+    )
+    """What is compared is averaged over two minutes; phases in which one GPU computes and another copies are shorter."""
+    xid_told: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that an Xid of a sick GPU stays reported.")] = 4 * 3600.0
+    """Long enough for the morning after; what is sick then has findings of its own."""
+    xid_info_told: Annotated[
+        float, Meta(ge=0, le=DAY, description="Seconds that an Xid which is mostly a job's mistake stays reported.")
+    ] = 1800.0
+    """The job that has caused it fails within minutes, and tells more in its log."""
+    gpu_memory_watched: Annotated[float, Meta(ge=1, le=DAY, description="Seconds of growth by which GPU memory is told ahead.")] = 3600.0
+    """Its peaks in nine parts are compared, six of which must be known: 40 minutes, longer than the largest models take to load; and a part
+    is longer than most training steps, in which engines sleep and wake."""
+    gpu_memory_grown: Annotated[float, Meta(ge=0, le=1, description="Share of a GPU by which its memory must have grown meanwhile.")] = 0.02
+    """Libraries that are used for the first time, and graphs that are captured late, take some hundred megabytes."""
+    gpu_memory_forecast: Annotated[float, Meta(ge=0, le=DAY, description="Seconds within which growing GPU memory must be full.")] = 3600.0
+    """As far ahead as was watched; enough to save a checkpoint at the end of a step, and to start again with other settings."""
     idle_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that all GPUs of a job are at 0 % and its log is silent.")] = 600.0
     """NCCL's watchdog, at torch's default, has ended after ten minutes what hangs in a collective. Loading a model and saving a checkpoint
     keep GPUs at 0 % for minutes too; half of it is told as an info."""
@@ -42,6 +71,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     spin_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that a job's GPUs are at 100 % but draw little power.")] = 300.0
     """One rank that saves a checkpoint while the others wait in a barrier looks like this, for some minutes; at twice of this NCCL's
     watchdog has struck. Three times as long where the log is written to, or one GPU alone is busy: the last answers of a small model."""
+    gpu_lags_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that a GPU has done far less than its fellows.")] = 600.0
+    """An engine that has its answers early is idle until the next step, and a rank that saves a checkpoint differs for some minutes; a rank
+    on a sick host lags in every step."""
     spin_power: Annotated[float, Meta(gt=0, le=1, description="Share of its power limit below which a busy GPU is only waiting.")] = 0.3
     """Kernels that wait draw 70-150 W of 400-700 W (NCCL's issues 968 and 1550, horovod's 3611), about 0.2; work draws over 0.4."""
 

@@ -76,7 +76,7 @@ def edit(state: Path, change: Callable[[list[str]], list[str]]) -> None:
 
 
 def add(state: Path, *lines: str) -> None:
-    """Add lines: a `hang`, an `error`, a `mig` device, what ails a GPU (`recovery`, `remap`, `slow`)."""
+    """Add lines: a `hang`, an `error`, a `mig` device, what ails a GPU (`recovery`, `remap`, `slow`, `set`, `xid`)."""
     edit(state, lambda before: [*before, *lines])
 
 

@@ -14,6 +14,11 @@
  *   recovery GPU ACTION | remap GPU | slow GPU REASONS
  *       what NVML asks for to make that GPU whole (nvmlDeviceGpuRecoveryAction_t; it says 0 of any other); that bad rows of its memory wait
  *       for a reset; what holds its clocks down (nvmlClocksEventReasons, as `0x40`).
+ *   set GPU NAME VALUE
+ *       in place of what is usual: clock (MHz of 1980), power_limit (milliwatts of 700000), pcie_generation (of 5), pcie_width (of 16),
+ *       pcie_replays, nvlinks_down (of 18), nvlink_errors.
+ *   xid GPU CODE
+ *       an Xid error, told to event sets that were there before the line was.
  *   driver VERSION
  *       in place of 580.00.SIM.
  *   sway PERCENT SECONDS
@@ -39,9 +44,13 @@
 #define MAX_DEVICES 128
 #define MAX_PROCESSES 1024
 #define MAX_TROUBLES 16
+#define MAX_SETTINGS 512
+#define MAX_XIDS 64
 #define MIG_PER_GPU 7
 #define NOT_MIG (-1)
 #define POWER_LIMIT 700000
+#define CLOCK 1980
+#define NVLINKS 18
 #define NO_INSTANCE 0xFFFFFFFFu
 
 typedef unsigned int uint;
@@ -57,6 +66,7 @@ enum {
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
+    TIMEOUT = 10,
     GPU_IS_LOST = 15,
     VERSION_MISMATCH = 25,
 };
@@ -73,6 +83,17 @@ typedef struct {
     uint recovery, remap;
     ull slowed;
 } Illness;
+
+typedef struct {
+    int gpu;
+    char name[24];
+    ull value;
+} Setting;
+
+typedef struct {
+    int gpu;
+    ull code;
+} Xid;
 
 typedef struct {
     int gpu, mig;
@@ -95,7 +116,9 @@ static _Thread_local struct {
     Process processes[MAX_PROCESSES];
     Trouble troubles[MAX_TROUBLES];
     Illness illnesses[MAX_DEVICES];
-    int device_count, process_count, trouble_count, illness_count;
+    Setting settings[MAX_SETTINGS];
+    Xid xids[MAX_XIDS];
+    int device_count, process_count, trouble_count, illness_count, setting_count, xid_count;
     char driver[64];
     int sway;
     double sway_period;
@@ -156,6 +179,15 @@ static void read_illness(const char *line) {
         state.illnesses[state.illness_count++] = illness;
 }
 
+static void read_setting(const char *line) {
+    Setting setting;
+    Xid xid;
+    if (sscanf(line, "set %d %23s %llu", &setting.gpu, setting.name, &setting.value) == 3 && state.setting_count < MAX_SETTINGS)
+        state.settings[state.setting_count++] = setting;
+    if (sscanf(line, "xid %d %llu", &xid.gpu, &xid.code) == 2 && state.xid_count < MAX_XIDS)
+        state.xids[state.xid_count++] = xid;
+}
+
 static Answer read_state(void) {
     const char *path = getenv("NVML_SIM_STATE");
     FILE *file = path ? fopen(path, "re") : NULL;
@@ -175,6 +207,7 @@ static Answer read_state(void) {
         read_process(line);
         read_trouble(line);
         read_illness(line);
+        read_setting(line);
         sscanf(line, "driver %63s", state.driver);
         sscanf(line, "sway %d %lf", &state.sway, &state.sway_period);
     }
@@ -265,6 +298,14 @@ static Illness illness_of(const Device *device) {
             all.slowed |= state.illnesses[i].slowed;
         }
     return all;
+}
+
+/* What was set of a GPU, or what is usual. */
+static ull set_of(const Device *device, const char *name, ull usual) {
+    for (int i = state.setting_count - 1; i >= 0; i--)
+        if (state.settings[i].gpu == device->gpu && !strcmp(state.settings[i].name, name))
+            return state.settings[i].value;
+    return usual;
 }
 
 /* ---- how a call begins ---- */
@@ -578,13 +619,23 @@ API Answer nvmlDeviceGetTemperatureV(Handle handle, Temperature *temperature) {
 
 API Answer nvmlDeviceGetPowerUsage(Handle handle, uint *milliwatts) {
     ENTER_GPU(handle);
-    uint spare = device->power < POWER_LIMIT ? POWER_LIMIT - device->power : 0;
+    uint limit = (uint)set_of(device, "power_limit", POWER_LIMIT), spare = device->power < limit ? limit - device->power : 0;
     *milliwatts = device->power + (uint)(0.8 * spare * busy_on(device) / 100);
     return SUCCESS;
 }
 
-API Answer nvmlDeviceGetEnforcedPowerLimit(Handle handle, uint *milliwatts) { ENTER_GPU(handle); *milliwatts = POWER_LIMIT; return SUCCESS; }
-API Answer nvmlDeviceGetPowerManagementLimit(Handle handle, uint *milliwatts) { ENTER_GPU(handle); *milliwatts = POWER_LIMIT; return SUCCESS; }
+static Answer number(const char *function, Handle handle, const char *name, ull usual, uint *answer) {
+    ENTER_GPU_AS(function, handle);
+    *answer = (uint)set_of(device, name, usual);
+    return SUCCESS;
+}
+
+API Answer nvmlDeviceGetEnforcedPowerLimit(Handle handle, uint *milliwatts) { return number(__func__, handle, "power_limit", POWER_LIMIT, milliwatts); }
+API Answer nvmlDeviceGetPowerManagementLimit(Handle handle, uint *milliwatts) { return number(__func__, handle, "power_limit", POWER_LIMIT, milliwatts); }
+API Answer nvmlDeviceGetCurrPcieLinkGeneration(Handle handle, uint *answer) { return number(__func__, handle, "pcie_generation", 5, answer); }
+API Answer nvmlDeviceGetCurrPcieLinkWidth(Handle handle, uint *answer) { return number(__func__, handle, "pcie_width", 16, answer); }
+API Answer nvmlDeviceGetPcieReplayCounter(Handle handle, uint *answer) { return number(__func__, handle, "pcie_replays", 0, answer); }
+API Answer nvmlDeviceGetClockInfo(Handle handle, int kind, uint *answer) { return (void)kind, number(__func__, handle, "clock", CLOCK, answer); }
 
 API Answer nvmlDeviceGetEccMode(Handle handle, uint *current, uint *pending) {
     ENTER_GPU(handle);
@@ -609,8 +660,9 @@ API Answer nvmlDeviceGetMemoryErrorCounter(Handle handle, int uncorrected, int a
 
 /* ---- what ails a device ---- */
 
-#define RECOVERY_ACTION 230 /* NVML_FI_DEV_GET_GPU_RECOVERY_ACTION */
-#define UNSIGNED_INT 1      /* NVML_VALUE_TYPE_UNSIGNED_INT */
+/* Of nvmlDeviceGetFieldValues, each of a whole GPU or of the NVLink that is its scope. */
+enum { LINK_COUNT = 91, LINK_REPLAYS = 161, LINK_RECOVERIES = 162, LINK_STATE = 165, RECOVERY_ACTION = 230 };
+enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 }; /* nvmlValueType_t */
 
 typedef struct {
     uint field, scope;
@@ -621,13 +673,31 @@ typedef struct {
 } Field;
 _Static_assert(sizeof(Field) == 40, "as in nvml.h");
 
+static Answer answer_field(const Device *device, Field *field) {
+    field->type = UNSIGNED_INT;
+    switch (field->field) {
+    case RECOVERY_ACTION:
+        field->value.number = illness_of(device).recovery;
+        return SUCCESS;
+    case LINK_COUNT:
+        field->value.number = NVLINKS;
+        return SUCCESS;
+    case LINK_STATE:
+        field->value.number = field->scope < NVLINKS - set_of(device, "nvlinks_down", 0);
+        return field->scope < NVLINKS ? SUCCESS : INVALID_ARGUMENT;
+    case LINK_REPLAYS:
+    case LINK_RECOVERIES:
+        field->type = UNSIGNED_LONG_LONG;
+        field->value.longer = field->field == LINK_REPLAYS && !field->scope ? set_of(device, "nvlink_errors", 0) : 0;
+        return field->scope < NVLINKS ? SUCCESS : INVALID_ARGUMENT;
+    }
+    return NOT_SUPPORTED;
+}
+
 API Answer nvmlDeviceGetFieldValues(Handle handle, int count, Field *fields) {
     ENTER_GPU(handle);
-    for (int i = 0; i < count; i++) {
-        fields[i].answer = fields[i].field == RECOVERY_ACTION ? SUCCESS : NOT_SUPPORTED;
-        fields[i].type = UNSIGNED_INT;
-        fields[i].value.number = illness_of(device).recovery;
-    }
+    for (int i = 0; i < count; i++)
+        fields[i].answer = answer_field(device, &fields[i]);
     return SUCCESS;
 }
 
@@ -647,6 +717,39 @@ static Answer clock_reasons(const char *function, Handle handle, ull *reasons) {
 API Answer nvmlDeviceGetCurrentClocksEventReasons(Handle handle, ull *reasons) { return clock_reasons(__func__, handle, reasons); }
 API Answer nvmlDeviceGetCurrentClocksThrottleReasons(Handle handle, ull *reasons) { return clock_reasons(__func__, handle, reasons); }
 
+/* ---- events ---- */
+
+typedef struct { int told; } EventSet; /* how many Xids of the file it has told of, or found there */
+typedef struct { Handle device; ull kind, data; uint gpu_instance, compute_instance; } Event;
+_Static_assert(sizeof(Event) == 32, "as in nvml.h");
+#define XID_EVENT 8
+
+API Answer nvmlEventSetCreate(EventSet **answer) {
+    ENTER();
+    *answer = malloc(sizeof **answer);
+    (*answer)->told = state.xid_count;
+    return SUCCESS;
+}
+
+API Answer nvmlDeviceRegisterEvents(Handle handle, ull kinds, EventSet *events) { ENTER_GPU(handle); return (void)kinds, (void)events, SUCCESS; }
+API Answer nvmlEventSetFree(EventSet *events) { return free(events), SUCCESS; }
+
+/* Nobody waits here for longer than it takes to look. */
+static Answer next_event(const char *function, EventSet *events, Event *answer) {
+    RETURN_IF_FAILED(begin(function));
+    if (events->told > state.xid_count)
+        events->told = state.xid_count;
+    if (events->told == state.xid_count)
+        return TIMEOUT;
+    Xid xid = state.xids[events->told++];
+    const Device *device = find(xid.gpu, NOT_MIG);
+    *answer = (Event){device ? handle_of(device) : NULL, XID_EVENT, xid.code, NO_INSTANCE, NO_INSTANCE};
+    return SUCCESS;
+}
+
+API Answer nvmlEventSetWait(EventSet *events, Event *answer, uint milliseconds) { return (void)milliseconds, next_event(__func__, events, answer); }
+API Answer nvmlEventSetWait_v2(EventSet *events, Event *answer, uint milliseconds) { return (void)milliseconds, next_event(__func__, events, answer); }
+
 /* ---- what is always the same ---- */
 
 static Answer constant(const char *function, Handle handle, uint value, uint *answer) {
@@ -665,12 +768,10 @@ CONSTANT(nvmlDeviceGetComputeMode, 0)
 CONSTANT(nvmlDeviceGetPerformanceState, 0)
 CONSTANT(nvmlDeviceGetDisplayActive, 0)
 CONSTANT(nvmlDeviceGetDisplayMode, 0)
-CONSTANT(nvmlDeviceGetCurrPcieLinkGeneration, 5)
 CONSTANT(nvmlDeviceGetMaxPcieLinkGeneration, 5)
-CONSTANT(nvmlDeviceGetCurrPcieLinkWidth, 16)
 CONSTANT(nvmlDeviceGetMaxPcieLinkWidth, 16)
-CONSTANT_OF_KIND(nvmlDeviceGetClockInfo, 1980)
-CONSTANT_OF_KIND(nvmlDeviceGetMaxClockInfo, 1980)
+CONSTANT(nvmlDeviceGetPowerManagementDefaultLimit, POWER_LIMIT)
+CONSTANT_OF_KIND(nvmlDeviceGetMaxClockInfo, CLOCK)
 CONSTANT_OF_KIND(nvmlDeviceGetPcieThroughput, 1000)
 
 /* What a data center GPU under Linux does not have. */

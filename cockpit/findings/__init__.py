@@ -7,18 +7,24 @@ from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
 from cockpit.findings.disks import full_disks, full_stores, small_shm
 from cockpit.findings.facts import Facts
+from cockpit.findings.gpu_clocks import low_clocks, lowered_power
+from cockpit.findings.gpu_links import faulty_links
 from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplained_memory
+from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
+from cockpit.findings.idle_workers import idle_workers
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.findings.missing import missing_hosts
 from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.findings.orphans import orphaned_memory
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
+from cockpit.findings.slow_ranks import lagging_gpus
 from cockpit.findings.stalls import stalled_jobs
 from cockpit.findings.tracker import Detector, FindingTracker
 from cockpit.findings.versions import differing_versions, open_files
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
+from cockpit.findings.xids import reported_xids
 
 __all__ = ["CHECKS", "DETECTORS", "Check", "Detector", "Facts", "FindingTracker", "Limits"]
 
@@ -34,7 +40,29 @@ CHECKS: tuple[Check, ...] = (
         (*NODES, checks.resources, checks.listed_gpus),
         HOSTS + GPUS,
     ),
+    Check("GPU memory held by idle Ray workers", (idle_workers,), HOSTS),
+    Check(
+        "GPU memory that grows",
+        (growing_gpu_memory,),
+        (*NODES, checks.listed_gpus),
+        HOSTS,
+        watches="growth over most of an hour that will fill a GPU",
+        at_once=False,
+    ),
     Check("GPU health: lost, ECC errors, pending row remaps, slowed by heat or power", (gpu_trouble,), GPUS),
+    Check("Xids: errors that the NVIDIA driver has reported", (reported_xids,), (checks.xids,), GPUS),
+    Check(
+        "Links of GPUs: NVLink and PCIe",
+        (faulty_links,),
+        GPUS,
+        watches="errors that grow, and PCIe links that are slow under load",
+    ),
+    Check(
+        "Power limits and clocks of GPUs",
+        (lowered_power, low_clocks),
+        GPUS,
+        watches="clocks far below those of other GPUs of the model that work too",
+    ),
     Check("Number of GPUs: Ray and NVML agree", (gpu_counts,), (*NODES, checks.listed_gpus), GPUS),
     Check(
         "Stalled jobs",
@@ -42,6 +70,14 @@ CHECKS: tuple[Check, ...] = (
         JOBS,
         HOSTS,
         watches="GPUs at 0 %, or at 100 % with idle power, for many minutes",
+        at_once=False,
+    ),
+    Check(
+        "GPUs that lag behind their fellows",
+        (lagging_gpus,),
+        (*ACTORS, checks.listed_gpus),
+        HOSTS,
+        watches="a GPU with far less to do than the others of its group of actors, for many minutes",
         at_once=False,
     ),
     Check(

@@ -95,6 +95,11 @@ def gpus(snapshot: Snapshot) -> Lack | None:
     return _missing_hosts(snapshot, lambda host: host.gpus is not None, "no NVML data from")
 
 
+def xids(snapshot: Snapshot) -> Lack | None:
+    """Xids of every GPU, as the kernel's log or NVML's events tell them."""
+    return _missing_hosts(snapshot, lambda host: all(gpu.xids is not None for gpu in host.gpus or ()), "no Xids are told on")
+
+
 def listed_gpus(snapshot: Snapshot) -> Lack | None:
     """The GPUs of every node, as a probe or Ray's agent sees them."""
     living = _living(snapshot)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cockpit.config.thresholds import OLD, Limits
+from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Host, Job, Node, PlacementGroup, Process, Snapshot
 
@@ -34,6 +35,7 @@ class Facts:
         counted: Mapping[str, tuple[Count, ...]] | None = None,
         memory: MemoryHistory | None = None,
         assumed: float = 0.0,
+        gpu_history: GpuHistory | None = None,
     ) -> None:
         self.snapshot, self.limits, self.now = snapshot, limits, snapshot.taken
         self.holding: dict[tuple[str, str], float] = {}
@@ -42,6 +44,8 @@ class Facts:
         """What the counts that were ever asked for have been of late."""
         self.memory = memory or MemoryHistory()
         """The recent past of host memory."""
+        self.gpu_history = gpu_history or GpuHistory(limits.gpu_memory_watched)
+        """That of GPUs."""
         self._held, self._assumed = held or {}, assumed
         self._found = found
 
@@ -139,6 +143,15 @@ class Facts:
         found: dict[str, list[Process]] = {}
         for process in self.snapshot.processes or ():
             found.setdefault(process.host, []).append(process)
+        return found
+
+    @cached_property
+    def gpu_holders(self) -> Mapping[tuple[str, int], list[Process]]:
+        """By Ray's id of a node and the index of a GPU: who holds its memory."""
+        found: dict[tuple[str, int], list[Process]] = {}
+        for process in self.snapshot.processes or ():
+            for hold in process.gpus:
+                found.setdefault((process.node or "", hold.index), []).append(process)
         return found
 
     @cached_property

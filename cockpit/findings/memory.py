@@ -15,11 +15,10 @@ from cockpit.findings.memory_trend import (
     Holding,
     KillLine,
     Owner,
-    Trend,
     kill_line,
     plausible_bytes,
-    seconds_until,
 )
+from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Finding, Job, Node, OomKill, Process, Remedy
 from cockpit.text import age, clean, plural, size
 

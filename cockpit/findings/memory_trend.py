@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from math import isfinite, nan
 from typing import NamedTuple
 
 from cockpit.config.thresholds import OLD
+from cockpit.findings.trend import Series, Trend, find_trend
 from cockpit.model import Host, HostMemory, Node, Process, Snapshot
 
 STEP_S = 5.0
@@ -18,25 +17,11 @@ MAX_STEPS = 180
 """15 minutes."""
 TREND_STEPS = 24
 """Steps from which a growth is told: two minutes, a phase of training or the loading of a model."""
-MIN_KNOWN_STEPS = 6
-"""Steps that must be known of them."""
-TREND_POINTS = 9
-"""As many of them, about, are compared, each with each: enough for a median."""
-MAX_CONTRADICTING_SHARE = 0.28
-"""Memory that came in one go makes four of ten comparisons zero, and two jumps in the window a quarter: what grows in all but this share of
-them grows steadily enough to be told ahead."""
 DEFAULT_THRESHOLD = 0.95
 """Ray's default of RAY_memory_usage_threshold, as a share of all memory."""
 SHARED_MEMORY_NAME = "shared memory: Ray's object store, /dev/shm"
 MAX_BYTES = 2**60
 """No host has as many bytes."""
-
-
-class Trend(NamedTuple):
-    """How something has grown, in bytes a second; `steady` when hardly a part of the time contradicts, the last of it least."""
-
-    slope: float
-    steady: bool
 
 
 class KillLine(NamedTuple):
@@ -69,34 +54,18 @@ class Holding:
     trend: Trend | None
 
 
-class _Past:
-    """One series, a few bytes a step; a step in which nothing was heard is a gap."""
+class _Past(Series):
+    """Bytes in use, step by step."""
 
-    __slots__ = ("_trend", "last", "values")
+    __slots__ = ("_trend",)
 
     def __init__(self, step: int) -> None:
-        self.last = step - 1
-        self.values = array("f")
+        super().__init__(step, MAX_STEPS)
         self._trend: tuple[int, Trend | None] | None = None
-
-    def put(self, step: int, value: float) -> None:
-        if step <= self.last and self.values:
-            self.values.pop()
-        elif step > self.last + 1:
-            self.values.extend([nan] * min(MAX_STEPS, step - self.last - 1))
-        self.values.append(value)
-        self.last = step
-        if len(self.values) > MAX_STEPS:
-            del self.values[:-MAX_STEPS]
-
-    def tail(self, now: int, width: int) -> list[float | None]:
-        old = min(max(0, now - self.last), width)
-        known = [value if isfinite(value) else None for value in self.values[-(width - old) :]] if old < width else []
-        return [*[None] * (width - old - len(known)), *known, *[None] * old]
 
     def trend(self, now: int) -> Trend | None:
         if self._trend is None or self._trend[0] != now:
-            self._trend = (now, _trend(self.tail(now, TREND_STEPS)))
+            self._trend = (now, find_trend(self.tail(now, TREND_STEPS), STEP_S))
         return self._trend[1]
 
 
@@ -188,26 +157,6 @@ def kill_line(memory: HostMemory) -> KillLine | None:
     if told:
         return KillLine(int(told), assumed=False)
     return KillLine(int(DEFAULT_THRESHOLD * total), assumed=True) if total else None
-
-
-def seconds_until(used: float, line: float, slope: float) -> float | None:
-    """Seconds until the line is reached at that growth; `None` when it never is."""
-    if used >= line:
-        return 0.0
-    return (line - used) / slope if slope > 0 else None
-
-
-def _trend(values: list[float | None]) -> Trend | None:
-    """The median of all pairs (Theil and Sen): a spike, or a value that came late, moves it little."""
-    points = [(place, value) for place, value in enumerate(values) if value is not None]
-    if len(points) < MIN_KNOWN_STEPS:
-        return None
-    points = points[:: -1 * -(-len(points) // TREND_POINTS)][::-1]
-    slopes = sorted(
-        (later - earlier) / ((after - before) * STEP_S) for at, (after, later) in enumerate(points) for before, earlier in points[:at]
-    )
-    middle = sorted(value for _, value in points)[len(points) // 2]
-    return Trend(slopes[len(slopes) // 2], slopes[int(MAX_CONTRADICTING_SHARE * len(slopes))] > 0 and points[-1][1] >= middle)
 
 
 def _by_host(processes: Iterable[Process], due: dict[str, Host]) -> dict[str, list[Process]]:

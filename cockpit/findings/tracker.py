@@ -10,6 +10,7 @@ import msgspec
 from cockpit.bug import bug
 from cockpit.config.thresholds import DAY, LARGE, OLD, Limits
 from cockpit.findings.facts import Count, Facts
+from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import LEVELS, Fault, Finding, Snapshot
 from cockpit.text import age
@@ -32,6 +33,7 @@ class FindingTracker:
         self._held: dict[tuple[str, str], float] = {}
         self.memory = MemoryHistory()
         """The recent past of host memory, recorded here and nowhere else: pages read it too, perhaps while a thread of ours records."""
+        self._gpu_history = GpuHistory(limits.gpu_memory_watched)
         self._counted: Mapping[str, tuple[Count, ...]] = {}
         self._findings: tuple[Finding, ...] = ()
         self._bugs: tuple[Fault, ...] = ()
@@ -54,7 +56,9 @@ class FindingTracker:
     def run_detectors(self, snapshot: Snapshot) -> None:
         """Ask every detector. It touches nothing that is drawn, so that another thread may do it, one at a time."""
         self.memory.record(snapshot)
-        facts = Facts(snapshot, self._limits, self._held, frozenset(self._since), self._counted, self.memory, self._assumed)
+        self._gpu_history.record(snapshot)
+        found_before = frozenset(self._since)
+        facts = Facts(snapshot, self._limits, self._held, found_before, self._counted, self.memory, self._assumed, self._gpu_history)
         bugs: list[Fault] = []
         found = {finding.key: finding for detect in self._detectors for finding in self._ask(detect, facts, bugs)}
         self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}

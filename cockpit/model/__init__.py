@@ -13,6 +13,7 @@ from cockpit.model.host import (
     Disk,
     Fault,
     Gpu,
+    GpuLinks,
     Hold,
     Host,
     HostMemory,
@@ -25,6 +26,7 @@ from cockpit.model.host import (
     RayProcess,
     Session,
     TempDir,
+    Xid,
     describe_owner,
 )
 from cockpit.model.ray import (
@@ -66,6 +68,7 @@ __all__ = [
     "Fault",
     "Finding",
     "Gpu",
+    "GpuLinks",
     "Hold",
     "Holder",
     "Host",
@@ -91,5 +94,6 @@ __all__ = [
     "Value",
     "Wait",
     "Worker",
+    "Xid",
     "describe_owner",
 ]

@@ -15,8 +15,11 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
      "shm": {"used": 1, "total": 2},
      "disks": [{"path": "/tmp/ray", "used": 1, "total": 2}],
      "gpus": null | [{"index", "uuid", "name", "utilization", "memory_used", "memory_total", "power", "power_limit",
-                      "temperature", "ecc", "fault", "recovery", "remap",
-                      "slowed": null | ["thermal", "power brake", "hardware"]}],
+                      "power_default", "temperature", "ecc", "fault", "recovery", "remap", "clock", "clock_reasons",
+                      "slowed": null | ["thermal", "power brake", "hardware"],
+                      "links": null | {"pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max",
+                                       "pcie_replays", "nvlinks", "nvlinks_active", "nvlink_errors"},
+                      "xids": null | [{"code", "moment", "text"}]}],
      "driver": "version of the NVIDIA driver",
      "processes": [{"pid", "ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss",
                     "shared", "gpus": [{"index", "memory"}], "kind", "why": ["…"], "job", "session", "node", "undecided",
@@ -38,11 +41,12 @@ Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown:
 The fields are those of `cockpit.model`. `ns_pid` is the pid that a process in a container has there, `null` when it is the same; `user` is
 a number until the host's user database has answered; `kill_at` is `null` when the raylet counts another memory than the probe sees.
 
-`slowed` and `recovery` speak of a whole GPU, each MIG device of it says the same; `recovery` is `null` also when nothing is to be done. A
-pointer's `target` is empty where there is something else than Ray makes, and its `alive` is `null` where its Ray may live on another host,
-or may just be starting. `oom_kills` are those of the last hour, `null` where neither a raylet's log nor the kernel could be asked;
-`written` are the latest 200 logs of submitted jobs of each session that lives. What is said of `rays`, `temps`, `pointers` and logs may
-be 10 s old.
+`slowed`, `recovery`, `links` and `xids` speak of a whole GPU, each MIG device of it says the same; `recovery` is `null` also when nothing
+is to be done. `links` may be a minute old. `xids` are those of a day where the kernel's log may be read, else those that NVML has told
+since the probe began. A pointer's `target` is empty where there is something else than Ray makes, and its `alive` is `null` where its Ray
+may live on another host, or may just be starting. `oom_kills` are those of the last hour, `null` where neither a raylet's log nor the
+kernel could be asked; `written` are the latest 200 logs of submitted jobs of each session that lives. What is said of `rays`, `temps`,
+`pointers` and logs may be 10 s old.
 
 A process whose `undecided` is `"job"` is `unknown` only because this host can't tell whether its `job` (Ray's job id or a submission id)
 still runs in any of the sessions that `asks` names: while it does it is a `child`, once all have said that it doesn't an `orphan`. Whoever

@@ -12,7 +12,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cockpit.model import Amount, Disk, Finding, Gpu, Hold, Host, HostMemory, MemoryUser, Node, Process, RayProcess, Session, Value
+from cockpit.model import (
+    Amount,
+    Disk,
+    Finding,
+    Gpu,
+    Hold,
+    Host,
+    HostMemory,
+    MemoryUser,
+    Node,
+    Process,
+    RayProcess,
+    Session,
+    Value,
+)
 
 MANTISSA_BITS = 10
 """Of an amount of bytes: it is off by a two-thousandth at most, where a page shows three digits."""
@@ -45,7 +59,7 @@ def _decode_amount(code: int) -> int:
 
 
 def _steps(size: float) -> Scale:
-    """In even steps of that size."""
+    """In even steps of that size; those of a whole one are whole."""
 
     def encode(value: float | None) -> int:
         known = value is not None and 0 <= value < MAX_NUMBER and math.isfinite(value)
@@ -57,6 +71,7 @@ def _steps(size: float) -> Scale:
 AMOUNT = Scale(_encode_amount, _decode_amount)
 PERCENT = MOMENT = _steps(0.5)
 WHOLE = _steps(1.0)
+COUNT, CLOCK = _steps(1), _steps(50)
 LETTER = Scale(
     lambda text: ord(text) + 1 if text and len(text) == 1 and text.isascii() else 0,
     lambda code: chr(code - 1) if code - 1 <= LAST_LETTER else None,
@@ -120,7 +135,17 @@ class Layout:
 
 
 LAYOUTS: Mapping[type, Layout] = {
-    Gpu: Layout(Gpu, {"utilization": PERCENT, "memory_used": AMOUNT, "power": WHOLE, "temperature": WHOLE}),
+    Gpu: Layout(
+        Gpu,
+        {
+            "utilization": PERCENT,
+            "memory_used": AMOUNT,
+            "power": WHOLE,
+            "temperature": WHOLE,
+            "clock": CLOCK,
+            "clock_reasons": COUNT,
+        },
+    ),
     Amount: Layout(Amount, {"used": AMOUNT}),
     HostMemory: Layout(HostMemory, {"used": AMOUNT, "shared": AMOUNT}),
     Disk: Layout(Disk, {"used": AMOUNT}),

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from cockpit.model import Actor, Amount, Bundle, Disk, Fault, Finding, HostMemory, Node, PlacementGroup, Quantity, Snapshot
+from cockpit.model import Actor, Amount, Bundle, Disk, Fault, Finding, GpuLinks, HostMemory, Node, PlacementGroup, Quantity, Snapshot, Xid
 from cockpit.report.faults import by_cause
 
 OK, WARNING, CRITICAL, NO_ANSWER = 0, 1, 2, 3
@@ -30,6 +30,11 @@ class GpuStatus(msgspec.Struct, frozen=True):
     temperature: float | None
     ecc: int | None
     fault: str | None
+    power_default: float | None
+    clock: int | None
+    clock_reasons: int | None
+    links: GpuLinks | None
+    xids: tuple[Xid, ...] | None
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

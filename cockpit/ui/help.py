@@ -32,6 +32,8 @@ MEM%     GPU memory really in use: it can differ from RESV
 RESERVED BY  job and group; free: Ray can still give it; reserved: Ray doesn't tell by whom
 HELD BY  who holds memory of the GPU; none: nobody
 IDLE     for how long a GPU's use has been 5 % or less
+XID      the last error of the GPU that the driver has reported today
+PCIE     generation and lanes    NVLINK  active links, of how many    CLOCK  MHz
 HOST     host memory in use; │ is the kill line: above it Ray kills workers
 OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least

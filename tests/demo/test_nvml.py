@@ -292,3 +292,34 @@ def test_nvitop_believes_it(library: Path, state: Path, sleeper: subprocess.Pope
     assert shown.stderr == "", f"after {time.monotonic() - began:.1f} s"
     assert shown.stdout.count("H100 80GB HBM3") == 8
     assert f"{sleeper.pid} C" in shown.stdout
+
+
+def test_an_event_set_tells_of_xids_that_come_later_and_never_waits(ask: Ask, state: Path):
+    nvml.add(state, "xid 1 13")
+    told = ask(
+        f"""
+events = n.nvmlEventSetCreate()
+n.nvmlDeviceRegisterEvents(gpu(0), n.nvmlEventTypeXidCriticalError, events)
+before = refused(n.nvmlEventSetWait, events, 60000)
+open({str(state)!r}, "a").write("xid 3 79\\n")
+event = n.nvmlEventSetWait(events, 1)
+tell([before, n.nvmlDeviceGetIndex(event.device), event.eventData, refused(n.nvmlEventSetWait, events, 1)])
+n.nvmlEventSetFree(events)
+"""
+    )
+    assert told == ["NVMLError_Timeout", 3, 79, "NVMLError_Timeout"]
+
+
+def test_a_gpu_is_connected_and_clocked_as_its_lines_say(ask: Ask, state: Path):
+    nvml.add(state, "set 3 nvlinks_down 2", "set 3 nvlink_errors 5", "set 3 pcie_width 4", "set 3 clock 900", "set 3 power_limit 300000")
+    told = ask(
+        """
+def field(index, number, link=0):
+    answer = n.nvmlDeviceGetFieldValues(gpu(index), [(number, link)])[0]
+    return [answer.nvmlReturn, answer.value.uiVal]
+tell([field(3, 91), field(3, 165, 15), field(3, 165, 16), field(4, 165, 17), field(3, 161), field(3, 161, 1), field(3, 165, 18),
+      n.nvmlDeviceGetCurrPcieLinkWidth(gpu(3)), n.nvmlDeviceGetClockInfo(gpu(3), n.NVML_CLOCK_SM),
+      n.nvmlDeviceGetEnforcedPowerLimit(gpu(3)), n.nvmlDeviceGetPowerManagementDefaultLimit(gpu(3))])
+"""
+    )
+    assert told == [[0, 18], [0, 1], [0, 0], [0, 1], [0, 5], [0, 0], [2, 0], 4, 900, 300000, 700000]

@@ -14,6 +14,7 @@ from cockpit.model import (
     Disk,
     Fault,
     Gpu,
+    GpuLinks,
     Hold,
     Host,
     HostMemory,
@@ -27,6 +28,7 @@ from cockpit.model import (
     RayProcess,
     Session,
     TempDir,
+    Xid,
 )
 from tests.findings.detection import looked
 from tests.world import NOW, snapshot
@@ -50,6 +52,8 @@ GPUS = st.none() | st.lists(
         Gpu, index=st.integers(0, 3) | st.just(1001), uuid=st.sampled_from(["", "GPU-1", "GPU-2"]), name=TEXTS | st.just("NVIDIA H200"),
         utilization=FLOATS, memory_used=WHOLE, memory_total=WHOLE, power=FLOATS, power_limit=FLOATS, temperature=FLOATS, ecc=WHOLE,
         fault=TEXTS, recovery=TEXTS | st.just("drain"), remap=YES, slowed=st.none() | st.lists(NAMES, max_size=2).map(tuple),
+        power_default=FLOATS, clock=WHOLE, clock_reasons=WHOLE, links=st.none() | st.builds(GpuLinks, *[WHOLE] * 8),
+        xids=st.none() | st.lists(st.builds(Xid, SOME, TIMES, NAMES), max_size=2).map(tuple),
     ), max_size=4,
 ).map(tuple)  # fmt: skip
 HOLDS = st.lists(st.builds(Hold, st.integers(-1, 4), WHOLE), max_size=2).map(tuple)

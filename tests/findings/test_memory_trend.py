@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.config.thresholds import OLD
-from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, MemoryHistory, kill_line, seconds_until
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, MemoryHistory, kill_line
 from cockpit.model import Amount, HostMemory, MemoryUser
 from tests.world import GIB, NOW, OTHER_RAY, node, process, snapshot, theirs
 
@@ -212,13 +212,6 @@ def test_nodes_and_hosts_that_come_and_go_for_ever_do_not_fill_the_memory():
 )
 def test_the_kill_line_is_told_or_assumed_or_unknown(memory, line):
     assert kill_line(memory) == line
-
-
-def test_the_line_is_reached_when_the_growth_reaches_it():
-    assert seconds_until(700, 1000, 5) == 60
-    assert seconds_until(1000, 1000, -5) == 0
-    assert seconds_until(700, 1000, 0) is None
-    assert seconds_until(700, 1000, -5) is None
 
 
 def test_what_another_ray_holds_is_added_to_nothing_of_ours(past):

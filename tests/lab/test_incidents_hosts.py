@@ -25,7 +25,8 @@ GIB = 1 << 30
 SECRET = "0123456789abcdef0123456789abcdef"
 SOON = {
     "orphan_age": 2, "unexplained_age": 2, "gpu_held_age": 2, "gpu_count_age": 2, "gpu_lost_age": 2, "gpu_slow_age": 2,
-    "pointer_age": 2, "sessions_age": 2, "idle_for": 4, "idle_unheard": 4, "spin_for": 3,
+    "pointer_age": 2, "sessions_age": 2, "idle_for": 4, "idle_unheard": 4, "spin_for": 3, "gpu_link_age": 2, "gpu_pcie_age": 2,
+    "gpu_memory_watched": 45, "gpu_lags_for": 2, "idle_worker_age": 2,
 }  # fmt: skip
 """Thresholds that a test has the time for."""
 START = "--num-cpus=16 --object-store-memory=100000000 --disable-usage-stats"
@@ -43,6 +44,24 @@ ray.get(group.ready())
 at = [At(group, placement_group_bundle_index=number // 2) for number in range(4)]
 ranks = [ray.remote(Rank).options(num_gpus=1, num_cpus=1, scheduling_strategy=each).remote() for each in at]
 ray.get([rank.start.remote() for rank in ranks])
+time.sleep(10000)
+"""
+
+
+LEFT = """
+import nvml, os, pathlib, ray, time
+ray.init(address="auto", log_to_driver=False)
+state = pathlib.Path(os.environ[nvml.STATE])
+@ray.remote(num_gpus=1)
+class Rank:
+    def start(self, busy, grow):
+        nvml.hold(state, os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"].split(","), 45 << 30, busy, grow)
+ranks = [Rank.remote() for _ in range(4)]
+ray.get([rank.start.remote(20 if number == 3 else 95, (number == 0) * (300 << 20)) for number, rank in enumerate(ranks)])
+@ray.remote(num_cpus=1)
+def leave():
+    nvml.hold(pathlib.Path(os.environ[nvml.STATE]), os.getpid(), [7], 5 << 30)
+ray.get(leave.remote())
 time.sleep(10000)
 """
 
@@ -132,6 +151,39 @@ def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(clu
     stranger.kill()
     over(watcher, *(set(ill) - {"gpu-slowed"}))
     assert told(watcher)["gpu-slowed"][2] == "A GPU of w1 was slowed down within the last 1m00s"
+
+
+def test_links_power_limits_and_xids_are_told_each_by_its_kind(cluster: Cluster, watcher: Watcher):
+    w1 = cluster.lab["w1"]
+    nvml.add(w1.state, "xid 0 79", "set 1 nvlinks_down 2", "set 2 pcie_width 8", "set 3 nvlink_errors 50", "set 4 power_limit 500000")
+    worker = w1.hold(2, 20 * GIB, busy=95, title="python finetune.py")
+    found(watcher, "gpu-xid", "The driver has reported Xid 79 of GPU 0 of w1", "it has fallen off the bus")
+    capped = found(watcher, "gpu-power-capped", "GPU 4 of w1 has a power limit below its default; others of this model have more")
+    assert "GPU 4: 500 W, by default 700 W (`nvidia-smi -q -d POWER`)" in capped["evidence"]
+    found(watcher, "gpu-nvlink-down", "GPU 1 of w1 has NVLinks that are down")
+    found(watcher, "gpu-pcie-slow", "GPU 2 of w1 has a PCIe link that is slower than it could be")
+    found(watcher, "gpu-nvlink-errors", "GPU 3 of w1 has NVLink errors that grow")
+    gpus = {each["index"]: each for each in node(watcher.now, "w1")["gpus"]}
+    assert (gpus[1]["links"]["nvlinks_active"], gpus[2]["links"]["pcie_width"], [xid["code"] for xid in gpus[0]["xids"]]) == (16, 8, [79])
+    w1.reset_gpus()
+    worker.kill()
+    over(watcher, "gpu-power-capped", "gpu-nvlink-down", "gpu-pcie-slow")
+
+
+def test_a_rank_that_lags_memory_that_creeps_and_an_idle_worker_that_keeps_some_are_told(cluster: Cluster, watcher: Watcher):
+    for host in cluster.hosts:
+        (host.tmp / "jobs" / "left.py").write_text(LEFT)
+    cluster.submit("left", "python left.py")
+    idle = found(watcher, "gpu-memory-idle-worker", "1 idle Ray worker holds 5.0G of GPU memory on 1 GPU of ", " (7) for at least ")
+    assert (idle["remedy"]["act"], len(idle["evidence"])) == ("kill", 1)
+    grows = found(watcher, "gpu-memory-grows", "GPU memory of job left grows and will be full ", " in use, +1")
+    assert grows["remedy"]["act"] == "stop-job"
+    (line,) = grows["evidence"]
+    assert "held by pid " in line
+    lags = found(watcher, "gpu-lags", " lags behind the other 3 GPUs of Rank of job left: 20 % busy with ", "the others 95 % busy with ")
+    assert len(lags["evidence"]) >= 2
+    cluster.head.ssh(f"{COCKPIT} stop-job left --yes")
+    over(watcher, "gpu-memory-grows", "gpu-lags")
 
 
 def test_ranks_that_stall_and_ranks_that_hang_are_told_with_the_odd_one_also_where_nobody_looks(cluster: Cluster):

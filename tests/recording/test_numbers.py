@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cockpit.model import Amount, Gpu, Node
+from cockpit.model import Amount, Gpu, GpuLinks, Node
 from cockpit.recording.numbers import AMOUNT, LETTER, MOMENT, PERCENT, codes_of, rest_of, with_codes
 from cockpit.text import size
 from tests import world
@@ -55,6 +55,14 @@ def test_rows_that_differ_in_numbers_alone_have_the_same_rest():
     assert codes_of(node) != codes_of(busier)
     assert rest_of(node) != rest_of(replace(node, state="DEAD"))
     assert rest_of(node) != rest_of(replace(node, gpus=node.gpus[:-1]))
+
+
+def test_clocks_are_kept_to_fifty_megahertz_and_reasons_stay_the_bits_that_they_are():
+    calm, busy = (Gpu(0, clock=clock, clock_reasons=bits, links=GpuLinks(5, 5, 16, 16)) for clock, bits in ((1980, 0), (1213, 0x44)))
+    told = with_codes(calm, iter(codes_of(busy)))
+    assert (told.clock, told.clock_reasons, told.links) == (1200, 0x44, GpuLinks(5, 5, 16, 16))
+    assert type(told.clock) is int
+    assert with_codes(busy, iter(codes_of(Gpu(0)))).clock_reasons is None
 
 
 def test_a_row_gets_the_numbers_of_another():

@@ -3,7 +3,22 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cockpit.model import Bundle, Cluster, Fault, Gpu, Hold, Host, HostMemory, Job, PlacementGroup, Quantity, Session, Snapshot
+from cockpit.model import (
+    Bundle,
+    Cluster,
+    Fault,
+    Gpu,
+    GpuLinks,
+    Hold,
+    Host,
+    HostMemory,
+    Job,
+    PlacementGroup,
+    Quantity,
+    Session,
+    Snapshot,
+    Xid,
+)
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import ActorsPage
@@ -268,6 +283,24 @@ def test_facts_of_a_gpu_that_are_not_told_are_dashes():
     (row,) = rows(NodesPage(), "gpus", nodes=(node(1, gpus=(Gpu(0),)),), processes=())
     assert (row["USED/ALL"], row["UTIL"], row["POWER"], row["TEMP"], row["ECC"]) == ("–/–", "–", "–", "–", "–")
     assert row["MEMORY"].strip() == "–"
+    assert (row["XID"], row["CLOCK"], row["PCIE"], row["NVLINK"]) == ("–", "–", "–", "–")
+
+
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({}, ("", "1980", "5 x16", "18")),
+        ({"nvlinks_active": 16, "pcie_width": 8}, ("", "1980", "5 x8", "16/18")),
+        ({"nvlinks": 0, "nvlinks_active": 0}, ("", "1980", "5 x16", "none")),
+        ({"nvlinks_active": None, "pcie_width": None}, ("", "1980", "–", "–")),
+        ({"xids": (Xid(31), Xid(79))}, ("79", "1980", "5 x16", "18")),
+    ],
+)
+def test_a_gpu_says_how_it_is_connected_and_which_error_was_its_last(facts, shown):
+    xids = facts.pop("xids", ())
+    links = GpuLinks(**{"pcie_generation": 5, "pcie_width": 16, "pcie_width_max": 16, "nvlinks": 18, "nvlinks_active": 18, **facts})
+    (row,) = rows(NodesPage(), "gpus", nodes=(node(1, gpus=(gpu(0, links=links, clock=1980, xids=xids),)),), processes=())
+    assert (row["XID"], row["CLOCK"], row["PCIE"], row["NVLINK"]) == shown
 
 
 def test_a_node_says_at_what_ray_begins_to_kill_or_that_nobody_knows():

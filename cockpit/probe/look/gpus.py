@@ -5,9 +5,11 @@ from __future__ import annotations
 import glob
 import os
 import time
-from typing import Any, Callable, Dict, Mapping, NamedTuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
 from .collector import CollectError
+from .links import call, read_links
+from .xids import Bus, Xid, XidEvents, parse_bus
 
 Gpu = Dict[str, Any]
 Holders = Dict[int, Dict[int, "int | None"]]
@@ -16,6 +18,8 @@ RETRY_EVERY = 15
 """Readings between two tries to start NVML after it has failed: loading it is not free, and a driver seldom comes back."""
 HEALTH_EVERY = 10.0
 """Seconds between two questions for what hardly changes."""
+LINKS_EVERY, LINKS_APART = 60.0, 2.0
+"""Seconds between two questions for the links of a GPU, some seventy numbers; and by how much GPUs are asked after each other."""
 RECOVERY = {
     1: "reset", 2: "reboot", 3: "drain P2P", 4: "drain and reset", 5: "recover IMEX domain", 6: "bus reset", 7: "system reboot",
 }  # fmt: skip
@@ -23,7 +27,8 @@ RECOVERY = {
 HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
 """Of nvmlClocksEventReasons. A power cap, idleness and clocks that somebody has set are no bad signs."""
 _MEASURES = (
-    "utilization", "memory_used", "memory_total", "power", "power_limit", "temperature", "ecc", "recovery", "remap", "slowed",
+    "utilization", "memory_used", "memory_total", "power", "power_limit", "power_default", "temperature", "ecc", "clock",
+    "clock_reasons", "recovery", "remap", "slowed", "links",
 )  # fmt: skip
 
 
@@ -33,19 +38,28 @@ class GpuReading(NamedTuple):
     gpus: list[Gpu] | None = None
     holders: Mapping[int, Dict[int, int | None]] = {}
     driver: str | None = None
+    buses: Mapping[int, Bus] = {}
+    """By a GPU's index: where it is, also of one that is lost."""
+    xids: Mapping[int, Sequence[Xid]] | None = None
+    """By a GPU's index, as events have told; `None` where they don't."""
 
 
 class Nvml:
     """NVML, started once, and started anew when the driver was changed under it."""
 
-    def __init__(self, load: Callable[[], Any] | None = None) -> None:
+    def __init__(self, load: Callable[[], Any] | None = None, *, events: bool = False) -> None:
+        """`events`: whether it listens for Xids."""
         self._load = load or _load
+        self._events = XidEvents() if events else None
         self._module: Any = None
         self._waiting = 0
         self._refusal: CollectError | None = None
         self._known: Dict[int, Gpu] = {}
         self._health: Dict[int, Gpu] = {}
         self._health_due = 0.0
+        self._links: Dict[int, Gpu] = {}
+        self._links_due: Dict[int, float] = {}
+        self._buses: Dict[int, Bus] = {}
         self._driver: str | None = None
 
     def read(self) -> GpuReading:
@@ -93,6 +107,8 @@ class Nvml:
 
     def _stop(self) -> None:
         nvml, self._module, self._waiting = self._module, None, 0
+        if self._events:
+            self._events.forget()
         try:
             nvml.nvmlShutdown()
         except nvml.NVMLError:
@@ -101,6 +117,7 @@ class Nvml:
     def _read(self, nvml: Any, count: int) -> GpuReading:
         gpus: list[Gpu] = []
         holders: Holders = {}
+        handles: list[Any] = []
         now = time.monotonic()
         if now >= self._health_due:
             self._health, self._health_due = {}, now + HEALTH_EVERY
@@ -110,18 +127,30 @@ class Nvml:
             except nvml.NVMLError as error:
                 gpus.append(self._report_lost(nvml, index, error))
                 continue
+            handles.append(handle)
             parts = _mig_devices(nvml, handle)
             found = [] if parts is not None else [self._gpu(nvml, index, handle, holders)]
             found += [self._gpu(nvml, index * 1000 + part, device, holders, whole=False) for part, device in (parts or {}).items()]
-            state = self._state(nvml, index, handle)
+            state = self._state(nvml, index, handle, now)
             gpus += [{**gpu, **state} for gpu in found]
-        return GpuReading(gpus, holders, self._driver)
+        return GpuReading(gpus, holders, self._driver, dict(self._buses), self._events.read(nvml, handles) if self._events else None)
 
-    def _state(self, nvml: Any, index: int, handle: Any) -> Gpu:
+    def _state(self, nvml: Any, index: int, handle: Any, now: float) -> Gpu:
         """Of a whole GPU, which each of its MIG devices shares."""
         if index not in self._health:
             self._health[index] = {"recovery": _recovery(nvml, handle), "remap": _remap(nvml, handle)}
-        return {**self._health[index], "slowed": _read_slowdown(nvml, handle)}
+        if now >= self._links_due.get(index, 0.0):
+            self._links_due[index] = now + LINKS_EVERY + (0.0 if index in self._links else LINKS_APART * index)
+            self._links[index] = self._read_seldom(nvml, index, handle)
+        reasons = _read_clock_reasons(nvml, handle)
+        return {**self._health[index], **self._links[index], "clock_reasons": reasons, "slowed": _slowdown(reasons)}
+
+    def _read_seldom(self, nvml: Any, index: int, handle: Any) -> Gpu:
+        bus = parse_bus(_text(getattr(call(nvml, "nvmlDeviceGetPciInfo", handle), "busId", None)) or "")
+        if bus:
+            self._buses[index] = bus
+        default = call(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
+        return {"power_default": default / 1000 if default is not None else None, "links": read_links(nvml, handle)}
 
     def _gpu(self, nvml: Any, index: int, handle: Any, holders: Holders, whole: bool = True) -> Gpu:
         try:
@@ -165,6 +194,7 @@ def _measures(nvml: Any, handle: Any) -> Gpu:
         "utilization": rates.gpu if rates else None,
         "power": power / 1000 if power is not None else None,
         "power_limit": limit / 1000 if limit is not None else None,
+        "clock": call(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
         "temperature": _ask(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
         "ecc": _ask(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
     }
@@ -185,12 +215,15 @@ def _remap(nvml: Any, handle: Any) -> bool | None:
     return bool(rows[2]) if rows else None
 
 
-def _read_slowdown(nvml: Any, handle: Any) -> list[str] | None:
-    """Drivers before 535 call it throttling. Slowed by hardware is said where that doesn't say itself what it is slowed by."""
+def _read_clock_reasons(nvml: Any, handle: Any) -> int | None:
+    """Bits of nvmlClocksEventReasons; drivers before 535 call it throttling."""
     ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-    reasons = _ask(nvml, ask, handle)
-    if reasons is None:
-        reasons = _ask(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    reasons: int | None = _ask(nvml, ask, handle)
+    return _ask(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) if reasons is None else reasons
+
+
+def _slowdown(reasons: int | None) -> list[str] | None:
+    """Slowed by hardware is said where that doesn't say itself what it is slowed by."""
     if reasons is None:
         return None
     hot, braked = reasons & (SOFTWARE_THERMAL | HARDWARE_THERMAL), reasons & POWER_BRAKE

@@ -1,13 +1,14 @@
-"""Whom the kernel has killed for want of memory, by its log, or where that may not be read by a cgroup's counter."""
+"""What the kernel's log tells: whom it has killed for want of memory, and Xids of GPUs. Kills are also told by a cgroup's counter."""
 
 from __future__ import annotations
 
 import os
 import re
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
 
 from .processes import read
+from .xids import MARK, Bus, Xid, newest, parse_line
 
 Kill = Dict[str, Any]
 LOG = "/dev/kmsg"
@@ -30,20 +31,30 @@ class Kernel:
         self._now = now
         self._log: int | None = None
         self._count: int | None = None
+        self.xids: Mapping[Bus, Sequence[Xid]] | None = None
+        """Of the last day, by the PCI bus of the GPU, as of the last look; `None` where the log may not be read."""
 
-    def read(self) -> list[Kill] | None:
-        """`None` where neither may be read. In a container the log tells of the whole machine, in pids that mean nothing there."""
+    @property
+    def is_readable(self) -> bool:
+        """Whether the log itself may be read, in a container never."""
         if self._log is None and self._path is not None:
             try:
                 self._log = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError:
                 self._path = None
-        return self._read_counters() if self._log is None else self._read_log(self._log)
+        return self._log is not None
+
+    def read(self) -> list[Kill] | None:
+        """`None` where neither may be read. In a container the log tells of the whole machine, in pids that mean nothing there."""
+        if not self.is_readable or self._log is None:
+            return self._read_counters()
+        return self._read_log(self._log)
 
     def _read_log(self, log: int) -> list[Kill]:
         """A record a read; what was overwritten before it was read is passed over."""
         booted = self._now() - time.clock_gettime(time.CLOCK_MONOTONIC)
-        found = []
+        found: list[Kill] = []
+        xids = {bus: list(known) for bus, known in (self.xids or {}).items()}
         for _ in range(MOST_RECORDS):
             try:
                 record = os.read(log, 8192)
@@ -55,6 +66,9 @@ class Kernel:
                 break
             if b"Killed process" in record:
                 found += [kill for kill in [parse(record.decode("utf-8", "replace"), booted)] if kill]
+            elif MARK in record and (told := parse_xid(record.decode("utf-8", "replace"), booted)):
+                xids.setdefault(told[0], []).append(told[1])
+        self.xids = {bus: newest(known, self._now()) for bus, known in xids.items()}
         return found
 
     def _read_counters(self) -> list[Kill] | None:
@@ -74,15 +88,25 @@ class Kernel:
 
 def parse(record: str, booted: float) -> Kill | None:
     """One record of /dev/kmsg, `priority,number,microseconds since boot,flags;text`; `None` when it tells of no kill."""
-    head, _, text = record.partition(";")
-    words, found = head.split(","), _KILLED.search(text)
-    if found is None or len(words) < 3 or not words[2].isdigit():
+    moment, text = _split(record, booted)
+    found = _KILLED.search(text)
+    if found is None or moment is None:
         return None
     held = sum(int(found[kind] or 0) for kind in ("anon", "file", "shmem")) * 1024
     line = text.partition("\n")[0]
-    return {
-        "by": "kernel", "moment": booted + int(words[2]) / 1e6, "pid": int(found["pid"]), "name": found["name"], "held": held, "text": line,
-    }  # fmt: skip
+    return {"by": "kernel", "moment": moment, "pid": int(found["pid"]), "name": found["name"], "held": held, "text": line}
+
+
+def parse_xid(record: str, booted: float) -> Tuple[Bus, Xid] | None:
+    """The same; `None` when it tells of no Xid. Whoever may write to the log as a program is not the driver."""
+    moment, text = _split(record, booted)
+    return parse_line(text, moment) if moment is not None and text.startswith(MARK.decode()) else None
+
+
+def _split(record: str, booted: float) -> Tuple[float | None, str]:
+    head, _, text = record.partition(";")
+    words = head.split(",")
+    return booted + int(words[2]) / 1e6 if len(words) > 2 and words[2].isdigit() else None, text
 
 
 def in_first_namespace() -> bool:

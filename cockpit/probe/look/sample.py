@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Dict, Iterable, Mapping, Tuple
+from typing import Any, Dict, Iterable, Mapping, Sequence, Tuple
 
 from .. import trust
 from . import host
 from .classify import classify
 from .collector import LENIENCE, Collector
-from .gpus import GpuReading, Nvml
-from .kernel_log import in_first_namespace, uptime
+from .gpus import Gpu, GpuReading, Nvml
+from .kernel_log import Kernel, in_first_namespace, uptime
 from .kinds import KindVerdict, ProcessFacts, SessionFolder
 from .oom_kills import Kill, KillScanner, session_of
 from .past import Past
@@ -21,6 +21,7 @@ from .raylets import ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
 from .sizes import Size, Sizes
 from .temp_dirs import Places, look
+from .xids import Bus, Xid
 
 Sample = Dict[str, Any]
 Said = Tuple["list[Kill] | None", Dict[str, Dict[str, float]]]
@@ -47,11 +48,12 @@ class Sampler:
         """Of which processes, as what, and until when that is believed, by the monotonic clock."""
         self._users = users
         self._sizes = Sizes()
-        self._kills = KillScanner()
+        self._kernel = Kernel()
+        self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
         self._scanner = SessionScanner(usual_temps(), users.name)
         self._processes: Collector[Forest] = Collector("processes", "/proc", ProcessTable().scan, None)
-        self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml().read, None)
+        self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
         self._memory = Collector("memory", "The host's memory", host.memory, None)
         self._shm = Collector("shm", "/dev/shm", lambda: host.space("/dev/shm"), SLOWLY)  # noqa: S108 where plasma lies
         self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
@@ -109,7 +111,7 @@ class Sampler:
             "memory": self._memory_facts(raylets),
             "shm": self._shm.facts,
             "disks": self._disks.facts,
-            "gpus": reading.gpus,
+            "gpus": with_xids(reading, self._kernel.xids),
             "processes": [self._process(pid, forest.get(pid), verdict, reading) for pid, verdict in verdicts.items()] if forest else None,
             "memory_users": self._memory_users(forest) if forest else None,
             "sessions": [self._session(folder, sessions, live) for folder in sessions.folders] if self._sessions.facts else None,
@@ -253,6 +255,18 @@ def facts_of(sessions: Sessions, reading: GpuReading, past: Past) -> ProcessFact
         workers=past.workers,
         sees_all=in_first_namespace(),
     )
+
+
+def with_xids(reading: GpuReading, logged: Mapping[Bus, Sequence[Xid]] | None) -> list[Gpu] | None:
+    """The GPUs, with what the kernel's log or NVML's events tell of each; `None` of what neither tells."""
+
+    def xids(whole: int) -> Sequence[Xid] | None:
+        bus = reading.buses.get(whole)
+        if logged is not None and bus is not None:
+            return logged.get(bus, ())
+        return None if reading.xids is None else reading.xids.get(whole, ())
+
+    return reading.gpus and [{**gpu, "xids": xids(gpu["index"] // 1000 if gpu["index"] >= 1000 else gpu["index"])} for gpu in reading.gpus]
 
 
 def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> Sample:

@@ -153,7 +153,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         memory=sample.memory or HostMemory(),
         shm=sample.shm or Amount(),
         disks=sample.disks or (),
-        gpus=sample.gpus,
+        gpus=None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
         processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
         memory_users=tuple(
             MemoryUser(user.pid, user.rss, user.user, _redact_optional(user.command), user.shared) for user in sample.memory_users or ()
@@ -186,6 +186,12 @@ def _process(process: Process, host: str, shift: float) -> Process:
         why=tuple(map(_redact, process.why)),
         started=redate(process.started, shift),
     )
+
+
+def _gpu(gpu: Gpu, shift: float) -> Gpu:
+    if not gpu.xids:
+        return gpu
+    return replace(gpu, xids=tuple(replace(xid, moment=redate(xid.moment, shift), text=_redact(xid.text)) for xid in gpu.xids))
 
 
 def _session(session: Session, host: str, shift: float) -> Session:

@@ -87,10 +87,14 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
             right=True,
         ),
         Column("UTIL 2 MIN", 24, lambda row, view: _recent(row, "gpu", view), rank=7),
-        Column("MEM 2 MIN", 24, lambda row, view: _recent(row, "memory", view), rank=8),
+        Column("MEM 2 MIN", 24, lambda row, view: _recent(row, "memory", view), rank=11),
         Column("POWER", 8, _power, sort=lambda row, _: row.gpu.power, right=True, rank=5),
         Column("TEMP", 4, _temperature, sort=lambda row, _: row.gpu.temperature, right=True, rank=4),
         Column("ECC", 3, _ecc, right=True, rank=6),
+        Column("XID", 4, _xid, right=True, rank=8),
+        Column("CLOCK", 5, _clock, sort=lambda row, _: row.gpu.clock, right=True, rank=12),
+        Column("PCIE", 6, _pcie, right=True, rank=10),
+        Column("NVLINK", 6, _nvlink, right=True, rank=9),
         Column("IDLE", 7, _idle, right=True, rank=1),
         Column("RESERVED BY", 16, _reserved_by, rank=1),
         Column("HELD BY", 18, lambda row, view: _holder_cell(row, view), grow=True),
@@ -145,10 +149,50 @@ def _recent(row: GpuRow, what: str, view: View) -> Cell:
     return "" if row.process else cells.recent_spark(row.node, what, row.gpu.index, 24, view)
 
 
-def _power(row: GpuRow, _: View) -> str:
+def _power(row: GpuRow, _: View) -> Cell:
+    gpu = row.gpu
     if row.process is not None:
         return ""
-    return UNKNOWN if row.gpu.power is None else f"{row.gpu.power:.0f}" + (f"/{row.gpu.power_limit:.0f}W" if row.gpu.power_limit else "W")
+    if gpu.power is None:
+        return UNKNOWN
+    capped = gpu.power_limit is not None and gpu.power_default is not None and gpu.power_limit < gpu.power_default
+    return ((f"{gpu.power:.0f}" + (f"/{gpu.power_limit:.0f}W" if gpu.power_limit else "W"), "warn" if capped else ""),)
+
+
+def _xid(row: GpuRow, _: View) -> Cell:
+    """The last of the last day; nothing where there was none."""
+    if row.process is not None:
+        return ""
+    return UNKNOWN if row.gpu.xids is None else ((str(row.gpu.xids[-1].code), "warn"),) if row.gpu.xids else ""
+
+
+def _clock(row: GpuRow, _: View) -> Cell:
+    if row.process is not None:
+        return ""
+    return UNKNOWN if row.gpu.clock is None else ((str(row.gpu.clock), "warn" if row.gpu.slowed else ""),)
+
+
+def _pcie(row: GpuRow, _: View) -> Cell:
+    """Generation and lanes: `5 x16`. Slower than it could be is no bad sign while it is idle."""
+    links = row.gpu.links
+    if row.process is not None:
+        return ""
+    if links is None or links.pcie_generation is None or links.pcie_width is None:
+        return UNKNOWN
+    narrow = links.pcie_width_max is not None and links.pcie_width < links.pcie_width_max
+    return ((f"{links.pcie_generation} x{links.pcie_width}", "warn" if narrow else ""),)
+
+
+def _nvlink(row: GpuRow, _: View) -> Cell:
+    """Active links; of how many where some are not."""
+    links = row.gpu.links
+    if row.process is not None:
+        return ""
+    if links is None or links.nvlinks_active is None:
+        return "none" if links and links.nvlinks == 0 else UNKNOWN
+    if not links.nvlinks or links.nvlinks_active == links.nvlinks:
+        return str(links.nvlinks_active) if links.nvlinks else "none"
+    return ((f"{links.nvlinks_active}/{links.nvlinks}", "warn" if links.nvlinks_active else ""),)  # cards without a bridge have none active
 
 
 def _temperature(row: GpuRow, _: View) -> Cell:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.findings.memory import kill_order, newest_worker
-from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Owner, Trend, kill_line, plausible_bytes, seconds_until
+from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Owner, kill_line, plausible_bytes
+from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Actor, Finding, HostMemory, Node, Process, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells

@@ -1,0 +1,179 @@
+"""The recent past of each GPU: how full it was at most, step by step, since the same processes hold it, and how busy it is on average."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import zip_longest
+from math import exp
+from typing import NamedTuple
+
+from cockpit.config.thresholds import OLD, Limits
+from cockpit.findings.trend import Series, find_trend
+from cockpit.model import Gpu, Node, Process, Snapshot
+
+WINDOW_STEPS = 9
+"""Steps from which a growth is told. Of each its peak counts, so that what goes up and down within a step doesn't look like growth."""
+MAX_STEPS = 4 * WINDOW_STEPS
+"""Steps that are remembered: memory that only returns to where it was does not grow."""
+RECENT_STEPS = 3
+"""The last of the window, in which it must have come beyond all that there was before."""
+RECENT_SHARE = 0.5
+"""Of its usual growth, by which it must have."""
+MIN_LATER_SHARE = 0.6
+"""Of its growth in the earlier half of the window, what it must show in the later one: what grows slower and slower comes to rest by
+itself, as PyTorch's cache does."""
+AVERAGED_S = 120.0
+"""Seconds over which a load is averaged, and for which it must be known: longer than the parts of a training step."""
+MAX_GAP_S = 60.0
+"""Seconds of silence after which an average begins anew."""
+MAX_BYTES = 2**60
+"""No GPU has as many."""
+MAX_LOAD = 100_000.0
+"""No percent, watts or megahertz of a GPU are as many."""
+
+Load = tuple[float | None, ...]
+"""On average: percent of utilization, watts, and megahertz of its processors; `None` where that is not known."""
+UTILIZATION, POWER, CLOCK = range(3)
+Place = tuple[str, int]
+"""A node's key, and the index of a GPU there."""
+
+
+class Growth(NamedTuple):
+    """How the memory in use has grown, in bytes a second, from how much to how much within how many seconds."""
+
+    slope: float
+    before: float
+    now: float
+    seconds: float
+
+
+class _Past:
+    """Of one GPU."""
+
+    __slots__ = ("begun", "first", "growth", "holders", "load", "peaks", "seen")
+
+    def __init__(self, step: int, now: float, holders: Collection[int]) -> None:
+        self.first = step
+        self.peaks = Series(step + 1, MAX_STEPS)
+        self.growth: tuple[int, Growth | None] | None = None
+        self.holders = holders
+        self.load: Load = (None, None, None)
+        self.begun = self.seen = now
+
+    def put(self, step: int, gpu: Gpu, now: float) -> None:
+        used = plausible_memory(gpu)
+        if used is not None and step > self.first:  # of the first step only a part is seen
+            newest = self.peaks.values[-1] if self.peaks.values and self.peaks.last == step else 0.0
+            self.peaks.put(step, max(newest, used))
+        self._average(gpu, now)
+
+    def _average(self, gpu: Gpu, now: float) -> None:
+        news = tuple(map(_plausible_load, (gpu.utilization, gpu.power, gpu.clock)))
+        gap = now - self.seen
+        if gap > MAX_GAP_S or gap < 0 or news[UTILIZATION] is None:
+            self.load, self.begun = (None, None, None), now
+        share = 1 - exp(-max(0.0, gap) / AVERAGED_S)
+        self.load = tuple(_blend(old, new, share) for old, new in zip(self.load, news, strict=True))
+        self.seen = now
+
+
+class GpuHistory:
+    """Fed with every snapshot; asked for how the memory of a GPU grows, and what it does on average."""
+
+    def __init__(self, window: float = Limits().gpu_memory_watched) -> None:
+        """`window`: seconds from which a growth is told."""
+        self._step_s = max(1.0, window / WINDOW_STEPS)
+        self._now = 0.0
+        self._nodes: tuple[Node, ...] | None = None
+        self._processes: tuple[Process, ...] | None = None
+        self._holders: Mapping[tuple[str, int], frozenset[int]] = {}
+        self._pasts: dict[Place, _Past] = {}
+
+    def record(self, snapshot: Snapshot) -> None:
+        """Take in what is new; what hasn't changed since the last time costs nothing."""
+        self._now = snapshot.taken
+        if snapshot.processes is not self._processes:
+            self._processes, self._holders = snapshot.processes, _holders(snapshot.processes or ())
+        if snapshot.nodes is not self._nodes:
+            for node, before in zip_longest(snapshot.nodes or (), (self._nodes or ())[: len(snapshot.nodes or ())]):
+                if node.gpus and node is not before:
+                    self._put(node)
+            self._nodes = snapshot.nodes
+            self._forget(snapshot)
+
+    def load(self, node: str, index: int) -> Load | None:
+        """What it does on average; `None` while that isn't known for long enough."""
+        past = self._pasts.get((node, index))
+        known = past is not None and past.seen - past.begun >= AVERAGED_S and self._now - past.seen <= MAX_GAP_S
+        return past.load if past and known else None
+
+    def growth(self, node: str, index: int) -> Growth | None:
+        """How its memory grows; `None` where it does not, or not steadily, or nobody is known to hold it."""
+        past = self._pasts.get((node, index))
+        if past is None or not past.holders:
+            return None
+        step = int(self._now // self._step_s)
+        if past.growth is None or past.growth[0] != step:
+            past.growth = step, find_growth(past.peaks.tail(step, MAX_STEPS + 1)[:-1], self._step_s)
+        return past.growth[1]
+
+    def _put(self, node: Node) -> None:
+        if node.seen is None or self._now - node.seen > OLD:
+            return
+        step = int(self._now // self._step_s)
+        for gpu in node.gpus or ():
+            holders = self._holders.get((node.id or "", gpu.index), frozenset())
+            past = self._pasts.get((node.key, gpu.index))
+            if past is None or (past.holders and holders and holders.isdisjoint(past.holders)):
+                past = self._pasts[node.key, gpu.index] = _Past(step, node.seen, holders)
+            if node.seen != past.seen or past.first == step:
+                past.put(step, gpu, node.seen)
+            past.holders = holders or past.holders
+
+    def _forget(self, snapshot: Snapshot) -> None:
+        known = sum(len(node.gpus or ()) for node in snapshot.nodes or ())
+        if len(self._pasts) > known + 100:
+            there = {node.key for node in snapshot.nodes or ()}
+            self._pasts = {place: past for place, past in self._pasts.items() if place[0] in there}
+
+
+def find_growth(peaks: list[float | None], step_s: float) -> Growth | None:
+    """A growth that is steady, goes on, and leads beyond all that there was before."""
+    window, last = peaks[-WINDOW_STEPS:], peaks[-1]
+    trend = find_trend(window, step_s)
+    if trend is None or not trend.steady or last is None:
+        return None
+    earlier = max((peak for peak in peaks[:-RECENT_STEPS] if peak is not None), default=last)
+    if last - earlier < RECENT_SHARE * trend.slope * RECENT_STEPS * step_s or not _goes_on(window):
+        return None
+    first, before = next((place, peak) for place, peak in enumerate(window) if peak is not None)
+    return Growth(trend.slope, before, last, (len(window) - 1 - first) * step_s)
+
+
+def _goes_on(values: list[float | None]) -> bool:
+    known = [(place, value) for place, value in enumerate(values) if value is not None]
+    (first, start), (middle, half), (last, end) = known[0], known[len(known) // 2], known[-1]
+    return (end - half) / (last - middle) >= MIN_LATER_SHARE * (half - start) / (middle - first)
+
+
+def plausible_memory(gpu: Gpu) -> int | None:
+    """Bytes in use, where that is a number that can be."""
+    used, total = gpu.memory_used, gpu.memory_total
+    return used if used is not None and total is not None and 0 <= used <= total < MAX_BYTES else None
+
+
+def _plausible_load(value: float | None) -> float | None:
+    return value if value is not None and 0 <= value <= MAX_LOAD else None
+
+
+def _blend(old: float | None, new: float | None, share: float) -> float | None:
+    return new if old is None or new is None else old + share * (new - old)
+
+
+def _holders(processes: Iterable[Process]) -> dict[tuple[str, int], frozenset[int]]:
+    """By Ray's id of a node and the index of a GPU: the pids that hold its memory."""
+    found: dict[tuple[str, int], set[int]] = {}
+    for process in processes:
+        for hold in process.gpus:
+            found.setdefault((process.node or "", hold.index), set()).add(process.ns_pid or process.pid)
+    return {place: frozenset(pids) for place, pids in found.items()}

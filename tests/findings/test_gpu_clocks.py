@@ -1,0 +1,101 @@
+"""Power limits below the default and clocks far below the others' are told; idle GPUs and GPUs that draw all they may are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.findings import FindingTracker, Limits
+from cockpit.findings.gpu_clocks import low_clocks, lowered_power
+from cockpit.model import Finding, Gpu, Host, Snapshot
+from tests.findings.detection import looked, only
+from tests.world import NOW, gpu, node, snapshot
+
+CLOCKS = (lowered_power, low_clocks)
+
+
+def clocked(index: int, clock: int | None = 1980, **more: Any) -> Gpu:
+    return gpu(
+        index, **{"utilization": 95.0, "power": 400.0, "power_default": 700.0, "clock": clock, "clock_reasons": 0, "slowed": (), **more}
+    )
+
+
+def world(*gpus: Gpu, at: float = 0.0) -> Snapshot:
+    host = Host("node1", ("10.0.0.1",), NOW + at, gpus=gpus, nodes=(f"{1:056x}",))
+    return snapshot(taken=NOW + at, nodes=(node(1, gpus=gpus, seen=NOW + at),), hosts={"node1": host}, faults=())
+
+
+def watched(minutes: float, *gpus: Gpu) -> tuple[Finding, ...]:
+    judge, told = FindingTracker(Limits(), CLOCKS), snapshot()
+    for at in range(0, int(60 * minutes) + 1, 10):
+        told = judge(world(*gpus, at=at))
+    return told.findings
+
+
+FAST = tuple(clocked(index) for index in range(7))
+
+
+def test_a_gpu_that_works_far_below_the_others_clock_is_told_with_what_holds_it_down():
+    told = only(watched(8, *FAST, clocked(7, 1200, clock_reasons=0x2)), "gpu-clock-low")
+    assert told.text == (
+        "GPU 7 of node1 works at 1200 MHz, others of this model at 1980 MHz, for 6m00s: a job is as slow as its slowest GPU"
+    )
+    assert told.evidence == ("GPU 7: 1200 MHz on average, 400 of 700 W; held down by: set clocks (`nvidia-smi -q -d CLOCK,PERFORMANCE`)",)
+    assert told.about == (f"{node(1).key}:7",)
+    assert watched(6, *FAST, clocked(7, 1200)) == ()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        clocked(7, 1500), clocked(7, None), clocked(7, 345, utilization=0.0), clocked(7, 1200, power=690.0), clocked(7, 1200, power=None),
+        clocked(7, 1200, slowed=("thermal",)), clocked(7, 1200, name="NVIDIA A100-SXM4-80GB"), clocked(7, 1200, power_limit=None),
+        clocked(7, -5), clocked(7, 10**9),
+    ],
+)  # fmt: skip
+def test_clocks_that_are_near_idle_at_the_power_limit_or_told_elsewhere_are_not_told(other):
+    assert watched(12, *FAST, other) == ()
+
+
+def test_where_half_are_slower_nobody_knows_what_is_usual():
+    assert watched(12, *FAST[:3], *(clocked(index, 1200) for index in range(3, 8))) == ()
+
+
+def test_a_single_look_compares_no_clocks():
+    assert FindingTracker(Limits(), CLOCKS, assumed=60.0)(world(*FAST, clocked(7, 1200))).findings == ()
+
+
+def test_a_power_limit_that_others_do_not_have_is_a_warning():
+    told = only(looked(world(*FAST, clocked(7, power_limit=500.0)), 0, detectors=CLOCKS), "gpu-power-capped")
+    assert (told.level, told.subject) == ("warning", "node1")
+    assert told.text == (
+        "GPU 7 of node1 has a power limit below its default; others of this model have more, and a job is as slow as its slowest GPU"
+    )
+    assert told.evidence == ("GPU 7: 500 W, by default 700 W (`nvidia-smi -q -d POWER`)",)
+
+
+def test_one_that_all_have_is_an_info():
+    told = only(looked(world(*(clocked(index, power_limit=500.0) for index in range(8))), 0, detectors=CLOCKS), "gpu-power-capped")
+    assert (told.level, told.text) == ("info", "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 have power limits below their default")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"power_default": None},
+        {"power_limit": None},
+        {"power_limit": 690.0},
+        {"power_limit": 0.0},
+        {"power_limit": 900.0},
+        {"power_default": 1e9},
+    ],
+)
+def test_other_limits_are_not_told(more):
+    assert looked(world(clocked(0, **more)), 0, detectors=CLOCKS) == ()
+
+
+def test_a_host_of_which_nothing_is_known_trips_nobody():
+    seen = world(*FAST)
+    assert looked(replace(seen, hosts={"node1": replace(seen.hosts["node1"], gpus=None)}), 60, detectors=CLOCKS) == ()

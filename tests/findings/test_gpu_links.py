@@ -1,0 +1,143 @@
+"""Links of GPUs that are down, slow or make errors are told; idle links, bridges and counts of long ago are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.findings import FindingTracker, Limits
+from cockpit.findings.gpu_links import faulty_links
+from cockpit.model import Finding, Gpu, GpuLinks, Host, Snapshot
+from tests.findings.detection import codes, looked, only
+from tests.world import NOW, gpu, node, snapshot
+
+LINKS = (faulty_links,)
+GOOD: dict[str, Any] = {
+    "pcie_generation": 5, "pcie_generation_max": 5, "pcie_width": 16, "pcie_width_max": 16, "pcie_replays": 0,
+    "nvlinks": 18, "nvlinks_active": 18, "nvlink_errors": 0,
+}  # fmt: skip
+
+
+def linked(index: int, *, used: float = 90.0, name: str = "NVIDIA H100 80GB HBM3", **more: Any) -> Gpu:
+    return gpu(index, utilization=used, name=name, links=GpuLinks(**{**GOOD, **more}))
+
+
+def world(*gpus: Gpu, **more: Any) -> Snapshot:
+    host = Host("node1", ("10.0.0.1",), NOW, gpus=gpus, nodes=(f"{1:056x}",))
+    return snapshot(**{"nodes": (node(1, gpus=gpus),), "hosts": {"node1": host}, "faults": (), **more})
+
+
+def watched(minutes: float, *gpus: Gpu) -> tuple[Finding, ...]:
+    return looked(world(*gpus), 60 * minutes, detectors=LINKS)
+
+
+ALL_GOOD = tuple(linked(index) for index in range(8))
+
+
+def with_one(**more: Any) -> tuple[Gpu, ...]:
+    return (*ALL_GOOD[:3], linked(3, **more), *ALL_GOOD[4:])
+
+
+def test_links_that_are_all_right_are_not_told():
+    assert watched(20, *ALL_GOOD) == ()
+
+
+def test_nvlinks_that_are_down_are_told_against_those_of_the_others():
+    told = only(watched(3, *with_one(nvlinks_active=16)), "gpu-nvlink-down")
+    assert (told.level, told.subject, told.about) == ("warning", "node1", (f"{node(1).key}:3",))
+    assert told.text.startswith("GPU 3 of node1 has NVLinks that are down: ")
+    assert told.evidence == ("GPU 3: 16 of 18 NVLinks are active, 18 on most GPUs of this model (`nvidia-smi nvlink -s`)",)
+    assert watched(1.5, *with_one(nvlinks_active=16)) == ()
+
+
+def test_a_gpu_without_any_is_told_where_all_others_have_them():
+    assert only(watched(3, *with_one(nvlinks_active=0)), "gpu-nvlink-down")
+
+
+@pytest.mark.parametrize(
+    "active",
+    [
+        [18, 18, 18, 18, 18, 18, 0, 0], [18, 18, 0, 0, 0, 0, 0, 0], [0] * 8, [18] * 4 + [16] * 4, [12] * 8, [18, 16],
+        [None] * 3 + [18] * 5, [16] * 7 + [18],
+    ],
+)  # fmt: skip
+def test_gpus_that_are_wired_in_pairs_or_differ_by_half_are_not_told(active):
+    assert watched(5, *(linked(index, nvlinks_active=number) for index, number in enumerate(active))) == ()
+
+
+def test_models_are_not_compared():
+    others = tuple(linked(index, name="NVIDIA A100-SXM4-80GB", nvlinks_active=12) for index in range(4, 8))
+    assert watched(5, *ALL_GOOD[:4], *others) == ()
+
+
+@pytest.mark.parametrize(
+    ("slow", "line"),
+    [
+        ({"pcie_width": 8}, "PCIe width x8 of 16 under load"),
+        ({"pcie_generation": 3}, "PCIe generation 3 of 5 under load"),
+        ({"pcie_generation": 1, "pcie_width": 4}, "PCIe width x4 of 16 and generation 1 of 5 under load"),
+    ],
+)
+def test_a_pcie_link_that_is_slow_under_load_is_told(slow, line):
+    told = only(watched(6, *with_one(**slow)), "gpu-pcie-slow")
+    assert line in told.evidence[0]
+    assert watched(4, *with_one(**slow)) == ()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"pcie_generation": 1, "used": 0.0}, {"pcie_generation": 1, "used": 45.0}, {"pcie_generation": 0}, {"pcie_width": None},
+        {"pcie_width": 16, "pcie_width_max": None}, {"pcie_width": 16, "pcie_width_max": 8}, {"pcie_width": -1},
+    ],
+)  # fmt: skip
+def test_idle_links_and_what_is_not_known_are_not_told(more):
+    assert watched(20, *with_one(**more)) == ()
+
+
+def test_a_link_that_wakes_with_its_gpu_is_not_told():
+    judge = FindingTracker(Limits(), LINKS)
+    for second in range(0, 1800, 10):
+        asleep = second % 240 < 60
+        seen = world(linked(0, pcie_generation=1 if second % 240 < 100 else 5, used=0.0 if asleep else 95.0), taken=NOW + second)
+        seen = replace(seen, hosts={"node1": replace(seen.hosts["node1"], taken=NOW + second)})
+        assert judge(seen).findings == ()
+
+
+def counting(*counts: Any, name: str = "nvlink_errors", every: float = 60.0) -> list[tuple[Finding, ...]]:
+    judge, told = FindingTracker(Limits(), LINKS), []
+    for minute, number in enumerate(counts):
+        seen = world(linked(0, **{name: number}), linked(1), taken=NOW + minute * every)
+        told.append(judge(replace(seen, hosts={"node1": replace(seen.hosts["node1"], taken=NOW + minute * every)})).findings)
+    return told
+
+
+def test_errors_that_grow_are_told_and_those_of_long_ago_are_not():
+    told = counting(500, 500, 504, 509, 511)
+    assert told[:4] == [()] * 4
+    found = only(told[-1], "gpu-nvlink-errors")
+    assert found.text == "GPU 0 of node1 has NVLink errors that grow: what they hold up, all ranks wait for"
+    assert found.evidence == ("GPU 0: 11 more in the last 3m00s, 511 since its driver was loaded (`nvidia-smi nvlink -e`)",)
+
+
+def test_pcie_replays_are_told_at_their_own_mark():
+    assert codes(counting(0, 79, name="pcie_replays")[-1]) == set()
+    assert codes(counting(0, 80, name="pcie_replays")[-1]) == {"gpu-pcie-errors"}
+
+
+def test_errors_end_when_they_no_longer_grow():
+    assert counting(0, 20, *[20] * 15)[-1] == ()
+
+
+def test_a_count_that_becomes_known_or_is_reset_has_not_grown():
+    assert not any(counting(None, None, 900, 900))
+    assert not any(counting(900, 900, 0, 3))
+    assert not any(counting(0, -5, 2**62))
+
+
+def test_an_old_host_tells_nothing_new():
+    seen = world(*with_one(nvlinks_active=16))
+    old = replace(seen, hosts={"node1": replace(seen.hosts["node1"], taken=NOW - 100)})
+    assert looked(old, 600, detectors=LINKS) == ()
