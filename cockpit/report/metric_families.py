@@ -134,8 +134,8 @@ def _findings_by_code(facts: Facts) -> Iterator[Sample]:
 
 
 def _count_faults(snapshot: Snapshot) -> Mapping[str, int]:
-    """Of sources that have answered ever, too: 0 of them fail."""
-    return _count([fault.source for fault in snapshot.faults], snapshot.as_of)
+    """Of sources that have answered ever, too: 0 of them fail. Those of a host are named after it: `probe:w1`."""
+    return _count([fault.source for fault in snapshot.faults], (source.partition(":")[0] for source in snapshot.as_of))
 
 
 def _count(labels: Iterable[str], there: Iterable[str] = ()) -> dict[str, int]:
@@ -180,11 +180,10 @@ def _wait_samples(kind: str, listed: tuple[Waiting, ...] | None, is_waiting: Cal
 
 
 def _judged_processes(facts: Facts) -> Iterator[Sample]:
-    """Of hosts whose processes have been looked at; of an `unknown` it can't be told whether it is an orphan."""
-    for host in facts.snapshot.hosts.values():
-        if host.processes is not None:
-            counts = Counter(process.kind for process in host.processes)
-            yield from (((host.name, kind), counts[kind]) for kind in JUDGED)
+    """Of hosts whose processes have been looked at, as they are judged once Ray is heard too; what can't be told stays `unknown`."""
+    counts = Counter((process.host, process.kind) for process in facts.snapshot.processes or ())
+    looked_at = [host.name for host in facts.snapshot.hosts.values() if host.processes is not None]
+    return (((name, kind), counts[name, kind]) for name in looked_at for kind in JUDGED)
 
 
 def _percent(value: float | None) -> float | None:

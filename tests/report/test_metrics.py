@@ -84,8 +84,15 @@ def test_what_waits_is_counted_by_its_reason():
 
 
 def test_left_over_processes_are_counted_on_hosts_that_were_looked_at():
-    looked = Host("node1", processes=(process(1, kind="orphan"), process(2, kind="orphan"), process(3, kind="unknown"), process(4)))
-    found = told(hosts={"node1": looked, "node2": Host("node2", processes=None)})
+    hosts = {"node1": Host("node1", processes=(process(2, kind="unknown"),)), "node2": Host("node2", processes=None)}
+    judged = (
+        process(1, kind="orphan"),
+        process(2, kind="orphan"),
+        process(3, kind="unknown"),
+        process(4),
+        process(5, kind="stale", host="x"),
+    )
+    found = told(hosts=hosts, processes=judged)
     assert of(found, "cockpit_processes") == {("node1", "orphan"): 2, ("node1", "stale"): 0, ("node1", "unknown"): 1}
 
 
@@ -121,7 +128,7 @@ def test_old_figures_of_a_node_are_left_out_and_their_age_is_told():
 
 
 def test_sources_that_answer_have_no_fault():
-    found = told(faults=(Fault("probe", "a", NOW, "w1"), Fault("probe", "b", NOW, "w2")), as_of={"ray.nodes": NOW})
+    found = told(faults=(Fault("probe", "a", NOW, "w1"), Fault("probe", "b", NOW, "w2")), as_of={"ray.nodes": NOW, "probe:w3": NOW})
     assert of(found, "cockpit_faults") == {("ray.nodes",): 0, ("probe",): 2}
 
 
