@@ -150,7 +150,7 @@ class Facts:
         """By Ray's id of a node and the index of a GPU: who holds its memory."""
         found: dict[tuple[str, int], list[Process]] = {}
         for process in self.snapshot.processes or ():
-            for hold in process.gpus:
+            for hold in process.gpus if process.node else ():
                 found.setdefault((process.node or "", hold.index), []).append(process)
         return found
 

@@ -174,6 +174,6 @@ def _holders(processes: Iterable[Process]) -> dict[tuple[str, int], frozenset[in
     """By Ray's id of a node and the index of a GPU: the pids that hold its memory."""
     found: dict[tuple[str, int], set[int]] = {}
     for process in processes:
-        for hold in process.gpus:
+        for hold in process.gpus if process.node else ():
             found.setdefault((process.node or "", hold.index), set()).add(process.ns_pid or process.pid)
     return {place: frozenset(pids) for place, pids in found.items()}
