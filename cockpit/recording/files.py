@@ -67,6 +67,8 @@ class Header(msgspec.Struct, frozen=True):
     session: str | None = None
     ray_version: str | None = None
     begun: float = 0.0
+    layout: str = ""
+    """Which fields of rows are packed as numbers: another cockpit may have others, and each number belongs to the one before it."""
 
 
 class Record(NamedTuple):

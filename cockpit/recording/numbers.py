@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -166,6 +167,8 @@ LAYOUTS: Mapping[type, Layout] = {
     Heard: Layout(Heard, {"at": MOMENT}),
     Written: Layout(Written, {"at": MOMENT}),
 }
+LAYOUT = f"{zlib.crc32(repr([(row.__name__, [*one.hot], one.nested) for row, one in LAYOUTS.items()]).encode()):08x}"
+"""Another whenever another field is packed."""
 
 
 def codes_of(value: Any) -> list[int]:

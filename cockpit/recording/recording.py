@@ -14,6 +14,8 @@ from cockpit.model import Snapshot
 from cockpit.recording.events import Event
 from cockpit.recording.files import MAX_SPAN_BYTES, MAX_TIME, Header, Kind, Record, RecordingError, Segment, Unpacker, list_segments
 from cockpit.recording.frames import FrameError, State, decode_frame
+from cockpit.recording.numbers import LAYOUT
+from cockpit.text import clean
 
 MAX_SILENCE_S = 20.0
 """Seconds after a frame for which it stands for the present of then; frames come every 5 s, and at each change."""
@@ -244,6 +246,10 @@ def _open_all(paths: Iterable[Path]) -> tuple[list[Segment], list[str]]:
 
 def _try_to_open(path: Path) -> Segment | str:
     try:
-        return Segment(path)
+        segment = Segment(path)
     except RecordingError as error:
         return str(error)
+    if segment.header.layout == LAYOUT:
+        return segment
+    segment.close()
+    return f"{path.name} was recorded by cockpit {clean(segment.header.cockpit)[:40]} with other numbers: this one can't read it"

@@ -27,6 +27,7 @@ from cockpit.recording.files import (
     pack_record,
 )
 from cockpit.recording.frames import OTHER_TABLES, TABLES, Change, Frame, Tables, make_frame, tables_of
+from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.redaction import pack_row, redact_texts
 
 KEY_EVERY_S, LARGE_KEY_EVERY_S = 300.0, 900.0
@@ -92,6 +93,7 @@ class SegmentWriter:
             session=cluster.session,
             ray_version=cluster.ray_version,
             begun=snapshot.taken,
+            layout=LAYOUT,
         )
         self.path = self._only or self._folder / self._name(snapshot.taken)
         self._file = open_for_writing(self.path, checks_folder=self._only is None)

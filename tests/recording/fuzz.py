@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from cockpit.recording.files import Header, Kind, Packer, Segment, Unpacker, pack_header, pack_record
+from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.recording import Recording, RecordingError
 from tests.recording.recorded import snapshots, write
 
@@ -45,7 +46,7 @@ class Blocks:
 
     def packed(self, chance: random.Random, change: Mutation) -> bytes:
         """As a file again, with one block changed, and now and then what its record says of it."""
-        packer, after, parts = Packer(), 0, [pack_header(Header())]
+        packer, after, parts = Packer(), 0, [pack_header(Header(layout=LAYOUT))]
         chosen = chance.randrange(len(self.frames))
         for number, (kind, moment, block) in enumerate(self.frames):
             text = change(chance, block) if number == chosen else block

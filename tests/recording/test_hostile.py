@@ -8,6 +8,7 @@ from cockpit import output
 from cockpit.model import Job
 from cockpit.recording.files import Header, Kind, Packer, pack_header, pack_record
 from cockpit.recording.frames import FrameError, State, decode_frame, make_frame, tables_of
+from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.recording import Recording
 from cockpit.recording.writer import pack
 from cockpit.report.text import status_text
@@ -39,7 +40,7 @@ def test_whole_numbers_that_look_like_none_are_read():
 def test_a_frame_of_another_time_than_its_record_is_refused(tmp_path):
     block = pack(make_frame(None, tables_of(replace(world.snapshot(), taken=1e300))))
     data, _ = pack_record(Kind.KEY, 5.0, Packer().pack(block, anew=True), len(block))
-    (tmp_path / "a.cockpit").write_bytes(pack_header(Header()) + data)
+    (tmp_path / "a.cockpit").write_bytes(pack_header(Header(layout=LAYOUT)) + data)
     assert Recording.open(tmp_path / "a.cockpit").snapshot_at(5.0) is None
 
 

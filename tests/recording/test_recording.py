@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from cockpit.recording import files
 from cockpit.recording.files import MAGIC, MAJOR, Kind, Segment, pack_header, pack_record
+from cockpit.recording.numbers import LAYOUT
 from cockpit.recording.recording import MAX_SILENCE_S, Recording, RecordingError
 from cockpit.recording.writer import SegmentWriter
 from tests.recording.recorded import differences, snapshots, write
@@ -142,7 +143,7 @@ def test_what_a_later_cockpit_says_more_is_passed_over(tmp_path, written):
     data, _ = pack_record(Kind.KEY, 5.0, files.Packer().pack(block, anew=True), len(block))
     unknown, _ = pack_record(99, 6.0, b"?", 1)
     path = tmp_path / "later.cockpit"
-    path.write_bytes(pack_header(files.Header()) + data + unknown)
+    path.write_bytes(pack_header(files.Header(layout=LAYOUT)) + data + unknown)
     recording = Recording.open(path)
     assert [node.host for node in recording.snapshot_at(5.0).nodes or ()] == ["w1"]
     assert recording.damage == []
@@ -179,3 +180,10 @@ def test_one_file_that_can_not_be_read_does_not_hide_the_others(path, written):
     recording = Recording.open(path.parent)
     assert recording.end == written[-1].taken
     assert recording.damage == ["000000.bad.cockpit is no recording of cockpit's"]
+
+
+def test_what_another_cockpit_has_packed_otherwise_is_refused_with_its_version(tmp_path, monkeypatch):
+    monkeypatch.setattr("cockpit.recording.writer.LAYOUT", "0badc0de")
+    path = write(tmp_path / "rec", snapshots(3))
+    with pytest.raises(RecordingError, match=r"was recorded by cockpit \d.* with other numbers: this one can't read it"):
+        Recording.open(path)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cockpit import __version__
-from cockpit.model import Actor, Fault, Job, PlacementGroup, Process, Snapshot
+from cockpit.model import Actor, Fault, Finding, Job, PlacementGroup, Process, Snapshot
 from cockpit.recording.events import Event
 from cockpit.report.faults import by_cause
 from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, JobSpan
@@ -23,6 +23,8 @@ STEPS = 3_000
 """Moments of the recording that are looked at, at most about."""
 LEAST_STEP_S, MOST_STEP_S = 5.0, 30.0
 """Seconds between two of them: what is further apart than a minute counts as not watched."""
+MAX_LOOK_UPS = 200
+"""Moments at which something began and ended between two looks, that are looked at for it: 40 ms each at 100 nodes."""
 MAX_JOBS = 500
 MAX_TEXT_CHARS = 4_000
 """Of one text of the cluster's; a message can be as long as a log."""
@@ -53,6 +55,9 @@ class Recorded(Protocol):
 
     def walk(self, begin: float | None = None, end: float | None = None, step_s: float = 0) -> Iterator[Snapshot]:
         """Snapshots in their order."""
+
+    def snapshot_at(self, moment: float) -> Snapshot | None:
+        """The state then; `None` where it can't be read."""
 
     def events(self, begin: float | None = None, end: float | None = None) -> Sequence[Event]:
         """The oldest first."""
@@ -113,7 +118,8 @@ def make_account(recording: Recorded, begin: float | None = None, end: float | N
 
 def _account(recording: Recorded, seen: _Gatherer, begin: float, end: float) -> Account:
     usage, events = seen.usage, recording.events(begin, end)
-    spans = complete_spans(seen.findings.all, told_spans(events, end))
+    spans = complete_spans(seen.findings.all, told := told_spans(events, end))
+    _look_up(recording, [span for span in spans if any(span is one for one in told)])
     owners = [each for each in usage.owners if seen.job is None or seen.job in (each.title, each.owner.name)]
     cluster = recording.cluster
     return Account(
@@ -137,6 +143,15 @@ def _account(recording: Recorded, seen: _Gatherer, begin: float, end: float) -> 
         course=seen.course.points,
         cockpit=__version__,
     )
+
+
+def _look_up(recording: Recorded, spans: Sequence[Span[Finding]]) -> None:
+    """Of what only events tell of, what the state at its beginning says more: evidence, remedy."""
+    moments = list(dict.fromkeys(span.begin for span in spans))[:MAX_LOOK_UPS]
+    states = {moment: recording.snapshot_at(moment) for moment in moments}
+    for span in spans:
+        state = states.get(span.begin)
+        span.thing = next((one for one in (state.findings if state else ()) if one.key == span.key), span.thing)
 
 
 def _episode(span: Span[Any]) -> Episode:

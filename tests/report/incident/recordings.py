@@ -37,6 +37,9 @@ class Made:
                 last = snapshot.taken
                 yield snapshot
 
+    def snapshot_at(self, moment):
+        return next((snapshot for snapshot in reversed(self._snapshots) if 0 <= moment - snapshot.taken <= 20), None)
+
     def events(self, begin=None, end=None):
         return [event for event in self._events if begin <= event.at <= end]
 

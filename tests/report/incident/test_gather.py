@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.model import Snapshot
+from cockpit.recording.events import Event
 from cockpit.report.incident.account import Account, account_json, account_schema
 from cockpit.report.incident.gather import make_account
 from tests.report.incident.recordings import ACT, DISK, EVENTS, HUNG, Made, at, night
@@ -35,6 +36,15 @@ def test_a_finding_is_told_once_from_its_beginning_to_its_end(account):
 def test_a_finding_that_came_and_went_between_two_looks_is_known_from_its_events(account):
     (lost,) = found(account, "gpu-lost")
     assert (lost.begin, lost.end, lost.subject) == (NOW + 801, NOW + 804, "node1 GPU 3")
+
+
+def test_what_came_and_went_between_two_looks_has_its_evidence_and_remedy_from_when_it_began():
+    looks = [at(world(findings=(HUNG,) if after == 2 else ()), after) for after in (0, 2, 4, 10)]
+    begun = Event(NOW + 2, "finding", HUNG.text, "begin", HUNG.subject, HUNG.level, HUNG.key, HUNG.about)
+    ended = Event(NOW + 4, "finding", HUNG.text, "end", HUNG.subject, HUNG.level, HUNG.key, HUNG.about)
+    (hung,) = make_account(Made(looks, [begun, ended])).findings
+    assert (hung.begin, hung.end, hung.act) == (NOW + 2, NOW + 4, "stop-job")
+    assert hung.evidence == HUNG.evidence
 
 
 def test_findings_stand_in_the_order_in_which_they_began(account):
