@@ -77,8 +77,8 @@ def test_of_two_that_start_together_one_records(root):
 
 def test_when_one_ends_the_other_takes_over(root):
     first = recording(root, 10_000, "time.sleep(0.02)")
-    while ".cockpit" not in first.stdout.readline():
-        pass
+    while not list(root.rglob("*.cockpit")):
+        first.stdout.readline()
     second = recording(root, 400, "time.sleep(0.02)")
     while "recorded by another cockpit" not in second.stdout.readline():
         pass
