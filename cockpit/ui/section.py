@@ -79,8 +79,8 @@ def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Colum
     share = max(0, spare) // len(growing) if growing else 0
     widths = [max(column.width, min(column.most, column.width + share)) if column.grow else column.width for column in kept]
     if spare < 0 and growing:
-        last = growing[-1]
-        widths[kept.index(last)] = max(min(MIN_GROWING_CELLS, last.width), last.width + spare)
+        at = max(number for number, column in enumerate(kept) if column.grow)
+        widths[at] = max(min(MIN_GROWING_CELLS, kept[at].width), kept[at].width + spare)
     return tuple(zip(kept, widths, strict=True))
 
 
