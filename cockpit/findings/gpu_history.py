@@ -124,7 +124,7 @@ class GpuHistory:
         for gpu in node.gpus or ():
             holders = self._holders.get((node.id or "", gpu.index), frozenset())
             past = self._pasts.get((node.key, gpu.index))
-            if past is None or (past.holders and holders and holders.isdisjoint(past.holders)):
+            if past is None or (holders and holders.isdisjoint(past.holders)):
                 past = self._pasts[node.key, gpu.index] = _Past(step, node.seen, holders)
             if node.seen != past.seen or past.first == step:
                 past.put(step, gpu, node.seen)

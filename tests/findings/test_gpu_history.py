@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cockpit.findings.gpu_history import MAX_GAP_S, GpuHistory, find_growth
-from cockpit.model import Node, Snapshot
-from tests.world import NOW, gpu, node, snapshot
+from cockpit.model import Hold, Node, Snapshot
+from tests.world import NOW, gpu, node, process, snapshot
 
 KEY = node(1).key
 
@@ -49,6 +50,13 @@ def test_an_average_lies_between_the_least_and_the_most(percents):
     load = fed(*(busy(percent) for percent in percents)).load(KEY, 0)
     assert load is not None
     assert min(percents) - 1e-6 <= (load[0] or 0) <= max(percents) + 1e-6
+
+
+def test_who_takes_a_free_gpu_begins_a_load_of_his_own():
+    history, held = fed(*[busy(0.0)] * 20), (process(7, gpus=(Hold(0, 1),)),)
+    for step in range(20, 35):
+        history.record(replace(world(10.0 * step, **busy(90.0)), processes=held))
+    assert history.load(KEY, 0) == (90.0, 400.0, 1980.0)
 
 
 def test_a_silence_and_what_is_not_told_begin_anew():
