@@ -24,6 +24,7 @@ from cockpit.model.host import (
     Process,
     RayProcess,
     Session,
+    TaskLimit,
     TempDir,
     describe_owner,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "Remedy",
     "Session",
     "Snapshot",
+    "TaskLimit",
     "TempDir",
     "Value",
     "Wait",

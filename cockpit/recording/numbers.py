@@ -12,7 +12,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cockpit.model import Amount, Disk, Finding, Gpu, Hold, Host, HostMemory, MemoryUser, Node, Process, RayProcess, Session, Value
+from cockpit.model import (
+    Amount,
+    Disk,
+    Finding,
+    Gpu,
+    Hold,
+    Host,
+    HostMemory,
+    MemoryUser,
+    Node,
+    Process,
+    RayProcess,
+    Session,
+    TaskLimit,
+    Value,
+)
 
 MANTISSA_BITS = 10
 """Of an amount of bytes: it is off by a two-thousandth at most, where a page shows three digits."""
@@ -125,7 +140,8 @@ LAYOUTS: Mapping[type, Layout] = {
     HostMemory: Layout(HostMemory, {"used": AMOUNT, "shared": AMOUNT}),
     Disk: Layout(Disk, {"used": AMOUNT}),
     Hold: Layout(Hold, {"memory": AMOUNT}),
-    RayProcess: Layout(RayProcess, {"state": LETTER, "files": AMOUNT}),
+    RayProcess: Layout(RayProcess, {"state": LETTER, "files": AMOUNT}, ("tasks",)),
+    TaskLimit: Layout(TaskLimit, {"used": AMOUNT}),
     MemoryUser: Layout(MemoryUser, {"rss": AMOUNT, "shared": AMOUNT}),
     Session: Layout(Session, {"size": AMOUNT}),
     Finding: Layout(Finding, {"seen": MOMENT}),
