@@ -138,6 +138,8 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Rollouts fill it and let it go again within a step, and Ray counts it every 5 to 15 s."""
     open_files: Annotated[float, Meta(gt=0, le=1, description="Share of its open-file limit that a raylet or GCS uses.")] = 0.8
     """Each worker, actor and connection takes some; at the limit no worker can register any more."""
+    tasks: Annotated[float, Meta(gt=0, le=1, description="Share of a limit of processes and threads that is in use.")] = 0.8
+    """A worker has some 100 threads, with NCCL and OpenMP 300: of 4096, a common `ulimit -u`, what is left are three workers."""
     open_files_least: Annotated[int, Meta(ge=0, description="Lowest open-file limit of a raylet or GCS that is not reported.")] = 65535
     """What Ray's documentation asks for."""
 

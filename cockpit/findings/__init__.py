@@ -21,6 +21,7 @@ from cockpit.findings.orphans import orphaned_memory
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.slow_ranks import lagging_gpus
 from cockpit.findings.stalls import stalled_jobs
+from cockpit.findings.tasks import task_limits
 from cockpit.findings.tracker import Detector, FindingTracker
 from cockpit.findings.versions import differing_versions, open_files
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
@@ -113,6 +114,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Object store and /dev/shm", (full_stores, small_shm), NODES, HOSTS),
     Check("Versions of Ray, Python and NVIDIA driver", (differing_versions,), HOSTS),
     Check("Open files of raylets and GCS", (open_files,), HOSTS),
+    Check("Limits of processes and threads", (task_limits,), HOSTS),
 )
 
 DETECTORS: tuple[Detector, ...] = tuple(detector for check in CHECKS for detector in check.detectors)

@@ -38,6 +38,16 @@ CAUSES: tuple[Cause, ...] = (
         "a disk is full: remove the files of dead sessions, or move checkpoints and caches to another disk", "clean"),
     Cause(r"Too many open files",
         "the limit of open files is too low: on that node run `ulimit -n 65535`, then restart Ray"),
+    Cause(r"pthread_create\b.{0,80}Resource temporarily unavailable|Thread creation failed: Resource temporarily unavailable|"
+        r"thread: Resource temporarily unavailable|can't start new thread|fork: (?:retry: )?Resource temporarily unavailable",
+        "a limit of processes and threads was reached on its node: `ulimit -u` (raise it before `ray start`), `pids.max` of the cgroup "
+        "(TasksMax, --pids-limit), kernel.threads-max or kernel.pid_max; or start fewer threads (OMP_NUM_THREADS, `ray start --num-cpus`)"),
+    Cause(r"EADDRINUSE|\[Errno 98\]|errno: 98\b|[Aa]ddress already in use",
+        "a port that it wanted was in use on its node: `ss -ltnp` there shows by whom; end it if it is left over from an earlier run, or "
+        "give each job and engine a port of its own (MASTER_PORT, --port), outside of Ray's range of worker ports (10002 to 19999)"),
+    Cause(r"No available agent to submit job",
+        "no agent of Ray took the job: read logs/dashboard_agent.log of the session on each node: another process or another Ray has its "
+        "port (52365; `ray start --dashboard-agent-listen-port`), or a limit of processes was reached (`ulimit -u`)"),
     Cause(r"Unable to register worker with raylet|Failed to register worker to Raylet",
         "more worker processes were started at once than the node can start: give Ray the real number of CPUs "
         "(`ray start --num-cpus`; veRL: ray_init.num_cpus), and check the node's open files and load"),

@@ -28,7 +28,7 @@ def differing_versions(facts: Facts) -> Iterator[Finding]:
     pythons: Versions = {}
     drivers: Versions = {}
     for host, ray in raylets:
-        if _is_ours(facts, ray):
+        if is_ours(facts, ray):
             _add(rays, ray.ray, host)
             _add(pythons, ray.python, host)
             _add(drivers, host.driver, host)
@@ -40,7 +40,8 @@ def differing_versions(facts: Facts) -> Iterator[Finding]:
     yield from _difference(facts, "driver-versions", "the NVIDIA driver", "info", drivers, None)
 
 
-def _is_ours(facts: Facts, ray: RayProcess) -> bool:
+def is_ours(facts: Facts, ray: RayProcess) -> bool:
+    """Whether it is of the followed cluster."""
     session = facts.snapshot.cluster.session
     return ray.node in facts.nodes if ray.node and facts.nodes else session is None or ray.session in (None, session)
 
@@ -96,7 +97,7 @@ def open_files(facts: Facts) -> Iterator[Finding]:
     few: list[tuple[Host, RayProcess, int]] = []
     for host in facts.snapshot.hosts.values():
         for ray in host.rays or ():
-            if ray.files_limit is None or ray.files_limit <= 0 or not _is_ours(facts, ray):
+            if ray.files_limit is None or ray.files_limit <= 0 or not is_ours(facts, ray):
                 continue
             if ray.files is not None and (facts.limits.open_files - CLEAR_STEP_SHARE) * ray.files_limit <= ray.files <= ray.files_limit:
                 yield from _near_findings(facts, host, ray, ray.files, ray.files_limit)

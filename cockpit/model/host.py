@@ -214,6 +214,17 @@ class MemoryUser(Value, frozen=True):
         return self.rss - (self.shared or 0)
 
 
+class TaskLimit(Value, frozen=True):
+    """How many processes and threads, which the kernel counts alike, there are and may be where a raylet runs."""
+
+    what: Literal["user", "cgroup", "threads", "pids"]
+    """Of whom: its user (`ulimit -u`), a cgroup above it (`pids.max`), its host (`kernel.threads-max`, `kernel.pid_max`)."""
+    used: int | None = None
+    limit: int | None = None
+    path: str | None = None
+    """A cgroup's file that says the limit."""
+
+
 class RayProcess(Value, frozen=True):
     """A raylet or GCS that lives on a host, as its process table and its environment show it."""
 
@@ -236,6 +247,8 @@ class RayProcess(Value, frozen=True):
     """Open files, and how many it may have (the soft limit)."""
     frameworks: Mapping[str, str] | None = None
     """A raylet's: releases of `openrlhf` and `verl` that lie beside its Ray; `None` where that can't be seen."""
+    tasks: tuple[TaskLimit, ...] | None = None
+    """A raylet's; a limit that doesn't count for it, or that is not known, is not among them."""
 
 
 class Pointer(Value, frozen=True):

@@ -26,6 +26,7 @@ from cockpit.model import (
     Process,
     RayProcess,
     Session,
+    TaskLimit,
     Value,
 )
 
@@ -151,7 +152,8 @@ LAYOUTS: Mapping[type, Layout] = {
     HostMemory: Layout(HostMemory, {"used": AMOUNT, "shared": AMOUNT}),
     Disk: Layout(Disk, {"used": AMOUNT}),
     Hold: Layout(Hold, {"memory": AMOUNT}),
-    RayProcess: Layout(RayProcess, {"state": LETTER, "files": AMOUNT}),
+    RayProcess: Layout(RayProcess, {"state": LETTER, "files": AMOUNT}, ("tasks",)),
+    TaskLimit: Layout(TaskLimit, {"used": AMOUNT}),
     MemoryUser: Layout(MemoryUser, {"rss": AMOUNT, "shared": AMOUNT}),
     Session: Layout(Session, {"size": AMOUNT}),
     Finding: Layout(Finding, {"seen": MOMENT}),

@@ -27,6 +27,7 @@ from cockpit.model import (
     Quantity,
     RayProcess,
     Session,
+    TaskLimit,
     TempDir,
     Xid,
 )
@@ -65,10 +66,12 @@ PROCESSES = st.lists(
         session=st.none() | SESSIONS, node=st.none() | IDS, why=st.lists(NAMES, max_size=2).map(tuple),
     ), max_size=5, unique_by=lambda process: (process.host, process.pid),
 ).map(tuple)  # fmt: skip
+TASKS = st.lists(st.builds(TaskLimit, st.sampled_from(["user", "cgroup", "threads", "pids"]), WHOLE, WHOLE, TEXTS), max_size=3).map(tuple)
 RAYS = st.none() | st.lists(
     st.builds(
         RayProcess, st.sampled_from(["raylet", "gcs_server"]), st.integers(1, 4), st.none() | SESSIONS, st.none() | IDS,
         st.sampled_from([None, "T", "Z", "S"]), TEXTS, TEXTS, TEXTS | st.just("0,1,9"), SOME, SOME,
+        tasks=st.none() | TASKS,
     ), max_size=3,
 ).map(tuple)  # fmt: skip
 

@@ -145,6 +145,12 @@ REGISTER = (
         (MISMATCH, "RuntimeError: Version mismatch", "for Python all three numbers", None),
         ("OSError: [Errno 28] No space left on device: '/tmp/x'", "OSError: [Errno 28]", "a disk is full", "clean"),
         (f"{REGISTER}\nbye", "core_worker.cc:496", "ray_init.num_cpus", None),
+        ("RuntimeError: can't start new thread", "RuntimeError: can't", "`ulimit -u`", None),
+        ("OpenBLAS blas_thread_init: pthread_create failed for thread 9 of 64: Resource temporarily unavailable", "Open", "pids.max", None),
+        ("libgomp: Thread creation failed: Resource temporarily unavailable", "libgomp: ", "OMP_NUM_THREADS", None),
+        ("OSError: [Errno 98] Address already in use", "OSError: [Errno 98]", "`ss -ltnp` there shows by whom", None),
+        ("DistNetworkError: bind to [::]:29500 (errno: 98 - Address already in use).", "DistNetworkError: bind", "MASTER_PORT", None),
+        ("RuntimeError: No available agent to submit job, please try again later.", "RuntimeError: No", "dashboard_agent.log", None),
     ],
 )
 def test_what_training_often_fails_of_is_told_with_what_helps(message, says, helps, act):
@@ -152,6 +158,15 @@ def test_what_training_often_fails_of_is_told_with_what_helps(message, says, hel
     assert found.text.startswith(f"job ppo failed: {says}")
     assert helps in found.remedy.text
     assert found.remedy.act == act
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["BlockingIOError: [Errno 11] Resource temporarily unavailable", "ValueError: exit code 98", "INFO address: in use by rank 3"],
+)
+def test_what_only_looks_like_one_of_them_has_no_such_cause(message):
+    found = only(seen(submitted(message=message)), "job-failed")
+    assert found.remedy.text == "fix the error in its log and start it again: that clears this finding"
 
 
 def test_one_that_was_killed_or_left_no_word_is_told_too():

@@ -48,7 +48,7 @@ _TITLES = (
     ("ray::JobSupervisor", "supervisor"),
     ("ray::", "worker"),
 )
-_ENGINES = ("VLLM::", "vllm::", "sglang::")
+_ENGINES = ("VLLM::", "vllm::", "sglang::", "sgl_diffusion::")
 _SPAWNED = ("multiprocessing.spawn", "multiprocessing.forkserver", "--multiprocessing-fork")
 
 

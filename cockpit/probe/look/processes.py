@@ -65,6 +65,7 @@ class ScannedProcess(NamedTuple):
     """The device number of its controlling terminal; 0: it has none."""
     kernel: bool = False
     """A thread of the kernel's own."""
+    threads: int = 1
     details: Details = Details()
 
     @property
@@ -103,7 +104,7 @@ def parse_stat(text: bytes) -> ScannedProcess:
     rest = tail.split(None, 22)
     state, parent, group, leader, terminal, ticks, pages = rest[0].decode(), *rest[1:5], rest[19], rest[21]
     numbers = int(parent), int(group), int(leader), int(ticks), int(pages) * PAGE, int(terminal)
-    return ScannedProcess(int(pid), name.decode("utf-8", "replace"), state, *numbers, bool(int(rest[6]) & _KERNEL_THREAD))
+    return ScannedProcess(int(pid), name.decode("utf-8", "replace"), state, *numbers, bool(int(rest[6]) & _KERNEL_THREAD), int(rest[17]))
 
 
 def read(path: str) -> bytes:

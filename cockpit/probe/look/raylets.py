@@ -1,12 +1,13 @@
-"""Raylets and GCSs that live on this host: what they were started with, and how many files they hold open."""
+"""Raylets and GCSs that live on this host: what they were started with, and how near they are to limits of files, processes and threads."""
 
 from __future__ import annotations
 
 import os
-from typing import Dict, NamedTuple
+from typing import Dict, NamedTuple, Tuple
 
 from .installed import Frameworks, frameworks, python_version, ray_version
 from .processes import Forest, Identity, ScannedProcess, legible, read_at_once, read_environ
+from .tasks import TaskLimit, task_limits
 
 ROLES = ("raylet", "gcs_server")
 
@@ -28,6 +29,8 @@ class RayService(NamedTuple):
     files_limit: int | None = None
     """The soft one, which `prlimit` changes while it lives."""
     frameworks: Frameworks | None = None
+    tasks: Tuple[TaskLimit, ...] | None = None
+    """A raylet's."""
 
 
 class Rays:
@@ -43,10 +46,13 @@ class Rays:
         found = {process.identity: self._known.get(process.identity) or _read_started(process) for process in there}
         self._known = {process.identity: found[process.identity] for process in there if process.details.settled}
         self._frameworks = {process.identity: self._find_installed(process) for process in there}
-        return {
-            identity: RayService(started, _open_files(identity[0]), _files_limit(identity[0]), self._frameworks[identity])
-            for identity, started in found.items()
-        }
+        return {process.identity: self._service(process, found[process.identity], forest) for process in there}
+
+    def _service(self, process: ScannedProcess, started: Started, forest: Forest) -> RayService:
+        limits = _limits(process.pid)
+        tasks = task_limits(process, forest, limits.get("Max processes")) if process.origin.role == "raylet" else None
+        files = _open_files(process.pid), limits.get("Max open files")
+        return RayService(started, *files, self._frameworks[process.identity], tasks)
 
     def _find_installed(self, process: ScannedProcess) -> Frameworks | None:
         """Somebody may install another release while Ray lives; those of raylets matter, which start workers."""
@@ -63,13 +69,14 @@ def _read_started(process: ScannedProcess) -> Started:
     return Started(ray_version(process), python_version(process), None if visible is None else legible(visible))
 
 
-def _files_limit(pid: int) -> int | None:
+def _limits(pid: int) -> Dict[str, int]:
+    """The soft ones, without those that are `unlimited`."""
     try:
-        lines = read_at_once(f"/proc/{pid}/limits", 4096).split(b"\n")
+        lines = read_at_once(f"/proc/{pid}/limits", 4096).decode().splitlines()
     except OSError:
-        return None
-    words = next((line.split() for line in lines if line.startswith(b"Max open files")), [])
-    return int(words[3]) if len(words) > 3 and words[3].isdigit() else None
+        return {}
+    columns = ((line[:25].rstrip(), line[25:].split()) for line in lines)
+    return {name: int(words[0]) for name, words in columns if words and words[0].isdigit()}
 
 
 def _open_files(pid: int) -> int | None:

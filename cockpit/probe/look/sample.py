@@ -282,6 +282,7 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> 
         "files": ray.files,
         "files_limit": ray.files_limit,
         "frameworks": dict(ray.frameworks.releases) if ray.frameworks else None,
+        "tasks": None if ray.tasks is None else [limit._asdict() for limit in ray.tasks],
     }
 
 

@@ -119,6 +119,7 @@ def test_nodes_are_named_by_flags_and_by_the_environment_of_agents():
         (("VLLM::EngineCore",), "VLLM::EngineCor", "VLLM::EngineCore"),
         (("python", "-m", "x"), "VLLM::Worker_TP", "VLLM::Worker_TP"),
         (("sglang::scheduler_TP0",), "sglang::scheduler_TP0"[:15], "sglang::scheduler_TP0"),
+        (("sgl_diffusion::scheduler_TP0",), "sgl_diffusion::"[:15], "sgl_diffusion::scheduler_TP0"),
         (("python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(7)"), "pt_main_thread", "pt_main_thread"),
         (("python", "train.py"), "pt_main_thread", None),
         (("python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(7)"), "python", None),

@@ -35,7 +35,7 @@ CAPTURED = (
 
 
 def test_a_captured_stat_is_read():
-    assert parse_stat(CAPTURED) == ScannedProcess(8913, "ray::A", "S", 8432, 8913, 4637, 27283, 17291 * PAGE)
+    assert parse_stat(CAPTURED) == ScannedProcess(8913, "ray::A", "S", 8432, 8913, 4637, 27283, 17291 * PAGE, threads=27)
 
 
 @pytest.mark.parametrize("name", ["a b", "(sd-pam)", ") S 1 (", "tmux: server", "ü", ""])

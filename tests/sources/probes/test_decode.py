@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.model import Fault, Host, OomKill, Pointer, Process, RayProcess, Session, TempDir
+from cockpit.model import Fault, Host, OomKill, Pointer, Process, RayProcess, Session, TaskLimit, TempDir
 from cockpit.report.status import ProcessStatus
 from cockpit.sources.probes import decode
 from cockpit.sources.source import SourceError
@@ -46,14 +46,16 @@ def test_what_explains_things_is_read():
         b'{"taken": 1.0, "memory": {"used": 1, "total": 2, "host_total": 4, "kill_at": null}, "driver": "580.1",'
         b' "gpus": [{"index": 0, "recovery": "reset", "remap": true, "slowed": ["thermal"]}],'
         b' "rays": [{"role": "raylet", "pid": 7, "session": "s", "node": "n", "state": "T", "ray": "2.60.0", "python": "3.11.7",'
-        b' "visible": "0,1", "files": 5, "files_limit": 1024, "frameworks": {"verl": "0.5.0"}}],'
+        b' "visible": "0,1", "files": 5, "files_limit": 1024, "frameworks": {"verl": "0.5.0"},'
+        b' "tasks": [{"what": "user", "used": 9, "limit": 4096, "path": null}]}],'
         b' "temps": [{"path": "/tmp/ray", "owner": "ann", "writable": false}],'
         b' "pointers": [{"path": "/tmp/ray/session_latest", "target": "s", "alive": null}]}'
     )
     assert host.memory.host_total == 4
     assert host.gpus
     assert (host.gpus[0].recovery, host.gpus[0].remap, host.gpus[0].slowed, host.driver) == ("reset", True, ("thermal",), "580.1")
-    assert host.rays == (RayProcess("raylet", 7, "s", "n", "T", "2.60.0", "3.11.7", "0,1", 5, 1024, {"verl": "0.5.0"}),)
+    tasks = (TaskLimit("user", 9, 4096),)
+    assert host.rays == (RayProcess("raylet", 7, "s", "n", "T", "2.60.0", "3.11.7", "0,1", 5, 1024, {"verl": "0.5.0"}, tasks),)
     assert host.temps == (TempDir("/tmp/ray", "ann", False),)
     assert host.pointers == (Pointer("/tmp/ray/session_latest", "s", None),)
 

@@ -1,0 +1,90 @@
+"""Limits of processes and threads."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.findings import FindingTracker, Limits
+from cockpit.findings.tasks import task_limits
+from cockpit.model import Cluster, Host, Process, RayProcess, TaskLimit
+from tests.findings.detection import looked, only
+from tests.world import NOW, node, snapshot
+
+TASKS = (task_limits,)
+SESSION = "session_2026-11-21_00-00-00_000000_8"
+CLUSTER = Cluster("http://10.0.0.1:8265", "2.60.0", SESSION, reachable=True)
+CGROUP = "/sys/fs/cgroup/user.slice/pids.max"
+
+
+def seen(*limits, more=()):
+    """A raylet of the cluster with these limits, and other raylets."""
+    raylet = RayProcess("raylet", 21, SESSION, node(1).id, "S", tasks=limits)
+    here = Host("node1", ("10.0.0.1",), NOW, nodes=(node(1).id,), rays=(raylet, *more))
+    owner = Process(host="node1", pid=21, ticks=1, user="ann", kind="ray")
+    return snapshot(cluster=CLUSTER, nodes=(node(1),), hosts={"node1": here}, processes=(owner,))
+
+
+def of_user(used, limit=4096):
+    return TaskLimit("user", used, limit)
+
+
+def test_a_user_near_its_limit_is_told_with_the_command_that_raises_it():
+    found = only(looked(seen(of_user(3500)), detectors=TASKS), "task-limit-near")
+    assert found.text == (
+        "the processes of ann on node1 have 3500 of at most 4096 processes and threads (ulimit -u): "
+        "at the limit no worker, engine or thread can be started"
+    )
+    assert (found.level, found.subject, found.about) == ("warning", "node1 user ann", (node(1).key,))
+    assert found.evidence == ("/proc/21/limits: Max processes 4096", "ps -L -U ann --no-headers | wc -l: 3500")
+    assert "`prlimit --pid 21 --nproc=65536`" in found.remedy.text
+
+
+@pytest.mark.parametrize(
+    ("limit", "text", "remedy"),
+    [
+        (TaskLimit("cgroup", 990, 1000, CGROUP), "the cgroup of raylet 21 on node1 has 990 of at most 1000 ", "TasksMax"),
+        (TaskLimit("threads", 126_000, 127_000), "node1 has 126000 of at most 127000 ", "`sysctl -w kernel.threads-max=254000`"),
+        (TaskLimit("pids", 32_700, 32_768), "node1 has 32700 of at most 32768 ", "`sysctl -w kernel.pid_max=65536`"),
+    ],
+)
+def test_every_limit_has_its_words_and_its_remedy(limit, text, remedy):
+    found = only(looked(seen(limit), detectors=TASKS), "task-limit-reached")
+    assert (found.level, found.text.startswith(text)) == ("critical", True), found.text
+    assert remedy in found.remedy.text
+
+
+def test_a_cgroup_is_named_by_its_file():
+    found = only(looked(seen(TaskLimit("cgroup", 990, 1000, CGROUP)), detectors=TASKS), "task-limit-reached")
+    assert found.evidence == (f"{CGROUP}: 1000", "/sys/fs/cgroup/user.slice/pids.current: 990")
+
+
+def test_a_limit_lower_than_what_others_of_that_user_have_is_reached():
+    assert only(looked(seen(of_user(9000)), detectors=TASKS), "task-limit-reached").level == "critical"
+
+
+def test_that_mark_is_left_only_further_down():
+    judge = FindingTracker(Limits(), TASKS)
+    told = [[found.code for found in judge(seen(of_user(used, 1000))).findings] for used in (799, 800, 701, 699)]
+    assert told == [[], ["task-limit-near"], ["task-limit-near"], []]
+
+
+def test_several_raylets_of_a_user_make_one_finding():
+    beside = RayProcess("raylet", 22, SESSION, node(1).id, "S", tasks=(of_user(3500),))
+    assert len(looked(seen(of_user(3500), more=(replace(beside, pid=21),)), detectors=TASKS)) == 1
+
+
+def test_the_limit_of_another_ray_is_nothing_of_ours():
+    other = RayProcess("raylet", 707, "session_2", "f" * 56, tasks=(of_user(4000),))
+    assert looked(seen(more=(other,)), detectors=TASKS) == ()
+
+
+@pytest.mark.parametrize("limit", [of_user(None), of_user(4000, None), of_user(4000, 0), of_user(-1, -1), of_user(1 << 60), of_user(0)])
+def test_what_is_unknown_or_can_not_be_is_not_told(limit):
+    assert looked(seen(limit), detectors=TASKS) == ()
+
+
+def test_a_raylet_of_which_no_limit_is_known_is_fine():
+    here = seen()
+    unknown = replace(here.hosts["node1"], rays=(replace(here.hosts["node1"].rays[0], tasks=None),))
+    assert looked(replace(here, hosts={"node1": unknown}), detectors=TASKS) == ()

@@ -1,0 +1,104 @@
+"""How many processes and threads there are and may be, by what the kernel says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cockpit.probe.look import tasks
+from cockpit.probe.look.tasks import TaskLimit, pids_folders, task_limits
+from tests.probe.forests import forest, process, raylet
+
+HERE = os.getpid()
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch, tmp_path):
+    """A kernel that says nothing of cgroups and hosts, and a raylet without a capability."""
+    monkeypatch.setattr(tasks, "CGROUPS", str(tmp_path / "none"))
+    monkeypatch.setattr(tasks, "in_first_namespace", lambda: False)
+    monkeypatch.setattr(tasks, "_is_exempt", lambda _: False)
+
+
+def threads(pid, number, **more):
+    return process(pid, **more)._replace(threads=number)
+
+
+def test_all_threads_of_its_user_are_counted_and_no_one_elses():
+    one = raylet(HERE)._replace(threads=100)
+    there = forest(one, threads(7, 30), threads(8, 1000, uid=1001), init=False)
+    assert task_limits(one, there, 4096) == (TaskLimit("user", 130, 4096),)
+
+
+@pytest.mark.parametrize("of", [{"uid": 0}, {"uid": None}])
+def test_root_has_no_such_limit_and_of_an_unknown_user_nothing_is_told(of):
+    one = raylet(HERE, **of)
+    assert task_limits(one, forest(one), 4096) == ()
+
+
+def test_where_it_is_unlimited_or_unknown_nothing_is_told():
+    one = raylet(HERE)
+    assert task_limits(one, forest(one), None) == ()
+
+
+def test_who_may_go_beyond_limits_is_told_by_the_kernel(monkeypatch):
+    monkeypatch.setattr(tasks, "_is_exempt", lambda _: True)
+    one = raylet(HERE)
+    assert task_limits(one, forest(one), 4096) == ()
+
+
+def test_in_another_user_namespace_nothing_is_told(monkeypatch):
+    monkeypatch.setattr(tasks, "_user_namespace", lambda pid: f"user:[{pid}]")
+    one = raylet(HERE)
+    assert task_limits(one, forest(one), 4096) == ()
+
+
+def test_of_a_process_that_is_gone_nothing_is_told():
+    one = raylet(4_000_000)
+    assert task_limits(one, forest(one), 4096) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "folders"),
+    [
+        (b"0::/user.slice/ray\n", ["/c/user.slice/ray", "/c/user.slice", "/c"]),
+        (b"9:name=systemd:/x\n8:pids:/docker/4f\n0::/\n", ["/c/pids/docker/4f", "/c/pids/docker", "/c/pids", "/c"]),
+        (b"4:cpu,pids:/a:b\n", ["/c/pids/a:b", "/c/pids"]),
+        (b"0::/../../elsewhere\n", []),
+        (b"3:cpu:/a\n\nx\n", []),
+    ],
+)
+def test_every_cgroup_above_it_is_asked(text, folders):
+    assert list(pids_folders(text, "/c")) == folders
+
+
+def of_cgroups(monkeypatch, root: Path):
+    monkeypatch.setattr(tasks, "CGROUPS", str(root))
+    monkeypatch.setattr(tasks, "pids_folders", lambda _, root: pids_folders(b"0::/slice/unit\n", root))
+    one = raylet(HERE, uid=0)
+    return task_limits(one, forest(one), None)
+
+
+def test_the_cgroup_that_is_nearest_to_its_limit_is_told(monkeypatch, tmp_path):
+    for folder, limit, used in (("slice/unit", "max", 90), ("slice", "100", 90), (".", "1000", 95)):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "pids.max").write_text(f"{limit}\n")
+        (tmp_path / folder / "pids.current").write_text(f"{used}\n")
+    assert of_cgroups(monkeypatch, tmp_path) == (TaskLimit("cgroup", 90, 100, f"{tmp_path}/slice/pids.max"),)
+
+
+def test_a_cgroup_without_a_limit_or_with_nonsense_is_not_told(monkeypatch, tmp_path):
+    (tmp_path / "slice").mkdir()
+    (tmp_path / "slice" / "pids.max").write_text("0\n")
+    (tmp_path / "slice" / "pids.current").write_text("x\n")
+    assert of_cgroups(monkeypatch, tmp_path) == ()
+
+
+def test_the_limits_of_the_host_are_read_where_all_of_it_is_seen(monkeypatch):
+    monkeypatch.setattr(tasks, "in_first_namespace", lambda: True)
+    told = {one.what: one for one in task_limits(raylet(HERE, uid=0), {}, None)}
+    assert told["pids"].limit == int(Path("/proc/sys/kernel/pid_max").read_text())
+    assert told["threads"].limit == int(Path("/proc/sys/kernel/threads-max").read_text())
+    assert 0 < told["threads"].used <= told["threads"].limit
