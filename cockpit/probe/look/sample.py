@@ -15,6 +15,7 @@ from .gpus import GpuReading, Nvml
 from .kernel_log import in_first_namespace, uptime
 from .kinds import KindVerdict, ProcessFacts, SessionFolder
 from .oom_kills import Kill, KillScanner, session_of
+from .origin import SOCKET_INTERFACES
 from .past import Past
 from .processes import TICKS_PER_SECOND, Forest, Identity, ProcessTable, ScannedProcess, Users, boot_time, legible
 from .raylets import ROLES, Rays, RayService
@@ -30,6 +31,8 @@ SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
 CLOCK_SET = 1.5
 """Seconds by which the host's clock must differ from what it was to have been set: the kernel dates its own start anew then."""
+INTERFACES = 256
+"""Network interfaces of a process that are passed on, and characters of what it was told of them."""
 COMMAND = 4096
 """Characters of a command that are passed on: a raylet's can be 8,000."""
 
@@ -165,6 +168,7 @@ class Sampler:
             "state": process.state,
             "rss": process.rss,
             "shared": host.shared_memory(pid),
+            "sockets": _sockets(process),
             **about,
         }
 
@@ -253,6 +257,15 @@ def facts_of(sessions: Sessions, reading: GpuReading, past: Past) -> ProcessFact
         workers=past.workers,
         sees_all=in_first_namespace(),
     )
+
+
+def _sockets(process: ScannedProcess) -> Sample | None:
+    """Which network interfaces it was told to use, beside those there are."""
+    told, there = process.details.environ or {}, process.details.interfaces
+    if there is None:
+        return None
+    nccl, gloo = (told.get(name, "")[:INTERFACES] or None for name in SOCKET_INTERFACES)
+    return {"nccl": nccl, "gloo": gloo, "there": list(there[:INTERFACES])}
 
 
 def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> Sample:
