@@ -18,6 +18,7 @@ from cockpit.budget.frameworks.verl.recipes import recipe_of
 from cockpit.budget.ray_submit import SubmitCommand, submission
 from cockpit.budget.scripts import UNKNOWN, ScriptCommand, commands
 from cockpit.budget.scripts.streams import from_start
+from cockpit.budget.stop_commands import MENTIONED, RAY_STOP, stop_lines
 
 Read = Callable[[str], "str | None"]
 _MODULE = re.compile(r"(?:openrlhf|verl|verl_tool|recipe|examples)(?:\.\w+)+")
@@ -164,12 +165,14 @@ def _of_job(job: Mapping[str, float] | None) -> tuple[Group, ...]:
 def _budget_without_training(search: _Search, own: tuple[Group, ...]) -> Budget:
     """No training command that is known: what the job says itself is all there is."""
     if search.strangers:
-        return Budget(None, unread=tuple(f"{name} is a program that is not known here" for name in search.strangers))
+        return Budget(
+            None, unread=tuple(f"{name} is a program that is not known here" for name in search.strangers), lines=_stop_lines(search)
+        )
     if own:
         return Budget("Ray", groups=own, lines=tuple(_doubt_lines(search)))
     if len(search.jobs) == 1 and search.jobs[0]:
         return Budget("Ray", groups=(search.jobs[0],), lines=tuple(_doubt_lines(search)))
-    return Budget(None, unread=tuple(search.unread) or ("No training command that is known here was found",))
+    return Budget(None, unread=tuple(search.unread) or ("No training command that is known here was found",), lines=_stop_lines(search))
 
 
 def _budget_of_many(found: Sequence[_Found], budgets: Sequence[Budget]) -> Budget:
@@ -180,7 +183,12 @@ def _budget_of_many(found: Sequence[_Found], budgets: Sequence[Budget]) -> Budge
 def _doubt_lines(search: _Search) -> list[Line]:
     sure = not search.found or any(not each.maybe for each in search.found)
     maybe = [] if sure else [Line("doubt", "The training command runs only under a condition that can't be known here")]
-    return [*(Line("doubt", sentence) for sentence in search.unread), *maybe]
+    return [*(Line("doubt", sentence) for sentence in search.unread), *maybe, *_stop_lines(search)]
+
+
+def _stop_lines(search: _Search) -> tuple[Line, ...]:
+    """A script that starts a Ray of its own stops that one."""
+    return tuple(line for line in search.stops if line is not RAY_STOP or not search.starts_ray)
 
 
 def _budget_of_command(found: _Found, installed: Mapping[str, str]) -> Budget:
@@ -212,6 +220,8 @@ class _Search:
         self.strangers: dict[str, None] = {}
         self.unread: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
+        self.stops: dict[Line, None] = {}
+        self.starts_ray = False
         self._pins = dict(pins)
 
     def script(self, text: str, env: Mapping[str, str | None], around: _Around, *, maybe: bool = False) -> None:
@@ -225,6 +235,8 @@ class _Search:
     def _command(self, command: ScriptCommand, around: _Around, *, maybe: bool) -> None:
         argv = command.argv
         self._pins.update(_find_pins(argv))
+        self.stops |= dict.fromkeys(stop_lines(argv))
+        self.starts_ray = self.starts_ray or argv[:2] == ("ray", "start")
         if not argv or argv[0].rpartition("/")[2] in _ONLY_SHOW or around.depth > _MAX_DEPTH:
             return
         name = argv[0].rpartition("/")[2]
@@ -250,7 +262,7 @@ class _Search:
             self.strangers[program] = None
         env = _list_forwarded(command) if name in _ELSEWHERE else _env(command.env)
         for text in argv[1:]:
-            if " " in text and _MENTIONED.search(text):
+            if " " in text and (_MENTIONED.search(text) or (name in _ELSEWHERE and MENTIONED.search(text))):
                 self.script(text, env, around.deeper(), maybe=maybe)
 
 

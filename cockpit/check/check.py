@@ -11,6 +11,7 @@ from cockpit.check.gpus import gpu_memory
 from cockpit.check.groups import Placed, names, place_groups
 from cockpit.check.hosts import host_lines
 from cockpit.check.nodes import Site, site_of
+from cockpit.check.paths import path_lines
 from cockpit.check.ports import Taken, port_lines
 from cockpit.check.queue import NOBODY, queue_of
 from cockpit.check.ray import ray_lines
@@ -36,6 +37,7 @@ def _lines(preset: Preset, budget: Budget, snapshot: Snapshot, site: Site, limit
     yield from start_lines(preset, site, snapshot)
     yield from budget.lines
     yield from _unread(budget)
+    yield from path_lines(preset, budget)
     found = Placed(())
     if budget.groups is not None:
         found = place_groups(budget.groups, site, NOBODY if site.planned else queue_of(snapshot), budget)

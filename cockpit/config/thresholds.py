@@ -136,6 +136,10 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What doesn't fit waits until something was spilled, and then goes to disk itself."""
     store_age: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that the object store has been that full.")] = 60.0
     """Rollouts fill it and let it go again within a step, and Ray counts it every 5 to 15 s."""
+    shm_full: Annotated[float, Meta(gt=0, le=1, description="Share of /dev/shm in use that is a warning.")] = 0.95
+    """Who touches a page that isn't there ends with a bus error. Ray itself takes at most 95 % of it for its object store."""
+    ray_memory: Annotated[int, Meta(gt=0, description="Bytes of host memory that one of Ray's own processes holds for itself.")] = 8 << 30
+    """GCS, dashboard and agents of a hundred nodes hold some 100 MB to 2 GB each; those that were reported to grow ended at tens of GB."""
     open_files: Annotated[float, Meta(gt=0, le=1, description="Share of its open-file limit that a raylet or GCS uses.")] = 0.8
     """Each worker, actor and connection takes some; at the limit no worker can register any more."""
     tasks: Annotated[float, Meta(gt=0, le=1, description="Share of a limit of processes and threads that is in use.")] = 0.8

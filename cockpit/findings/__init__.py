@@ -5,7 +5,7 @@ from cockpit.findings import checks
 from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
 from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
-from cockpit.findings.disks import full_disks, full_stores, small_shm
+from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpu_clocks import low_clocks, lowered_power
 from cockpit.findings.gpu_links import faulty_links
@@ -13,11 +13,13 @@ from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplai
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
 from cockpit.findings.idle_workers import idle_workers
+from cockpit.findings.interfaces import missing_interfaces
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.findings.missing import missing_hosts
 from cockpit.findings.nodes import dead_nodes, silent_agents
 from cockpit.findings.orphans import orphaned_memory
+from cockpit.findings.ray_memory import large_parts
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.slow_ranks import lagging_gpus
 from cockpit.findings.stalls import stalled_jobs
@@ -90,6 +92,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("Workers killed for lack of memory", (oom_kills,), helps=RAY + HOSTS),
     Check("Memory limits by a cgroup", (cgroup_limit,), NODES + HOSTS),
+    Check("Network interfaces that NCCL and Gloo are told to use", (missing_interfaces,), HOSTS),
     Check("Pending placement groups", (waiting_groups,), GROUPS),
     Check("Pending actors", (waiting_actors,), ACTORS),
     Check("Deadlocks between jobs", (deadlocks,), GROUPS + ACTORS),
@@ -108,10 +111,11 @@ CHECKS: tuple[Check, ...] = (
         (silent_gcs, silent_dashboard, wrong_address, ended_ray, silent_monitor),
         helps=RAY + HOSTS,
     ),
+    Check("Memory of Ray's own processes", (large_parts,), HOSTS),
     Check("Authentication", (refused,), RAY),
     Check("Ray sessions: one per host, no pointers to dead ones", (several_sessions, lone_gcs, dead_pointers, foreign_temps), HOSTS),
     Check("Disks that hold Ray's temp dirs", (full_disks,), NODES, HOSTS),
-    Check("Object store and /dev/shm", (full_stores, small_shm), NODES, HOSTS),
+    Check("Object store and /dev/shm", (full_stores, small_shm, full_shm), NODES, HOSTS),
     Check("Versions of Ray, Python and NVIDIA driver", (differing_versions,), HOSTS),
     Check("Open files of raylets and GCS", (open_files,), HOSTS),
     Check("Limits of processes and threads", (task_limits,), HOSTS),

@@ -163,6 +163,39 @@ def small_shm(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def full_shm(facts: Facts) -> Iterator[Finding]:
+    """Shared memory in which hardly a page is left, whoever fills it."""
+    met: set[str] = set()
+    for node in facts.living_nodes:
+        used = _used_share(node.shm.used, node.shm.total)
+        if facts.limits.shm_full - DISK_STEP_SHARE <= used <= 1 and (node.ip or node.host) not in met:
+            met.add(node.ip or node.host)
+            yield from _shm_findings(facts, node, used)
+
+
+def _shm_findings(facts: Facts, node: Node, used: float) -> Iterator[Finding]:
+    name, mark = facts.title(node), facts.limits.shm_full
+    over = facts.is_over_mark(used, mark, mark - DISK_STEP_SHARE, "shm-full", name)
+    if not over or facts.seconds_lasting("shm-full", name) < facts.limits.store_age:
+        return
+    left, store = (node.shm.total or 0) - (node.shm.used or 0), node.object_store.used
+    held = f"; Ray's object store holds {size(store)}" if store is not None and 0 <= store < inf else ""
+    yield Finding(
+        code="shm-full",
+        level="warning",
+        subject=name,
+        text=f"shared memory (/dev/shm) on {name} is {_percent(used)} full ({size(left)} of {size(node.shm.total)} left){held}: "
+        "what writes there next ends with a bus error (NCCL, data loaders, engines)",
+        evidence=(f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}",),
+        remedy=Remedy(
+            "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; else fewer data loader workers, "
+            "a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
+        ),
+        about=(node.key,),
+        seen=facts.oldest_stale([node]),
+    )
+
+
 def _store_capacity(node: Node) -> float:
     """As the node was started with; not what its store has grown to on disk."""
     told = node.resources.get("object_store_memory")

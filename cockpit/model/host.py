@@ -118,6 +118,16 @@ class Hold(Value, frozen=True):
     memory: int | None = None
 
 
+class SocketInterfaces(Value, frozen=True):
+    """Which network interfaces a process was told to use, and which it has."""
+
+    nccl: str | None = None
+    """Its NCCL_SOCKET_IFNAME."""
+    gloo: str | None = None
+    """Its GLOO_SOCKET_IFNAME."""
+    there: tuple[str, ...] = ()
+
+
 class Process(Value, frozen=True, kw_only=True):
     """A process that matters here: it holds GPU memory, or is Ray's, or comes from Ray.
 
@@ -158,6 +168,8 @@ class Process(Value, frozen=True, kw_only=True):
     """Its pid as it knows it itself, inside its container; `None` when that is the same, or unknown."""
     undecided: str | None = None
     """`job`: whether it is left over hangs on whether its job still runs, which only Ray can say."""
+    sockets: SocketInterfaces | None = None
+    """`None`: its environment names no interface, or it is not known which there are."""
     asks: tuple[str, ...] = ()
     """Undecided: the names of the sessions any of which its job may belong to; all of them must be asked."""
     past: Past | None = None

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.disks import full_disks, full_stores, small_shm
+from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.model import Amount, Cluster, Disk, Host, Quantity, Session
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, snapshot
@@ -150,3 +150,30 @@ def test_shared_memory_that_can_not_hold_the_object_store_is_told_once_for_all_n
 @pytest.mark.parametrize("fine", [shared(100 * GIB), shared(None), shared(0), shared(-5), shared(5, capacity=float("inf"))])
 def test_shared_memory_that_suffices_or_is_unknown_is_not_told(fine):
     assert codes(looked(fine, detectors=ALONE)) == set()
+
+
+SHM = (full_shm,)
+
+
+def shm(used, total=100, **more):
+    return snapshot(nodes=(node(1, shm=Amount(None if used is None else int(used * GIB), total * GIB), **more),))
+
+
+def test_shared_memory_in_which_hardly_a_page_is_left_is_told():
+    found = only(looked(shm(97, object_store=Amount(60 * GIB, 90 * GIB)), detectors=SHM), "shm-full")
+    assert found.text == (
+        "shared memory (/dev/shm) on node1 is 97% full (3.0G of 100G left); Ray's object store holds 60G: "
+        "what writes there next ends with a bus error (NCCL, data loaders, engines)"
+    )
+    assert (found.level, found.about) == ("warning", (node(1).key,))
+
+
+@pytest.mark.parametrize("fine", [shm(94.9), shm(None), shm(0), shm(5, 0), shm(101), snapshot(nodes=None), shm(97, state="DEAD")])
+def test_shared_memory_with_room_or_unknown_is_not(fine):
+    assert looked(fine, detectors=SHM) == ()
+
+
+def test_shared_memory_that_is_full_for_a_moment_is_not_told_and_that_mark_is_left_only_further_down():
+    assert looked(shm(97), 55, detectors=SHM) == ()
+    judge = FindingTracker(Limits(store_age=0.0), SHM)
+    assert [bool(judge(shm(used)).findings) for used in (94, 95, 94, 92)] == [False, True, True, False]

@@ -21,8 +21,9 @@ MONITOR_SETTINGS = (
     "RAY_memory_monitor_refresh_ms",
     "RAY_count_swap_in_memory_monitor",
 )
+SOCKET_INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 WANTED = frozenset(
-    ("RAY_RAYLET_PID", "RAY_JOB_ID", "RAY_NODE_ID", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_TMPDIR", *MONITOR_SETTINGS),
+    (*SOCKET_INTERFACES, "RAY_RAYLET_PID", "RAY_JOB_ID", "RAY_NODE_ID", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_TMPDIR", *MONITOR_SETTINGS),
 )
 """The variables that are kept of an environment; the rest is read and forgotten."""
 

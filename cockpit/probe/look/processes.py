@@ -10,7 +10,7 @@ import time
 from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Set, Tuple
 
 from .. import trust
-from .origin import NO_JOB, WANTED, ProcessOrigin, trace
+from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -23,6 +23,7 @@ LEAST_PATIENCE = 0.3
 SETTLED_AFTER = 3.0
 """Seconds of a process's life after which it has become what it was started for: forked, redirected, executed."""
 _CHUNK_BYTES = 1 << 16
+_BEGINNINGS = (b"RAY_", *(f"{name}=".encode() for name in SOCKET_INTERFACES))
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of linux/sched.h. Their pids tell nothing: in a container pid 2 is somebody's program."""
 
@@ -45,6 +46,8 @@ class Details(NamedTuple):
     stuck: bool = False
     apart: bool = False
     """It is in another PID or cgroup namespace than we are: memory limits there are not those that we see."""
+    interfaces: Tuple[str, ...] | None = None
+    """The network interfaces that it has, where its environment names some of them; `None`: it doesn't, or that can't be told."""
     settled: bool = True
     """False: look again. It was very young, or caught in exec, when neither command line nor environment are there."""
 
@@ -193,7 +196,8 @@ def read_details(stat: ScannedProcess) -> Details:
     origin = trace(argv, stat.name, kept, logs, head)
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)
-    return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, apart=apart, settled=settled)
+    interfaces = _interfaces(stat.pid) if any(name in (kept or {}) for name in SOCKET_INTERFACES) else None
+    return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, apart=apart, interfaces=interfaces, settled=settled)
 
 
 def _sets_user(pid: int) -> bool:
@@ -209,6 +213,15 @@ def _namespace(pid: int | str) -> str | None:
     return _link(f"/proc/{pid}/ns/cgroup")
 
 
+def _interfaces(pid: int) -> Tuple[str, ...] | None:
+    """As it sees them: a container has its own."""
+    try:
+        lines = read(f"/proc/{pid}/net/dev").split(b"\n")[2:]
+    except OSError:
+        return None
+    return tuple(line.partition(b":")[0].strip().decode("utf-8", "replace") for line in lines if b":" in line)
+
+
 def _log_head(pid: int) -> bytes:
     """How the log begins that its stdout writes to: through the process, whose mounts may be others than ours."""
     try:
@@ -221,7 +234,7 @@ def _pick_wanted(environ: bytes) -> Dict[str, str]:
     """Few processes have any of these; the others' environments are not even taken apart."""
     if b"RAY_" not in environ:
         return {}
-    found = _pairs(entry for entry in environ.split(b"\0") if entry.startswith(b"RAY_"))
+    found = _pairs(entry for entry in environ.split(b"\0") if entry.startswith(_BEGINNINGS))
     return {name: legible(found[name]) for name in WANTED.intersection(found)}
 
 

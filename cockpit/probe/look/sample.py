@@ -15,6 +15,7 @@ from .gpus import Gpu, GpuReading, Nvml
 from .kernel_log import Kernel, in_first_namespace, uptime
 from .kinds import KindVerdict, ProcessFacts, SessionFolder
 from .oom_kills import Kill, KillScanner, session_of
+from .origin import SOCKET_INTERFACES
 from .past import Past
 from .processes import TICKS_PER_SECOND, Forest, Identity, ProcessTable, ScannedProcess, Users, boot_time, legible
 from .raylets import ROLES, Rays, RayService
@@ -31,6 +32,8 @@ SESSIONS_EVERY = 3.0
 SLOWLY = 10.0
 CLOCK_SET = 1.5
 """Seconds by which the host's clock must differ from what it was to have been set: the kernel dates its own start anew then."""
+INTERFACES = 256
+"""Network interfaces of a process that are passed on, and characters of what it was told of them."""
 COMMAND = 4096
 """Characters of a command that are passed on: a raylet's can be 8,000."""
 
@@ -167,6 +170,7 @@ class Sampler:
             "state": process.state,
             "rss": process.rss,
             "shared": host.shared_memory(pid),
+            "sockets": _sockets(process),
             **about,
         }
 
@@ -267,6 +271,15 @@ def with_xids(reading: GpuReading, logged: Mapping[Bus, Sequence[Xid]] | None) -
         return None if reading.xids is None else reading.xids.get(whole, ())
 
     return reading.gpus and [{**gpu, "xids": xids(gpu["index"] // 1000 if gpu["index"] >= 1000 else gpu["index"])} for gpu in reading.gpus]
+
+
+def _sockets(process: ScannedProcess) -> Sample | None:
+    """Which network interfaces it was told to use, beside those there are."""
+    told, there = process.details.environ or {}, process.details.interfaces
+    if there is None:
+        return None
+    nccl, gloo = (told.get(name, "")[:INTERFACES] or None for name in SOCKET_INTERFACES)
+    return {"nccl": nccl, "gloo": gloo, "there": list(there[:INTERFACES])}
 
 
 def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> Sample:

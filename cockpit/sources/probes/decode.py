@@ -22,6 +22,7 @@ from cockpit.model import (
     Process,
     RayProcess,
     Session,
+    SocketInterfaces,
     TempDir,
 )
 from cockpit.recent import Recent
@@ -184,6 +185,7 @@ def _process(process: Process, host: str, shift: float) -> Process:
         command=_redact_optional(process.command),
         name=_redact_optional(process.name),
         why=tuple(map(_redact, process.why)),
+        sockets=process.sockets and _sockets(process.sockets),
         started=redate(process.started, shift),
     )
 
@@ -192,6 +194,10 @@ def _gpu(gpu: Gpu, shift: float) -> Gpu:
     if not gpu.xids:
         return gpu
     return replace(gpu, xids=tuple(replace(xid, moment=redate(xid.moment, shift), text=_redact(xid.text)) for xid in gpu.xids))
+
+
+def _sockets(sockets: SocketInterfaces) -> SocketInterfaces:
+    return SocketInterfaces(_redact_optional(sockets.nccl), _redact_optional(sockets.gloo), tuple(map(_redact, sockets.there)))
 
 
 def _session(session: Session, host: str, shift: float) -> Session:

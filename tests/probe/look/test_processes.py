@@ -223,3 +223,14 @@ def test_the_job_of_a_worker_that_waited_for_one_is_read_from_its_log(tmp_path):
         finally:
             child.kill()
     assert (origin.worker, origin.job, origin.session) == (8913, "03000000", str(log.parents[1]))
+
+
+def test_of_a_process_that_names_a_network_interface_those_it_has_are_told(monkeypatch):
+    monkeypatch.setattr(
+        "cockpit.probe.look.processes._environ", lambda _: b"RAY_JOB_ID=01\0NCCL_SOCKET_IFNAME=eth7\0X_NCCL_SOCKET_IFNAME=y\0"
+    )
+    found = read_details(read_stat(os.getpid()))
+    assert found.environ == {"RAY_JOB_ID": "01", "NCCL_SOCKET_IFNAME": "eth7"}
+    assert "lo" in found.interfaces
+    monkeypatch.setattr("cockpit.probe.look.processes._environ", lambda _: b"RAY_JOB_ID=01\0")
+    assert read_details(read_stat(os.getpid())).interfaces is None

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import os
+import resource
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from cockpit.probe.look import tasks
+from cockpit.probe.look.processes import ProcessTable
 from cockpit.probe.look.tasks import TaskLimit, pids_folders, task_limits
 from tests.probe.forests import forest, process, raylet
 
 HERE = os.getpid()
+NOBODYS = 64_123
+"""A uid that nobody else here has."""
+FULL = """
+import sys, threading, time
+try:
+    while True:
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+except RuntimeError:
+    print(flush=True)
+sys.stdin.read()
+"""
+"""Starts threads until the kernel refuses."""
 
 
 @pytest.fixture(autouse=True)
@@ -102,3 +117,22 @@ def test_the_limits_of_the_host_are_read_where_all_of_it_is_seen(monkeypatch):
     assert told["pids"].limit == int(Path("/proc/sys/kernel/pid_max").read_text())
     assert told["threads"].limit == int(Path("/proc/sys/kernel/threads-max").read_text())
     assert 0 < told["threads"].used <= told["threads"].limit
+
+
+def _limit_nobody() -> None:
+    resource.setrlimit(resource.RLIMIT_NPROC, (40, 40))
+    os.setgid(NOBODYS)
+    os.setuid(NOBODYS)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_they_are_counted_as_the_kernel_counts_them(monkeypatch):
+    monkeypatch.undo()
+    command = ["/usr/bin/env", "python3", "-c", FULL]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, preexec_fn=_limit_nobody, cwd="/", **pipes) as child:
+        assert child.stdout.readline() == b"\n"
+        there = ProcessTable().scan()
+        assert TaskLimit("user", 40, 40) in task_limits(there[child.pid], there, 40)
+        child.communicate(b"")

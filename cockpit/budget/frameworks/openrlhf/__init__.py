@@ -26,6 +26,7 @@ _SETTINGS = (
     "vllm_gpu_memory_utilization", "vllm_enable_sleep", "deepspeed_enable_sleep", "zero_stage", "adam_offload", "ref_reward_offload",
     "colocate_all_models", "async_train", "vllm_tensor_parallel_size", "vllm_num_engines", "train_batch_size", "micro_train_batch_size",
     "rollout_batch_size", "micro_rollout_batch_size", "n_samples_per_prompt", "pretrain", "actor_num_nodes", "vllm_sync_backend",
+    "save_path", "ckpt_path",
 )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ _SETTINGS = (
     "data.max_prompt_length",
     "data.max_response_length",
     "trainer.v1.trainer_mode",
+    "trainer.default_local_dir",
 )
 
 

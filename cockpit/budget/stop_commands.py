@@ -1,0 +1,67 @@
+"""Commands of a script that end processes of everybody on a host, by their names: other jobs end with them, and Ray itself."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from cockpit.budget.demand import Line
+
+_BROAD = re.compile(r"\^?(?:python[\d.]*|ray(?:let|::.*)?|gcs_server|vllm(?:::.*)?|sglang(?:::.*)?|pt_main_thread)\$?", re.IGNORECASE)
+"""Names that processes of other jobs have too."""
+_BY_NAME = {"pkill", "killall"}
+_NARROWED = re.compile(r"--(?:parent|pgroup|session|terminal|ns)\b.*|-[PgstO].*|-\w*[Pgst]")
+"""Flags with which `pkill` takes only children, or one group, session or terminal."""
+_WITH_VALUE = {"-u", "-U", "-G", "-F", "--euid", "--uid", "--group", "--pidfile", "--user", "--signal", "-s"}
+_BEFORE = {
+    "sudo",
+    "nohup",
+    "timeout",
+    "env",
+    "exec",
+    "command",
+    "ssh",
+    "pdsh",
+    "srun",
+    "docker",
+    "podman",
+    "kubectl",
+    "parallel-ssh",
+    "clush",
+}
+"""What may stand before a command that is meant to run."""
+MENTIONED = re.compile(r"\b(?:pkill|killall|ray stop)\b")
+"""In a text that another shell is given."""
+
+RAY_STOP = Line(
+    "doubt",
+    "`ray stop` in the command ends every Ray of that user on its host, with all jobs, this one too if it runs in one of them",
+    "remove it from the command; `cockpit recover` stops and starts Ray outside of the job",
+)
+
+
+def stop_lines(argv: Sequence[str]) -> Iterator[Line]:
+    """What a command would end beside what its own job has started."""
+    name = argv[0].rpartition("/")[2] if argv else ""
+    if name in _BEFORE:
+        words = [word.rpartition("/")[2] for word in argv]
+        at = next((at for at, word in enumerate(words) if at and (word in _BY_NAME or words[at : at + 2] == ["ray", "stop"])), None)
+        yield from stop_lines(argv[at:]) if at else ()
+    elif name in _BY_NAME:
+        yield from _by_name(name, argv[1:])
+    elif name == "ray" and tuple(argv[1:2]) == ("stop",):
+        yield RAY_STOP
+
+
+def _by_name(name: str, words: Sequence[str]) -> Iterator[Line]:
+    flags = [word for word in words if word.startswith("-")]
+    names = [word for before, word in itertools.pairwise(("", *words)) if not word.startswith("-") and before not in _WITH_VALUE]
+    broad = next((word for word in names if _BROAD.fullmatch(word)), None)
+    if broad is None or (name == "pkill" and any(_NARROWED.fullmatch(flag) for flag in flags)):
+        return
+    yield Line(
+        "doubt",
+        f"`{name} … {broad}` in the command ends every process of that name on its host, as far as it may: other jobs, engines, workers",
+        "remove it from the command; `cockpit kill-orphans` ends what earlier runs have left, and nothing else",
+    )

@@ -1,0 +1,82 @@
+"""Network interfaces that NCCL or Gloo is told to use, and that are not there: the processes of a job can't find each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cockpit.findings.facts import Facts
+from cockpit.model import Finding, Host, Process, Remedy
+from cockpit.text import clean, plural
+
+MAX_AGE_S = 3600.0
+"""Seconds of a process's life after which it has set up its groups, whatever it was told: PyTorch gives that half an hour at most."""
+MAX_NAMED = 6
+"""Interfaces and pids that are listed."""
+
+
+class _Told(NamedTuple):
+    """What processes on a host were told in vain."""
+
+    host: Host
+    job: str
+    variable: str
+    value: str
+
+
+def missing_interfaces(facts: Facts) -> Iterator[Finding]:
+    """One for each job, host and variable, of processes that hold GPU memory: others may have been told, but don't join a group."""
+    found: dict[_Key, tuple[_Told, list[Process]]] = {}
+    for host in facts.fresh_hosts:
+        for process in facts.processes.get(host.name, ()):
+            if process.sockets and process.gpus and process.ours is not False and _is_young(facts, process):
+                for variable, value in _in_vain(process):
+                    told = _Told(host, facts.job_title(process.job), variable, value)
+                    found.setdefault((host.name, told.job, variable, value), (told, []))[1].append(process)
+    for told, processes in found.values():
+        yield _finding(facts, told, processes)
+
+
+_Key = tuple[str, str, str, str]
+
+
+def _is_young(facts: Facts, process: Process) -> bool:
+    return process.started is not None and facts.now - process.started <= MAX_AGE_S
+
+
+def _in_vain(process: Process) -> Iterator[tuple[str, str]]:
+    sockets = process.sockets
+    if sockets is None or not sockets.there:
+        return
+    if sockets.nccl and not _is_found_by_nccl(sockets.nccl, sockets.there):
+        yield "NCCL_SOCKET_IFNAME", sockets.nccl
+    if sockets.gloo and not set(filter(None, sockets.gloo.split(","))) <= set(sockets.there):
+        yield "GLOO_SOCKET_IFNAME", sockets.gloo
+
+
+def _is_found_by_nccl(value: str, there: tuple[str, ...]) -> bool:
+    """It looks for names that begin so, with `=` first for whole names, and with `^` first for all others."""
+    names = [name for name in value.removeprefix("=").split(",") if name]
+    if value.startswith("^") or ":" in value or not names:
+        return True
+    return any(name == one if value.startswith("=") else one.startswith(name) for name in names for one in there)
+
+
+def _finding(facts: Facts, told: _Told, processes: list[Process]) -> Finding:
+    where, value = facts.host_title(told.host), clean(told.value)
+    of = f" of job {told.job}" if told.job else ""
+    first = processes[0]
+    there = [clean(name) for name in (first.sockets.there if first.sockets else ()) if name != "lo"]
+    return Finding(
+        code="interface-missing",
+        level="warning",
+        subject=f"{where} {told.variable} {value}{of}",
+        text=f"{told.variable} is {value} for {plural(len(processes), 'process', 'processes')}{of} on {where}, which has no such network "
+        f"interface (it has {', '.join(there[:MAX_NAMED]) or 'only lo'}): the processes of the job can't find each other",
+        evidence=tuple(f"/proc/{one.pid}/environ on {told.host.name}: {told.variable}={value}" for one in processes[:MAX_NAMED]),
+        remedy=Remedy(
+            f"set {told.variable} to what every node has (for NCCL the beginning of a name is enough), or remove it from the job's "
+            "env_vars and from the environment of `ray start`; where nodes differ, set it on each before `ray start`"
+        ),
+        about=tuple(one.key for one in processes),
+    )

@@ -1,0 +1,83 @@
+"""Ray's own processes that hold much host memory for themselves: they grow until the head has none left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cockpit.findings.facts import Facts
+from cockpit.findings.memory_trend import plausible_bytes
+from cockpit.findings.trend import Trend
+from cockpit.model import Finding, Host, Process, Remedy
+from cockpit.text import size
+
+CLEAR_SHARE = 0.9
+"""Of its mark, below which it must fall."""
+PROGRAMS = {"gcs_server": "GCS", "raylet": "raylet"}
+"""By the name of what runs: a raylet's command holds those of its agents."""
+SCRIPTS = (
+    ("dashboard", ("dashboard/dashboard.py", "ray-dashboard-", "ray::DashboardHead")),
+    ("agent", ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "dashboard/agent.py", "runtime_env/agent/main.py")),
+    ("log monitor", ("log_monitor.py",)),
+    ("autoscaler monitor", ("_private/monitor.py", "autoscaler/v2/monitor.py")),
+)
+"""What of a command names which part."""
+REMEDIES = {
+    "GCS": "restart the cluster when the run allows it; what it keeps is limited by RAY_task_events_max_num_task_in_gcs and "
+    "RAY_maximum_gcs_destroyed_actor_cached_count, set before `ray start --head`",
+    "dashboard": "it can be ended between runs: running jobs go on without it, but no job can be submitted and Ray does not restart it",
+    "agent": "don't end it: its raylet and all work on the node would end with it; restart Ray on that node when the run allows it",
+}
+OTHER_REMEDY = "restart Ray on that node when the run allows it"
+
+
+def large_parts(facts: Facts) -> Iterator[Finding]:
+    """Each process of this cluster's Ray above its mark; what it shares with others, as the object store, is not its own.
+
+    Where it is not known how much that is, a raylet seems to hold all of the store.
+    """
+    least = CLEAR_SHARE * facts.limits.ray_memory
+    for host in facts.snapshot.hosts.values():
+        for process in facts.processes.get(host.name, ()):
+            if process.kind != "ray" or process.ours is False or process.shared is None:
+                continue
+            if (plausible_bytes(process.private) or 0) >= least:
+                yield from _findings(facts, host, process)
+
+
+def _findings(facts: Facts, host: Host, process: Process) -> Iterator[Finding]:
+    part, held, on = _part(process.command), process.private or 0, facts.limits.ray_memory
+    subject = f"{part} {process.pid} on {facts.host_title(host)}"
+    if not facts.is_over_mark(held, on, CLEAR_SHARE * on, "ray-memory", subject):
+        return
+    yield Finding(
+        code="ray-memory",
+        level="warning",
+        subject=subject,
+        text=f"{subject} holds {size(held)} of host memory{_of_all(host)}{_growth_words(_trend(facts, host, process))}; "
+        "ending jobs does not free it",
+        evidence=(f"ps -o rss,cmd -p {process.pid} on {host.name}: {size(process.rss)} resident, {size(process.shared)} of it shared",),
+        remedy=Remedy(REMEDIES.get(part, OTHER_REMEDY)),
+        about=(process.key,),
+        seen=facts.stale_since(host.name),
+    )
+
+
+def _part(command: str | None) -> str:
+    text = command or ""
+    program = text.partition(" ")[0].rpartition("/")[2]
+    return PROGRAMS.get(program) or next((part for part, words in SCRIPTS if any(word in text for word in words)), "Ray process")
+
+
+def _of_all(host: Host) -> str:
+    total = plausible_bytes(host.memory.total)
+    return f" (the host has {size(total)})" if total else ""
+
+
+def _trend(facts: Facts, host: Host, process: Process) -> Trend | None:
+    """That of all of Ray's own processes there: one part grows, the others hardly change."""
+    held = facts.memory.holdings(host.name) or ()
+    return next((one.trend for one in held if any(each.key == process.key for each in one.processes)), None)
+
+
+def _growth_words(trend: Trend | None) -> str:
+    return f", and Ray's own processes there grow by {size(60 * trend.slope)}/min" if trend and trend.steady and trend.slope > 0 else ""
