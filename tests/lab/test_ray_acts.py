@@ -228,7 +228,7 @@ def test_a_gcs_that_hangs_is_said_to_hang(scene: Cluster):
     gcs.freeze()
     said = act(scene, "kill_actor", stage="do", targets=[target])["error"]
     gcs.thaw()
-    assert "can't be asked (DEADLINE_EXCEEDED" in said
+    assert "doesn't answer (DEADLINE_EXCEEDED" in said
     assert said.endswith("whether anything has ended is not known")
 
 

@@ -178,7 +178,7 @@ def test_a_dry_run_tells_every_step_and_touches_nothing(pair: Pair):
     engine = leave_engine(pair.head, 3)
     told = pair.head.ssh(f"TRAIN_API_KEY={SECRET} {COCKPIT} recover {pair.preset('dry')} --skip clean --dry-run")
     assert told.startswith("Recover dry on head, w1: no Ray to stop\n")
-    assert "\n  clean         left out\n" in told
+    assert "\n  clean         skipped\n" in told
     assert "\n  start         start the head, then all workers, each with its flags" in told
     assert engine.is_alive()
 
@@ -221,7 +221,7 @@ def test_a_wrong_token_stops_it_at_start_and_when_it_is_right_it_goes_on_without
     for number, home in enumerate(homes.values()):
         home.mkdir(exist_ok=True)
         (home / "auth_token").write_text(f"{number}a" * 32)
-    env = {**PRESET["ray"]["env"], "RAY_AUTH_MODE": "token"}
+    env = {**PRESET["ray"]["env"], "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/run/lab/home/.ray/auth_token"}
     preset = pair.preset("locked", ray={**PRESET["ray"], "env": env}, job=None)
     try:
         code, answer, said = pair.recover(preset)
