@@ -7,6 +7,10 @@ from typing import NamedTuple
 
 from cockpit.recent import Recent
 
+_IN_USE = r"EADDRINUSE|\[Errno 98\]|errno: 98\b|[Aa]ddress already in use"
+_PORT = re.compile(r"(?:\d|\]|\*|localhost|'):([1-9]\d{3,4})(?=[^\d.:]|$)|(?:\bport[ =:]{1,3}|', )([1-9]\d{3,4})\b")
+"""`[::]:29500`, `127.0.0.1:5557`, `('0.0.0.0', 8265)`, `port: 29500`."""
+
 
 class Cause(NamedTuple):
     """A pattern in a log, and what to do when it matches."""
@@ -42,7 +46,7 @@ CAUSES: tuple[Cause, ...] = (
         r"thread: Resource temporarily unavailable|can't start new thread|fork: (?:retry: )?Resource temporarily unavailable",
         "a limit of processes and threads was reached on its node: `ulimit -u` (raise it before `ray start`), `pids.max` of the cgroup "
         "(TasksMax, --pids-limit), kernel.threads-max or kernel.pid_max; or start fewer threads (OMP_NUM_THREADS, `ray start --num-cpus`)"),
-    Cause(r"EADDRINUSE|\[Errno 98\]|errno: 98\b|[Aa]ddress already in use",
+    Cause(_IN_USE,
         "a port that it wanted was in use on its node: `ss -ltnp` there shows by whom; end it if it is left over from an earlier run, or "
         "give each job and engine a port of its own (MASTER_PORT, --port), outside of Ray's range of worker ports (10002 to 19999)"),
     Cause(r"No available agent to submit job",
@@ -69,3 +73,11 @@ def _find_cause(message: str | None) -> tuple[str, Cause] | None:
 
 
 find_cause = Recent(_find_cause, 256)
+
+
+def find_port_in_use(line: str) -> int | None:
+    """The port that a line says to be in use: behind its address, or named as one."""
+    in_use = re.search(_IN_USE, line)
+    found = _PORT.search(line) if in_use else None
+    port = int(found[1] or found[2]) if found else 0
+    return port if 0 < port < 1 << 16 else None

@@ -26,18 +26,23 @@ class _Told(NamedTuple):
 
 def missing_interfaces(facts: Facts) -> Iterator[Finding]:
     """One for each job, host and variable, of processes that hold GPU memory: others may have been told, but don't join a group."""
-    found: dict[_Key, tuple[_Told, list[Process]]] = {}
+    found: dict[str, tuple[_Told, list[Process]]] = {}
     for host in facts.fresh_hosts:
         for process in facts.processes.get(host.name, ()):
             if process.sockets and process.gpus and process.ours is not False and _is_young(facts, process):
                 for variable, value in _in_vain(process):
-                    told = _Told(host, facts.job_title(process.job), variable, value)
-                    found.setdefault((host.name, told.job, variable, value), (told, []))[1].append(process)
-    for told, processes in found.values():
-        yield _finding(facts, told, processes)
+                    told = _Told(host, facts.job_title(process.job), variable, clean(value))
+                    found.setdefault(_subject(facts, told), (told, []))[1].append(process)
+    for subject, (told, processes) in found.items():
+        yield _finding(facts, subject, told, processes)
 
 
-_Key = tuple[str, str, str, str]
+def _subject(facts: Facts, told: _Told) -> str:
+    return f"{facts.host_title(told.host)} {told.variable} {told.value}{_job_words(told)}"
+
+
+def _job_words(told: _Told) -> str:
+    return f" of job {told.job}" if told.job else ""
 
 
 def _is_young(facts: Facts, process: Process) -> bool:
@@ -62,21 +67,24 @@ def _is_found_by_nccl(value: str, there: tuple[str, ...]) -> bool:
     return any(name == one if value.startswith("=") else one.startswith(name) for name in names for one in there)
 
 
-def _finding(facts: Facts, told: _Told, processes: list[Process]) -> Finding:
-    where, value = facts.host_title(told.host), clean(told.value)
-    of = f" of job {told.job}" if told.job else ""
+def _finding(facts: Facts, subject: str, told: _Told, processes: list[Process]) -> Finding:
     first = processes[0]
     there = [clean(name) for name in (first.sockets.there if first.sockets else ()) if name != "lo"]
     return Finding(
         code="interface-missing",
         level="warning",
-        subject=f"{where} {told.variable} {value}{of}",
-        text=f"{told.variable} is {value} for {plural(len(processes), 'process', 'processes')}{of} on {where}, which has no such network "
-        f"interface (it has {', '.join(there[:MAX_NAMED]) or 'only lo'}): the processes of the job can't find each other",
-        evidence=tuple(f"/proc/{one.pid}/environ on {told.host.name}: {told.variable}={value}" for one in processes[:MAX_NAMED]),
+        subject=subject,
+        text=f"{told.variable} is {told.value} for {plural(len(processes), 'process', 'processes')}{_job_words(told)} on "
+        f"{facts.host_title(told.host)}, which has no such network interface ({_there_words(there)}): "
+        "the processes of the job can't find each other",
+        evidence=tuple(f"/proc/{one.pid}/environ on {told.host.name}: {told.variable}={told.value}" for one in processes[:MAX_NAMED]),
         remedy=Remedy(
             f"set {told.variable} to what every node has (for NCCL the beginning of a name is enough), or remove it from the job's "
             "env_vars and from the environment of `ray start`; where nodes differ, set it on each before `ray start`"
         ),
         about=tuple(one.key for one in processes),
     )
+
+
+def _there_words(there: list[str]) -> str:
+    return f"it has {', '.join(there[:MAX_NAMED])}" if there else "it has only lo"

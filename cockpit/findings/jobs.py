@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from cockpit.config.thresholds import Limits
-from cockpit.findings.causes import find_cause
+from cockpit.findings.causes import Cause, find_cause, find_port_in_use
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import HOPELESS, plausible_time, shell_word, short_name
 from cockpit.model import SUPERVISOR, Actor, Finding, Job, Level, Remedy
@@ -113,7 +113,7 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
         level="warning",
         subject=f"job {short_name(job.id)}",
         text=f"job {short_name(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray does not say why"),
-        evidence=(*lines, f"`ray job logs {shell_word(job.id)}` shows the whole log"),
+        evidence=(*lines, *_port_lines(cause), f"`ray job logs {shell_word(job.id)}` shows the whole log"),
         since=plausible_time(job.ended, facts.now),
         remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act)
         if cause
@@ -121,6 +121,12 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
         about=(job.key,),
         seen=facts.last_heard_before_fault("ray.jobs"),
     )
+
+
+def _port_lines(cause: tuple[str, Cause] | None) -> Iterator[str]:
+    """Who has the port now can be asked on the node that the job's log names."""
+    if cause and (port := find_port_in_use(cause[0])):
+        yield f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now"
 
 
 def _find_error_lines(message: str | None) -> tuple[str, ...]:

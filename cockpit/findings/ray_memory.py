@@ -46,7 +46,7 @@ def large_parts(facts: Facts) -> Iterator[Finding]:
 
 def _findings(facts: Facts, host: Host, process: Process) -> Iterator[Finding]:
     part, held, on = _part(process.command), process.private or 0, facts.limits.ray_memory
-    subject = f"{part} {process.pid} on {facts.host_title(host)}"
+    subject = f"{part} {process.pid} on {host.name}"
     if not facts.is_over_mark(held, on, CLEAR_SHARE * on, "ray-memory", subject):
         return
     yield Finding(

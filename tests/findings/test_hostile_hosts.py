@@ -27,6 +27,7 @@ from cockpit.model import (
     Quantity,
     RayProcess,
     Session,
+    SocketInterfaces,
     TaskLimit,
     TempDir,
     Xid,
@@ -63,7 +64,8 @@ PROCESSES = st.lists(
         Process, host=st.sampled_from(["w1", "w2"]), pid=st.integers(1, 4), started=TIMES, ticks=WHOLE, user=TEXTS, command=TEXTS,
         name=TEXTS, state=st.sampled_from([None, "T", "Z", "S"]), rss=WHOLE, gpus=HOLDS, job=st.none() | st.just("01000000"),
         kind=st.sampled_from(["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]), actor=st.none() | IDS,
-        session=st.none() | SESSIONS, node=st.none() | IDS, why=st.lists(NAMES, max_size=2).map(tuple),
+        session=st.none() | SESSIONS, node=st.none() | IDS, why=st.lists(NAMES, max_size=2).map(tuple), shared=WHOLE,
+        sockets=st.none() | st.builds(SocketInterfaces, TEXTS, TEXTS, st.lists(NAMES, max_size=2).map(tuple)),
     ), max_size=5, unique_by=lambda process: (process.host, process.pid),
 ).map(tuple)  # fmt: skip
 TASKS = st.lists(st.builds(TaskLimit, st.sampled_from(["user", "cgroup", "threads", "pids"]), WHOLE, WHOLE, TEXTS), max_size=3).map(tuple)

@@ -10,6 +10,7 @@ import subprocess
 import sysconfig
 import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -357,6 +358,22 @@ time.sleep(10000)
 """
 
 
+@contextlib.contextmanager
+def limited_tasks(pid: int, limit: int) -> Iterator[None]:
+    """That process in a cgroup of its own which may have so many threads and processes."""
+    root = Path("/sys/fs/cgroup/pids") if Path("/sys/fs/cgroup/pids").is_dir() else Path("/sys/fs/cgroup")
+    before, own = Path(f"/proc/{pid}/cgroup").read_text(), root / f"cockpit-{pid}"
+    home = next(path for line in before.splitlines() for _, named, path in [line.split(":", 2)] if named in ("pids", ""))
+    own.mkdir()
+    try:
+        (own / "pids.max").write_text(str(limit))
+        (own / "cgroup.procs").write_text(str(pid))
+        yield
+    finally:
+        (root / home.lstrip("/") / "cgroup.procs").write_text(str(pid))
+        own.rmdir()
+
+
 def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster, watcher: Watcher):
     lay_config(cluster.lab)
     w1 = cluster.lab["w1"]
@@ -393,5 +410,10 @@ def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster
     assert f"`prlimit --pid {raylet.pid} --nofile=" in near["remedy"]["text"]
     w1.ssh(f"prlimit --pid {raylet.pid} --nofile=20000:")
     over(watcher, "open-files")
+
+    with limited_tasks(raylet.outer.pid, int(len(os.listdir(f"/proc/{raylet.outer.pid}/task")) / 0.87)):
+        near = found(watcher, "task-limit-near", f"the cgroup of raylet {raylet.pid} on w1 has ", "(pids.max)")
+        assert near["level"] == "warning"
+    over(watcher, "task-limit-near")
 
     raylet.kill()  # so that the next test gets a whole Ray

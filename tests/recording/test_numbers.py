@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cockpit.model import Amount, Gpu, GpuLinks, Node
+from cockpit.model import Amount, Gpu, GpuLinks, Node, RayProcess, TaskLimit
 from cockpit.recording.numbers import AMOUNT, LETTER, MOMENT, PERCENT, codes_of, rest_of, with_codes
 from cockpit.text import size
 from tests import world
@@ -74,3 +74,11 @@ def test_a_row_gets_the_numbers_of_another():
 def test_a_number_whose_code_is_as_before_is_not_rounded():
     node = Node("1", "w1", cpu=39.37, gpus=(Gpu(0, memory_used=123_456_789),))
     assert with_codes(node, iter(codes_of(node))) == node
+
+
+def test_how_many_tasks_there_are_is_a_number_that_changes_and_an_older_row_has_none():
+    raylet = RayProcess("raylet", 7, state="S", files=9, tasks=(TaskLimit("user", 1000, 4096), TaskLimit("pids", None, 9)))
+    later = replace(raylet, tasks=(TaskLimit("user", 1200, 4096), TaskLimit("pids", None, 9)))
+    assert rest_of(raylet) == rest_of(later)
+    assert with_codes(raylet, iter(codes_of(later))) == later
+    assert len(codes_of(replace(raylet, tasks=None))) == 2

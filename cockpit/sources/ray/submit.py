@@ -209,10 +209,20 @@ class Submissions:
             raise
 
 
+_NO_AGENT = "No available agent to submit job"
+NO_AGENT_CAUSES = (
+    "logs/dashboard_agent.log of the session on each node says why its agent takes none: another process or another Ray has its port "
+    "(52365; `ray start --dashboard-agent-listen-port`), or a limit of processes was reached (`ulimit -u`)"
+)
+"""An agent whose HTTP port is taken lives on without it (ray-project/ray, pull request 51869)."""
+
+
 def _explain(error: RefusalError, submission: Submission) -> SourceError:
     """What Ray means, where it is known."""
     if error.status in (404, 405):
         return SourceError(f"{error}: this Ray accepts no jobs over HTTP (needs Ray 1.9 or later with ray[default])")
+    if _NO_AGENT in str(error):
+        return SourceError(f"{error}; {NO_AGENT_CAUSES}")
     unknown = _UNKNOWN.search(str(error))
     if unknown and unknown[1] in _KNOWN_SINCE and hasattr(submission, unknown[1]):
         since = ".".join(map(str, _KNOWN_SINCE[unknown[1]]))

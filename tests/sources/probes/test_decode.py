@@ -60,6 +60,16 @@ def test_what_explains_things_is_read():
     assert host.pointers == (Pointer("/tmp/ray/session_latest", "s", None),)
 
 
+def test_what_a_process_was_told_of_network_interfaces_is_read_without_secrets():
+    line = b'{"taken": 1.0, "processes": [{"pid": 7, "sockets": {"nccl": "hf_%s", "gloo": null, "there": ["lo", "eth0"]}}]}' % (b"aB3" * 12)
+    host = decode.host_of(decode.read_sample(line), "w1", (), 1.0, 0.0, local=False)
+    assert host.processes
+    sockets = host.processes[0].sockets
+    assert sockets
+    assert (sockets.gloo, sockets.there) == (None, ("lo", "eth0"))
+    assert "aB3aB3" not in str(sockets)
+
+
 def test_what_a_probe_does_not_say_is_unknown():
     host = decode_sample(b'{"taken": 1.0}')
     assert host.rays is host.temps is host.pointers is host.oom_kills is host.driver is host.memory.host_total is None

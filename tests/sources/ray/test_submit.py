@@ -97,6 +97,13 @@ async def test_a_ray_that_is_too_old_is_said_to_be(table, submissions):
         await submissions.submit(submission(), hide)
 
 
+async def test_where_no_agent_takes_a_job_the_causes_are_said(table, submissions):
+    refused = "Traceback\nRuntimeError: No available agent to submit job, please try again later.\n"
+    table.twist = lambda request: httpx.Response(500, text=refused) if request.method == "POST" else None
+    with pytest.raises(SourceError, match=r"No available agent to submit job.*; logs/dashboard_agent\.log .*52365.*`ulimit -u`"):
+        await submissions.submit(submission(), hide)
+
+
 async def test_a_token_that_is_missing_is_said_to_be(table, submissions):
     table.twist = lambda request: httpx.Response(401, text="Unauthorized") if request.method == "POST" else None
     with pytest.raises(SourceError, match="requires a token, and none was found"):
