@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cockpit.recent import Recent
 
-_IN_USE = r"EADDRINUSE|\[Errno 98\]|errno: 98\b|[Aa]ddress already in use"
+_IN_USE = r"EADDRINUSE|\[Errno 98\]|errno: 98\b|(?:Address|address) already in use"
 _PORT = re.compile(r"(?:\d|\]|\*|localhost|'):([1-9]\d{3,4})(?=[^\d.:]|$)|(?:\bport[ =:]{1,3}|', )([1-9]\d{3,4})\b")
 """`[::]:29500`, `127.0.0.1:5557`, `('0.0.0.0', 8265)`, `port: 29500`."""
 
