@@ -170,7 +170,7 @@ def test_six_incidents_that_nobody_watched_are_told_by_the_report(cluster: Clust
     assert [one["code"] for one in told if not (one["remedy"] and one["evidence"])] == []
     assert [one["text"] for one in told if one["level"] == "critical" and one["text"] not in text] == []
     assert {"tp16", "ranks", "eats", "engine"} <= {job["id"] for job in account["jobs"]}
-    then = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(stalled["begin"] + 2))
+    then = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(told[2]["end"] - 1))
     _, facts, said = once(cluster.head, f"--at {then}", HOME)
     assert "job-stalled" in {one["code"] for one in facts["findings"]}, (said, facts.get("findings"))
 
