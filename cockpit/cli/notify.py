@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 SETTLING_S = 8.0
 """For which `watch` waits until everybody has answered before it prints findings."""
-WATCH_HELP = """Tell the targets of `notify` when findings begin and end, without a screen.
+WATCH_HELP = """Tell when findings begin and end, without a screen.
 
-It prints a line for each too, and goes on until it is interrupted. One cockpit tells for a cluster; a second one says who does, and
+Who is told stands under `notify` in the config file. It prints a line for each too, and goes on until it is interrupted. One cockpit tells for a cluster; a second one says who does, and
 ends."""
-TEST_HELP = """Send a test message to each target of `notify` in the config file.
+TEST_HELP = """Send a test message to each target.
 
-It says for each what came back."""
+Targets stand under `notify` in the config file. It says for each what came back."""
 
 
 def attach_notifier(config: Config, monitor: ClusterMonitor) -> Notifier | None:

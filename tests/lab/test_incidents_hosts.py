@@ -146,7 +146,7 @@ def test_gpus_that_are_ill_and_memory_that_is_held_are_told_each_by_its_kind(clu
     eventually(lambda: told(watcher) == ill, within=120)
     doctor = cluster.head.ssh(f"XDG_CONFIG_HOME=/tmp/soon {COCKPIT} doctor --hosts head,w1,gone; true")
     assert [text for _, _, text in ill.values() if text not in doctor] == [], doctor
-    assert "2 nodes alive, 2 of 2 hosts probed" in doctor
+    assert "2 nodes alive, 2 of 3 hosts probed" in doctor
     assert "  - probe: gone: " in doctor
     w1.reset_gpus()
     stranger.kill()
@@ -382,11 +382,13 @@ def test_what_ray_stop_leaves_and_what_raylets_are_started_with(cluster: Cluster
     engine = eventually(lambda: w1.matching("VLLM::EngineCore"), within=120)[0]
     eventually(lambda: f" {engine.pid} " in w1.state.read_text())
     cluster.command(w1, "ray stop --force")
+    cluster.http.post("/api/jobs/engine/stop")  # while its job runs, it is nobody's orphan
     left = found(watcher, "gpu-memory-orphaned")
-    assert left["text"] == "1 orphan process holds 40G of GPU memory on 2 GPUs of w1 (0, 1): its job or Ray has ended"
+    assert left["text"].startswith("1 orphan process holds 40G of GPU memory on 2 GPUs of w1 (0, 1): job engine STOPPED ")
+    assert left["text"].endswith(" ago and nothing alive owns it")
     assert (left["level"], left["subject"], left["remedy"]["act"]) == ("critical", "w1", "kill-orphans")
     assert left["evidence"][0].startswith(f"pid {engine.pid} (orphan) VLLM::EngineCor holds GPU 0: 20G, GPU 1: 20G: ")
-    found(watcher, "node-dead", "w1 died", "with it went 8 GPUs")
+    found(watcher, "node-dead", "w1 died", "lost with it: 8 GPUs")
     code, _, said = act(cluster.head, "kill-orphans w1 --yes")
     assert code == 0, said
     over(watcher, "gpu-memory-orphaned")
