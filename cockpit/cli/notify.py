@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 SETTLING_S = 8.0
 """For which `watch` waits until everybody has answered before it prints findings."""
-WATCH_HELP = """Tell when findings begin and end, without a screen.
+WATCH_HELP = """Tell when findings begin and end; no screen.
 
-Who is told stands under `notify` in the config file. It prints a line for each too, and goes on until it is interrupted. One cockpit tells for a cluster; a second one says who does, and
-ends."""
+Who is told stands under `notify` in the config file. It prints a line for each too, and goes on until it is interrupted. One cockpit
+tells for a cluster; a second one says who does, and ends."""
 TEST_HELP = """Send a test message to each target.
 
 Targets stand under `notify` in the config file. It says for each what came back."""
