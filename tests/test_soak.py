@@ -11,10 +11,12 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from bench.screen import quiet_environment
+from bench.terminal import Terminal
 from cockpit.monitor import poller
 from cockpit.ui.keys import PAGES
 from tests.lab.simulated import PAUSES, WORKERS, Clock, ClusterMonitor, job_id
-from tests.lab.soak import Run
+from tests.lab.soak import Run, dashboard
 from tests.lab.usage import Usage, judge, slope, usage
 
 HOUR = 3600.0
@@ -121,3 +123,13 @@ async def test_in_the_simulated_cluster_jobs_come_and_go(monkeypatch):
         finally:
             dashboard.kill()
     assert actors <= {job_id(run) for run in range(1000)}
+
+
+def test_the_screen_of_the_simulated_cluster_draws_it():
+    begun = str(time.time())
+    with quiet_environment() as env, dashboard(begun) as address:
+        terminal = Terminal([sys.executable, "-m", "tests.lab.simulated", "screen", begun, "100", address], env)
+        try:
+            terminal.wait_for("nodes 2/2")
+        finally:
+            terminal.close()

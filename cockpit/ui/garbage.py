@@ -18,8 +18,8 @@ from cockpit.ui import block, marks
 COLLECT_INTERVAL_S: Final = 15.0
 """Seconds between two collections: Python's own come after so many new objects that a small cluster waits hours for one. What waits to be
 collected takes new memory, which Python seldom gives back: once a minute the screen grew by 1.2 MB in an hour and had 1.5 MB more."""
-CLEAR_INTERVAL_S: Final = 60.0
-"""Seconds between two clearings of the caches: what is cleared is drawn anew."""
+WHOLE_INTERVAL_S: Final = 300.0
+"""Seconds between two collections that look at every object. The others look at those that came since: at two nodes 15 ms, not 63."""
 KEY_PAUSE_S: Final = 3.0
 """Seconds without a key before a collection."""
 MAX_COLLECT_DELAY_S: Final = 600.0
@@ -35,6 +35,16 @@ LARGE_BYTES: Final = 1 << 16
 each large answer that is freed: later ones lie in the heap, which can't shrink below the small things that come to lie above them."""
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Of glibc's malloc.h."""
+
+
+def collect(*, whole: bool) -> None:
+    """Free what nothing refers to any more, of all objects or of those that came since the last whole collection; then the caches."""
+    if whole:
+        gc.unfreeze()
+    gc.collect()
+    if whole:
+        gc.freeze()
+    clear_caches()
 
 
 def clear_caches() -> None:
@@ -56,29 +66,24 @@ def _give_back() -> None:
 
 
 class GarbageCollector:
-    """Decides when to collect and to clear, from the times of the last key, collection and clearing."""
+    """Decides when to collect, from the times of the last key and of the last collections."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        collect: Callable[[], object] = gc.collect,
-        clear: Callable[[], object] = clear_caches,
-    ) -> None:
-        self._clock, self._collect, self._clear = clock, collect, clear
-        self._last_key = self._last_collection = self._last_clearing = clock()
+    def __init__(self, clock: Callable[[], float] = time.monotonic, collect: Callable[..., object] = collect) -> None:
+        self._clock, self._collect = clock, collect
+        self._last_key = self._last = clock()
+        self._next_whole = self._last
 
     def note_key(self) -> None:
         """A key was pressed or the mouse was used."""
         self._last_key = self._clock()
 
     def tick(self) -> None:
-        """Collect if it is time, and clear if it is time for that too."""
+        """Collect if it is time."""
         now = self._clock()
-        since = now - self._last_collection
+        since = now - self._last
         if since < MAX_COLLECT_DELAY_S and (since < COLLECT_INTERVAL_S or now - self._last_key < KEY_PAUSE_S):
             return
-        self._collect()
-        if now - self._last_clearing >= CLEAR_INTERVAL_S:
-            self._last_clearing = now
-            self._clear()
-        self._last_collection = self._clock()
+        if whole := now >= self._next_whole:
+            self._next_whole = now + WHOLE_INTERVAL_S
+        self._collect(whole=whole)
+        self._last = self._clock()

@@ -173,7 +173,7 @@ class ClusterMonitor:
         self.ending: list[Callable[[], None]] = []
         self._clock = clock
         self._poller = poller.Poller(publish, clock=clock)
-        self.memory = self._poller.judge.memory
+        self.memory, self.usage = self._poller.judge.memory, self._poller.usage
         self._ray = RayClient(address, clock=clock)
         self._ray.sources = tuple(map(self._hurried, self._ray.sources))
 

@@ -135,7 +135,7 @@ def simulated(hours: float) -> int:
     with ExitStack() as stack:
         env = stack.enter_context(quiet_environment())
         begun = str(time.time())
-        address = stack.enter_context(_dashboard(begun))
+        address = stack.enter_context(dashboard(begun))
         words = [sys.executable, "-m", "tests.lab.simulated", "screen", begun, f"{PACE:g}", address]
         stack.callback((terminal := Terminal(words, env)).close)
         terminal.wait_for("nodes 2/2")
@@ -150,7 +150,7 @@ def _press(terminal: Terminal, key: str) -> None:
 
 
 @contextmanager
-def _dashboard(begun: str) -> Iterator[str]:
+def dashboard(begun: str) -> Iterator[str]:
     """The address of a synthetic one."""
     words = [sys.executable, "-m", "tests.lab.simulated", "dashboard", begun, f"{PACE:g}"]
     with tempfile.TemporaryFile() as said, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, text=True) as process:

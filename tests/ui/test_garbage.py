@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import gc
+
+import pytest
+
 from cockpit import text
 from cockpit.ui.garbage import (
-    CLEAR_INTERVAL_S,
     COLLECT_INTERVAL_S,
     DRAW_CACHES,
     KEY_PAUSE_S,
     MAX_COLLECT_DELAY_S,
+    WHOLE_INTERVAL_S,
     GarbageCollector,
     clear_caches,
+    collect,
 )
 
 
@@ -21,7 +26,7 @@ class Clock:
 
 def made():
     clock, done = Clock(), []
-    return GarbageCollector(clock, lambda: done.append(clock.now), lambda: None), clock, done
+    return GarbageCollector(clock, lambda *, whole: done.append(clock.now)), clock, done
 
 
 def test_it_is_collected_once_in_a_while():
@@ -32,13 +37,42 @@ def test_it_is_collected_once_in_a_while():
     assert done == [COLLECT_INTERVAL_S, 2 * COLLECT_INTERVAL_S, 3 * COLLECT_INTERVAL_S]
 
 
-def test_drawn_texts_are_forgotten_more_seldom():
-    clock, cleared = Clock(), []
-    garbage = GarbageCollector(clock, lambda: None, lambda: cleared.append(clock.now))
-    for second in range(int(2 * CLEAR_INTERVAL_S) + 1):
+def test_the_first_looks_at_every_object_and_then_one_every_five_minutes():
+    clock, whole_ones = Clock(), []
+    garbage = GarbageCollector(clock, lambda *, whole: whole_ones.append(clock.now) if whole else None)
+    for second in range(int(2 * WHOLE_INTERVAL_S + COLLECT_INTERVAL_S) + 1):
         clock.now = float(second)
         garbage.tick()
-    assert cleared == [CLEAR_INTERVAL_S, 2 * CLEAR_INTERVAL_S]
+    assert whole_ones == [COLLECT_INTERVAL_S + times * WHOLE_INTERVAL_S for times in range(3)]
+
+
+class Circle:
+    """Refers to itself: only a collection frees it."""
+
+    def __init__(self, freed):
+        self.me, self.freed = self, freed
+
+    def __del__(self):
+        self.freed.append(self)
+
+
+@pytest.fixture
+def unfrozen():
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("unfrozen")
+def test_what_came_since_is_freed_by_each_and_what_was_there_by_a_whole_one():
+    freed: list[Circle] = []
+    old = Circle(freed)
+    collect(whole=True)
+    new = Circle(freed)
+    del old, new
+    collect(whole=False)
+    assert len(freed) == 1
+    collect(whole=True)
+    assert len(freed) == 2
 
 
 def test_not_while_somebody_types():
