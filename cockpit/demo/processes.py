@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 
 import psutil
 
@@ -18,7 +19,14 @@ MARK = "COCKPIT_DEMO"
 
 def find_marked(value: str) -> list[psutil.Process]:
     """Every living process with this mark, except the one that asks."""
-    return [process for process in psutil.process_iter() if process.pid != os.getpid() and _has_mark(process, value)]
+    return [process for process in _all_processes() if process.pid != os.getpid() and _has_mark(process, value)]
+
+
+def _all_processes() -> Iterator[psutil.Process]:
+    """Not `psutil.process_iter`: from psutil 6.0 on it goes on telling of a process that has ended, though another has its pid by now."""
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error):  # gone meanwhile
+            yield psutil.Process(pid)
 
 
 def find_descendants(roots: list[psutil.Process]) -> list[psutil.Process]:

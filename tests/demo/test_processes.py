@@ -47,6 +47,15 @@ def test_a_number_that_went_to_another_process_is_not_killed(monkeypatch: pytest
         innocent.kill()
 
 
+def test_a_process_whose_number_another_had_when_it_was_looked_before_is_found(tmp_path: Path):
+    with subprocess.Popen(["sleep", "60"], env=marked(tmp_path)) as child:
+        seen_before = next(process for process in psutil.process_iter() if process.pid == child.pid)
+        seen_before._ident = (child.pid, 1.0)
+        found = processes.find_marked(str(tmp_path))
+        child.kill()
+    assert [process.pid for process in found] == [child.pid]
+
+
 def test_it_does_not_find_itself(tmp_path: Path):
     code = f"from cockpit.demo import processes; print(processes.find_marked({str(tmp_path)!r}))"
     assert subprocess.run([sys.executable, "-c", code], env=marked(tmp_path), capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -140,8 +140,9 @@ class Host:
         """Everything that runs on it, but its init and its sshd."""
         ours = os.readlink(f"/proc/{self.init}/ns/pid")
         found = []
-        for outer in psutil.process_iter():
+        for pid in psutil.pids():  # `psutil.process_iter` goes on telling of one that has ended, though another has its pid by now
             with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile
+                outer = psutil.Process(pid)
                 if os.readlink(f"/proc/{outer.pid}/ns/pid") == ours and outer.pid != self.init:
                     inner = _field(outer.pid, "NSpid").split()[-1]
                     found.append(Process(int(inner), outer, tuple(filter(None, outer.cmdline()))))  # a title leaves empty words

@@ -43,7 +43,7 @@ def threads(pid, number, **more):
 
 def test_all_threads_of_its_user_are_counted_and_no_one_elses():
     one = raylet(HERE)._replace(threads=100)
-    there = forest(one, threads(7, 30), threads(8, 1000, uid=1001), init=False)
+    there = forest(one, threads(HERE + 1, 30), threads(HERE + 2, 1000, uid=1001), init=False)
     assert task_limits(one, there, 4096) == (TaskLimit("user", 130, 4096),)
 
 
