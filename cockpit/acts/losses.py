@@ -66,10 +66,10 @@ def lost_with_session(snapshot: Snapshot, hosts: Collection[str]) -> tuple[str, 
     drivers = {job.job for job in jobs if job.job}
     actors = [a for a in _actors(snapshot) if nodes is None or a.node in nodes or (a.job in drivers and not a.detached)]
     groups = [g for g in _groups(snapshot) if nodes is None or (g.job in drivers and not g.detached)]
-    return (*(f"job {job.id} ends" for job in jobs), *_lost(snapshot, actors, groups), *_unplaced(snapshot, running, nodes))
+    return (*(f"job {job.id} ends" for job in jobs), *_lost(snapshot, actors, groups), *_unplaced_jobs(snapshot, running, nodes))
 
 
-def _unplaced(snapshot: Snapshot, running: Iterable[Job], nodes: Collection[str] | None) -> Iterator[str]:
+def _unplaced_jobs(snapshot: Snapshot, running: Iterable[Job], nodes: Collection[str] | None) -> Iterator[str]:
     """Ray doesn't say on which node a driver runs that connected by itself."""
     if snapshot.jobs is None:
         yield "which jobs run is not known"
@@ -155,7 +155,7 @@ def _sentence(snapshot: Snapshot, job: str | None, share: Share) -> str:
     classes = Counter(actor.class_ or "?" for actor in share.actors)
     named = ", ".join(f"{number} × {name}" if number > 1 else name for name, number in classes.most_common(6))
     more = f" and {plural(len(classes) - 6, 'more class', 'more classes')}" if len(classes) > 6 else ""
-    return f"{_listed(words)}{_of(snapshot, job)} {verb} with it{': ' if named else ''}{named}{more}"
+    return f"{_join_words(words)}{_of(snapshot, job)} {verb} with it{': ' if named else ''}{named}{more}"
 
 
 def _doubts(snapshot: Snapshot) -> Iterator[str]:
@@ -247,5 +247,5 @@ def _count(number: float, noun: str) -> str:
     return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
 
 
-def _listed(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

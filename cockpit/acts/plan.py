@@ -134,7 +134,7 @@ class Receipt(Value, frozen=True):
         return not (self.refused or self.failed or self.unreached)
 
 
-def missed(whole: Plan | Receipt) -> int:
+def count_missed(whole: Plan | Receipt) -> int:
     """How many of the hosts that were asked have given no answer. Hosts that nobody knows of are `unreached` too, and not among these."""
     return sum(one.host in whole.hosts for one in whole.unreached)
 

@@ -57,7 +57,7 @@ class Stop(HostAct):
         plan = await super().plan(aim, world, hear)
         sessions = set() if aim.everything else {target.session for target in plan.targets if target.session}
         if len(sessions) > 1:
-            raise world.undecided(sessions)
+            raise world.unclear_session(sessions)
         return plan
 
     def with_unknown_hosts(self, plan: Plan, unknown: str, world: World) -> Plan:

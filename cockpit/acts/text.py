@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from cockpit.acts.audit import title_of
-from cockpit.acts.plan import RAY, Freed, Plan, Receipt, Target, Unreached, missed
+from cockpit.acts.plan import RAY, Freed, Plan, Receipt, Target, Unreached, count_missed
 from cockpit.acts.table import nouns
 from cockpit.text import age, clean, plural, size
 
@@ -23,7 +23,7 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
     lines += _section("What ends with it", plan.losses)
     lines += [line for host, targets in groupby(plan.targets, lambda target: target.host) for line in _host_lines(host, targets, now)]
     lines += _section("Refused", reasons(plan.refused))
-    lines += _section("Unreachable", _unreached(plan.unreached))
+    lines += _section("Unreachable", _unreached_hosts(plan.unreached))
     lines += _section("Note", plan.notes)
     return [clean(line) for line in lines]
 
@@ -31,12 +31,12 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
 def headline(plan: Plan) -> str:
     """`Kill: 3 processes on 2 hosts, 79G of GPU memory`."""
     hosts = len({target.host for target in plan.targets}) or len(plan.hosts)
-    where = _reached(plan) if missed(plan) or plan.hosts == (RAY,) else f" on {plural(hosts, 'host')}"
+    where = _reached_hosts(plan) if count_missed(plan) or plan.hosts == (RAY,) else f" on {plural(hosts, 'host')}"
     held = [target.gpu_memory for target in plan.targets if target.gpu_memory is not None]
     sizes = [target.size for target in plan.targets if target.size is not None]
     extra = [f"{size(sum(held))} of GPU memory"] if held else []
     extra += [size(sum(sizes))] if sizes else []
-    what = "nothing found" if plan.empty and plan.unknown else counted(plan.targets)
+    what = "nothing found" if plan.empty and plan.unknown else count_targets(plan.targets)
     but = "; not everything could be judged" if plan.unknown else ""
     return f"{plan.title}: " + ", ".join([f"{what}{where}", *extra]) + but
 
@@ -58,14 +58,14 @@ def _named_together(targets: Sequence[Target]) -> str:
     more = [f"{len(targets) - MAX_NAMED} more"] if len(targets) > MAX_NAMED else []
     where = "" if targets[0].what == "host" else f" on {targets[0].host if len(hosts) == 1 else plural(len(hosts), 'host')}"
     label = "pids " if name is _name_on_host and targets[0].what == "process" else ""
-    return f"{counted(targets)}{where} ({label}{', '.join([*map(name, targets[:MAX_NAMED]), *more])})"
+    return f"{count_targets(targets)}{where} ({label}{', '.join([*map(name, targets[:MAX_NAMED]), *more])})"
 
 
 def _name_on_host(target: Target) -> str:
     return str(target.pid) if target.what == "process" else title_of(target)
 
 
-def counted(targets: Sequence[Target]) -> str:
+def count_targets(targets: Sequence[Target]) -> str:
     """`2 processes and 1 link`; `nothing` when there is none."""
     counts = {words: sum(target.what == what for target in targets) for what, words in nouns().items()}
     words = [plural(number, *words) for words, number in counts.items() if number]
@@ -125,7 +125,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
     lines = [summary(receipt), ""]
     lines += _section("Failed", reasons(receipt.failed))
     lines += _section("Refused", reasons(receipt.refused))
-    lines += _section("Unreachable", _unreached(receipt.unreached))
+    lines += _section("Unreachable", _unreached_hosts(receipt.unreached))
     lines += _section("Done", [f"{name_target(target)}: {target.outcome or 'done'}" for target in receipt.done])
     lines += _section("Note", receipt.notes)
     return [clean(line) for line in lines]
@@ -135,20 +135,22 @@ def summary(receipt: Receipt) -> str:
     """`Kill: 3 of 4 processes on 31 of 32 hosts (w7: timed out), 79G of GPU memory measured free, 2.1 s`."""
     everything = (*receipt.done, *receipt.refused, *receipt.failed)
     of = "" if len(receipt.done) == len(everything) else f" of {len(everything)}"
-    what = counted(receipt.done) if receipt.done else "nothing was done" if not everything else "nothing"
-    but = f" ({'; '.join(_unreached(receipt.unreached[:3]))})" if receipt.unreached else ""
-    return f"{receipt.title}: " + ", ".join([f"{what}{of}{_reached(receipt)}{but}", *_freed(receipt.freed), f"{receipt.took:.1f} s"])
+    what = count_targets(receipt.done) if receipt.done else "nothing was done" if not everything else "nothing"
+    but = f" ({'; '.join(_unreached_hosts(receipt.unreached[:3]))})" if receipt.unreached else ""
+    return f"{receipt.title}: " + ", ".join(
+        [f"{what}{of}{_reached_hosts(receipt)}{but}", *_freed_amounts(receipt.freed), f"{receipt.took:.1f} s"]
+    )
 
 
-def _reached(whole: Plan | Receipt) -> str:
+def _reached_hosts(whole: Plan | Receipt) -> str:
     """Which part of the hosts; nothing where Ray itself was asked."""
-    asked, silent = len(whole.hosts), missed(whole)
+    asked, silent = len(whole.hosts), count_missed(whole)
     if whole.hosts == (RAY,):
         return ""
     return f" on {asked - silent} of {plural(asked, 'host')}" if silent else f" on {plural(asked, 'host')}"
 
 
-def _freed(freed: Freed) -> Iterator[str]:
+def _freed_amounts(freed: Freed) -> Iterator[str]:
     for amount, what in ((freed.gpu, "of GPU memory"), (freed.disk, "of disk"), (freed.shm, "of /dev/shm")):
         if amount:
             yield f"{size(amount)} {what} measured free"
@@ -159,7 +161,7 @@ def name_target(target: Target) -> str:
     return f"{'' if target.what == 'host' else target.host} {title_of(target)}".strip()
 
 
-def _unreached(hosts: Iterable[Unreached]) -> list[str]:
+def _unreached_hosts(hosts: Iterable[Unreached]) -> list[str]:
     return [one.error if one.error.startswith(one.host) else f"{one.host}: {one.error}" for one in hosts]
 
 

@@ -79,11 +79,11 @@ class World:
             run = "runs here with another dashboard" if len(others) == 1 else "run here with other dashboards"
             raise UnclearSessionError(f"the dashboard has not answered; {', '.join(others)} {run}")
         if len(live) > 1:
-            raise self.undecided(live)
+            raise self.unclear_session(live)
         return live.pop() if live else None
 
     @staticmethod
-    def undecided(sessions: Iterable[str]) -> SourceError:
+    def unclear_session(sessions: Iterable[str]) -> SourceError:
         """Several live, and somebody has to choose one."""
         return UnclearSessionError(f"several Ray sessions run: {', '.join(sorted(sessions))}")
 

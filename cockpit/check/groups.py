@@ -236,7 +236,7 @@ def _change(wanted: Ask, short: Sequence[str], world: LivingNodes, when: When, s
         return f"start Ray with more CPUs, {where}: {key}; Ray only counts CPUs"
     if name != "GPU" or not flags:
         return None
-    fits = world.fitting(wanted, when)
+    fits = world.count_fitting(wanted, when)
     most = f"at most {fits} of these {wanted.size}" if fits is not None and 0 < fits < wanted.size and not wanted.together else "fewer GPUs"
     return f"ask for {most}: {flags}"
 

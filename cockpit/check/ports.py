@@ -60,7 +60,7 @@ def _among_each_other(node: RayNode, ports: Mapping[str, int]) -> Iterator[Line]
             yield Line("never", text, f"{flag}: another port, or {low_flag} and {high_flag}")
 
 
-async def listening(preset: Preset) -> Taken:
+async def find_listeners(preset: Preset) -> Taken:
     """Which of the hosts' ports somebody listens on, as seen from here: what listens on loopback alone over there is not found.
 
     Only who knows that no Ray runs there learns from it that they are in the way.

@@ -14,7 +14,7 @@ from cockpit.budget import Budget, Line, budget_of
 from cockpit.budget.ray_submit import listed_packages
 from cockpit.check.check import check, own_needs
 from cockpit.check.installed import find_frameworks
-from cockpit.check.ports import Taken, listening
+from cockpit.check.ports import Taken, find_listeners
 from cockpit.check.result import Checked
 from cockpit.config.document import InputError, read
 from cockpit.config.reach import HostEntry
@@ -42,7 +42,7 @@ async def look_and_check(monitor: ClusterMonitor, preset: Preset, env: Mapping[s
 
 async def ports_in_the_way(monitor: ClusterMonitor, preset: Preset) -> Taken:
     """Those on which somebody listens though no Ray runs; where one does, they are its own."""
-    return frozenset() if monitor.poller.snapshot.cluster.reachable else await listening(preset)
+    return frozenset() if monitor.poller.snapshot.cluster.reachable else await find_listeners(preset)
 
 
 def hosts_of(preset: Preset) -> tuple[HostEntry, ...]:

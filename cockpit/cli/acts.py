@@ -18,9 +18,9 @@ import msgspec
 from cockpit import output
 from cockpit.acts.act import Act, Aim, Flag
 from cockpit.acts.audit import Audit, audit_path, brief, outcome_of
-from cockpit.acts.plan import Plan, Receipt, Target, missed
+from cockpit.acts.plan import Plan, Receipt, Target, count_missed
 from cockpit.acts.table import ACTS, find_act
-from cockpit.acts.text import counted, plan_lines, receipt_lines
+from cockpit.acts.text import count_targets, plan_lines, receipt_lines
 from cockpit.cli.exit_codes import ACT_EXIT_CODES, BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
 from cockpit.cli.targets import find_id
 from cockpit.config.document import InputError
@@ -97,18 +97,18 @@ def _option(flag: Flag) -> Option:
     return click.option(flag.option, flag.field, multiple=flag.many, metavar=flag.metavar, help=flag.help, **_KINDS[flag.kind])
 
 
-def act_commands(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> list[click.Command]:
+def act_commands(options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> list[click.Command]:
     """One for each act that has one; `options` are the flags of everything that looks at a cluster."""
-    return [_command(find_act(act.id), options, configured) for act in ACTS if act.command]
+    return [_command(find_act(act.id), options, with_config) for act in ACTS if act.command]
 
 
-def _command(act: Act, options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
+def _command(act: Act, options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> click.Command:
     def run(config: Config, *, dry_run: bool, yes: bool, as_json: bool, **aimed: Any) -> None:
         if aimed.get("everything") and aimed.get("session"):
             raise click.UsageError("--everything and --session exclude each other")
         sys.exit(_run(act, Aim(hosts=aimed.pop("named", ()), **aimed), config, dry_run=dry_run, yes=yes, as_json=as_json))
 
-    command: Any = configured(run)
+    command: Any = with_config(run)
     for add in reversed([_operand(act), *map(_option, act.flags), *_ANSWERS, options]):
         command = add(command)
     return click.command(act.id, help=with_exit_codes(f"{act.help}.", ACT_EXIT_CODES))(command)
@@ -126,7 +126,7 @@ def _run(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_jso
         return refuse(f"{act.id}: {config.readonly_reason}", NOT_ALL)
     ending = EndSignal()
     try:
-        code = asyncio.run(_acted(act, aim, config, ending, dry_run=dry_run, yes=yes, as_json=as_json))
+        code = asyncio.run(_plan_and_act(act, aim, config, ending, dry_run=dry_run, yes=yes, as_json=as_json))
     except asyncio.CancelledError:
         code = refuse("nothing was done", NOT_ALL)
     return code if ending.number is None else 128 + ending.number
@@ -163,7 +163,7 @@ class EndSignal:
         raise KeyboardInterrupt
 
 
-async def _acted(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     from cockpit.acts.executor import ActionExecutor
     from cockpit.acts.world import UnclearSessionError
     from cockpit.monitor.single_look import look_once
@@ -180,7 +180,7 @@ async def _acted(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_r
             aim = replace(aim, id=find_id(act, aim.id or "", monitor.poller.snapshot))
         plan = await executor.plan(act, aim)
         named = bool(aim.session or aim.sessions)
-        return (await agreed(executor, plan, ending, named=named, dry_run=dry_run, yes=yes, as_json=as_json))[0]
+        return (await ask_and_act(executor, plan, ending, named=named, dry_run=dry_run, yes=yes, as_json=as_json))[0]
     except UnclearSessionError as error:
         option = next((flag.option for flag in act.flags if flag.field == "session"), "--address")
         return fail(f"{error}: choose one with {option}", NO_ANSWER, as_json=as_json)
@@ -198,7 +198,7 @@ def fail(text: str, code: int, *, as_json: bool) -> int:
     return refuse(text, code)
 
 
-async def agreed(
+async def ask_and_act(
     executor: ActionExecutor, plan: Plan, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool, named: bool = False
 ) -> tuple[int, Receipt | None]:
     """The exit code, and what was done if anything was. `named`: a session was named, which may not be there."""
@@ -209,7 +209,7 @@ async def agreed(
         if as_json:
             _print_json(plan, Receipt(plan.act, plan.title, refused=plan.refused, unreached=plan.unreached, hosts=plan.hosts))
         return _code_of_plan(plan, named=named), None
-    if not yes and not confirmed(plan, ending, text if as_json else ""):
+    if not yes and not is_confirmed(plan, ending, text if as_json else ""):
         return NOT_ALL, None
     try:
         receipt = await executor.perform(plan, _say)
@@ -224,7 +224,7 @@ async def agreed(
 
 def _code_of_plan(plan: Plan, *, named: bool = False) -> int:
     """How it ends where all goes well that is planned."""
-    if plan.hosts and missed(plan) == len(plan.hosts):
+    if plan.hosts and count_missed(plan) == len(plan.hosts):
         return NO_ANSWER
     if named and plan.empty and not plan.refused:
         return BAD_USAGE
@@ -237,7 +237,7 @@ def _broken_off(plan: Plan, *, as_json: bool) -> int:
     if as_json:
         failed = tuple(msgspec.structs.replace(target, error=unknown) for target in plan.targets)
         _print_json(plan, Receipt(plan.act, plan.title, failed=failed, unreached=plan.unreached, hosts=plan.hosts))
-    return refuse(f"{plan.title} was aborted: the state of {counted(plan.targets)} is unknown", NOT_ALL)
+    return refuse(f"{plan.title} was aborted: the state of {count_targets(plan.targets)} is unknown", NOT_ALL)
 
 
 def _asked_for(plan: Plan) -> list[Target]:
@@ -252,7 +252,7 @@ def _say(host: str, progress: Progress) -> None:
         output.say_progress(f"{host}: {progress.text}")
 
 
-def confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
+def is_confirmed(plan: Plan, ending: EndSignal, text: str) -> bool:
     """Whether somebody who sits there agrees; by the word, when live work ends with it. `text`: what was not printed of the plan yet."""
     if not sys.stdin.isatty():
         refuse("nothing was done: no terminal to ask on, and --yes was not given", NOT_ALL)

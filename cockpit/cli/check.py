@@ -40,13 +40,13 @@ class CheckCommand(click.Command):
         return rest
 
 
-def check_command(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
+def check_command(options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> click.Command:
     """`options` adds those of every command that reads from a cluster."""
 
     def run(config: Config, *, preset: str | None, command: tuple[str, ...], as_json: bool) -> None:
         sys.exit(_run(config, preset, command, as_json=as_json))
 
-    command: Any = configured(run)
+    command: Any = with_config(run)
     for add in reversed([
         click.argument("preset", metavar="PRESET|FILE|-- COMMAND...", required=False),
         click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),

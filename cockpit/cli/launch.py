@@ -16,7 +16,7 @@ from cockpit.acts.act import Aim
 from cockpit.acts.audit import Audit, audit_path
 from cockpit.acts.plan import Receipt
 from cockpit.acts.table import find_act
-from cockpit.cli.acts import EndSignal, agreed, fail, refuse
+from cockpit.cli.acts import EndSignal, ask_and_act, fail, refuse
 from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, explain_choices
@@ -46,7 +46,7 @@ PRESET is a name, or a file such as ./ppo.yaml. Its working_dir is packed and up
 EXIT_CODES = {0: "job succeeded (--no-follow: submitted)", 1: "job failed, or not submitted", 3: "no answer, no such preset, or bad usage"}
 
 
-def launch_command(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
+def launch_command(options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> click.Command:
     """`options` adds those of every command that reads from a cluster."""
 
     @click.command("launch", help=with_exit_codes(HELP, EXIT_CODES))
@@ -57,7 +57,7 @@ def launch_command(options: Callable[[Any], Any], configured: Callable[[Any], An
     @click.option("--force", is_flag=True, help="Submit even if a job of this preset is running, or if it can never fit.")
     @click.option("--json", "as_json", is_flag=True, help="Print plan and outcome as JSON, for scripts; don't print the log.")
     @options
-    @configured
+    @with_config
     def launch(config: Config, preset: str, *, no_follow: bool, **how: Any) -> None:
         """The exit code is that of the job, unless its log is not followed."""
         if config.readonly:
@@ -95,7 +95,7 @@ async def _launch(config: Config, preset: Preset, ending: EndSignal, *, follow: 
         plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))
         if how["yes"] and plan.word is not None and not how["dry_run"]:
             return fail(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=how["as_json"])
-        code, receipt = await agreed(executor, plan, ending, **how)
+        code, receipt = await ask_and_act(executor, plan, ending, **how)
     except NotMeantError as error:
         return fail(str(error), NOT_ALL, as_json=how["as_json"])
     except SourceError as error:

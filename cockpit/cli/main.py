@@ -80,7 +80,7 @@ def _with_options(command: Command, *options: Callable[[Command], Command]) -> C
 _CONFIG_OPTIONS = ("address", "hosts", "interval", "readonly", "theme", "ascii", "quiet")
 
 
-def configured(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_config(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives the command its config, made from its own options and those before its name; a mistake in one is one sentence.
 
     The config reads `COCKPIT_*` variables, not click's `auto_envvar_prefix`: that would make COCKPIT_KILL_ORPHANS_YES=1 a confirmation.
@@ -164,7 +164,7 @@ def main(context: click.Context, /, **_: Any) -> None:
 
 
 @main.command(hidden=True)
-@configured
+@with_config
 def screen(config: Config) -> None:
     """The screen."""
     if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
@@ -184,7 +184,7 @@ def screen(config: Config) -> None:
 @click.option("--at", metavar="TIME", help="As it was then, from the recording: 03:10, -20m, 2026-11-23T03:10.")
 @click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: what the last look has left, which takes no time.")
 @cluster_options
-@configured
+@with_config
 def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> None:
     """The exit code says how bad the worst finding is."""
     if line and (as_json or watch or at):
@@ -210,7 +210,7 @@ It prints what is wrong, what is OK, and what could not be checked."""
     help="Also write the report, the ends of Ray's own logs and the last half hour of the recording to FILE (.tar.gz), secrets hidden.",
 )
 @cluster_options
-@configured
+@with_config
 def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
     """The exit code is that of `status`."""
     try:
@@ -241,7 +241,7 @@ its stdout, of a node that of its raylet; `--log err` prints the other one, `--l
 @click.option("--host", metavar="NODE", help="The node of a pid or an actor that there is on several.")
 @click.option("--log", metavar="NAME", help="Which of its logs: out, err, out-before, err-before, job, or a file such as raylet.err.")
 @cluster_options
-@configured
+@with_config
 def logs(config: Config, **request: Any) -> None:
     """The exit code is 0, or says that there is no log."""
     from cockpit.cli.logs import LogRequest, print_log
@@ -266,7 +266,7 @@ def config_init() -> None:
 
 @config.command("print")
 @cluster_options
-@configured
+@with_config
 def config_print(config: Config) -> None:
     """Print the current settings, and where each one comes from."""
     output.say(redact(config_text(config).rstrip("\n")))  # `reach` may hold a password
@@ -297,7 +297,7 @@ def print_schema(what: str) -> None:
 @main.command()
 @cluster_options
 @screen_options
-@configured
+@with_config
 def demo(config: Config) -> None:
     """Try cockpit on a local Ray with simulated GPUs.
 
@@ -319,12 +319,12 @@ def _acting_commands() -> list[click.Command]:
 
     reading = (check_command, launch_command, recover_command, metrics_command, record_command)
     return [
-        *act_commands(cluster_options, configured),
-        *(make(cluster_options, configured) for make in reading),
-        presets_command(configured),
-        replay_command(screen_options, configured, run_screen),
-        report_command(configured),
-        *notify_commands(cluster_options, configured),
+        *act_commands(cluster_options, with_config),
+        *(make(cluster_options, with_config) for make in reading),
+        presets_command(with_config),
+        replay_command(screen_options, with_config, run_screen),
+        report_command(with_config),
+        *notify_commands(cluster_options, with_config),
     ]
 
 

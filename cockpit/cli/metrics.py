@@ -49,7 +49,7 @@ def _write(path: Path, text: str) -> int:
     return DONE
 
 
-def metrics_command(cluster_options: Callable[..., Any], configured: Callable[..., Any]) -> click.Command:
+def metrics_command(cluster_options: Callable[..., Any], with_config: Callable[..., Any]) -> click.Command:
     """The command."""
 
     @click.command("metrics", help=with_exit_codes(HELP, EXIT_CODES))
@@ -57,7 +57,7 @@ def metrics_command(cluster_options: Callable[..., Any], configured: Callable[..
         "--textfile", "path", metavar="FILE", type=click.Path(), help="Write to FILE, whole at once; node_exporter reads NAME.prom."
     )
     @cluster_options
-    @configured
+    @with_config
     def command(config: Config, path: str | None) -> None:
         sys.exit(look_interruptibly(_metrics(config, path)))
 

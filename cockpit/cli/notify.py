@@ -61,10 +61,10 @@ def watch(config: Config) -> int:
     if not config.notify:
         output.note(f"watch: there is nobody to tell: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`")
         return NOT_ALL
-    return serve(config, _telling)
+    return serve(config, _attach_notifier)
 
 
-def _telling(config: Config, monitor: ClusterMonitor) -> Look:
+def _attach_notifier(config: Config, monitor: ClusterMonitor) -> Look:
     notifier, begun = attach_notifier(config, monitor), time.monotonic()
     printed = Snapshot()
 
@@ -120,14 +120,14 @@ async def _test(config: Config, place: int, target: NotifyTarget) -> int:
     return DONE
 
 
-def notify_commands(cluster_options: Callable[..., Any], configured: Callable[..., Any]) -> tuple[click.Command, click.Command]:
+def notify_commands(cluster_options: Callable[..., Any], with_config: Callable[..., Any]) -> tuple[click.Command, click.Command]:
     """The two commands."""
 
     @click.command("watch", help=with_exit_codes(WATCH_HELP, {0: "printed", 1: "not told", 3: "no such cluster, or bad usage"}))
     @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
     @cluster_options
-    @configured
-    def watching(config: Config, unit: bool) -> None:
+    @with_config
+    def watch_findings(config: Config, unit: bool) -> None:
         if unit:
             output.say(unit_text(config, "watch", "tells of findings in a Ray cluster"))
         else:
@@ -137,8 +137,8 @@ def notify_commands(cluster_options: Callable[..., Any], configured: Callable[..
     @click.option("--test", is_flag=True, required=True, help="Send it.")
     @click.option("--target", type=int, metavar="N", help="Only the Nth target of the list, from 1.")
     @cluster_options
-    @configured
-    def testing(config: Config, test: bool, target: int | None) -> None:  # noqa: ARG001 without it click asks for it
+    @with_config
+    def test_targets(config: Config, test: bool, target: int | None) -> None:  # noqa: ARG001 without it click asks for it
         sys.exit(try_targets(config, target))
 
-    return watching, testing
+    return watch_findings, test_targets

@@ -23,7 +23,7 @@ EXIT_CODES = {0: "OK", 1: "a preset can't be read or copied", 3: "no such preset
 _HEADS = ("NAME", "GPUS", "HOSTS", "ABOUT")
 
 
-def presets_command(configured: Callable[[Any], Any]) -> click.Command:
+def presets_command(with_config: Callable[[Any], Any]) -> click.Command:
     """`cockpit presets`. The list needs no config, so that it works also while the config file has a mistake."""
 
     @click.command("presets", help=with_exit_codes("List presets: yours, and the ready-made ones.", EXIT_CODES))
@@ -32,7 +32,7 @@ def presets_command(configured: Callable[[Any], Any]) -> click.Command:
     @click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing.")
     def list_or_copy(as_json: bool, name: str | None, readonly: bool | None) -> None:
         """The exit code is 0, or says that a preset has a mistake."""
-        sys.exit(_print_list(presets(), as_json=as_json) if name is None else configured(_copy)(name=name, readonly=readonly))
+        sys.exit(_print_list(presets(), as_json=as_json) if name is None else with_config(_copy)(name=name, readonly=readonly))
 
     return list_or_copy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,10 +55,10 @@ def record(config: Config) -> int:
     if not config.record:
         output.note(f"record: it is off ({config.origins.get('record', 'record: off')})")
         return NOT_ALL
-    return serve(config, _recording)
+    return serve(config, _attach_recorder)
 
 
-def _recording(config: Config, monitor: ClusterMonitor) -> Look:
+def _attach_recorder(config: Config, monitor: ClusterMonitor) -> Look:
     recorder, said = attach_recorder(config, monitor), [""]
 
     def look() -> None:
@@ -90,6 +90,21 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
     raise RecordingError("nothing was recorded at that time" if moment is not None else f"nothing is recorded in {recordings_path()}")
 
 
+def folders_at(address: str | None) -> Iterator[Path]:
+    """The folders that were recorded of this address, and those of no Ray at all; the oldest first."""
+    from cockpit.recording.files import RecordingError, Segment, list_segments
+    from cockpit.recording.folder import list_recordings, recordings_path
+
+    for folder in reversed(list(list_recordings(recordings_path()))):
+        try:
+            segment = Segment(list(list_segments(folder))[-1])
+        except (RecordingError, OSError, IndexError):
+            continue
+        if segment.header.address in (address, None):
+            yield folder
+        segment.close()
+
+
 def cut_out(config: Config, span: str, path: str, source: str | None) -> int:
     """Write a part of a recording to a file; the exit code."""
     from cockpit.recording.cut import cut
@@ -110,7 +125,7 @@ def cut_out(config: Config, span: str, path: str, source: str | None) -> int:
     return DONE
 
 
-def record_command(cluster_options: Callable[..., Any], configured: Callable[..., Any]) -> click.Command:
+def record_command(cluster_options: Callable[..., Any], with_config: Callable[..., Any]) -> click.Command:
     """The command."""
 
     @click.command("record", help=with_exit_codes(HELP, {0: "printed, written", 1: "not recorded", 3: "no such recording, or bad usage"}))
@@ -119,7 +134,7 @@ def record_command(cluster_options: Callable[..., Any], configured: Callable[...
     @click.option("--cut", "span", metavar="FROM..TO", help="Write what was recorded in that time to FILE: 02:10..02:40, -1h..-30m.")
     @click.option("-o", "--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="The file of --cut.")
     @cluster_options
-    @configured
+    @with_config
     def command(config: Config, recording: str | None, unit: bool, span: str | None, path: str | None) -> None:
         if (span is None) != (path is None) or (recording is not None and span is None):
             raise click.UsageError("--cut needs -o FILE, and -o and RECORDING need --cut")

@@ -18,7 +18,7 @@ from cockpit.acts.audit import brief, outcome_of
 from cockpit.acts.plan import Plan
 from cockpit.acts.recover.step_state import NAMES, Step, StepError
 from cockpit.acts.text import plan_lines
-from cockpit.cli.acts import EndSignal, confirmed, fail, refuse
+from cockpit.cli.acts import EndSignal, fail, is_confirmed, refuse
 from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
@@ -38,13 +38,13 @@ It asks for confirmation once, before the first step, and stops at the first ste
 EXIT_CODES = {0: "done", 1: "a step failed, or nothing was done", 3: "no answer, no such preset, or bad usage"}
 
 
-def recover_command(options: Callable[[Any], Any], configured: Callable[[Any], Any]) -> click.Command:
+def recover_command(options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> click.Command:
     """`options` adds those of every command that reads from a cluster."""
 
     def run(config: Config, *, preset: str, begin: str, skip: tuple[str, ...], as_json: bool, **how: Any) -> None:
         sys.exit(_run(config, preset, begin, skip, as_json=as_json, **how))
 
-    command: Any = configured(run)
+    command: Any = with_config(run)
     for add in reversed((
         click.argument("preset"),
         click.option("--from", "begin", type=click.Choice(NAMES), default=NAMES[0], metavar="STEP", help="Start at this step."),
@@ -74,11 +74,11 @@ def _run(config: Config, name: str, begin: str, skip: tuple[str, ...], *, as_jso
 
 
 async def _recover(config: Config, preset: Preset, about: dict[str, Any], ending: EndSignal, *, as_json: bool, **how: bool) -> int:
-    from cockpit.acts.recover.runner import recovering
+    from cockpit.acts.recover.runner import begin_recovery
 
     ending.cancels(asyncio.current_task())
     try:
-        async with recovering(config, preset, os.environ, **about) as recovery:
+        async with begin_recovery(config, preset, os.environ, **about) as recovery:
             return await _confirm_and_run(recovery, ending, as_json=as_json, **how)
     except StepError as error:
         return fail(f"nothing was done: {clean(str(error))}", NOT_ALL, as_json=as_json)
@@ -95,7 +95,7 @@ async def _confirm_and_run(recovery: Recovery, ending: EndSignal, *, as_json: bo
         if as_json:
             _print_json(recovery, plan)
         return NOT_ALL if recovery.obstacles(plan) else DONE
-    if not yes and not confirmed(plan, ending, text if as_json else ""):
+    if not yes and not is_confirmed(plan, ending, text if as_json else ""):
         return NOT_ALL
     print_step = StepPrinter()
     try:

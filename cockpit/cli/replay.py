@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,11 +32,12 @@ def attach_past(app: Cockpit) -> None:
 
 def _open_past(app: Cockpit) -> Recording:
     """All sessions at its address: Ray may have been started anew since. Raises `SourceError`."""
+    from cockpit.cli.record import folders_at
     from cockpit.recording.recording import Recording, RecordingError
     from cockpit.sources.source import SourceError
 
     own = app.recorder.state.path if app.recorder else None
-    folders = list(_folders_at(app.snapshot.cluster.address))
+    folders = list(folders_at(app.snapshot.cluster.address))
     if own is not None:
         folders = [*(folder for folder in folders if folder != own.parent), own.parent]
     try:
@@ -47,21 +47,6 @@ def _open_past(app: Cockpit) -> Recording:
         raise SourceError(str(error)) from None
     reason = app.recorder.state.reason if app.recorder else None
     raise SourceError(f"nothing is recorded of this cluster yet{f': {reason}' if reason else ''}")
-
-
-def _folders_at(address: str | None) -> Iterator[Path]:
-    """Those of this address, and those of no Ray at all; the oldest first."""
-    from cockpit.recording.files import RecordingError, Segment, list_segments
-    from cockpit.recording.folder import list_recordings, recordings_path
-
-    for folder in reversed(list(list_recordings(recordings_path()))):
-        try:
-            segment = Segment(list(list_segments(folder))[-1])
-        except (RecordingError, OSError, IndexError):
-            continue
-        if segment.header.address in (address, None):
-            yield folder
-        segment.close()
 
 
 def replay(config: Config, path: str | None, time: str | None, show: Callable[[Cockpit], int]) -> int:
@@ -91,14 +76,14 @@ def _screen_on(config: Config, recording: Recording, begins_at: float | None) ->
     return app
 
 
-def replay_command(screen_options: Callable[..., Any], configured: Callable[..., Any], show: Callable[[Cockpit], int]) -> click.Command:
+def replay_command(screen_options: Callable[..., Any], with_config: Callable[..., Any], show: Callable[[Cockpit], int]) -> click.Command:
     """The command."""
 
     @click.command("replay", help=with_exit_codes(HELP, {0: "quit", 3: "no such recording, it can't be read, no terminal, or bad usage"}))
     @click.argument("recording", required=False, type=click.Path())
     @click.option("-t", "time", metavar="TIME", help="Begin at 03:10, 11-22 03:10, or -20m before its end. Default: its end.")
     @screen_options
-    @configured
+    @with_config
     def command(config: Config, recording: str | None, time: str | None) -> None:
         if not (sys.stdout.isatty() and sys.stdin.isatty()):
             output.note("replay needs a terminal; `cockpit status --at TIME` prints one moment")

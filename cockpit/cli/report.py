@@ -12,10 +12,12 @@ import click
 
 from cockpit import output
 from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, with_exit_codes
-from cockpit.cli.record import find_recording
+from cockpit.cli.record import find_recording, folders_at
 from cockpit.config.settings import Config
+from cockpit.model import Cluster
 from cockpit.moment import parse_moment
-from cockpit.recording.files import RecordingError
+from cockpit.recording.files import RecordingError, list_segments
+from cockpit.recording.folder import folder_name
 
 if TYPE_CHECKING:
     from cockpit.recording.recording import Recording
@@ -30,7 +32,7 @@ Findings with their times, evidence and remedies, acts, jobs, failed sources, ga
 the folder of a cluster; default: the one that was written to last."""
 
 
-def report_command(configured: Callable[..., Any]) -> click.Command:
+def report_command(with_config: Callable[..., Any]) -> click.Command:
     """The command."""
 
     @click.command("report", help=with_exit_codes(_HELP, _EXIT_CODES))
@@ -40,7 +42,7 @@ def report_command(configured: Callable[..., Any]) -> click.Command:
     @click.option("--job", metavar="ID", help="Only what concerns this job. Default for --from and --to: its beginning and its end.")
     @click.option("--who", is_flag=True, help="Only who uses what: GPU-hours, GPUs and memory by job and by user.")
     @click.option("-o", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE: .html, .md or .json.")
-    @configured
+    @with_config
     def report(config: Config, recording: Path | None, file: Path | None, **wanted: Any) -> None:
         try:
             text = _report(config, recording, file, **wanted)
@@ -65,10 +67,21 @@ def _report(config: Config, path: Path | None, file: Path | None, *, begin: str 
     since = until - DEFAULT_SPAN_S if (chosen := ran[0] if since is None else since) is None else chosen
     if since >= until or since > recording.end or until < recording.begin:
         raise ValueError(f"nothing is recorded then: {recording.path} is of {_date(recording.begin)} to {_date(recording.end)}")
+    if path is None:
+        _name_earlier(recording, since)
     account = make_account(recording, since, until, job)
     if job is not None and not account.jobs:
         raise ValueError(f"no job {job} was seen in that time")
     return write(account)
+
+
+def _name_earlier(recording: Recording, since: float) -> None:
+    """Ray may have been started anew in that time: each of its sessions has a recording of its own."""
+    this_or_none = (recording.cluster.cluster, folder_name(Cluster()))
+    others = [folder for folder in folders_at(recording.cluster.address) if folder.name not in this_or_none]
+    told = [folder for folder in others if max(path.stat().st_mtime for path in list_segments(folder)) >= since]
+    if told:
+        output.note(f"not in it: {told[-1].name}, recorded before it at this address; `cockpit report {told[-1]}`")
 
 
 def _date(moment: float) -> str:

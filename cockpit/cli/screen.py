@@ -38,7 +38,7 @@ def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> 
         config,
         lambda publish: ClusterMonitor(config, publish, early=early),
         make_executor=None if config.readonly else _make_executor,
-        runbook=partial(_recovering, config),
+        runbook=partial(_begin_recovery, config),
     )
     app.process_ends, app.greeting = ends, greeting
     app.recorder = attach_recorder(config, app.monitor)
@@ -66,11 +66,11 @@ def _make_executor(monitor: ClusterMonitor) -> ActionExecutor:
     return ActionExecutor(monitor, Audit(audit_path(), time.time))
 
 
-def _recovering(config: Config, preset: Any, **how: Any) -> Any:
+def _begin_recovery(config: Config, preset: Any, **how: Any) -> Any:
     """A runbook, made from what is imported only then."""
-    from cockpit.acts.recover.runner import recovering
+    from cockpit.acts.recover.runner import begin_recovery
 
-    return recovering(config, preset, os.environ, **how)
+    return begin_recovery(config, preset, os.environ, **how)
 
 
 def _favour_keys() -> None:

@@ -38,7 +38,7 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
     if actors is None or not facts.snapshot.actors_complete:
         return
     by_class: dict[tuple[str, str | None], list[Restarted]] = {}
-    for again in _restarted(facts, [actor for actor in actors if actor.restarts and actor.restarts > 0]):
+    for again in _find_restarted(facts, [actor for actor in actors if actor.restarts and actor.restarts > 0]):
         by_class.setdefault((again.actor.class_, again.actor.job), []).append(again)
     for (class_, job), every in by_class.items():
         subject = actors_words(facts, class_, job)
@@ -46,7 +46,7 @@ def restart_loops(facts: Facts) -> Iterator[Finding]:
             yield _restart_finding(facts, subject, every)
 
 
-def _restarted(facts: Facts, actors: list[Actor]) -> Iterator[Restarted]:
+def _find_restarted(facts: Facts, actors: list[Actor]) -> Iterator[Restarted]:
     """By what was watched; until that is long enough, also by Ray's own counts."""
     what, within = f"restarts in {facts.snapshot.cluster.session}", facts.limits.restarts_within
     grown = facts.growth_by_name(what, {actor.id: actor.restarts or 0 for actor in actors}, within)

@@ -102,21 +102,21 @@ def xids(snapshot: Snapshot) -> Lack | None:
 
 def listed_gpus(snapshot: Snapshot) -> Lack | None:
     """The GPUs of every node, as a probe or Ray's agent sees them."""
-    living = _living(snapshot)
+    living = _living_nodes(snapshot)
     blind = [node for node in living if node.gpus is None]
     return _blind_nodes("nobody lists the GPUs of", blind, living) if blind or not living else None
 
 
 def _missing_hosts(snapshot: Snapshot, seen: Callable[[Host], bool], words: str) -> Lack | None:
     known = {node for host in snapshot.hosts.values() if seen(host) for node in host.nodes}
-    living = _living(snapshot)
+    living = _living_nodes(snapshot)
     blind = [node for node in living if node.id not in known]
     if not living and any(map(seen, snapshot.hosts.values())):
         return None
     return _blind_nodes(words, blind, living) if blind or not living else None
 
 
-def _living(snapshot: Snapshot) -> list[Node]:
+def _living_nodes(snapshot: Snapshot) -> list[Node]:
     return [node for node in snapshot.nodes or () if node.state == "ALIVE" and node.id]
 
 

@@ -284,7 +284,7 @@ def _deadlock(facts: Facts, by_job: Mapping[str, list[Waiting]], level: Level, s
 
 def _standing_lines(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> Iterator[str]:
     """What each job holds and waits for, of what more than one has to do with."""
-    lacks = {job: sum((_lacking(each) for each in mine), Counter[str]()) for job, mine in by_job.items()}
+    lacks = {job: sum((_sum_lacking(each) for each in mine), Counter[str]()) for job, mine in by_job.items()}
     holds = _held_by_job(facts, by_job)
     names = sorted({name for mine in lacks.values() for name in mine} & {name for mine in holds.values() for name in mine}, key=rank)[:2]
     for job in sorted(by_job)[:MAX_REASONS]:
@@ -293,7 +293,7 @@ def _standing_lines(facts: Facts, by_job: Mapping[str, Iterable[Waiting]]) -> It
             yield f"{short_name(facts.job_title(job))} holds {has} and waits for {wants}"
 
 
-def _lacking(each: Waiting) -> Counter[str]:
+def _sum_lacking(each: Waiting) -> Counter[str]:
     parts = [each.needs] if isinstance(each, Actor) else [bundle.needs for bundle in each.bundles if bundle.node is None]
     return sum(map(_fixed_amounts, parts), Counter[str]())
 

@@ -96,7 +96,7 @@ class LivingNodes:
             self._stocks[key] = stock
         return self._stocks[key]
 
-    def fitting(self, ask: Ask, when: When) -> int | None:
+    def count_fitting(self, ask: Ask, when: When) -> int | None:
         """How many bundles of its only shape would fit; `None` if it has several."""
         if len(ask.shapes) != 1:
             return None

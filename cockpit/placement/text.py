@@ -193,7 +193,7 @@ def _freest_places(places: Iterable[Place], name: str) -> list[Place]:
 
 
 def _fitting_words(world: LivingNodes, ask: Ask, when: When) -> str:
-    fitting = world.fitting(ask, when)
+    fitting = world.count_fitting(ask, when)
     return (
         "its bundles don't fit"
         if fitting is None

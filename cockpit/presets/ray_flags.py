@@ -127,7 +127,7 @@ def _format_map(name: str, value: Any) -> str | None:
         text = json.dumps(found, allow_nan=False)
     except (TypeError, ValueError):
         return None
-    fits = {"resources": _amount, "labels": _text}.get(name, _anything)
+    fits = {"resources": _amount, "labels": _text}.get(name, _accept_any)
     return text if isinstance(found, dict) and all(map(fits, found.values())) else None
 
 
@@ -139,7 +139,7 @@ def _text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _anything(_: Any) -> bool:
+def _accept_any(_: Any) -> bool:
     return True
 
 

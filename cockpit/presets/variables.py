@@ -53,7 +53,7 @@ def doubts(preset: Preset) -> tuple[str, ...]:
     """What a reader of the preset should know about its secrets, in sentences that don't hold them."""
     found = [f"{where}: contains a secret in plain text; write ${{NAME}} to take it from your environment" for where in _plain(preset)]
     entrypoint = preset.job.entrypoint if preset.job else ""
-    told = dict.fromkeys(name for name in names(entrypoint) if _telling(name))
+    told = dict.fromkeys(name for name in names(entrypoint) if _is_telling(name))
     found += [
         f"job.entrypoint: Ray shows ${{{name}}} to everybody who sees the job; set it in job.env and write ${name} here" for name in told
     ]
@@ -110,7 +110,7 @@ class _Filling:
     def _open(self, where: str, text: str) -> str:
         """Of what Ray shows to everybody."""
         for name in names(text):
-            if _telling(name, self._env.get(name) or _ANY):
+            if _is_telling(name, self._env.get(name) or _ANY):
                 raise _mistake(self._preset, where, f"${{{name}}} is a secret, but Ray shows it to everybody")
         return self._text(where, text)
 
@@ -130,7 +130,7 @@ class _Filling:
                 self._missing.append((where, name))
             elif not _is_text(self._env[name]):
                 raise _mistake(self._preset, where, f"${{{name}}} is not UTF-8 in your environment")
-            elif _telling(name, self._env[name]):
+            elif _is_telling(name, self._env[name]):
                 self.hidden.add(self._env[name])
             return self._env.get(name, "")
 
@@ -144,7 +144,7 @@ def _is_text(value: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-def _telling(name: str, value: str = _ANY) -> bool:
+def _is_telling(name: str, value: str = _ANY) -> bool:
     """Whether a variable is secret by its name, or by the shape of its value."""
     return redact_variable(name, value) != value
 

@@ -44,18 +44,18 @@ def open_file(path: str, owners: Tuple[int, ...] | None = None, folder: int | No
     `owners`: only a file of one of these, with no other name. `folder`: an open one that the path starts from. `link`: 0 for a link of
     the kernel's own, in /proc. Raises `OSError`.
     """
-    with _closing(os.open(path, _PLACE | link, dir_fd=folder)) as place:
+    with _close_after(os.open(path, _PLACE | link, dir_fd=folder)) as place:
         status = os.fstat(place)
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(2, "it is not a regular file", path)
         if owners is not None and (status.st_uid not in owners or status.st_nlink > 1):
             raise PermissionError(13, "it belongs to another user", path)
-        with _closing(os.open(f"/proc/self/fd/{place}", _FILE)) as handle:  # exactly what was looked at
+        with _close_after(os.open(f"/proc/self/fd/{place}", _FILE)) as handle:  # exactly what was looked at
             yield handle
 
 
 @contextmanager
-def _closing(handle: int) -> Iterator[int]:
+def _close_after(handle: int) -> Iterator[int]:
     try:
         yield handle
     finally:

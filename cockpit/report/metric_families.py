@@ -164,7 +164,7 @@ def _job_states(facts: Facts) -> Iterator[Sample]:
     return (((job.id, job.status), 1) for job in facts.snapshot.jobs or () if job.running)
 
 
-def _waiting(facts: Facts) -> Iterator[Sample]:
+def _waits(facts: Facts) -> Iterator[Sample]:
     """Of actors nothing where Ray has cut its list: how many wait is not known then."""
     snapshot = facts.snapshot
     groups = snapshot.placement_groups
@@ -224,7 +224,7 @@ FAMILIES = (
     Family("cockpit_job_state", "The state of a job that is not over; always 1.", ("ray_job", "state"), _job_states),
     Family("cockpit_job_gpus_reserved", "GPUs that Ray has given to a job that is not over.", ("ray_job",), _job_gpus),
     Family("cockpit_actors", "Actors by Ray's state of them.", ("state",), _of_counts(lambda snapshot: snapshot.actor_counts)),
-    Family("cockpit_waiting", "What waits for a place or to start, by the reason.", ("kind", "reason"), _waiting),
+    Family("cockpit_waiting", "What waits for a place or to start, by the reason.", ("kind", "reason"), _waits),
     Family("cockpit_findings", "Findings by level.", ("level",), _findings),
     Family("cockpit_findings_by_code", "Findings that there are, by code.", ("code", "level"), _findings_by_code),
     Family("cockpit_processes", "Left over by Ray, or unknown whether, on hosts that are probed.", ("host", "kind"), _judged_processes),

@@ -211,8 +211,8 @@ def status_of(snapshot: Snapshot) -> Status:
         taken=now,
         cluster=_as(ClusterStatus, snapshot.cluster),
         nodes=_each(snapshot.nodes, lambda node: _node(node, now)),
-        actors=ActorsStatus(snapshot.actor_counts, snapshot.actors_complete, _pending(snapshot)),
-        placement_groups=_each(snapshot.placement_groups, lambda group: _as(GroupStatus, group, waiting=_waited(group, now))),
+        actors=ActorsStatus(snapshot.actor_counts, snapshot.actors_complete, _pending_actors(snapshot)),
+        placement_groups=_each(snapshot.placement_groups, lambda group: _as(GroupStatus, group, waiting=_waiting_time(group, now))),
         jobs=_each(snapshot.jobs, lambda job: _as(JobStatus, job)),
         processes=_each(
             snapshot.processes, lambda process: _as(ProcessStatus, process, gpus=_each(process.gpus, lambda hold: _as(HoldStatus, hold)))
@@ -243,16 +243,18 @@ def _finding(finding: Finding) -> FindingStatus:
     return status
 
 
-def _pending(snapshot: Snapshot) -> tuple[PendingActor, ...] | None:
+def _pending_actors(snapshot: Snapshot) -> tuple[PendingActor, ...] | None:
     actors = snapshot.actors
     if actors is None:
         return None
     return tuple(
-        _as(PendingActor, actor, waiting=_waited(actor, snapshot.taken)) for actor in actors if actor.pending or actor.state == "RESTARTING"
+        _as(PendingActor, actor, waiting=_waiting_time(actor, snapshot.taken))
+        for actor in actors
+        if actor.pending or actor.state == "RESTARTING"
     )
 
 
-def _waited(thing: Actor | PlacementGroup, now: float) -> float | None:
+def _waiting_time(thing: Actor | PlacementGroup, now: float) -> float | None:
     return round(max(0.0, now - thing.since), 1) if thing.since is not None and (thing.pending or thing.state == "RESTARTING") else None
 
 

@@ -81,7 +81,7 @@ class Acts:
         """The acts that mean something now."""
         return frozenset(act.id for act in ACTS if self.means(act.id))
 
-    def mending(self) -> frozenset[str]:
+    def find_mending_acts(self) -> frozenset[str]:
         """The acts that mend the chosen findings."""
         return frozenset(act.id for act in _mending(self._things()))
 

@@ -243,13 +243,13 @@ class Cockpit(SwitchingApp):
         if not self.screen_stack:  # it is ending
             return
         kinds = {type(thing) for thing in self.chosen_of(object)}
-        before, self._key_meanings = self._key_meanings, (self.acts and (self.acts.meant(), self.acts.mending()), kinds)
+        before, self._key_meanings = self._key_meanings, (self.acts and (self.acts.meant(), self.acts.find_mending_acts()), kinds)
         if before != self._key_meanings:
             self.refresh_bindings()
         self.refresh_log_tails()
 
     def _key_ranks(self) -> Callable[[str], int | None]:
-        rank = partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.mending() if self.acts else ())
+        rank = partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.find_mending_acts() if self.acts else ())
         here: dict[str, int | None] = {} if is_large(self.size) else {"pane": None}
         if self.is_past:
             here |= {action: place - len(PAST_ORDER) for place, action in enumerate(PAST_ORDER)}

@@ -157,7 +157,7 @@ def ago(moment: float | None, view: View) -> str:
     return age(None if moment is None else view.now - moment)
 
 
-def unlisted(view: View) -> str:
+def say_unlisted(view: View) -> str:
     """What is said of a thing that the snapshot lacks."""
     return "is no longer listed" if view.ago is None else "was not listed then"
 

@@ -133,7 +133,7 @@ class InspectionApp(App[None]):
             self.say(str(error), "warning")
             return
         if page is self.page and len(self.screen_stack) == 1:  # nobody has gone elsewhere meanwhile
-            self.push_screen(LogScreen(log_subject(thing), logs, self.clock, marks=quoted(thing), ascii=self.config.ascii))
+            self.push_screen(LogScreen(log_subject(thing), logs, self.clock, marks=find_quotes(thing), ascii=self.config.ascii))
 
     async def _await_aloud(self, work: Coroutine[Any, Any, Answer], words: str) -> Answer:
         """The answer; while it takes long the screen says in these words what is waited for."""
@@ -211,7 +211,7 @@ def log_subject(thing: Any) -> str:
     return f"{type(thing).__name__} {getattr(thing, 'name', '') or getattr(thing, 'id', '')}"
 
 
-def quoted(thing: Any) -> tuple[str, ...]:
+def find_quotes(thing: Any) -> tuple[str, ...]:
     """The lines of a log that a finding quotes; commands to type are none. What others have as evidence stands in no log."""
     lines = thing.evidence if isinstance(thing, Finding) and thing.code in QUOTING else ()
     return tuple(line for line in lines if len(line) >= SHORTEST_QUOTE and not line.startswith("`"))

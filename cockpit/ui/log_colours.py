@@ -57,7 +57,7 @@ def without_controls(text: str) -> str:
 def pieces(line: str, *, cut: str = "…", hide: Callable[[str], str] = redact) -> list[tuple[str, Style]]:
     """The line as it may be drawn, without secrets; where one is taken out the line's colours go too. `cut` ends a line too long."""
     line = last_written(line)
-    found = _coloured(line[: LONGEST + SLACK])
+    found = _split_colours(line[: LONGEST + SLACK])
     plain = "".join(text for text, _ in found)
     if (hidden := hide(plain)) != plain:
         found = [(hidden, Style.null())]
@@ -66,7 +66,7 @@ def pieces(line: str, *, cut: str = "…", hide: Callable[[str], str] = redact) 
     return [*_first(found, LONGEST), (cut, Style.null())]
 
 
-def _coloured(line: str) -> list[tuple[str, Style]]:
+def _split_colours(line: str) -> list[tuple[str, Style]]:
     if "\x1b" not in line:
         return [(clean(line.expandtabs()), Style.null())]
     found: list[tuple[str, Style]] = []
@@ -74,17 +74,17 @@ def _coloured(line: str) -> list[tuple[str, Style]]:
     for match in (*_SEQUENCE.finditer(line), None):
         text = line[at : match.start() if match else None]
         if text:
-            text = _tabbed(text, column)
+            text = _expand_tabs(text, column)
             found.append((clean(text), drawn(written)))
             column += len(text)
         if match:
             at = match.end()
             if match["sgr"] is not None:
-                written = styled(written, match[0])
+                written = read_style(written, match[0])
     return found
 
 
-def _tabbed(text: str, column: int) -> str:
+def _expand_tabs(text: str, column: int) -> str:
     """Tabs lead to every eighth column of the line, not of the piece."""
     offset = column % 8
     return (" " * offset + text).expandtabs()[offset:] if "\t" in text else text
@@ -109,7 +109,7 @@ def drawn(written: Style) -> Style:
 
 
 @lru_cache(4096)
-def styled(before: Style, sequence: str) -> Style:
+def read_style(before: Style, sequence: str) -> Style:
     """How text is written after the escape sequence of a colour."""
     decoder = AnsiDecoder()
     decoder.style = before

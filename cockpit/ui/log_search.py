@@ -134,7 +134,7 @@ class LogSearches:
         lines = _line_count(len(self._lines))
         if not self.filter:
             return lines
-        text = f"{'without' if self.filter.invert else 'with'} {_quoted(self.filter.texts[0])}"
+        text = f"{'without' if self.filter.invert else 'with'} {_quote(self.filter.texts[0])}"
         return f"{len(self.filter.found):,} of {lines} {text}{self._remaining_words(self.filter)}"
 
     def stops_in_words(self, current: int | None, note: str) -> str:
@@ -149,7 +149,7 @@ class LogSearches:
         if count or left:
             return f"{count:,} {one if count == 1 else many}{left}"
         if self.search:
-            return f"no match of {_quoted(self.search.texts[0])}"
+            return f"no match of {_quote(self.search.texts[0])}"
         return "the finding's lines are not among those read" if self._lines.end else ""
 
     def _remaining_words(self, search: LineSearch) -> str:
@@ -162,5 +162,5 @@ def _line_count(lines: int) -> str:
     return f"{lines:,} {'line' if lines == 1 else 'lines'}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f'"{text}"' if len(text) <= QUOTED else f'"{text[:QUOTED]}..."'

@@ -104,7 +104,7 @@ class RecordedPast:
 
     async def read_range(self) -> tuple[float, float]:
         """From when to when there is a recording."""
-        return await self._ask(lambda: (self._opened().begin, self._end))
+        return await self._ask(lambda: (self._reopen().begin, self._end))
 
     async def read_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
         """The events that come next (1) or came last (-1), all of one time; none: there is none any more."""
@@ -112,16 +112,16 @@ class RecordedPast:
 
     async def read_damage(self) -> Sequence[str]:
         """What can't be read, in sentences."""
-        return await self._ask(lambda: tuple(self._opened().damage))
+        return await self._ask(lambda: tuple(self._reopen().damage))
 
     async def _ask(self, work: Callable[[], T]) -> T:
-        def locked() -> T:
+        def run_locked() -> T:
             with self._lock:
                 return work()
 
-        return await in_time(locked, self._about, READ_TIMEOUT_S)
+        return await in_time(run_locked, self._about, READ_TIMEOUT_S)
 
-    def _opened(self, moment: float | None = None) -> Recorded:
+    def _reopen(self, moment: float | None = None) -> Recorded:
         if self._recording is None:
             self._recording = self._open()
         elif moment is None or moment <= self._end:
@@ -134,7 +134,7 @@ class RecordedPast:
         return self._recording
 
     def _read(self, moment: float, begin: float, end: float) -> PastMoment:
-        recording = self._opened(moment)
+        recording = self._reopen(moment)
         recorded = (recording.begin, self._end)
         events = tuple(event for event in self._events if begin <= event.at < end)
         stretch = Stretch(begin, end, recorded, self._gaps, events)
@@ -146,17 +146,17 @@ class RecordedPast:
 
     def _read_history(self, moment: float) -> History:
         history = History()
-        for snapshot in self._opened().walk(moment - HISTORY_S, moment, STEP_S):
+        for snapshot in self._reopen().walk(moment - HISTORY_S, moment, STEP_S):
             if self._wanted != moment:
                 break
             _record(history, snapshot)
         return history
 
     def _read_more(self, begin: float, end: float) -> Sequence[Snapshot]:
-        return [snapshot for snapshot in self._opened().walk(begin, end, STEP_S) if snapshot.taken > begin]
+        return [snapshot for snapshot in self._reopen().walk(begin, end, STEP_S) if snapshot.taken > begin]
 
     def _read_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
-        self._opened(moment if direction > 0 else None)
+        self._reopen(moment if direction > 0 else None)
         beyond = [event for event in self._events if (event.at - moment) * direction > 0]
         at = (min if direction > 0 else max)((event.at for event in beyond), default=None)
         return [event for event in beyond if event.at == at]

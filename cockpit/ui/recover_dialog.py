@@ -83,7 +83,9 @@ class RecoverScreen(ActDialog):
         except (StepError, SourceError, InputError) as error:
             self._enter("failed", f"Recover {self._preset.name}: no plan could be made", str(error))
             return
-        self._enter("plan", f"Recover {self._preset.name}: {len(self._remaining(recovery.steps))} steps", "\n".join(self._plan_texts(plan)))
+        self._enter(
+            "plan", f"Recover {self._preset.name}: {len(self._used_steps(recovery.steps))} steps", "\n".join(self._plan_texts(plan))
+        )
 
     def _plan_texts(self, plan: Plan) -> Iterator[str]:
         """The plan's lines, what ends with it first: that is what the user agrees to."""
@@ -94,7 +96,7 @@ class RecoverScreen(ActDialog):
         yield from (title, "", *lines)
 
     @staticmethod
-    def _remaining(steps: Sequence[Step]) -> list[Step]:
+    def _used_steps(steps: Sequence[Step]) -> list[Step]:
         return [step for step in steps if step.state != "skipped"]
 
     async def _do(self, plan: Plan) -> None:  # noqa: ARG002 the runbook keeps its own

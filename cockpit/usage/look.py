@@ -242,17 +242,17 @@ def _add_reservations(seen: _Seen, uses: Mapping[Owner, Use], held: Mapping[tupl
     """What is reserved, and what of it nobody holds."""
     if seen.none_reserved is None:
         return
-    for (owner, place), gpus in _reserved(seen.snapshot).items():
+    for (owner, place), gpus in _reservations(seen.snapshot).items():
         use, node = uses[owner], seen.nodes.get(place)
         use.reserved = (use.reserved or 0.0) + gpus
         use.nodes.add(place)
         spare = max(0.0, gpus - held.get((owner, place), 0.0))
-        unseen = spare if node is None or seen.none_held is None or not seen.is_fresh(node) else min(spare, _unexplained(seen, node))
+        unseen = spare if node is None or seen.none_held is None or not seen.is_fresh(node) else min(spare, _unexplained_gpus(seen, node))
         use.unknown += unseen
         use.rest(unused_cause(seen.state(owner)), spare - unseen)
 
 
-def _reserved(snapshot: Snapshot) -> Mapping[tuple[Owner, str], float]:
+def _reservations(snapshot: Snapshot) -> Mapping[tuple[Owner, str], float]:
     """GPUs by owner and key of the node: bundles that have a place, and living actors outside of groups."""
     found: defaultdict[tuple[Owner, str], float] = defaultdict(float)
     for group in snapshot.placement_groups or ():
@@ -270,7 +270,7 @@ def _gpus_of(needs: Mapping[str, float]) -> float:
     return gpus if 0 < gpus <= MAX_GPUS else 0.0
 
 
-def _unexplained(seen: _Seen, node: Node) -> float:
+def _unexplained_gpus(seen: _Seen, node: Node) -> float:
     """GPUs of a node that are in use by nobody who is seen: in a container NVML may tell no pids."""
     if node.gpus is None:
         return float("inf")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from cockpit.acts.plan import Freed, Plan, Receipt, Target, Unreached
-from cockpit.acts.text import counted, headline, plan_lines, reasons, receipt_lines, summary
+from cockpit.acts.text import count_targets, headline, plan_lines, reasons, receipt_lines, summary
 from cockpit.model import Hold
 
 GIB = 1 << 30
@@ -100,4 +100,4 @@ def test_text_of_a_cluster_can_do_nothing():
 
 
 def test_things_are_counted_by_what_they_are():
-    assert counted((ORPHAN, FOLDER, FOLDER)) == "1 process and 2 session folders"
+    assert count_targets((ORPHAN, FOLDER, FOLDER)) == "1 process and 2 session folders"

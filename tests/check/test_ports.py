@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.budget import Budget
 from cockpit.check.check import check
-from cockpit.check.ports import listening, port_lines
+from cockpit.check.ports import find_listeners, port_lines
 from cockpit.presets import RayNode
 from tests.check.worlds import down, preset, start
 
@@ -62,5 +62,5 @@ async def test_whoever_listens_on_a_port_of_the_head_or_of_a_worker_is_found():
         head = RayNode("head", "127.0.0.1", {"port": port, **heads})
         workers = (RayNode("w1", "127.0.0.2", {"node_manager_port": second, **none}), RayNode("w2", "127.0.0.3", {"port": port, **none}))
         made = preset(ray=start(head, *workers))
-        assert await listening(made) == {("head", port), ("w1", second)}
-    assert await listening(made) == frozenset()
+        assert await find_listeners(made) == {("head", port), ("w1", second)}
+    assert await find_listeners(made) == frozenset()

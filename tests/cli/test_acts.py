@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from cockpit.acts.plan import Plan, Target
-from cockpit.cli.acts import EndSignal, confirmed
+from cockpit.cli.acts import EndSignal, is_confirmed
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 
 PROGRAM = [sys.executable, "-c", "from cockpit.cli.main import main; main()"]
@@ -185,7 +185,7 @@ def test_a_word_that_does_not_match_is_said(monkeypatch, capsys, typed, said):
     plan = Plan("stop", "Stop Ray", (Target("process", "w1", pid=7),), word="8139")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("cockpit.output.ask", lambda _question: typed)
-    assert confirmed(plan, EndSignal(), "") is (said == "")
+    assert is_confirmed(plan, EndSignal(), "") is (said == "")
     assert said in capsys.readouterr().err
 
 

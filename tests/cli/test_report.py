@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 
 import pytest
@@ -42,6 +43,18 @@ def test_what_was_recorded_last_is_told_on_the_terminal(recorded):
     assert result.exit_code == 0
     assert "**CRITICAL** 4 orphans hold 200G of GPU memory on node1" in result.stdout
     assert "kill-orphans: ended 4 processes on node1 (by ann on head)" in result.stdout
+
+
+def test_the_session_before_a_restart_of_ray_is_named(recorded, state):
+    before, after = recorded, state / "session_2026-11-21_03-30-00_1_1"
+    folder = written(after)
+    os.utime(next(folder.glob("*.cockpit")), (NOW * 2, NOW * 2))
+    assert f"not in it: {SESSION}, recorded before it at this address; `cockpit report {before}`" in report().stderr
+    assert "not in it" not in report(folder).stderr
+
+
+def test_without_an_earlier_session_none_is_named(recorded):
+    assert "not in it" not in report().stderr
 
 
 def test_a_recording_that_is_named_is_told(recorded):

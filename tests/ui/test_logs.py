@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup
 from cockpit.sources.source import SourceError
-from cockpit.ui.inspection import log_subject, quoted
+from cockpit.ui.inspection import find_quotes, log_subject
 from cockpit.ui.log_screen import LogScreen
 from tests.ui.screen import shown, until
 from tests.world import actor, finding, node, process, snapshot
@@ -117,8 +117,8 @@ async def test_a_findings_log_is_that_of_what_it_is_about_in_its_own_order_with_
 
 
 def test_only_a_finding_that_quotes_a_log_has_lines_to_be_marked_in_it():
-    assert quoted(finding(code="job-failed", evidence=("RuntimeError: NCCL timed out",))) == ("RuntimeError: NCCL timed out",)
-    assert quoted(finding(code="actor-restarting", evidence=("actor actor1: restarted 3 times in the last 3m05s",))) == ()
+    assert find_quotes(finding(code="job-failed", evidence=("RuntimeError: NCCL timed out",))) == ("RuntimeError: NCCL timed out",)
+    assert find_quotes(finding(code="actor-restarting", evidence=("actor actor1: restarted 3 times in the last 3m05s",))) == ()
 
 
 async def test_where_there_is_no_log_one_sentence_says_why(make):
@@ -177,7 +177,7 @@ def test_a_title_begins_with_what_people_call_it():
 
 
 def test_what_is_too_short_or_a_command_is_no_quote():
-    assert quoted(finding(code="job-failed", evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough"))) == (
+    assert find_quotes(finding(code="job-failed", evidence=("short", "`dmesg -T` shows all of it", "a line that is long enough"))) == (
         "a line that is long enough",
     )
-    assert quoted(actor(1)) == ()
+    assert find_quotes(actor(1)) == ()

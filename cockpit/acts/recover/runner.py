@@ -22,7 +22,7 @@ from cockpit.presets import Preset, RayStart, launchable
 
 
 @asynccontextmanager
-async def recovering(
+async def begin_recovery(
     config: Config,
     preset: Preset,
     env: Mapping[str, str],

@@ -241,7 +241,7 @@ class RecoverySteps:
     def left(self) -> tuple[str, ...]:
         """In which state things are, for whoever has to go on."""
         halves = self._partial
-        runs = {host: session for host, session in self._running().items() if host not in halves}
+        runs = {host: session for host, session in self._running_sessions().items() if host not in halves}
         missing = [host for host in self.names.values() if host not in (*runs, *halves)]
         return (
             *((f"stopped: {', '.join(dict.fromkeys(self.stopped))}",) if self.stopped else ()),
@@ -253,7 +253,7 @@ class RecoverySteps:
     def _note_partial(self, against: Iterable[Target]) -> None:
         self._partial = {target.host: str(target.session) for target in against if target.live}
 
-    def _running(self) -> dict[str, str]:
+    def _running_sessions(self) -> dict[str, str]:
         """By host, the session that runs there as far as is known: what was started, and what was found and not stopped."""
         mine = {*self.sessions()} - {*self.stopped}
         rays = [(host, str(ray["session"])) for host, target in self._known.items() for ray in (target.facts or {}).get("rays") or ()]

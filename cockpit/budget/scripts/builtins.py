@@ -42,7 +42,7 @@ def _source(call: Call) -> bool | None:
         return None
     kept = call.scope.arguments
     call.scope.arguments = tuple(call.words[1:]) or kept
-    with call.scope.restoring({"BASH_SOURCE"}):
+    with call.scope.restore_after({"BASH_SOURCE"}):
         call.scope.variables["BASH_SOURCE"] = (call.words[0],)
         status = call.run.script(said, call.scope)
     call.scope.arguments = kept

@@ -237,7 +237,7 @@ class ScriptRun(Flow):
             return True
         if argv[0] in DECLARATIONS:
             return self._declare(argv, node, scope)
-        with scope.restoring({assign.name for assign in node.assigns}):
+        with scope.restore_after({assign.name for assign in node.assigns}):
             self._assign(node, scope, exported=True)
             return self.call(argv, scope)
 

@@ -53,7 +53,7 @@ class Scope:
             self.questions -= 1
 
     @contextmanager
-    def restoring(self, names: Collection[str]) -> Iterator[None]:
+    def restore_after(self, names: Collection[str]) -> Iterator[None]:
         """What is set for one command alone is as before after it."""
         before = {name: self.variables.get(name) for name in names}
         exported = self.exported & before.keys()

@@ -92,7 +92,7 @@ def refusal(look: HostState, request: Request, target: Target) -> str | None:
     if pid in own_line():
         return "cockpit itself runs in it"
     if kind not in LEFT and not request.get("any"):
-        return f"it is {_described(kind)}; only orphan and stale processes are ended: {'; '.join(target['why'])}"
+        return f"it is {_describe(kind)}; only orphan and stale processes are ended: {'; '.join(target['why'])}"
     if pid in look.carriers and not request.get("any"):
         part = look.carriers[pid]
         return f"a part of a live Ray runs below it: {look.verdicts[part].kind} {part}"
@@ -111,7 +111,7 @@ def _not_mine(look: HostState, request: Request, target: Target) -> str | None:
     return None
 
 
-def _described(kind: str) -> str:
+def _describe(kind: str) -> str:
     words = {"ray": "a part of a live Ray", "unknown": "of unknown kind", "foreign": "a foreign process"}
     return words.get(kind, f"a {kind} of a live Ray")
 

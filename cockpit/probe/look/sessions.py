@@ -181,7 +181,7 @@ class SessionScanner:
         return found
 
     def _address(self, process: ScannedProcess, port: int) -> str | None:
-        known = self._dashboards.get(process.identity) or _listening(process, port)
+        known = self._dashboards.get(process.identity) or _dashboard_address(process, port)
         if known:
             self._dashboards[process.identity] = known
         return known
@@ -325,7 +325,7 @@ def _target(path: str) -> str:
         return ""
 
 
-def _listening(process: ScannedProcess, port: int) -> str | None:
+def _dashboard_address(process: ScannedProcess, port: int) -> str | None:
     """Where a dashboard really listens: with --port-retries it may have moved on. Its flags where that can't be seen."""
     argv = process.details.argv
     host = flag(argv, "--host") or "127.0.0.1"

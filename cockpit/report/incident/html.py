@@ -91,7 +91,10 @@ def _finding(one: Episode, clock: words.Clock) -> Html:
 
 
 def _acts(account: Account, clock: words.Clock) -> Html:
-    rows = [(clock.at(one.at), one.text, one.user or UNKNOWN, one.host or UNKNOWN, words.lasted(one.at, one.end)) for one in account.acts]
+    rows = [
+        (clock.at(one.at), one.text, one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
+        for one in account.acts
+    ]
     return _section("Acts", "Nobody did anything with cockpit.", _table("What was done by whom", ("At", "What", "By", "On", "Took"), rows))
 
 
@@ -101,7 +104,7 @@ def _jobs(account: Account, clock: words.Clock) -> Html:
 
 
 def _job(job: JobSpan, clock: words.Clock, end: float) -> Sequence[Cell]:
-    ran = words.lasted(job.started, job.ended or end)
+    ran = words.duration_words(job.started, job.ended or end)
     ended = clock.at(job.ended) if job.ended else "not yet"
     return (job.id, job.status, clock.at(job.started), ended, ran, tag("code", job.entrypoint or UNKNOWN), job.message)
 

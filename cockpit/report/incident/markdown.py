@@ -39,17 +39,17 @@ def _lines(account: Account, clock: words.Clock) -> Iterator[str]:
     yield _plain(words.watched_words(account))
     yield f"{words.summary(account)} {words.fleet_words(account)}"
     yield from _findings(account, clock)
-    yield from _listed("Acts", [f"{clock.at(one.at)} {_plain(one.text)}{_by(one.user, one.host)}" for one in account.acts], "acts")
-    yield from _listed("Jobs", [_job(job, account, clock) for job in account.jobs], "jobs")
+    yield from _list_section("Acts", [f"{clock.at(one.at)} {_plain(one.text)}{_by(one.user, one.host)}" for one in account.acts], "acts")
+    yield from _list_section("Jobs", [_job(job, account, clock) for job in account.jobs], "jobs")
     faults = [f"{clock.span(one.begin, one.end)} {_plain(words.fault_words(one))}" for one in account.faults]
-    yield from _listed("Sources that failed", faults, "faults")
+    yield from _list_section("Sources that failed", faults, "faults")
     gaps = [f"{clock.span(*gap)} nothing is recorded" for gap in account.gaps]
-    yield from _listed("Gaps of the recording", [*gaps, *map(_plain, account.damage)], "gaps")
+    yield from _list_section("Gaps of the recording", [*gaps, *map(_plain, account.damage)], "gaps")
     yield from _usage(account, _ROOM["usage"])
     yield from _users(account, _ROOM["users"])
 
 
-def _listed(title: str, rows: Sequence[str], kind: str) -> Iterator[str]:
+def _list_section(title: str, rows: Sequence[str], kind: str) -> Iterator[str]:
     if rows:
         room = _ROOM[kind]
         yield f"## {title}"

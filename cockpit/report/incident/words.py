@@ -11,7 +11,7 @@ from cockpit.text import UNKNOWN, age, count, percent, plural, ratio, size
 from cockpit.usage import CAUSES, IdleCause
 
 
-def lasted(begin: float | None, end: float | None) -> str:
+def duration_words(begin: float | None, end: float | None) -> str:
     """For how long; not known where a date is none."""
     seconds = math.nan if begin is None or end is None else end - begin
     return age(seconds) if math.isfinite(seconds) else UNKNOWN
@@ -40,7 +40,7 @@ class Clock:
         """`03:10:22 – 03:25:00 (14m38s)`."""
         if end is None:
             return f"{self.at(begin)} – not cleared"
-        return f"{self.at(begin)} – {self.at(end)} ({lasted(begin, end)})"
+        return f"{self.at(begin)} – {self.at(end)} ({duration_words(begin, end)})"
 
 
 def long_date(moment: float) -> str:
@@ -57,7 +57,7 @@ def cluster_words(account: Account) -> str:
 def watched_words(account: Account) -> str:
     """How much of the time is known."""
     missing = f"; nothing is recorded of {age(account.unwatched_s)} of it, see the gaps" if account.unwatched_s >= 1 else ""
-    return f"{long_date(account.begin)} to {long_date(account.end)} ({lasted(account.begin, account.end)}{missing})"
+    return f"{long_date(account.begin)} to {long_date(account.end)} ({duration_words(account.begin, account.end)}{missing})"
 
 
 def summary(account: Account) -> str:

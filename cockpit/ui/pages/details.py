@@ -84,7 +84,7 @@ class DetailPage(Page):
         now = _find_newest(self.thing, view)
         if now is None:
             known = "its last known state" if view.ago is None else "its state at another time"
-            gone = facts("gone", "GONE", [("", f"This {self._name.lower()} {cells.unlisted(view)}. Below: {known}.")], view.width)
+            gone = facts("gone", "GONE", [("", f"This {self._name.lower()} {cells.say_unlisted(view)}. Below: {known}.")], view.width)
             first, *rest = self._make(self.thing, view)
             return (gone, first, *log_sections(self.thing, view), *rest)
         self.thing = now

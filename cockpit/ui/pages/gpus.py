@@ -245,7 +245,7 @@ def _reserved_by(row: GpuRow, view: View) -> Cell:
         return ""
     reservers = view.index.gpu_reservers(row.node.key, row.gpu.index)
     names = dict.fromkeys(_reservation(view.index.actors[key.removeprefix("actor:")], view) for key in reservers)
-    return ", ".join(names) or _unclaimed(row.node, view)
+    return ", ".join(names) or _tell_unclaimed(row.node, view)
 
 
 def _reservation(actor: Actor, view: View) -> str:
@@ -253,7 +253,7 @@ def _reservation(actor: Actor, view: View) -> str:
     return f"{view.job_title(actor.job)} {group.name if group else ''}".strip()
 
 
-def _unclaimed(node: Node, view: View) -> Cell:
+def _tell_unclaimed(node: Node, view: View) -> Cell:
     """A GPU whose memory nobody with a reservation holds: `free` where the node's reservations are all found elsewhere."""
     used = node.resources["GPU"].used if "GPU" in node.resources else None
     if used is None:

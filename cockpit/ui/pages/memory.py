@@ -62,7 +62,7 @@ class MemoryPage(Page):
         """Where it stands, how it came there and goes on, and who holds it."""
         node = next((node for node in view.snapshot.nodes or () if node.key == self.node.key), None)
         if node is None:
-            return (facts("gone", "MEMORY", [("gone", f"{self.node.title} {cells.unlisted(view)}.")], view.width),)
+            return (facts("gone", "MEMORY", [("gone", f"{self.node.title} {cells.say_unlisted(view)}.")], view.width),)
         trend, line = view.history.memory.trend(node.key), kill_line(node.memory)
         return (
             facts("memory", "MEMORY", list(_facts(node, line, trend, view)), view.width),
@@ -195,10 +195,10 @@ def _rows(host: str, held: Sequence[Holding], view: View) -> Iterator[OwnerRow]:
     top = max((value for past in pasts for value in past if value is not None), default=1.0)
     for one, past in zip(held, pasts, strict=True):
         actor, job = view.index.actors.get(one.owner.actor or ""), view.index.jobs.get(one.owner.job or "")
-        yield OwnerRow(one, past, max(top, 1.0), actor or job or _listed(one))
+        yield OwnerRow(one, past, max(top, 1.0), actor or job or _find_process(one))
 
 
-def _listed(held: Holding) -> Process | None:
+def _find_process(held: Holding) -> Process | None:
     """The first of its processes of which more is known than its memory."""
     return next((process for process in held.processes if process.ticks is not None), None)
 

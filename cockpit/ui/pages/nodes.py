@@ -62,7 +62,7 @@ class NodePage(Page):
         node = next((node for node in nodes if node.key == self.node.key), None)
         node = node or next((node for node in nodes if node.host == self.node.host and self.node.id is None), None)
         if node is None:
-            return (facts("gone", "NODE", [("gone", f"{self.node.title} {cells.unlisted(view)} by Ray or by a probe.")], view.width),)
+            return (facts("gone", "NODE", [("gone", f"{self.node.title} {cells.say_unlisted(view)} by Ray or by a probe.")], view.width),)
         return (
             facts("node", "NODE", list(_facts(node, view)), view.width),
             *about_section(node.key, view),

@@ -73,7 +73,7 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
             right=True,
         ),
         Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "gpu", None, past, view), rank=7),
-        Column("RESV", 5, lambda node, _: cells.reservation(node), sort=lambda node, _: _reserved(node), right=True),
+        Column("RESV", 5, lambda node, _: cells.reservation(node), sort=lambda node, _: _reserved_gpus(node), right=True),
         Column("CPU", 9, lambda node, _: cells.reservation(node, "CPU"), rank=6, right=True),
         Column("HOST MEM", 8, lambda node, view: cells.host_memory(node, 8, view)),
         Column("HOST", 4, _memory, sort=lambda node, _: ratio(node.memory.used, node.memory.total), right=True),
@@ -99,7 +99,7 @@ def _percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f}%"
 
 
-def _reserved(node: Node) -> float | None:
+def _reserved_gpus(node: Node) -> float | None:
     quantity = node.resources.get("GPU")
     return quantity.used if quantity else None
 

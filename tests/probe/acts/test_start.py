@@ -232,7 +232,7 @@ def test_a_ray_whose_own_python_can_not_be_run_is_an_error_before_anything_is_st
 
 
 def test_without_any_word_it_is_the_ray_of_the_path_else_where_the_head_has_its_own(notes: Path, gcs: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(installation, "_running", lambda *_: None)
+    monkeypatch.setattr(installation, "_find_in_sessions", lambda *_: None)
     monkeypatch.setattr(installation, "_find_recorded", lambda _: None)
     me = pwd.getpwuid(os.geteuid())
     monkeypatch.setattr(installation, "_entry", lambda _: pwd.struct_passwd((*me[:6], "/bin/false")))  # whatever a login here would find

@@ -142,7 +142,7 @@ def _samples(ask: ParsedArgs) -> Iterator[Line]:
         )
 
 
-def _filtering(ask: ParsedArgs) -> Iterator[Line]:
+def _dynamic_filtering(ask: ParsedArgs) -> Iterator[Line]:
     if not ask("dynamic_filtering"):
         return
     if has_reward(ask):
@@ -272,5 +272,5 @@ def _sync(ask: ParsedArgs) -> Iterator[Line]:
 
 _RULES: tuple[Callable[[ParsedArgs], Iterator[Line]], ...] = (
     _sizes, _actor_and_ref, _critic_and_reward, _engines_and_actor, _guests, _sleep, _asynchronous, _models, _one_reward, _samples,
-    _filtering, _evaluation, _pictures, _without_engines, _old_worlds, _shards, _batches, _rollouts, _sync,
+    _dynamic_filtering, _evaluation, _pictures, _without_engines, _old_worlds, _shards, _batches, _rollouts, _sync,
 )  # fmt: skip

@@ -85,7 +85,7 @@ def _start_target(request: Request, watcher: Watcher, target: Target, run: Calla
         outcome = run(_words(request, gcs), request["role"])
     except (OSError, TrustError) as error:
         return "failed", {**target, "error": f"{target['facts']['ray']} can't be started: {error}"}
-    runs = _running(watcher.look(0), gcs)
+    runs = _running_sessions(watcher.look(0), gcs)
     target = {**target, "live": bool(runs), "session": runs[0] if runs else None}
     if outcome.code == 0 and runs:
         return "done", {**target, "outcome": f"started: {runs[0]}"}
@@ -113,7 +113,7 @@ def _consider_target(request: Request, look: HostState, tell: Tell, *, measured:
     if measured:
         tell(f"asking {installation.ray} for its version")
         facts["ray_version"], facts["python_version"] = versions(installation)
-    runs = _running(look, gcs)
+    runs = _running_sessions(look, gcs)
     reason = "; ".join(fitness.against) if survey else _reason(request, look, gcs, runs, fitness)
     command = " ".join([installation.ray, *_words(request, gcs)])
     target: Target = {
@@ -171,7 +171,7 @@ def _half(look: HostState, role: str, gcs: str) -> str | None:
     return f"only a part of that Ray runs here: {left}, without {missing}" if missing else None
 
 
-def _running(look: HostState, gcs: str) -> List[str]:
+def _running_sessions(look: HostState, gcs: str) -> List[str]:
     """The names of the sessions of that cluster of which a raylet or GCS lives here."""
     return sorted({os.path.basename(process.origin.session or "?") for process in _parts(look, gcs)})
 

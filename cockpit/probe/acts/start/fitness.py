@@ -97,7 +97,7 @@ def _ports(look: HostState, words: Sequence[str], *, head: bool, job: bool) -> F
     wanted = {name: _number(flag(words, name)) for name in asked if "worker-port" not in name}
     usual = {name: port for name, port in {**(PORTS if head else {}), **AGENT}.items() if name not in wanted}
     needed = {*asked, "--port", *(AGENT if head and job else ())}
-    taken = listening()
+    taken = find_listeners()
     against: List[str] = []
     doubts: List[str] = []
     for name, port in sorted({**wanted, **usual}.items()):
@@ -109,7 +109,7 @@ def _ports(look: HostState, words: Sequence[str], *, head: bool, job: bool) -> F
     return Fitness(tuple(against), tuple(doubts), {})
 
 
-def listening() -> Dict[int, str]:
+def find_listeners() -> Dict[int, str]:
     """Ports on which something listens here, each with the inode of its socket."""
     found = {}
     for table in ("tcp", "tcp6"):

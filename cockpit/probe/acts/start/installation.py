@@ -61,7 +61,7 @@ class Installation(NamedTuple):
 
 def install(request: Request, look: HostState) -> Installation:
     """What the request names, else that of the Ray that runs or ran here, else of a login, else the head's path. Raises `NoWayError`."""
-    ray, user, why = _find_named(request) or _running(look) or _find_recorded(look) or _of_login() or _likely(request)
+    ray, user, why = _find_named(request) or _find_in_sessions(look) or _find_recorded(look) or _of_login() or _likely(request)
     if not os.access(ray, os.X_OK):
         raise NoWayError(f"{ray} doesn't exist or can't be run")
     if not os.access(interpreter := _interpreter(ray), os.X_OK):
@@ -96,7 +96,7 @@ def _find_named(request: Request) -> Tuple[str, str, str] | None:
     return None
 
 
-def _running(look: HostState) -> Tuple[str, str, str] | None:
+def _find_in_sessions(look: HostState) -> Tuple[str, str, str] | None:
     """Of a session of root's or ours; whoever else runs a Ray here has nothing to say in this."""
     for session in sessions(look)[0]:
         with suppress(NoWayError):

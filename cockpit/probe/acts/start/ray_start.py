@@ -63,11 +63,11 @@ class Outcome(NamedTuple):
         """Why it failed, with the last lines that matter."""
         cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text)), None)
         how = f"`ray start` has not ended within {LIMIT:.0f} s" if self.code is None else f"`ray start` ended with {self.code}"
-        said = " / ".join(line[:300] for line in dict.fromkeys(_telling(self.text))) or "no output"
+        said = " / ".join(line[:300] for line in dict.fromkeys(_telling_lines(self.text))) or "no output"
         return f"{f'{cause}: ' if cause else ''}{how}: {said} (full output: {self.log})"
 
 
-def _telling(text: str) -> List[str]:
+def _telling_lines(text: str) -> List[str]:
     """The exception that it ended with and what that says, else the last lines that speak of something wrong."""
     lines = [line for line in map(str.strip, text.splitlines()) if line and not _FRAME.match(line)]
     ends = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]

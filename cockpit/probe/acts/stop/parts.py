@@ -51,14 +51,14 @@ def members(look: HostState, name: str, known: Collection[Identity] = (), raylet
 
     `known` are what has been seen to be of it before, `raylets` those that it had: a process that one of them started names its pid.
     """
-    found = _claiming(look, name, known, raylets)
+    found = _find_claimants(look, name, known, raylets)
     others = {pid for pid, _ in impostors(look, name)}
     return {pid: part for pid, part in found.items() if pid not in others}
 
 
 def impostors(look: HostState, name: str) -> List[Tuple[int, str]]:
     """Processes that call themselves a part of that Ray, and are not of the user whose session it is: anybody can."""
-    found = _claiming(look, name)
+    found = _find_claimants(look, name)
     uid = owner(look, name, found)
     users = (uid, trust.ROOT, None)
     return [
@@ -66,7 +66,7 @@ def impostors(look: HostState, name: str) -> List[Tuple[int, str]]:
     ]
 
 
-def _claiming(look: HostState, name: str, known: Collection[Identity] = (), raylets: Collection[Identity] = ()) -> Dict[int, str]:
+def _find_claimants(look: HostState, name: str, known: Collection[Identity] = (), raylets: Collection[Identity] = ()) -> Dict[int, str]:
     """Whatever says that it is of that session, in ORDER."""
     found = {}
     for pid in look.children_first(pid for pid in look.verdicts if pid in look.forest):
