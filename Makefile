@@ -49,8 +49,9 @@ format: $(READY) ## write the code the way `check` wants it
 format-check: $(READY)
 	@$(BIN)/ruff format --check .
 
-lint: $(READY) ## ruff
+lint: $(READY) ## ruff, and whether every test can be imported
 	@$(BIN)/ruff check .
+	@collected=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$collected" | tail -20; exit 1; }
 
 types: $(READY) ## mypy --strict
 	@$(BIN)/mypy

@@ -3,7 +3,6 @@ from __future__ import annotations
 import gc
 
 import pytest
-from textual.widget import Widget
 
 from cockpit.model import Remedy
 from cockpit.ui.footer import Footer
@@ -75,18 +74,19 @@ async def test_changing_pages_leaves_nothing_behind(make):
                 app.action_page(number % len(PAGES))
                 await pilot.pause()
             gc.collect()
-            return len(gc.get_objects()), sum(isinstance(thing, Widget) for thing in gc.get_objects())
+            gc.freeze()  # to count; gc.get_objects() would break a tuple that another thread is making (bugs.python.org 15108)
+            number = gc.get_freeze_count()
+            gc.unfreeze()
+            return number
 
         await turned(3 * len(PAGES))
-        objects, widgets = await turned(len(PAGES))
+        objects = await turned(len(PAGES))
         grown = []
         for _ in range(5):  # what is under way while one counts is gone when one counts again
-            later, as_many = await turned(20 * len(PAGES))
-            assert as_many == widgets
-            grown.append(later - objects)
+            grown.append(await turned(20 * len(PAGES)) - objects)
             if grown[-1] < 1000:
                 return
-        pytest.fail(f"objects more after each hundred pages: {grown}")
+        pytest.fail(f"objects more after each {20 * len(PAGES)} pages: {grown}")
 
 
 async def test_while_something_is_typed_no_key_is_offered_that_would_be_typed(make):

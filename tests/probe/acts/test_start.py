@@ -22,7 +22,7 @@ import pytest
 from cockpit.probe.acts import start
 from cockpit.probe.acts.host_state import Watcher
 from cockpit.probe.acts.start import installation
-from cockpit.probe.acts.start.fitness import listening, own_address
+from cockpit.probe.acts.start.fitness import find_listeners, own_address
 from cockpit.probe.acts.start.ray_start import Outcome, why_apart
 from cockpit.sources.probes import payload
 
@@ -263,9 +263,9 @@ def free_port() -> int:
 
 
 def test_listening_ports_are_seen(gcs: str):
-    assert int(gcs.rpartition(":")[2]) in listening()
+    assert int(gcs.rpartition(":")[2]) in find_listeners()
     with closed() as port:
-        assert port not in listening()
+        assert port not in find_listeners()
 
 
 @contextmanager
