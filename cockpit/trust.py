@@ -123,7 +123,7 @@ def read_end(path: Path, most_bytes: int) -> bytes:
     try:
         status = os.fstat(file)
         if not is_plain(status):
-            raise PermissionError(13, "it is another user's, or no plain file", str(path))
+            raise PermissionError(13, "it belongs to another user, or is not a regular file", str(path))
         return os.pread(file, most_bytes, max(0, status.st_size - most_bytes))
     finally:
         os.close(file)
@@ -141,7 +141,7 @@ def why_not_ours(path: Path) -> str | None:
     """
     for status in _stat_places(path):
         if status.st_uid not in own_uids():
-            return f"it belongs to another user (user {status.st_uid}), and only root's and our own are obeyed"
+            return f"it belongs to another user (user {status.st_uid}), and only files of root and of this user are trusted"
         if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode):
             return "everybody can write it"
     return None

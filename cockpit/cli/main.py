@@ -182,15 +182,15 @@ def screen(config: Config) -> None:
     "--watch", is_flag=True, help="Keep running; print findings as they start and clear. With --json: print everything at each interval."
 )
 @click.option("--at", metavar="TIME", help="As it was then, from the recording: 03:10, -20m, 2026-11-23T03:10.")
-@click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: what the last look has left, which takes no time.")
+@click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: the state that a cockpit saw last; nothing is asked.")
 @cluster_options
 @with_config
 def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> None:
     """The exit code says how bad the worst finding is."""
     if line and (as_json or watch or at):
-        raise click.UsageError("--line is what the last look has left: without --json, --watch and --at")
+        raise click.UsageError("--line prints the last known state: it can't be used with --json, --watch or --at")
     if at is not None and watch:
-        raise click.UsageError("--at is one moment, --watch goes on")
+        raise click.UsageError("--at prints one moment, --watch goes on: use one of them")
     if at is not None:
         sys.exit(status_at(config, at, as_json=as_json))
     sys.exit(print_line(config.address) if line else status_command.status(config, as_json=as_json, watch=watch))

@@ -17,9 +17,9 @@ from cockpit.config.settings import Config
 
 HELP = """Print one look as metrics for Prometheus.
 
-The format is its text format 0.0.4. What is unknown is left out; a Ray that doesn't answer is cockpit_ray_reachable 0. A timer runs it
-every 30 seconds or so: README.md has one."""
-EXIT_CODES = {0: "printed or written, also where no Ray answers", 1: "not written", 3: "several Rays to choose from, or bad usage"}
+In the text format 0.0.4. Unknown values are left out; while Ray doesn't answer, cockpit_ray_reachable is 0. Run it from a timer, every 30
+seconds or so; README.md has one."""
+EXIT_CODES = {0: "printed or written, even if no Ray answers", 1: "not written", 3: "several Rays to choose from, or bad usage"}
 
 
 async def _metrics(config: Config, path: str | None) -> int:
@@ -54,7 +54,7 @@ def metrics_command(cluster_options: Callable[..., Any], with_config: Callable[.
 
     @click.command("metrics", help=with_exit_codes(HELP, EXIT_CODES))
     @click.option(
-        "--textfile", "path", metavar="FILE", type=click.Path(), help="Write to FILE, whole at once; node_exporter reads NAME.prom."
+        "--textfile", "path", metavar="FILE", type=click.Path(), help="Write to FILE, replaced in one step; node_exporter reads NAME.prom."
     )
     @cluster_options
     @with_config

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 SETTLING_S = 8.0
 """For which `watch` waits until everybody has answered before it prints findings."""
-WATCH_HELP = """Tell when findings begin and end; no screen.
+WATCH_HELP = """Notify when a finding begins or ends, without a screen.
 
-Who is told stands under `notify` in the config file. It prints a line for each too, and goes on until it is interrupted. One cockpit
-tells for a cluster; a second one says who does, and ends."""
+Targets are listed under `notify` in the config file. Each notification is also printed. Runs until interrupted. One cockpit notifies for
+a cluster; a second one says which one does, and ends."""
 TEST_HELP = """Send a test message to each target.
 
-Targets stand under `notify` in the config file. It says for each what came back."""
+Targets are listed under `notify` in the config file. The answer of each is printed."""
 
 
 def attach_notifier(config: Config, monitor: ClusterMonitor) -> Notifier | None:
-    """Have it tell what this monitor sees, and end with it; `None` where nobody is to be told, or nothing may be written."""
+    """Notify of what this monitor sees until it ends; `None` without targets, or where nothing may be written."""
     if config.readonly or not config.notify:
         return None
     from cockpit.notify.notifier import Notifier
@@ -54,12 +54,12 @@ def _say_fault(monitor: ClusterMonitor, text: str | None) -> None:
 
 
 def watch(config: Config) -> int:
-    """Tell and print until it is interrupted; the exit code."""
+    """Notify and print until interrupted; the exit code."""
     if config.readonly:
-        output.note(f"watch: {config.readonly_reason}, and who tells must keep a file of what was told; see `cockpit status --watch`")
+        output.note(f"watch: {config.readonly_reason}, but notifying needs a file of what was sent; use `cockpit status --watch`")
         return NOT_ALL
     if not config.notify:
-        output.note(f"watch: there is nobody to tell: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`")
+        output.note(f"watch: no targets: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`")
         return NOT_ALL
     return serve(config, _attach_notifier)
 
@@ -71,7 +71,7 @@ def _attach_notifier(config: Config, monitor: ClusterMonitor) -> Look:
     def look() -> int | None:
         nonlocal printed
         if notifier is not None and notifier.holder is not None:
-            output.note(f"watch: {notifier.holder} tells for this cluster")
+            output.note(f"watch: {notifier.holder} notifies for this cluster")
             return NOT_ALL
         if monitor.coverage.is_complete() or time.monotonic() - begun > SETTLING_S:
             _print_changes(printed, monitor.poller.snapshot)
@@ -97,7 +97,7 @@ def try_targets(config: Config, number: int | None) -> int:
     import asyncio
 
     if not config.notify:
-        output.note(f"notify: {abbreviate_home(config_path())} names nobody; its key is `notify`")
+        output.note(f"notify: {abbreviate_home(config_path())} lists no targets under `notify`")
         return NOT_ALL
     if number is not None and not 1 <= number <= len(config.notify):
         raise click.UsageError(f"--target: expected a number from 1 to {len(config.notify)}")
@@ -129,11 +129,11 @@ def notify_commands(cluster_options: Callable[..., Any], with_config: Callable[.
     @with_config
     def watch_findings(config: Config, unit: bool) -> None:
         if unit:
-            output.say(unit_text(config, "watch", "tells of findings in a Ray cluster"))
+            output.say(unit_text(config, "watch", "sends notifications about findings of a Ray cluster"))
         else:
             sys.exit(watch(config))
 
-    @click.command("notify", help=with_exit_codes(TEST_HELP, {0: "all have taken it", 1: "one has not", 3: "bad usage"}))
+    @click.command("notify", help=with_exit_codes(TEST_HELP, {0: "every target accepted it", 1: "one has not", 3: "bad usage"}))
     @click.option("--test", is_flag=True, required=True, help="Send it.")
     @click.option("--target", type=int, metavar="N", help="Only the Nth target of the list, from 1.")
     @cluster_options

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 HELP = """Record a cluster without a screen.
 
-It goes on until it is interrupted. The screen records too; one cockpit records a cluster, and others say so. RECORDING, for --cut, is a
-folder or a file; by default what was recorded last."""
+Runs until interrupted. The screen records too; one cockpit records a cluster, the others say which one does. RECORDING, for --cut, is a
+folder or a file; default: the latest."""
 
 
 def make_recorder(config: Config) -> Recorder | None:

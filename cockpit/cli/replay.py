@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HELP = """Open the screen on a recording, without a cluster.
 
-RECORDING is a file, or the folder of a cluster; by default what was recorded last. It needs no cluster and no Ray."""
+RECORDING is a file, or the folder of a cluster; default: the latest. It needs no cluster and no Ray."""
 
 
 def attach_past(app: Cockpit) -> None:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 DEFAULT_SPAN_S = 86_400.0
 """Of the end of a recording that is told of, where nobody says from when."""
 _EXIT_CODES = {0: "printed or written", 1: "it can't be written", 3: "no recording, or bad usage"}
-_HELP = """Say what happened, from a recording.
+_HELP = """Report what happened, from a recording.
 
 Findings with their times, evidence and remedies, acts, jobs, failed sources, gaps, and who used how many GPU-hours. RECORDING is a file or
-the folder of a cluster; default: the one that was written to last."""
+the folder of a cluster; default: the latest."""
 
 
 def report_command(with_config: Callable[..., Any]) -> click.Command:
@@ -66,7 +66,7 @@ def _report(config: Config, path: Path | None, file: Path | None, *, begin: str 
     until = recording.end if (chosen := ran[1] if until is None else until) is None else chosen
     since = until - DEFAULT_SPAN_S if (chosen := ran[0] if since is None else since) is None else chosen
     if since >= until or since > recording.end or until < recording.begin:
-        raise ValueError(f"nothing is recorded then: {recording.path} is of {_date(recording.begin)} to {_date(recording.end)}")
+        raise ValueError(f"nothing was recorded in that time: {recording.path} is of {_date(recording.begin)} to {_date(recording.end)}")
     if path is None:
         _name_earlier(recording, since)
     account = make_account(recording, since, until, job)
@@ -81,7 +81,7 @@ def _name_earlier(recording: Recording, since: float) -> None:
     others = [folder for folder in folders_at(recording.cluster.address) if folder.name not in this_or_none]
     told = [folder for folder in others if max(path.stat().st_mtime for path in list_segments(folder)) >= since]
     if told:
-        output.note(f"not in it: {told[-1].name}, recorded before it at this address; `cockpit report {told[-1]}`")
+        output.note(f"an earlier recording at this address is not included: `cockpit report {told[-1]}`")
 
 
 def _date(moment: float) -> str:

@@ -1,4 +1,4 @@
-"""Who is told of findings: a robot behind a webhook, or a command; addresses and secrets of these are shown to nobody."""
+"""Targets of notifications: a robot behind a webhook, or a command; their addresses and secrets are never shown."""
 
 from __future__ import annotations
 
@@ -30,11 +30,15 @@ NOTIFY_WORDS: Final = {
 class NotifyTarget(Value, frozen=True, forbid_unknown_fields=True):
     """One who is told, as the config file has it: `${NAME}` is filled in only when something is sent."""
 
-    webhook: Annotated[str, Meta(description="The address of a robot; ${NAME} is taken from the environment.")] = ""
-    form: Annotated[Form | None, Meta(description="What listens at the webhook.")] = None
-    secret: Annotated[str, Meta(description="What feishu and dingtalk sign with; ${NAME} is taken from the environment.")] = ""
+    webhook: Annotated[str, Meta(description="The address of a chat robot or another receiver; ${NAME} is taken from the environment.")] = (
+        ""
+    )
+    form: Annotated[Form | None, Meta(description="The kind of receiver: feishu, dingtalk, wecom, slack or json.")] = None
+    secret: Annotated[str, Meta(description="The signing secret of a feishu or dingtalk robot; ${NAME} is taken from the environment.")] = (
+        ""
+    )
     command: Annotated[tuple[str, ...], Meta(description="A program and its arguments; it reads JSON from its stdin.")] = ()
-    level: Annotated[Level, Meta(description="The least level that is told.")] = "critical"
+    level: Annotated[Level, Meta(description="The lowest level that is sent: critical, warning or info.")] = "critical"
     codes: Annotated[tuple[str, ...], Meta(description="Only findings with these codes.")] = ()
 
     @property

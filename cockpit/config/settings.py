@@ -86,7 +86,9 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     record: Annotated[bool | UnsetType, Meta(description="Record what is seen: off for nothing.")] = UNSET
     recording: Annotated[RecordingLimits | UnsetType, Meta(description="How long recordings are kept, and how large they grow.")] = UNSET
     limits: Annotated[Limits | UnsetType, Meta(description="Thresholds of findings.")] = msgspec.field(default=UNSET, name="findings")
-    notify: Annotated[list[NotifyTarget] | UnsetType, Meta(description="Who is told when findings begin and end.")] = UNSET
+    notify: Annotated[list[NotifyTarget] | UnsetType, Meta(description="Where to send a notification when a finding begins or ends.")] = (
+        UNSET
+    )
 
 
 def _marks(of: type = Limits) -> dict[str, Meta]:
@@ -327,7 +329,7 @@ def default_file() -> str:
 # quiet: false                     # no bell and no terminal notification when a critical finding starts
 # record: on                       # keep what is seen, for `cockpit replay` and `cockpit report`; off, and with readonly: nothing
 # recording:                       # what all recordings together may take; the oldest goes first
-{_default_limits(RecordingLimits)}# notify:                          # who is told when findings begin and end; try `cockpit notify --test`
+{_default_limits(RecordingLimits)}# notify:                          # who is notified of findings; try `cockpit notify --test`
 #   - {{webhook: "${{FEISHU_HOOK}}", form: feishu, secret: "${{FEISHU_KEY}}"}}   # or dingtalk, wecom, slack, json
 #   - {{command: [/opt/page, --critical], level: warning, codes: [gpu-lost]}}   # JSON on its stdin; default: all critical
 # findings:                        # thresholds

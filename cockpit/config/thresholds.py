@@ -56,7 +56,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         float, Meta(ge=0, le=DAY, description="Seconds that an Xid which is mostly a job's mistake stays reported.")
     ] = 1800.0
     """The job that has caused it fails within minutes, and tells more in its log."""
-    gpu_memory_watched: Annotated[float, Meta(ge=1, le=DAY, description="Seconds of growth by which GPU memory is told ahead.")] = 3600.0
+    gpu_memory_watched: Annotated[
+        float, Meta(ge=1, le=DAY, description="Seconds of growth from which the time when GPU memory is full is predicted.")
+    ] = 3600.0
     """Its peaks in nine parts are compared, six of which must be known: 40 minutes, longer than the largest models take to load; and a part
     is longer than most training steps, in which engines sleep and wake."""
     gpu_memory_grown: Annotated[float, Meta(ge=0, le=1, description="Share of a GPU by which its memory must have grown meanwhile.")] = 0.02
@@ -71,7 +73,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     spin_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that a job's GPUs are at 100 % but draw little power.")] = 300.0
     """One rank that saves a checkpoint while the others wait in a barrier looks like this, for some minutes; at twice of this NCCL's
     watchdog has struck. Three times as long where the log is written to, or one GPU alone is busy: the last answers of a small model."""
-    gpu_lags_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that a GPU has done far less than its fellows.")] = 600.0
+    gpu_lags_for: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that a GPU has done far less than the others of its group.")] = (
+        600.0
+    )
     """An engine that has its answers early is idle until the next step, and a rank that saves a checkpoint differs for some minutes; a rank
     on a sick host lags in every step."""
     spin_power: Annotated[float, Meta(gt=0, le=1, description="Share of its power limit below which a busy GPU is only waiting.")] = 0.3

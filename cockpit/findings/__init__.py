@@ -58,7 +58,7 @@ CHECKS: tuple[Check, ...] = (
         "Links of GPUs: NVLink and PCIe",
         (faulty_links,),
         GPUS,
-        watches="errors that grow, and PCIe links that are slow under load",
+        watches="error counts that grow, and PCIe links that are slow under load",
     ),
     Check(
         "Power limits and clocks of GPUs",
@@ -76,11 +76,11 @@ CHECKS: tuple[Check, ...] = (
         at_once=False,
     ),
     Check(
-        "GPUs that lag behind their fellows",
+        "GPUs that lag behind the others of their group",
         (lagging_gpus,),
         (*ACTORS, checks.listed_gpus),
         HOSTS,
-        watches="a GPU with far less to do than the others of its group of actors, for many minutes",
+        watches="a GPU that does far less than the others of its group of actors, for many minutes",
         at_once=False,
     ),
     Check(

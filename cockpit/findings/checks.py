@@ -97,14 +97,14 @@ def gpus(snapshot: Snapshot) -> Lack | None:
 
 def xids(snapshot: Snapshot) -> Lack | None:
     """Xids of every GPU, as the kernel's log or NVML's events tell them."""
-    return _missing_hosts(snapshot, lambda host: all(gpu.xids is not None for gpu in host.gpus or ()), "no Xids are told on")
+    return _missing_hosts(snapshot, lambda host: all(gpu.xids is not None for gpu in host.gpus or ()), "Xids can't be read on")
 
 
 def listed_gpus(snapshot: Snapshot) -> Lack | None:
     """The GPUs of every node, as a probe or Ray's agent sees them."""
     living = _living_nodes(snapshot)
     blind = [node for node in living if node.gpus is None]
-    return _blind_nodes("nobody lists the GPUs of", blind, living) if blind or not living else None
+    return _blind_nodes("no source lists the GPUs of", blind, living) if blind or not living else None
 
 
 def _missing_hosts(snapshot: Snapshot, seen: Callable[[Host], bool], words: str) -> Lack | None:

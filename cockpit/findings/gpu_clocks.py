@@ -72,7 +72,9 @@ def _power_finding(facts: Facts, host: Host, gpus: Sequence[Gpu], *, uneven: boo
         evidence=tuple(
             f"GPU {gpu.label}: {gpu.power_limit:.0f} W, by default {gpu.power_default:.0f} W (`nvidia-smi -q -d POWER`)" for gpu in gpus
         ),
-        remedy=Remedy("if nobody wants it so: set it back (`nvidia-smi -i INDEX -pl WATTS`); it stays until the driver is loaded anew"),
+        remedy=Remedy(
+            "if this limit is not intended: restore the default (`nvidia-smi -i INDEX -pl WATTS`); it lasts until the driver is reloaded"
+        ),
         about=_about(facts, host, gpus),
         seen=facts.stale_since(host.name),
     )
@@ -129,7 +131,7 @@ def _clock_finding(facts: Facts, host: Host, low: Sequence[tuple[Loaded, float]]
         text=f"{which} at {least:.0f} MHz, others of this model at {usual:.0f} MHz, for {age(lasted)}: a job is as slow as its slowest GPU",
         evidence=tuple(_clock_line(each) for each, _ in low),
         remedy=Remedy(
-            "if its clocks were set: set them free (`nvidia-smi -i INDEX -rgc`, `nvidia-smi -i INDEX -rac`); if not, see what holds them "
+            "if its clocks were locked: unlock them (`nvidia-smi -i INDEX -rgc`, `nvidia-smi -i INDEX -rac`); if not, see what slows them "
             "down (`nvidia-smi -q -d PERFORMANCE`) and test the GPU (`dcgmi diag -r 3`)"
         ),
         about=_about(facts, host, gpus),
@@ -140,7 +142,7 @@ def _clock_finding(facts: Facts, host: Host, low: Sequence[tuple[Loaded, float]]
 def _clock_line(each: Loaded) -> str:
     watts = "" if each.power is None else f", {each.power:.0f} of {each.gpu.power_limit or 0:.0f} W"
     reasons = clean(", ".join(clock_reasons(each.gpu)))
-    told = "held down by what is not told" if not reasons else f"held down by: {reasons}"
+    told = "the driver gives no reason" if not reasons else f"slowed by: {reasons}"
     return f"GPU {each.gpu.label}: {each.clock:.0f} MHz on average{watts}; {told} (`nvidia-smi -q -d CLOCK,PERFORMANCE`)"
 
 

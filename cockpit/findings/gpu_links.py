@@ -104,10 +104,10 @@ def _slow_pcie_line(links: GpuLinks) -> str | None:
 
 def _error_findings(facts: Facts, host: Host, gpus: Sequence[Gpu]) -> Iterator[Finding]:
     limits = facts.limits
-    words = "NVLink errors that grow: what they hold up, all ranks wait for"
-    remedy = f"a link that fails makes such errors days before: {_TEST}"
+    words = "a growing number of NVLink errors: all ranks wait for what is sent again"
+    remedy = f"such errors often come days before a link fails: {_TEST}"
     yield from _growth(facts, host, gpus, "gpu-nvlink-errors", lambda links: links.nvlink_errors, limits.nvlink_errors, words, remedy)
-    words = "PCIe errors that grow: all that was sent wrong is sent again"
+    words = "a growing number of PCIe errors: each is data that was sent again"
     yield from _growth(facts, host, gpus, "gpu-pcie-errors", lambda links: links.pcie_replays, limits.pcie_replays, words, _RESEAT)
 
 

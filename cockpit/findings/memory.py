@@ -177,7 +177,7 @@ def _parse_version(ray_version: str | None) -> tuple[int, int] | None:
 
 
 def kill_order(ray_version: str | None) -> str:
-    """Whom that Ray kills first for want of memory, as far as it is known what it goes by."""
+    """Whom that Ray kills first for lack of memory, as far as it is known what it goes by."""
     version = _parse_version(ray_version)
     order = (
         "idle workers that hold much memory, then retriable work, the newest first, even if it holds little"

@@ -47,9 +47,9 @@ def _doubt_unheard(monitor: ClusterMonitor, patience: float) -> None:
     """Say which hosts have not been heard: what is shown is without them."""
     for name in monitor.coverage.unanswered_hosts():
         if monitor.config.reach == THROUGH_RAY:
-            why = "is not looked at: `reach: ray` is for acts alone"
+            why = "is not looked at: `reach: ray` allows acts only"
         elif name in monitor.poller.parts.hosts:
-            why = f"has not told of all its processes and GPUs within {patience:.0f} s"
+            why = f"has not listed all its processes and GPUs within {patience:.0f} s"
         else:
             why = f"has not been reached within {patience:.0f} s"
         monitor.poller.doubt("probe", f"{name} {why}", name)

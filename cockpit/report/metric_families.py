@@ -192,9 +192,12 @@ def _percent(value: float | None) -> float | None:
 
 # No label is called `job` or `instance`: those are Prometheus' own, and it would call ours exported_job.
 FAMILIES = (
-    Family("cockpit_look_timestamp_seconds", "When this was seen, in POSIX seconds.", (), _of_cluster(lambda facts: facts.snapshot.taken)),
+    Family("cockpit_look_timestamp_seconds", "Time of this look, in POSIX seconds.", (), _of_cluster(lambda facts: facts.snapshot.taken)),
     Family(
-        "cockpit_status", "0 OK, 1 warning, 2 critical, 3 no answer: as cockpit status ends.", (), _of_cluster(lambda facts: facts.code)
+        "cockpit_status",
+        "0 OK, 1 warning, 2 critical, 3 no answer: the exit code of cockpit status.",
+        (),
+        _of_cluster(lambda facts: facts.code),
     ),
     Family("cockpit_ray_reachable", "Whether the dashboard answers.", (), _of_cluster(lambda facts: facts.snapshot.cluster.reachable)),
     Family("cockpit_ray_info", "Which Ray it is; always 1.", ("version", "session"), _ray),
@@ -224,9 +227,9 @@ FAMILIES = (
     Family("cockpit_job_state", "The state of a job that is not over; always 1.", ("ray_job", "state"), _job_states),
     Family("cockpit_job_gpus_reserved", "GPUs that Ray has given to a job that is not over.", ("ray_job",), _job_gpus),
     Family("cockpit_actors", "Actors by Ray's state of them.", ("state",), _of_counts(lambda snapshot: snapshot.actor_counts)),
-    Family("cockpit_waiting", "What waits for a place or to start, by the reason.", ("kind", "reason"), _waits),
+    Family("cockpit_waiting", "Actors, groups and jobs that wait, by reason.", ("kind", "reason"), _waits),
     Family("cockpit_findings", "Findings by level.", ("level",), _findings),
-    Family("cockpit_findings_by_code", "Findings that there are, by code.", ("code", "level"), _findings_by_code),
-    Family("cockpit_processes", "Left over by Ray, or unknown whether, on hosts that are probed.", ("host", "kind"), _judged_processes),
+    Family("cockpit_findings_by_code", "Current findings, by code.", ("code", "level"), _findings_by_code),
+    Family("cockpit_processes", "Processes left over by Ray, or of unknown owner, on probed hosts.", ("host", "kind"), _judged_processes),
     Family("cockpit_faults", "Faults by source.", ("source",), _of_counts(_count_faults)),
 )

@@ -57,7 +57,7 @@ def memory_words(used: OwnerUsage) -> str:
 def usage_pairs(used: OwnerUsage) -> Iterator[tuple[str, str]]:
     """Names and values, for whoever lists facts about one job."""
     sums = used.sums
-    yield "watched", age(used.seen_s) + (f"; nobody watched for {age(used.unwatched_s)}" if used.unwatched_s else "")
+    yield "watched", age(used.seen_s) + (f"; not recorded for {age(used.unwatched_s)}" if used.unwatched_s else "")
     yield "reserved", reserved_hours(used)
     yield "held", held_hours(used)
     yield "busy", f"{gpu_hours(sums.busy)}  {share_of(sums.busy, used)}"
@@ -66,7 +66,7 @@ def usage_pairs(used: OwnerUsage) -> Iterator[tuple[str, str]]:
         yield "not known", f"{gpu_hours(sums.unknown)}  {share_of(sums.unknown, used)}"
     yield "fullest host", memory_words(used)
     yield "most memory", f"{size(used.gpu_memory)} of GPU memory, {size(used.host_memory)} of host memory"
-    yield "restarts, kills", f"{plural(used.restarts, 'restart')} of actors, {plural(used.kills, 'kill')} for want of memory"
+    yield "restarts, kills", f"{plural(used.restarts, 'restart')} of actors, {plural(used.kills, 'kill')} for lack of memory"
 
 
 def _brackets(words: str) -> str:

@@ -139,7 +139,7 @@ async def _read_batches(log: Log) -> Sequence[str]:
                 ends, has_come = loop.time() + SETTLE_S, True
     except asyncio.TimeoutError:
         if not has_come:
-            raise SourceError(f"{log.title}: nothing came of it in {PATIENCE_S:g} s") from None
+            raise SourceError(f"{log.title}: no answer within {PATIENCE_S:g} s") from None
     return kept
 
 

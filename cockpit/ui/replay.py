@@ -36,13 +36,13 @@ READING: Final = "past"
 SEVERITIES: Final[Mapping[str | None, str]] = {"critical": "error", "warning": "warning"}
 ELSEWHERE: Final = "End: back to now"
 WHY_NOT: Final = {
-    "act": "acts change what there is now, and this is the past",
-    "log": "no log is recorded, and the log of now is not that of then",
+    "act": "acts are not possible in the past",
+    "log": "logs are not recorded",
     "stack": "stacks are not recorded",
     "environment": "environments are never recorded",
     "dead": "dead actors are not recorded",
 }
-"""By action, why it means nothing in the past."""
+"""By action, why it is not possible in the past."""
 
 
 class ReplayApp(OtherRaysApp):
@@ -142,8 +142,8 @@ class ReplayApp(OtherRaysApp):
         self._show(self.snapshot, Index(self.snapshot, self._index, self.hidden.keys))
 
     def action_no_past(self, action: str, label: str) -> None:
-        """Say why a key means nothing in the past."""
-        why = WHY_NOT.get(action, "means nothing in the past")
+        """Say why a key is not possible in the past."""
+        why = WHY_NOT.get(action, "is not possible in the past")
         self.say(f"{label}: {why}. {ELSEWHERE}" if self.follows else f"{label}: {why}")
 
     def on_time_line_clicked(self, message: TimeLine.Clicked) -> None:

@@ -85,7 +85,7 @@ def test_the_long_way_knows_addresses_as_people_type_them(monkeypatch):
 def test_it_is_no_look_and_no_past(other):
     told = CliRunner().invoke(main, ["status", "--line", *other])
     assert told.exit_code != 0
-    assert "without --json, --watch and --at" in str(told.exception) + told.output
+    assert "with --json, --watch or --at" in str(told.exception) + told.output
 
 
 def test_a_single_look_leaves_its_line_but_a_read_only_one_no_file():

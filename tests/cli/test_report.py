@@ -49,7 +49,7 @@ def test_the_session_before_a_restart_of_ray_is_named(recorded, state):
     before, after = recorded, state / "session_2026-11-21_03-30-00_1_1"
     folder = written(after)
     os.utime(next(folder.glob("*.cockpit")), (NOW * 2, NOW * 2))
-    assert f"not in it: {SESSION}, recorded before it at this address; `cockpit report {before}`" in report().stderr
+    assert f"an earlier recording at this address is not included: `cockpit report {before}`" in report().stderr
     assert "not in it" not in report(folder).stderr
 
 
@@ -101,7 +101,7 @@ def test_only_what_lies_between_two_times_is_told(recorded, tmp_path):
 def test_a_time_of_which_nothing_is_recorded_is_refused(recorded):
     result = report("--from", "2020-01-01T00:00", "--to", "2020-01-02T00:00")
     assert result.exit_code == 3
-    assert "nothing is recorded then" in result.output
+    assert "nothing was recorded in that time" in result.output
 
 
 def test_what_is_no_time_is_refused(recorded):

@@ -42,7 +42,7 @@ def test_a_gpu_that_works_far_below_the_others_clock_is_told_with_what_holds_it_
     assert told.text == (
         "GPU 7 of node1 works at 1200 MHz, others of this model at 1980 MHz, for 6m00s: a job is as slow as its slowest GPU"
     )
-    assert told.evidence == ("GPU 7: 1200 MHz on average, 400 of 700 W; held down by: set clocks (`nvidia-smi -q -d CLOCK,PERFORMANCE`)",)
+    assert told.evidence == ("GPU 7: 1200 MHz on average, 400 of 700 W; slowed by: set clocks (`nvidia-smi -q -d CLOCK,PERFORMANCE`)",)
     assert told.about == (f"{node(1).key}:7",)
     assert watched(6, *FAST, clocked(7, 1200)) == ()
 

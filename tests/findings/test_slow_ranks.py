@@ -1,4 +1,4 @@
-"""A rank that lags behind its fellows is told; roles that differ, natural imbalance, phases and waiting are not."""
+"""A rank that lags behind its group is reported; roles that differ, natural imbalance, phases and waiting are not."""
 
 from __future__ import annotations
 

@@ -581,7 +581,7 @@ async def test_a_named_host_that_hangs_is_said_not_to_have_been_reached_and_the_
 async def test_a_host_that_has_told_only_a_part_is_said_so(seen):
     assert await seen("half1", hosts_patience=2.0) == (
         {"half1"},
-        {"half1": "half1 has not told of all its processes and GPUs within 2 s"},
+        {"half1": "half1 has not listed all its processes and GPUs within 2 s"},
     )
 
 
@@ -591,7 +591,7 @@ async def test_a_named_host_that_is_this_one_is_not_waited_for(seen):
 
 
 async def test_probes_dont_go_through_ray_and_that_is_said_at_once(seen):
-    assert await seen("w1", reach="ray") == (set(), {"w1": "w1 is not looked at: `reach: ray` is for acts alone"})
+    assert await seen("w1", reach="ray") == (set(), {"w1": "w1 is not looked at: `reach: ray` allows acts only"})
 
 
 async def test_who_never_wants_other_hosts_looked_at_waits_for_none(seen):

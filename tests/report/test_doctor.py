@@ -116,11 +116,11 @@ ONE_LOOK = "Not checked by one look (`cockpit` and `cockpit status --watch` find
 def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
     told = sections(seen(idle(1)))
     grows, links, clocks, stalled, lags, memory, restarts = told[ONE_LOOK]
-    assert lags.startswith("  - GPUs that lag behind their fellows: not checked: a GPU with far less to do than the others")
+    assert lags.startswith("  - GPUs that lag behind the others of their group: not checked: a GPU that does far less than the others")
     assert grows == "  - GPU memory that grows: not checked: growth over most of an hour that will fill a GPU"
     assert stalled == "  - Stalled jobs: not checked: GPUs at 0 %, or at 100 % with idle power, for many minutes"
     part = "ok as far as checked; not checked:"
-    assert links == f"  - Links of GPUs: NVLink and PCIe: {part} errors that grow, and PCIe links that are slow under load"
+    assert links == f"  - Links of GPUs: NVLink and PCIe: {part} error counts that grow, and PCIe links that are slow under load"
     assert clocks.startswith(f"  - Power limits and clocks of GPUs: {part} clocks far below those of other GPUs")
     assert memory == f"  - Host memory near Ray's kill line: {part} how fast memory grows, and when Ray starts killing workers"
     assert restarts == f"  - Actors in a restart loop: {part} restarts within ten minutes, where the job has run for longer"
@@ -135,7 +135,7 @@ def test_a_script_is_told_what_one_look_can_not_find():
         "Links of GPUs: NVLink and PCIe": "partly",
         "Power limits and clocks of GPUs": "partly",
         "Stalled jobs": "unknown",
-        "GPUs that lag behind their fellows": "unknown",
+        "GPUs that lag behind the others of their group": "unknown",
         "Host memory near Ray's kill line": "partly",
         "Actors in a restart loop": "partly",
     }

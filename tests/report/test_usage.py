@@ -32,7 +32,7 @@ def test_facts_about_a_job_say_what_is_known_and_what_is_not():
     sums = HourSums(7200.0, 3600.0, 1800.0, 1800.0, {"turn": 3600.0})
     told = dict(usage_pairs(OwnerUsage(TRAIN, sums=sums, seen_s=3600.0, unwatched_s=600.0, held_s=3600.0, kills=1, restarts=2)))
     assert told == {
-        "watched": "1h00m; nobody watched for 10m00s",
+        "watched": "1h00m; not recorded for 10m00s",
         "reserved": "–",
         "held": "1.0",
         "busy": "0.50  25%",
@@ -40,5 +40,5 @@ def test_facts_about_a_job_say_what_is_known_and_what_is_not():
         "not known": "0.50  25%",
         "fullest host": "–",
         "most memory": "– of GPU memory, – of host memory",
-        "restarts, kills": "2 restarts of actors, 1 kill for want of memory",
+        "restarts, kills": "2 restarts of actors, 1 kill for lack of memory",
     }

@@ -75,7 +75,7 @@ async def test_of_a_log_that_is_still_being_written_the_lines_up_to_now_are_take
 
 async def test_a_log_of_which_nothing_comes_is_not_called_empty():
     tail = await read(log("job", endless=True))
-    assert tail.why == "job.log on node1: nothing came of it in 10 s"
+    assert tail.why == "job.log on node1: no answer within 10 s"
 
 
 async def test_with_another_process_an_actors_logs_are_found_anew():

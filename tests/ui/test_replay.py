@@ -322,7 +322,7 @@ async def test_no_act_is_offered_and_its_key_says_why(keeping):
         await back(app, pilot, BACK, "4")
         assert "Kill" not in footer(app)
         await pilot.press("K")
-        await until(pilot, lambda: "acts change what there is now" in shown(app))
+        await until(pilot, lambda: "acts are not possible in the past" in shown(app))
         assert app.hand.planned == []
         assert len(app.screen_stack) == 1
         titles = {command.title for command in app.get_system_commands(app.screen)}
@@ -330,7 +330,7 @@ async def test_no_act_is_offered_and_its_key_says_why(keeping):
         assert not titles & {"Kill", "Log", "Stack", "Pause"}
 
 
-@pytest.mark.parametrize(("key", "why"), [("l", "no log is recorded"), ("s", "stacks are not"), ("e", "in the past"), ("r", "in the past")])
+@pytest.mark.parametrize(("key", "why"), [("l", "logs are not recorded"), ("s", "stacks are not"), ("e", "in the past"), ("r", "in the past")])
 async def test_what_only_the_present_has_says_so(keeping, key, why):
     app = keeping()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:

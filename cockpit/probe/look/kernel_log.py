@@ -1,4 +1,4 @@
-"""What the kernel's log tells: whom it has killed for want of memory, and Xids of GPUs. Kills are also told by a cgroup's counter."""
+"""What the kernel's log tells: whom it has killed for lack of memory, and Xids of GPUs. Kills are also told by a cgroup's counter."""
 
 from __future__ import annotations
 

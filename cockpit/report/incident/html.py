@@ -95,7 +95,7 @@ def _acts(account: Account, clock: words.Clock) -> Html:
         (clock.at(one.at), one.text, one.user or UNKNOWN, one.host or UNKNOWN, words.duration_words(one.at, one.end))
         for one in account.acts
     ]
-    return _section("Acts", "Nobody did anything with cockpit.", _table("What was done by whom", ("At", "What", "By", "On", "Took"), rows))
+    return _section("Acts", "No acts.", _table("Acts, and who did them", ("At", "What", "By", "On", "Took"), rows))
 
 
 def _jobs(account: Account, clock: words.Clock) -> Html:
@@ -116,7 +116,7 @@ def _usage(account: Account) -> Html:
     note = tag(
         "p",
         "GPU-hours. Busy + idle + unknown is what was had, by reservation or by holding memory. A GPU is busy when its utilization was "
-        "above 5 %; unknown: nobody knows whether it worked, so that it is not called idle.",
+        "above 5 %; unknown: there are no figures of its use.",
         class_="legend",
     )
     return _section("Who used what", "No GPU was used.", tag("p", words.fleet_words(account)), table, note)

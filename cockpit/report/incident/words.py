@@ -66,7 +66,7 @@ def summary(account: Account) -> str:
     kills, restarts = sum(row.kills for row in account.usage), sum(row.restarts for row in account.usage)
     return (
         f"{plural(worst[0], 'critical finding')}, {plural(worst[1], 'warning')}, {plural(len(account.acts), 'act')}, "
-        f"{plural(len(account.jobs), 'job')}, {plural(restarts, 'restart')} of actors, {plural(kills, 'kill')} for want of memory."
+        f"{plural(len(account.jobs), 'job')}, {plural(restarts, 'restart')} of actors, {plural(kills, 'kill')} for lack of memory."
     )
 
 

@@ -1,4 +1,4 @@
-"""Kills for want of memory: what raylets of Ray 2.60 and 2.44 wrote, read bit by bit; and the kernel's own log."""
+"""Kills for lack of memory: what raylets of Ray 2.60 and 2.44 wrote, read bit by bit; and the kernel's own log."""
 
 from __future__ import annotations
 
