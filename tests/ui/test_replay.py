@@ -330,7 +330,9 @@ async def test_no_act_is_offered_and_its_key_says_why(keeping):
         assert not titles & {"Kill", "Log", "Stack", "Pause"}
 
 
-@pytest.mark.parametrize(("key", "why"), [("l", "logs are not recorded"), ("s", "stacks are not"), ("e", "in the past"), ("r", "in the past")])
+@pytest.mark.parametrize(
+    ("key", "why"), [("l", "logs are not recorded"), ("s", "stacks are not"), ("e", "in the past"), ("r", "in the past")]
+)
 async def test_what_only_the_present_has_says_so(keeping, key, why):
     app = keeping()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
