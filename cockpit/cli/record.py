@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -90,19 +91,26 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
     raise RecordingError("nothing was recorded at that time" if moment is not None else f"nothing is recorded in {recordings_path()}")
 
 
-def folders_at(address: str | None) -> Iterator[Path]:
-    """The folders that were recorded of this address, and those of no Ray at all; the oldest first."""
+def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
+    """The folders that were recorded of this address as that host sees it, and those of no Ray at all; the oldest first."""
     from cockpit.recording.files import RecordingError, Segment, list_segments
     from cockpit.recording.folder import list_recordings, recordings_path
+
+    hosts = (host, None) if _is_of_one_host(address) else None  # of an older cockpit's it is not known
 
     for folder in reversed(list(list_recordings(recordings_path()))):
         try:
             segment = Segment(list(list_segments(folder))[-1])
         except (RecordingError, OSError, IndexError):
             continue
-        if segment.header.address in (address, None):
+        if segment.header.address in (address, None) and (hosts is None or segment.header.host in hosts):
             yield folder
         segment.close()
+
+
+def _is_of_one_host(address: str | None) -> bool:
+    """Whether it names another Ray on each host."""
+    return address is None or (urlsplit(address).hostname or "") in ("localhost", "::1") or "://127." in address
 
 
 def cut_out(config: Config, span: str, path: str, source: str | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -37,7 +38,7 @@ def _open_past(app: Cockpit) -> Recording:
     from cockpit.sources.source import SourceError
 
     own = app.recorder.state.path if app.recorder else None
-    folders = list(folders_at(app.snapshot.cluster.address))
+    folders = list(folders_at(app.snapshot.cluster.address, socket.gethostname()))
     if own is not None:
         folders = [*(folder for folder in folders if folder != own.parent), own.parent]
     try:

@@ -61,27 +61,31 @@ def _report(config: Config, path: Path | None, file: Path | None, *, begin: str 
     write = _writer(file, who=who)
     recording = find_recording(None if path is None else str(path), None, config.address)
     now = recording.end if path is not None else time.time()
+    if path is None:
+        recording = _with_earlier(recording, recording.end - DEFAULT_SPAN_S if begin is None else parse_moment(begin, now))
     since, until = (None if text is None else parse_moment(text, now) for text in (begin, end))
     ran = _job_span(recording, job) if job is not None else (None, None)
     until = recording.end if (chosen := ran[1] if until is None else until) is None else chosen
     since = until - DEFAULT_SPAN_S if (chosen := ran[0] if since is None else since) is None else chosen
     if since >= until or since > recording.end or until < recording.begin:
         raise ValueError(f"nothing was recorded in that time: {recording.path} is of {_date(recording.begin)} to {_date(recording.end)}")
-    if path is None:
-        _name_earlier(recording, since)
     account = make_account(recording, since, until, job)
     if job is not None and not account.jobs:
         raise ValueError(f"no job {job} was seen in that time")
     return write(account)
 
 
-def _name_earlier(recording: Recording, since: float) -> None:
-    """Ray may have been started anew in that time: each of its sessions has a recording of its own."""
-    this_or_none = (recording.cluster.cluster, folder_name(Cluster()))
-    others = [folder for folder in folders_at(recording.cluster.address) if folder.name not in this_or_none]
-    told = [folder for folder in others if max(path.stat().st_mtime for path in list_segments(folder)) >= since]
-    if told:
-        output.note(f"an earlier recording at this address is not included: `cockpit report {told[-1]}`")
+def _with_earlier(recording: Recording, since: float) -> Recording:
+    """Together with the sessions of its Ray that were recorded since then: it may have been started anew in that time."""
+    from cockpit.recording.recording import Recording
+
+    own = recording.path
+    found = [folder for folder in folders_at(recording.cluster.address, recording.cluster.host) if folder.name != folder_name(Cluster())]
+    earlier = [folder for folder in found if folder != own and max(path.stat().st_mtime for path in list_segments(folder)) >= since]
+    if not earlier:
+        return recording
+    recording.close()
+    return Recording.open(*earlier, own)
 
 
 def _date(moment: float) -> str:
@@ -89,10 +93,13 @@ def _date(moment: float) -> str:
 
 
 def _job_span(recording: Recording, name: str) -> tuple[float | None, float | None]:
-    """When it began and ended, as the last snapshot has it."""
-    last = recording.snapshot_at(recording.end)
-    job = next((job for job in (last.jobs if last else None) or () if name in (job.id, job.job, job.submission)), None)
-    return (job.started, job.ended) if job else (None, None)
+    """When it began and ended, in the last session of Ray that knows it; with its Ray, where it ended with that."""
+    for end in recording.session_ends:
+        last = recording.snapshot_at(end)
+        for job in (last.jobs if last else None) or ():
+            if name in (job.id, job.job, job.submission):
+                return job.started, end if job.ended is None else job.ended
+    return None, None
 
 
 def _writer(file: Path | None, *, who: bool) -> Callable[[Account], str]:

@@ -65,6 +65,8 @@ class Header(msgspec.Struct, frozen=True):
     """Its folder's name."""
     address: str | None = None
     session: str | None = None
+    host: str | None = None
+    """Where it was recorded: another one has another Ray at `localhost`, and homes are shared."""
     ray_version: str | None = None
     begun: float = 0.0
     layout: str = ""

@@ -182,6 +182,12 @@ class Recording:
         return self._readers[-1].segment.header
 
     @property
+    def session_ends(self) -> Sequence[float]:
+        """The last moment of each of its sessions of Ray, the newest first."""
+        ends = {reader.segment.header.session: reader.times[-1] for reader in self._readers if reader.times}
+        return sorted(ends.values(), reverse=True)
+
+    @property
     def begin(self) -> float:
         """The first moment that is recorded."""
         return min(reader.times[0] for reader in self._readers if reader.times)
@@ -252,4 +258,4 @@ def _try_to_open(path: Path) -> Segment | str:
     if segment.header.layout == LAYOUT:
         return segment
     segment.close()
-    return f"{path.name} was recorded by cockpit {clean(segment.header.cockpit)[:40]} with other numbers: this one can't read it"
+    return f"{path.name} was recorded by cockpit {clean(segment.header.cockpit)[:40]} in a layout that this version can't read"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -91,6 +92,7 @@ class SegmentWriter:
             cluster=self._folder.name,
             address=cluster.address,
             session=cluster.session,
+            host=socket.gethostname(),
             ray_version=cluster.ray_version,
             begun=snapshot.taken,
             layout=LAYOUT,

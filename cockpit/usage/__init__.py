@@ -2,10 +2,11 @@
 
 from cockpit.usage.causes import CAUSES, IdleCause
 from cockpit.usage.look import Fleet, Look, Owner, Use, look_at
-from cockpit.usage.usage import FleetSums, HourSums, MemoryMark, OwnerUsage, Usage, UserUsage
+from cockpit.usage.usage import LONGEST_STEP_S, FleetSums, HourSums, MemoryMark, OwnerUsage, Usage, UserUsage
 
 __all__ = [
     "CAUSES",
+    "LONGEST_STEP_S",
     "Fleet",
     "FleetSums",
     "HourSums",

@@ -127,6 +127,13 @@ class UserUsage:
     host_memory: int | None = None
     """That they hold now."""
 
+    def add(self, other: UserUsage) -> None:
+        """What the same user has used elsewhere."""
+        self.sums.add(other.sums)
+        self.jobs += other.jobs
+        self.gpus = other.gpus if self.gpus is None else self.gpus + (other.gpus or 0.0)
+        self.gpu_memory, self.host_memory = _sum(self.gpu_memory, other.gpu_memory), _sum(self.host_memory, other.host_memory)
+
 
 class Usage:
     """Fed with snapshots in their order, live or out of a recording; by one thread, while others may read."""
@@ -144,7 +151,8 @@ class Usage:
         self._memory: dict[str, int] = {}
         self._restarts: dict[str, int] = {}
         self._killed: set[str] | None = None
-        self._session: str | None = None
+        self.session: str | None = None
+        """Of Ray, once it was told."""
 
     @property
     def owners(self) -> Sequence[OwnerUsage]:
@@ -160,19 +168,20 @@ class Usage:
 
         A clock that was set back counts as nobody watching.
         """
-        if self._is_of_another_cluster(snapshot):
+        if self.is_of_another_session(snapshot):
             vars(self).update(vars(Usage()))  # job ids count anew in each cluster
         step = 0.0 if self.end is None else snapshot.taken - self.end
         least = LARGE_STEP_S if len(snapshot.nodes or ()) > LARGE else STEP_S
         if (self.end is not None and 0 <= step < least) or (snapshot.processes is None and snapshot.actors is None):
             return False
         self.begin = snapshot.taken if self.begin is None else min(self.begin, snapshot.taken)
-        self.end, self._session = snapshot.taken, snapshot.cluster.session or self._session
+        self.end, self.session = snapshot.taken, snapshot.cluster.session or self.session
         self._count(snapshot, step)
         return True
 
-    def _is_of_another_cluster(self, snapshot: Snapshot) -> bool:
-        return None not in (self._session, snapshot.cluster.session) and self._session != snapshot.cluster.session
+    def is_of_another_session(self, snapshot: Snapshot) -> bool:
+        """Whether Ray was started anew, or another one is followed."""
+        return None not in (self.session, snapshot.cluster.session) and self.session != snapshot.cluster.session
 
     def _count(self, snapshot: Snapshot, step: float) -> None:
         is_watched = 0 < step <= LONGEST_STEP_S

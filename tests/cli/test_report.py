@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from cockpit.cli.main import main
-from tests.report.incident.recordings import written
+from tests.report.incident.recordings import anew, written
 from tests.world import NOW
 
 SESSION = "session_2026-11-21_01-17-58_164160_11638"
@@ -45,16 +47,64 @@ def test_what_was_recorded_last_is_told_on_the_terminal(recorded):
     assert "kill-orphans: ended 4 processes on node1 (by ann on head)" in result.stdout
 
 
-def test_the_session_before_a_restart_of_ray_is_named(recorded, state):
-    before, after = recorded, state / "session_2026-11-21_03-30-00_1_1"
-    folder = written(after)
-    os.utime(next(folder.glob("*.cockpit")), (NOW * 2, NOW * 2))
-    assert f"an earlier recording at this address is not included: `cockpit report {before}`" in report().stderr
-    assert "not in it" not in report(folder).stderr
+NEXT = "session_2026-11-21_03-30-00_1_1"
 
 
-def test_without_an_earlier_session_none_is_named(recorded):
-    assert "not in it" not in report().stderr
+@pytest.fixture
+def restarted(recorded, state):
+    """Two hours later there is another Ray at the same address."""
+    os.utime(next(recorded.glob("*.cockpit")), (NOW + 3600, NOW + 3600))
+    folder = written(state / NEXT, anew)
+    os.utime(next(folder.glob("*.cockpit")), (NOW + 10_800, NOW + 10_800))
+    return folder
+
+
+def told(tmp_path, *words):
+    report(*words, "-o", tmp_path / "night.json")
+    return json.loads((tmp_path / "night.json").read_text())
+
+
+def test_the_sessions_before_a_restart_of_ray_are_in_it(restarted, tmp_path):
+    night = told(tmp_path)
+    assert (night["session"], night["earlier_sessions"]) == (NEXT, [SESSION])
+    assert [(row["name"], row["session"]) for row in night["usage"] if row["kind"] == "job"] == [("ppo-7b", SESSION), ("ppo-7b", NEXT)]
+    assert [(job["id"], job["session"]) for job in night["jobs"]] == [("ppo-7b", SESSION), ("ppo-7b", NEXT)]
+    assert [one["begin"] for one in night["findings"] if one["code"] == "job-hung"] == [NOW + 595, NOW + 595 + 7200]
+
+
+def test_gpu_hours_are_those_of_all_sessions_and_what_is_held_now_that_of_the_last(recorded, restarted, tmp_path):
+    both, one = told(tmp_path), told(tmp_path, restarted)
+    assert both["fleet"]["there"] == pytest.approx(2 * one["fleet"]["there"], rel=1e-3)
+    (user,) = [each for each in both["users"] if each["user"] == one["users"][0]["user"]]
+    assert user["hours"]["busy"] == pytest.approx(2 * one["users"][0]["hours"]["busy"], rel=1e-3)
+    assert [row["gpus_at_end"] for row in both["usage"] if row["session"] == SESSION] == [None] * len(one["usage"])
+    assert both["unwatched_s"] > 2 * one["unwatched_s"]
+
+
+def test_it_says_which_job_of_two_sessions_is_meant(restarted):
+    text = report().stdout
+    assert f"{NEXT}, before it {SESSION}" in text
+    assert "ppo-7b (Ray of Nov 21 01:17)" in text
+
+
+def test_a_job_is_looked_for_in_the_last_session_that_knows_it(restarted, tmp_path):
+    assert [row["session"] for row in told(tmp_path, "--job", "ppo-7b")["jobs"]] == [NEXT]
+
+
+def test_a_recording_that_is_named_is_told_alone(recorded, restarted, tmp_path):
+    assert told(tmp_path, recorded)["earlier_sessions"] == []
+
+
+def test_the_ray_at_localhost_of_another_host_is_another_one(state, tmp_path, monkeypatch):
+    def at_home(snapshot, change=lambda snapshot: snapshot):
+        moved = change(snapshot)
+        return replace(moved, cluster=replace(moved.cluster, address="http://127.0.0.1:8265"))
+
+    for host, session, change in (("other", SESSION, at_home), ("this", NEXT, partial(at_home, change=anew))):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        (path,) = written(state / session, change).glob("*.cockpit")
+        os.utime(path, (NOW + 3600, NOW + 3600 + (host == "this")))
+    assert told(tmp_path)["earlier_sessions"] == []
 
 
 def test_a_recording_that_is_named_is_told(recorded):

@@ -185,5 +185,5 @@ def test_one_file_that_can_not_be_read_does_not_hide_the_others(path, written):
 def test_what_another_cockpit_has_packed_otherwise_is_refused_with_its_version(tmp_path, monkeypatch):
     monkeypatch.setattr("cockpit.recording.writer.LAYOUT", "0badc0de")
     path = write(tmp_path / "rec", snapshots(3))
-    with pytest.raises(RecordingError, match=r"was recorded by cockpit \d.* with other numbers: this one can't read it"):
+    with pytest.raises(RecordingError, match=r"was recorded by cockpit \d.* in a layout that this version can't read"):
         Recording.open(path)

@@ -67,10 +67,13 @@ class JobSpan(msgspec.Struct, frozen=True):
     """`jobs[]`: a job that ran, began or ended."""
 
     id: str
+    session: str | None
+    """Of Ray: job ids count anew in each."""
     status: str
     """As it was seen last."""
     started: float | None
     ended: float | None
+    """Of a job that ended with its Ray: when that was seen last."""
     entrypoint: str | None
     message: str | None
 
@@ -103,6 +106,8 @@ class UsageRow(msgspec.Struct, frozen=True):
     kind: str
     """`job`, `other Ray`, `no job`, `left over`."""
     name: str
+    session: str | None
+    """Of Ray: job ids count anew in each."""
     user: str | None
     hours: Hours
     seen_s: float
@@ -156,6 +161,9 @@ class Account(msgspec.Struct, frozen=True):
     address: str | None
     ray_version: str | None
     session: str | None
+    """The last of Ray's sessions that it is about."""
+    earlier_sessions: tuple[str, ...]
+    """Those before it, the first one first: Ray was started anew."""
     begin: float
     end: float
     job: str | None

@@ -14,10 +14,9 @@ from cockpit.report.faults import by_cause
 from cockpit.report.incident.account import Account, ActDone, Episode, FaultEpisode, JobSpan
 from cockpit.report.incident.course import Course, point_of
 from cockpit.report.incident.episodes import Span, Spans, complete_spans, told_spans, worse_finding
-from cockpit.report.incident.usage_rows import fleet_hours, usage_row, user_row
+from cockpit.report.incident.session_usage import SessionUsages
 from cockpit.secrets import redact_within
 from cockpit.text import clean
-from cockpit.usage import Usage
 
 STEPS = 3_000
 """Moments of the recording that are looked at, at most about."""
@@ -68,22 +67,23 @@ class _Gatherer:
 
     def __init__(self, job: str | None) -> None:
         self.job = job
-        self.usage = Usage()
+        self.usage = SessionUsages()
         self.course = Course()
         self.findings, self.faults = Spans(worse_finding), Spans[Fault]()
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[tuple[str | None, str], Job] = {}
+        """By session of Ray and key."""
         self.related: set[str] = set()
         """Keys of what belongs to the job that it is about."""
 
     def add(self, snapshot: Snapshot) -> None:
         if self.usage.add(snapshot):
-            self.course.add(point_of(snapshot, self.usage.fleet))
+            self.course.add(point_of(snapshot, self.usage.last.fleet))
         now = snapshot.taken
         self.findings.see(now, {each.key: (each, each.since or now) for each in snapshot.findings})
         self.faults.see(now, {each.key: (each, each.since) for each in by_cause(snapshot.faults)})
         for job in snapshot.jobs or ():
-            if job.key in self.jobs or len(self.jobs) < MAX_JOBS:
-                self.jobs[job.key] = job
+            if (key := (self.usage.last.session, job.key)) in self.jobs or len(self.jobs) < MAX_JOBS:
+                self.jobs[key] = job
         if self.job is not None:
             self._relate(snapshot, self.job)
 
@@ -96,7 +96,7 @@ class _Gatherer:
         )
         self.related |= {f"job:{name}", *(job.key for job in snapshot.jobs or () if job.job in mine)}
         self.related.update(thing.key for thing in things if thing.job in mine)
-        for used in self.usage.owners:
+        for used in self.usage.last.owners:
             if used.owner.name in mine and used.now is not None:
                 self.related |= used.now.nodes
 
@@ -120,12 +120,12 @@ def _account(recording: Recorded, seen: _Gatherer, begin: float, end: float) -> 
     usage, events = seen.usage, recording.events(begin, end)
     spans = complete_spans(seen.findings.all, told := told_spans(events, end))
     _look_up(recording, [span for span in spans if any(span is one for one in told)])
-    owners = [each for each in usage.owners if seen.job is None or seen.job in (each.title, each.owner.name)]
     cluster = recording.cluster
     return Account(
         address=cluster.address,
         ray_version=cluster.ray_version,
         session=cluster.session,
+        earlier_sessions=tuple(one for one in usage.sessions if one != cluster.session),
         begin=begin,
         end=end,
         job=seen.job,
@@ -136,10 +136,10 @@ def _account(recording: Recorded, seen: _Gatherer, begin: float, end: float) -> 
         findings=tuple(_episode(span) for span in spans if seen.concerns(span.thing.about)),
         faults=tuple(_fault(span) for span in seen.faults.all),
         acts=tuple(_acts(events)),
-        jobs=tuple(map(_job, _jobs_of(seen, begin))),
-        usage=tuple(usage_row(each) for each in owners),
-        users=tuple(map(user_row, usage.users())) if seen.job is None else (),
-        fleet=fleet_hours(usage.fleet_sums),
+        jobs=tuple(_jobs(seen, begin)),
+        usage=tuple(usage.rows(seen.job)),
+        users=tuple(usage.user_rows()) if seen.job is None else (),
+        fleet=usage.fleet(),
         course=seen.course.points,
         cockpit=__version__,
     )
@@ -200,15 +200,16 @@ def _text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _jobs_of(seen: _Gatherer, begin: float) -> Sequence[Job]:
+def _jobs(seen: _Gatherer, begin: float) -> Sequence[JobSpan]:
     """Those that ran at any moment of it, in the order in which they started."""
-    jobs = [job for job in seen.jobs.values() if job.ended is None or job.ended >= begin]
-    wanted = [job for job in jobs if seen.job is None or seen.job in (job.id, job.job, job.submission)]
-    return sorted(wanted, key=lambda job: job.started or begin)
+    jobs = [(session, job) for (session, _), job in seen.jobs.items() if job.ended is None or job.ended >= begin]
+    wanted = [(session, job) for session, job in jobs if seen.job is None or seen.job in (job.id, job.job, job.submission)]
+    return sorted((_job(job, session, seen.usage) for session, job in wanted), key=lambda span: span.started or begin)
 
 
-def _job(job: Job) -> JobSpan:
-    return JobSpan(job.id, job.status, job.started, job.ended, job.entrypoint, job.message)
+def _job(job: Job, session: str | None, usage: SessionUsages) -> JobSpan:
+    ended = usage.ended(session) if job.ended is None else job.ended
+    return JobSpan(job.id, session, job.status, job.started, ended, job.entrypoint, job.message)
 
 
 def make_safe(account: Account) -> Account:

@@ -100,18 +100,26 @@ def _acts(account: Account, clock: words.Clock) -> Html:
 
 def _jobs(account: Account, clock: words.Clock) -> Html:
     titles = ("Job", "Status", "Began", "Ended", "Ran", "Command", "Message")
-    return _section("Jobs", "No job ran.", _table("Jobs that ran", titles, (_job(job, clock, account.end) for job in account.jobs)))
+    return _section("Jobs", "No job ran.", _table("Jobs that ran", titles, (_job(job, account, clock) for job in account.jobs)))
 
 
-def _job(job: JobSpan, clock: words.Clock, end: float) -> Sequence[Cell]:
-    ran = words.duration_words(job.started, job.ended or end)
+def _job(job: JobSpan, account: Account, clock: words.Clock) -> Sequence[Cell]:
+    ran = words.duration_words(job.started, job.ended or account.end)
     ended = clock.at(job.ended) if job.ended else "not yet"
-    return (job.id, job.status, clock.at(job.started), ended, ran, tag("code", job.entrypoint or UNKNOWN), job.message)
+    return (
+        f"{job.id}{words.session_words(account, job.session)}",
+        job.status,
+        clock.at(job.started),
+        ended,
+        ran,
+        tag("code", job.entrypoint or UNKNOWN),
+        job.message,
+    )
 
 
 def _usage(account: Account) -> Html:
     titles = ("Whose", "User", "Reserved", "Held", "Busy", "Idle", "Unknown", "Shares", "Idle because", "Fullest host", "Restarts", "Kills")
-    rows = (_usage_row(row) for row in account.usage)
+    rows = (_usage_row(row, account) for row in account.usage)
     table = _table("GPU-hours by job", titles, rows, range(2, 7))
     note = tag(
         "p",
@@ -122,11 +130,11 @@ def _usage(account: Account) -> Html:
     return _section("Who used what", "No GPU was used.", tag("p", words.fleet_words(account)), table, note)
 
 
-def _usage_row(row: UsageRow) -> Sequence[Cell]:
+def _usage_row(row: UsageRow, account: Account) -> Sequence[Cell]:
     hours = row.hours
     numbers = (words.hours(value) for value in (hours.reserved, hours.held, hours.busy, hours.idle, hours.unknown))
     return (
-        words.owner_words(row),
+        words.owner_words(row, account),
         row.user or UNKNOWN,
         *numbers,
         share_bar(hours),

@@ -95,7 +95,7 @@ def _job(job: JobSpan, account: Account, clock: words.Clock) -> str:
     begun = f"{clock.at(job.started)} began" if job.started is not None and job.started >= account.begin else "ran before"
     ended = "" if job.ended is None else f", {clock.at(job.ended)} ended"
     why = f": {_plain(job.message)}" if job.message and job.status == "FAILED" else ""
-    return f"{_plain(job.id)} {_plain(job.status)}, {begun}{ended}{why}"
+    return f"{_plain(job.id + words.session_words(account, job.session))} {_plain(job.status)}, {begun}{ended}{why}"
 
 
 def _usage(account: Account, room: int) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _usage(account: Account, room: int) -> Iterator[str]:
     titles = ("whose", "user", "reserved", "held", "busy", "idle", "unknown", "fullest host", "idle because")
     table = [
         (
-            words.owner_words(row),
+            words.owner_words(row, account),
             row.user or UNKNOWN,
             *map(words.hours, (row.hours.reserved, row.hours.held, row.hours.busy, row.hours.idle, row.hours.unknown)),
             words.memory_words(row.fullest_host),

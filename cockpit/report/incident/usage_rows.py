@@ -8,12 +8,13 @@ from cockpit.usage import FleetSums, HourSums, MemoryMark, OwnerUsage, UserUsage
 _HOUR_S = 3600
 
 
-def usage_row(used: OwnerUsage) -> UsageRow:
-    """One job, or one user's GPUs outside of jobs."""
+def usage_row(used: OwnerUsage, session: str | None) -> UsageRow:
+    """One job, or one user's GPUs outside of jobs, in that session of Ray."""
     known = used.reserved_s > 0, used.held_s > 0
     return UsageRow(
         kind=used.owner.kind,
         name=used.title,
+        session=session,
         user=used.user,
         hours=_hours(used.sums, *known),
         seen_s=round(used.seen_s, 1),

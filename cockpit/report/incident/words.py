@@ -10,6 +10,8 @@ from cockpit.report.incident.account import Account, Episode, FaultEpisode, Hour
 from cockpit.text import UNKNOWN, age, count, percent, plural, ratio, size
 from cockpit.usage import CAUSES, IdleCause
 
+_SESSION_TIME = "%Y-%m-%d_%H-%M-%S"
+
 
 def duration_words(begin: float | None, end: float | None) -> str:
     """For how long; not known where a date is none."""
@@ -51,7 +53,18 @@ def long_date(moment: float) -> str:
 def cluster_words(account: Account) -> str:
     """Which Ray it is about."""
     ray = f"Ray {account.ray_version or UNKNOWN} at {account.address or UNKNOWN}"
-    return ", ".join(filter(None, (f"job {account.job}" if account.job else "", ray, account.session or "")))
+    before = f"before it {', '.join(account.earlier_sessions)}" if account.earlier_sessions else ""
+    return ", ".join(filter(None, (f"job {account.job}" if account.job else "", ray, account.session or "", before)))
+
+
+def session_words(account: Account, session: str | None) -> str:
+    """` (Ray of Nov 22 08:06)`: of `session_2026-11-22_08-06-42_896130_410`, where the report is of more than that one."""
+    if session in (None, account.session) or not account.earlier_sessions:
+        return ""
+    try:
+        return f" (Ray of {time.strftime('%b %d %H:%M', time.strptime(session[8:27], _SESSION_TIME))})"
+    except ValueError:
+        return f" ({session})"
 
 
 def watched_words(account: Account) -> str:
@@ -109,9 +122,10 @@ def causes(idle: Mapping[IdleCause, float]) -> str:
     return ", ".join(f"{hours(value)} {CAUSES[cause]}" for cause, value in sorted(idle.items(), key=lambda item: -item[1]))
 
 
-def owner_words(row: UsageRow) -> str:
+def owner_words(row: UsageRow, account: Account) -> str:
     """Whose they were."""
-    return row.name or UNKNOWN if row.kind == "job" else f"{row.kind}: {row.name or UNKNOWN}"
+    name = row.name or UNKNOWN if row.kind == "job" else f"{row.kind}: {row.name or UNKNOWN}"
+    return f"{name}{session_words(account, row.session)}"
 
 
 def memory_words(memory: MemoryStatus | None) -> str:

@@ -109,10 +109,10 @@ def night(events: Sequence[Event] = EVENTS, change=lambda snapshot: snapshot) ->
     return Made([change(_moment(after)) for after in moments], events, ("20261123.rec: damaged from 02:10:05 to 02:15:05",))
 
 
-def written(folder: Path) -> Path:
+def written(folder: Path, change=lambda snapshot: snapshot) -> Path:
     """The night, as a recording in this folder."""
     folder.mkdir(parents=True, mode=0o700)
-    recorded, writer = night(), SegmentWriter(folder)
+    recorded, writer = night(change=change), SegmentWriter(folder)
     for snapshot in recorded.walk(recorded.begin, recorded.end):
         writer.write(snapshot)
     writer.write_events(list(EVENTS), EVENTS[0].at)
@@ -120,4 +120,12 @@ def written(folder: Path) -> Path:
     return folder
 
 
-__all__ = ["CLUSTER", "EVENTS", "Made", "at", "night", "written"]
+def anew(snapshot: Snapshot) -> Snapshot:
+    """The same in the next Ray at its address, two hours later."""
+    moved = replace(CLUSTER, session="session_2026-11-21_03-30-00_1_1")
+    jobs = tuple(replace(job, started=(job.started or 0) + 7200, ended=job.ended and job.ended + 7200) for job in snapshot.jobs or ())
+    later = at(snapshot, snapshot.taken - NOW + 7200, cluster=moved, jobs=jobs)
+    return replace(later, findings=tuple(replace(each, since=each.since and each.since + 7200) for each in snapshot.findings))
+
+
+__all__ = ["CLUSTER", "EVENTS", "Made", "anew", "at", "night", "written"]
