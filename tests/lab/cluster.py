@@ -56,6 +56,17 @@ def eventually(look: Callable[[], Seen], within: float = 120, every: float = 0.2
     raise AssertionError(f"not within {within} s: {look}") from trouble
 
 
+def start_patiently(start: Callable[[], object], clear: Callable[[], object]) -> None:
+    """Ray gives its node 30 s to come up (2.60, node.py), which a busy machine can take longer for: once more, then."""
+    try:
+        start()
+    except AssertionError as error:
+        if "timed out during startup" not in str(error):
+            raise
+        clear()
+        start()
+
+
 class Cluster:
     """One Ray: the first host is its head."""
 
@@ -78,6 +89,9 @@ class Cluster:
 
     def start(self) -> None:
         """Start Ray on every host, and wait until the dashboard tells of all their GPUs."""
+        start_patiently(self._start, self.stop)
+
+    def _start(self) -> None:
         for host in self.hosts:
             lay_out(host)
         self.command(

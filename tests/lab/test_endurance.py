@@ -176,7 +176,7 @@ def test_a_terminal_that_changes_its_size_a_thousand_times(watched: Screen):
     watched.resize(160, 50)
     text = watched.until("nodes 2/2", "Overview", within=PATIENCE)
     assert "Traceback" not in text
-    assert usage(program, 0.0).files <= files + 2
+    eventually(lambda: usage(program, 0.0).files <= files + 2)  # a request that is under way has one, too
 
 
 def growth_of(shown: Screen, times: int) -> float:
