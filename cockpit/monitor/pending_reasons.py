@@ -35,7 +35,7 @@ SETTLED_S = 15.0
 """Seconds after which what waits is in the monitor's report, or waits for no resources: it is written every 5 s, of what is as old."""
 STRATEGIES: tuple[Strategy, ...] = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 _NODE = "ray.io/node-id"
-STARTING = "it has its resources: its runtime environment or its worker process is starting"
+STARTING = "resources are reserved; the runtime environment or the worker process is starting"
 
 
 class WaitFacts(NamedTuple):
@@ -156,7 +156,7 @@ class Reasons:
         held = [hold.amounts.get("GPU", 0) for place in self.world.places for hold in place.holds]
         parted = wanted.sum("GPU") >= SCALE and any(amount % SCALE for amount in held)
         if self._queued is None:
-            told = "there is room for it: its runtime environment or its worker process is starting, or it may be bound to a node"
+            told = "there is room for it: the runtime environment or the worker process is starting, or it may be bound to a node"
             return Reason(told, "room")
         parts = "the free GPUs may be parts of several, or " if parted else ""
         return Reason(f"there is room for it, but Ray keeps it queued: {parts}it may be bound to a node (Ray does not say)", "room")

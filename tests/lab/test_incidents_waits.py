@@ -286,7 +286,7 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
     hungry = incidents.found("job-pending", "job hungry", level="critical")
     assert hungry["text"] == "job hungry has not started: never fits on these nodes: needs 99 CPU on one node; 2 nodes have 16"
     starting = incidents.found("job-pending", "job slow", level="warning")
-    assert starting["text"].startswith("job slow has not started: it has its resources: its runtime environment or its worker")
+    assert starting["text"].startswith("job slow has not started: resources are reserved; the runtime environment or the worker")
 
     ids = {name: f"pg:{row['placement_group_id']}" for name, row in incidents.groups().items()}
     about = incidents.about()

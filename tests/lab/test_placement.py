@@ -150,7 +150,7 @@ slow = ray.remote(Slow).options(name="Slow", num_gpus=1, label_selector=here, ru
     eventually(lambda: asked.state("actors", "Slow") == "PENDING_CREATION", within=120)
     watcher = Watcher(asked.cluster.head)
     try:
-        starting = "it has its resources: its runtime environment or its worker process is starting"
+        starting = "resources are reserved; the runtime environment or the worker process is starting"
         watcher.until(lambda facts: reasons(asked, facts).get("Slow") == starting, within=120)
         asked.tell("start")
         watcher.until(

@@ -15,7 +15,7 @@ from tests.sources.ray.recorded_ray import RecordedRay
 from tests.world import NOW, actor, node
 
 HEAD, W1 = f"{1:056x}", f"{2:056x}"
-STARTING = "it has its resources: its runtime environment or its worker process is starting"
+STARTING = "resources are reserved; the runtime environment or the worker process is starting"
 
 
 def nodes(*used, growing=False, **more):
@@ -112,7 +112,7 @@ def test_an_actor_in_a_placed_group_waits_for_others_there():
 def test_what_ray_no_longer_queues_is_being_started():
     assert why(nodes((8, 0)), waiting(), demand=()) == STARTING
     assert why(nodes((0, 0)), waiting(), demand=queued(GPU=8.0)).startswith("there is room for it, but Ray keeps it queued")
-    assert why(nodes((0, 0)), waiting()).startswith("there is room for it: its runtime environment")
+    assert why(nodes((0, 0)), waiting()).startswith("there is room for it: the runtime environment")
 
 
 def test_what_is_free_may_be_parts_of_several_gpus():
