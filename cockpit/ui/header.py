@@ -226,22 +226,23 @@ def page_line(
 ) -> tuple[Piece, ...]:
     """The line of pages: which is open, the details opened from it, notes such as PAUSED, and `counts`, which are never cut.
 
-    The other pages have their names where there is room for all of that, else their numbers alone.
+    The other pages have their names, or short ones, where there is room for all of that, else their numbers alone.
     """
     opened: list[Piece] = [(f" {'>' if ascii else '›'} {page.heading[:width]}", "bold") for page in pages[1:]]
     rest = (*opened, *((f"  {text}", tone) for text, tone in notes))
     room = width - _cells(counts)
-    forms = [_tabs(pages[0], *form) for form in ((" ", True), ("", True), ("", False))[width < WIDE_COLUMNS :]]
+    names = [kind.title for kind in PAGES], [kind.short_title or kind.title for kind in PAGES], [""] * len(PAGES)
+    forms = [_tabs(pages[0], *form) for form in ((" ", names[0]), *(("", some) for some in names))[width < WIDE_COLUMNS :]]
     tabs = next((form for form in forms if _cells((*form, *rest)) <= room), forms[-1])
     return (*tabs, *_cut(rest, room - _cells(tabs), ".." if ascii else "…"), *counts)
 
 
-def _tabs(page: Page, gap: str, is_named: bool) -> list[Piece]:
-    """A piece for each page; of the open one always its name."""
+def _tabs(page: Page, gap: str, names: Sequence[str]) -> list[Piece]:
+    """A piece for each page; the open one always has its whole name."""
     tabs: list[Piece] = []
     for number, kind in enumerate(PAGES, 1):
         is_here = isinstance(page, kind)
-        name = f" {kind.title}" if is_here or is_named else ""
+        name = f" {kind.title if is_here else names[number - 1]}".rstrip()
         tabs.append((f" {number}{name}{' ' if is_here else gap}", "here" if is_here else "dim"))  # type: ignore[arg-type]
     return tabs
 

@@ -115,8 +115,12 @@ def line_of_pages(width, *notes, plain=False):
     return line
 
 
-def test_where_there_is_no_room_for_their_names_the_pages_have_numbers_and_the_open_one_its_name():
+def test_where_there_is_no_room_for_their_names_the_pages_have_short_ones_or_numbers_and_the_open_one_its_name():
     assert line_of_pages(80).startswith(" 1 Overview 2 Nodes 3 Actors 4 Processes 5 Jobs 6 Findings  7 Presets")
+    assert (
+        line_of_pages(80, ("rec", "dim"), ("tree", "dim"))
+        == " 1 Over 2 Nodes 3 Actors 4 Procs 5 Jobs 6 Findings  7 Presets  rec  tree !1 ^12"
+    )
     assert line_of_pages(60) == " 1 2 3 4 5 6 Findings  7 !1 ^12"
 
 

@@ -21,6 +21,7 @@ class FindingsPage(Page):
     """Visible findings, and below them the hidden ones."""
 
     title = "Findings"
+    short_title = "Finds"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """Hidden ones are listed only where there are some."""

@@ -288,6 +288,7 @@ class OverviewPage(Page):
     """Everything that matters, in a few sections."""
 
     title = "Overview"
+    short_title = "Over"
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """What is wrong, nodes, what waits, what is left over, what runs."""

@@ -13,6 +13,8 @@ class Page:
     """One page, or the detail of one thing. It keeps its own switches and nothing of what it shows."""
 
     title: ClassVar[str] = ""
+    short_title: ClassVar[str | None] = None
+    """Where there is no room for all titles."""
     can_tree: ClassVar[bool] = False
     wants_dead: bool = False
     """Whether dead actors have been asked for."""

@@ -38,6 +38,7 @@ class ProcessesPage(Page):
     """Processes, and the sessions on disk."""
 
     title = "Processes"
+    short_title = "Procs"
     can_tree = True
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
