@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench screenshots clean
+.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench docs findings-page screenshots clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -83,7 +83,18 @@ many: $(READY) ## what commands take on 24 hosts at once, some of them in troubl
 bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, on a cluster of 1,000 nodes, and ten of them at once
 	@$(BIN)/python -m bench.run
 
-screenshots: $(READY) ## the pictures in screenshots/, from the demo cluster
+docs: $(VENV)/.docs ## the documentation in build/docs: strict, its links checked
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean --quiet
+	@echo "build/docs/index.html"
+
+$(VENV)/.docs: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+findings-page: $(READY) ## docs/findings.md, from the tests of the findings
+	@$(BIN)/python -m manual.findings
+
+screenshots: $(READY) ## the pictures in docs/screenshots/, from the demo cluster
 	@$(BIN)/python -m bench.screenshots
 
 clean: ## remove what tools leave behind; the environment stays (rm -r .venv)

@@ -1,4 +1,4 @@
-"""The pictures in screenshots/: every page of the real screen, on the demo's real Ray cluster."""
+"""The pictures in docs/screenshots/: every page of the real screen, on the demo's real Ray cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.app import Cockpit
 from cockpit.ui.keys import PAGES
 
-FOLDER = Path(__file__).parents[1] / "screenshots"
+FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
 WIDE, PANE = (120, 40), (80, 24)
 MEMORY = 45.0
 """Seconds of history before the first picture: sparks need a past."""
@@ -41,7 +41,7 @@ async def take(address: str) -> None:
             await pilot.press("1", *keys)
             await pilot.pause(1.5)
             (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="cockpit"), encoding="utf-8")
-            print(f"screenshots/{name}.svg")
+            print(f"docs/screenshots/{name}.svg")
         app.monitor.close()
 
 
