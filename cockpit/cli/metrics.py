@@ -18,7 +18,7 @@ from cockpit.config.settings import Config
 HELP = """Print one look as metrics for Prometheus.
 
 The format is its text format 0.0.4. What is unknown is left out; a Ray that doesn't answer is cockpit_ray_reachable 0. A timer runs it
-every 30 seconds or so: README.md has one."""
+every 30 seconds or so: docs/metrics.md has one."""
 EXIT_CODES = {0: "printed or written, also where no Ray answers", 1: "not written", 3: "several Rays to choose from, or bad usage"}
 
 
