@@ -113,7 +113,7 @@ release: wheel ## the package, checked and tried in a fresh environment of each 
 		rm -rf build/fresh && $$python -m venv build/fresh && \
 		build/fresh/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl && \
 		build/fresh/bin/cockpit --version && build/fresh/bin/cockpit presets >/dev/null && build/fresh/bin/cockpit schema >/dev/null && \
-		build/fresh/bin/cockpit config print --theme daylight >/dev/null && echo "$$python: installed and tried" || exit 1; \
+		build/fresh/bin/cockpit --theme daylight config print >/dev/null && echo "$$python: installed and tried" || exit 1; \
 	done
 	@rm -rf build/fresh
 
