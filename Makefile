@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench docs findings-page screenshots wheel release clean
+.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -93,6 +93,9 @@ $(VENV)/.docs: $(READY)
 
 findings-page: $(READY) ## docs/findings.md, from the tests of the findings
 	@$(BIN)/python -m manual.findings
+
+man: $(READY) ## man/cockpit.1, from the commands
+	@$(BIN)/python -m manual.man_page
 
 screenshots: $(READY) ## the pictures in docs/screenshots/, from the demo cluster
 	@$(BIN)/python -m bench.screenshots

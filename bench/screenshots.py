@@ -1,4 +1,4 @@
-"""The pictures in docs/screenshots/: every page of the real screen, on the demo's real Ray cluster."""
+"""The pictures in docs/screenshots/: every page of the real screen, and a walk through it, on the demo's real Ray cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
+from textual.pilot import Pilot
+
+from bench.moving_picture import moving_picture
 from cockpit.config.settings import Config
 from cockpit.demo import demo_cluster
 from cockpit.monitor.monitor import ClusterMonitor
@@ -27,6 +31,19 @@ PICTURES: tuple[tuple[str, tuple[int, int], str | None, tuple[str, ...]], ...] =
     ("overview-80x24", PANE, None, ("1",)),
     ("overview-light", WIDE, "daylight", ("1",)),
 )
+WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("the cluster at a glance", ("1",)),
+    ("6: what is wrong", ("6",)),
+    ("Enter: with which evidence, and what to do", ("enter",)),
+    ("2: nodes and their GPUs", ("2",)),
+    ("m: host memory, and when Ray starts killing", ("m",)),
+    ("3: what waits, and why", ("3",)),
+    ("4: who holds GPU memory", ("4",)),
+    ("K: the plan of an act; nothing is done before a yes", ("K",)),
+    ("5: jobs", ("escape", "5")),
+)
+"""What the moving picture shows, and the keys that lead there from the last."""
+MAX_MOVING_BYTES = 2_000_000
 
 
 async def take(address: str) -> None:
@@ -42,7 +59,23 @@ async def take(address: str) -> None:
             await pilot.pause(1.5)
             (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="cockpit"), encoding="utf-8")
             print(f"docs/screenshots/{name}.svg")
+        await record_walk(app, pilot)
         app.monitor.close()
+
+
+async def record_walk(app: Cockpit, pilot: Pilot[Any]) -> None:
+    """Screens one after the other, as one picture."""
+    await pilot.resize_terminal(*WIDE)
+    app.theme = "midnight"
+    screens = []
+    for title, keys in WALK:
+        await pilot.press(*keys)
+        await pilot.pause(2.5)
+        screens.append(app.export_screenshot(title=f"cockpit – {title}"))
+    picture = moving_picture(screens)
+    assert len(picture) < MAX_MOVING_BYTES, len(picture)
+    (FOLDER / "demo.svg").write_text(picture, encoding="utf-8")
+    print("docs/screenshots/demo.svg")
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.log_view import LogView
 from cockpit.ui.table import Table
 from manual.findings import known_codes, missing
+from manual.man_page import man_page
 from manual.reference import commands_page, config_page, walk_commands
 
 ROOT = Path(__file__).parents[1]
@@ -56,6 +57,15 @@ def test_every_option_is_in_the_reference():
     reference = commands_page()
     options = {opt for _, command in walk_commands(main) for parameter in command.params for opt in parameter.opts if opt.startswith("--")}
     assert {option for option in options if option not in reference} == set()
+
+
+def test_the_manual_page_is_what_the_commands_say():
+    assert (ROOT / "man" / "cockpit.1").read_text() == man_page(), "run `make man`"
+
+
+def test_no_line_of_the_manual_page_is_a_command_by_accident():
+    known = {".TH", ".SH", ".SS", ".TP", ".PP", ".B", '.\\"'}
+    assert {line.split()[0] for line in man_page().splitlines() if line.startswith((".", "'"))} == known
 
 
 def test_every_finding_is_documented():
