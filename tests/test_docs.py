@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cockpit.cli.main import main
 from cockpit.config.settings import ConfigFile
@@ -106,6 +107,12 @@ def test_links_and_pictures_lead_somewhere():
             if not (page.parent / link).exists() and link not in made:
                 lost.append(f"{page.name}: {link}")
     assert lost == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
+def test_a_form_for_issues_is_yaml(path: Path):
+    form = yaml.safe_load(path.read_text())
+    assert "blank_issues_enabled" in form or {"name", "description", "body"} <= set(form)
 
 
 def test_the_readme_is_short():

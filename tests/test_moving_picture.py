@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from bench.moving_picture import SECONDS, moving_picture
 from bench.screenshots import FOLDER, MAX_MOVING_BYTES, WALK
@@ -12,7 +12,7 @@ SCREENS = [f'<svg viewBox="0 0 10 20" xmlns="http://www.w3.org/2000/svg"><text>{
 
 
 def test_it_is_one_picture_of_their_size():
-    root = ElementTree.fromstring(moving_picture(SCREENS))
+    root = ET.fromstring(moving_picture(SCREENS))
     assert root.get("viewBox") == "0 0 10 20"
     assert [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")] == ["0", "1", "2", "3"]
 
