@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
 
 from bench.moving_picture import moving_picture
+from cockpit.acts.audit import Audit
+from cockpit.acts.executor import ActionExecutor
 from cockpit.config.settings import Config
 from cockpit.demo import demo_cluster
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.app import Cockpit
 from cockpit.ui.keys import PAGES
+from cockpit.ui.plan_dialog import ActDialog
 
 FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
 WIDE, PANE = (120, 40), (80, 24)
@@ -49,7 +54,8 @@ MAX_MOVING_BYTES = 2_000_000
 async def take(address: str) -> None:
     """One cockpit for all pictures, so that all of them have a past."""
     config = Config(address=address)
-    app = Cockpit(config, lambda publish: ClusterMonitor(config, publish))
+    log = Audit(Path(tempfile.mkdtemp()) / "acts.jsonl", time.time)
+    app = Cockpit(config, lambda publish: ClusterMonitor(config, publish), make_executor=lambda monitor: ActionExecutor(monitor, log))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause(MEMORY)
         for name, size, theme, keys in PICTURES:
@@ -71,11 +77,22 @@ async def record_walk(app: Cockpit, pilot: Pilot[Any]) -> None:
     for title, keys in WALK:
         await pilot.press(*keys)
         await pilot.pause(2.5)
+        if "K" in keys:
+            await until_asked(app, pilot)
         screens.append(app.export_screenshot(title=f"cockpit – {title}"))
     picture = moving_picture(screens)
     assert len(picture) < MAX_MOVING_BYTES, len(picture)
     (FOLDER / "demo.svg").write_text(picture, encoding="utf-8")
     print("docs/screenshots/demo.svg")
+
+
+async def until_asked(app: Cockpit, pilot: Pilot[Any]) -> None:
+    """Until the plan is there: hosts make it."""
+    for _ in range(120):
+        if isinstance(app.screen, ActDialog):
+            return
+        await pilot.pause(0.5)
+    raise TimeoutError("no plan was shown")
 
 
 def main() -> int:
