@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench screenshots clean
+.PHONY: help demo unit test check format format-check lint types layers spelling test-lab incidents truth proof healthy soak soak-simulated many bench docs findings-page man screenshots wheel release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -83,8 +83,42 @@ many: $(READY) ## what commands take on 24 hosts at once, some of them in troubl
 bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, on a cluster of 1,000 nodes, and ten of them at once
 	@$(BIN)/python -m bench.run
 
-screenshots: $(READY) ## the pictures in screenshots/, from the demo cluster
+docs: $(VENV)/.docs ## the documentation in build/docs: strict, its links checked
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean --quiet
+	@echo "build/docs/index.html"
+
+$(VENV)/.docs: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+findings-page: $(READY) ## docs/findings.md, from the tests of the findings
+	@$(BIN)/python -m manual.findings
+
+man: $(READY) ## man/cockpit.1, from the commands
+	@$(BIN)/python -m manual.man_page
+
+screenshots: $(READY) ## the pictures in docs/screenshots/, from the demo cluster
 	@$(BIN)/python -m bench.screenshots
+
+$(VENV)/.release: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	@touch $@
+
+wheel: $(VENV)/.release ## the package, in dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist . >/dev/null
+	@ls dist/*
+
+release: wheel ## the package, checked and tried in a fresh environment of each Python on PATH; nothing is uploaded
+	@$(BIN)/python -m twine check --strict dist/*
+	@for python in python3.10 python3.11 python3.12 python3.13 python3.14; do \
+		$$python -c 'import venv, ensurepip' >/dev/null 2>&1 || { echo "$$python: not here, not tried"; continue; }; \
+		rm -rf build/fresh && $$python -m venv build/fresh && \
+		build/fresh/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl && \
+		build/fresh/bin/cockpit --version && build/fresh/bin/cockpit presets >/dev/null && build/fresh/bin/cockpit schema >/dev/null && \
+		build/fresh/bin/cockpit --theme daylight config print >/dev/null && echo "$$python: installed and tried" || exit 1; \
+	done
+	@rm -rf build/fresh
 
 clean: ## remove what tools leave behind; the environment stays (rm -r .venv)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage

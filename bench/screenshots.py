@@ -1,19 +1,28 @@
-"""The pictures in screenshots/: every page of the real screen, on the demo's real Ray cluster."""
+"""The pictures in docs/screenshots/: every page of the real screen, and a walk through it, on the demo's real Ray cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
+from textual.pilot import Pilot
+
+from bench.moving_picture import moving_picture
+from cockpit.acts.audit import Audit
+from cockpit.acts.executor import ActionExecutor
 from cockpit.config.settings import Config
 from cockpit.demo import demo_cluster
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.app import Cockpit
 from cockpit.ui.keys import PAGES
+from cockpit.ui.plan_dialog import ActDialog
 
-FOLDER = Path(__file__).parents[1] / "screenshots"
+FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
 WIDE, PANE = (120, 40), (80, 24)
 MEMORY = 45.0
 """Seconds of history before the first picture: sparks need a past."""
@@ -27,12 +36,26 @@ PICTURES: tuple[tuple[str, tuple[int, int], str | None, tuple[str, ...]], ...] =
     ("overview-80x24", PANE, None, ("1",)),
     ("overview-light", WIDE, "daylight", ("1",)),
 )
+WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("the cluster at a glance", ("1",)),
+    ("6: what is wrong", ("6",)),
+    ("Enter: with which evidence, and what to do", ("enter",)),
+    ("2: nodes and their GPUs", ("2",)),
+    ("m: host memory, and when Ray starts killing", ("m",)),
+    ("3: what waits, and why", ("3",)),
+    ("4: who holds GPU memory", ("4",)),
+    ("K: the plan of an act; nothing is done before a yes", ("K",)),
+    ("5: jobs", ("escape", "5")),
+)
+"""What the moving picture shows, and the keys that lead there from the last."""
+MAX_MOVING_BYTES = 2_000_000
 
 
 async def take(address: str) -> None:
     """One cockpit for all pictures, so that all of them have a past."""
     config = Config(address=address)
-    app = Cockpit(config, lambda publish: ClusterMonitor(config, publish))
+    log = Audit(Path(tempfile.mkdtemp()) / "acts.jsonl", time.time)
+    app = Cockpit(config, lambda publish: ClusterMonitor(config, publish), make_executor=lambda monitor: ActionExecutor(monitor, log))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause(MEMORY)
         for name, size, theme, keys in PICTURES:
@@ -41,8 +64,35 @@ async def take(address: str) -> None:
             await pilot.press("1", *keys)
             await pilot.pause(1.5)
             (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="cockpit"), encoding="utf-8")
-            print(f"screenshots/{name}.svg")
+            print(f"docs/screenshots/{name}.svg")
+        await record_walk(app, pilot)
         app.monitor.close()
+
+
+async def record_walk(app: Cockpit, pilot: Pilot[Any]) -> None:
+    """Screens one after the other, as one picture."""
+    await pilot.resize_terminal(*WIDE)
+    app.theme = "midnight"
+    screens = []
+    for title, keys in WALK:
+        await pilot.press(*keys)
+        await pilot.pause(2.5)
+        if "K" in keys:
+            await until_asked(app, pilot)
+        screens.append(app.export_screenshot(title=f"cockpit – {title}"))
+    picture = moving_picture(screens)
+    assert len(picture) < MAX_MOVING_BYTES, len(picture)
+    (FOLDER / "demo.svg").write_text(picture, encoding="utf-8")
+    print("docs/screenshots/demo.svg")
+
+
+async def until_asked(app: Cockpit, pilot: Pilot[Any]) -> None:
+    """Until the plan is there: hosts make it."""
+    for _ in range(120):
+        if isinstance(app.screen, ActDialog):
+            return
+        await pilot.pause(0.5)
+    raise TimeoutError("no plan was shown")
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ from cockpit.acts.audit import Audit, audit_path, brief, outcome_of
 from cockpit.acts.plan import Plan, Receipt, Target, count_missed
 from cockpit.acts.table import ACTS, find_act
 from cockpit.acts.text import count_targets, plan_lines, receipt_lines
+from cockpit.cli.completion import BY_ROW, complete_hosts, complete_sessions
 from cockpit.cli.exit_codes import ACT_EXIT_CODES, BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
 from cockpit.cli.targets import find_id
 from cockpit.config.document import InputError
@@ -89,12 +90,14 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def _operand(act: Act) -> Option:
     if act.operand == "hosts":
-        return click.argument("named", nargs=-1, metavar="[HOST]...", callback=host_names)
-    return click.argument("id", metavar="ID", callback=some)
+        return click.argument("named", nargs=-1, metavar="[HOST]...", callback=host_names, shell_complete=complete_hosts)
+    return click.argument("id", metavar="ID", callback=some, shell_complete=BY_ROW.get(act.takes))
 
 
 def _option(flag: Flag) -> Option:
-    return click.option(flag.option, flag.field, multiple=flag.many, metavar=flag.metavar, help=flag.help, **_KINDS[flag.kind])
+    complete = complete_sessions if flag.field == "session" else None
+    words: dict[str, Any] = {"multiple": flag.many, "metavar": flag.metavar, "help": flag.help, "shell_complete": complete}
+    return click.option(flag.option, flag.field, **words, **_KINDS[flag.kind])
 
 
 def act_commands(options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> list[click.Command]:

@@ -14,6 +14,7 @@ import click
 from msgspec.structs import replace
 
 from cockpit import output
+from cockpit.cli.completion import complete_presets
 from cockpit.cli.exit_codes import BAD_USAGE, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, explain_choices
@@ -34,6 +35,8 @@ class CheckCommand(click.Command):
             at = args.index("--")
             own, divided, command = args[:at], True, args[at + 1 :]
         rest = super().parse_args(context, own)
+        if context.resilient_parsing:  # a shell completes what is typed so far
+            return rest
         if divided == bool(context.params.get("preset")) or (divided and not command):
             raise click.UsageError("give the name or file of a preset, or a command after --", context)
         context.params["command"] = tuple(command)
@@ -48,7 +51,7 @@ def check_command(options: Callable[[Any], Any], with_config: Callable[[Any], An
 
     command: Any = with_config(run)
     for add in reversed([
-        click.argument("preset", metavar="PRESET|FILE|-- COMMAND...", required=False),
+        click.argument("preset", metavar="PRESET|FILE|-- COMMAND...", required=False, shell_complete=complete_presets),
         click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
         options,
     ]):  # fmt: skip

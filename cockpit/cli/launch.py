@@ -17,6 +17,7 @@ from cockpit.acts.audit import Audit, audit_path
 from cockpit.acts.plan import Receipt
 from cockpit.acts.table import find_act
 from cockpit.cli.acts import EndSignal, ask_and_act, fail, refuse
+from cockpit.cli.completion import complete_presets
 from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, explain_choices
@@ -50,7 +51,7 @@ def launch_command(options: Callable[[Any], Any], with_config: Callable[[Any], A
     """`options` adds those of every command that reads from a cluster."""
 
     @click.command("launch", help=with_exit_codes(HELP, EXIT_CODES))
-    @click.argument("preset")
+    @click.argument("preset", shell_complete=complete_presets)
     @click.option("--no-follow", is_flag=True, help="Submit the job and exit; don't print its log.")
     @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
     @click.option("--yes", is_flag=True, help="Don't ask for confirmation.")

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cockpit import __version__, output
 from cockpit.cli import status as status_command
+from cockpit.cli.completion import complete_logs, complete_nodes, complete_themes
 from cockpit.cli.exit_codes import BAD_USAGE, EXIT_CODES, NOT_ALL, STATUS_EXIT_CODES, with_exit_codes
 from cockpit.cli.line import print_line
 from cockpit.cli.notify import notify_commands
@@ -45,7 +46,13 @@ def screen_options(command: Command) -> Command:
     """Adds the options of the screen; `cockpit` itself and `demo` have one."""
     return _with_options(
         command,
-        click.option("--theme", metavar="NAME", callback=name_of_theme, help="Colour theme, such as midnight or daylight."),
+        click.option(
+            "--theme",
+            metavar="NAME",
+            callback=name_of_theme,
+            shell_complete=complete_themes,
+            help="Colour theme, such as midnight or daylight.",
+        ),
         click.option("--ascii", is_flag=True, default=None, help="Draw with ASCII characters only."),
         click.option("--quiet", is_flag=True, default=None, help="No bell and no notification when a critical finding starts."),
     )
@@ -227,7 +234,7 @@ its stdout, of a node that of its raylet; `--log err` prints the other one, `--l
 
 
 @main.command(help=with_exit_codes(LOGS_HELP, {0: "printed", 3: "no such thing, no log, or bad usage"}))
-@click.argument("target")
+@click.argument("target", shell_complete=complete_logs)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing what is written; of a job until it ends.")
 @click.option(
     "-n",
@@ -238,7 +245,7 @@ its stdout, of a node that of its raylet; `--log err` prints the other one, `--l
     metavar="N",
     help="Start with the last N lines (default: 1000). -1: all lines.",
 )
-@click.option("--host", metavar="NODE", help="The node of a pid or an actor that there is on several.")
+@click.option("--host", metavar="NODE", shell_complete=complete_nodes, help="The node of a pid or an actor that there is on several.")
 @click.option("--log", metavar="NAME", help="Which of its logs: out, err, out-before, err-before, job, or a file such as raylet.err.")
 @cluster_options
 @with_config

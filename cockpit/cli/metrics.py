@@ -18,7 +18,7 @@ from cockpit.config.settings import Config
 HELP = """Print one look as metrics for Prometheus.
 
 In the text format 0.0.4. Unknown values are left out; while Ray doesn't answer, cockpit_ray_reachable is 0. Run it from a timer, every 30
-seconds or so; README.md has one."""
+seconds or so; docs/metrics.md has one."""
 EXIT_CODES = {0: "printed or written, even if no Ray answers", 1: "not written", 3: "several Rays to choose from, or bad usage"}
 
 

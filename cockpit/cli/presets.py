@@ -13,6 +13,7 @@ import click
 
 from cockpit import output
 from cockpit.cli.acts import refuse
+from cockpit.cli.completion import complete_presets
 from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, with_exit_codes
 from cockpit.config.document import InputError, abbreviate_home
 from cockpit.config.settings import Config
@@ -28,7 +29,9 @@ def presets_command(with_config: Callable[[Any], Any]) -> click.Command:
 
     @click.command("presets", help=with_exit_codes("List presets: yours, and the ready-made ones.", EXIT_CODES))
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-    @click.option("--copy", "name", metavar="NAME", help="Copy a ready-made preset into your folder, to edit it.")
+    @click.option(
+        "--copy", "name", metavar="NAME", shell_complete=complete_presets, help="Copy a ready-made preset into your folder, to edit it."
+    )
     @click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing.")
     def list_or_copy(as_json: bool, name: str | None, readonly: bool | None) -> None:
         """The exit code is 0, or says that a preset has a mistake."""

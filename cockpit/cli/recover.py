@@ -19,6 +19,7 @@ from cockpit.acts.plan import Plan
 from cockpit.acts.recover.step_state import NAMES, Step, StepError
 from cockpit.acts.text import plan_lines
 from cockpit.cli.acts import EndSignal, fail, is_confirmed, refuse
+from cockpit.cli.completion import complete_presets
 from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
@@ -46,7 +47,7 @@ def recover_command(options: Callable[[Any], Any], with_config: Callable[[Any], 
 
     command: Any = with_config(run)
     for add in reversed((
-        click.argument("preset"),
+        click.argument("preset", shell_complete=complete_presets),
         click.option("--from", "begin", type=click.Choice(NAMES), default=NAMES[0], metavar="STEP", help="Start at this step."),
         click.option("--skip", type=click.Choice(NAMES), multiple=True, metavar="STEP", help="Skip this step. Repeat for more."),
         click.option("--no-follow", "follow", flag_value=False, default=True, help="Don't wait until the job shows progress."),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cockpit import output
+from cockpit.cli.completion import complete_jobs
 from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, with_exit_codes
 from cockpit.cli.record import find_recording, folders_at
 from cockpit.config.settings import Config
@@ -39,7 +40,12 @@ def report_command(with_config: Callable[..., Any]) -> click.Command:
     @click.argument("recording", required=False, type=click.Path(path_type=Path))
     @click.option("--from", "begin", metavar="TIME", help="Begin there: 03:10, -20m or 2026-11-23T03:10. Default: a day before its end.")
     @click.option("--to", "end", metavar="TIME", help="End there. Default: the end of the recording.")
-    @click.option("--job", metavar="ID", help="Only what concerns this job. Default for --from and --to: its beginning and its end.")
+    @click.option(
+        "--job",
+        metavar="ID",
+        shell_complete=complete_jobs,
+        help="Only what concerns this job. Default for --from and --to: its beginning and its end.",
+    )
     @click.option("--who", is_flag=True, help="Only who uses what: GPU-hours, GPUs and memory by job and by user.")
     @click.option("-o", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE: .html, .md or .json.")
     @with_config

@@ -181,6 +181,6 @@ def test_every_help_lists_codes_of_the_table_and_no_others():
     assert all(f"{code} " in whole for code in EXIT_CODES)
 
 
-def test_the_table_of_the_readme_is_that_of_the_help():
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert all(f"| {code} | {meaning} |" in readme for code, meaning in EXIT_CODES.items())
+def test_the_table_of_the_documentation_is_that_of_the_help():
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    assert all(f"| {code} | {meaning} |" in page for code, meaning in EXIT_CODES.items())

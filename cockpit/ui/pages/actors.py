@@ -292,7 +292,7 @@ def _class_name(row: ClassRow | Actor, view: View) -> Cell:
 def _states(row: ClassRow | Actor, *states: str) -> Cell:
     members = row.actors if isinstance(row, ClassRow) else (row,)
     number = sum(actor.state in states for actor in members)
-    return (("0", "faint"),) if not number else ((str(number), "" if states == ("ALIVE",) else "warn"),)
+    return (("0", "dim"),) if not number else ((str(number), "" if states == ("ALIVE",) else "warn"),)
 
 
 def _class_memory(row: ClassRow | Actor, view: View) -> str:

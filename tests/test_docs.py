@@ -1,0 +1,145 @@
+"""The documentation names what the code has, and its two front pages say the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cockpit.cli.main import main
+from cockpit.config.settings import ConfigFile
+from cockpit.ui.help import KEY_NAMES
+from cockpit.ui.keys import ACT_KEYS, BINDINGS
+from cockpit.ui.log_screen import LogScreen
+from cockpit.ui.log_view import LogView
+from cockpit.ui.table import Table
+from manual.findings import known_codes, missing
+from manual.man_page import man_page
+from manual.reference import commands_page, config_page, walk_commands
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+ENGLISH, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
+
+
+def text_of(name: str) -> str:
+    return (DOCS / name).read_text()
+
+
+def keys_of(bindings: Any) -> set[str]:
+    """As the help names them."""
+    keys = {key for binding in bindings for key in binding.key.split(",")}
+    return {KEY_NAMES.get(key, key.title() if len(key) > 1 and "+" not in key else key) for key in keys}
+
+
+@pytest.mark.parametrize("bindings", [BINDINGS, Table.BINDINGS, LogScreen.BINDINGS, LogView.BINDINGS], ids=["app", "table", "log", "lines"])
+def test_every_key_is_documented(bindings: Any):
+    named = {word for code in re.findall(r"`([^`]+)`", text_of("keys.md")) for word in code.split()}
+    assert keys_of(bindings) - named == set()
+
+
+def test_every_key_of_an_act_is_documented():
+    named = {word for code in re.findall(r"`([^`]+)`", text_of("keys.md")) for word in code.split()}
+    assert {KEY_NAMES.get(key, key) for key in ACT_KEYS} - named == set()
+
+
+def test_every_command_is_in_the_table_and_in_the_reference():
+    table, reference = text_of("commands.md"), commands_page()
+    commands = [words for words, _ in walk_commands(main)]
+    assert len(commands) > 20
+    assert [words for words in commands if f"## `{words}`" not in reference] == []
+    assert [words for words in commands if not re.search(rf"[`, |]{words.split()[-1]}\b", table)] == []
+
+
+def test_every_option_is_in_the_reference():
+    reference = commands_page()
+    options = {opt for _, command in walk_commands(main) for parameter in command.params for opt in parameter.opts if opt.startswith("--")}
+    assert {option for option in options if option not in reference} == set()
+
+
+def test_the_manual_page_is_what_the_commands_say():
+    assert (ROOT / "man" / "cockpit.1").read_text() == man_page(), "run `make man`"
+
+
+def test_no_line_of_the_manual_page_is_a_command_by_accident():
+    known = {".TH", ".SH", ".SS", ".TP", ".PP", ".B", '.\\"'}
+    assert {line.split()[0] for line in man_page().splitlines() if line.startswith((".", "'"))} == known
+
+
+def test_every_finding_is_documented():
+    assert len(known_codes()) > 50
+    assert [*missing(text_of("findings.md"))] == []
+
+
+def test_no_finding_is_documented_that_there_is_not():
+    assert set(re.findall(r"^### `([a-z-]+)`$", text_of("findings.md"), re.MULTILINE)) - known_codes() == set()
+
+
+def test_every_key_of_the_config_file_is_documented():
+    page = config_page()
+    assert [field for field in ConfigFile.__struct_encode_fields__ if f"| `{field}` |" not in page] == []
+
+
+def test_what_readers_name_by_code_exists():
+    """`codes` in the notifications, findings in tables: a name that is misspelt would never match."""
+    named = set(re.findall(r"codes: \[([a-z-]+)\]", "".join(page.read_text() for page in DOCS.glob("*.md"))))
+    assert named
+    assert named <= known_codes()
+
+
+def test_links_and_pictures_lead_somewhere():
+    made = {
+        "all-commands.md",
+        "config.md",
+        "preset-keys.md",
+        "json.md",
+        "contributing.md",
+        "architecture.md",
+        "security.md",
+        "changelog.md",
+    }
+    lost = []
+    for page in (ENGLISH, CHINESE, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DOCS.glob("*.md")):
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            if not (page.parent / link).exists() and link not in made:
+                lost.append(f"{page.name}: {link}")
+    assert lost == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
+def test_a_form_for_issues_is_yaml(path: Path):
+    form = yaml.safe_load(path.read_text())
+    assert "blank_issues_enabled" in form or {"name", "description", "body"} <= set(form)
+
+
+def test_the_readme_is_short():
+    assert len(ENGLISH.read_text().splitlines()) <= 150
+
+
+def test_both_readmes_have_the_same_sections():
+    """By their number, their links and their pictures, in order."""
+    english, chinese = (re.split(r"^## .+$", page.read_text(), flags=re.MULTILINE)[1:] for page in (ENGLISH, CHINESE))
+    assert len(english) == len(chinese) > 5
+    for ours, theirs in zip(english, chinese, strict=True):
+        assert re.findall(r"\]\(([^)]+)\)", ours) == re.findall(r"\]\(([^)]+)\)", theirs)
+
+
+def test_both_readmes_have_the_same_commands():
+    """But for the words behind them."""
+    english, chinese = (re.findall(r"^    (.+?)(?: +#.*)?$", page.read_text(), re.MULTILINE) for page in (ENGLISH, CHINESE))
+    assert len(english) > 10
+    assert english == chinese
+
+
+def test_both_readmes_name_no_command_that_there_is_not():
+    known = {words.split()[1] for words, _ in walk_commands(main)}
+    make = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in (ENGLISH, CHINESE):
+        lines = re.findall(r"^    (.+)$", page.read_text(), re.MULTILINE)
+        ours = {found[1] for line in lines if (found := re.match(r"cockpit ([a-z][a-z-]+)", line))}
+        assert ours
+        assert ours <= known
+        assert set(re.findall(r"(?:`|^    )make ([a-z-]+)", page.read_text(), re.MULTILINE)) <= make
