@@ -1,4 +1,4 @@
-"""What the user asked for: one frozen value, from flags, then `COCKPIT_*` variables, then the config file, then defaults."""
+"""What the user asked for: one frozen value, from flags, then `COCKPIT_*` variables, then the config file, then Slurm, then defaults."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import msgspec
 import platformdirs
 from msgspec import UNSET, Meta, UnsetType
 
+from cockpit.config import slurm
 from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.config.notify import NOTIFY_WORDS, NotifyTarget, check_targets, shown_targets
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
@@ -144,7 +145,7 @@ def load(flags: Mapping[str, object], env: Mapping[str, str] = os.environ, path:
     flagged = {f"--{name.replace('_', '-')}": (name, flags[name]) for name in _TYPED if flags.get(name) is not None}
     variables = {variable: (name, env[variable]) for name in _TYPED if env.get(variable := f"COCKPIT_{name.upper()}")}
     file = _read(path or config_path())
-    chosen = {**file, **_parse_all(variables), **_parse_all(flagged)}
+    chosen = {**_of_allocation(env), **file, **_parse_all(variables), **_parse_all(flagged)}
     values: dict[str, Any] = {name: value for name, (value, _) in chosen.items()}
     if "hosts" in file:  # a name on the command line keeps what the file says of that host
         values["hosts"] = _with_details(values["hosts"], file["hosts"][0])
@@ -153,6 +154,13 @@ def load(flags: Mapping[str, object], env: Mapping[str, str] = os.environ, path:
 
 _Layer = dict[str, tuple[Any, str]]
 """For each field that is given: its value, and where it was given."""
+
+
+def _of_allocation(env: Mapping[str, str]) -> _Layer:
+    """In a job of Slurm its nodes are the hosts, and `srun` reaches them: ssh seldom may."""
+    if slurm.JOB not in env or (found := slurm.find_allocation(env)) is None:
+        return {}
+    return {"reach": (found.reach, slurm.JOB), **({"hosts": (found.hosts, slurm.NODES)} if found.hosts else {})}
 
 
 def _parse_all(given: Mapping[str, tuple[str, object]]) -> _Layer:

@@ -1,0 +1,88 @@
+"""A Slurm on hosts of a lab: munge, a controller on the first of them, slurmd on each, and an allocation of all of them."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Mapping
+
+from tests.lab.cluster import eventually
+from tests.lab.hosts import Host, Lab
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
+CONF = "/run/lab/slurm.conf"
+ENV: Mapping[str, str] = {"SLURM_CONF": CONF}
+"""What a login on such a host needs."""
+HOLD = "#!/bin/bash\nenv | grep ^SLURM_ > /tmp/allocation\nsleep infinity\n"
+"""An allocation in which nothing runs yet; what Slurm says of it is in /tmp/allocation of its first node."""
+
+
+def why_no_slurm() -> str | None:
+    """What this machine lacks for it, or `None`."""
+    missing = [name for name in PROGRAMS if not shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")]
+    return f"needs {', '.join(missing)} (Debian: apt install slurm-wlm munge)" if missing else None
+
+
+class Slurm:
+    """Runs until its lab is closed."""
+
+    def __init__(self, lab: Lab) -> None:
+        """Of a lab whose logins have `ENV`."""
+        self.hosts = list(lab.hosts.values())
+        key, conf = secrets.token_bytes(64), self._conf()
+        for host in self.hosts:
+            _lay_out(host, key, conf)
+        self.head.ssh("slurmctld")
+        for host in self.hosts:
+            host.ssh(f"slurmd -N {host.name}")
+        eventually(lambda: self.head.ssh("sinfo -h -t idle -o %D").strip() == str(len(self.hosts)))
+
+    @property
+    def head(self) -> Host:
+        """Where the controller runs."""
+        return self.hosts[0]
+
+    def allocate(self) -> Mapping[str, str]:
+        """An allocation of all hosts: the variables that a job finds in it."""
+        (self.head.tmp / "hold.sh").write_text(HOLD)
+        self.head.ssh(f"cd /tmp && sbatch -N {len(self.hosts)} --ntasks-per-node=1 --overcommit -o /dev/null hold.sh")
+        text: str = eventually(lambda: (self.head.tmp / "allocation").read_text())
+        return dict(line.partition("=")[::2] for line in text.splitlines())
+
+    def steps(self) -> list[str]:
+        """The steps that run now, by id."""
+        return self.head.ssh("squeue -h -s -o %i").split()
+
+    def _conf(self) -> str:
+        nodes = "".join(f"NodeName={host.name} NodeAddr={host.address} CPUs=2 RealMemory=1000 State=UNKNOWN\n" for host in self.hosts)
+        return f"""ClusterName=lab
+SlurmctldHost={self.head.name}({self.head.address})
+SlurmUser=root
+AuthType=auth/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+ReturnToService=2
+SlurmdSpoolDir=/run/slurm/d
+StateSaveLocation=/run/slurm/ctld
+SlurmdPidFile=/run/slurm/slurmd.pid
+SlurmctldPidFile=/run/slurm/slurmctld.pid
+SlurmdLogFile=/run/slurm/slurmd.log
+SlurmctldLogFile=/run/slurm/slurmctld.log
+{nodes}PartitionName=all Nodes=ALL Default=YES State=UP
+"""
+
+
+def _lay_out(host: Host, key: bytes, conf: str) -> None:
+    run = host.folder / "run"
+    for name in ("munge", "slurm/d", "slurm/ctld"):
+        (run / name).mkdir(parents=True, mode=0o755)
+    (run / "lab" / "slurm.conf").write_text(conf)
+    (run / "lab" / "munge.key").write_bytes(key)
+    (run / "lab" / "munge.key").chmod(0o400)
+    files = "--key-file=/run/lab/munge.key --seed-file=/run/munge/seed --log-file=/run/munge/log --pid-file=/run/munge/pid"
+    host.ssh(f"munged --force {files}")
