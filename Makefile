@@ -83,9 +83,10 @@ many: $(READY) ## what commands take on 24 hosts at once, some of them in troubl
 bench: $(READY) ## one table: cockpit beside `ray status` and nvitop, on a cluster of 1,000 nodes, and ten of them at once
 	@$(BIN)/python -m bench.run
 
+# Not with --quiet: what is not said isn't counted, and a lost link would pass.
 docs: $(VENV)/.docs ## the documentation in build/docs: strict, its links checked
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean --quiet
-	@echo "build/docs/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean
+	@echo "build/docs/index.html; with its search: $(BIN)/python -m http.server -d build/docs"
 
 $(VENV)/.docs: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -88,7 +88,9 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
         if address in (None, recording.cluster.address) and (moment is None or recording.covers(moment)):
             return recording
         recording.close()
-    raise RecordingError("nothing was recorded at that time" if moment is not None else f"nothing is recorded in {recordings_path()}")
+    if moment is not None:
+        raise RecordingError("nothing was recorded at that time")
+    raise RecordingError(f"nothing is recorded in {recordings_path()}; the screen records, and `cockpit record` without one")
 
 
 def folders_at(address: str | None, host: str | None) -> Iterator[Path]:

@@ -352,6 +352,8 @@ def init(path: Path) -> None:
             file.write(default_file())
     except FileExistsError as error:
         raise InputError(f"{abbreviate_home(path)}: already exists; not overwritten") from error
+    except PermissionError as error:
+        raise InputError(f"{abbreviate_home(path)}: permission denied; set XDG_CONFIG_HOME to a folder that you may write") from error
     except OSError as error:
         raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
 

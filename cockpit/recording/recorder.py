@@ -196,6 +196,8 @@ def _own(at: float, phase: str, text: str) -> Event:
 def _words(error: OSError) -> str:
     if error.errno == errno.ENOSPC:
         return "the disk is full" if error.strerror == os.strerror(errno.ENOSPC) else str(error.strerror)
+    if error.strerror == os.strerror(errno.EACCES):  # the kernel says so, and no reason of ours
+        return f"{error.filename}: permission denied; set XDG_STATE_HOME to a folder that you may write"
     return f"{error.filename}: {(error.strerror or '').lower()}" if error.filename else (error.strerror or str(error)).lower()
 
 

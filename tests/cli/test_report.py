@@ -38,6 +38,7 @@ def test_without_a_recording_it_says_so():
     result = report()
     assert result.exit_code == 3
     assert "nothing is recorded in" in result.output
+    assert "`cockpit record`" in result.output
 
 
 def test_what_was_recorded_last_is_told_on_the_terminal(recorded):

@@ -234,6 +234,15 @@ def test_init_writes_once_and_never_over_a_file(path):
     assert path.read_text() == "interval: 9\n"
 
 
+def test_init_says_what_to_do_where_it_may_not_write(path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(InputError, match="permission denied; set XDG_CONFIG_HOME to a folder that you may write"):
+        init(path)
+
+
 def test_what_is_printed_says_where_each_value_comes_from_and_reads_back_the_same(path):
     config = read(path, "hosts: [head, {name: w1, user: train}]\ninterval: 5\n", theme="nord")
     text = config_text(config)

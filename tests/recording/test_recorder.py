@@ -155,6 +155,23 @@ def test_a_full_disk_is_said_and_it_goes_on_when_there_is_room(root, monkeypatch
     assert [one.taken - world.NOW for one in Recording.open(only_folder(root)).walk()] == [0.0, 10.0]
 
 
+def test_a_folder_that_may_not_be_written_is_said_with_what_to_do(root, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/nonexistent")
+
+    monkeypatch.setattr(recording_of, "make_folder", refuse)
+    said = record(root, at(0)).state.reason
+    assert said == "not recorded: /nonexistent: permission denied; set XDG_STATE_HOME to a folder that you may write"
+
+
+def test_a_reason_of_our_own_is_not_taken_for_the_kernels(root, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(errno.EACCES, "it is another user's", "/there")
+
+    monkeypatch.setattr(recording_of, "make_folder", refuse)
+    assert record(root, at(0)).state.reason == "not recorded: /there: it is another user's"
+
+
 def test_a_disk_too_small_for_recordings_is_said(root, monkeypatch):
     monkeypatch.setattr(recording_of, "bytes_allowed", lambda *_: 1000)
     assert record(root, at(0)).state.reason == "not recorded: the disk is too small for recordings"
