@@ -157,6 +157,7 @@ ROWS = {
         "test_many_hosts.py",
         "test_reach.py",
         "test_several_rays.py",
+        "test_slurm.py",
         "test_stop.py",
         "test_cluster.py",
         "test_models.py",

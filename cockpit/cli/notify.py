@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SETTLING_S = 8.0
 """For which `watch` waits until everybody has answered before it prints findings."""
-WATCH_HELP = """Notify when a finding begins or ends, without a screen.
+WATCH_HELP = """Notify of findings that begin or end; no screen.
 
 Targets are listed under `notify` in the config file. Each notification is also printed. Runs until interrupted. One cockpit notifies for
 a cluster; a second one says which one does, and ends."""

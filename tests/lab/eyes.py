@@ -48,9 +48,9 @@ def once(host: Host, words: str = "", env: str = "") -> tuple[int, Facts, str]:
     return int(code), json.loads(raw + "}") if raw else {}, said
 
 
-def act(host: Host, words: str) -> tuple[int, Facts, str]:
+def act(host: Host, words: str, env: str = "") -> tuple[int, Facts, str]:
     """One act by its command, `--json`: its exit code, plan and outcome, and what it said beside."""
-    printed = host.ssh(f"{COCKPIT} {words} --json 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said", timeout=120)
+    printed = host.ssh(f"{env} {COCKPIT} {words} --json 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said", timeout=120)
     raw, _, rest = printed.rpartition("}\n\n")
     code, _, said = (rest if raw else printed.lstrip("\n")).partition("\n")
     return int(code), json.loads(raw + "}") if raw else {}, said

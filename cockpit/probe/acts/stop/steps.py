@@ -32,8 +32,8 @@ class Stopping:
         self._known: Dict[Identity, Target] = {}
         self._refused: Dict[Identity, Target] = {}
         self._served: Set[Identity] = set()
-        """Agents, and what a part of Ray itself has started. Without that parent nothing tells any more where it comes from (Ray's title of
-        an agent overwrites its environment), so it is held before."""
+        """Parts of Ray, and what these have started. Without their raylet less tells where they come from (Ray's title of an agent overwrites
+        its environment; below a `ray start --block` something lives), so they are held before."""
         self._grips: Dict[Identity, Grip] = {}
         self._endings: Dict[Identity, Ending] = {}
 
@@ -54,7 +54,7 @@ class Stopping:
             elif identity not in here:
                 self._refused[identity] = {**look.target(identity[0]), "reason": f"it no longer belongs to {self._name}"}
         self._learn(targets)
-        served = (pid for pid, part in found.items() if part == "agent" or (part == "child" and hangs_from_service(look, pid)))
+        served = (pid for pid, part in found.items() if part in OTHERS[1:] or (part == "child" and hangs_from_service(look, pid)))
         self._served = {look.forest[pid].identity for pid in served} & self._grips.keys()
 
     def run(self) -> None:
