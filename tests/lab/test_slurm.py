@@ -94,7 +94,7 @@ def test_a_long_watch_keeps_one_step_on_the_other_node(allocation: Allocation):
         eventually(lambda: watched.read_text().count("\n") > seen + 5)
         assert set(allocation.slurm.steps()) - before == {step}
     finally:
-        watch.outer.send_signal(signal.SIGINT)
+        watch.outer.send_signal(signal.SIGTERM)
     allocation.settle()
 
 

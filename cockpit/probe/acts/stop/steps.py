@@ -32,8 +32,8 @@ class Stopping:
         self._known: Dict[Identity, Target] = {}
         self._refused: Dict[Identity, Target] = {}
         self._served: Set[Identity] = set()
-        """Parts of Ray, and what these have started. Without their raylet less tells where they come from (Ray's title of an agent overwrites
-        its environment; below a `ray start --block` something lives), so they are held before."""
+        """Parts of Ray, and what these have started. Without their raylet less tells where they come from (Ray's title of an agent
+        overwrites its environment; a `ray start --block` lives above a log monitor), so they are held before."""
         self._grips: Dict[Identity, Grip] = {}
         self._endings: Dict[Identity, Ending] = {}
 
