@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice, product
 from typing import Final, NamedTuple
 
 from cockpit.config.document import InputError
@@ -12,18 +13,21 @@ from cockpit.config.reach import HostEntry, check_host
 
 JOB: Final = "SLURM_JOB_ID"
 NODES: Final = "SLURM_JOB_NODELIST"
-"""Such as `gpu[001-004,9],login1`."""
-PATIENCE_S: Final = 5.0
+"""Such as `gpu[001-004,9],login1`: a list of names, each with any number of brackets in it (slurm.conf(5), srun(1): `--nodelist`)."""
+MAX_NODES: Final = 2_000
 REACH: Final = "srun --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist={{name}} --quiet {{python}} -"
 """A step beside those that hold the resources (`--overlap`, since 20.11)."""
+_NAME = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
+_PART = re.compile(r"\[([^\]]*)\]|[^\[\]]+")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 class Allocation(NamedTuple):
-    """What its variables say, and `scontrol`."""
+    """What its variables say."""
 
     reach: str
     hosts: tuple[HostEntry, ...]
-    """By Slurm's names of its nodes; none where those can't be told."""
+    """By Slurm's names of its nodes; none where the list can't be read."""
 
 
 def find_allocation(env: Mapping[str, str]) -> Allocation | None:
@@ -31,15 +35,27 @@ def find_allocation(env: Mapping[str, str]) -> Allocation | None:
     job, nodes = env.get(JOB, ""), env.get(NODES, "")
     if not (job.isascii() and job.isdigit()) or not nodes or shutil.which("srun", path=env.get("PATH")) is None:
         return None
-    return Allocation(REACH.format(job=job), tuple(_hosts(nodes, env)))
-
-
-def _hosts(nodes: str, env: Mapping[str, str]) -> list[HostEntry]:
-    """Expanded by Slurm, whose form of it has many cases."""
     try:
-        told = subprocess.run(
-            ["scontrol", "show", "hostnames", nodes], env=dict(env), capture_output=True, text=True, timeout=PATIENCE_S, check=True
-        )
-        return [check_host(HostEntry(name)) for name in told.stdout.split()]
-    except (OSError, subprocess.SubprocessError, InputError):
-        return []
+        hosts = tuple(check_host(HostEntry(name)) for name in islice(expand_nodes(nodes), MAX_NODES))
+    except InputError:
+        hosts = ()
+    return Allocation(REACH.format(job=job), hosts)
+
+
+def expand_nodes(nodes: str) -> Iterator[str]:
+    """`n[1-2]` is n1 and n2, `n[08-10]` n08, n09 and n10. Raises `InputError`."""
+    if _NAME.sub("", nodes).strip(","):
+        raise InputError(f"{nodes!r} is no list of nodes")
+    for name in _NAME.findall(nodes):
+        parts = [[part[0]] if part[1] is None else _numbers(part[1]) for part in _PART.finditer(name)]
+        yield from map("".join, product(*parts))
+
+
+def _numbers(ranges: str) -> list[str]:
+    found: list[str] = []
+    for text in ranges.split(","):
+        match = _RANGE.fullmatch(text)
+        if match is None or int(match[2] or match[1]) - int(match[1]) > MAX_NODES:
+            raise InputError(f"{text!r} is no range of nodes")
+        found += [str(number).zfill(len(match[1])) for number in range(int(match[1]), int(match[2] or match[1]) + 1)]
+    return found
