@@ -84,17 +84,16 @@ def test_no_process_of_a_living_step_is_called_left_over(allocation: Allocation)
 def test_a_long_watch_keeps_one_step_on_the_other_node(allocation: Allocation):
     allocation.settle()
     before = set(allocation.slurm.steps())
-    watch = allocation.head.spawn(
-        "bash", "-c", f"export {allocation.env}; export COCKPIT_PROBE_HOSTS=always; exec {COCKPIT} status --json --watch >/tmp/watched"
-    )
+    watched = f"exec env --default-signal=INT {COCKPIT} status --json --watch >/tmp/watched"
+    watch = allocation.head.spawn("bash", "-c", f"export {allocation.env} COCKPIT_PROBE_HOSTS=always; {watched}")
     try:
         (step,) = eventually(lambda: set(allocation.slurm.steps()) - before)
-        watched = allocation.head.tmp / "watched"
-        seen = eventually(lambda: watched.read_text().count("\n"))
-        eventually(lambda: watched.read_text().count("\n") > seen + 5)
+        told = allocation.head.tmp / "watched"
+        seen = eventually(lambda: told.read_text().count("\n"))
+        eventually(lambda: told.read_text().count("\n") > seen + 5)
         assert set(allocation.slurm.steps()) - before == {step}
     finally:
-        watch.outer.send_signal(signal.SIGTERM)
+        watch.outer.send_signal(signal.SIGINT)
     allocation.settle()
 
 
