@@ -124,12 +124,13 @@ def main() -> None:
         wanted = ("--nodes", str(options.nodes), "--gpus", "8", "--actors", str(10 * options.nodes), "--pending", str(2 * options.nodes))
         with big.dashboard(*wanted) as address:
             key, share = asyncio.run(record(address, root, options.seconds))
+        told = day(root, options.nodes)  # before more lies there
         if options.hours:
             whole = fill(root, options.hours)
             opened, longest = seek(whole)
             megabytes = sum(path.stat().st_size for path in list_segments(whole.path)) / 1e6
             print(f"{options.hours:g} h: {megabytes:.1f} MB, opened with {opened:.2f} s of CPU, any moment with {longest:.2f} s at most")
-        print(f"{options.nodes} nodes: {100 * share:.2f} % of a core, and {key:.2f} s a key frame; {day(root, options.nodes)}")
+        print(f"{options.nodes} nodes: {100 * share:.2f} % of a core, and {key:.2f} s a key frame; {told}")
 
 
 if __name__ == "__main__":

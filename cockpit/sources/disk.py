@@ -41,7 +41,7 @@ async def in_time(work: Callable[[], T], about: object, patience: float | None =
         else:
             tell(done.set_result, result)
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=run, name="read", daemon=True)
     thread.start()
     try:
         await asyncio.wait([done], timeout=limit)

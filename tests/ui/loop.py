@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import threading
 import time
 
 
@@ -25,12 +26,17 @@ class Selector(selectors.DefaultSelector):
         self.clock, self.threads = clock, 0
 
     def select(self, timeout=None):
-        if timeout is None or timeout <= 0 or self.threads:
+        if timeout is None or timeout <= 0 or self.threads or is_reading():
             return super().select(timeout)
         ready = super().select(0)
         if not ready:
             self.clock.skipped += timeout
         return ready
+
+
+def is_reading():
+    """Whether a thread reads a file for the screen: the loop did not start it, and doesn't count it."""
+    return any(thread.name == "read" for thread in threading.enumerate())
 
 
 class Loop(asyncio.SelectorEventLoop):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 HOSTILE = [
     "[/]",
     "x[/red]y",
@@ -44,7 +46,9 @@ def unsafe(text):
 
 
 async def until(pilot, fact):
-    for _ in range(300):
+    """Waits for a fact, up to a minute of the machine."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
         if fact():
             return
         await pilot.pause(0.01)
