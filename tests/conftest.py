@@ -59,8 +59,11 @@ PROCESS = (
 """Modules and tests that start processes, as patterns of `path::name`; a test may also bear the mark `process` itself."""
 SLOW = (
     "probe/look/test_many.py",
+    "recording/test_hostile.py::test_no_mutation*",
     "test_secrets.py::*takes_longer_than_its_length*",
     "ui/test_footer.py::test_changing_pages_leaves_nothing_behind",
+    "ui/test_garbage.py::test_what_came_since*",
+    "ui/test_log_view.py::*takes_longer_than_its_length*",
     "ui/test_plan_dialog.py::test_hostile_text*",
 )
 """The same for tests that take seconds of a core each."""

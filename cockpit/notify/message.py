@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -59,12 +60,15 @@ class Message(NamedTuple):
     def text(self, most: int, measure: Callable[[str], int] = len) -> str:
         """As much as `measure` finds to be at most so much; it is said how many findings were left out."""
         entries = self.entries
-        for shown in range(len(entries), -1, -1):
+
+        def some(shown: int) -> str:
             rest = len(entries) - shown
-            text = "\n".join([self.heading, *entries[:shown], *([f"… and {rest} more: run `cockpit status`"] if rest else [])])
-            if measure(text) <= most:
-                return text
-        return self.heading[: most // 4]
+            return "\n".join([self.heading, *entries[:shown], *([f"… and {rest} more: run `cockpit status`"] if rest else [])])
+
+        if measure(whole := some(len(entries))) <= most:
+            return whole
+        fitting = bisect_right(range(len(entries)), most, key=lambda shown: measure(some(shown)))
+        return some(fitting - 1) if fitting else self.heading[: most // 4]
 
     def document(self) -> dict[str, Any]:
         """For a program."""
