@@ -72,24 +72,31 @@ def find_id(act: Act, word: str, snapshot: Snapshot) -> str:
     """The id of what the act is aimed at by its id or its name. Raises `UnclearTargetError` where that is not exactly one."""
     if len(word) in act.id_digits and re.fullmatch(r"[0-9a-f]+", word):
         return word
+    what, place = act.noun.partition(" ")[2], snapshot.cluster.address
     names = _names_of(act, snapshot)
+    if names is None:
+        why = next((fault.text for fault in snapshot.faults if fault.source.startswith("ray.")), "Ray has not answered")
+        raise SourceError(f"it is not known which {what}s there are: {why}")
     if len(found := names.get(word, ())) == 1:
         return found[0]
-    what, place = act.noun.partition(" ")[2], snapshot.cluster.address
     if found:
         raise UnclearTargetError(f"{word} means {len(found)} {what}s: {listed(found)}; give the id of one")
     raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray at {place}{did_you_mean(word, names)}")
 
 
-def _names_of(act: Act, snapshot: Snapshot) -> Mapping[str, Sequence[str]]:
-    """Ids by name: of what lives, and has a name of its own."""
-    kinds: tuple[tuple[type[Any], Sequence[Any]], ...] = (
-        (Actor, [actor for actor in snapshot.actors or () if actor.state != "DEAD"]),
-        (PlacementGroup, [group for group in snapshot.placement_groups or () if group.state != "REMOVED"]),
-        (Node, [node for node in snapshot.nodes or () if node.state == "ALIVE"]),
+def _names_of(act: Act, snapshot: Snapshot) -> Mapping[str, Sequence[str]] | None:
+    """Ids by name: of what lives, and has a name of its own. `None`: Ray has not said what there is."""
+    kinds: tuple[tuple[type[Any], Sequence[Any] | None, str], ...] = (
+        (Actor, snapshot.actors, "DEAD"),
+        (PlacementGroup, snapshot.placement_groups, "REMOVED"),
+        (Node, snapshot.nodes, "DEAD"),
     )
+    things, ended = next((things, ended) for kind, things, ended in kinds if act.takes is kind)
+    if things is None:
+        return None
     found: dict[str, list[str]] = {}
-    for thing in next(things for kind, things in kinds if act.takes is kind):
-        if (name := thing.title if isinstance(thing, Node) else thing.name) and thing.id:
+    for thing in things:
+        name = thing.title if isinstance(thing, Node) else thing.name
+        if thing.state != ended and name and thing.id:
             found.setdefault(name, []).append(thing.id)
     return found

@@ -6,7 +6,8 @@ import pytest
 
 from cockpit.acts.table import find_act
 from cockpit.cli.targets import UnclearTargetError, find_id
-from cockpit.model import Cluster, PlacementGroup
+from cockpit.model import Cluster, Fault, PlacementGroup
+from cockpit.sources.source import SourceError
 from tests.world import actor, node, snapshot
 
 KILL, REMOVE, DRAIN = map(find_act, ("kill-actor", "remove-placement-group", "drain-node"))
@@ -41,3 +42,14 @@ def test_neither_a_class_nor_the_beginning_of_an_id_nor_the_dead_are_meant():
 def test_a_mistyped_name_is_answered_with_the_nearest_one():
     with pytest.raises(UnclearTargetError, match=r"; did you mean reward-server\?$"):
         meant(KILL, "reward-serve", actors=(actor(1, name="reward-server"),))
+
+
+@pytest.mark.parametrize(
+    ("act", "seen", "what"), [(KILL, {"actors": None}, "actors"), (REMOVE, {"placement_groups": None}, "placement groups")]
+)
+def test_where_ray_has_not_said_what_there_is_nothing_is_said_not_to_be_there(act, seen, what):
+    fault = Fault("ray.identity", "Ray dashboard http://10.0.0.1:8265 can't be reached: connection refused", 0.0)
+    with pytest.raises(
+        SourceError, match=f"^it is not known which {what} there are: Ray dashboard .* can't be reached: connection refused$"
+    ):
+        meant(act, "judge", faults=(fault,), **seen)
