@@ -76,6 +76,9 @@ class JobSpan(msgspec.Struct, frozen=True):
     """Of a job that ended with its Ray: when that was seen last."""
     entrypoint: str | None
     message: str | None
+    """As Ray gives it: of one that failed, with the end of its log."""
+    error: str | None = None
+    """Of one that failed, the line of that which matters most."""
 
 
 class MemoryStatus(msgspec.Struct, frozen=True):

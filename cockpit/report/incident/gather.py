@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cockpit import __version__
+from cockpit.findings.jobs import error_lines
 from cockpit.model import Actor, Fault, Finding, Job, PlacementGroup, Process, Snapshot
 from cockpit.recording.events import Event
 from cockpit.report.faults import by_cause
@@ -209,7 +210,8 @@ def _jobs(seen: _Gatherer, begin: float) -> Sequence[JobSpan]:
 
 def _job(job: Job, session: str | None, usage: SessionUsages) -> JobSpan:
     ended = usage.ended(session) if job.ended is None else job.ended
-    return JobSpan(job.id, session, job.status, job.started, ended, job.entrypoint, job.message)
+    error = next(reversed(error_lines(job.message)), None) if job.status == "FAILED" else None
+    return JobSpan(job.id, session, job.status, job.started, ended, job.entrypoint, job.message, error)
 
 
 def make_safe(account: Account) -> Account:

@@ -113,7 +113,7 @@ def _job(job: JobSpan, account: Account, clock: words.Clock) -> Sequence[Cell]:
         ended,
         ran,
         tag("code", job.entrypoint or UNKNOWN),
-        job.message,
+        job.error or job.message,
     )
 
 

@@ -94,7 +94,7 @@ def _by(user: str | None, host: str | None) -> str:
 def _job(job: JobSpan, account: Account, clock: words.Clock) -> str:
     begun = f"{clock.at(job.started)} began" if job.started is not None and job.started >= account.begin else "ran before"
     ended = "" if job.ended is None else f", {clock.at(job.ended)} ended"
-    why = f": {_plain(job.message)}" if job.message and job.status == "FAILED" else ""
+    why = f": {_plain(job.error)}" if job.error else ""
     return f"{_plain(job.id + words.session_words(account, job.session))} {_plain(job.status)}, {begun}{ended}{why}"
 
 

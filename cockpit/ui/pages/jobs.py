@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cockpit.findings.jobs import error_lines
 from cockpit.model import Job
 from cockpit.report.usage import gpu_hours, idle_words
 from cockpit.text import UNKNOWN, count, percent, ratio, size
@@ -130,6 +131,8 @@ def _memory(job: Job, view: View) -> str:
 
 
 def last_line(job: Job) -> str:
-    """The line of the message that matters most is the last one that says something."""
+    """What a failed job raised, as its finding says it; of any other the last line of its message."""
+    if job.status == "FAILED":
+        return next(reversed(error_lines(job.message)), "")
     lines = [line.strip() for line in (job.message or "").splitlines() if line.strip()]
     return lines[-1] if lines else ""

@@ -10,6 +10,7 @@ from cockpit.model import Snapshot
 from cockpit.recording.events import Event
 from cockpit.report.incident.account import Account, account_json, account_schema
 from cockpit.report.incident.gather import make_account
+from cockpit.report.incident.markdown import account_markdown
 from tests.report.incident.recordings import ACT, DISK, EVENTS, HUNG, Made, at, night
 from tests.usage.worlds import world
 from tests.world import NOW
@@ -124,6 +125,17 @@ def test_no_text_has_a_secret_or_moves_the_cursor():
     texts = [text for job in json.loads(text)["jobs"] for text in (job["entrypoint"], job["message"])]
     assert all(each.isprintable() for each in texts)
     assert "\\u001b" not in text
+
+
+def test_a_failed_job_is_told_with_the_line_of_its_log_that_matters():
+    log = "Job entrypoint command failed with exit code 1, last available logs:\nstep 1\nValueError: no reward\nbye"
+
+    def fail(snapshot: Snapshot) -> Snapshot:
+        return replace(snapshot, jobs=tuple(replace(job, status="FAILED", message=log) for job in snapshot.jobs))
+
+    account = make_account(night(change=fail))
+    assert {job.error for job in account.jobs} == {"ValueError: no reward"}
+    assert ": ValueError: no reward" in account_markdown(account)
 
 
 def test_the_json_is_as_its_schema_says(account):

@@ -94,7 +94,7 @@ def test_foreign_text_stays_text(account):
         account,
         session=HOSTILE,
         findings=spoil(account.findings, text=HOSTILE, subject=HOSTILE, code=HOSTILE, evidence=(HOSTILE,), remedy=HOSTILE, act=HOSTILE),
-        jobs=spoil(account.jobs, id=HOSTILE, entrypoint=HOSTILE, message=HOSTILE, status=HOSTILE),
+        jobs=spoil(account.jobs, id=HOSTILE, entrypoint=HOSTILE, message=HOSTILE, error=HOSTILE, status=HOSTILE),
         acts=spoil(account.acts, text=HOSTILE, user=HOSTILE, host=HOSTILE),
         faults=spoil(account.faults, text=HOSTILE, source=HOSTILE),
         usage=spoil(account.usage, name=HOSTILE, user=HOSTILE),
