@@ -23,7 +23,7 @@ from cockpit.acts.table import ACTS, find_act
 from cockpit.acts.text import count_targets, plan_lines, receipt_lines
 from cockpit.cli.completion import BY_ROW, complete_hosts, complete_sessions
 from cockpit.cli.exit_codes import ACT_EXIT_CODES, BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
-from cockpit.cli.targets import find_id
+from cockpit.cli.targets import explain, find_id
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.config.settings import Config, explain_choices
@@ -188,7 +188,7 @@ async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *
         option = next((flag.option for flag in act.flags if flag.field == "session"), "--address")
         return fail(f"{error}: choose one with {option}", NO_ANSWER, as_json=as_json)
     except SourceError as error:
-        return fail(str(error), NO_ANSWER, as_json=as_json)
+        return fail(explain(error, monitor.poller.snapshot), NO_ANSWER, as_json=as_json)
     finally:
         executor.close()
 

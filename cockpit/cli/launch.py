@@ -19,6 +19,7 @@ from cockpit.acts.table import find_act
 from cockpit.cli.acts import EndSignal, ask_and_act, fail, refuse
 from cockpit.cli.completion import complete_presets
 from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
+from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, explain_choices
 from cockpit.model import SUPERVISOR, Job, Snapshot
@@ -100,7 +101,7 @@ async def _launch(config: Config, preset: Preset, ending: EndSignal, *, follow: 
     except NotMeantError as error:
         return fail(str(error), NOT_ALL, as_json=how["as_json"])
     except SourceError as error:
-        return fail(str(error), NO_ANSWER, as_json=how["as_json"])
+        return fail(explain(error, monitor.poller.snapshot), NO_ANSWER, as_json=how["as_json"])
     finally:
         executor.close()
     name = _submitted_id(receipt)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from cockpit import output
 from cockpit.cli.acts import refuse
 from cockpit.cli.exit_codes import DONE, NO_ANSWER
-from cockpit.cli.targets import UnclearTargetError, did_you_mean, listed, matching_actors, matching_nodes, only_actor
+from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, listed, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
 from cockpit.model import Job, Node, Snapshot
 from cockpit.monitor.logs import Log, LogFinder
@@ -56,7 +56,7 @@ async def _print(config: Config, request: LogRequest) -> int:
             output.note(clean(_which_log(log, logs)))
         await _print_lines(log, request)
     except SourceError as error:
-        return refuse(clean(str(error)), NO_ANSWER)
+        return refuse(clean(explain(error, monitor.poller.snapshot)), NO_ANSWER)
     finally:
         monitor.close()
     return DONE

@@ -18,6 +18,7 @@ from cockpit.cli.completion import complete_logs, complete_nodes, complete_theme
 from cockpit.cli.exit_codes import BAD_USAGE, EXIT_CODES, NOT_ALL, STATUS_EXIT_CODES, with_exit_codes
 from cockpit.cli.line import print_line
 from cockpit.cli.notify import notify_commands
+from cockpit.cli.plain import show_plain
 from cockpit.cli.record import record_command, status_at
 from cockpit.cli.replay import replay_command
 from cockpit.cli.screen import run_screen, show
@@ -58,6 +59,12 @@ def screen_options(command: Command) -> Command:
     )
 
 
+plain_option = click.option(
+    "--plain", is_flag=True, default=None, help="For a screen reader: the state as lines of text, then a line for each change."
+)
+"""Of what opens a live screen."""
+
+
 def name_of_theme(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
     """One that there is, also where nothing is drawn; only a name of Textual's own waits for Textual."""
     from cockpit.config.themes import find_theme_file
@@ -84,7 +91,7 @@ def _with_options(command: Command, *options: Callable[[Command], Command]) -> C
     return command
 
 
-_CONFIG_OPTIONS = ("address", "hosts", "interval", "readonly", "theme", "ascii", "quiet")
+_CONFIG_OPTIONS = ("address", "hosts", "interval", "readonly", "theme", "ascii", "quiet", "plain")
 
 
 def with_config(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,6 +169,7 @@ Without a command, cockpit opens the screen."""
 )
 @cluster_options
 @screen_options
+@plain_option
 @click.version_option(__version__, prog_name="cockpit")
 @click.pass_context
 def main(context: click.Context, /, **_: Any) -> None:
@@ -174,6 +182,8 @@ def main(context: click.Context, /, **_: Any) -> None:
 @with_config
 def screen(config: Config) -> None:
     """The screen."""
+    if config.plain:
+        sys.exit(show_plain(config))
     if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
         output.note("no terminal here: this is the output of `cockpit status`\n")
         sys.exit(status_command.status(config, as_json=False))
@@ -304,6 +314,7 @@ def print_schema(what: str) -> None:
 @main.command()
 @cluster_options
 @screen_options
+@plain_option
 @with_config
 def demo(config: Config) -> None:
     """Try cockpit on a local Ray with simulated GPUs.
@@ -336,4 +347,9 @@ def _acting_commands() -> list[click.Command]:
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
-    show(replace(config, address=address), greeting=f"Demo cluster at {address}; q ends it and its jobs")
+    config, greeting = replace(config, address=address), f"Demo cluster at {address}; q ends it and its jobs"
+    if config.plain:
+        output.note(greeting)
+        show_plain(config)
+    else:
+        show(config, greeting=greeting)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cockpit import output
 from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL
 from cockpit.cli.line import attach_line_writer
+from cockpit.cli.status import look_interruptibly
 from cockpit.config.settings import Config, explain_choices
 
 if TYPE_CHECKING:
@@ -41,12 +42,7 @@ WantedBy=default.target"""
 
 def serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look]) -> int:
     """Watch the cluster until it is interrupted; the exit code."""
-    import asyncio
-
-    try:
-        return asyncio.run(_serve(config, attach))
-    except KeyboardInterrupt:
-        return 130
+    return look_interruptibly(_serve(config, attach))
 
 
 async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look]) -> int:

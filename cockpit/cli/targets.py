@@ -17,6 +17,8 @@ MAX_NAMED: Final = 6
 """Of several that a word may mean."""
 LIKENESS: Final = 0.75
 """From which on a name is taken for what was meant; 1: it is the same."""
+SILENT: Final = ("address-wrong", "dashboard-silent")
+"""Findings that say why Ray does not answer."""
 MAX_COMPARED: Final = 2_000
 """Names that a mistyped one is compared with."""
 
@@ -68,6 +70,12 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
+def explain(error: SourceError, snapshot: Snapshot) -> str:
+    """Its sentence; where Ray does not answer also what to do, as `cockpit status` says it."""
+    found = (finding for finding in snapshot.findings if error.cause == "silent" and finding.code in SILENT and finding.remedy)
+    return next((f"{error}. What to do: {finding.remedy.text}" for finding in found if finding.remedy), str(error))
+
+
 def find_id(act: Act, word: str, snapshot: Snapshot) -> str:
     """The id of what the act is aimed at by its id or its name. Raises `UnclearTargetError` where that is not exactly one."""
     if len(word) in act.id_digits and re.fullmatch(r"[0-9a-f]+", word):
@@ -75,8 +83,9 @@ def find_id(act: Act, word: str, snapshot: Snapshot) -> str:
     what, place = act.noun.partition(" ")[2], snapshot.cluster.address
     names = _names_of(act, snapshot)
     if names is None:
-        why = next((fault.text for fault in snapshot.faults if fault.source.startswith("ray.")), "Ray has not answered")
-        raise SourceError(f"it is not known which {what}s there are: {why}")
+        fault = next((fault for fault in snapshot.faults if fault.source.startswith("ray.")), None)
+        why, cause = (fault.text, fault.cause) if fault else ("Ray has not answered", None)
+        raise SourceError(f"it is not known which {what}s there are: {why}", cause)
     if len(found := names.get(word, ())) == 1:
         return found[0]
     if found:

@@ -41,6 +41,7 @@ class Config(Value, frozen=True):
     theme: str | None = None
     ascii: bool = False
     quiet: bool = False
+    plain: bool = False
     """Neither bell nor notification when a critical finding starts."""
     record: bool = True
     """Keep what is seen, for later; never with `readonly`."""
@@ -84,6 +85,7 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     theme: Annotated[str | UnsetType, Meta(description="The name of a theme.")] = UNSET
     ascii: Annotated[bool | UnsetType, Meta(description="Draw with ASCII characters only.")] = UNSET
     quiet: Annotated[bool | UnsetType, Meta(description="No bell and no notification when a critical finding starts.")] = UNSET
+    plain: Annotated[bool | UnsetType, Meta(description="The screen as lines of text, for a screen reader.")] = UNSET
     record: Annotated[bool | UnsetType, Meta(description="Record what is seen: off for nothing.")] = UNSET
     recording: Annotated[RecordingLimits | UnsetType, Meta(description="How long recordings are kept, and how large they grow.")] = UNSET
     limits: Annotated[Limits | UnsetType, Meta(description="Thresholds of findings.")] = msgspec.field(default=UNSET, name="findings")
@@ -113,6 +115,7 @@ _WORDS: Final = {
     "theme": "the name of a theme",
     "ascii": "true or false",
     "quiet": "true or false",
+    "plain": "true or false",
     "record": "on or off",
     "recording": "limits, such as `days: 7`",
     "findings": "thresholds, such as `disk_full: 0.9`",
@@ -180,7 +183,7 @@ def _parse_value(origin: str, name: str, value: object) -> object:
 def _parse_text(name: str, value: object) -> object:
     if name == "hosts":
         return parse_hosts(str(value))
-    if name in ("readonly", "ascii", "quiet", "record"):
+    if name in ("readonly", "ascii", "quiet", "plain", "record"):
         value = _SWITCH.get(str(value).lower(), value)
     return getattr(msgspec.convert({name: value}, ConfigFile, strict=name != "interval"), name)
 
@@ -335,6 +338,7 @@ def default_file() -> str:
 # theme: midnight
 # ascii: false                     # draw with ASCII characters only
 # quiet: false                     # no bell and no terminal notification when a critical finding starts
+# plain: false                     # the screen as lines of text, for a screen reader
 # record: on                       # keep what is seen, for `cockpit replay` and `cockpit report`; off, and with readonly: nothing
 # recording:                       # what all recordings together may take; the oldest goes first
 {_default_limits(RecordingLimits)}# notify:                          # who is notified of findings; try `cockpit notify --test`

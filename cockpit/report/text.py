@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from cockpit.acts.table import ACTS, find_act
 from cockpit.model import Finding, Host, Job, Node, PlacementGroup, Process, Quantity, Snapshot
 from cockpit.placement import needs_words
+from cockpit.recording.happenings import events_between
 from cockpit.report.faults import also_down, by_cause
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
@@ -22,12 +23,15 @@ COMMANDS = frozenset(act.id for act in ACTS if act.command)
 """Acts that have a command of their name."""
 
 
-def status_text(snapshot: Snapshot) -> str:
-    """The cluster, what is wrong, nodes, pending work, orphans, other Rays, jobs: safe to print on a terminal."""
-    return "\n".join(clean(line) for line in _lines(snapshot))
+def status_text(snapshot: Snapshot, *, plain: bool = False) -> str:
+    """The cluster, what is wrong, nodes, pending work, orphans, other Rays, jobs: safe to print on a terminal.
+
+    `plain`: without a table, for who hears it line by line.
+    """
+    return "\n".join(clean(line) for line in _lines(snapshot, plain=plain))
 
 
-def _lines(snapshot: Snapshot) -> Iterator[str]:
+def _lines(snapshot: Snapshot, *, plain: bool) -> Iterator[str]:
     cluster = snapshot.cluster
     if cluster.reachable:
         yield f"Ray {cluster.ray_version} at {cluster.address}, {cluster.session or 'session unknown'}"
@@ -45,7 +49,7 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
     if len(snapshot.findings) > MAX_ROWS:
         yield f"{plural(len(snapshot.findings) - MAX_ROWS, 'more finding')}: run `cockpit doctor`"
     yield ""
-    yield from _node_lines(snapshot)
+    yield from _node_sentences(snapshot) if plain else _node_lines(snapshot)
     yield ""
     yield from _actor_lines(snapshot, repeats)
     yield from _orphan_lines(snapshot)
@@ -88,6 +92,36 @@ def changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
     yield from (clean(f"{moment} CLEARED {finding.level.upper()} {finding.text}") for key, finding in old.items() if key not in new)
 
 
+def plain_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
+    """A line for each finding, fault and job that began or ended, each node whose state changed, and when more or fewer wait."""
+    yield from changes(before, now)
+    moment = time.strftime("%H:%M:%S", time.localtime(now.taken))
+    for event in events_between(before, now):
+        if event.kind != "finding":
+            over = "FAULT ENDED " if event.kind == "fault" and event.phase == "end" else "FAULT " if event.kind == "fault" else ""
+            yield clean(f"{moment} {over}{event.text}")
+    yield from (clean(f"{moment} {line}") for line in _node_changes(before, now))
+    waiting = [_waiting(snapshot) for snapshot in (before, now)]
+    if None not in waiting and waiting[0] != waiting[1]:
+        yield f"{moment} {plural(waiting[1] or 0, 'actor waits', 'actors wait')}, {waiting[0]} before"
+
+
+def _waiting(snapshot: Snapshot) -> int | None:
+    return None if snapshot.actors is None else sum(actor.pending for actor in snapshot.actors)
+
+
+def _node_changes(before: Snapshot, now: Snapshot) -> Iterator[str]:
+    if before.nodes is None or now.nodes is None:
+        return
+    was = {node.key: node_state(node, before.hosts) for node in before.nodes}
+    for node in now.nodes:
+        state = node_state(node, now.hosts)
+        if state != was.get(node.key):
+            yield f"node {node.title} is {state}" + (f", it was {was[node.key]}" if node.key in was else ", it is new")
+    gone = was.keys() - {node.key for node in now.nodes}
+    yield from (f"node {node.title} is gone" for node in before.nodes if node.key in gone)
+
+
 _WIDTHS = (16, -8, 9, 11, 5, 11, 7, 5, 5, 5)
 """Of the columns of nodes; a negative one is left-aligned."""
 _TITLES = ("NODE", "STATE", "GPUS RESV", "GPU MEM", "UTIL", "HOST MEM", "KILL AT", "OBJ", "DISK", "SEEN")
@@ -107,6 +141,21 @@ def _node_lines(snapshot: Snapshot) -> Iterator[str]:
     for node in snapshot.nodes:
         message = f"  {node.message}" if node.state == "DEAD" and node.message else ""
         yield _row(_node_cells(node, snapshot)) + message
+
+
+_LABELS = ("GPUs reserved", "GPU memory", "GPUs busy", "host memory", "Ray kills workers above", "object store", "fullest disk")
+"""Of the same columns in a sentence, without node, state and when it was seen."""
+
+
+def _node_sentences(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.nodes is None:
+        yield "Nodes: unknown"
+    for node in snapshot.nodes or ():
+        _, state, *cells, seen = _node_cells(node, snapshot)
+        known = [f"{label} {cell.replace('/', ' of ')}" for label, cell in zip(_LABELS, cells, strict=True) if cell.strip(f"{UNKNOWN}/")]
+        last = [] if seen == UNKNOWN else [f"seen {seen} ago"]
+        message = [node.message] if node.state == "DEAD" and node.message else []
+        yield ", ".join([f"Node {node.title}{' (head)' if node.head else ''}: {state}", *message, *known, *last])
 
 
 def node_state(node: Node, hosts: Mapping[str, Host]) -> str:

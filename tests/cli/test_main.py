@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shlex
 import socket
 import subprocess
@@ -339,6 +340,40 @@ def test_watching_ends_with_its_reader():
         assert watching.wait(60) == 0
         assert not watching.stderr.read()
     assert second["taken"] >= first["taken"]
+
+
+@contextmanager
+def heard(*words):
+    """A terminal whose lines are read one after the other, and the program on it."""
+    ours, theirs = pty.openpty()
+    try:
+        with subprocess.Popen([*PROGRAM, *words], stdin=theirs, stdout=theirs, stderr=subprocess.STDOUT) as running:
+            try:
+                yield running, os.fdopen(ours, "r+b", buffering=0, closefd=False)
+            finally:
+                running.kill()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def read_until(terminal, word):
+    lines = []
+    while not lines or word not in lines[-1]:
+        lines.append(terminal.readline().decode().rstrip())
+    return lines
+
+
+def test_the_plain_screen_is_sentences_again_on_enter_and_ends_on_q():
+    with heard("--plain", "--address", CLOSED) as (running, terminal):
+        first = read_until(terminal, "q and Enter quits")
+        assert any(line.startswith("No Ray dashboard answers at http://127.0.0.1:9") for line in first)
+        assert any(line.startswith("Node ") and ", host memory " in line for line in first)
+        assert not any("\x1b" in line or "  " in line.strip() for line in first), first
+        terminal.write(b"\n")
+        assert any(line.startswith("Node ") for line in read_until(terminal, "q and Enter quits"))
+        terminal.write(b"q\n")
+        assert running.wait(60) == 0
 
 
 def test_an_interrupted_look_says_nothing():

@@ -21,7 +21,7 @@ from cockpit.model import (
     Session,
     Snapshot,
 )
-from cockpit.report.text import MAX_ROWS, changes, status_text
+from cockpit.report.text import MAX_ROWS, changes, plain_changes, status_text
 from tests.world import NOW, OTHER_RAY, actor, gpu, node, process, snapshot, theirs
 
 LOOKED_AT = {"node1": Host("node1", processes=())}
@@ -253,3 +253,33 @@ def test_a_host_whose_raylet_is_of_another_ray_is_not_said_to_have_none():
     bare = node(8, host="w8", id=None)
     for rays, state in (((RayProcess("raylet", 1),), "has Ray"), ((), "no Ray")):
         assert f" {state} " in line("w8", nodes=(bare,), hosts={"w8": Host("w8", rays=rays)})
+
+
+def test_who_hears_it_is_told_of_each_node_in_a_sentence():
+    text = status_text(snapshot(), plain=True).splitlines()
+    assert "NODE " not in "".join(text)
+    told = next(line for line in text if line.startswith("Node node1"))
+    assert told.startswith("Node node1 (head): ALIVE, GPUs reserved 6 of 8, GPU memory ")
+    assert ", Ray kills workers above " in told
+    assert next(line for line in text if line.startswith("Node node3")).startswith("Node node3: DEAD, health check failed")
+    assert "–" not in told, "what is not known is not said"
+
+
+def test_who_hears_it_is_told_of_each_change_once():
+    before = snapshot()
+    now = replace(
+        before,
+        taken=before.taken + 2,
+        nodes=(replace(before.nodes[0], state="DEAD"), *before.nodes[1:]),
+        jobs=(replace(before.jobs[0], status="FAILED", ended=before.taken), *before.jobs[1:]),
+        actors=tuple(one for one in before.actors if not one.pending),
+        faults=(),
+        findings=(Finding("gpu-lost", "critical", "GPU 3", "GPU 3 is lost"),),
+    )
+    told = [line.partition(" ")[2] for line in plain_changes(before, now)]
+    assert told[0] == "STARTED CRITICAL GPU 3 is lost"
+    assert "FAULT ENDED w7: ssh: connection refused" in told
+    assert "node node1 is DEAD, it was ALIVE" in told
+    assert "0 actors wait, 4 before" in told
+    assert any(line.startswith("job ppo-7b ended: FAILED") for line in told)
+    assert list(plain_changes(now, now)) == []

@@ -1,0 +1,59 @@
+"""`cockpit --plain`: the screen for who hears it: the state as sentences, then a line for each change."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from cockpit import output
+from cockpit.cli.exit_codes import DONE
+from cockpit.cli.notify import SETTLING_S, attach_notifier
+from cockpit.cli.record import attach_recorder
+from cockpit.cli.service import Look, serve
+from cockpit.config.settings import Config
+from cockpit.report.text import plain_changes, status_text
+
+if TYPE_CHECKING:
+    from cockpit.model import Snapshot
+    from cockpit.monitor.monitor import ClusterMonitor
+
+KEYS = "Enter prints the state again, q and Enter quits."
+
+
+def show_plain(config: Config) -> int:
+    """Print until it is quit; the exit code."""
+    return serve(config, _attach)
+
+
+def _attach(config: Config, monitor: ClusterMonitor) -> Look:
+    attach_recorder(config, monitor)
+    attach_notifier(config, monitor)
+    begun = time.monotonic()
+    printed: Snapshot | None = None
+
+    def look() -> int | None:
+        nonlocal printed
+        if (typed := _read_typed()) == "q":
+            return DONE
+        snapshot = monitor.poller.snapshot
+        if printed is None and not monitor.coverage.is_complete() and time.monotonic() - begun < SETTLING_S:
+            return None
+        if printed is None or typed is not None:
+            output.say(f"{status_text(snapshot, plain=True)}\n{KEYS}")
+        else:
+            for line in plain_changes(printed, snapshot):
+                output.say(line)
+        output.flush()
+        printed = snapshot
+        return None
+
+    return look
+
+
+def _read_typed() -> str | None:
+    """A line that was typed; `None`: none was. The end of the input means `q`."""
+    if not sys.stdin.isatty() or not select.select([sys.stdin], [], [], 0)[0]:
+        return None
+    return (sys.stdin.readline() or "q").strip()
