@@ -1,0 +1,61 @@
+"""What is packaged elsewhere says the same as pyproject.toml and the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from cockpit import __version__
+from cockpit.cli.main import main
+from cockpit.cli.service import UNIT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+PACKAGING = ROOT / "packaging"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+RECIPE = yaml.safe_load((PACKAGING / "conda/recipe.yaml").read_text())
+CONDA_NAMES = {"prometheus-client": "prometheus_client"}
+"""Where conda-forge calls a package otherwise."""
+DOES = {"record": "records a Ray cluster", "watch": "sends notifications about findings of a Ray cluster"}
+
+
+def conda_words(requirement):
+    name, limits = re.fullmatch(r"([\w-]+)(.*)", requirement).groups()
+    return f"{CONDA_NAMES.get(name, name)} {limits}"
+
+
+def test_the_recipe_asks_for_what_the_project_asks_for():
+    python, *run = RECIPE["requirements"]["run"]
+    assert python == "python >=${{ python_min }}"
+    assert run == [conda_words(one) for one in PROJECT["project"]["dependencies"]]
+    assert set(map(conda_words, PROJECT["build-system"]["requires"])) <= set(RECIPE["requirements"]["host"])
+
+
+def test_the_recipe_is_of_this_version_and_has_the_same_commands():
+    assert RECIPE["context"]["version"] == __version__
+    assert RECIPE["build"]["python"]["entry_points"] == [f"{name} = {where}" for name, where in PROJECT["project"]["scripts"].items()]
+    assert RECIPE["about"]["license"] == PROJECT["project"]["license"]
+    assert RECIPE["about"]["summary"] == PROJECT["project"]["description"]
+
+
+@pytest.mark.parametrize("name", DOES)
+def test_a_unit_is_the_one_that_the_command_prints(name):
+    unit = (PACKAGING / f"systemd/cockpit-{name}.service").read_text()
+    assert unit.strip() == UNIT.format(name=name, does=DOES[name], command=f"%h/.local/bin/cockpit {name}")
+    assert f'"{DOES[name]}"' in "".join(path.read_text() for path in (ROOT / "cockpit/cli").glob("*.py"))
+
+
+def test_the_sidecar_runs_a_command_that_there_is():
+    words = dict(re.findall(r"^(ENTRYPOINT|CMD) \[(.*)\]$", (PACKAGING / "Dockerfile").read_text(), re.MULTILINE))
+    assert shlex.split(words["ENTRYPOINT"]) == ["cockpit"]
+    assert main.get_command(click.Context(main), *shlex.split(words["CMD"])) is not None
