@@ -116,8 +116,14 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
         text=f"nothing answers{_address_words(facts)}; this host has {here or none}",
         evidence=(fault.text, *map(_other_ray_line, others)),
         since=fault.since,
-        remedy=Remedy(f"use `cockpit --address {found[0].url}`" if found else NO_RAY_REMEDY),
+        remedy=Remedy(f"use `cockpit --address {found[0].url}`" if found else f"{_others_words(others)}{NO_RAY_REMEDY}"),
     )
+
+
+def _others_words(others: Sequence[OtherRay]) -> str:
+    """How to follow another user's, which is asked only for who names it."""
+    unasked = [ray for ray in others if ray.answers is None and ray.owner]
+    return "".join(f"if you mean the Ray of {ray.owner}: `cockpit --address {ray.url}`; " for ray in unasked[:1])
 
 
 def _is_unheard(ray: OtherRay) -> bool:

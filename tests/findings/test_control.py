@@ -154,6 +154,12 @@ def test_a_ray_that_is_seen_but_does_not_answer_is_not_offered():
     assert "session_far has its dashboard at http://127.0.0.1:38225, which does not answer from here" in found.evidence[1]
 
 
+def test_another_users_ray_that_was_not_asked_is_offered_by_its_address():
+    found = only(looked(wrongly_addressed(replace(HERS, answers=None)), detectors=(wrong_address,)), "address-wrong")
+    assert found.text.endswith("this host has no Ray of yours that answers")
+    assert found.remedy.text.startswith("if you mean the Ray of train: `cockpit --address http://127.0.0.1:1`; if this is the head: ")
+
+
 def test_where_another_ray_answers_one_that_a_container_hides_is_not_called_silent():
     hidden = replace(wrongly_addressed(replace(UNSEEN, url=OURS.url), address=OURS.url), processes=(DASHBOARD,))
     detectors = (wrong_address, silent_dashboard)
