@@ -7,7 +7,7 @@ from textual import work
 from cockpit.model import Process
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import about
-from cockpit.ui.pages.memory import memory_of
+from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_of
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.replay import ReplayApp
 
@@ -24,11 +24,17 @@ class SwitchingApp(ReplayApp):
             self.say("Only the pages Actors and Processes have a tree")
 
     def action_memory(self) -> None:
-        """Host memory of the node under the cursor, of a finding's node, or of the open one."""
-        if page := memory_of(self.page, self.table.selected, self.drawn_snapshot):
+        """Host memory of the node under the cursor, of a finding's node, or of the open one; else of the fullest."""
+        if isinstance(self.page, MemoryPage):
+            return
+        page = memory_of(self.page, self.table.selected, self.drawn_snapshot)
+        if page is None and (node := fullest_node(self.drawn_snapshot)) is not None:
+            page = MemoryPage(node)
+            self.say(f"Host memory of {node.title}, of all nodes the nearest to its kill line")
+        if page is not None:
             self._open([*self.pages, page])
         else:
-            self.say("Memory needs a node: put the cursor on one")
+            self.say("No node's host memory is known")
 
     def action_gpu_memory(self) -> None:
         """Who holds most GPU memory: Processes, the greatest first; again: in their usual order."""

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from cockpit.findings.memory_trend import STEP_S
 from cockpit.model import HostMemory, MemoryUser, Process
 from cockpit.monitor.history import History
-from cockpit.ui.pages.memory import MemoryPage, downsample, memory_of
+from cockpit.ui.pages.jobs import JobsPage
+from cockpit.ui.pages.memory import MemoryPage, downsample, fullest_node, memory_of
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.view import Index, View
 from tests.ui.screen import shown, until
@@ -201,6 +202,31 @@ def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
     assert memory_of(MemoryPage(one), None, snapshot()) is None
 
 
+def test_the_fullest_node_is_the_nearest_to_its_own_kill_line_and_alive():
+    small, large, dead, unknown = (
+        replace(node(number), memory=memory, state=state)
+        for number, memory, state in (
+            (1, HostMemory(used=80 * GIB, total=100 * GIB, kill_at=95 * GIB), "ALIVE"),
+            (2, HostMemory(used=85 * GIB, total=200 * GIB), "ALIVE"),
+            (3, HostMemory(used=99 * GIB, total=100 * GIB, kill_at=95 * GIB), "DEAD"),
+            (4, HostMemory(), "ALIVE"),
+        )
+    )
+    assert fullest_node(snapshot(nodes=(unknown, large, small, dead))) is small
+    assert fullest_node(snapshot(nodes=(unknown, dead))) is None
+    assert fullest_node(snapshot(nodes=None)) is None
+
+
+async def test_without_a_node_under_the_cursor_m_opens_the_fullest(make):
+    app = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(app.page, JobsPage))
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.page, MemoryPage))
+        assert app.page.node.key == fullest_node(app.drawn_snapshot).key
+
+
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 async def test_m_opens_it_and_escape_leaves_it(make, size):
     app = make()
@@ -214,10 +240,10 @@ async def test_m_opens_it_and_escape_leaves_it(make, size):
 
 
 async def test_m_where_no_node_is_says_so(make):
-    app = make()
+    app = make(snapshot(nodes=()))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("5", "m")
-        await until(pilot, lambda: "put the cursor on one" in shown(app))
+        await until(pilot, lambda: "No node's host memory is known" in shown(app))
 
 
 @pytest.mark.parametrize("absurd", [-1, 0, 2**70, float("nan"), float("inf")])

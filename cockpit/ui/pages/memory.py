@@ -272,3 +272,10 @@ def memory_of(page: Page, row: Any, snapshot: Snapshot) -> Page | None:
     about = (each for one in (row, getattr(page, "thing", None)) if isinstance(one, Finding) for each in things(one, snapshot))
     node = next((node for one in (*found, *about) if isinstance(node := ids.get(one) if isinstance(one, str) else one, Node)), None)
     return None if node is None or isinstance(page, MemoryPage) else MemoryPage(node)
+
+
+def fullest_node(snapshot: Snapshot) -> Node | None:
+    """The living node nearest to its kill line, or to all of its memory where that isn't known; `None`: no node's memory is known."""
+    living = (node for node in snapshot.nodes or () if node.state != "DEAD")
+    shares = [(share, node) for node in living if (share := ratio(node.memory.used, node.memory.kill_at or node.memory.total)) is not None]
+    return max(shares, key=lambda each: each[0], default=(0.0, None))[1]
