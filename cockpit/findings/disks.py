@@ -8,7 +8,7 @@ from math import floor, inf
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import shell_word
 from cockpit.model import Disk, Finding, Host, Node, Remedy, Session
-from cockpit.text import plural, size
+from cockpit.text import UNKNOWN, clean, plural, size
 
 DISK_STEP_SHARE = 0.02
 """Share of a disk by which it must fall below its mark, and that dead sessions must hold to be a remedy."""
@@ -17,6 +17,7 @@ MAX_STORE_SHARE = 3.0
 """What doesn't fit into an object store Ray puts beside it, on disk, and counts it too; but no more than this."""
 MAX_SESSIONS_LISTED = 10
 """Sessions that are listed."""
+MAX_USERS_LISTED = 6
 
 
 def full_disks(facts: Facts) -> Iterator[Finding]:
@@ -186,7 +187,7 @@ def _shm_findings(facts: Facts, node: Node, used: float) -> Iterator[Finding]:
         subject=name,
         text=f"shared memory (/dev/shm) on {name} is {_percent(used)} full ({size(left)} of {size(node.shm.total)} left){held}: "
         "what writes there next ends with a bus error (NCCL, data loaders, engines)",
-        evidence=(f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}",),
+        evidence=(f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}", *_shm_user_lines(facts, node)),
         remedy=Remedy(
             "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; else fewer data loader workers, "
             "a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
@@ -194,6 +195,18 @@ def _shm_findings(facts: Facts, node: Node, used: float) -> Iterator[Finding]:
         about=(node.key,),
         seen=facts.oldest_stale([node]),
     )
+
+
+def _shm_user_lines(facts: Facts, node: Node) -> Iterator[str]:
+    """Who holds it, the most first."""
+    host = facts.hosts.get(node.id or "") or facts.snapshot.hosts.get(node.host)
+    known = [one for one in (host and host.shm_users) or () if 0 < one.size <= (node.shm.total or 0)]
+    largest = sorted(known, key=lambda one: -one.size)[:MAX_USERS_LISTED]
+    if largest:
+        yield f"files in /dev/shm by user: {', '.join(f'{clean(one.user or UNKNOWN)[:40]} {size(one.size)}' for one in largest)}"
+    unnamed = (node.shm.used or 0) - sum(one.size for one in known)
+    if host is not None and host.shm_users is not None and unnamed >= DISK_STEP_SHARE * (node.shm.total or 0):
+        yield f"{size(unnamed)} is in files that are deleted and still in use, as Ray's object store is, or out of sight"
 
 
 def _store_capacity(node: Node) -> float:

@@ -128,6 +128,13 @@ class SocketInterfaces(Value, frozen=True):
     there: tuple[str, ...] = ()
 
 
+class ShmUser(Value, frozen=True):
+    """How much the files of one user in /dev/shm take, in bytes; what is deleted there and still mapped is in nobody's."""
+
+    user: str | None
+    size: int
+
+
 class Process(Value, frozen=True, kw_only=True):
     """A process that matters here: it holds GPU memory, or is Ray's, or comes from Ray.
 
@@ -385,6 +392,7 @@ class Host(Value, frozen=True):
     """Those of the last hour, as the logs of its live sessions and its kernel tell."""
     wrote: Mapping[str, Mapping[str, float]] = {}
     """By the name of a session and by submission id, when the log of a job's driver that lies here was written to last."""
+    shm_users: tuple[ShmUser, ...] | None = None
     unanswered: tuple[str, ...] = ()
     """Sources of the probe, called as in its faults, which have not answered once."""
     faults: tuple[Fault, ...] = ()

@@ -20,6 +20,7 @@ from .past import Past
 from .processes import TICKS_PER_SECOND, Forest, Identity, ProcessTable, ScannedProcess, Users, boot_time, legible
 from .raylets import ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
+from .shared_memory import SharedMemory, read_shared_memory, shm_users
 from .sizes import Size, Sizes
 from .temp_dirs import Places, look
 from .xids import Bus, Xid
@@ -58,7 +59,7 @@ class Sampler:
         self._processes: Collector[Forest] = Collector("processes", "/proc", ProcessTable().scan, None)
         self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
         self._memory = Collector("memory", "The host's memory", host.memory, None)
-        self._shm = Collector("shm", "/dev/shm", lambda: host.space("/dev/shm"), SLOWLY)  # noqa: S108 where plasma lies
+        self._shm: Collector[SharedMemory] = Collector("shm", "/dev/shm", read_shared_memory, SLOWLY)  # noqa: S108 where plasma lies
         self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
         self._sessions: Collector[Sessions] = Collector(
             "sessions", lambda: f"Ray's temp dir {legible(self._scanner.at)}", self._read_sessions, SESSIONS_EVERY
@@ -104,7 +105,7 @@ class Sampler:
         verdicts = self._judge(forest, reading, sessions)
         raylets = [process for process in forest.values() if process.alive and process.origin.role == "raylet"]
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
-        places, (kills, written_to) = self._places.facts, self._logs.facts or (None, {})
+        shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
         self._sizes.want(folder.path for folder in sessions.folders)
         return {
             "taken": round(time.time(), 3),
@@ -112,7 +113,8 @@ class Sampler:
             "cpu": self._cpu.read(),
             "cpus": os.cpu_count(),
             "memory": self._memory_facts(raylets),
-            "shm": self._shm.facts,
+            "shm": shm and shm.amount,
+            "shm_users": shm and shm_users(shm.owners, self._users.name),
             "disks": self._disks.facts,
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": [self._process(pid, forest.get(pid), verdict, reading) for pid, verdict in verdicts.items()] if forest else None,

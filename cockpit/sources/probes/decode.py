@@ -22,6 +22,7 @@ from cockpit.model import (
     Process,
     RayProcess,
     Session,
+    ShmUser,
     SocketInterfaces,
     TempDir,
 )
@@ -61,6 +62,7 @@ class Sample(msgspec.Struct):
     cpus: int | None = None
     memory: HostMemory | None = None
     shm: Amount | None = None
+    shm_users: tuple[ShmUser, ...] | None = None
     disks: tuple[Disk, ...] | None = None
     gpus: tuple[Gpu, ...] | None = None
     processes: tuple[Process, ...] | None = None
@@ -153,6 +155,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         cpus=sample.cpus,
         memory=sample.memory or HostMemory(),
         shm=sample.shm or Amount(),
+        shm_users=sample.shm_users,
         disks=sample.disks or (),
         gpus=None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
         processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
