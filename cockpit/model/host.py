@@ -135,6 +135,25 @@ class ShmUser(Value, frozen=True):
     size: int
 
 
+class Listener(Value, frozen=True, kw_only=True):
+    """Who listens on a port."""
+
+    pid: int | None
+    """`None`: the probe may not see which process of that user it is."""
+    ticks: int | None = None
+    """As of a `Process`."""
+    user: str | None = None
+    command: str | None = None
+
+
+class Port(Value, frozen=True):
+    """A port that somebody wanted in vain, and who listens on it now, as its host's own network has it."""
+
+    host: str
+    port: int
+    listeners: tuple[Listener, ...] = ()
+
+
 class Process(Value, frozen=True, kw_only=True):
     """A process that matters here: it holds GPU memory, or is Ray's, or comes from Ray.
 

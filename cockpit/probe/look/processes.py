@@ -184,15 +184,15 @@ def legible(text: str) -> str:
 
 def read_details(stat: ScannedProcess) -> Details:
     """May hang, when the process is stuck with its memory map locked."""
-    argv = _argv(stat.pid)
+    argv = read_argv(stat.pid)
     text = _environ(stat.pid) if stat.alive else b""
     kept = None if text is None else _pick_wanted(text)
-    logs = [link for link in (_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
+    logs = [link for link in (read_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
     uid, pids = _status(stat.pid)
     settled = not stat.alive or (bool(argv) and text != b"" and _age(stat) > SETTLED_AFTER)
     head = _log_head(stat.pid) if any(f"-{NO_JOB}-" in log for log in logs) else b""
     apart = len(pids) > 1 or _namespace(stat.pid) not in (None, _namespace("self"))
-    inside = _link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
+    inside = read_link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
     origin = trace(argv, stat.name, kept, logs, head)
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)
@@ -210,7 +210,7 @@ def _sets_user(pid: int) -> bool:
 
 def _namespace(pid: int | str) -> str | None:
     """The cgroup namespace; `None` where that can't be told."""
-    return _link(f"/proc/{pid}/ns/cgroup")
+    return read_link(f"/proc/{pid}/ns/cgroup")
 
 
 def _interfaces(pid: int) -> Tuple[str, ...] | None:
@@ -242,7 +242,8 @@ def _age(stat: ScannedProcess) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - stat.ticks / TICKS_PER_SECOND
 
 
-def _argv(pid: int) -> Tuple[str, ...]:
+def read_argv(pid: int) -> Tuple[str, ...]:
+    """The words of its command; empty also where there is no such process."""
     try:
         text = read_at_once(f"/proc/{pid}/cmdline", 1 << 16)
     except OSError:
@@ -251,7 +252,8 @@ def _argv(pid: int) -> Tuple[str, ...]:
     return tuple(word.decode("utf-8", "replace") for word in text.split(b"\0")) if text else ()
 
 
-def _link(path: str) -> str | None:
+def read_link(path: str) -> str | None:
+    """`None`: it is gone, no link, or not ours to read."""
     try:
         return os.readlink(path)
     except OSError:

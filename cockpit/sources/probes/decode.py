@@ -16,6 +16,7 @@ from cockpit.model import (
     Gpu,
     Host,
     HostMemory,
+    Listener,
     MemoryUser,
     OomKill,
     Pointer,
@@ -83,6 +84,12 @@ class Environ(msgspec.Struct):
     """The answer to `environ`, secrets included."""
 
     environ: Mapping[str, str]
+
+
+class PortAnswer(msgspec.Struct):
+    """The answer to `port`, commands raw."""
+
+    listeners: tuple[Listener, ...]
 
 
 class StackFrame(msgspec.Struct):
@@ -174,6 +181,11 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         faults=tuple(Fault(fault.source, _redact(fault.text), fault.since + shift, name) for fault in sample.faults),
         local=local,
     )  # fmt: skip
+
+
+def redact_listener(listener: Listener) -> Listener:
+    """Fit to be shown."""
+    return replace(listener, command=_redact_optional(listener.command))
 
 
 # What a host is called, and which Ray is the followed one, is never for a probe to say: it speaks for no other host.
