@@ -126,6 +126,8 @@ class SocketInterfaces(Value, frozen=True):
     gloo: str | None = None
     """Its GLOO_SOCKET_IFNAME."""
     there: tuple[str, ...] = ()
+    default: str | None = None
+    """Over which its default route goes; `None`: it has none for IPv4, or that is not known."""
 
 
 class ShmUser(Value, frozen=True):

@@ -10,6 +10,7 @@ import time
 from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Set, Tuple
 
 from .. import trust
+from .interfaces import Interfaces, read_interfaces
 from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -46,7 +47,7 @@ class Details(NamedTuple):
     stuck: bool = False
     apart: bool = False
     """It is in another PID or cgroup namespace than we are: memory limits there are not those that we see."""
-    interfaces: Tuple[str, ...] | None = None
+    interfaces: Interfaces | None = None
     """The network interfaces that it has, where its environment names some of them; `None`: it doesn't, or that can't be told."""
     settled: bool = True
     """False: look again. It was very young, or caught in exec, when neither command line nor environment are there."""
@@ -196,7 +197,7 @@ def read_details(stat: ScannedProcess) -> Details:
     origin = trace(argv, stat.name, kept, logs, head)
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)
-    interfaces = _interfaces(stat.pid) if any(name in (kept or {}) for name in SOCKET_INTERFACES) else None
+    interfaces = read_interfaces(stat.pid) if any(name in (kept or {}) for name in SOCKET_INTERFACES) else None
     return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, apart=apart, interfaces=interfaces, settled=settled)
 
 
@@ -211,15 +212,6 @@ def _sets_user(pid: int) -> bool:
 def _namespace(pid: int | str) -> str | None:
     """The cgroup namespace; `None` where that can't be told."""
     return read_link(f"/proc/{pid}/ns/cgroup")
-
-
-def _interfaces(pid: int) -> Tuple[str, ...] | None:
-    """As it sees them: a container has its own."""
-    try:
-        lines = read(f"/proc/{pid}/net/dev").split(b"\n")[2:]
-    except OSError:
-        return None
-    return tuple(line.partition(b":")[0].strip().decode("utf-8", "replace") for line in lines if b":" in line)
 
 
 def _log_head(pid: int) -> bytes:

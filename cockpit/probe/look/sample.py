@@ -281,7 +281,7 @@ def _sockets(process: ScannedProcess) -> Sample | None:
     if there is None:
         return None
     nccl, gloo = (told.get(name, "")[:INTERFACES] or None for name in SOCKET_INTERFACES)
-    return {"nccl": nccl, "gloo": gloo, "there": list(there[:INTERFACES])}
+    return {"nccl": nccl, "gloo": gloo, "there": list(there.names[:INTERFACES]), "default": there.default}
 
 
 def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> Sample:

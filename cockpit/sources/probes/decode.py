@@ -212,7 +212,8 @@ def _gpu(gpu: Gpu, shift: float) -> Gpu:
 
 
 def _sockets(sockets: SocketInterfaces) -> SocketInterfaces:
-    return SocketInterfaces(_redact_optional(sockets.nccl), _redact_optional(sockets.gloo), tuple(map(_redact, sockets.there)))
+    told = (_redact_optional(sockets.nccl), _redact_optional(sockets.gloo), tuple(map(_redact, sockets.there)))
+    return SocketInterfaces(*told, _redact_optional(sockets.default))
 
 
 def _session(session: Session, host: str, shift: float) -> Session:
