@@ -42,6 +42,8 @@ class Disk(Value, frozen=True):
     path: str
     used: int | None = None
     total: int | None = None
+    torchrun: int | None = None
+    """Of what is used: folders of torchrun's logs in /tmp; `None`: there are none, or they have not been measured yet."""
 
 
 class GpuLinks(Value, frozen=True):

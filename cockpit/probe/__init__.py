@@ -14,7 +14,7 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
      "memory": {"used": 1, "total": 2, "host_total": null | 4, "shared": 1, "kill_at": 3},
      "shm": {"used": 1, "total": 2},
      "shm_users": null | [{"user", "size"}],
-     "disks": [{"path": "/tmp/ray", "used": 1, "total": 2}],
+     "disks": [{"path": "/tmp/ray", "used": 1, "total": 2, "torchrun": null | 1}],
      "gpus": null | [{"index", "uuid", "name", "utilization", "memory_used", "memory_total", "power", "power_limit",
                       "power_default", "temperature", "ecc", "fault", "recovery", "remap", "clock", "clock_reasons",
                       "slowed": null | ["thermal", "power brake", "hardware"],
@@ -45,7 +45,8 @@ Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown:
 The fields are those of `cockpit.model`. `ns_pid` is the pid that a process in a container has there, `null` when it is the same; `user` is
 a number until the host's user database has answered; `kill_at` is `null` when the raylet counts another memory than the probe sees.
 
-`shm_users` are whose files in /dev/shm take how much; what is deleted there and still mapped is in none of them.
+`torchrun` is what its logs in /tmp take of that disk. `shm_users` are whose files in /dev/shm take how much; what is deleted there and
+still mapped is in none of them.
 
 `slowed`, `recovery`, `links` and `xids` speak of a whole GPU, each MIG device of it says the same; `recovery` is `null` also when nothing
 is to be done. `links` may be a minute old. `xids` are those of a day where the kernel's log may be read, else those that NVML has told

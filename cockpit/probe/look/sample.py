@@ -23,6 +23,7 @@ from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_write
 from .shared_memory import SharedMemory, read_shared_memory, shm_users
 from .sizes import Size, Sizes
 from .temp_dirs import Places, look
+from .torchrun import added_size, disk_of, torchrun_folders
 from .xids import Bus, Xid
 
 Sample = Dict[str, Any]
@@ -52,6 +53,7 @@ class Sampler:
         """Of which processes, as what, and until when that is believed, by the monotonic clock."""
         self._users = users
         self._sizes = Sizes()
+        self._torchrun: Tuple[str, ...] = ()
         self._kernel = Kernel()
         self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
@@ -106,7 +108,7 @@ class Sampler:
         raylets = [process for process in forest.values() if process.alive and process.origin.role == "raylet"]
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
         shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
-        self._sizes.want(folder.path for folder in sessions.folders)
+        self._sizes.want([*(folder.path for folder in sessions.folders), *self._torchrun])
         return {
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
@@ -115,7 +117,7 @@ class Sampler:
             "memory": self._memory_facts(raylets),
             "shm": shm and shm.amount,
             "shm_users": shm and shm_users(shm.owners, self._users.name),
-            "disks": self._disks.facts,
+            "disks": self._disk_facts(),
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": [self._process(pid, forest.get(pid), verdict, reading) for pid, verdict in verdicts.items()] if forest else None,
             "memory_users": self._memory_users(forest) if forest else None,
@@ -228,7 +230,13 @@ class Sampler:
     def _read_disks(self) -> list[host.Amount]:
         self._sessions.answered.wait(1.0)
         known = self._sessions.facts
+        self._torchrun = torchrun_folders()
         return host.disks([*(known.temps if known else ()), "/"])
+
+    def _disk_facts(self) -> list[Sample] | None:
+        disks, folders = self._disks.facts, self._torchrun
+        mine = disk_of(disks) if disks and folders else None
+        return disks and [{**disk, "torchrun": added_size(folders, self._sizes.known) if disk["path"] == mine else None} for disk in disks]
 
     def _read_sessions(self) -> Sessions:
         self._processes.answered.wait(1.0)
