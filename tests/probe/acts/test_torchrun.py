@@ -14,6 +14,7 @@ import pytest
 
 from cockpit.probe.acts import clean
 from cockpit.probe.acts.clean import torchrun
+from cockpit.probe.look.processes import ScannedProcess
 from tests.probe.acts.grounds import LONG_AGO, age, program, what, write
 
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
@@ -223,6 +224,16 @@ def test_a_process_that_was_started_long_after_is_no_reason(ground, place, tmp_p
     left(place)
     with with_torch(tmp_path):
         assert what(ground.do(plan(ground, place)["targets"])["done"]) == [NAME]
+
+
+@pytest.mark.parametrize(("name", "known"), [("sshd", True), ("python3", False), ("VLLM::Worker", False)])
+def test_a_process_that_may_not_be_looked_into_is_believed_to_be_a_rank_but_for_what_never_is(monkeypatch, name, known):
+    def refuse(_path: str) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(torchrun, "read", refuse)
+    reason = torchrun._why_rank(ScannedProcess(7, name, "S", 1, 7, 7, 5, 0))
+    assert reason == (None if known else "process 7 may not be looked into: whether it uses it is not known")
 
 
 def test_nothing_goes_from_a_place_where_others_may_put_something_else(ground, place):

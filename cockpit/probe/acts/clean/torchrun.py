@@ -33,6 +33,8 @@ MOST_ENTRIES = 20_000
 """In one of them: ranks by attempts."""
 QUIET = 600.0
 """Seconds for which nothing was written, and after a folder was written to for which a process that is started may be one of its ranks."""
+HIDDEN = frozenset(("systemd", "(sd-pam)", "sshd", "sshd-session", "ssh-agent", "sudo", "su", "tini", "dumb-init"))
+"""Programs of ours that nobody without more rights may look into, and that never have PyTorch loaded."""
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NAMED = re.compile(r"\btorchelastic_[a-z0-9_]{8}(?![a-z0-9_])")
 _FOLDERS = re.compile(r"[^/]+_[a-z0-9_]{8}(/attempt_\d+(/\d+)?)?$")
@@ -235,7 +237,7 @@ def _why_rank(process: ScannedProcess) -> str | None:
             return f"process {process.pid} hangs: whether it uses it is not known"
         has_torch = b"/libtorch" in read(f"/proc/{process.pid}/maps")
     except PermissionError:
-        return f"process {process.pid} may not be looked into: whether it uses it is not known"
+        return None if process.name in HIDDEN else f"process {process.pid} may not be looked into: whether it uses it is not known"
     except OSError:
         return None  # it has ended
     return f"process {process.pid} has PyTorch loaded and was there when it was written to last" if has_torch else None
