@@ -6,14 +6,13 @@ draws it makes it safe first (`cockpit.text.clean`). Commands and entrypoints ha
 """
 
 from cockpit.model.finding import LEVELS, Finding, Level, Remedy
+from cockpit.model.gpu import Gpu, GpuLinks, Xid
 from cockpit.model.host import (
     LEFT_OVER,
     Amount,
     Cause,
     Disk,
     Fault,
-    Gpu,
-    GpuLinks,
     Hold,
     Host,
     HostMemory,
@@ -31,7 +30,6 @@ from cockpit.model.host import (
     SocketInterfaces,
     TaskLimit,
     TempDir,
-    Xid,
     describe_owner,
 )
 from cockpit.model.ray import (

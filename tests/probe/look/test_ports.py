@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
 from cockpit.probe.look import ports
-from cockpit.probe.look.ports import port_listeners
+from cockpit.probe.look.ports import COMMAND, port_listeners
 from cockpit.probe.look.processes import read_stat, user_name
 
 ME = {"pid": os.getpid(), "user": user_name(os.geteuid())}
@@ -26,7 +27,7 @@ def test_whoever_listens_is_named_with_identity_user_and_command(family, address
     stat = read_stat(os.getpid())
     assert {name: found[name] for name in ME} == ME
     assert found["ticks"] == stat.ticks
-    assert "pytest" in found["command"]
+    assert found["command"] == " ".join(Path("/proc/self/cmdline").read_text().rstrip("\0").split("\0"))[:COMMAND]
 
 
 def test_a_socket_that_does_not_listen_is_nobody_s():
