@@ -8,7 +8,7 @@ from math import floor, inf
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import shell_word
 from cockpit.model import Disk, Finding, Host, Node, Remedy, Session
-from cockpit.text import plural, size
+from cockpit.text import UNKNOWN, clean, plural, size
 
 DISK_STEP_SHARE = 0.02
 """Share of a disk by which it must fall below its mark, and that dead sessions must hold to be a remedy."""
@@ -17,6 +17,7 @@ MAX_STORE_SHARE = 3.0
 """What doesn't fit into an object store Ray puts beside it, on disk, and counts it too; but no more than this."""
 MAX_SESSIONS_LISTED = 10
 """Sessions that are listed."""
+MAX_USERS_LISTED = 6
 
 
 def full_disks(facts: Facts) -> Iterator[Finding]:
@@ -56,7 +57,8 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
     sessions = _sessions(host, disk)
     dead = [session for session in sessions if session.live is False]
     held = sum(session.size for session in dead if session.size is not None and 0 <= session.size <= (disk.total or 0))
-    helps = bool(dead) and held >= DISK_STEP_SHARE * (disk.total or 0)
+    logs = disk.torchrun if disk.torchrun is not None and 0 < disk.torchrun <= (disk.total or 0) else 0
+    helps = held + logs >= DISK_STEP_SHARE * (disk.total or 0) and bool(dead or logs)
     left = size((disk.total or 0) - (disk.used or 0))
     whose = f"; {plural(len(dead), 'dead session')} use{'s' if len(dead) == 1 else ''} {size(held)} of the disk" if held else ""
     mark = "Ray no longer creates" if full else f"at {limits.disk_full:.0%} Ray stops creating"
@@ -69,8 +71,9 @@ def _disk_findings(facts: Facts, node: Node, disk: Disk, used: float) -> Iterato
         evidence=(
             f"df {shell_word(disk.path)} on {name}: {size(disk.used)} of {size(disk.total)}",
             *map(_session_line, sessions[:MAX_SESSIONS_LISTED]),
+            *([f"du -sch /tmp/torchelastic_*: {size(logs)} (logs of torchrun; `clean` removes those that nobody uses)"] if logs else []),
         ),
-        remedy=Remedy("remove the files of dead sessions", "clean")
+        remedy=Remedy("remove the files of dead sessions" if dead else "remove the logs that torchrun has left", "clean")
         if helps
         else Remedy(
             f"find what fills it (`du -xh --max-depth 2 {shell_word(disk.path)} | sort -h`): logs, core dumps, checkpoints, spilled objects"
@@ -186,7 +189,7 @@ def _shm_findings(facts: Facts, node: Node, used: float) -> Iterator[Finding]:
         subject=name,
         text=f"shared memory (/dev/shm) on {name} is {_percent(used)} full ({size(left)} of {size(node.shm.total)} left){held}: "
         "what writes there next ends with a bus error (NCCL, data loaders, engines)",
-        evidence=(f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}",),
+        evidence=(f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}", *_shm_user_lines(facts, node)),
         remedy=Remedy(
             "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; else fewer data loader workers, "
             "a smaller --object-store-memory, or a larger /dev/shm (docker: --shm-size)"
@@ -194,6 +197,18 @@ def _shm_findings(facts: Facts, node: Node, used: float) -> Iterator[Finding]:
         about=(node.key,),
         seen=facts.oldest_stale([node]),
     )
+
+
+def _shm_user_lines(facts: Facts, node: Node) -> Iterator[str]:
+    """Who holds it, the most first."""
+    host = facts.hosts.get(node.id or "") or facts.snapshot.hosts.get(node.host)
+    known = [one for one in (host and host.shm_users) or () if 0 < one.size <= (node.shm.total or 0)]
+    largest = sorted(known, key=lambda one: -one.size)[:MAX_USERS_LISTED]
+    if largest:
+        yield f"files in /dev/shm by user: {', '.join(f'{clean(one.user or UNKNOWN)[:40]} {size(one.size)}' for one in largest)}"
+    unnamed = (node.shm.used or 0) - sum(one.size for one in known)
+    if host is not None and host.shm_users is not None and unnamed >= DISK_STEP_SHARE * (node.shm.total or 0):
+        yield f"{size(unnamed)} is in files that are deleted and still in use, as Ray's object store is, or out of sight"
 
 
 def _store_capacity(node: Node) -> float:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import most_waited
+from cockpit.findings.xids import hardware_xids, xid_line
 from cockpit.model import Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy
 from cockpit.text import age, clean, count, plural
 
@@ -17,6 +18,7 @@ SLOWED_GAP_S = 60.0
 """Seconds for which a GPU that is slowed down now and then may run freely without being done with it."""
 MAX_GPUS_PER_HOST = 10_000
 """More GPUs than that no host has, whatever it says."""
+MAX_XIDS_PER_GPU = 2
 
 
 class Trouble(NamedTuple):
@@ -57,7 +59,7 @@ _RESET = f"{_DRAIN}, then reset the GPU (`nvidia-smi -r -i INDEX`)"
 _TROUBLES: tuple[Trouble, ...] = (
     Trouble("gpu-lost", "critical", lambda gpu: bool(gpu.fault),
         "is lost: NVML can't reach it any more", "are lost: NVML can't reach them any more",
-        lambda gpu: f"NVML: {clean(gpu.fault or '')[:200]}; `dmesg | grep -i xid` shows why",
+        lambda gpu: f"NVML: {clean(gpu.fault or '')[:200]}" + ("" if hardware_xids(gpu) else "; `dmesg | grep -i xid` shows why"),
         f"{_RESET}; if it doesn't come back, reboot the host; if it is lost again, replace it", "gpu_lost_age"),
     Trouble("gpu-recovery", "critical", lambda gpu: bool(gpu.recovery) and not _should_drain(gpu),
         "has failed: NVML requests a recovery", "have failed: NVML requests a recovery", _recovery_line,
@@ -102,11 +104,18 @@ def _trouble_finding(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[G
         level="info" if trouble.gap and facts.is_single_look else trouble.level,  # what comes and goes may be gone after a moment
         subject=facts.host_title(host),
         text=f"{which} of {facts.host_title(host)} {words}",
-        evidence=tuple(f"GPU {gpu.label}: {trouble.line(gpu)}" for gpu in ill),
+        evidence=tuple(line for gpu in ill for line in _gpu_evidence(facts, trouble, gpu)),
         remedy=Remedy(trouble.remedy),
         about=tuple(node.key for node in map(facts.nodes.get, host.nodes) if node) or (f"node:{host.name}",),
         seen=facts.stale_since(host.name),
     )
+
+
+def _gpu_evidence(facts: Facts, trouble: Trouble, gpu: Gpu) -> Iterator[str]:
+    """What NVML says, and what the driver has reported of it in the last day; of heat and power it reports nothing."""
+    yield f"GPU {gpu.label}: {trouble.line(gpu)}"
+    if not trouble.gap:
+        yield from (xid_line(facts, gpu, xid) for xid in hardware_xids(gpu)[:MAX_XIDS_PER_GPU])
 
 
 def _gpu_labels(gpus: Sequence[Gpu]) -> str:

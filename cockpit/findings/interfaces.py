@@ -77,13 +77,32 @@ def _finding(facts: Facts, subject: str, told: _Told, processes: list[Process]) 
         text=f"{told.variable} is {told.value} for {plural(len(processes), 'process', 'processes')}{_job_words(told)} on "
         f"{facts.host_title(told.host)}, which has no such network interface ({_there_words(there)}): "
         "the processes of the job can't find each other",
-        evidence=tuple(f"/proc/{one.pid}/environ on {told.host.name}: {told.variable}={told.value}" for one in processes[:MAX_NAMED]),
+        evidence=(
+            *(f"/proc/{one.pid}/environ on {told.host.name}: {told.variable}={told.value}" for one in processes[:MAX_NAMED]),
+            *_default_lines(facts, told, first.job),
+        ),
         remedy=Remedy(
             f"set {told.variable} to what every node has (for NCCL the beginning of a name is enough), or remove it from the job's "
             "env_vars and from the environment of `ray start`; where nodes differ, set it on each before `ray start`"
         ),
         about=tuple(one.key for one in processes),
     )
+
+
+def _default_lines(facts: Facts, told: _Told, job: str | None) -> Iterator[str]:
+    """Over which interface traffic goes there that is told nothing; and where else the job is, if it is called otherwise there."""
+    by_host = {host.name: _find_defaults(facts, host, job) for host in facts.fresh_hosts}
+    here = by_host.pop(told.host.name, frozenset())
+    others = [(host, names) for host, names in by_host.items() if names and names != here] if job else []
+    for host, names in [(told.host.name, here), *others[:MAX_NAMED]]:
+        if names:
+            yield f"`ip route show default` on {clean(host)}: {', '.join(sorted(names))}"
+
+
+def _find_defaults(facts: Facts, host: Host, job: str | None) -> frozenset[str]:
+    """Of its processes of that job; containers may have their own."""
+    mine = (one for one in facts.processes.get(host.name, ()) if one.job == job and one.ours is not False)
+    return frozenset(clean(one.sockets.default)[:40] for one in mine if one.sockets and one.sockets.default)
 
 
 def _there_words(there: list[str]) -> str:

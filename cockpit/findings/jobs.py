@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cockpit.config.thresholds import Limits
 from cockpit.findings.causes import Cause, find_cause, find_port_in_use
 from cockpit.findings.facts import Facts
+from cockpit.findings.ports import WantedPort, find_wanted_port, known_process, last_failures, listener_line, listeners_of
 from cockpit.findings.waiting import HOPELESS, plausible_time, shell_word, short_name
-from cockpit.model import SUPERVISOR, Actor, Finding, Job, Level, Remedy
+from cockpit.model import SUPERVISOR, Actor, Finding, Job, Level, Listener, Process, Remedy
 from cockpit.recent import Recent
 from cockpit.text import clean
 
@@ -22,8 +23,6 @@ ROOM_REMEDY = "wait until the resources for its entrypoint are free, or end what
 UNTIL_WORDS = "`ray job stop` has no effect before it has started; Ray gives up after 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS)"
 SAID, LINES = 300, 5
 """Of a message: so long a line, so many lines."""
-CLOCK_SKEW_S = 300.0
-"""Seconds by which the clock of Ray's head may be ahead."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)")
 _WORKER = re.compile(r"^\([\w.:]{1,80}(?: pid=\d+)?(?:, ip=[\w.:]+)?\)\s*")
 _RAISED = re.compile(r"^(?:[\w]+\.){0,8}[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Fault|Refused)(?:\([\w.]{1,80}\))?(?::\s|$)")
@@ -88,17 +87,8 @@ def _end_command(job: Job) -> str:
 
 def failed_jobs(facts: Facts) -> Iterator[Finding]:
     """The last failure of each entrypoint, until it runs again or some hours have passed."""
-    last: dict[str, Job] = {}
-    again: dict[str, float] = {}
-    for job in facts.snapshot.jobs or ():
-        what = job.entrypoint or job.id
-        if job.status in ("RUNNING", "SUCCEEDED"):
-            again[what] = max(again.get(what, 0.0), job.started or 0.0)
-        elif job.status == "FAILED" and job.ended is not None and -CLOCK_SKEW_S <= facts.now - job.ended <= facts.limits.job_failed:
-            last[what] = max(last.get(what, job), job, key=lambda each: each.ended or 0.0)
-    for what, job in last.items():
-        if again.get(what, 0.0) <= (job.started or 0.0):
-            yield _failed_finding(job, facts)
+    for job in last_failures(facts.snapshot.jobs or (), facts.now, facts.limits.job_failed):
+        yield _failed_finding(job, facts)
 
 
 def _failed_finding(job: Job, facts: Facts) -> Finding:
@@ -108,25 +98,38 @@ def _failed_finding(job: Job, facts: Facts) -> Finding:
     code = f"exit code {job.exit_code}" if job.exit_code is not None and job.exit_code >= 0 else None
     signal = f"ended by signal {-job.exit_code}" if job.exit_code is not None and job.exit_code < 0 else None
     how = ", ".join(filter(None, (job.error_type and short_name(job.error_type), code, signal)))
+    port_lines, listening = _port_lines(facts, job, cause)
+    left_over = "kill-orphans" if any(process.left_over for process in listening) else None
     return Finding(
         code="job-failed",
         level="warning",
         subject=f"job {short_name(job.id)}",
         text=f"job {short_name(job.id)} failed{f' ({how})' if how else ''}" + (f": {lines[-1]}" if lines else "; Ray does not say why"),
-        evidence=(*lines, *_port_lines(cause), f"`ray job logs {shell_word(job.id)}` shows the whole log"),
+        evidence=(*lines, *port_lines, f"`ray job logs {shell_word(job.id)}` shows the whole log"),
         since=plausible_time(job.ended, facts.now),
-        remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act)
+        remedy=Remedy(f"{cause[1].remedy}; then start it again", cause[1].act or left_over)
         if cause
         else Remedy("fix the error in its log and start it again: that clears this finding"),
-        about=(job.key,),
+        about=(job.key, *(process.key for process in listening)),
         seen=facts.last_heard_before_fault("ray.jobs"),
     )
 
 
-def _port_lines(cause: tuple[str, Cause] | None) -> Iterator[str]:
-    """Who has the port now can be asked on the node that the job's log names."""
-    if cause and (port := find_port_in_use(cause[0])):
-        yield f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now"
+def _port_lines(facts: Facts, job: Job, cause: tuple[str, Cause] | None) -> tuple[tuple[str, ...], tuple[Process, ...]]:
+    """Who has the port now that it wanted, and those of them that are known; else how to find out on the node that its log names."""
+    port = find_port_in_use(cause[0]) if cause else None
+    wanted = find_wanted_port(job, facts.snapshot.nodes or (), facts.snapshot.hosts) if port else None
+    listeners = listeners_of(facts.snapshot, wanted) if wanted else None
+    if wanted is None or listeners is None:
+        return ((f"`ss -ltnp 'sport = :{port}'` on the node where it failed shows who has port {port} now",) if port else ()), ()
+    return _listener_lines(facts, wanted, listeners)
+
+
+def _listener_lines(facts: Facts, wanted: WantedPort, listeners: Sequence[Listener]) -> tuple[tuple[str, ...], tuple[Process, ...]]:
+    known = [known_process(one, facts.processes.get(wanted.host, ())) for one in listeners]
+    lines = tuple(listener_line(wanted, one, process) for one, process in zip(listeners, known, strict=True))
+    free = (f"nothing listens on port {wanted.port} of {clean(wanted.host)} now, outside of containers",)
+    return lines or free, tuple(filter(None, known))
 
 
 def _find_error_lines(message: str | None) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ _MEANINGS: Mapping[int, Meaning] = {
     45: Meaning("info", "the driver has ended a program on it, mostly after another error", _JOB),
     48: Meaning("critical", "a memory error that could not be corrected (double-bit ECC)"),
     62: Meaning("critical", "its power management has failed (PMU halt)"),
+    63: Meaning("info", "a bad row of its memory was set aside, to be retired or remapped", _RESET),
     64: Meaning("warning", "a bad row of its memory could not be retired or remapped"),
     74: Meaning("warning", "an NVLink error", "see the NVLinks of its host (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`); " + _RESET),
     79: Meaning("critical", "it has fallen off the bus", _RESET + "; look at its power and its seat"),
@@ -77,7 +78,7 @@ def _xid_finding(facts: Facts, host: Host, told: Sequence[tuple[Gpu, Xid]]) -> F
         level=meaning.level,
         subject=title,
         text=f"The driver has reported Xid {worst.code} of GPU {gpu.label} of {title} {age(_ago(facts, worst))} ago: {meaning.words}{more}",
-        evidence=tuple(_xid_line(facts, one, xid) for one, xid in told[:MAX_LINES]),
+        evidence=tuple(xid_line(facts, one, xid) for one, xid in told[:MAX_LINES]),
         since=min(xid.moment for _, xid in told if xid.moment is not None),
         remedy=Remedy(meaning.remedy),
         about=tuple(dict.fromkeys(f"{node}:{one.index}" for one, _ in told)),
@@ -89,6 +90,13 @@ def _ago(facts: Facts, xid: Xid) -> float:
     return max(0.0, facts.now - (xid.moment or facts.now))
 
 
-def _xid_line(facts: Facts, gpu: Gpu, xid: Xid) -> str:
+def hardware_xids(gpu: Gpu) -> list[Xid]:
+    """Those that tell of the GPU itself and not of a job's mistake, the newest first: why it may be ill."""
+    known = [xid for xid in gpu.xids or () if xid.moment is not None and (_meaning(xid).level != "info" or xid.code in HARMLESS)]
+    return sorted(known, key=lambda xid: -(xid.moment or 0.0))
+
+
+def xid_line(facts: Facts, gpu: Gpu, xid: Xid) -> str:
+    """As evidence."""
     source = f"`dmesg -T | grep -i xid`: {clean(xid.text)[:200]}" if xid.text else "told by NVML"
     return f"GPU {gpu.label}: Xid {xid.code}, {_meaning(xid).words}, {age(_ago(facts, xid))} ago ({source})"

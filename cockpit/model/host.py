@@ -1,10 +1,11 @@
-"""What a host is by its own word: memory, disks, GPUs, processes, Ray's sessions on it."""
+"""What a host is by its own word: memory, disks, processes, Ray's sessions on it; its GPUs are in `gpu`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal
 
+from cockpit.model.gpu import Gpu
 from cockpit.model.value import Value
 
 Kind = Literal["ray", "worker", "driver", "child", "stale", "orphan", "foreign", "unknown"]
@@ -42,73 +43,8 @@ class Disk(Value, frozen=True):
     path: str
     used: int | None = None
     total: int | None = None
-
-
-class GpuLinks(Value, frozen=True):
-    """What connects a GPU with its host and its fellows; read once a minute."""
-
-    pcie_generation: int | None = None
-    pcie_generation_max: int | None = None
-    """What GPU and slot can do together; an idle GPU goes below it to save power."""
-    pcie_width: int | None = None
-    """Lanes."""
-    pcie_width_max: int | None = None
-    pcie_replays: int | None = None
-    """What had to be sent again, since the driver was loaded."""
-    nvlinks: int | None = None
-    """How many NVLinks it has; 0: it is of a kind without."""
-    nvlinks_active: int | None = None
-    nvlink_errors: int | None = None
-    """Replays and recoveries of all NVLinks, since the driver was loaded."""
-
-
-class Xid(Value, frozen=True):
-    """An error of a GPU that the NVIDIA driver has reported."""
-
-    code: int
-    moment: float | None = None
-    text: str = ""
-    """The driver's line in the kernel's log; empty where NVML has told it."""
-
-
-class Gpu(Value, frozen=True):
-    """One GPU or one MIG device, as NVML sees it."""
-
-    index: int
-    """NVML's index; for a MIG device 1000 x (its GPU's index) + its own (Ray's convention, gpu_providers.py)."""
-    uuid: str = ""
-    name: str | None = None
-    utilization: float | None = None
-    memory_used: int | None = None
-    memory_total: int | None = None
-    power: float | None = None
-    """Watts."""
-    power_limit: float | None = None
-    power_default: float | None = None
-    """Its power limit if nobody has set one."""
-    temperature: float | None = None
-    ecc: int | None = None
-    """Uncorrected ECC errors since the driver was loaded."""
-    fault: str | None = None
-    """Why NVML can't say more of it: lost, fallen off the bus."""
-    recovery: str | None = None
-    """What NVML asks for to make it whole again (nvmlDeviceGpuRecoveryAction_t): `reset`, `reboot`, `drain and reset`; `None`: nothing."""
-    remap: bool | None = None
-    """Whether bad rows of its memory wait for a reset to be replaced."""
-    slowed: tuple[str, ...] | None = None
-    """What holds its clocks down now, of what is no good sign: `thermal`, `power brake`, `hardware`; empty for nothing."""
-    clock: int | None = None
-    """Megahertz of its processors (SM)."""
-    clock_reasons: int | None = None
-    """All that holds its clocks down now: bits of nvmlClocksEventReasons."""
-    links: GpuLinks | None = None
-    xids: tuple[Xid, ...] | None = None
-    """Of the last day, the oldest first; where the kernel's log may not be read, only since the probe watches."""
-
-    @property
-    def label(self) -> str:
-        """`3`, or `3.1` for MIG device 1 of GPU 3."""
-        return f"{self.index // 1000}.{self.index % 1000}" if self.index >= 1000 else str(self.index)
+    torchrun: int | None = None
+    """Of what is used: folders of torchrun's logs in /tmp; `None`: there are none, or they have not been measured yet."""
 
 
 class Hold(Value, frozen=True):
@@ -126,6 +62,34 @@ class SocketInterfaces(Value, frozen=True):
     gloo: str | None = None
     """Its GLOO_SOCKET_IFNAME."""
     there: tuple[str, ...] = ()
+    default: str | None = None
+    """Over which its default route goes; `None`: it has none for IPv4, or that is not known."""
+
+
+class ShmUser(Value, frozen=True):
+    """How much the files of one user in /dev/shm take, in bytes; what is deleted there and still mapped is in nobody's."""
+
+    user: str | None
+    size: int
+
+
+class Listener(Value, frozen=True, kw_only=True):
+    """Who listens on a port."""
+
+    pid: int | None
+    """`None`: the probe may not see which process of that user it is."""
+    ticks: int | None = None
+    """As of a `Process`."""
+    user: str | None = None
+    command: str | None = None
+
+
+class Port(Value, frozen=True):
+    """A port that somebody wanted in vain, and who listens on it now, as its host's own network has it."""
+
+    host: str
+    port: int
+    listeners: tuple[Listener, ...] = ()
 
 
 class Process(Value, frozen=True, kw_only=True):
@@ -385,6 +349,7 @@ class Host(Value, frozen=True):
     """Those of the last hour, as the logs of its live sessions and its kernel tell."""
     wrote: Mapping[str, Mapping[str, float]] = {}
     """By the name of a session and by submission id, when the log of a job's driver that lies here was written to last."""
+    shm_users: tuple[ShmUser, ...] | None = None
     unanswered: tuple[str, ...] = ()
     """Sources of the probe, called as in its faults, which have not answered once."""
     faults: tuple[Fault, ...] = ()

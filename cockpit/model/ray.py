@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cockpit.model.host import Amount, Disk, Gpu, HostMemory
+from cockpit.model.gpu import Gpu
+from cockpit.model.host import Amount, Disk, HostMemory
 from cockpit.model.value import Value
 
 NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from cockpit.model.finding import Finding
-from cockpit.model.host import Fault, Host, OomKill, Process, Session
+from cockpit.model.host import Fault, Host, OomKill, Port, Process, Session
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 
 
@@ -31,6 +31,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     oom_kills: tuple[OomKill, ...] | None = None
     """Of the last hour, as Ray and the hosts that are looked at tell, each once."""
     hosts: Mapping[str, Host] = {}
+    ports: tuple[Port, ...] = ()
+    """That a failed job wanted and that were in use, of hosts that were asked; it is no part of a recording."""
     faults: tuple[Fault, ...] = ()
     findings: tuple[Finding, ...] = ()
     """What follows from all of it, the worst first."""

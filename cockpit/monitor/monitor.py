@@ -19,6 +19,7 @@ from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.jobs_by_session import SessionJobs, jobs_by_session
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
+from cockpit.monitor.port_questions import PortQuestions
 from cockpit.secrets import redact_variable
 from cockpit.sources.probes.decode import Environ, Stacks, convert_answer
 from cockpit.sources.probes.host_probe import Pace
@@ -68,8 +69,11 @@ class ClusterMonitor:
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)
         self.coverage = Coverage(config, self.poller, self.choice, self.selection)
+        self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
         self.poller.subscribe(self.choice.hear)
         self.poller.subscribe(self.selection.hear)
+        if not once:
+            self.poller.subscribe(self.ports.hear)
         self._is_running = False
 
     async def run(self) -> None:

@@ -15,7 +15,7 @@ from cockpit.bug import bug
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import LARGE
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Cause, Cluster, Fault, Host, OtherRay, Snapshot
+from cockpit.model import Cause, Cluster, Fault, Host, OtherRay, Port, Snapshot
 from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray.http import aside
@@ -213,6 +213,11 @@ class Poller:
             hosts = {name: value for name, value in self.parts.hosts.items() if name != host}
             as_of = {name: moment for name, moment in self.parts.as_of.items() if name != f"probe:{host}"}
             self._set(replace(self.parts, hosts=hosts, as_of=as_of))
+
+    def tell_ports(self, ports: tuple[Port, ...]) -> None:
+        """Who listens on the ports that failed jobs wanted."""
+        if ports != self.parts.ports:
+            self._set(replace(self.parts, ports=ports))
 
     def doubt(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
         """A source has failed; its last facts stay."""

@@ -13,6 +13,9 @@ from cockpit.monitor.monitor import ClusterMonitor
 OTHER_HOSTS_PATIENCE_S = 3.0
 """For which `cockpit status` waits for other hosts once Ray and this host have answered."""
 
+PORTS_PATIENCE_S = 2.0
+"""For which it waits to hear who listens on a port that a failed job wanted."""
+
 
 async def look_once(
     config: Config, *, env: Mapping[str, str] = os.environ, patience: float = 8.0, everywhere: bool = False, hosts_patience: float = 0.0
@@ -32,6 +35,7 @@ async def look_once(
         knowing.cancel()
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
+        await monitor.ports.ask_once(PORTS_PATIENCE_S)
     finally:
         monitor.close()
         task.cancel()

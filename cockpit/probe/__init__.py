@@ -13,7 +13,8 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
      "cpu": 39.4, "cpus": 192,
      "memory": {"used": 1, "total": 2, "host_total": null | 4, "shared": 1, "kill_at": 3},
      "shm": {"used": 1, "total": 2},
-     "disks": [{"path": "/tmp/ray", "used": 1, "total": 2}],
+     "shm_users": null | [{"user", "size"}],
+     "disks": [{"path": "/tmp/ray", "used": 1, "total": 2, "torchrun": null | 1}],
      "gpus": null | [{"index", "uuid", "name", "utilization", "memory_used", "memory_total", "power", "power_limit",
                       "power_default", "temperature", "ecc", "fault", "recovery", "remap", "clock", "clock_reasons",
                       "slowed": null | ["thermal", "power brake", "hardware"],
@@ -23,7 +24,8 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
      "driver": "version of the NVIDIA driver",
      "processes": [{"pid", "ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss",
                     "shared", "gpus": [{"index", "memory"}], "kind", "why": ["…"], "job", "session", "node", "undecided",
-                    "sockets": null | {"nccl", "gloo", "there": ["eth0"]}, "asks": ["name of a session"],
+                    "sockets": null | {"nccl", "gloo", "there": ["eth0"], "default"},
+                    "asks": ["name of a session"],
                     "past": null | [worker, ticks, raylet, ticks, session, job, until, uid]}],
      "memory_users": [{"pid", "rss", "shared", "user", "command"}],
      "sessions": null | [{"name", "path", "live", "owner", "size", "keeps": ["…"], "dashboard", "latest", "started",
@@ -42,6 +44,9 @@ Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown:
 `gpus` is `null` when NVML can't be asked (a fault says why, unless there simply is no NVIDIA driver) and `[]` when it says there is none.
 The fields are those of `cockpit.model`. `ns_pid` is the pid that a process in a container has there, `null` when it is the same; `user` is
 a number until the host's user database has answered; `kill_at` is `null` when the raylet counts another memory than the probe sees.
+
+`torchrun` is what its logs in /tmp take of that disk. `shm_users` are whose files in /dev/shm take how much; what is deleted there and
+still mapped is in none of them.
 
 `slowed`, `recovery`, `links` and `xids` speak of a whole GPU, each MIG device of it says the same; `recovery` is `null` also when nothing
 is to be done. `links` may be a minute old. `xids` are those of a day where the kernel's log may be read, else those that NVML has told
@@ -64,6 +69,7 @@ last facts.
 `python -m cockpit.probe environ PID TICKS` answers once, `{"pid", "ticks", "environ": {…}}` or `{"error": "a sentence"}`, and leaves.
 `python -m cockpit.probe stack PID TICKS` does so with `{"pid", "ticks", "command", "cut", "threads": [{"name", "id", "active", "frames":
 [{"name", "file", "line"}]}]}`, the innermost call first; with 0 for TICKS it takes whatever has that pid now.
+`python -m cockpit.probe port NUMBER` answers `{"port", "listeners": [{"pid", "ticks", "command", "user"}]}`.
 The program ends with its reader: when stdin, being a pipe, ends (not with `--no-lifeline`), or when nobody reads stdout any more.
 The folder may lie anywhere: put it on `sys.path` as `probe` and run `python -m probe`.
 """

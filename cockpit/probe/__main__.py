@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Sequence
 
 from .look.host import addresses
 from .look.logs import list_logs, read_log
+from .look.ports import port_listeners
 from .look.processes import Users, boot_time, legible, lives, read_environ
 from .look.sample import Sampler, usual_temps
 from .look.stacks import stack
@@ -39,6 +40,8 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         say(environ(options.pid, options.ticks))
     elif options.command == "stack":
         say(stack(options.pid, options.ticks))
+    elif options.command == "port":
+        say(port_listeners(options.port))
     elif options.command == "logs":
         say(list_logs([*usual_temps()], options.session, options.pattern))
     elif options.command == "log":
@@ -64,6 +67,8 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         one = commands.add_parser(name, help=about)
         one.add_argument("pid", type=int)
         one.add_argument("ticks", type=int, help="its start, field 22 of /proc/PID/stat")
+    port = commands.add_parser("port", help="who listens on a port of this host")
+    port.add_argument("port", type=int)
     logs = commands.add_parser("logs", help="names of logs in the folder of a Ray session on this host")
     logs.add_argument("session")
     logs.add_argument("pattern", help="as of a shell")

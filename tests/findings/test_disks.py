@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
-from cockpit.model import Amount, Cluster, Disk, Host, Quantity, Session
+from cockpit.model import Amount, Cluster, Disk, Host, Quantity, Session, ShmUser
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, snapshot
 
@@ -177,3 +177,51 @@ def test_shared_memory_that_is_full_for_a_moment_is_not_told_and_that_mark_is_le
     assert looked(shm(97), 55, detectors=SHM) == ()
     judge = FindingTracker(Limits(store_age=0.0), SHM)
     assert [bool(judge(shm(used)).findings) for used in (94, 95, 94, 92)] == [False, True, True, False]
+
+
+def held(*users, used=97):
+    host = Host("node1", ("10.0.0.1",), NOW, nodes=(node(1).id,), shm_users=users if users != (None,) else None)
+    return replace(shm(used), hosts={"node1": host})
+
+
+def test_full_shared_memory_comes_with_whose_files_take_it_and_what_has_no_name():
+    found = only(looked(held(ShmUser("alice", 5 * GIB), ShmUser("bob", 30 * GIB), ShmUser(None, 2 * GIB)), detectors=SHM), "shm-full")
+    assert found.evidence == (
+        "df /dev/shm on node1: 97G of 100G",
+        "files in /dev/shm by user: bob 30G, alice 5.0G, – 2.0G",
+        "60G is in files that are deleted and still in use, as Ray's object store is, or out of sight",
+    )
+
+
+def test_what_hardly_counts_is_not_listed_and_a_user_s_name_can_do_nothing():
+    found = only(
+        looked(held(ShmUser("a\x1b[2J", 96 * GIB), ShmUser("b", 0), ShmUser("c", -5), ShmUser("d", 1 << 60)), detectors=SHM), "shm-full"
+    )
+    assert len(found.evidence) == 2
+    assert found.evidence[1].startswith("files in /dev/shm by user: a")
+    assert found.evidence[1].endswith("[2J 96G")
+    assert "\x1b" not in found.evidence[1]
+
+
+def test_who_holds_shared_memory_is_not_guessed():
+    assert only(looked(held(None), detectors=SHM), "shm-full").evidence == ("df /dev/shm on node1: 97G of 100G",)
+    assert only(looked(held(), detectors=SHM), "shm-full").evidence[1].startswith("97G is in files that are deleted")
+    assert looked(held(ShmUser("bob", 90 * GIB), used=90), detectors=SHM) == ()
+
+
+def test_logs_of_torchrun_that_fill_a_disk_are_told_and_can_be_removed():
+    filled = replace(disk(0.96), torchrun=50 * GIB)
+    found = only(looked(full(filled), detectors=ALONE), "disk-full")
+    assert found.evidence[-1] == "du -sch /tmp/torchelastic_*: 50G (logs of torchrun; `clean` removes those that nobody uses)"
+    assert (found.remedy.text, found.remedy.act) == ("remove the logs that torchrun has left", "clean")
+
+
+@pytest.mark.parametrize(("logs", "told"), [(None, False), (0, False), (-5, False), (1 << 60, False), (GIB, True)])
+def test_logs_that_hardly_count_are_no_remedy_and_unknown_ones_are_not_told(logs, told):
+    found = only(looked(full(replace(disk(0.96), torchrun=logs)), detectors=ALONE), "disk-full")
+    assert any("torchelastic" in line for line in found.evidence) is told
+    assert found.remedy.act is None
+
+
+def test_many_logs_on_a_disk_with_room_are_no_finding():
+    assert looked(full(replace(disk(0.5), torchrun=400 * GIB)), detectors=ALONE) == ()

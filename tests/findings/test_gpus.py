@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.gpus import gpu_counts, gpu_trouble
-from cockpit.model import Finding, Gpu, Host, Node, Quantity, RayProcess, Snapshot
+from cockpit.model import Finding, Gpu, Host, Node, Quantity, RayProcess, Snapshot, Xid
 from tests.findings.detection import codes, later, looked, only
 from tests.world import NOW, actor, gpu, node, snapshot
 
@@ -35,6 +35,23 @@ def test_a_lost_gpu_is_critical_after_several_looks():
     assert found.about == (f"node:{ID}",)
     assert found.remedy.act is None
     assert looked(seen(gpu(0), lost), 5, detectors=ILL) == ()
+
+
+def test_a_lost_gpu_says_which_xid_the_driver_has_reported():
+    line = "NVRM: Xid (PCI:0000:b1:00): 79, GPU has fallen off the bus."
+    told = (Xid(119, NOW - 900), Xid(31, NOW - 800), Xid(74, NOW - 700), Xid(79, NOW - 600, line), Xid(45, NOW - 599))
+    found = only(looked(seen(gpu(0, xids=(Xid(79, NOW),)), Gpu(3, fault="GPU is lost", xids=told)), detectors=ILL), "gpu-lost")
+    assert found.evidence == (
+        "GPU 3: NVML: GPU is lost",
+        f"GPU 3: Xid 79, it has fallen off the bus, 10m00s ago (`dmesg -T | grep -i xid`: {line})",
+        "GPU 3: Xid 74, an NVLink error, 11m40s ago (told by NVML)",
+    )
+
+
+@pytest.mark.parametrize("xids", [None, (), (Xid(31, NOW),), (Xid(45, NOW), Xid(13, NOW)), (Xid(79, None),)])
+def test_a_job_s_mistake_explains_no_ill_gpu(xids):
+    found = only(looked(seen(Gpu(3, fault="GPU is lost", xids=xids)), detectors=ILL), "gpu-lost")
+    assert found.evidence == ("GPU 3: NVML: GPU is lost; `dmesg | grep -i xid` shows why",)
 
 
 def test_all_that_are_lost_on_a_host_are_one_finding():
@@ -64,6 +81,17 @@ def test_an_ill_gpu_is_told_with_what_the_operator_does(facts: dict[str, Any], c
     assert evidence in found.evidence[0]
     assert "nvidia-smi" in found.evidence[0]
     assert found.remedy.act is None
+
+
+def test_bad_memory_comes_with_the_xid_that_set_its_row_aside():
+    found = only(looked(seen(gpu(2, remap=True, xids=(Xid(63, NOW - 60),))), 0, detectors=ILL), "gpu-remap")
+    (line,) = found.evidence[1:]
+    assert line == "GPU 2: Xid 63, a bad row of its memory was set aside, to be retired or remapped, 1m00s ago (told by NVML)"
+
+
+def test_an_xid_explains_no_heat():
+    found = only(looked(seen(gpu(0, slowed=("thermal",), xids=(Xid(79, NOW),))), 200, detectors=ILL), "gpu-slowed")
+    assert len(found.evidence) == 1
 
 
 def test_a_reset_that_nvml_asks_for_is_told_once():

@@ -27,6 +27,7 @@ from cockpit.model import (
     Quantity,
     RayProcess,
     Session,
+    ShmUser,
     SocketInterfaces,
     TaskLimit,
     TempDir,
@@ -96,6 +97,7 @@ def hosts(name: str) -> st.SearchStrategy[Host]:
         st.none() | st.lists(st.builds(Pointer, PATHS, PATHS, YES), max_size=2, unique_by=lambda pointer: pointer.path).map(tuple),
         st.none() | st.lists(st.builds(TempDir, PATHS, TEXTS, YES), max_size=2, unique_by=lambda temp: temp.path).map(tuple), TEXTS,
         local=st.booleans(), wrote=st.dictionaries(SESSIONS, WROTE, max_size=2),
+        shm_users=st.none() | st.lists(st.builds(ShmUser, TEXTS, SOME), max_size=2).map(tuple),
     )  # fmt: skip
 
 

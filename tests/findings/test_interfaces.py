@@ -14,9 +14,9 @@ ALONE = (missing_interfaces,)
 THERE = ("lo", "eth0", "ens5f0")
 
 
-def rank(pid=1001, nccl=None, gloo=None, there=THERE, **more):
+def rank(pid=1001, nccl=None, gloo=None, there=THERE, default=None, **more):
     facts = {"gpus": (Hold(0, GIB),), "job": "02000000", "started": NOW - 100, **more}
-    return process(pid, sockets=SocketInterfaces(nccl, gloo, there), **facts)
+    return process(pid, sockets=SocketInterfaces(nccl, gloo, there, default), **facts)
 
 
 def seen(*processes):
@@ -67,3 +67,31 @@ def test_gloo_wants_whole_names_and_all_of_them():
 )
 def test_what_runs_already_joins_no_group_or_is_unknown_is_not_told(fine):
     assert looked(seen(fine), detectors=ALONE) == ()
+
+
+def apart(*processes):
+    """On two hosts that are looked at."""
+    first = snapshot()
+    here = first.hosts["node1"]
+    return replace(first, processes=processes, hosts={name: replace(here, name=name, taken=NOW, nodes=()) for name in ("node1", "node2")})
+
+
+def routes(*processes):
+    told = looked(apart(*processes), 0, detectors=ALONE)
+    return [line for found in told for line in found.evidence if line.startswith("`ip route")]
+
+
+def test_the_default_route_there_is_told_and_that_of_the_job_s_other_nodes_where_it_is_called_otherwise():
+    lost, fine = rank(gloo="ib0", default="ens5f0"), rank(2001, gloo="ib0", there=(*THERE, "ib0"), default="eth0", host="node2")
+    assert routes(lost, fine) == ["`ip route show default` on node1: ens5f0", "`ip route show default` on node2: eth0"]
+    assert routes(lost, replace(fine, sockets=replace(fine.sockets, default="ens5f0"))) == ["`ip route show default` on node1: ens5f0"]
+    assert routes(lost, replace(fine, job="03000000")) == ["`ip route show default` on node1: ens5f0"]
+    assert routes(rank(gloo="ib0"), replace(fine, sockets=replace(fine.sockets, default=None))) == []
+
+
+def test_default_routes_that_are_called_differently_alone_are_no_finding():
+    assert looked(apart(rank(gloo="eth0", default="eth0"), rank(2001, nccl="en", default="ens5f0", host="node2")), 0, detectors=ALONE) == ()
+
+
+def test_the_name_of_an_interface_can_do_nothing():
+    assert "\x1b" not in routes(rank(gloo="ib0", default="e\x1b[2J"))[0]

@@ -53,6 +53,7 @@ def test_it_says_who_it_is_and_then_everything_at_once(start, gpus, state):
     assert len(sample["gpus"]) == 8
     assert sample["memory"]["total"] > sample["memory"]["used"] > 0
     assert sample["shm"]["total"] > 0
+    assert all(one["user"] and one["size"] >= 0 for one in sample["shm_users"])
     assert sample["disks"]
     assert 1 < len(sample["memory_users"]) <= 12
     assert sample["memory_users"][0]["rss"] >= sample["memory_users"][1]["rss"]

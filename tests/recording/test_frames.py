@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cockpit.model import Amount, Host, HostMemory, Job, MemoryUser, Snapshot
+from cockpit.model import Amount, Host, HostMemory, Job, MemoryUser, ShmUser, Snapshot
 from cockpit.recording import frames
 from cockpit.recording.frames import Change, Frame, FrameError, State, decode_frame, make_frame, tables_of
 from cockpit.recording.writer import pack
@@ -66,6 +66,7 @@ def test_a_host_has_its_processes_sessions_and_greatest_users_again():
         sessions=(),
         memory_users=users,
         wrote={"s": {"j": 5.0}},
+        shm_users=(ShmUser("root", 5), ShmUser(None, 9)),
     )
     now = Snapshot(taken=1.0, nodes=(node,), hosts={"node1": host}, processes=host.processes, sessions=())
     assert played(now).hosts == {"node1": host}

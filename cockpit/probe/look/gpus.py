@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import time
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Sequence
 
 from .collector import CollectError
 from .links import call, read_links
@@ -133,6 +133,7 @@ class Nvml:
             found += [self._gpu(nvml, index * 1000 + part, device, holders, whole=False) for part, device in (parts or {}).items()]
             state = self._state(nvml, index, handle, now)
             gpus += [{**gpu, **state} for gpu in found]
+        self._buses.update(bus_of_lost(self._buses, count, _driver_buses()) if len(self._buses) < count else {})
         return GpuReading(gpus, holders, self._driver, dict(self._buses), self._events.read(nvml, handles) if self._events else None)
 
     def _state(self, nvml: Any, index: int, handle: Any, now: float) -> Gpu:
@@ -269,6 +270,21 @@ def _is_unsupported(nvml: Any, error: Any) -> bool:
 
 def _text(value: Any) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def bus_of_lost(known: Mapping[int, Bus], count: int, there: Iterable[Bus]) -> Mapping[int, Bus]:
+    """One that was lost before anybody looked can't say where it is: it is at the only place of the driver's where no other is."""
+    missing = [index for index in range(count) if index not in known]
+    left = set(there) - set(known.values())
+    return {missing[0]: left.pop()} if len(missing) == len(left) == 1 else {}
+
+
+def _driver_buses(folder: str = "/proc/driver/nvidia/gpus") -> list[Bus]:
+    """Where the driver has GPUs, lost ones too."""
+    try:
+        return [bus for name in os.listdir(folder) for bus in [parse_bus(name)] if bus]
+    except OSError:
+        return []
 
 
 def _nvidia_hardware(devices: str = "/sys/bus/pci/devices") -> bool:

@@ -10,6 +10,7 @@ import time
 from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Set, Tuple
 
 from .. import trust
+from .interfaces import Interfaces, read_interfaces
 from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -46,7 +47,7 @@ class Details(NamedTuple):
     stuck: bool = False
     apart: bool = False
     """It is in another PID or cgroup namespace than we are: memory limits there are not those that we see."""
-    interfaces: Tuple[str, ...] | None = None
+    interfaces: Interfaces | None = None
     """The network interfaces that it has, where its environment names some of them; `None`: it doesn't, or that can't be told."""
     settled: bool = True
     """False: look again. It was very young, or caught in exec, when neither command line nor environment are there."""
@@ -184,19 +185,19 @@ def legible(text: str) -> str:
 
 def read_details(stat: ScannedProcess) -> Details:
     """May hang, when the process is stuck with its memory map locked."""
-    argv = _argv(stat.pid)
+    argv = read_argv(stat.pid)
     text = _environ(stat.pid) if stat.alive else b""
     kept = None if text is None else _pick_wanted(text)
-    logs = [link for link in (_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
+    logs = [link for link in (read_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
     uid, pids = _status(stat.pid)
     settled = not stat.alive or (bool(argv) and text != b"" and _age(stat) > SETTLED_AFTER)
     head = _log_head(stat.pid) if any(f"-{NO_JOB}-" in log for log in logs) else b""
     apart = len(pids) > 1 or _namespace(stat.pid) not in (None, _namespace("self"))
-    inside = _link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
+    inside = read_link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
     origin = trace(argv, stat.name, kept, logs, head)
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)
-    interfaces = _interfaces(stat.pid) if any(name in (kept or {}) for name in SOCKET_INTERFACES) else None
+    interfaces = read_interfaces(stat.pid) if any(name in (kept or {}) for name in SOCKET_INTERFACES) else None
     return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, apart=apart, interfaces=interfaces, settled=settled)
 
 
@@ -210,16 +211,7 @@ def _sets_user(pid: int) -> bool:
 
 def _namespace(pid: int | str) -> str | None:
     """The cgroup namespace; `None` where that can't be told."""
-    return _link(f"/proc/{pid}/ns/cgroup")
-
-
-def _interfaces(pid: int) -> Tuple[str, ...] | None:
-    """As it sees them: a container has its own."""
-    try:
-        lines = read(f"/proc/{pid}/net/dev").split(b"\n")[2:]
-    except OSError:
-        return None
-    return tuple(line.partition(b":")[0].strip().decode("utf-8", "replace") for line in lines if b":" in line)
+    return read_link(f"/proc/{pid}/ns/cgroup")
 
 
 def _log_head(pid: int) -> bytes:
@@ -242,7 +234,8 @@ def _age(stat: ScannedProcess) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - stat.ticks / TICKS_PER_SECOND
 
 
-def _argv(pid: int) -> Tuple[str, ...]:
+def read_argv(pid: int) -> Tuple[str, ...]:
+    """The words of its command; empty also where there is no such process."""
     try:
         text = read_at_once(f"/proc/{pid}/cmdline", 1 << 16)
     except OSError:
@@ -251,7 +244,8 @@ def _argv(pid: int) -> Tuple[str, ...]:
     return tuple(word.decode("utf-8", "replace") for word in text.split(b"\0")) if text else ()
 
 
-def _link(path: str) -> str | None:
+def read_link(path: str) -> str | None:
+    """`None`: it is gone, no link, or not ours to read."""
     try:
         return os.readlink(path)
     except OSError:

@@ -20,8 +20,10 @@ from .past import Past
 from .processes import TICKS_PER_SECOND, Forest, Identity, ProcessTable, ScannedProcess, Users, boot_time, legible
 from .raylets import ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
+from .shared_memory import SharedMemory, read_shared_memory, shm_users
 from .sizes import Size, Sizes
 from .temp_dirs import Places, look
+from .torchrun import added_size, disk_of, torchrun_folders
 from .xids import Bus, Xid
 
 Sample = Dict[str, Any]
@@ -51,6 +53,7 @@ class Sampler:
         """Of which processes, as what, and until when that is believed, by the monotonic clock."""
         self._users = users
         self._sizes = Sizes()
+        self._torchrun: Tuple[str, ...] = ()
         self._kernel = Kernel()
         self._kills = KillScanner(self._kernel)
         self._known_rays = Rays()
@@ -58,7 +61,7 @@ class Sampler:
         self._processes: Collector[Forest] = Collector("processes", "/proc", ProcessTable().scan, None)
         self._nvml: Collector[GpuReading] = Collector("nvml", "NVML", Nvml(events=not self._kernel.is_readable).read, None)
         self._memory = Collector("memory", "The host's memory", host.memory, None)
-        self._shm = Collector("shm", "/dev/shm", lambda: host.space("/dev/shm"), SLOWLY)  # noqa: S108 where plasma lies
+        self._shm: Collector[SharedMemory] = Collector("shm", "/dev/shm", read_shared_memory, SLOWLY)  # noqa: S108 where plasma lies
         self._disks = Collector("disks", "A disk", self._read_disks, SLOWLY)
         self._sessions: Collector[Sessions] = Collector(
             "sessions", lambda: f"Ray's temp dir {legible(self._scanner.at)}", self._read_sessions, SESSIONS_EVERY
@@ -104,16 +107,17 @@ class Sampler:
         verdicts = self._judge(forest, reading, sessions)
         raylets = [process for process in forest.values() if process.alive and process.origin.role == "raylet"]
         live = [sessions.of[pid] for pid, verdict in verdicts.items() if verdict.kind == "ray" and pid in sessions.of]
-        places, (kills, written_to) = self._places.facts, self._logs.facts or (None, {})
-        self._sizes.want(folder.path for folder in sessions.folders)
+        shm, places, (kills, written_to) = self._shm.facts, self._places.facts, self._logs.facts or (None, {})
+        self._sizes.want([*(folder.path for folder in sessions.folders), *self._torchrun])
         return {
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
             "cpu": self._cpu.read(),
             "cpus": os.cpu_count(),
             "memory": self._memory_facts(raylets),
-            "shm": self._shm.facts,
-            "disks": self._disks.facts,
+            "shm": shm and shm.amount,
+            "shm_users": shm and shm_users(shm.owners, self._users.name),
+            "disks": self._disk_facts(),
             "gpus": with_xids(reading, self._kernel.xids),
             "processes": [self._process(pid, forest.get(pid), verdict, reading) for pid, verdict in verdicts.items()] if forest else None,
             "memory_users": self._memory_users(forest) if forest else None,
@@ -226,7 +230,13 @@ class Sampler:
     def _read_disks(self) -> list[host.Amount]:
         self._sessions.answered.wait(1.0)
         known = self._sessions.facts
+        self._torchrun = torchrun_folders()
         return host.disks([*(known.temps if known else ()), "/"])
+
+    def _disk_facts(self) -> list[Sample] | None:
+        disks, folders = self._disks.facts, self._torchrun
+        mine = disk_of(disks) if disks and folders else None
+        return disks and [{**disk, "torchrun": added_size(folders, self._sizes.known) if disk["path"] == mine else None} for disk in disks]
 
     def _read_sessions(self) -> Sessions:
         self._processes.answered.wait(1.0)
@@ -279,7 +289,7 @@ def _sockets(process: ScannedProcess) -> Sample | None:
     if there is None:
         return None
     nccl, gloo = (told.get(name, "")[:INTERFACES] or None for name in SOCKET_INTERFACES)
-    return {"nccl": nccl, "gloo": gloo, "there": list(there[:INTERFACES])}
+    return {"nccl": nccl, "gloo": gloo, "there": list(there.names[:INTERFACES]), "default": there.default}
 
 
 def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> Sample:

@@ -53,6 +53,8 @@ class XidEvents:
         self._events: Any = None
         self._refused = False
         self._found: Dict[int, list[Xid]] = {}
+        self._indices: Dict[int | None, int] = {}
+        """By the address of a handle: what is lost can't say its index any more, and just that is reported of it."""
 
     def read(self, nvml: Any, handles: Sequence[Any]) -> Dict[int, list[Xid]] | None:
         """`None` where NVML doesn't tell any."""
@@ -63,7 +65,7 @@ class XidEvents:
             for _ in range(MOST_EVENTS):
                 event = nvml.nvmlEventSetWait(self._events, WAIT_MS)
                 xid = {"code": int(event.eventData), "moment": self._now(), "text": ""}
-                index = nvml.nvmlDeviceGetIndex(event.device)
+                index = self._index(nvml, event.device)
                 self._found[index] = list(newest([*self._found.get(index, ()), xid], self._now()))
         except nvml.NVMLError as error:
             self._refused = error.value not in (nvml.NVML_ERROR_TIMEOUT, nvml.NVML_ERROR_GPU_IS_LOST)
@@ -78,4 +80,19 @@ class XidEvents:
         events = nvml.nvmlEventSetCreate()
         for handle in handles:
             nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+        self._indices = {_address(handle): nvml.nvmlDeviceGetIndex(handle) for handle in handles}
         return events
+
+    def _index(self, nvml: Any, device: Any) -> int:
+        try:
+            return int(nvml.nvmlDeviceGetIndex(device))
+        except nvml.NVMLError as error:
+            if error.value != nvml.NVML_ERROR_GPU_IS_LOST or _address(device) not in self._indices:
+                raise
+            return self._indices[_address(device)]
+
+
+def _address(handle: Any) -> int | None:
+    import ctypes  # as pynvml does, once there is a driver
+
+    return ctypes.cast(handle, ctypes.c_void_p).value

@@ -16,12 +16,14 @@ from cockpit.model import (
     Gpu,
     Host,
     HostMemory,
+    Listener,
     MemoryUser,
     OomKill,
     Pointer,
     Process,
     RayProcess,
     Session,
+    ShmUser,
     SocketInterfaces,
     TempDir,
 )
@@ -61,6 +63,7 @@ class Sample(msgspec.Struct):
     cpus: int | None = None
     memory: HostMemory | None = None
     shm: Amount | None = None
+    shm_users: tuple[ShmUser, ...] | None = None
     disks: tuple[Disk, ...] | None = None
     gpus: tuple[Gpu, ...] | None = None
     processes: tuple[Process, ...] | None = None
@@ -81,6 +84,12 @@ class Environ(msgspec.Struct):
     """The answer to `environ`, secrets included."""
 
     environ: Mapping[str, str]
+
+
+class PortAnswer(msgspec.Struct):
+    """The answer to `port`, commands raw."""
+
+    listeners: tuple[Listener, ...]
 
 
 class StackFrame(msgspec.Struct):
@@ -153,6 +162,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         cpus=sample.cpus,
         memory=sample.memory or HostMemory(),
         shm=sample.shm or Amount(),
+        shm_users=sample.shm_users,
         disks=sample.disks or (),
         gpus=None if sample.gpus is None else tuple(_gpu(gpu, shift) for gpu in sample.gpus),
         processes=None if sample.processes is None else tuple(_process(process, name, shift) for process in sample.processes),
@@ -171,6 +181,11 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         faults=tuple(Fault(fault.source, _redact(fault.text), fault.since + shift, name) for fault in sample.faults),
         local=local,
     )  # fmt: skip
+
+
+def redact_listener(listener: Listener) -> Listener:
+    """Fit to be shown."""
+    return replace(listener, command=_redact_optional(listener.command))
 
 
 # What a host is called, and which Ray is the followed one, is never for a probe to say: it speaks for no other host.
@@ -197,7 +212,8 @@ def _gpu(gpu: Gpu, shift: float) -> Gpu:
 
 
 def _sockets(sockets: SocketInterfaces) -> SocketInterfaces:
-    return SocketInterfaces(_redact_optional(sockets.nccl), _redact_optional(sockets.gloo), tuple(map(_redact, sockets.there)))
+    told = (_redact_optional(sockets.nccl), _redact_optional(sockets.gloo), tuple(map(_redact, sockets.there)))
+    return SocketInterfaces(*told, _redact_optional(sockets.default))
 
 
 def _session(session: Session, host: str, shift: float) -> Session:

@@ -231,6 +231,6 @@ def test_of_a_process_that_names_a_network_interface_those_it_has_are_told(monke
     )
     found = read_details(read_stat(os.getpid()))
     assert found.environ == {"RAY_JOB_ID": "01", "NCCL_SOCKET_IFNAME": "eth7"}
-    assert "lo" in found.interfaces
+    assert "lo" in found.interfaces.names
     monkeypatch.setattr("cockpit.probe.look.processes._environ", lambda _: b"RAY_JOB_ID=01\0")
     assert read_details(read_stat(os.getpid())).interfaces is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.probe.look.gpus import GpuReading
+from cockpit.probe.look.gpus import GpuReading, bus_of_lost
 from cockpit.probe.look.kernel_log import Kernel, parse_xid
 from cockpit.probe.look.sample import with_xids
 from cockpit.probe.look.xids import MOST, WINDOW, XidEvents, newest, parse_bus, parse_line
@@ -90,7 +90,7 @@ class RefusedError(Exception):
         self.value = value
 
 
-def nvml(*told: tuple[int, int], end: int = 10, register: int = 0) -> Any:
+def nvml(*told: tuple[int, int], end: int = 10, register: int = 0, lost: int | None = None) -> Any:
     """Whose events tell of a GPU and a code each, and then no more."""
     left = list(told)
 
@@ -105,9 +105,14 @@ def nvml(*told: tuple[int, int], end: int = 10, register: int = 0) -> Any:
         if register:
             raise RefusedError(register)
 
+    def index(device: int) -> int:
+        if device == lost and len(left) < len(told):
+            raise RefusedError(15)
+        return device
+
     return SimpleNamespace(
         NVMLError=RefusedError, NVML_ERROR_TIMEOUT=10, NVML_ERROR_GPU_IS_LOST=15, nvmlEventTypeXidCriticalError=8,
-        nvmlEventSetCreate=object, nvmlDeviceRegisterEvents=registered, nvmlEventSetWait=wait, nvmlDeviceGetIndex=lambda device: device,
+        nvmlEventSetCreate=object, nvmlDeviceRegisterEvents=registered, nvmlEventSetWait=wait, nvmlDeviceGetIndex=index,
     )  # fmt: skip
 
 
@@ -120,6 +125,15 @@ def test_events_tell_of_what_comes_and_it_stays_told():
     assert [xid["code"] for xid in events.read(nvml((1, 13)), [0, 1])[1]] == [79, 45, 13]
 
 
+def test_a_gpu_that_is_lost_with_its_xid_has_that_xid():
+    told = XidEvents(lambda: 5.0).read(nvml((1, 79), (0, 45), lost=1), [0, 1])
+    assert {index: [xid["code"] for xid in xids] for index, xids in told.items()} == {1: [79], 0: [45]}
+
+
+def test_an_xid_of_a_gpu_that_nobody_knows_is_nobody_s():
+    assert XidEvents(lambda: 5.0).read(nvml((1, 79), lost=1), [0]) == {}
+
+
 def test_a_driver_that_refuses_is_not_asked_again_and_nothing_is_known():
     events = XidEvents()
     assert events.read(nvml(register=3), [0]) is None
@@ -130,6 +144,21 @@ def test_a_driver_that_refuses_is_not_asked_again_and_nothing_is_known():
 
 def test_a_flood_of_events_holds_nobody_up():
     assert len(XidEvents().read(nvml(*[(0, 13)] * 1000), [0])[0]) == MOST
+
+
+@pytest.mark.parametrize(
+    ("known", "there", "found"),
+    [
+        ((0, 1, 3), (0, 1, 2, 3), {2: (0, 2, 0)}),
+        ((0, 1), (0, 1, 2, 3), {}),
+        ((0, 1, 3), (0, 1, 2, 3, 4), {}),
+        ((0, 1, 2, 3), (0, 1, 2, 3, 4), {}),
+        ((0, 1, 3), (), {}),
+    ],
+)
+def test_the_only_gpu_that_is_lost_is_where_no_other_is(known, there, found):
+    buses = [(0, bus, 0) for bus in range(5)]
+    assert bus_of_lost({index: buses[index] for index in known}, 4, [buses[bus] for bus in there]) == found
 
 
 def test_gpus_have_what_the_log_tells_of_their_bus_else_what_events_told():

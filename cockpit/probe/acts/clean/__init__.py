@@ -1,4 +1,4 @@
-"""Removes what dead sessions have left on a host: their folders, links and files that point at nothing any more, files in /dev/shm.
+"""Removes what is left over on a host: dead sessions, links and files that point at nothing, files in /dev/shm, logs of torchrun.
 
 The request adds: `sessions` ([name or path, …], or `null` for every dead one; when some are named, nothing else is cleaned but the links
 that point at them), `older_than` (seconds; sessions alone), `protected` ([path, …]: protected and named one by one, to go too), `ended`
@@ -10,7 +10,7 @@ comes alive midway loses no more. What is dear in it (`sizes.dear`) stays where 
 what lies on the disk, `age` the seconds since anything in it was last written, `keeps` what stays, from the folder on. A path holds
 `\\xff` where it is no UTF-8, and a backslash twice.
 
-`freed` counts the blocks of the files whose last name was removed and which nobody was seen to hold open: `disk` those of sessions, `shm`
+`freed` counts the blocks of the files whose last name was removed and which nobody was seen to hold open: `disk` those on disks, `shm`
 those in /dev/shm. It is not the difference of the file system's free space, which others fill and empty meanwhile.
 """
 
@@ -24,7 +24,7 @@ from ...look.tree import MovedError, decode_path
 from ..holders import describe_uses, holds, why_in_use
 from ..host_state import HostState, Request, Target, Tell, Watcher, unforeseen
 from ..removal import TELL_EVERY
-from . import dead_sessions, pointers, shm
+from . import dead_sessions, pointers, shm, torchrun
 from .request import Cleaning, CleanRefusedError, FailedError, sentence
 
 Answer = Dict[str, Any]
@@ -43,6 +43,7 @@ def plan(request: Request, watcher: Watcher, tell: Tell) -> Answer:
         pointers.plan(cleaning, look, temp, {str(target["name"]) for target in leaving if _goes_whole(target, temp)})
     if cleaning.everything:
         shm.plan(cleaning, look)
+        torchrun.plan(cleaning, look)
     return cleaning.answer
 
 
@@ -107,5 +108,6 @@ DEEDS: Mapping[str, Callable[[Cleaning, Target], str]] = {
     "link": pointers.do,
     "file": pointers.do,
     "shm": shm.do,
+    "torchrun": torchrun.do,
 }
 """In the order in which they are done."""

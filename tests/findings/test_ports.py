@@ -1,0 +1,105 @@
+"""A failed job's port, its host, and who listens there now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.findings.jobs import failed_jobs
+from cockpit.findings.ports import WantedPort, find_wanted_port, last_failures
+from cockpit.model import Finding, Job, Listener, Port, Snapshot
+from tests.findings.detection import looked, only
+from tests.world import NOW, node, process, snapshot
+
+SAID = "DistNetworkError: bind to [::]:29500 (errno: 98 - Address already in use)."
+ASK = "`ss -ltnp 'sport = :29500'` on the node where it failed shows who has port 29500 now"
+HERE = WantedPort("node1", 29500)
+
+
+def job(message: str = SAID, **more: Any) -> Job:
+    return Job("raysubmit_1", **{"status": "FAILED", "ended": NOW - 60, "message": message, "driver_node": node(1).id, **more})
+
+
+def world(one: Job, *ports: Port) -> Snapshot:
+    first = snapshot()
+    second = replace(first.hosts["node1"], name="node2", nodes=(node(2).id,))
+    hosts = {"node1": replace(first.hosts["node1"], nodes=(node(1).id,)), "node2": second}
+    return replace(first, nodes=(node(1), node(2)), hosts=hosts, jobs=(one,), ports=ports)
+
+
+def told(*listeners: Listener) -> Finding:
+    return only(looked(world(job(), Port(*HERE, listeners)), detectors=(failed_jobs,)), "job-failed")
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted"),
+    [
+        (job(), HERE),
+        (job(f"(RayWorker pid=7) {SAID}"), HERE),
+        (job(f"(RayWorker pid=7, ip=10.0.0.2) {SAID}"), WantedPort("node2", 29500)),
+        (job(f"(RayWorker pid=7, ip=10.0.0.9) {SAID}"), None),
+        (job(driver_node=None), None),
+        (job(driver_node="f" * 56), None),
+        (job("OSError: [Errno 98] Address already in use"), None),
+        (job("CUDA out of memory"), None),
+        (job(""), None),
+    ],
+)
+def test_the_host_is_that_of_the_worker_that_says_it_else_of_the_driver(one: Job, wanted: WantedPort | None):
+    there = world(one)
+    assert find_wanted_port(one, there.nodes or (), there.hosts) == wanted
+
+
+def test_a_node_that_nobody_looks_at_or_that_has_died_is_not_asked():
+    there = world(job())
+    assert find_wanted_port(job(), there.nodes or (), {}) is None
+    assert find_wanted_port(job(), (node(1, state="DEAD"),), there.hosts) is None
+
+
+def test_who_listens_there_now_is_told():
+    found = told(Listener(pid=4711, ticks=5, user="alice", command="python -m  vllm\n.entrypoints"))
+    assert found.evidence[-2] == "process 4711 of alice listens on port 29500 of node1 now: python -m vllm .entrypoints"
+    assert found.about == ("job:raysubmit_1",)
+    assert found.remedy.act is None
+
+
+def test_a_listener_that_is_left_over_is_led_to_and_can_be_ended():
+    first = process(7, host="node1", kind="orphan", session="session_old")
+    there = replace(world(job(), Port(*HERE, (Listener(pid=7, ticks=first.ticks, user="train"),))), processes=(first,))
+    found = only(looked(there, detectors=(failed_jobs,)), "job-failed")
+    assert found.evidence[-2] == "process 7 of train listens on port 29500 of node1 now (orphan, session_old)"
+    assert found.about == ("job:raysubmit_1", first.key)
+    assert found.remedy.act == "kill-orphans"
+
+
+@pytest.mark.parametrize("ticks", [None, 1])
+def test_a_pid_that_is_another_process_now_is_not_taken_for_the_one_that_is_known(ticks: int | None):
+    first = process(7, host="node1", kind="orphan")
+    there = replace(world(job(), Port(*HERE, (Listener(pid=7, ticks=ticks),))), processes=(first,))
+    found = only(looked(there, detectors=(failed_jobs,)), "job-failed")
+    assert found.evidence[-2] == "process 7 listens on port 29500 of node1 now"
+    assert (found.about, found.remedy.act) == (("job:raysubmit_1",), None)
+
+
+def test_a_process_that_may_not_be_seen_is_told_by_its_user_and_none_as_none():
+    assert told(Listener(pid=None, user="root")).evidence[-2] == "a process of root listens on port 29500 of node1 now"
+    assert told().evidence[-2] == "nothing listens on port 29500 of node1 now, outside of containers"
+
+
+def test_what_was_not_asked_is_asked_by_hand():
+    for there in (world(job()), world(job(), Port("node2", 29500)), world(job(), Port("node1", 29501)), world(job(driver_node=None))):
+        assert only(looked(there, detectors=(failed_jobs,)), "job-failed").evidence[-2] == ASK
+
+
+def test_a_listener_s_command_can_do_nothing():
+    assert "\x1b" not in told(Listener(pid=1, ticks=1, user="a\x1b[2J", command="x\x1b]52;c;eA==\x07" + "y" * 9999)).evidence[-2]
+    assert len(told(Listener(pid=1, command="y" * 9999)).evidence[-2]) < 200
+
+
+def test_what_runs_again_has_not_failed_last():
+    failed, runs = job(entrypoint="a", started=NOW - 100), Job("b", entrypoint="a", status="RUNNING", started=NOW - 5)
+    assert list(last_failures((failed,), NOW, 3600)) == [failed]
+    assert list(last_failures((failed, runs), NOW, 3600)) == []
+    assert list(last_failures((failed,), NOW + 4000, 3600)) == []

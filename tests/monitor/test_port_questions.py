@@ -1,0 +1,101 @@
+"""Ports are asked about only while a finding is about them, at their own pace, and no answer is made up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec.structs import replace
+
+from cockpit.model import Job, Port, Snapshot
+from cockpit.monitor.port_questions import ASK_EVERY_S, PortQuestions
+from cockpit.sources.source import SourceError
+from tests.world import NOW, node, snapshot
+
+FAILED = Job(
+    "raysubmit_1", status="FAILED", ended=NOW, message="OSError: [Errno 98] Address already in use: port 29500", driver_node=node(1).id
+)
+SAID: dict[str, Any] = {"listeners": [{"pid": 7, "ticks": 5, "user": "alice", "command": "serve --api-key sk-1234567890abcdef1234"}]}
+
+
+class Poller:
+    def __init__(self) -> None:
+        self.now, self.told, self.snapshot = NOW, (), world(FAILED)
+
+    def clock(self) -> float:
+        return self.now
+
+    def tell_ports(self, ports: tuple[Port, ...]) -> None:
+        self.told: tuple[Port, ...] = ports
+
+
+class Pool:
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.answer: dict[str, Any] | None = SAID
+
+    async def ask(self, host: str, words: tuple[str, ...]) -> dict[str, Any]:
+        self.asked.append((host, *words))
+        if self.answer is None:
+            raise SourceError("no way there")
+        return self.answer
+
+
+def world(*jobs: Job) -> Snapshot:
+    first = snapshot()
+    return replace(first, nodes=(node(1),), hosts={"node1": replace(first.hosts["node1"], nodes=(node(1).id,))}, jobs=jobs)
+
+
+def made() -> tuple[Poller, Pool, PortQuestions]:
+    poller, pool = Poller(), Pool()
+    return poller, pool, PortQuestions(poller, pool, 3600.0)  # type: ignore[arg-type]  # all that it uses of them
+
+
+async def heard(questions: PortQuestions, snapshot: Snapshot) -> None:
+    questions.hear(snapshot)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_the_probe_of_its_host_is_asked_once_a_minute_and_secrets_stay_there():
+    poller, pool, questions = made()
+    for _ in range(3):
+        await heard(questions, world(FAILED))
+    assert pool.asked == [("node1", "port", "29500")]
+    (port,) = poller.told
+    assert (port.host, port.port, port.listeners[0].pid, port.listeners[0].user) == ("node1", 29500, 7, "alice")
+    assert "sk-1234" not in str(port)
+    poller.now += ASK_EVERY_S
+    await heard(questions, world(FAILED))
+    assert len(pool.asked) == 2
+
+
+async def test_nobody_is_asked_where_no_job_wanted_a_port():
+    poller, pool, questions = made()
+    for there in (world(), world(replace(FAILED, status="RUNNING")), world(replace(FAILED, message="CUDA out of memory"))):
+        await heard(questions, there)
+    await heard(questions, replace(world(), jobs=None))
+    await heard(questions, replace(world(FAILED), hosts={}))
+    assert (pool.asked, poller.told) == ([], ())
+
+
+async def test_what_is_over_is_forgotten():
+    poller, _, questions = made()
+    await heard(questions, world(FAILED))
+    assert poller.told
+    await heard(questions, world())
+    assert poller.told == ()
+
+
+async def test_a_probe_that_can_not_be_asked_or_talks_nonsense_tells_nothing():
+    for answer in (None, {"listeners": [{"pid": "x"}]}, {}):
+        poller, pool, questions = made()
+        pool.answer = answer
+        await heard(questions, world(FAILED))
+        assert (len(pool.asked), poller.told) == (1, ())
+
+
+async def test_a_single_look_waits_for_the_answer():
+    poller, _, questions = made()
+    await questions.ask_once(60.0)
+    assert [port.port for port in poller.told] == [29500]
