@@ -161,7 +161,7 @@ def test_many_processes_that_hang_cost_one_scan_a_few_seconds():
 
     table = ProcessTable(look, patience=1.0)
     began = time.monotonic()
-    stats = [processes.ScannedProcess(pid, "stuck", "S", 1, 1, 1, 5, 0) for pid in range(2, 42)]
+    stats = [processes.ScannedProcess(os.getpid() + n, "stuck", "S", 1, 1, 1, 5, 0) for n in range(1, 41)]
     table._learn(stats)
     over.set()
     assert time.monotonic() - began < 20
