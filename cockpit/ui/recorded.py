@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -84,6 +85,8 @@ class RecordedPast:
         self._wanted = 0.0
         self._history = (History(), float("-inf"))
         """What was read last, and until when."""
+        self._history_took = 0.0
+        """Seconds, of the last that was made anew; at least so many, where it was broken off."""
 
     async def read(self, moment: float, begin: float, end: float) -> PastMoment:
         """The state then, and what happened from `begin` to `end`. Raises `SourceError`."""
@@ -93,7 +96,7 @@ class RecordedPast:
     async def read_history(self, moment: float) -> History:
         """The minutes before, for sparklines and the Memory page; a little later than the last time, only what is new is read."""
         history, until = self._history
-        if 0 <= moment - until <= MAX_MORE_S:
+        if self._continues(moment):
             for snapshot in await self._ask(partial(self._read_more, until, moment)):
                 _record(history, snapshot)
         else:
@@ -102,12 +105,23 @@ class RecordedPast:
             self._history = (history, moment)
         return history
 
+    def has_history_within(self, seconds: float, moment: float) -> bool:
+        """Whether the minutes before are probably read in so many seconds."""
+        return self._continues(moment) or self._history_took < seconds
+
+    def _continues(self, moment: float) -> bool:
+        return 0 <= moment - self._history[1] <= MAX_MORE_S
+
     async def read_range(self) -> tuple[float, float]:
         """From when to when there is a recording."""
+        if self._recording is not None:
+            return self._recording.begin, self._end
         return await self._ask(lambda: (self._reopen().begin, self._end))
 
     async def read_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
         """The events that come next (1) or came last (-1), all of one time; none: there is none any more."""
+        if self._recording is not None and (direction < 0 or moment < self._end):
+            return self._find_next(moment, direction)  # known: not to be waited for behind a history that is being read
         return await self._ask(partial(self._read_next, moment, direction))
 
     async def read_damage(self) -> Sequence[str]:
@@ -145,11 +159,14 @@ class RecordedPast:
         return PastMoment(moment, unknown_snapshot(moment, gap, recorded), stretch, gap)
 
     def _read_history(self, moment: float) -> History:
-        history = History()
+        history, begun, is_whole = History(), time.perf_counter(), True
         for snapshot in self._reopen().walk(moment - HISTORY_S, moment, STEP_S):
             if self._wanted != moment:
+                is_whole = False
                 break
             _record(history, snapshot)
+        took = time.perf_counter() - begun
+        self._history_took = took if is_whole else max(took, self._history_took)
         return history
 
     def _read_more(self, begin: float, end: float) -> Sequence[Snapshot]:
@@ -157,6 +174,9 @@ class RecordedPast:
 
     def _read_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
         self._reopen(moment if direction > 0 else None)
+        return self._find_next(moment, direction)
+
+    def _find_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
         beyond = [event for event in self._events if (event.at - moment) * direction > 0]
         at = (min if direction > 0 else max)((event.at for event in beyond), default=None)
         return [event for event in beyond if event.at == at]
