@@ -20,7 +20,7 @@ class Clean(HostAct):
     id = "clean"
     keys = "C"
     title = "Clean"
-    help = "Remove files of dead sessions, also in /dev/shm, and old logs of torchrun"
+    help = "Remove files of dead sessions and logs of torchrun"
     flags = (
         Flag("sessions", "--session", "name", "Only this dead session.", "NAME", many=True),
         Flag("older_than", "--older-than", "age", "Only sessions at least this old.", "1d"),

@@ -346,15 +346,15 @@ def test_watching_ends_with_its_reader():
 def heard(*words):
     """A terminal whose lines are read one after the other, and the program on it."""
     ours, theirs = pty.openpty()
-    try:
-        with subprocess.Popen([*PROGRAM, *words], stdin=theirs, stdout=theirs, stderr=subprocess.STDOUT) as running:
-            try:
-                yield running, os.fdopen(ours, "r+b", buffering=0, closefd=False)
-            finally:
-                running.kill()
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    with (
+        os.fdopen(ours, "r+b", buffering=0) as terminal,
+        os.fdopen(theirs, "r+b", buffering=0) as end,
+        subprocess.Popen([*PROGRAM, *words], stdin=end, stdout=end, stderr=subprocess.STDOUT) as running,
+    ):
+        try:
+            yield running, terminal
+        finally:
+            running.kill()
 
 
 def read_until(terminal, word):
