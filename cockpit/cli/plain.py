@@ -13,7 +13,6 @@ from cockpit.cli.notify import SETTLING_S, attach_notifier
 from cockpit.cli.record import attach_recorder
 from cockpit.cli.service import Look, serve
 from cockpit.config.settings import Config
-from cockpit.report.text import plain_changes, status_text
 
 if TYPE_CHECKING:
     from cockpit.model import Snapshot
@@ -28,6 +27,8 @@ def show_plain(config: Config) -> int:
 
 
 def _attach(config: Config, monitor: ClusterMonitor) -> Look:
+    from cockpit.report.text import plain_changes, status_text  # deferred: the screen doesn't wait for it
+
     attach_recorder(config, monitor)
     attach_notifier(config, monitor)
     begun = time.monotonic()
