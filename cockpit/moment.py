@@ -13,20 +13,25 @@ from cockpit.text import UNKNOWN
 
 EXAMPLES: Final = "03:10, 03:10:20, -20m, -1h30m, 11-22 03:10, 2026-11-22 03:10"
 """One of each form."""
+ALMOST_A_SECOND: Final = 0.999
 _UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _BEFORE: Final = re.compile(r"-\s*((?:\d{1,6}(?:\.\d{1,3})?\s*[dhms]\s*)+)", re.ASCII)
 _AT: Final = re.compile(r"(?:(?:(\d{4})-)?(\d{1,2})-(\d{1,2})[ T]+)?(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _ONE_DAY: Final = timedelta(days=1)
 
 
-def parse_moment(text: str, now: float) -> float:
-    """The moment that is meant; a time without its date is the last such time before `now`. Raises `ValueError` with a sentence."""
+def parse_moment(text: str, now: float, *, at_its_end: bool = False) -> float:
+    """The moment that is meant; a time without its date is the last such time before `now`. Raises `ValueError` with a sentence.
+
+    `at_its_end`: of the second that is named; what is told to have happened in it has happened then.
+    """
     typed = text.strip()
     if before := _BEFORE.fullmatch(typed):
         return now - sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)\s*([dhms])", before[1]))
     if at := _AT.fullmatch(typed):
         with suppress(ValueError, OverflowError, OSError):
-            return _last_such([None if part is None else int(part) for part in at.groups()], now)
+            found = _last_such([None if part is None else int(part) for part in at.groups()], now)
+            return found + ALMOST_A_SECOND if at_its_end else found
     with suppress(ValueError, OverflowError, OSError):
         if (dated := datetime.fromisoformat(typed.replace("Z", "+00:00"))).tzinfo is not None:
             return dated.timestamp() + CLOCK.shift()

@@ -37,6 +37,11 @@ def test_a_time_is_the_last_such_and_a_duration_counts_back(typed, meant):
     assert parse_moment(typed, NOW) == pytest.approx(at(*meant))
 
 
+def test_a_second_may_be_meant_at_its_end_and_a_duration_never_is():
+    assert parse_moment("03:10:20", NOW, at_its_end=True) == pytest.approx(at(2026, 11, 22, 3, 10, 20) + 0.999, abs=1e-4)
+    assert parse_moment("-20m", NOW, at_its_end=True) == parse_moment("-20m", NOW)
+
+
 @pytest.mark.parametrize("typed", ["", "soon", "25:00", "03:99", "20m", "-", "13-40 03:10", "0000-01-01 03:10", "-20 m x", "02-30 03:10"])
 def test_what_is_no_time_is_refused_with_examples(typed):
     with pytest.raises(ValueError, match=r"expected a time such as 03:10, .*-20m"):

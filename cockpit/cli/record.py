@@ -160,13 +160,13 @@ def record_command(cluster_options: Callable[..., Any], with_config: Callable[..
 
 def status_at(config: Config, at: str, *, as_json: bool) -> int:
     """Print the status as it was at that moment; the exit code."""
-    from cockpit.moment import parse_moment
+    from cockpit.moment import moment_text, parse_moment
     from cockpit.recording.recording import RecordingError
     from cockpit.report.status import exit_code, status_json
     from cockpit.report.text import status_text
 
     try:
-        moment = parse_moment(at, time.time())
+        moment = parse_moment(at, time.time(), at_its_end=True)
         snapshot = find_recording(None, moment, config.address).snapshot_at(moment)
     except ValueError as error:
         output.note(f"--at: {error}")
@@ -177,5 +177,8 @@ def status_at(config: Config, at: str, *, as_json: bool) -> int:
     if snapshot is None:
         output.note("what was recorded at that time is damaged")
         return NO_ANSWER
-    (output.say_json if as_json else output.say)(status_json(snapshot, indent=2) if as_json else status_text(snapshot))
+    if as_json:
+        output.say_json(status_json(snapshot, indent=2))
+    else:
+        output.say(f"As recorded at {moment_text(snapshot.taken, time.time())}:\n{status_text(snapshot)}")
     return exit_code(snapshot, [host.name for host in config.hosts])

@@ -58,7 +58,7 @@ def replay(config: Config, path: str | None, time: str | None, show: Callable[[C
 
     try:
         recording = find_recording(path, None, config.address)
-        begins_at = None if time is None else parse_moment(time, recording.end)
+        begins_at = None if time is None else parse_moment(time, recording.end, at_its_end=True)
     except (RecordingError, ValueError) as error:
         output.note(str(error))
         return NO_ANSWER if isinstance(error, RecordingError) else BAD_USAGE

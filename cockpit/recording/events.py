@@ -8,7 +8,8 @@ from typing import Any, Literal
 from cockpit.model import Level, Value
 
 EventKind = Literal["finding", "fault", "job", "act", "recording"]
-Phase = Literal["begin", "end"]
+Phase = Literal["begin", "worse", "end"]
+"""`worse`: a finding has a higher level than before."""
 
 
 class Event(Value, frozen=True):

@@ -1,11 +1,12 @@
-"""What happened between two snapshots: findings and faults that began or ended, jobs that began or ended."""
+"""What happened between two snapshots: findings and faults that began, got worse or ended, jobs that began or ended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cockpit.model import Fault, Finding, Job, Snapshot
+from cockpit.findings.jobs import error_lines
+from cockpit.model import LEVELS, Fault, Finding, Job, Level, Snapshot
 from cockpit.recording.events import Event, EventKind
 
 FAILED = ("FAILED",)
@@ -14,14 +15,18 @@ FAILED = ("FAILED",)
 def has_news(before: Snapshot, now: Snapshot) -> bool:
     """Whether there may be events between them; cheap enough to be asked with every snapshot."""
     return (
-        _keys(before.findings) != _keys(now.findings)
+        _levels(before.findings) != _levels(now.findings)
         or _keys(before.faults) != _keys(now.faults)
         or (before.jobs is not now.jobs and _statuses(before) != _statuses(now))
     )
 
 
-def _keys(things: Iterable[Finding | Fault]) -> frozenset[str]:
-    return frozenset(thing.key for thing in things)
+def _levels(findings: Iterable[Finding]) -> Mapping[str, Level]:
+    return {finding.key: finding.level for finding in findings}
+
+
+def _keys(faults: Iterable[Fault]) -> frozenset[str]:
+    return frozenset(fault.key for fault in faults)
 
 
 def _statuses(snapshot: Snapshot) -> Mapping[str, str] | None:
@@ -31,7 +36,8 @@ def _statuses(snapshot: Snapshot) -> Mapping[str, str] | None:
 def events_between(before: Snapshot, now: Snapshot) -> Iterator[Event]:
     """What has happened; `Snapshot()` comes before the first."""
     yield from _differences("finding", before.findings, now.findings, now.taken)
-    yield from _differences("fault", before.faults, now.faults, now.taken)
+    yield from _worsened(_levels(before.findings), now)
+    yield from _outages(before.faults, now.faults, now.taken)
     if before.jobs is not None and now.jobs is not None:
         yield from _jobs({job.id: job for job in before.jobs}, now.jobs, now.taken)
 
@@ -40,6 +46,21 @@ def _differences(kind: EventKind, before: Iterable[Any], now: Iterable[Any], at:
     old, new = {one.key: one for one in before}, {one.key: one for one in now}
     yield from (_event(kind, new[key], at, "begin") for key in new.keys() - old.keys())
     yield from (_event(kind, old[key], at, "end") for key in old.keys() - new.keys())
+
+
+def _outages(before: Iterable[Fault], now: Iterable[Fault], at: float) -> Iterator[Event]:
+    """Of faults of several sources with one text, as where a dashboard has ended, the first that begins and the last that ends."""
+    said = {"begin": {fault.text for fault in before}, "end": {fault.text for fault in now}}
+    for event in _differences("fault", before, now, at):
+        if event.text not in said[event.phase]:
+            said[event.phase].add(event.text)
+            yield event
+
+
+def _worsened(before: Mapping[str, Level], now: Snapshot) -> Iterator[Event]:
+    for finding in now.findings:
+        if LEVELS.index(finding.level) < LEVELS.index(before.get(finding.key, "critical")):
+            yield _event("finding", finding, now.taken, "worse")
 
 
 def _event(kind: EventKind, thing: Finding | Fault, at: float, phase: Any) -> Event:
@@ -54,7 +75,7 @@ def _jobs(before: Mapping[str, Job], now: Iterable[Job], at: float) -> Iterator[
         if old is None:
             yield _job_event(job, job.started or at, "begin", f"job {job.id} was submitted" if job.submission else f"job {job.id} began")
         if not job.running and (old is None or old.running):
-            why = f": {job.message.splitlines()[0]}" if job.message else ""
+            why = "".join(f": {line}" for line in error_lines(job.message)[-1:])
             yield _job_event(job, job.ended or at, "end", f"job {job.id} ended: {job.status}{why if job.status in FAILED else ''}")
 
 

@@ -21,6 +21,7 @@ class NameDialog(ModalScreen["str | None"]):
     NameDialog { align: center middle; }
     NameDialog Vertical { width: 80%; max-width: 80; height: auto; background: $panel; border: round $primary; padding: 0 1; }
     NameDialog.ascii Vertical { border: ascii $primary; }
+    NameDialog Label { width: 100%; }
     NameDialog Input { border: none; height: 1; padding: 0 1; background: $surface; }
     NameDialog #hint { color: $text-muted; }
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from textual import work
@@ -116,7 +117,7 @@ class ReplayApp(OtherRaysApp):
         typed = await self.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", "", ascii=self.config.ascii))
         if typed is not None:
             try:
-                self.go_to(parse_moment(typed, await self._newest()))
+                self._go_to_named(parse_moment(typed, await self._newest(), at_its_end=True))
             except ValueError as error:
                 self.say(str(error), "warning")
 
@@ -156,6 +157,13 @@ class ReplayApp(OtherRaysApp):
         self._tell([event for event in self.past.stretch.events if event.at == message.moment] if self.past else ())
 
     # On the way
+
+    def _go_to_named(self, moment: float) -> None:
+        """Show it, and say where the recording begins when it is before that."""
+        if self.past is not None and moment < (begin := self.past.stretch.recorded[0]):
+            self.say(f"Recorded from {moment_text(begin, self.clock())} on: this is its beginning")
+            moment = begin
+        self.go_to(moment)
 
     def go_to(self, moment: float) -> None:
         """Show this moment, or now when it is not past."""
@@ -248,9 +256,10 @@ class ReplayApp(OtherRaysApp):
         return self.recorded
 
     def _tell(self, events: Sequence[PastEvent]) -> None:
-        """What happened, instead of what was told before."""
+        """What happened, each sentence once, instead of what was told before."""
         self.clear_notifications()
-        for event in events[:TOLD_EVENTS]:
-            self.say(f"{moment_text(event.at, self.clock())}  {event_text(event)}", SEVERITIES.get(event.level, "information"))
-        if len(events) > TOLD_EVENTS:
-            self.say(f"and {plural(len(events) - TOLD_EVENTS, 'more event')} at this time")
+        said = {f"{moment_text(event.at, self.clock())}  {event_text(event)}": event.level for event in events}
+        for text in islice(said, TOLD_EVENTS):
+            self.say(text, SEVERITIES.get(said[text], "information"))
+        if len(said) > TOLD_EVENTS:
+            self.say(f"and {plural(len(said) - TOLD_EVENTS, 'more event')} at this time")

@@ -117,7 +117,7 @@ def _harmless(event: PastEvent) -> int:
 
 def event_mark(event: PastEvent, *, ascii: bool) -> Piece:  # noqa: A002
     """One cell that says what kind of event it is, and how bad."""
-    if (event.kind, event.phase) == ("finding", "begin") and event.level in _WORST_FIRST:
+    if event.kind == "finding" and event.phase != "end" and event.level in _WORST_FIRST:
         return cells.level_mark(cast("Level", event.level), ascii=ascii)
     sign, plain, tone = MARKS.get((event.kind, event.phase), OTHER_MARK)
     return (plain if ascii else sign, tone if tone == "dim" and event.kind != "job" else TONES.get(event.level, tone))
@@ -125,6 +125,8 @@ def event_mark(event: PastEvent, *, ascii: bool) -> Piece:  # noqa: A002
 
 def event_text(event: PastEvent) -> str:
     """What happened, in a sentence."""
+    if event.phase == "worse":
+        return f"is {event.level} now: {event.text}"
     return f"has ended: {event.text}" if event.phase == "end" and event.kind in ("finding", "fault") else event.text
 
 

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cockpit.cli.main import main
+from cockpit.moment import moment_text
 from cockpit.recording.recording import Recording
 from cockpit.report.status import exit_code
 from tests.recording.recorded import snapshots, write
@@ -43,7 +45,9 @@ def test_status_tells_what_was_then(run, written):
     told = json.loads(answer.stdout)
     assert answer.exit_code == exit_code(written[40], [])
     assert told["cluster"]["ray_version"] == "2.60.0"
-    assert "node1" in run("status", "--at", iso(written[40].taken + 1)).stdout
+    text = run("status", "--at", iso(written[40].taken + 1)).stdout
+    assert text.startswith(f"As recorded at {moment_text(written[40].taken, time.time())}:\n")
+    assert "node1" in text
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,13 @@ def test_a_finding_begins_and_ends():
     assert told(found, Snapshot()) == [(9.0, "finding", "end", "critical", FINDING.text)]
 
 
+def test_a_finding_that_gets_worse_is_told_once_and_one_that_gets_better_is_not():
+    mild, bad = Snapshot(findings=(replace(FINDING, level="info"),)), Snapshot(findings=(FINDING,))
+    assert told(mild, bad) == [(9.0, "finding", "worse", "critical", FINDING.text)]
+    assert has_news(mild, bad)
+    assert told(bad, bad) == told(bad, mild) == []
+
+
 def test_other_numbers_in_a_finding_are_no_event():
     assert told(Snapshot(findings=(FINDING,)), Snapshot(findings=(replace(FINDING, text="GPU 3 is lost for 2m"),))) == []
 
@@ -31,11 +38,23 @@ def test_a_fault_begins_and_ends():
     assert [text for *_, text in told(Snapshot(), Snapshot(faults=(FAULT,)))] == ["no answer within 8 s"]
 
 
+def test_one_outage_that_several_sources_tell_of_begins_and_ends_once():
+    other = replace(FAULT, source="ray.jobs")
+    both = Snapshot(faults=(FAULT, other))
+    assert [phase for _, _, phase, _, _ in told(Snapshot(), both)] == ["begin"]
+    assert told(Snapshot(faults=(FAULT,)), both) == told(both, Snapshot(faults=(other,))) == []
+    assert [phase for _, _, phase, _, _ in told(both, Snapshot())] == ["end"]
+    assert len(told(Snapshot(faults=(FAULT,)), Snapshot(faults=(FAULT, replace(other, text="HTTP 500"))))) == 1
+
+
 def test_a_job_begins_and_ends_when_ray_says_so():
     assert told(Snapshot(jobs=()), Snapshot(jobs=(RUNNING,))) == [(3.0, "job", "begin", None, "job train1 was submitted")]
     assert told(Snapshot(jobs=(RUNNING,)), Snapshot(jobs=(FAILED,))) == [
         (8.0, "job", "end", "critical", "job train1 ended: FAILED: RuntimeError: boom")
     ]
+    preamble = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n"
+    ((*_, text),) = told(Snapshot(jobs=(RUNNING,)), Snapshot(jobs=(replace(FAILED, message=f"{preamble}step 7\nKeyError: 'x'"),)))
+    assert text == "job train1 ended: FAILED: KeyError: 'x'"
 
 
 def test_jobs_that_were_there_before_anybody_looked_are_no_events():

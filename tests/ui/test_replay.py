@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from cockpit.moment import moment_text
 from cockpit.sources.source import SourceError
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.name_dialog import NameDialog
@@ -157,6 +160,15 @@ async def test_a_finding_that_ended_is_not_told_as_if_it_began(keeping):
         await until(pilot, lambda: "has ended: GPU 3 of node2 is lost" in shown(app))
 
 
+async def test_what_two_sources_say_alike_at_one_moment_is_told_once(keeping):
+    silent = Happened(NOW - 900, "fault", "no answer within 5 s", "warning")
+    app = keeping(silent, silent, Happened(NOW - 900, "fault", "connection refused", "warning"))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await back(app, pilot, LAST)
+        await until(pilot, lambda: "connection refused" in shown(app))
+        assert shown(app).count("no answer within 5 s") == 1
+
+
 async def test_a_click_on_the_line_goes_there_and_tells_what_happened(keeping):
     app = keeping(Happened(NOW - 1200, "act", "train: stop-job ppo-7b"))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
@@ -182,6 +194,39 @@ async def test_plus_and_minus_change_how_much_the_line_covers(keeping):
 
 
 # A time that is typed
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 15), (160, 50)])
+async def test_every_form_of_a_time_is_shown_where_one_is_asked_for(keeping, size):
+    app = keeping()
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("at")
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        await until(pilot, lambda: all(form in " ".join(shown(app).split()) for form in ("-1h30m", "2026-11-22")))
+
+
+async def test_at_a_time_to_the_second_what_happened_in_it_has_happened(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.table.count > 0)
+        await pilot.press("at")
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        second = math.floor(NOW - 1200)
+        await pilot.press(*moment_text(second, NOW), "enter")
+        await until(pilot, lambda: app.is_past and second + 0.9 < app.past.at < second + 1)
+
+
+async def test_at_a_time_before_the_recording_says_where_it_begins(keeping):
+    app = keeping()
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await back(app, pilot, BACK)
+        begin, _ = app.past.stretch.recorded
+        await pilot.press("at")
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        await pilot.press(*"-300d", "enter")
+        await until(pilot, lambda: f"Recorded from {moment_text(begin, NOW)} on" in shown(app))
+        assert app.past.at == begin
 
 
 async def test_at_asks_for_a_time_and_goes_there(keeping):

@@ -71,7 +71,9 @@ def told_spans(events: Iterable[Event], end: float) -> list[Span[Finding]]:
         if event.kind == "finding" and event.phase == "begin":
             opened[key] = Span(key, _finding_of(key, event), event.at, end)
             found.append(opened[key])
-        elif event.kind == "finding" and (span := opened.pop(key, None)) is not None:
+        elif event.phase == "worse" and key in opened:
+            opened[key].thing = _finding_of(key, event)
+        elif event.kind == "finding" and event.phase == "end" and (span := opened.pop(key, None)) is not None:
             span.end = span.last = event.at
     return found
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from cockpit.model import Snapshot
 from cockpit.recording.events import Event
 from cockpit.report.incident.account import Account, account_json, account_schema
+from cockpit.report.incident.episodes import told_spans
 from cockpit.report.incident.gather import make_account
 from cockpit.report.incident.markdown import account_markdown
 from tests.report.incident.recordings import ACT, DISK, EVENTS, HUNG, Made, at, night
@@ -46,6 +47,14 @@ def test_what_came_and_went_between_two_looks_has_its_evidence_and_remedy_from_w
     (hung,) = make_account(Made(looks, [begun, ended])).findings
     assert (hung.begin, hung.end, hung.act) == (NOW + 2, NOW + 4, "stop-job")
     assert hung.evidence == HUNG.evidence
+
+
+def test_a_finding_that_got_worse_between_two_looks_is_one_told_at_its_worst():
+    mild = Event(NOW + 2, "finding", "a rank may hang", "begin", HUNG.subject, "info", HUNG.key, HUNG.about)
+    worse = Event(NOW + 3, "finding", HUNG.text, "worse", HUNG.subject, "critical", HUNG.key, HUNG.about)
+    ended = Event(NOW + 4, "finding", HUNG.text, "end", HUNG.subject, "critical", HUNG.key, HUNG.about)
+    (span,) = told_spans((mild, worse, ended), NOW + 10)
+    assert (span.begin, span.end, span.thing.level, span.thing.text) == (NOW + 2, NOW + 4, "critical", HUNG.text)
 
 
 def test_findings_stand_in_the_order_in_which_they_began(account):
