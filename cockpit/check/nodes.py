@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -29,7 +30,9 @@ class Site:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     hosts: Mapping[str, Host] = field(default_factory=dict)
     planned: bool = False
-    """No Ray runs: these are the nodes that the preset would start."""
+    """No Ray runs: these are the nodes that the preset would start, or those of the allocation."""
+    allocation: str | None = None
+    """The job of Slurm's whose nodes these are, on which no Ray runs yet."""
     more: str | None = None
     """Where more nodes may come from: an autoscaler, or hosts of the preset that have not joined."""
     devices: Mapping[str, str] = field(default_factory=dict)
@@ -67,9 +70,11 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
         told = any(node.id for node in snapshot.nodes or ())
         return _read_site(preset, snapshot, wanted) if told else Site((), why="Ray has not reported its nodes")
     if preset.ray is not None:
-        return _plan_site(preset, snapshot, wanted)
-    at = f" at {snapshot.cluster.address}" if snapshot.cluster.address else ""
+        return _plan_site(preset.ray.nodes, preset.ray.env, snapshot, wanted)
     lives = next((f", although a Ray runs on {session.host}" for session in snapshot.sessions or () if session.live), "")
+    if (job := snapshot.allocation) is not None and job.nodes and not lives:
+        return dataclasses.replace(_plan_site([RayNode(node.name) for node in job.nodes], {}, snapshot, wanted), allocation=job.job)
+    at = f" at {snapshot.cluster.address}" if snapshot.cluster.address else ""
     return Site((), why=f"no Ray dashboard answers{at}{lives}")
 
 
@@ -119,9 +124,7 @@ def _facts(snapshot: Snapshot, known_nodes: tuple[Node, ...], *, old: bool) -> W
     return WaitFacts(nodes, status, snapshot.actors or (), snapshot.placement_groups, None, snapshot.jobs or (), asked)
 
 
-def _plan_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site:
-    starts = preset.ray.nodes if preset.ray else ()
-    env = preset.ray.env if preset.ray else {}
+def _plan_site(starts: Sequence[RayNode], env: Mapping[str, str], snapshot: Snapshot, wanted: Collection[str]) -> Site:
     nodes = {start.host: node for start in starts if (node := _node(start, snapshot.nodes or ()))}
     hosts = {start.host: host for start in starts if (host := _host(start, snapshot.hosts.values()))}
     places = []
@@ -129,7 +132,7 @@ def _plan_site(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> S
         host = hosts.get(start.host)
         total = _resources(start, env.get(DEVICES), host)
         if lacking := [name for name in sorted(wanted) if name not in total and _automatic(name)]:
-            why = f"the {lacking[0]} of {start.host} is unknown: the preset doesn't say, and the host is not probed"
+            why = f"the {lacking[0]} of {start.host} is unknown: no flag of its `ray start` says it, and the host is not probed"
             return Site((), nodes, hosts, planned=True, why=why)
         labels = {str(key): str(value) for key, value in _map(start.flags.get("labels")).items()}
         places.append(Place(start.host, start.host, total, dict.fromkeys(total, 0), labels))

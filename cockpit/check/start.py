@@ -16,12 +16,13 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
     """What `recover` would stumble over, and what a job would find other than it was meant."""
     if preset.job is not None and DEVICES in preset.job.env:
         yield Line("doubt", f"job.env sets {DEVICES}, but Ray sets it for each worker itself", f"remove {DEVICES} from job.env")
+    if site.allocation is not None:
+        text = f"no Ray runs: checked against the {_amount(site, len(site.places))} of Slurm's job {site.allocation}"
+        yield Line("later", text, "start Ray on them, each by a step of its own: `srun --overlap ... ray start ... --block`")
     if preset.ray is None:
         return
     if site.planned:
-        gpus = sum(place.total.get("GPU", 0) for place in site.places) / 10_000
-        told = f", {count(gpus)} GPU" if site.places else ""
-        text = f"no Ray runs: checked against the {plural(len(preset.ray.nodes), 'node')}{told} that the preset starts"
+        text = f"no Ray runs: checked against the {_amount(site, len(preset.ray.nodes))} that the preset starts"
         yield Line("later", text, f"`cockpit recover {preset.name}`")
     elif site.more:
         yield Line("doubt", f"more nodes may join: {site.more}", None if snapshot.growing else f"`cockpit recover {preset.name}`")
@@ -29,6 +30,11 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         yield from _devices(start, preset.ray.env.get(DEVICES))
         if site.planned:
             yield from _host(start, site, snapshot)
+
+
+def _amount(site: Site, nodes: int) -> str:
+    gpus = sum(place.total.get("GPU", 0) for place in site.places) / 10_000
+    return plural(nodes, "node") + (f", {count(gpus)} GPU" if site.places else "")
 
 
 def _devices(start: RayNode, devices: str | None) -> Iterator[Line]:

@@ -24,6 +24,7 @@ from cockpit.cli.replay import replay_command
 from cockpit.cli.screen import run_screen, show
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, config_path, config_text, init, load, schema
+from cockpit.config.slurm import SlurmHosts
 from cockpit.secrets import redact
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -38,6 +39,7 @@ def cluster_options(command: Command) -> Command:
         command,
         click.option("--address", metavar="URL", help="Ray dashboard, such as http://head:8265. Default: the Ray on this host."),
         click.option("--hosts", metavar="FILE|a,b,c", help="More hosts to probe, beyond those that Ray reports."),
+        click.option("--slurm", metavar="JOBID", help="Nodes of this Slurm job, reached by srun. Default: the job that cockpit runs in."),
         click.option("--interval", metavar="S", help="Seconds between two samples of a host. Default: 2."),
         click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing."),
     )
@@ -91,7 +93,7 @@ def _with_options(command: Command, *options: Callable[[Command], Command]) -> C
     return command
 
 
-_CONFIG_OPTIONS = ("address", "hosts", "interval", "readonly", "theme", "ascii", "quiet", "plain")
+_CONFIG_OPTIONS = ("address", "hosts", "slurm", "interval", "readonly", "theme", "ascii", "quiet", "plain")
 
 
 def with_config(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,13 +106,23 @@ def with_config(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(**flags: Any) -> Any:
         before_command = click.get_current_context().find_root().params
         own = {name: flags.pop(name, None) for name in _CONFIG_OPTIONS}
+        given = {name: before_command.get(name) if value is None else value for name, value in own.items()}
         try:
-            config = load({name: before_command.get(name) if value is None else value for name, value in own.items()})
+            config = load(given, allocation=_find_allocation(given.pop("slurm")))
         except InputError as error:
             _refuse(str(error))
         return command(config, **flags)
 
     return run
+
+
+def _find_allocation(job: str | None) -> SlurmHosts | None:
+    """The job of Slurm's that was named, as Slurm knows it now. Raises `InputError`."""
+    if job is None:
+        return None
+    from cockpit.cli.slurm import find_allocation
+
+    return find_allocation(job)
 
 
 def _refuse(text: str, code: int = BAD_USAGE) -> None:

@@ -49,6 +49,8 @@ class Config(Value, frozen=True):
     limits: Limits = Limits()
     notify: tuple[NotifyTarget, ...] = ()
     """Who is told when findings begin and end; never with `readonly`."""
+    slurm: str | None = None
+    """The id of the job of Slurm's whose nodes are the hosts: the one that cockpit runs in, or that was named."""
     origins: Mapping[str, str] = {}
 
     @property
@@ -59,7 +61,7 @@ class Config(Value, frozen=True):
     @property
     def named_hosts(self) -> tuple[HostEntry, ...]:
         """Those that were named for this run, by flag or variable: the file lists them for when they matter."""
-        return self.hosts if self.origins.get("hosts", "--hosts") in ("--hosts", "COCKPIT_HOSTS") else ()
+        return self.hosts if self.origins.get("hosts", "--hosts") in ("--hosts", "COCKPIT_HOSTS", slurm.FLAG) else ()
 
 
 class ConfigFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -130,7 +132,8 @@ def _words() -> Mapping[str, str]:
     return {**_WORDS, **{f"{key}.{name}": _range(mark) for key, of in groups.items() for name, mark in _marks(of).items()}}
 
 
-_FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field != "origins")
+_FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field not in ("origins", "slurm"))
+"""Those that the file may give."""
 _TYPED: Final = tuple(field for field in _FIELDS if field not in ("limits", "recording", "notify"))
 """Those that a flag or a variable may give."""
 _KEYS: Final = {field: "findings" if field == "limits" else field for field in _FIELDS}
@@ -143,12 +146,18 @@ def config_path() -> Path:
     return platformdirs.user_config_path("cockpit") / "config.yaml"
 
 
-def load(flags: Mapping[str, object], env: Mapping[str, str] = os.environ, path: Path | None = None) -> Config:
-    """Raises `InputError`. A flag that is `None` was not given; `hosts` comes as it was typed."""
+def load(
+    flags: Mapping[str, object],
+    env: Mapping[str, str] = os.environ,
+    path: Path | None = None,
+    *,
+    allocation: slurm.SlurmHosts | None = None,
+) -> Config:
+    """Raises `InputError`. A flag that is `None` was not given; `hosts` comes as it was typed. `allocation`: that a person has named."""
     flagged = {f"--{name.replace('_', '-')}": (name, flags[name]) for name in _TYPED if flags.get(name) is not None}
     variables = {variable: (name, env[variable]) for name in _TYPED if env.get(variable := f"COCKPIT_{name.upper()}")}
     file = _read(path or config_path())
-    chosen = {**_of_allocation(env), **file, **_parse_all(variables), **_parse_all(flagged)}
+    chosen = {**_of_allocation(_surrounding(env)), **file, **_of_allocation(allocation), **_parse_all(variables), **_parse_all(flagged)}
     values: dict[str, Any] = {name: value for name, (value, _) in chosen.items()}
     if "hosts" in file:  # a name on the command line keeps what the file says of that host
         values["hosts"] = _with_details(values["hosts"], file["hosts"][0])
@@ -159,11 +168,17 @@ _Layer = dict[str, tuple[Any, str]]
 """For each field that is given: its value, and where it was given."""
 
 
-def _of_allocation(env: Mapping[str, str]) -> _Layer:
-    """In a job of Slurm its nodes are the hosts, and `srun` reaches them: ssh seldom may."""
-    if slurm.JOB not in env or (found := slurm.find_allocation(env)) is None:
+def _surrounding(env: Mapping[str, str]) -> slurm.SlurmHosts | None:
+    """The job of Slurm's that cockpit runs in."""
+    return slurm.find_allocation(env) if slurm.JOB in env else None
+
+
+def _of_allocation(found: slurm.SlurmHosts | None) -> _Layer:
+    """The nodes of a job of Slurm's are the hosts, and `srun` reaches them: ssh seldom may."""
+    if found is None:
         return {}
-    return {"reach": (found.reach, slurm.JOB), **({"hosts": (found.hosts, slurm.NODES)} if found.hosts else {})}
+    job, nodes = found.origins
+    return {"slurm": (found.job, job), "reach": (found.reach, job), **({"hosts": (found.hosts, nodes)} if found.hosts else {})}
 
 
 def _parse_all(given: Mapping[str, tuple[str, object]]) -> _Layer:

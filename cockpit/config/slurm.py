@@ -12,6 +12,7 @@ from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 
 JOB: Final = "SLURM_JOB_ID"
+FLAG: Final = "--slurm"
 NODES: Final = "SLURM_JOB_NODELIST"
 """Such as `gpu[001-004,9],login1`: a list of names, each with any number of brackets in it (slurm.conf(5), srun(1): `--nodelist`)."""
 MAX_NODES: Final = 2_000
@@ -22,24 +23,45 @@ _PART = re.compile(r"\[([^\]]*)\]|[^\[\]]+")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
-class Allocation(NamedTuple):
-    """What its variables say."""
+class SlurmHosts(NamedTuple):
+    """The nodes of a job, and how they are reached."""
 
+    job: str
     reach: str
     hosts: tuple[HostEntry, ...]
     """By Slurm's names of its nodes; none where the list can't be read."""
+    origins: tuple[str, str]
+    """Where the job and the list of its nodes come from: the flag, or two variables."""
 
 
-def find_allocation(env: Mapping[str, str]) -> Allocation | None:
+def find_allocation(env: Mapping[str, str]) -> SlurmHosts | None:
     """`None` outside of one, and where there is no `srun`. Slurm sets these variables for what it starts, and only its user can."""
     job, nodes = env.get(JOB, ""), env.get(NODES, "")
-    if not (job.isascii() and job.isdigit()) or not nodes or shutil.which("srun", path=env.get("PATH")) is None:
+    if not is_job_id(job) or not nodes or shutil.which("srun", path=env.get("PATH")) is None:
         return None
     try:
-        hosts = tuple(check_host(HostEntry(name)) for name in islice(expand_nodes(nodes), MAX_NODES))
+        hosts = read_nodes(nodes)
     except InputError:
         hosts = ()
-    return Allocation(REACH.format(job=job), hosts)
+    return SlurmHosts(job, REACH.format(job=job), hosts, (JOB, NODES))
+
+
+def named_allocation(job: str, nodes: str) -> SlurmHosts:
+    """The job that a person has named, whose nodes Slurm lists so. Raises `InputError`."""
+    return SlurmHosts(job, REACH.format(job=job), read_nodes(nodes), (FLAG, FLAG))
+
+
+def is_job_id(text: str) -> bool:
+    """Whether it is a number; each task of an array and each part of a job of several has its own."""
+    return text.isascii() and text.isdigit()
+
+
+def read_nodes(nodes: str) -> tuple[HostEntry, ...]:
+    """The hosts of such a list. Raises `InputError`, also for more than `MAX_NODES`."""
+    names = tuple(islice(expand_nodes(nodes), MAX_NODES + 1))
+    if len(names) > MAX_NODES:
+        raise InputError(f"it has more than {MAX_NODES} nodes")
+    return tuple(check_host(HostEntry(name)) for name in names)
 
 
 def expand_nodes(nodes: str) -> Iterator[str]:

@@ -114,6 +114,10 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     oom_fresh: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that an out-of-memory kill is critical.")] = 600.0
     """Ray retries; if that fails too, it does so within minutes, and begins these anew."""
 
+    slurm_ends: Annotated[
+        float, Meta(ge=0, le=30 * DAY, description="Seconds before the end of a Slurm job from which it is reported.")
+    ] = 1800.0
+    """A checkpoint of the largest models takes up to ten minutes, and is often saved only after a step or two of as many."""
     agent_silent: Annotated[float, Meta(ge=0, le=DAY, description="Seconds without a report from a node's agent.")] = 30.0
     """Ray's agents report every 5 s, and cockpit asks for the figures of a large cluster every 15 s."""
     death_news: Annotated[float, Meta(ge=0, le=30 * DAY, description="Seconds after which a dead node is only an info.")] = 86400.0

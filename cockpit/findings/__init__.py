@@ -3,6 +3,7 @@
 from cockpit.config.thresholds import Limits
 from cockpit.findings import checks
 from cockpit.findings.actors import leaked_actors, leaked_groups, restart_loops
+from cockpit.findings.allocation import ending_allocation, leaving_nodes
 from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
@@ -119,6 +120,13 @@ CHECKS: tuple[Check, ...] = (
     Check("Versions of Ray, Python and NVIDIA driver", (differing_versions,), HOSTS),
     Check("Open files of raylets and GCS", (open_files,), HOSTS),
     Check("Limits of processes and threads", (task_limits,), HOSTS),
+    Check(
+        "Slurm: time left, and the state of its nodes",
+        (ending_allocation, leaving_nodes),
+        (checks.allocation,),
+        NODES,
+        concerns=checks.is_in_slurm,
+    ),
 )
 
 DETECTORS: tuple[Detector, ...] = tuple(detector for check in CHECKS for detector in check.detectors)

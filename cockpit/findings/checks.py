@@ -38,6 +38,8 @@ class Check(NamedTuple):
     """What of it no single look can find."""
     at_once: bool = True
     """Whether a single look finds the rest; else there is no rest."""
+    concerns: Callable[[Snapshot], bool] = lambda _: True
+    """Whether there is at all what it looks at; else nobody is told of it."""
 
     def missing(self, snapshot: Snapshot) -> tuple[str, ...]:
         """What could not be looked at, each thing once."""
@@ -83,6 +85,16 @@ def jobs(snapshot: Snapshot) -> Lack | None:
 def resources(snapshot: Snapshot) -> Lack | None:
     """What the autoscaler's monitor has counted."""
     return Lack("the autoscaler's monitor has not reported resource usage") if snapshot.demand is None else None
+
+
+def is_in_slurm(snapshot: Snapshot) -> bool:
+    """Whether cockpit was told of a job of Slurm's."""
+    return snapshot.allocation is not None or any(fault.source == "slurm" for fault in snapshot.faults)
+
+
+def allocation(snapshot: Snapshot) -> Lack | None:
+    """What Slurm says of its job."""
+    return None if snapshot.allocation else Lack("Slurm has not answered")
 
 
 def hosts(snapshot: Snapshot) -> Lack | None:

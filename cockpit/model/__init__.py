@@ -51,6 +51,7 @@ from cockpit.model.ray import (
     Wait,
     Worker,
 )
+from cockpit.model.slurm import Allocation, SlurmNode
 from cockpit.model.snapshot import Snapshot
 from cockpit.model.value import Value
 
@@ -62,6 +63,7 @@ __all__ = [
     "PENDING_STATES",
     "SUPERVISOR",
     "Actor",
+    "Allocation",
     "Amount",
     "Bundle",
     "Cause",
@@ -95,6 +97,7 @@ __all__ = [
     "Remedy",
     "Session",
     "ShmUser",
+    "SlurmNode",
     "Snapshot",
     "SocketInterfaces",
     "TaskLimit",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from cockpit.model.gpu import Gpu
-from cockpit.model.host import Amount, Disk, HostMemory
+from cockpit.model.host import Amount, Disk, HostMemory, Process
 from cockpit.model.value import Value
 
 NodeState = Literal["ALIVE", "DEAD", "UNKNOWN"]
@@ -139,6 +139,12 @@ class Actor(Value, frozen=True):
     def pending(self) -> bool:
         """Whether it waits for a place."""
         return self.state in PENDING_STATES
+
+    def is_run_by(self, process: Process) -> bool:
+        """Whether that is its process. Agents name a new worker's actor seconds after Ray's list does; until then its pid must do."""
+        if process.actor is not None or self.pid is None or self.job is None:
+            return process.actor == self.id
+        return (process.ns_pid or process.pid, process.node, process.job) == (self.pid, self.node, self.job)
 
 
 class Bundle(Value, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 from cockpit.model.finding import Finding
 from cockpit.model.host import Fault, Host, OomKill, Port, Process, Session
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
+from cockpit.model.slurm import Allocation
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -33,6 +34,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     hosts: Mapping[str, Host] = {}
     ports: tuple[Port, ...] = ()
     """That a failed job wanted and that were in use, of hosts that were asked; it is no part of a recording."""
+    allocation: Allocation | None = None
+    """The job of Slurm's that this Ray is known to run in; it is no part of a recording."""
     faults: tuple[Fault, ...] = ()
     findings: tuple[Finding, ...] = ()
     """What follows from all of it, the worst first."""

@@ -13,6 +13,7 @@ from cockpit.config.settings import Address, Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Job, Process, Session, Snapshot
+from cockpit.monitor.allocation_watch import AllocationWatch
 from cockpit.monitor.cluster_choice import ClusterChoice, local_sessions
 from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection
@@ -69,6 +70,7 @@ class ClusterMonitor:
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)
         self.coverage = Coverage(config, self.poller, self.choice, self.selection)
+        self.allocation = AllocationWatch(self.poller, config.slurm)
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
         self.poller.subscribe(self.choice.hear)
         self.poller.subscribe(self.selection.hear)
@@ -80,7 +82,7 @@ class ClusterMonitor:
         """Look until cancelled."""
         self._is_running = True
         try:
-            await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run())
+            await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run(), self.allocation.run())
         finally:
             self._is_running = False
 

@@ -15,7 +15,7 @@ from cockpit.bug import bug
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import LARGE
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Cause, Cluster, Fault, Host, OtherRay, Port, Snapshot
+from cockpit.model import Allocation, Cause, Cluster, Fault, Host, OtherRay, Port, Snapshot
 from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray.http import aside
@@ -218,6 +218,11 @@ class Poller:
         """Who listens on the ports that failed jobs wanted."""
         if ports != self.parts.ports:
             self._set(replace(self.parts, ports=ports))
+
+    def tell_allocation(self, allocation: Allocation) -> None:
+        """What Slurm says of the job that cockpit was told of."""
+        if allocation != self.parts.allocation:
+            self._set(replace(self.parts, allocation=allocation))
 
     def doubt(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
         """A source has failed; its last facts stay."""

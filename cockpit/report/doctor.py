@@ -15,7 +15,10 @@ from typing import NamedTuple
 import msgspec
 
 from cockpit import __version__
-from cockpit.config.settings import Config, config_text
+from cockpit.config.document import abbreviate_home
+from cockpit.config.reach import THROUGH_RAY
+from cockpit.config.settings import Config, config_path, config_text
+from cockpit.config.slurm import FLAG, JOB
 from cockpit.findings import CHECKS, Check, FindingTracker, Limits
 from cockpit.model import Finding, Session, Snapshot
 from cockpit.report.faults import also_down, by_cause
@@ -34,6 +37,7 @@ LOG_BYTES = 1 << 20
 """Read of each log, from its end."""
 LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log", "dashboard_agent.log", "monitor.log")
 """What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
+SLURM_ORIGINS = (FLAG, JOB)
 _PARTS = ("textual", "httpx", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
@@ -73,7 +77,7 @@ class CheckStatus(msgspec.Struct, frozen=True):
 
 def run_checks(snapshot: Snapshot, limits: Limits) -> list[CheckResult]:
     """Every check on one snapshot."""
-    return [_run(check, snapshot, limits) for check in CHECKS]
+    return [_run(check, snapshot, limits) for check in CHECKS if check.concerns(snapshot)]
 
 
 def _run(check: Check, snapshot: Snapshot, limits: Limits) -> CheckResult:
@@ -81,13 +85,14 @@ def _run(check: Check, snapshot: Snapshot, limits: Limits) -> CheckResult:
     return CheckResult(check, found, check.missing(snapshot), check.is_blind(snapshot))
 
 
-def doctor_text(snapshot: Snapshot, checked: Sequence[CheckResult]) -> str:
+def doctor_text(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> str:
     """The findings, worst first; then failing sources, and each check once: not fully checked, not checked by one look, or OK."""
-    return "\n".join(clean(line) for line in _lines(snapshot, checked))
+    return "\n".join(clean(line) for line in _lines(snapshot, checked, config))
 
 
-def _lines(snapshot: Snapshot, checked: Sequence[CheckResult]) -> Iterator[str]:
+def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> Iterator[str]:
     yield _where(snapshot)
+    yield f"Other hosts: {describe_reach(config)}"
     repeats = Repeats(snapshot)
     for finding in snapshot.findings:
         yield ""
@@ -115,19 +120,33 @@ def _where(snapshot: Snapshot) -> str:
     return f"cockpit {__version__}: {ray}, {plural(living, 'node')} alive, {hosts_probed(snapshot)}"
 
 
+def describe_reach(config: Config) -> str:
+    """How other hosts are reached, who has said so, what that allows, and how to change it."""
+    origin = config.origins.get("reach", "default")
+    if config.reach == THROUGH_RAY:
+        way = f"through Ray ({origin}): no probes; acts on nodes of a Ray that lives on this host"
+    else:
+        program = config.reach.split()[0]
+        of = f", steps of Slurm job {config.slurm}" if config.slurm and origin in SLURM_ORIGINS else ""
+        probes = "no probes (probe_hosts: never)" if config.probe_hosts == "never" else "probes"
+        way = f"by {program}{of} ({origin}): {probes}, and every act, as the user that it logs in as"
+    allowed = f"; {config.readonly_reason}" if config.readonly else ""
+    return f"{way}{allowed}. To change it: `reach` in {abbreviate_home(config_path())}"
+
+
 def _line(each: CheckResult) -> str:
     state = {"found": ": found, see above; ", "partly": ": ok as far as checked; ", "fine": "", "unknown": ": "}[each.verdict]
     why = "; ".join(filter(None, (None if each.blind else each.check.watches, *each.missing)))
     return f"  - {each.check.title}{state}{f'not checked: {why}' if why else ''}"
 
 
-def doctor_json(snapshot: Snapshot, checked: Sequence[CheckResult]) -> str:
-    """`{"status": as of cockpit status --json, "checks": […]}`."""
+def doctor_json(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> str:
+    """`{"status": as of cockpit status --json, "reach": a sentence, "checks": […]}`."""
     results = [
         CheckStatus(each.check.title, each.verdict, each.missing, each.check.watches, tuple(finding.code for finding in each.found))
         for each in checked
     ]
-    raw = msgspec.json.encode({"status": msgspec.Raw(status_json(snapshot).encode()), "checks": results})
+    raw = msgspec.json.encode({"status": msgspec.Raw(status_json(snapshot).encode()), "reach": describe_reach(config), "checks": results})
     return msgspec.json.format(raw, indent=2).decode()
 
 
@@ -139,8 +158,8 @@ def write_bundle(
     `recorded`: more files, by name, of which secrets have been taken out already.
     """
     files = {
-        "doctor.txt": doctor_text(snapshot, checked),
-        "status.json": doctor_json(snapshot, checked),
+        "doctor.txt": doctor_text(snapshot, checked, config),
+        "status.json": doctor_json(snapshot, checked, config),
         "config.yaml": config_text(config),
         "versions.txt": _versions(),
         **_logs(snapshot),

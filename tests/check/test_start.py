@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.budget import Budget
 from cockpit.check.check import check
 from cockpit.check.result import exit_code
-from cockpit.model import Bundle, Fault, Host, PlacementGroup, Session
+from cockpit.model import Allocation, Bundle, Fault, Host, PlacementGroup, Session, SlurmNode
 from cockpit.presets import Needs, Preset, RayNode
 from tests.check.worlds import GIB, NOW, HostMemory, asked, cluster, down, gpu, group, lines_of, machine, preset, start
 
@@ -109,6 +109,32 @@ def test_what_waits_in_a_ray_that_is_gone_is_nobody():
     assert lines_of(planned(TWO, ACTOR, world=old), "later", "doubt") == [
         "no Ray runs: checked against the 2 nodes, 16 GPU that the preset starts"
     ]
+
+
+def in_slurm(*hosts, **more):
+    nodes = tuple(SlurmNode(one.name, "mixed") for one in hosts)
+    return replace(down(*hosts, **more), allocation=Allocation("42", "RUNNING", None, nodes))
+
+
+def test_in_a_job_of_slurms_without_a_ray_it_is_judged_for_the_nodes_of_the_allocation():
+    fits = check(preset(), asked(ACTOR, group("vLLM", 8)), in_slurm(host("head"), host("w1")))
+    assert (fits.verdict, fits.reason.text) == ("later", "no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job 42")
+    assert "ray start ... --block" in fits.reason.change
+    assert check(preset(), asked(group("actor", 17)), in_slurm(host("head"), host("w1"))).verdict == "never"
+    assert check(preset(), asked(group("pool", 8, "STRICT_PACK", GPU=1.0)), in_slurm(host("head", 4), host("w1", 4))).verdict == "never"
+
+
+def test_a_node_of_the_allocation_that_nobody_looks_at_is_unknown():
+    seen = in_slurm(host("head"), host("w1"))
+    half = replace(seen, hosts={"head": seen.hosts["head"]})
+    told = check(preset(), asked(ACTOR), half)
+    assert told.verdict == "unknown"
+    assert told.reason.text.endswith("the CPU of w1 is unknown: no flag of its `ray start` says it, and the host is not probed")
+
+
+def test_a_ray_that_lives_in_the_allocation_is_what_counts():
+    world = in_slurm(host("head"), sessions=(Session(host="head", name="session_1", path="/tmp/ray/session_1", live=True),))
+    assert "no Ray dashboard answers" in check(preset(), asked(ACTOR), world).reason.text
 
 
 def test_a_live_ray_whose_dashboard_is_silent_is_unknown():

@@ -9,7 +9,7 @@ import pytest
 from cockpit.config.document import InputError
 from cockpit.config.reach import DEFAULT_REACH, HostEntry, reach_command
 from cockpit.config.settings import load
-from cockpit.config.slurm import MAX_NODES, expand_nodes, find_allocation
+from cockpit.config.slurm import MAX_NODES, expand_nodes, find_allocation, named_allocation
 
 
 @pytest.fixture
@@ -29,7 +29,23 @@ def test_its_nodes_are_the_hosts_and_a_step_on_each_is_the_way(programs: Path, t
     assert config.hosts == (HostEntry("gpu1"), HostEntry("gpu2"))
     words = "srun --jobid=42 --overlap --nodes=1 --ntasks=1 --nodelist=gpu2 --quiet python3 -"
     assert reach_command(config.reach, config.hosts[1]) == words.split()
-    assert config.origins == {"reach": "SLURM_JOB_ID", "hosts": "SLURM_JOB_NODELIST"}
+    assert config.slurm == "42"
+    assert config.origins == {"slurm": "SLURM_JOB_ID", "reach": "SLURM_JOB_ID", "hosts": "SLURM_JOB_NODELIST"}
+
+
+def test_a_job_that_is_named_holds_before_the_file_and_the_one_around(programs: Path, tmp_path: Path):
+    path = tmp_path / "config.yaml"
+    path.write_text("reach: ssh {address} {python} -\nhosts: [{name: gpu7, python: /opt/python}, gpu9]\n")
+    config = load({}, allocation(programs), path, allocation=named_allocation("43", "gpu[7-8]"))
+    assert config.slurm == "43"
+    assert config.hosts == config.named_hosts == (HostEntry("gpu7", python="/opt/python"), HostEntry("gpu8"))
+    assert "--jobid=43 " in config.reach
+    assert load({"hosts": "gpu8"}, {}, path, allocation=named_allocation("43", "gpu[7-8]")).hosts == (HostEntry("gpu8"),)
+
+
+def test_more_nodes_than_can_be_looked_at_are_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="more than 2000 nodes"):
+        named_allocation("42", "n[0001-1500],m[0001-1500]")
 
 
 def test_what_the_file_or_a_flag_says_holds_before_it(programs: Path, tmp_path: Path):
@@ -68,8 +84,9 @@ def test_a_name_that_srun_could_take_for_something_else_is_no_host(programs: Pat
     assert find_allocation(allocation(programs, nodes)).hosts == ()
 
 
-def test_a_list_of_many_names_is_read_to_a_limit(programs: Path):
-    assert len(find_allocation(allocation(programs, "n[0-1999]m[0-1999]")).hosts) == MAX_NODES
+def test_a_list_of_too_many_names_is_read_to_the_limit_and_leaves_the_hosts_to_ray(programs: Path):
+    assert find_allocation(allocation(programs, "n[0-1999]m[0-1999]")).hosts == ()
+    assert len(find_allocation(allocation(programs, f"n[1-{MAX_NODES}]")).hosts) == MAX_NODES
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,9 @@ class Process:
         self.outer.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        self.outer.kill()
+        """What has just ended by itself is gone too."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.outer.kill()
 
 
 @dataclass(frozen=True)

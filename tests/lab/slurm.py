@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tests.lab.cluster import eventually
 from tests.lab.hosts import Host, Lab
@@ -26,11 +26,11 @@ def why_no_slurm() -> str | None:
 class Slurm:
     """Runs until its lab is closed."""
 
-    def __init__(self, lab: Lab) -> None:
-        """Of a lab whose logins have `ENV`."""
-        self.hosts = list(lab.hosts.values())
+    def __init__(self, lab: Lab, nodes: Sequence[str]) -> None:
+        """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do."""
+        self.hosts = [lab[name] for name in nodes]
         key, conf = secrets.token_bytes(64), self._conf()
-        for host in self.hosts:
+        for host in lab.hosts.values():
             _lay_out(host, key, conf)
         self.head.ssh("slurmctld")
         for host in self.hosts:

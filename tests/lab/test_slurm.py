@@ -1,7 +1,8 @@
-"""In an allocation of Slurm's, without ssh and without a line of configuration: every node is seen, and acts reach it."""
+"""In an allocation of Slurm's, or with its job's id, without ssh and without configuration: every node is seen, and acts reach it."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -14,6 +15,7 @@ from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.eyes import COCKPIT, act, once
 from tests.lab.hosts import Host, Lab
+from tests.lab.leftovers import leave_engine
 from tests.lab.slurm import Slurm
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
@@ -26,9 +28,10 @@ class Allocation:
     """Of two nodes, with a Ray that `srun` has started in it, as published scripts do."""
 
     def __init__(self, lab: Lab) -> None:
-        self.slurm = Slurm(lab)
+        self.slurm, self.login = Slurm(lab, ["head", "w1"]), lab["login"]
         self.head, self.worker = self.slurm.hosts
         told = {**self.slurm.allocate(), **ENV, "RAY_AUTH_MODE": "disabled"}
+        self.job = told["SLURM_JOB_ID"]
         self.env = " ".join(f"{name}={shlex.quote(value)}" for name, value in told.items())
         self._step(self.head, f"{RAY} start --head --port=6379 --node-ip-address={self.head.address} {START}")
         eventually(lambda: self.head.ssh("curl -s -m 5 http://127.0.0.1:8265/api/version", check=False))
@@ -51,7 +54,7 @@ class Allocation:
 def allocation() -> Iterator[Allocation]:
     if reason := hosts.why_not() or slurm.why_no_slurm() or (None if RAY.exists() else NO_RAY):
         pytest.skip(reason)
-    lab = Lab(f"sl{os.getpid() % 100000}", ["head", "w1"], {"PATH": f"{os.environ['PATH']}:/usr/sbin", **slurm.ENV})
+    lab = Lab(f"sl{os.getpid() % 100000}", ["head", "w1", "login"], {"PATH": f"{os.environ['PATH']}:/usr/sbin", **slurm.ENV})
     try:
         yield Allocation(lab)
     finally:
@@ -60,6 +63,10 @@ def allocation() -> Iterator[Allocation]:
 
 def kinds(facts: dict, host: str) -> set[str]:
     return {process["kind"] for process in facts["processes"] or () if process["host"] == host}
+
+
+def findings(facts: dict, code: str) -> list[dict]:
+    return [finding for finding in facts["findings"] if finding["code"] == code]
 
 
 def test_both_nodes_are_probed_without_a_flag_as_soon_as_a_process_there_has_no_known_owner(allocation: Allocation):
@@ -97,8 +104,113 @@ def test_a_long_watch_keeps_one_step_on_the_other_node(allocation: Allocation):
     allocation.settle()
 
 
+def test_a_watch_that_is_killed_leaves_no_step_behind(allocation: Allocation):
+    allocation.settle()
+    before = set(allocation.slurm.steps())
+    watched = f"exec {COCKPIT} status --json --watch >/tmp/watched"
+    watch = allocation.head.spawn("bash", "-c", f"export {allocation.env} COCKPIT_PROBE_HOSTS=always; {watched}")
+    eventually(lambda: set(allocation.slurm.steps()) - before)
+    watch.outer.kill()
+    allocation.settle()
+
+
+def test_whoever_has_only_logged_in_names_the_job_and_hears_how_to_get_to_its_ray(allocation: Allocation):
+    """Ray's dashboard listens on its own host alone, as it does by default."""
+    _, facts, said = once(allocation.login, f"--slurm {allocation.job}")
+    assert not said
+    assert {"ray"} <= kinds(facts, "head") & kinds(facts, "w1")
+    (wrong,) = findings(facts, "address-wrong")
+    assert wrong["text"] == "nothing answers at http://127.0.0.1:8265; this host has no Ray, but head has one"
+    step = f"srun --overlap --jobid={allocation.job} -w head --pty"
+    assert wrong["remedy"]["text"] == f"its dashboard listens on head alone: run cockpit there: `{step} cockpit`"
+    allocation.settle()
+    inside = f"{step} {COCKPIT} status --json"
+    printed = allocation.login.ssh(f"export RAY_AUTH_MODE=disabled; script -qec {shlex.quote(inside)} /dev/null; true")
+    there = json.loads(printed[printed.index("{") :])
+    assert [node["state"] for node in there["nodes"]] == ["ALIVE", "ALIVE"]
+    allocation.settle()
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("4711", "cockpit: --slurm: squeue: slurm_load_jobs error: Invalid job id specified\n"),
+        ("train", "cockpit: --slurm: expected the id of a job such as 12345, got train\n"),
+    ],
+)
+def test_a_job_that_is_none_is_refused_with_slurms_own_words(allocation: Allocation, job: str, said: str):
+    assert once(allocation.head, f"--slurm {job}") == (3, {}, said)
+
+
+def test_a_job_that_waits_has_no_nodes(allocation: Allocation):
+    waiting = allocation.head.ssh("cd /tmp && sbatch --parsable --exclusive -N 2 -o /dev/null hold.sh").strip()
+    try:
+        assert once(allocation.head, f"--slurm {waiting}") == (
+            3,
+            {},
+            f"cockpit: --slurm: Slurm's job {waiting} has no nodes: it is PENDING\n",
+        )
+    finally:
+        allocation.head.ssh(f"scancel {waiting}")
+
+
+def test_the_doctor_says_how_other_hosts_are_reached(allocation: Allocation):
+    text = allocation.head.ssh(f"export {allocation.env}; {COCKPIT} doctor", check=False)
+    assert f"Other hosts: by srun, steps of Slurm job {allocation.job} (SLURM_JOB_ID): probes, and every act, as the user" in text
+    assert "Slurm: time left, and the state of its nodes" in text.partition("\nOK:")[2]
+    allocation.settle()
+
+
+def test_the_end_of_the_allocation_is_told_before_it_comes(allocation: Allocation):
+    limit = f"scontrol update JobId={allocation.job} TimeLimit="
+    allocation.head.ssh(f"{limit}$(( ( $(date +%s) - $(date -d $(squeue -h -j {allocation.job} -o %S) +%s) ) / 60 + 20 ))")
+    try:
+        (ends,) = findings(allocation.look(), "slurm-ends")
+    finally:
+        allocation.head.ssh(f"{limit}UNLIMITED")
+    assert (ends["level"], ends["subject"]) == ("info", f"Slurm job {allocation.job}"), "no job of Ray's runs"
+    assert ends["text"].startswith(f"Slurm ends its job {allocation.job} in 20 min")
+    assert not findings(allocation.look(), "slurm-ends")
+
+
+def test_a_node_that_slurm_drains_while_ray_counts_on_it_is_told_with_the_reason(allocation: Allocation):
+    allocation.head.ssh("scontrol update NodeName=w1 State=DRAIN Reason='Xid 79 on GPU 3'")
+    try:
+        (drained,) = findings(allocation.look(), "slurm-node-drain")
+    finally:
+        allocation.head.ssh("scontrol update NodeName=w1 State=RESUME")
+    assert drained["text"].startswith(f"Slurm takes w1 out of service after job {allocation.job}")
+    assert drained["evidence"] == ["sinfo: w1 is draining: Xid 79 on GPU 3"]
+    assert not findings(allocation.look(), "slurm-node-drain")
+
+
+def test_an_orphan_on_the_other_node_is_ended_through_slurm_and_nothing_of_a_step(allocation: Allocation):
+    engine = leave_engine(allocation.worker, 5)
+    ranks = allocation.worker.matching("raylet")
+    code, done, said = act(allocation.head, f"kill-orphans --yes {WORDS}", f"export {allocation.env};")
+    assert (code, said, [(row["host"], row["pid"]) for row in done["done"]]) == (0, "", [("w1", engine.pid)])
+    assert all(rank.is_alive() for rank in ranks)
+    assert not engine.is_alive()
+
+
 def test_its_ray_is_stopped_on_both_nodes_through_slurm(allocation: Allocation):
     code, done, said = act(allocation.head, f"stop --yes {WORDS}", f"export {allocation.env};")
     assert code == 0, (said, done)
     assert {each["host"] for each in done["done"]} == {"head", "w1"}
     eventually(lambda: not [one for host in allocation.slurm.hosts for one in host.matching("raylet")])
+
+
+def test_without_a_ray_a_command_is_checked_against_the_gpus_of_the_allocation(allocation: Allocation):
+    train = "python -m openrlhf.cli.train_ppo_ray --actor_num_nodes 2 --actor_num_gpus_per_node 9 --pretrain x"
+    told = json.loads(allocation.head.ssh(f"export {allocation.env}; {COCKPIT} check --json -- {shlex.quote(train)}; true"))
+    lines = {line["level"]: line["text"] for line in reversed(told["lines"])}
+    assert lines["later"] == f"no Ray runs: checked against the 2 nodes, 16 GPU of Slurm's job {allocation.job}"
+    assert "there are only 16 GPU in total" in " ".join(line["text"] for line in told["lines"] if line["level"] == "never"), told["lines"]
+
+
+def test_then_its_temp_dirs_are_cleaned_through_slurm(allocation: Allocation):
+    code, done, said = act(allocation.head, "clean head w1 --yes", f"export {allocation.env};")
+    assert code == 0, (said, done)
+    assert {each["host"] for each in done["done"] if each["what"] == "session"} == {"head", "w1"}
+    for host in allocation.slurm.hosts:
+        assert not list((host.tmp / "ray").glob("session_2*")), host.name

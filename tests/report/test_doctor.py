@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from cockpit.config.settings import Config
 from cockpit.findings import CHECKS, DETECTORS, FindingTracker, Limits
-from cockpit.model import Cluster, Fault, Hold, Host, Session, Snapshot
-from cockpit.report.doctor import doctor_json, doctor_text, run_checks, write_bundle
+from cockpit.model import Allocation, Cluster, Fault, Hold, Host, Session, Snapshot
+from cockpit.report.doctor import describe_reach, doctor_json, doctor_text, run_checks, write_bundle
 from tests.world import GIB, NOW, gpu, node, process, snapshot
 
+CHECKS_WITHOUT_SLURM = [check for check in CHECKS if not check.title.startswith("Slurm")]
 LOST = node(1, gpus=(gpu(0), gpu(1, fault="fallen off the bus")))
 
 
@@ -41,23 +42,23 @@ def verdicts(of: Snapshot) -> dict[str, str]:
 
 def sections(of: Snapshot) -> dict[str, list[str]]:
     """The lines of the report by the heading they stand under."""
-    parts = [part.splitlines() for part in doctor_text(*looked(of)).split("\n\n")[1:]]
+    parts = [part.splitlines() for part in doctor_text(*looked(of), Config()).split("\n\n")[1:]]
     return {heading: lines for heading, *lines in parts}
 
 
 def test_where_all_is_well_and_all_is_seen_all_that_one_look_can_tell_is_fine():
     told = verdicts(seen(idle(1), idle(2)))
     assert {title for title, verdict in told.items() if verdict != "fine"} == {check.title for check in CHECKS if check.watches}
-    text = doctor_text(*looked(seen(idle(1), idle(2))))
+    text = doctor_text(*looked(seen(idle(1), idle(2))), Config())
     assert "2 nodes alive, 2 of 2 hosts probed" in text.splitlines()[0]
     assert "Not fully checked" not in text
 
 
 def test_what_is_found_stands_first_with_its_evidence_and_what_mends_it():
     left = process(1200, kind="orphan", gpus=(Hold(2, 40 * GIB),), why=("its raylet is dead",))
-    lines = doctor_text(*looked(seen(idle(1), processes=(left,)))).splitlines()
-    assert lines[2].startswith("WARNING 1 orphan process holds 40G of GPU memory on node1 GPU ")
-    assert any("pid 1200" in line and "its raylet is dead" in line for line in lines[3:6])
+    lines = doctor_text(*looked(seen(idle(1), processes=(left,))), Config()).splitlines()
+    assert lines[3].startswith("WARNING 1 orphan process holds 40G of GPU memory on node1 GPU ")
+    assert any("pid 1200" in line and "its raylet is dead" in line for line in lines[4:7])
     assert any(line.startswith("    -> ") and "(`cockpit kill-orphans`)" in line for line in lines)
 
 
@@ -98,16 +99,49 @@ def test_without_what_it_lives_on_a_check_is_not_said_to_be_fine_as_far_as_check
 
 def test_a_host_that_ray_does_not_know_and_nobody_reaches_is_told_too():
     silent = tuple(Fault(f"ray.{name}", "nothing listens there", NOW, cause="silent") for name in ("jobs", "identity"))
-    assert "  - ray.identity: nothing listens there; no new data on: jobs\n" in doctor_text(*looked(seen(idle(1), faults=silent)))
-    text = doctor_text(*looked(seen(idle(1), faults=(Fault("probe", "w9: ssh: connection refused", NOW, "w9"),))))
+    assert "  - ray.identity: nothing listens there; no new data on: jobs\n" in doctor_text(*looked(seen(idle(1), faults=silent)), Config())
+    text = doctor_text(*looked(seen(idle(1), faults=(Fault("probe", "w9: ssh: connection refused", NOW, "w9"),))), Config())
     assert "Failing or stale sources:\n  - probe: w9: ssh: connection refused\n" in text
+
+
+def test_slurm_is_looked_at_where_cockpit_was_told_of_a_job_of_its():
+    asked = seen(idle(1), allocation=Allocation("42", "RUNNING", None, ()))
+    assert verdicts(asked)["Slurm: time left, and the state of its nodes"] == "fine"
+    silent = seen(idle(1), faults=(Fault("slurm", "squeue: slurm_load_jobs error: Unable to contact slurm controller", NOW),))
+    assert "  - Slurm: time left, and the state of its nodes: not checked: Slurm has not answered" in doctor_text(*looked(silent), Config())
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (Config(), "by ssh (default): probes, and every act, as the user that it logs in as"),
+        (
+            Config(slurm="42", reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"}),
+            "by srun, steps of Slurm job 42 (SLURM_JOB_ID): probes, and every act, as the user that it logs in as",
+        ),
+        (
+            Config(slurm="42", reach="sshpass -p hunter22 ssh {name} {python} -", origins={"reach": "config.yaml:3"}),
+            "by sshpass (config.yaml:3): probes, and every act, as the user that it logs in as",
+        ),
+        (Config(reach="ray", origins={"reach": "config.yaml:3"}), "through Ray (config.yaml:3): no probes; acts on nodes of a Ray that"),
+        (Config(probe_hosts="never"), "by ssh (default): no probes (probe_hosts: never), and every act"),
+        (
+            Config(readonly=True, origins={"readonly": "--readonly"}),
+            "logs in as; cockpit is read-only (--readonly). To change it: `reach` in",
+        ),
+    ],
+)
+def test_it_says_how_other_hosts_are_reached_who_said_so_and_what_that_allows(config: Config, said: str):
+    assert said in describe_reach(config)
+    assert f"Other hosts: {describe_reach(config)}" in doctor_text(*looked(seen(idle(1))), config).splitlines()
+    assert json.loads(doctor_json(*looked(seen(idle(1))), config))["reach"] == describe_reach(config)
 
 
 def test_without_a_dashboard_what_only_ray_knows_is_unknown():
     down = Snapshot(taken=NOW, cluster=Cluster("http://head:8265", reachable=False))
     told = verdicts(down)
     assert told["Pending actors"] == told["Pending and failed jobs"] == "unknown"
-    assert "Ray has not listed its actors" in doctor_text(*looked(down))
+    assert "Ray has not listed its actors" in doctor_text(*looked(down), Config())
 
 
 ONE_LOOK = "Not checked by one look (`cockpit` and `cockpit status --watch` find it over time):"
@@ -124,12 +158,12 @@ def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
     assert clocks.startswith(f"  - Power limits and clocks of GPUs: {part} clocks far below those of other GPUs")
     assert memory == f"  - Host memory near Ray's kill line: {part} how fast memory grows, and when Ray starts killing workers"
     assert restarts == f"  - Actors in a restart loop: {part} restarts within ten minutes, where the job has run for longer"
-    for check in CHECKS:
+    for check in CHECKS_WITHOUT_SLURM:
         assert sum(line.startswith(f"  - {check.title}") for lines in told.values() for line in lines) == 1
 
 
 def test_a_script_is_told_what_one_look_can_not_find():
-    checks = {check["title"]: check for check in json.loads(doctor_json(*looked(seen(idle(1)))))["checks"]}
+    checks = {check["title"]: check for check in json.loads(doctor_json(*looked(seen(idle(1))), Config()))["checks"]}
     assert {title: check["verdict"] for title, check in checks.items() if check["watches"]} == {
         "GPU memory that grows": "unknown",
         "Links of GPUs: NVLink and PCIe": "partly",
@@ -148,8 +182,8 @@ def test_every_detector_belongs_to_one_check():
 
 
 def test_a_script_gets_every_check_and_the_whole_status():
-    told = json.loads(doctor_json(*looked(seen(LOST))))
-    assert {check["title"] for check in told["checks"]} == {check.title for check in CHECKS}
+    told = json.loads(doctor_json(*looked(seen(LOST)), Config()))
+    assert {check["title"] for check in told["checks"]} == {check.title for check in CHECKS_WITHOUT_SLURM}
     assert [finding["code"] for finding in told["status"]["findings"]]
     assert next(check for check in told["checks"] if "lost" in check["title"])["verdict"] == "found"
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cockpit.model import Cluster, Fault, Gpu, Host, Node, OomKill, Port, Quantity, Session, Snapshot
+from cockpit.model import Allocation, Cluster, Fault, Gpu, Host, Node, OomKill, Port, Quantity, Session, Snapshot
 from cockpit.monitor.join.owners import processes_of, reported_by, same_devices
 from cockpit.monitor.pending import PendingReasons, ReasonInputs
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
@@ -34,6 +34,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     oom: OomFacts | None = None
     hosts: Mapping[str, Host] = {}
     ports: tuple[Port, ...] = ()
+    allocation: Allocation | None = None
     expected: tuple[tuple[str, str], ...] = ()
     """Name and address of the hosts that the config names: they have a row also when nobody has heard of them."""
     faults: Mapping[tuple[str, str | None], Fault] = {}
@@ -101,6 +102,7 @@ class Join:
             oom_kills=of(_merge_kills, parts.oom, parts.hosts, places, cluster.session),
             hosts=parts.hosts,
             ports=parts.ports,
+            allocation=parts.allocation,
             faults=of(_faults, parts.faults, parts.hosts),
             as_of=parts.as_of,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,6 +15,12 @@ _LAUNCH_CODE = "import sys; sys.path.append(sys.argv.pop(1)); import runpy; runp
 """`python -m cockpit.probe` where nothing of the folder that cockpit was started in, or of PYTHON* variables, is imported."""
 ISOLATED = (sys.executable, "-I")
 """A Python of ours that reads no module from the current folder."""
+_TIE_CODE = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+os.getppid() == int(sys.argv[1]) and os.execvp(sys.argv[2], sys.argv[2:])
+"""
+"""PR_SET_PDEATHSIG, which stays through exec (prctl(2))."""
 _HOME = str(Path(__file__).resolve().parents[3])
 
 
@@ -36,10 +43,13 @@ def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
     """A child behind three unbuffered pipes, in a session of its own: no terminal to ask for a password on, no ctrl+c meant for us.
 
     No window to ask in either, which ssh would open and wait for where SSH_ASKPASS names one. It runs in `/`: whoever owns the folder that
-    cockpit was started in has no say in what it does.
+    cockpit was started in has no say in what it does. `srun` alone goes on when nobody hears it any more, and its step with it, so the
+    kernel ends it with this process.
     """
     pipe, (program, *words) = subprocess.PIPE, command
     program = os.path.abspath(program) if "/" in program else program
+    if os.path.basename(program) == "srun" and shutil.which(program):
+        program, *words = *ISOLATED, "-c", _TIE_CODE, str(os.getpid()), program, *words
     env = {**{name: value for name, value in os.environ.items() if name != "SSH_ASKPASS"}, "SSH_ASKPASS_REQUIRE": "never"}
     return subprocess.Popen([program, *words], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, cwd="/", env=env)
 

@@ -21,7 +21,7 @@ import pytest
 
 from cockpit.probe.acts import start
 from cockpit.probe.acts.host_state import Watcher
-from cockpit.probe.acts.start import installation
+from cockpit.probe.acts.start import fitness, installation
 from cockpit.probe.acts.start.fitness import find_listeners, own_address
 from cockpit.probe.acts.start.ray_start import Outcome, why_apart
 from cockpit.sources.probes import payload
@@ -218,6 +218,27 @@ def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(n
     stand_in(notes / "ray", "exit 1")
     answer = run_stage(start.plan, request(notes, gcs, "--num-gpus=8", env={"CUDA_VISIBLE_DEVICES": "0,1"}))
     assert "num_gpus is 8, but CUDA_VISIBLE_DEVICES lists 2" in answer["refused"][0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "step"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_42/step_3/user/task_0\n", "3"),
+        ("9:devices:/slurm/uid_1000/job_42/step_17/task_0\n1:name=systemd:/system.slice/slurmd.service\n", "17"),
+        ("0::/system.slice/slurmstepd.scope/job_42/step_batch/user/task_0\n", None),
+        ("9:devices:/slurm/uid_1000/job_42/step_extern/task_0\n", None),
+        ("0::/user.slice/user-0.slice/session-3.scope\n", None),
+    ],
+)
+def test_in_a_step_of_slurms_that_would_take_ray_with_it_nothing_is_started(monkeypatch: pytest.MonkeyPatch, cgroup: str, step: str | None):
+    monkeypatch.setattr(fitness, "read", lambda _: cgroup.encode())
+    against = fitness._slurm_step().against
+    assert len(against) == (step is not None)
+    for text in against:
+        assert text.startswith(
+            f"this is step {step} of Slurm's job 42, and Slurm ends with it whatever it has started: start Ray in a step"
+        )
+        assert "srun --overlap --jobid=42 --nodes=1 --ntasks=1 -w " in text
 
 
 def test_a_python_without_ray_is_an_error(notes: Path, gcs: str):

@@ -18,7 +18,8 @@ from cockpit.probe.look.processes import ScannedProcess
 from tests.probe.acts.grounds import LONG_AGO, age, program, what, write
 
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
-NOBODY = 65534
+STRANGER = 54322
+"""A user as whom nothing else runs here, no other test either."""
 NAME = "torchelastic_ab12_xyz"
 RUN = "none_q1w2e3r4"
 RANK = f"{RUN}/attempt_0/0"
@@ -281,8 +282,8 @@ def owned(path: Path, uid: int) -> Path:
 
 @ROOT
 def test_another_user_s_goes_only_once_he_runs_nothing_here(ground, place):
-    path = owned(left(place), NOBODY)
-    with subprocess.Popen(["/bin/sleep", "600"], user=NOBODY, cwd="/") as one:
+    path = owned(left(place), STRANGER)
+    with subprocess.Popen(["/bin/sleep", "600"], user=STRANGER, cwd="/") as one:
         assert "who still has processes here" in reason(ground, place)
         one.kill()
     assert what(ground.do(plan(ground, place)["targets"])["done"]) == [NAME]
@@ -291,7 +292,7 @@ def test_another_user_s_goes_only_once_he_runs_nothing_here(ground, place):
 
 @ROOT
 def test_a_file_of_root_s_that_somebody_has_moved_into_his_keeps_it(ground, place):
-    path = owned(left(place), NOBODY)
+    path = owned(left(place), STRANGER)
     os.chown(path / RANK / "stdout.log", 0, 0)
     aged(path)
     assert reason(ground, place) == f"it holds {RANK}/stdout.log of another user"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import socket
 from contextlib import suppress
@@ -24,6 +25,7 @@ FILES = 65536
 """Open files that Ray asks for."""
 GIB = 1 << 30
 _LISTEN = "0A"
+_STEP = re.compile(r"/job_(\d+)/step_(\d+)(?:/|$)", re.MULTILINE)
 _LOGIND = ("/usr/lib/systemd", "/lib/systemd", "/run/systemd", "/etc/systemd")
 
 
@@ -41,7 +43,7 @@ def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, 
     `job`: one is to be submitted to the head.
     """
     ports = _ports(look, words, head=head, job=job) if alone else Fitness((), (), {})
-    verdicts = (_gpus(look, words, environ), ports, _judge_shared_memory(words), _disk(words, environ), _files(), _logind())
+    verdicts = (_gpus(look, words, environ), ports, _judge_shared_memory(words), _disk(words, environ), _files(), _logind(), _slurm_step())
     return Fitness(
         tuple(text for verdict in verdicts for text in verdict.against),
         tuple(text for verdict in verdicts for text in verdict.doubts),
@@ -171,6 +173,17 @@ def _files() -> Fitness:
     few = soft != resource.RLIM_INFINITY and soft < FILES
     doubts = (f"open files are limited to {soft} (hard limit {hard}), but Ray asks for {FILES}",) if few else ()
     return Fitness((), doubts, {"open_files": None if soft == resource.RLIM_INFINITY else soft})
+
+
+def _slurm_step() -> Fitness:
+    """Slurm ends with a step whatever that has started (proctrack/cgroup); steps without a number end with the job."""
+    with suppress(OSError):
+        step = _STEP.search(read("/proc/self/cgroup").decode("utf-8", "replace"))
+        if step is not None:
+            own = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
+            why = f"this is step {step[2]} of Slurm's job {step[1]}, and Slurm ends with it whatever it has started"
+            return Fitness((f"{why}: start Ray in a step of its own: {own}",), (), {})
+    return Fitness((), (), {})
 
 
 def _logind() -> Fitness:

@@ -1,0 +1,26 @@
+"""A job of Slurm's, which is an allocation of nodes for a time, as Slurm itself tells of it."""
+
+from __future__ import annotations
+
+from cockpit.model.value import Value
+
+
+class SlurmNode(Value, frozen=True):
+    """A node of the allocation."""
+
+    name: str
+    state: str
+    """As `sinfo` writes it in full: `allocated`, `draining`, `down*`; a sign at its end says more (sinfo(1), NODE STATE CODES)."""
+    reason: str | None = None
+    """What somebody wrote who took it out of service."""
+
+
+class Allocation(Value, frozen=True):
+    """A job of Slurm's."""
+
+    job: str
+    state: str
+    """As `squeue` writes it in full, such as `RUNNING`."""
+    ends: float | None
+    """When Slurm ends it and all that runs in it; `None`: it has no limit, or Slurm doesn't say."""
+    nodes: tuple[SlurmNode, ...]

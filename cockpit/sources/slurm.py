@@ -1,0 +1,94 @@
+"""What Slurm says of one job: how long it still has, and how its nodes are; asked of its own programs, by name, as its user would."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from cockpit.model import Allocation, SlurmNode
+from cockpit.sources.probes.process import Child
+from cockpit.sources.probes.spawn import spawn
+from cockpit.sources.source import SourceError
+
+ANSWER_S: Final = 10.0
+"""Seconds for one answer: a busy slurmctld takes a few."""
+_TURN_S: Final = 0.02
+_FIELDS: Final = "%T|%L|%N"
+"""State, time left and nodes of a job (squeue(1)); the time left depends on no clock and no time zone."""
+_NODE_FIELDS: Final = "%N|%T|%E"
+"""Name, state and reason of a node (sinfo(1))."""
+_LEFT = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})")
+_LIST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
+
+
+async def read_job(job: str) -> tuple[str, float | None, str]:
+    """Its state, the seconds that it still has (`None`: no limit), and the list of its nodes. Raises `SourceError`."""
+    rows = [line.split("|") for line in await _ask("squeue", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")]
+    found = [row for row in rows if len(row) == len(_FIELDS.split("|"))]
+    if not found:
+        raise SourceError(f"Slurm's job {job} has ended, or there is none")
+    if len(found) > 1:
+        raise SourceError(f"{job} is {len(found)} jobs of Slurm's, an array: name one by its own id (squeue -r -o '%A %i' -j {job})")
+    state, left, nodes = found[0]
+    return state, _parse_left(left), nodes
+
+
+async def read_allocation(job: str, now: float) -> Allocation:
+    """The job and its nodes. Raises `SourceError`."""
+    state, left, nodes = await read_job(job)
+    known = await _read_nodes(nodes) if _LIST.fullmatch(nodes) else ()
+    return Allocation(job, state, None if left is None else now + left, tuple(known))
+
+
+async def list_nodes(job: str) -> str:
+    """The nodes of a job that runs, as Slurm writes them: `gpu[001-004]`. Raises `SourceError`."""
+    state, _, nodes = await read_job(job)
+    if not nodes:
+        raise SourceError(f"Slurm's job {job} has no nodes: it is {state}")
+    return nodes
+
+
+async def _read_nodes(nodes: str) -> Iterable[SlurmNode]:
+    """Each once: a node is listed for each of its partitions."""
+    rows = await _ask("sinfo", f"--nodes={nodes}", "--Node", "--noheader", f"--format={_NODE_FIELDS}")
+    return {node.name: node for node in _parse_nodes(rows)}.values()
+
+
+def _parse_nodes(rows: Iterable[str]) -> Iterator[SlurmNode]:
+    for row in rows:
+        name, _, rest = row.partition("|")
+        state, _, reason = rest.partition("|")
+        if name and state:
+            yield SlurmNode(name, state, None if reason.strip() in ("", "none") else reason.strip())
+
+
+def _parse_left(text: str) -> float | None:
+    """`1-02:03:04`, `03:04`; UNLIMITED, NOT_SET and INVALID are no time."""
+    match = _LEFT.fullmatch(text.strip())
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24.0 + hours) * 60 + minutes) * 60 + seconds
+
+
+async def _ask(program: str, *words: str) -> list[str]:
+    """The lines that it prints. Raises `SourceError`."""
+    lines: list[bytes] = []
+    try:
+        child = Child(spawn([program, *words]), lines.extend, lambda: None, b"")
+    except OSError as error:
+        raise SourceError(f"Slurm can't be asked: {program}: {(error.strerror or str(error)).lower()}") from error
+    deadline = time.monotonic() + ANSWER_S
+    try:
+        while (code := child.poll_exit()) is None:
+            if time.monotonic() > deadline:
+                raise SourceError(f"Slurm did not answer within {ANSWER_S:.0f} s ({program})")
+            await asyncio.sleep(_TURN_S)
+    finally:
+        child.end()
+    if code:
+        raise SourceError(f"{program}: {child.last_words or f'exit code {code}'}")
+    return [line.decode("utf-8", "replace").strip() for line in lines]

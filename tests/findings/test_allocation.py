@@ -1,0 +1,83 @@
+"""What Slurm is going to take away, and only that."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.findings.allocation import ending_allocation, leaving_nodes
+from cockpit.model import Allocation, Fault, Job, SlurmNode, Snapshot
+from tests.findings.detection import looked, only
+from tests.world import NOW, node, snapshot
+
+BOTH = (ending_allocation, leaving_nodes)
+RUNNING = Job("ppo-7b", status="RUNNING")
+
+
+def seen(*nodes: SlurmNode, ends: float | None = None, jobs: tuple[Job, ...] | None = (RUNNING,)) -> Snapshot:
+    return replace(snapshot(), nodes=(node(1), node(2)), jobs=jobs, allocation=Allocation("42", "RUNNING", ends, nodes))
+
+
+def test_an_allocation_that_ends_soon_is_told_with_the_job_that_ends_with_it():
+    found = only(looked(seen(ends=NOW + 720), 0, detectors=BOTH), "slurm-ends")
+    assert (found.level, found.text) == ("warning", "Slurm ends its job 42 in 12 min, and with it this Ray and ppo-7b")
+    assert found.remedy is not None
+    assert "scontrol update JobId=42 TimeLimit=+60" in found.remedy.text
+
+
+def test_where_nothing_runs_its_end_is_only_worth_an_info_and_unknown_jobs_may_run():
+    assert only(looked(seen(ends=NOW + 720, jobs=()), 0, detectors=BOTH), "slurm-ends").level == "info"
+    assert only(looked(seen(ends=NOW + 720, jobs=None), 0, detectors=BOTH), "slurm-ends").level == "warning"
+
+
+def test_of_several_jobs_their_number_is_told():
+    jobs = (RUNNING, Job("sft", status="RUNNING"), Job("old", status="SUCCEEDED"))
+    assert "this Ray and 2 running jobs" in only(looked(seen(ends=NOW + 720, jobs=jobs), 0, detectors=BOTH), "slurm-ends").text
+
+
+@pytest.mark.parametrize("ends", [None, NOW + 1801, NOW + 86400])
+def test_one_with_time_or_without_a_limit_is_not(ends: float | None):
+    assert looked(seen(ends=ends), 0, detectors=BOTH) == ()
+
+
+def test_one_that_has_ended_and_that_slurm_knows_no_more_is_not():
+    over = replace(seen(ends=NOW - 60), faults=(Fault("slurm", "Slurm's job 42 has ended, or there is none", NOW),))
+    assert looked(over, 0, detectors=BOTH) == ()
+    assert looked(seen(ends=NOW - 60), 0, detectors=BOTH), "Slurm lets a job run over its time (OverTimeLimit)"
+
+
+def test_how_long_before_is_a_threshold():
+    assert looked(seen(ends=NOW + 3000), 0, detectors=BOTH, slurm_ends=3600.0)
+
+
+def test_a_node_that_is_drained_under_a_living_ray_is_told_with_the_reason():
+    found = only(looked(seen(SlurmNode("node2", "draining", "Xid 79"), SlurmNode("node1", "mixed")), 0, detectors=BOTH), "slurm-node-drain")
+    assert found.text.startswith("Slurm takes node2 out of service after job 42: what runs there goes on")
+    assert (found.subject, found.about) == ("node2", (node(2).key,))
+    assert found.evidence == ("sinfo: node2 is draining: Xid 79",)
+
+
+@pytest.mark.parametrize("state", ["down", "down*", "allocated*", "fail", "draining*"])
+def test_a_node_that_slurm_has_lost_under_a_living_ray_is_told_once(state: str):
+    found = looked(seen(SlurmNode("node1", state)), 0, detectors=BOTH)
+    assert [one.code for one in found] == ["slurm-node-down"]
+    assert "calls node1 down or not responding, but Ray counts it as alive" in found[0].text
+
+
+@pytest.mark.parametrize("state", ["allocated", "mixed", "idle", "completing", "allocated+", "mixed-", "reserved"])
+def test_a_node_in_service_is_not(state: str):
+    assert looked(seen(SlurmNode("node1", state)), 0, detectors=BOTH) == ()
+
+
+def test_a_node_that_is_dead_for_ray_too_is_told_as_that_alone():
+    gone = replace(seen(SlurmNode("node1", "down*")), nodes=(replace(node(1), state="DEAD"), node(2)))
+    assert looked(gone, 0, detectors=BOTH) == ()
+
+
+def test_without_slurm_there_is_nothing():
+    assert looked(snapshot(), 0, detectors=BOTH) == ()
+
+
+def test_what_somebody_wrote_as_the_reason_is_drawn_and_does_nothing():
+    found = only(looked(seen(SlurmNode("node1", "drained", "\x1b[2Jbad\nfan")), 0, detectors=BOTH), "slurm-node-drain")
+    assert found.evidence == ("sinfo: node1 is drained: �[2Jbad fan",)

@@ -1,0 +1,65 @@
+"""What squeue and sinfo print, as Slurm 22.05 did, and what is made of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.model import Allocation, SlurmNode
+from cockpit.sources import slurm
+from cockpit.sources.slurm import list_nodes, read_allocation
+from cockpit.sources.source import SourceError
+
+NOW = 1_700_000_000.0
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What each program prints; with `asked`, the words that it was given."""
+    told: dict[str, list[str]] = {"squeue": [], "sinfo": [], "asked": []}
+
+    async def ask(program: str, *words: str) -> list[str]:
+        told["asked"].append(" ".join((program, *words)))
+        return told[program]
+
+    monkeypatch.setattr(slurm, "_ask", ask)
+    return told
+
+
+async def test_a_job_has_its_time_left_and_each_of_its_nodes_once(printed: dict[str, list[str]]):
+    printed["squeue"] = ["RUNNING|1-02:03:04|gpu[1-2]"]
+    printed["sinfo"] = ["gpu1|mixed|none", "gpu1|mixed|none", "gpu2|draining|Xid 79 | fan"]
+    found = await read_allocation("42", NOW)
+    assert found == Allocation("42", "RUNNING", NOW + 93784, (SlurmNode("gpu1", "mixed"), SlurmNode("gpu2", "draining", "Xid 79 | fan")))
+    assert printed["asked"][1].startswith("sinfo --nodes=gpu[1-2] --Node")
+
+
+@pytest.mark.parametrize(
+    ("left", "seconds"), [("3:04", 184), ("0:00", 0), ("12:00:00", 43200), ("10-00:00:00", 864000), ("UNLIMITED", None), ("INVALID", None)]
+)
+async def test_time_left_is_read_as_squeue_writes_it(printed: dict[str, list[str]], left: str, seconds: float | None):
+    printed["squeue"] = [f"RUNNING|{left}|gpu1"]
+    assert (await read_allocation("42", 0.0)).ends == seconds
+
+
+async def test_a_job_that_is_not_listed_has_ended(printed: dict[str, list[str]]):
+    with pytest.raises(SourceError, match="Slurm's job 42 has ended, or there is none"):
+        await list_nodes("42")
+
+
+async def test_an_array_is_many_jobs(printed: dict[str, list[str]]):
+    printed["squeue"] = ["RUNNING|3:04|gpu1", "RUNNING|3:04|gpu2"]
+    with pytest.raises(SourceError, match="42 is 2 jobs of Slurm's, an array"):
+        await list_nodes("42")
+
+
+async def test_a_job_that_waits_has_no_nodes(printed: dict[str, list[str]]):
+    printed["squeue"] = ["PENDING|1:00:00|"]
+    with pytest.raises(SourceError, match="has no nodes: it is PENDING"):
+        await list_nodes("42")
+    assert (await read_allocation("42", NOW)).nodes == ()
+
+
+async def test_what_is_no_list_of_nodes_is_given_to_no_program(printed: dict[str, list[str]]):
+    printed["squeue"] = ["RUNNING|3:04|gpu1 --config=/tmp/x"]
+    assert (await read_allocation("42", NOW)).nodes == ()
+    assert len(printed["asked"]) == 1
