@@ -152,8 +152,10 @@ ROWS = {
     ),
     "places": (
         "test_placement.py",
+        "test_containers.py",
         "test_endings.py",
         "test_incidents_hosts.py",
+        "test_incidents_limits.py",
         "test_incidents_ray.py",
         "test_incidents_recorded.py",
         "test_incidents_waits.py",

@@ -75,9 +75,10 @@ class Watcher:
 
     @property
     def probe(self) -> Process:
-        """The probe of its own host."""
+        """The probe of its own host. Raises `ValueError` while there is none."""
         ours = {child.pid for child in self.process.outer.children(recursive=True)}
-        return next(process for process in self.host.matching("cockpit.probe") if process.outer.pid in ours)
+        probe, *_ = (process for process in self.host.matching("cockpit.probe") if process.outer.pid in ours)
+        return probe
 
     def until(self, fact: Callable[[Facts], object], within: float = 120) -> float:
         """Wait until what it says has this in it; the seconds that it took."""

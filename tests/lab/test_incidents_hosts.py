@@ -17,19 +17,14 @@ import pytest
 
 from cockpit.demo import nvml
 from tests.lab.cluster import Cluster, eventually
-from tests.lab.eyes import COCKPIT, Facts, Watcher, act, lay_config, node, once
+from tests.lab.eyes import COCKPIT, Watcher, act, lay_config, node, once
 from tests.lab.hosts import Host
+from tests.lab.incidents import found, over, told, watching
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
 GIB = 1 << 30
 SECRET = "0123456789abcdef0123456789abcdef"
-SOON = {
-    "orphan_age": 2, "unexplained_age": 2, "gpu_held_age": 2, "gpu_count_age": 2, "gpu_lost_age": 2, "gpu_slow_age": 2,
-    "pointer_age": 2, "sessions_age": 2, "idle_for": 4, "idle_unheard": 4, "spin_for": 3, "gpu_link_age": 2, "gpu_pcie_age": 2,
-    "gpu_memory_watched": 45, "gpu_lags_for": 2, "idle_worker_age": 2,
-}  # fmt: skip
-"""Thresholds that a test has the time for."""
 START = "--num-cpus=16 --object-store-memory=100000000 --disable-usage-stats"
 RANKS = """
 import nvml, os, pathlib, ray, subprocess, sys, time
@@ -67,15 +62,6 @@ time.sleep(10000)
 """
 
 
-def watching(cluster: Cluster, more: str = "") -> Watcher:
-    """Watches from the head, with these lines in its config."""
-    reach = f"ssh -F {cluster.lab.ssh_config} -o BatchMode=yes -o ConnectTimeout=2 {{name}} {{python}} -"
-    folder = cluster.head.tmp / "soon" / "cockpit"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(f"reach: {json.dumps(reach)}\nfindings: {json.dumps(SOON)}\n{more}")
-    return Watcher(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
-
-
 @pytest.fixture
 def watcher(cluster: Cluster) -> Iterator[Watcher]:
     """Looks at both hosts all the time."""
@@ -83,30 +69,6 @@ def watcher(cluster: Cluster) -> Iterator[Watcher]:
     made.until(lambda now: all(node(now, name)["gpus"][0]["power_limit"] for name in ("head", "w1")), within=120)
     yield made
     made.end()
-
-
-def told(watcher: Watcher) -> dict[str, tuple[str, str, str]]:
-    """What is found that is more than an info: level, subject and sentence by code. Jobs of other tests may have failed."""
-    found = [each for each in watcher.now.get("findings", ()) if each["level"] != "info" and each["code"] != "job-failed"]
-    return {each["code"]: (each["level"], each["subject"], each["text"]) for each in found}
-
-
-def found(watcher: Watcher, code: str, *words: str) -> Facts:
-    """The finding with this code and these words, as soon as it is told."""
-
-    def right() -> Facts | None:
-        named = [each for each in watcher.now.get("findings", ()) if each["code"] == code]
-        return next((each for each in named if all(word in each["text"] for word in words)), None)
-
-    try:
-        return eventually(right, within=120) or {}
-    except AssertionError as error:
-        raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
-
-
-def over(watcher: Watcher, *codes: str) -> None:
-    """Wait until none of these is found any more."""
-    watcher.until(lambda now: not {each["code"] for each in now["findings"]} & set(codes), within=120)
 
 
 def gpu(host: Host, index: int, **facts: int) -> None:

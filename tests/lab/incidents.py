@@ -1,0 +1,48 @@
+"""What incidents share: thresholds that a test has the time for, a watcher on the head, and what it has found."""
+
+from __future__ import annotations
+
+import json
+
+from tests.lab.cluster import Cluster, eventually
+from tests.lab.eyes import Facts, Watcher
+
+SOON = {
+    "orphan_age": 2, "unexplained_age": 2, "gpu_held_age": 2, "gpu_count_age": 2, "gpu_lost_age": 2, "gpu_slow_age": 2,
+    "pointer_age": 2, "sessions_age": 2, "idle_for": 4, "idle_unheard": 4, "spin_for": 3, "gpu_link_age": 2, "gpu_pcie_age": 2,
+    "gpu_memory_watched": 45, "gpu_lags_for": 2, "idle_worker_age": 2,
+}  # fmt: skip
+"""Thresholds that a test has the time for."""
+
+
+def watching(cluster: Cluster, more: str = "", **limits: float) -> Watcher:
+    """Watches from the head, with these lines and thresholds in its config."""
+    reach = f"ssh -F {cluster.lab.ssh_config} -o BatchMode=yes -o ConnectTimeout=2 {{name}} {{python}} -"
+    folder = cluster.head.tmp / "soon" / "cockpit"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(f"reach: {json.dumps(reach)}\nfindings: {json.dumps({**SOON, **limits})}\n{more}")
+    return Watcher(cluster.head, env="XDG_CONFIG_HOME=/tmp/soon")
+
+
+def told(watcher: Watcher) -> dict[str, tuple[str, str, str]]:
+    """What is found that is more than an info: level, subject and sentence by code. Jobs of other tests may have failed."""
+    found = [each for each in watcher.now.get("findings", ()) if each["level"] != "info" and each["code"] != "job-failed"]
+    return {each["code"]: (each["level"], each["subject"], each["text"]) for each in found}
+
+
+def found(watcher: Watcher, code: str, *words: str) -> Facts:
+    """The finding with this code and these words, as soon as it is told."""
+
+    def right() -> Facts | None:
+        named = [each for each in watcher.now.get("findings", ()) if each["code"] == code]
+        return next((each for each in named if all(word in each["text"] for word in words)), None)
+
+    try:
+        return eventually(right, within=120) or {}
+    except AssertionError as error:
+        raise AssertionError(f"no {code} with {words}: {watcher.now.get('findings')}, {watcher.now.get('faults')}") from error
+
+
+def over(watcher: Watcher, *codes: str) -> None:
+    """Wait until none of these is found any more."""
+    watcher.until(lambda now: not {each["code"] for each in now["findings"]} & set(codes), within=120)
