@@ -11,7 +11,7 @@ import click
 
 from cockpit.cli.exit_codes import EXIT_CODES
 from cockpit.cli.main import MAIN_HELP, main
-from manual.reference import walk_commands
+from manual.reference import context_of, walk_commands
 
 PATH = Path(__file__).parents[1] / "man" / "cockpit.1"
 FILES = {
@@ -58,7 +58,7 @@ def _lines() -> Iterator[str]:
 
 
 def _command(words: str, command: click.Command) -> Iterator[str]:
-    pieces = command.collect_usage_pieces(click.Context(command, info_name=words))
+    pieces = command.collect_usage_pieces(context_of(command, words))
     yield from (f'.SS "{_text(words)} {_text(" ".join(pieces))}"', _text(_description(command)))
     yield from _options(command, words)
 
@@ -69,7 +69,7 @@ def _description(command: click.Command) -> str:
 
 
 def _options(command: click.Command, words: str) -> Iterator[str]:
-    context = click.Context(command, info_name=words)
+    context = context_of(command, words)
     general = {parameter.name for parameter in main.params} if command is not main else set()
     for parameter in command.params:
         if parameter.name not in general and isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):

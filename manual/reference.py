@@ -25,9 +25,14 @@ SCHEMAS: Mapping[str, tuple[str, Callable[[], Schema]]] = {
 """What programs read: by the name that `cockpit schema` knows."""
 
 
+def context_of(command: click.Command, words: str) -> click.Context:
+    """As the program itself has it: click remembers of the first one how help is asked for."""
+    return click.Context(command, info_name=words, max_content_width=100, **main.context_settings)
+
+
 def walk_commands(group: click.Group, path: Sequence[str] = ("cockpit",)) -> Iterator[tuple[str, click.Command]]:
     """Every command that is not hidden, with all its words."""
-    context = click.Context(group, info_name=path[-1])
+    context = context_of(group, path[-1])
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if command is None or command.hidden:
@@ -41,7 +46,7 @@ def commands_page() -> str:
     """The help of every command, as it prints it."""
     parts = ["# Every command and option\n\nWhat `--help` prints.\n"]
     for words, command in (("cockpit", main), *walk_commands(main)):
-        parts.append(f"\n## `{words}`\n\n```\n{command.get_help(click.Context(command, info_name=words, max_content_width=100))}\n```\n")
+        parts.append(f"\n## `{words}`\n\n```\n{command.get_help(context_of(command, words))}\n```\n")
     return "".join(parts)
 
 

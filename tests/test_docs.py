@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
@@ -132,6 +134,45 @@ def test_both_readmes_have_the_same_commands():
     english, chinese = (re.findall(r"^    (.+?)(?: +#.*)?$", page.read_text(), re.MULTILINE) for page in (ENGLISH, CHINESE))
     assert len(english) > 10
     assert english == chinese
+
+
+def lines_of(page: Path) -> list[str]:
+    """What a reader could copy: lines, and words between backticks, that begin with the program's name."""
+    written = re.findall(r"`(cockpit [^`\n]+)`|^ *(cockpit [^`\n]+)$", page.read_text(), re.MULTILINE)
+    return [line for line in map("".join, written) if not line.startswith("cockpit is ")]
+
+
+def parse(line: str) -> None:
+    """As the program does, without doing anything. Raises `click.UsageError`."""
+    words = shlex.split(line.partition(" | ")[0], comments=True)[1:]
+    command: click.Command = main
+    context = main.make_context("cockpit", words, **main.context_settings)
+    while isinstance(command, click.Group) and (rest := [*context._protected_args, *context.args]):
+        name, found, words = command.resolve_command(context, rest)
+        assert found is not None
+        if not words and found.params:  # it is only named
+            return
+        command, context = found, found.make_context(name, words, parent=context)
+
+
+@pytest.mark.parametrize(
+    "page", [ENGLISH, CHINESE, *sorted({*DOCS.glob("*.md")} - {DOCS / "findings.md", DOCS / "commands.md"})], ids=lambda page: page.name
+)
+def test_every_command_that_a_page_has_is_one_that_the_program_takes(page: Path):
+    for line in lines_of(page):
+        try:
+            parse(line)
+        except click.UsageError as error:
+            pytest.fail(f"{line}: {error.format_message()}")
+
+
+def test_what_the_program_does_not_take_would_be_found(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("Type `cockpit status --jsn`, or\n\n    cockpit state\n")
+    assert len(lines_of(page)) == 2
+    for line in lines_of(page):
+        with pytest.raises(click.UsageError):
+            parse(line)
 
 
 def test_both_readmes_name_no_command_that_there_is_not():

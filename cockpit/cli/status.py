@@ -120,9 +120,9 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
     snapshot = monitor.poller.snapshot
     checked = run_checks(snapshot, config.limits)
     if as_json:
-        output.say_json(doctor_json(snapshot, checked))
+        output.say_json(doctor_json(snapshot, checked, config))
     else:
-        output.say(doctor_text(snapshot, checked))
+        output.say(doctor_text(snapshot, checked, config))
     if bundle is not None:
         try:
             recorded = last_half_hour(recordings_path() / folder_name(snapshot.cluster))

@@ -31,6 +31,9 @@ CAUSES: tuple[Cause, ...] = (
     Cause(r"CUDA out of memory|CUDA error: out of memory|No available memory for the cache blocks",
         "the job needs more memory than the GPU has: use smaller micro batches or sequences, offload, more GPUs per model, "
         "or a smaller vLLM cache (gpu_memory_utilization)"),
+    Cause(r"due to the node running low on memory|NODE_OUT_OF_MEMORY",
+        "Ray killed it because its node ran out of host memory: run fewer workers there at once, reduce what each holds (batch, offload), "
+        "or give the node more memory"),
     Cause(r"Total available GPUs \S{1,20} is less than total desired GPUs|placement group bundle index \d+ is invalid",
         "the job asks for more GPUs than the cluster has, or for other bundles than it reserved: nodes x GPUs of each model must fit "
         "the cluster, and models that share a placement group must have its size"),

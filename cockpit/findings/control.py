@@ -109,15 +109,51 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
     here = " and ".join(map(_other_ray_words, found))
     unasked = any(ray.answers is None for ray in others)
     none = "no Ray of yours that answers" if unasked else "no Ray that answers" if others else "no Ray"
+    heads = [] if found else [*_rays_on_other_hosts(facts)]
+    there = f", but {heads[0].host} has one" if heads else ""
     yield Finding(
         code="address-wrong",
         level="critical",
         subject="address",
-        text=f"nothing answers{_address_words(facts)}; this host has {here or none}",
-        evidence=(fault.text, *map(_other_ray_line, others)),
+        text=f"nothing answers{_address_words(facts)}; this host has {here or none}{there}",
+        evidence=(
+            fault.text,
+            *map(_other_ray_line, others),
+            *(f"{one.session} on {one.host} has its dashboard at {one.url}" for one in heads),
+        ),
         since=fault.since,
-        remedy=Remedy(f"use `cockpit --address {found[0].url}`" if found else f"{_others_words(others)}{NO_RAY_REMEDY}"),
+        remedy=Remedy(
+            f"use `cockpit --address {found[0].url}`"
+            if found
+            else _way_to(facts, heads[0])
+            if heads
+            else f"{_others_words(others)}{NO_RAY_REMEDY}"
+        ),
     )
+
+
+class _Head(NamedTuple):
+    """Where else a Ray of root's or ours lives, with its dashboard."""
+
+    host: str
+    session: str
+    url: str
+
+
+def _rays_on_other_hosts(facts: Facts) -> Iterator[_Head]:
+    for host in facts.fresh_hosts:
+        for one in host.sessions or ():
+            if not host.local and one.live and one.dashboard and one.trusted:
+                yield _Head(host.name, one.name, one.dashboard)
+
+
+def _way_to(facts: Facts, head: _Head) -> str:
+    """By default a dashboard listens on its own host alone."""
+    if urlsplit(head.url).hostname not in LOOPBACK_NAMES:
+        return f"use `cockpit --address {head.url}`"
+    job = facts.snapshot.allocation
+    step = f": `srun --overlap --jobid={job.job} -w {head.host} --pty cockpit`" if job else ""
+    return f"its dashboard listens on {head.host} alone: run cockpit there{step}"
 
 
 def _others_words(others: Sequence[OtherRay]) -> str:

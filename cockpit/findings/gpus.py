@@ -105,10 +105,16 @@ def _trouble_finding(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[G
         subject=facts.host_title(host),
         text=f"{which} of {facts.host_title(host)} {words}",
         evidence=tuple(line for gpu in ill for line in _gpu_evidence(facts, trouble, gpu)),
-        remedy=Remedy(trouble.remedy),
+        remedy=Remedy(_with_indices(trouble.remedy, ill)),
         about=tuple(node.key for node in map(facts.nodes.get, host.nodes) if node) or (f"node:{host.name}",),
         seen=facts.stale_since(host.name),
     )
+
+
+def _with_indices(remedy: str, gpus: Sequence[Gpu]) -> str:
+    """`nvidia-smi` takes several; devices of MIG it resets only as a whole."""
+    whole = [gpu.label for gpu in gpus if gpu.label.isdigit()]
+    return remedy.replace("INDEX", ",".join(whole)) if whole and len(whole) == len(gpus) else remedy
 
 
 def _gpu_evidence(facts: Facts, trouble: Trouble, gpu: Gpu) -> Iterator[str]:

@@ -209,7 +209,7 @@ class Cockpit(SwitchingApp):
         """Enter on a row."""
         page = detail_of(message.row)
         if page is not None:
-            self._open([*self.pages, page])
+            self._open_deeper(page)
             if isinstance(page, NodePage):
                 self._ask_processes(page)
 

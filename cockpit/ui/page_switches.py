@@ -8,12 +8,18 @@ from cockpit.model import Process
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import about
 from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_of
+from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.replay import ReplayApp
 
 
 class SwitchingApp(ReplayApp):
     """The part of the application that turns the switches of pages."""
+
+    def _open_deeper(self, page: Page) -> None:
+        """What is opened anew begins at its top; the way back leads to the row where one was."""
+        self.table.forget_place(page.heading)
+        self._open([*self.pages, page])
 
     def action_tree(self) -> None:
         """Show as a tree, or as a list again."""
@@ -32,7 +38,7 @@ class SwitchingApp(ReplayApp):
             page = MemoryPage(node)
             self.say(f"Host memory of {node.title}, of all nodes the nearest to its kill line")
         if page is not None:
-            self._open([*self.pages, page])
+            self._open_deeper(page)
         else:
             self.say("No node's host memory is known")
 

@@ -33,3 +33,7 @@ class Places:
         if len(self._left) > MAX_PLACES:
             del self._left[next(iter(self._left))]
         return self._left.get(page, Place())
+
+    def forget(self, page: str) -> None:
+        """Have it open at its top the next time."""
+        self._left.pop(page, None)

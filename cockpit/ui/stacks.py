@@ -99,7 +99,7 @@ def _processes(row: Any, view: View) -> Iterable[Process]:
         return (process for process in listed if row.job and process.job == row.job and process.gpus)
     if not isinstance(row, Actor):
         return ()
-    own = [process for process in listed if process.actor == row.id and process.kind == "worker"]
+    own = [process for process in listed if row.is_run_by(process) and process.kind == "worker"]
     return own or (
         [Process(host=view.node_title(row.node), pid=row.pid, node=row.node, actor=row.id, job=row.job)] if row.pid and row.node else ()
     )

@@ -125,6 +125,10 @@ class Table(ScrollView, can_focus=True):
             self._drawing.forget_rows()
         self._repaint(place.scroll if is_other else None)
 
+    def forget_place(self, page: str) -> None:
+        """Have a page open at its top the next time."""
+        self._places.forget(page)
+
     def filter_rows(self, needle: str, *, inverted: bool = False) -> None:
         """Show only rows in which the text is found, in any case; inverted: those without it."""
         self.needle, self.inverted = needle.casefold(), inverted

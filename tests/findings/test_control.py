@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
 from cockpit.findings.rays_here import rays_on
-from cockpit.model import Cluster, Fault, Host, OtherRay, RayProcess, Session, Snapshot
+from cockpit.model import Allocation, Cluster, Fault, Host, OtherRay, RayProcess, Session, Snapshot
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, process, snapshot
 
@@ -202,6 +202,30 @@ def test_where_no_ray_runs_the_next_steps_are_said():
     assert found.text == "nothing answers at http://127.0.0.1:9999; this host has no Ray"
     for step in ("`ray start --head`", "`cockpit --address http://HEAD:8265`", "`cockpit demo`"):
         assert step in found.remedy.text
+
+
+@pytest.mark.parametrize(
+    ("url", "allocation", "way"),
+    [
+        ("http://127.0.0.1:8265", None, "its dashboard listens on gpu1 alone: run cockpit there"),
+        (
+            "http://127.0.0.1:8265",
+            Allocation("42", "RUNNING", None, ()),
+            "its dashboard listens on gpu1 alone: run cockpit there: `srun --overlap --jobid=42 -w gpu1 --pty cockpit`",
+        ),
+        ("http://10.0.0.2:8265", None, "use `cockpit --address http://10.0.0.2:8265`"),
+    ],
+)
+def test_where_a_ray_lives_on_another_host_the_way_to_it_is_said(url: str, allocation: Allocation | None, way: str):
+    made = wrongly_addressed()
+    there = Session(name="session_there", path="/tmp/ray/session_there", live=True, dashboard=url, trusted=True)
+    hosts = {**made.hosts, "gpu1": Host("gpu1", ("10.0.0.2",), NOW, sessions=(there,))}
+    found = only(looked(replace(made, hosts=hosts, allocation=allocation), detectors=(wrong_address,)), "address-wrong")
+    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has no Ray, but gpu1 has one"
+    assert found.evidence[-1] == f"session_there on gpu1 has its dashboard at {url}"
+    assert found.remedy.text == way
+    hers = {**hosts, "gpu1": replace(hosts["gpu1"], sessions=(replace(there, trusted=False),))}
+    assert only(looked(replace(made, hosts=hers), detectors=(wrong_address,)), "address-wrong").text.endswith("this host has no Ray")
 
 
 def test_an_address_that_has_answered_or_may_be_right_is_not_called_wrong():

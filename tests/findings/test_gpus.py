@@ -34,6 +34,7 @@ def test_a_lost_gpu_is_critical_after_several_looks():
     assert found.evidence == ("GPU 3: NVML: GPU is lost; `dmesg | grep -i xid` shows why",)
     assert found.about == (f"node:{ID}",)
     assert found.remedy.act is None
+    assert "`nvidia-smi -r -i 3`" in found.remedy.text
     assert looked(seen(gpu(0), lost), 5, detectors=ILL) == ()
 
 
@@ -57,6 +58,7 @@ def test_a_job_s_mistake_explains_no_ill_gpu(xids):
 def test_all_that_are_lost_on_a_host_are_one_finding():
     found = only(looked(seen(*(Gpu(index, fault="Unknown Error") for index in range(8))), detectors=ILL), "gpu-lost")
     assert found.text == "GPUs 0, 1, 2, 3, 4, 5, 6, 7 of node1 are lost: NVML can't reach them any more"
+    assert "`nvidia-smi -r -i 0,1,2,3,4,5,6,7`" in found.remedy.text
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,18 @@ REGISTER = (
         (f"{NCCL}\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "torch.Out", "smaller micro batches", None),
         (FREE, "ValueError: Free memory on device", "another process uses memory of that GPU", "kill-orphans"),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "RuntimeError: CUDA", "the GPU failed", None),
+        (
+            f"{NCCL}\nray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+            "ray.exceptions.OutOfMemoryError",
+            "Ray killed it because its node ran out of host memory",
+            None,
+        ),
+        (
+            "Worker exit type: NODE_OUT_OF_MEMORY Worker exit detail: Task was killed",
+            "Worker exit type: NODE_OUT_OF_MEMORY",
+            "run fewer workers there at once",
+            None,
+        ),
         ("ValueError: Total available GPUs 7.0 is less than total desired GPUs 8", "ValueError: Total", "nodes x GPUs of each model", None),
         ("ValueError: placement group bundle index 6 is invalid. Valid: 0-4", "ValueError: placement", "must have its size", None),
         (MISMATCH, "RuntimeError: Version mismatch", "for Python all three numbers", None),

@@ -89,6 +89,22 @@ async def test_going_back_and_changing_pages_find_the_same_row(make):
         await until(pilot, lambda: app.table.at == 2)
 
 
+@pytest.mark.parametrize("key", ["enter", "m"])
+async def test_what_is_opened_again_begins_at_its_top(make, key):
+    app = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("2", "j")
+        await until(pilot, lambda: app.table.count > 1)
+        for _ in range(2):
+            await pilot.press(key)
+            await until(pilot, lambda: len(app.pages) == 2 and app.table.count > 2)
+            assert (app.table.at, app.table.scroll_offset.y) == (0, 0)
+            await pilot.press("G")
+            await until(pilot, lambda: app.table.at == app.table.count - 1)
+            await pilot.press("escape")
+            await until(pilot, lambda: len(app.pages) == 1)
+
+
 async def test_a_filter_keeps_what_matches_and_inverted_what_does_not(make):
     app = make()
     async with app.run_test(size=(120, 40)) as pilot:

@@ -79,6 +79,11 @@ def test_a_line_that_nobody_has_told_is_assumed_and_said_to_be():
     assert told(seen(700, kill_at=None))["kill line"].startswith("Ray kills workers above 950G, 250G left; by Ray's default")
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_whom_ray_kills_first_is_said_at_every_width(width):
+    assert "killed first" in told(seen(700, width=width))
+
+
 def test_whom_ray_kills_first_is_said_with_the_newest_worker_by_name():
     worker = process(1004, actor=HOG, kind="worker", rss=9 * GIB, started=NOW - 60)
     host = replace(snapshot().hosts["node1"], processes=(worker,), memory_users=())

@@ -270,6 +270,15 @@ def test_a_gpu_has_its_holders_under_it_with_their_owners():
     assert orphan["USED/ALL"] == "40G"
 
 
+def test_what_ray_tells_in_any_order_stands_in_the_same_one():
+    """Its answers are maps, whose order changes from one to the next."""
+    amounts = {"object_store_memory": Quantity(0, GIB), "GPU": Quantity(7, 8), "memory": Quantity(0, 21 * GIB), "CPU": Quantity(7, 32)}
+    one, other = (replace(node(1), resources=dict(order)) for order in (amounts.items(), reversed(amounts.items())))
+    seen = [told(NodePage(each), view(nodes=(each,)))["reserved"] for each in (one, other)]
+    assert seen[0] == seen[1]
+    assert seen[0].startswith("CPU 7/32, GPU 7/8")
+
+
 def test_a_hold_that_nvml_does_not_tell_is_a_dash():
     unknown = next(row for row in rows(NodePage(node(1)), "node-gpus") if row["HELD BY"].startswith("unknown 999999"))
     assert unknown["USED/ALL"] == "–"
@@ -679,6 +688,9 @@ def test_how_long_a_gpu_has_been_idle_is_told_where_it_is_known():
         history.record(of)
     seen = View(of, Index(of), history, now=NOW + 10, width=120)
     assert [row["IDLE"] for row in drawn(section(NodesPage(), "gpus", seen), seen)] == ["10s", ">15s", "–"]
+    works = snapshot(nodes=(node(1, gpus=(gpu(0, utilization=82.0), gpu(1, utilization=5.0))),), taken=NOW + 12)
+    seen = View(works, Index(works), history, now=NOW + 12, width=120)
+    assert [row["IDLE"] for row in drawn(section(NodesPage(), "gpus", seen), seen)] == ["", ">15s"]
 
 
 def test_the_page_of_a_process_says_its_node_and_its_host_where_they_are_called_otherwise():

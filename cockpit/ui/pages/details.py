@@ -251,7 +251,7 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "namespace", actor.namespace or UNKNOWN
         yield "id", actor.id
 
-    processes = [process for process in view.snapshot.processes or () if process.actor == actor.id]
+    processes = [process for process in view.snapshot.processes or () if actor.is_run_by(process)]
     groups = [group for group in view.snapshot.placement_groups or () if group.id == actor.placement_group]
     return (
         facts("actor", "ACTOR", list(pairs()), view.width),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import overload
 
+from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
 from cockpit.model import Actor, Gpu, Hold, Node, Process
 from cockpit.text import UNKNOWN, age, percent, ratio, size
 from cockpit.ui import cells
@@ -229,8 +230,8 @@ def _jobs(row: GpuRow, view: View) -> str:
 
 
 def _idle(row: GpuRow, view: View) -> Cell:
-    """For how long it has done nothing; `>` when it may be for longer."""
-    if row.process is not None:
+    """For how long it has done nothing; `>` when it may be for longer. The past knows only later that it works again."""
+    if row.process is not None or (row.gpu.utilization or 0) > IDLE_CLEAR_PERCENT:
         return ""
     known = view.history.idle_seconds(row.node.key, row.gpu.index)
     if known is None:

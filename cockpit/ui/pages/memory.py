@@ -78,8 +78,7 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     if memory.host_total:
         yield "limit", f"{size(memory.total)} by cgroup; the host has {size(memory.host_total)}"
     yield "kill line", _line(line, memory.used)
-    if view.width >= WIDE_COLUMNS:
-        yield "killed first", _killed_first(node, view)
+    yield "killed first", _killed_first(node, view)
     yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
     yield "forecast", _forecast(node, line, trend)
     yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"

@@ -79,7 +79,7 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
     yield (
         "reserved",
-        ", ".join(_resource(name, quantity.used, quantity.total) for name, quantity in node.resources.items() if ":" not in name)
+        ", ".join(_resource(name, quantity.used, quantity.total) for name, quantity in sorted(node.resources.items()) if ":" not in name)
         or UNKNOWN,
     )
     yield "CPU", f"{percent(node.cpu)} of {node.cpus if node.cpus is not None else UNKNOWN}"
@@ -158,7 +158,7 @@ def _memory_rows(node: Node, users: Sequence[MemoryUser], view: View) -> Iterato
 def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | None:
     host = view.index.host_of(node)
     if node.probed and host is not None:
-        return list(host.memory_users)
+        return sorted(host.memory_users, key=lambda user: -user.private)
     if page.ray_processes is None or view.ago is not None:
         return None
     users = (
@@ -166,7 +166,7 @@ def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | 
         for process in page.ray_processes
         if process.rss is not None
     )
-    return sorted(users, key=lambda user: -user.rss)
+    return sorted(users, key=lambda user: -user.private)
 
 
 @dataclass(frozen=True)
