@@ -274,7 +274,7 @@ def _sum_user(user: str | None, theirs: Iterable[OwnerUsage]) -> UserUsage:
     found = UserUsage(user)
     for each in theirs:
         found.sums.add(each.sums)
-        found.jobs += each.owner.kind == "job"
+        found.jobs += each.owner.kind == "job" and (each.job is not None or each.sums.had > 0)  # Ray runs one of its own for submissions
         if each.now is not None:
             found.gpus = (found.gpus or 0.0) + each.now.had
             found.gpu_memory = _sum(found.gpu_memory, each.now.gpu_memory)

@@ -178,4 +178,4 @@ def test_who_uses_what_is_told_alone(recorded):
     result = report("--who")
     assert result.stdout.startswith("# Who uses what")
     assert "| train |" in result.stdout
-    assert "Findings" not in result.stdout
+    assert "Open at the end" not in result.stdout

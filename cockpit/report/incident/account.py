@@ -19,7 +19,9 @@ class Episode(msgspec.Struct, frozen=True):
     """The worst that it had."""
     subject: str
     text: str
-    """As it was told last at that level."""
+    """As it was told last at that level, in the words of that moment."""
+    told_at: float
+    """That moment: evidence is of it as well."""
     begin: float
     end: float | None
     """`null`: it had not cleared when the recording ended."""

@@ -42,7 +42,11 @@ def timeline(account: Account, clock: words.Clock) -> Html:
     rows = [_lane(number, name, drawn) for number, (name, drawn) in enumerate(lanes)]
     height = LANE * max(1, len(lanes))
     said = f"From {clock.at(account.begin)} to {clock.at(account.end)}: {words.summary(account)} The tables below say the same."
-    return _chart("What happened when", said, height + 24, [*rows, *_gaps(account, scale, height), *_axis(scale, clock, height)])
+    chart = _chart("What happened when", said, height + 24, [*rows, *_gaps(account, scale, height), *_axis(scale, clock, height)])
+    return join((chart, _legend(_LANE_KEYS, "; hatched: nothing is recorded")))
+
+
+_LANE_KEYS: Mapping[str, str] = {"busy": "job", "critical": "critical finding, job that failed", "warning": "warning", "info": "info, act"}
 
 
 Lane = tuple[str, Sequence[str]]
@@ -132,7 +136,12 @@ def gpu_chart(account: Account, clock: words.Clock) -> Html | None:
     areas = [_area(scale, run, most, edges, kind) for run in runs for kind, edges in _EDGES.items()]
     lines = [_line(scale, [(point.at, point.reserved) for point in run if point.reserved is not None], most) for run in runs]
     rest = [*lines, *_gaps(account, scale, PLOT), *_levels(most, count), *_axis(scale, clock, PLOT)]
-    return join((_chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest]), _legend()))
+    return join(
+        (
+            _chart("GPUs", words.fleet_words(account), PLOT + 24, [*areas, *rest]),
+            _legend(_GPU_KEYS, "; GPUs that wait at 100 % count as busy"),
+        )
+    )
 
 
 _EDGES: Mapping[str, Callable[[Point], tuple[float, float]]] = {
@@ -143,14 +152,11 @@ _EDGES: Mapping[str, Callable[[Point], tuple[float, float]]] = {
 """Of each area, where it begins and ends."""
 
 
-def _legend() -> Html:
-    names = (("busy", "busy"), ("idle", "idle"), ("unknown", "not known"), ("line", "reserved (line)"))
-    return tag(
-        "p",
-        *(join((tag("span", class_=f"key {kind}"), f" {name}  ")) for kind, name in names),
-        "; GPUs that wait at 100 % count as busy",
-        class_="legend",
-    )
+_GPU_KEYS: Mapping[str, str] = {"busy": "busy", "idle": "idle", "unknown": "not known", "line": "reserved (line)"}
+
+
+def _legend(keys: Mapping[str, str], rest: str) -> Html:
+    return tag("p", *(join((tag("span", class_=f"key {kind}"), f" {name}  ")) for kind, name in keys.items()), rest, class_="legend")
 
 
 def memory_chart(account: Account, clock: words.Clock) -> Html | None:

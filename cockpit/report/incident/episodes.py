@@ -25,6 +25,8 @@ class Span(Generic[Thing]):
     """When it was seen last."""
     end: float | None = None
     times: int = 1
+    told_at: float | None = None
+    """Of which moment `thing` is; `None`: of the beginning."""
 
 
 class Spans(Generic[Thing]):
@@ -44,6 +46,7 @@ class Spans(Generic[Thing]):
         for key, (thing, since) in things.items():
             span = self._open.get(key) or self._begin(key, thing, min(since, now))
             span.thing, span.last = self._choose(span.thing, thing), now
+            span.told_at = now if span.thing is thing else span.told_at
 
     def _begin(self, key: str, thing: Thing, since: float) -> Span[Thing]:
         before = self._latest.get(key)
@@ -72,7 +75,7 @@ def told_spans(events: Iterable[Event], end: float) -> list[Span[Finding]]:
             opened[key] = Span(key, _finding_of(key, event), event.at, end)
             found.append(opened[key])
         elif event.phase == "worse" and key in opened:
-            opened[key].thing = _finding_of(key, event)
+            opened[key].thing, opened[key].told_at = _finding_of(key, event), event.at
         elif event.kind == "finding" and event.phase == "end" and (span := opened.pop(key, None)) is not None:
             span.end = span.last = event.at
     return found

@@ -162,6 +162,7 @@ def _episode(span: Span[Any]) -> Episode:
         level=finding.level,
         subject=finding.subject,
         text=finding.text,
+        told_at=span.begin if span.told_at is None else span.told_at,
         begin=span.begin,
         end=span.end,
         times=span.times,

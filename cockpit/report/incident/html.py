@@ -39,8 +39,10 @@ def _sections(account: Account, clock: words.Clock) -> Iterator[Html | None]:
         tag("p", words.watched_words(account)),
         tag("p", words.summary(account), class_="summary"),
     )
+    still, over = words.open_findings(account), words.closed_findings(account)
+    yield _findings("Findings that were open at the end", still, clock)
     yield tag("section", tag("h2", "Course"), timeline(account, clock), gpu_chart(account, clock), memory_chart(account, clock))
-    yield _findings(account, clock)
+    yield _findings("Findings that had cleared", over, clock)
     yield _acts(account, clock)
     yield _jobs(account, clock)
     yield _usage(account)
@@ -77,8 +79,8 @@ def _row(cells: Sequence[Cell], numbers: range) -> Html:
     return tag("tr", tag("th", first, scope="row"), *others)
 
 
-def _findings(account: Account, clock: words.Clock) -> Html:
-    return _section("Findings", "Nothing was found.", *(_finding(one, clock) for one in account.findings))
+def _findings(title: str, found: Sequence[Episode], clock: words.Clock) -> Html:
+    return _section(title, "None.", *(_finding(one, clock) for one in found))
 
 
 def _finding(one: Episode, clock: words.Clock) -> Html:
@@ -87,7 +89,8 @@ def _finding(one: Episode, clock: words.Clock) -> Html:
     act = f" (cockpit {one.act})" if one.act else ""
     remedy = tag("p", tag("strong", "What to do: "), one.remedy, act) if one.remedy else None
     title = tag("h3", tag("span", one.level, class_=f"level {one.level}"), f" {one.text}")
-    return tag("article", title, tag("p", f"{when} · {one.subject} · {one.code}", class_="when"), evidence, remedy)
+    said = f"{when} · {one.subject} · {one.code} · {words.told_words(one, clock)}"
+    return tag("article", title, tag("p", said, class_="when"), evidence, remedy)
 
 
 def _acts(account: Account, clock: words.Clock) -> Html:

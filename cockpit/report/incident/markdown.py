@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from cockpit.model import LEVELS
 from cockpit.report.incident import words
@@ -12,8 +13,10 @@ from cockpit.text import UNKNOWN, plural, size
 
 MAX_LINES = 60
 MAX_TEXT_CHARS = 300
-_ROOM = {"findings": 16, "acts": 5, "jobs": 5, "faults": 3, "gaps": 1, "usage": 6, "users": 3}
-"""Rows of each kind: with headings and what is left out, never more than `MAX_LINES`."""
+MAX_EVIDENCE = 3
+"""Lines of it, of a finding that needs somebody: which pid, which file."""
+_ROOM = {"acts": 5, "jobs": 5, "faults": 3, "gaps": 1, "usage": 6, "users": 3}
+"""Rows of each kind; findings have what the others leave of `MAX_LINES`."""
 _SPECIAL = re.compile(r"[\\`*\[\]<>|#~]|(?<!\w)_|_(?!\w)")
 
 
@@ -38,7 +41,16 @@ def _lines(account: Account, clock: words.Clock) -> Iterator[str]:
     yield f"# {_plain(words.cluster_words(account))}"
     yield _plain(words.watched_words(account))
     yield f"{words.summary(account)} {words.fleet_words(account)}"
-    yield from _findings(account, clock)
+    rest = list(_rest(account, clock))
+    yield from _findings(account, clock, MAX_LINES - len(rest) - _HEAD_LINES)
+    yield from rest
+
+
+_HEAD_LINES = 6
+"""The title and two lines more, two headings of findings, and how many are left out."""
+
+
+def _rest(account: Account, clock: words.Clock) -> Iterator[str]:
     yield from _list_section("Acts", [f"{clock.at(one.at)} {_plain(one.text)}{_by(one.user, one.host)}" for one in account.acts], "acts")
     yield from _list_section("Jobs", [_job(job, account, clock) for job in account.jobs], "jobs")
     faults = [f"{clock.span(one.begin, one.end)} {_plain(words.fault_words(one))}" for one in account.faults]
@@ -62,29 +74,47 @@ def _left_out(number: int) -> Iterator[str]:
         yield f"- {plural(number, 'more')[: -1 if number > 1 else None]}: `-o FILE.html` has all"
 
 
-def _findings(account: Account, clock: words.Clock) -> Iterator[str]:
-    """The worst, in the order in which they came."""
-    room = _ROOM["findings"]
-    kept: set[int] = set()
-    for number in sorted(range(len(account.findings)), key=lambda number: LEVELS.index(account.findings[number].level)):
-        room -= _lines_of(account.findings[number])
-        if room < 0:
-            break
-        kept.add(number)
-    yield "## Findings" if account.findings else "## Findings: none"
-    for number in sorted(kept):
-        yield from _finding(account.findings[number], clock)
+def _findings(account: Account, clock: words.Clock, room: int) -> Iterator[str]:
+    """What is open at the end, then what is over; where not all have room, the worst."""
+    kept = list(_fit(_ranked(account), clock, room))
+    still = [lines for one, lines in kept if one.end is None]
+    over = [lines for one, lines in sorted(kept, key=lambda pair: pair[0].begin) if one.end is not None]
+    for title, found in (("Open at the end", still), ("Cleared", over)):
+        yield f"## {title}{'' if found else ': nothing'}"
+        yield from chain.from_iterable(found)
     yield from _left_out(len(account.findings) - len(kept))
 
 
-def _lines_of(one: Episode) -> int:
-    return 1 + bool(one.remedy and one.level == "critical")
+def _ranked(account: Account) -> Sequence[Episode]:
+    found = (*words.open_findings(account), *words.closed_findings(account))
+    return sorted(found, key=lambda one: LEVELS.index(one.level))
+
+
+def _fit(ranked: Sequence[Episode], clock: words.Clock, room: int) -> Iterator[tuple[Episode, Sequence[str]]]:
+    """The lines of as many as have room, each with its evidence where that has room too."""
+    kept: list[list[str]] = []
+    for one in ranked:
+        if len(lines := list(_finding(one, clock))) > room:
+            break
+        kept.append(lines)
+        room -= len(lines)
+    for one, lines in zip(ranked, kept, strict=False):
+        evidence = list(_evidence(one, clock))
+        fits = len(evidence) <= room
+        room -= len(evidence) if fits else 0
+        yield one, [*lines, *evidence] if fits else lines
 
 
 def _finding(one: Episode, clock: words.Clock) -> Iterator[str]:
     yield f"- {clock.span(one.begin, one.end)} **{one.level.upper()}** {_plain(one.text)}{words.times_words(one)}"
-    if _lines_of(one) > 1:
-        yield f"  → {_plain(one.remedy or '')}"
+    if one.remedy and one.level == "critical":
+        yield f"  → {_plain(one.remedy)}"
+
+
+def _evidence(one: Episode, clock: words.Clock) -> Iterator[str]:
+    if one.level == "critical" and one.evidence:
+        yield f"  {words.told_words(one, clock)}:"
+        yield from (f"  - {_plain(line)}" for line in one.evidence[:MAX_EVIDENCE])
 
 
 def _by(user: str | None, host: str | None) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from cockpit.model import LEVELS
 from cockpit.report.incident.account import Account, Episode, FaultEpisode, Hours, MemoryStatus, UsageRow
 from cockpit.text import UNKNOWN, age, count, percent, plural, ratio, size
 from cockpit.usage import CAUSES, IdleCause
@@ -75,12 +76,33 @@ def watched_words(account: Account) -> str:
 
 def summary(account: Account) -> str:
     """The whole in one sentence."""
-    worst = [sum(one.level == level for one in account.findings) for level in ("critical", "warning")]
     kills, restarts = sum(row.kills for row in account.usage), sum(row.restarts for row in account.usage)
     return (
-        f"{plural(worst[0], 'critical finding')}, {plural(worst[1], 'warning')}, {plural(len(account.acts), 'act')}, "
+        f"{_found(account, 'critical', 'critical finding')}, {_found(account, 'warning', 'warning')}, {plural(len(account.acts), 'act')}, "
         f"{plural(len(account.jobs), 'job')}, {plural(restarts, 'restart')} of actors, {plural(kills, 'kill')} for lack of memory."
     )
+
+
+def _found(account: Account, level: str, noun: str) -> str:
+    """`8 critical findings (3 open at the end)`."""
+    found = [one for one in account.findings if one.level == level]
+    still = sum(one.end is None for one in found)
+    return f"{plural(len(found), noun)}{f' ({still} open at the end)' if still else ''}"
+
+
+def open_findings(account: Account) -> Sequence[Episode]:
+    """What was still to be mended at the end: the worst first, of those as bad what came first."""
+    return sorted((one for one in account.findings if one.end is None), key=lambda one: (LEVELS.index(one.level), one.begin))
+
+
+def closed_findings(account: Account) -> Sequence[Episode]:
+    """What was over by then, in the order in which it came."""
+    return [one for one in account.findings if one.end is not None]
+
+
+def told_words(episode: Episode, clock: Clock) -> str:
+    """Of which moment its words are: they are in the present tense of it."""
+    return f"as told at {clock.at(episode.told_at)}"
 
 
 def fleet_words(account: Account) -> str:

@@ -37,6 +37,19 @@ def test_the_worst_findings_are_kept_in_their_order(account):
     assert text.count("**CRITICAL**") == 3
 
 
+def test_what_is_open_at_the_end_comes_first_with_its_evidence(account):
+    still = replace(account.findings[0], text="still here", end=None, evidence=("pid 77 python train.py",))
+    lines = account_markdown(replace(account, findings=(*account.findings, still))).splitlines()
+    first = lines[lines.index("## Open at the end") + 1 : lines.index("## Cleared")]
+    assert "still here" in first[0]
+    assert first[-1] == "  - pid 77 python train.py"
+    assert f"{sum(one.level == 'critical' for one in account.findings) + 1} critical findings (1 open at the end)" in "\n".join(lines)
+
+
+def test_a_warning_is_kept_where_there_is_room(account):
+    assert "/tmp on w9 is at 91 %" in account_markdown(account)
+
+
 def test_foreign_text_stays_text(account):
     jobs = tuple(replace(job, id=HOSTILE) for job in account.jobs)
     usage = tuple(replace(row, name=HOSTILE) for row in account.usage)
@@ -52,11 +65,13 @@ def test_a_long_text_is_cut(account):
 
 
 def test_nothing_found_is_said(account):
-    assert "## Findings: none" in account_markdown(replace(account, findings=()))
+    text = account_markdown(replace(account, findings=()))
+    assert "## Open at the end: nothing" in text
+    assert "## Cleared: nothing" in text
 
 
 def test_who_uses_what_names_all_jobs_and_users(account):
     lines = who_markdown(replace(account, usage=account.usage * 20)).splitlines()
     assert sum(line.startswith("| ppo-7b") for line in lines) == 20
     assert any(line.startswith("| train |") for line in lines)
-    assert "## Findings" not in "\n".join(lines)
+    assert "## Open" not in "\n".join(lines)
