@@ -35,11 +35,16 @@ IDLE     for how long a GPU's use has been 5 % or less
 XID      the last error of the GPU that the driver has reported today
 PCIE     generation and lanes    NVLINK  active links, of how many    CLOCK  MHz
 HOST     host memory in use; │ is the kill line: above it Ray kills workers
+HOLDS    memory that processes have for themselves; what they share is counted once
 OBJ      object store       SHM  /dev/shm       RST  restarts of an actor
 FOR      how long; > means at least
 actors   20/23: 20 of 23 are alive, the others pending or restarting
 
 █ ▄ ▁ ·  of a running job, mean use of its GPUs: high from 50 %, low, idle at 0 %, empty: idle and no memory in use
+
+The line of time in a recording
+◆ ▲ i    a finding begins or gets worse     ◇  a finding or fault ends     ✖  a source fails
+● ○      a job begins, ends   »  an act     ·  nothing is recorded     ┃  the moment shown
 
 Findings
 ◆ critical   work is lost, or will be soon

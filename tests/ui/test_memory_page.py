@@ -70,13 +70,16 @@ def test_it_says_when_ray_will_kill():
 
 
 def test_what_does_not_grow_has_no_forecast_and_too_short_a_past_neither():
-    assert told(seen(*[700] * 24))["forecast"] == "no steady growth towards the kill line"
+    assert told(seen(*[700] * 24))["forecast"] == "Ray kills no worker within 60 min at this rate"
     assert told(seen(700))["forecast"] == "–"
+    assert told(seen(*[600] * 12, *[700] * 12))["forecast"] == "not known: the growth is not steady"
     assert told(seen(*[960] * 24))["forecast"] == "above the kill line: Ray kills workers"
 
 
 def test_a_line_that_nobody_has_told_is_assumed_and_said_to_be():
-    assert told(seen(700, kill_at=None))["kill line"].startswith("Ray kills workers above 950G, 250G left; by Ray's default")
+    assert (
+        told(seen(700, kill_at=None))["kill line"] == "Ray kills workers above 950G (its default; the real setting is not known), 250G left"
+    )
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
@@ -89,10 +92,12 @@ def test_whom_ray_kills_first_is_said_with_the_newest_worker_by_name():
     host = replace(snapshot().hosts["node1"], processes=(worker,), memory_users=())
     first = told(seen(700, width=400, processes=(worker,), hosts={"node1": host}))["killed first"]
     assert first == (
-        "idle workers that hold much memory, then retriable work, the newest first, even if it holds little; "
-        "never a driver. Newest worker: pid 1004, actor actor1, 9.0G, 1m00s old"
+        "newest worker: pid 1004, actor actor1, 9.0G, 1m00s old. Ray's order: "
+        "idle workers that hold much memory, then retriable work, the newest first, even if it holds little; never a driver"
     )
-    assert "Newest worker" not in told(seen(700, width=400, nodes=(node(1, probed=False),)))["killed first"]
+    narrow = told(seen(700, width=80, processes=(worker,), hosts={"node1": host}))["killed first"]
+    assert narrow == "newest worker: pid 1004, actor actor1, 9.0G, 1m00s old"
+    assert "newest worker" not in told(seen(700, width=400, nodes=(node(1, probed=False),)))["killed first"]
 
 
 @pytest.mark.parametrize(("width", "columns"), [(80, 60), (160, 120)])

@@ -22,6 +22,8 @@ CHART_ROWS, CHART_ROWS_LOW = 8, 5
 """Rows of the chart on a wide and on a narrow screen."""
 FORECAST_S = 300.0
 """Seconds of forecast that are drawn: a trend of two minutes says little about more."""
+MAX_FORECAST_S = 3600.0
+"""How far ahead a time is told."""
 SPARK_CELLS = 30
 WIDE_COLUMNS = 140
 AVAILABLE = "available"
@@ -77,42 +79,51 @@ def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -
     yield "in use", (*drawn, (f" {cells.used_of(memory.used, memory.total)}", ""))
     if memory.host_total:
         yield "limit", f"{size(memory.total)} by cgroup; the host has {size(memory.host_total)}"
-    yield "kill line", _line(line, memory.used)
+    yield "kill line", kill_line_words(memory)
     yield "killed first", _killed_first(node, view)
     yield "growth", UNKNOWN if trend is None else f"{_rate(trend.slope)} in the last two minutes"
     yield "forecast", _forecast(node, line, trend)
     yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
+    if view.width < WIDE_COLUMNS:
+        return
     if memory.shared is not None:
         store = size(node.object_store.used)
         yield "shared memory", f"{size(memory.shared)}, of it {size(node.shm.used)} in /dev/shm; Ray's object store uses {store}"
-    if view.width >= WIDE_COLUMNS:
-        yield "HOLDS", f"what processes have for themselves; what they share is counted once. All rows add up to {size(memory.total)}"
+    yield "HOLDS", f"what processes have for themselves; what they share is counted once. All rows add up to {size(memory.total)}"
 
 
-def _line(line: KillLine | None, used: float | None) -> Cell:
+def kill_line_words(memory: HostMemory) -> str:
+    """Above what Ray kills, and how much is left until there."""
+    line = kill_line(memory)
     if line is None:
         return UNKNOWN
-    left = plausible_bytes(used)
+    left = plausible_bytes(memory.used)
     room = "" if left is None or left >= line.at else f", {size(line.at - left)} left"
-    sentence = f"Ray kills workers above {size(line.at)}{room}"
-    return f"{sentence}; by Ray's default: the real setting is not known, and the monitor may be off" if line.assumed else sentence
+    assumed = " (its default; the real setting is not known)" if line.assumed else ""
+    return f"Ray kills workers above {size(line.at)}{assumed}{room}"
 
 
 def _killed_first(node: Node, view: View) -> str:
-    """Ray's order, and the newest worker by name: which of them can be retried only Ray knows."""
+    """The newest worker by name, and Ray's order where there is room for it: which of them can be retried only Ray knows."""
     order = f"{kill_order(view.snapshot.cluster.ray_version)}; never a driver"
     newest = newest_worker(_holdings(node, view) or ())
     if newest is None:
         return order
     process, held = newest
-    since = cells.ago(process.started, view)
-    return f"{order}. Newest worker: pid {process.pid}, {_owner_text(held.owner, view)}, {size(process.rss)}, {since} old"
+    worker = (
+        f"newest worker: pid {process.pid}, {_owner_text(held.owner, view)}, {size(process.rss)}, {cells.ago(process.started, view)} old"
+    )
+    return f"{worker}. Ray's order: {order}" if view.width >= WIDE_COLUMNS else worker
 
 
 def _forecast(node: Node, line: KillLine | None, trend: Trend | None) -> Cell:
-    left = seconds_until(node.memory.used, line.at, trend.slope) if trend and line and node.memory.used is not None else None
-    if trend is None or left is None or (left and not trend.steady) or left > 3600:
-        return UNKNOWN if trend is None else "no steady growth towards the kill line"
+    if trend is None or line is None or node.memory.used is None:
+        return UNKNOWN
+    left = seconds_until(node.memory.used, line.at, trend.slope)
+    if left is None or left > MAX_FORECAST_S:
+        return f"Ray kills no worker within {MAX_FORECAST_S / 60:.0f} min at this rate"
+    if left and not trend.steady:
+        return "not known: the growth is not steady"
     if left == 0:
         return (("above the kill line: Ray kills workers", "bad"),)
     return (

@@ -13,7 +13,7 @@ from cockpit.text import UNKNOWN, count, percent, size
 from cockpit.ui import cells
 from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
-from cockpit.ui.pages.memory import memory_rest, share
+from cockpit.ui.pages.memory import kill_line_words, memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import Cell, Column, Section, facts
@@ -84,7 +84,7 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     )
     yield "CPU", f"{percent(node.cpu)} of {node.cpus if node.cpus is not None else UNKNOWN}"
     yield "host memory", (*_bar(node, view), (f" {cells.used_of(node.memory.used, node.memory.total)}", ""))
-    yield "kill line", _kill_line(node)
+    yield "kill line", kill_line_words(node.memory)
     yield "recent use", cells.recent_spark(node, "host", None, min(90, max(20, view.width - 24)), view)
     yield "object store", cells.used_of(node.object_store.used, node.object_store.total)
     yield "shared mem", cells.used_of(node.shm.used, node.shm.total)
@@ -108,14 +108,6 @@ def _state(node: Node) -> Cell:
 def _bar(node: Node, view: View) -> tuple[Any, ...]:
     cell = cells.host_memory(node, 24, view)
     return ((cell, ""),) if isinstance(cell, str) else cell
-
-
-def _kill_line(node: Node) -> str:
-    return (
-        f"{UNKNOWN}  (no probe on this host, or Ray's memory monitor is off)"
-        if node.memory.kill_at is None
-        else f"Ray kills workers above {size(node.memory.kill_at)}"
-    )
 
 
 def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow]:
