@@ -70,13 +70,14 @@ def _event(kind: EventKind, thing: Finding | Fault, at: float, phase: Any) -> Ev
 
 
 def _jobs(before: Mapping[str, Job], now: Iterable[Job], at: float) -> Iterator[Event]:
+    """At the moment whose state shows it, some seconds after Ray's own time: whoever goes there sees it."""
     for job in now:
         old = before.get(job.id)
         if old is None:
-            yield _job_event(job, job.started or at, "begin", f"job {job.id} was submitted" if job.submission else f"job {job.id} began")
+            yield _job_event(job, at, "begin", f"job {job.id} was submitted" if job.submission else f"job {job.id} began")
         if not job.running and (old is None or old.running):
             why = "".join(f": {line}" for line in error_lines(job.message)[-1:])
-            yield _job_event(job, job.ended or at, "end", f"job {job.id} ended: {job.status}{why if job.status in FAILED else ''}")
+            yield _job_event(job, at, "end", f"job {job.id} ended: {job.status}{why if job.status in FAILED else ''}")
 
 
 def _job_event(job: Job, at: float, phase: Any, text: str) -> Event:

@@ -47,10 +47,10 @@ def test_one_outage_that_several_sources_tell_of_begins_and_ends_once():
     assert len(told(Snapshot(faults=(FAULT,)), Snapshot(faults=(FAULT, replace(other, text="HTTP 500"))))) == 1
 
 
-def test_a_job_begins_and_ends_when_ray_says_so():
-    assert told(Snapshot(jobs=()), Snapshot(jobs=(RUNNING,))) == [(3.0, "job", "begin", None, "job train1 was submitted")]
+def test_a_job_begins_and_ends_in_the_state_that_shows_it():
+    assert told(Snapshot(jobs=()), Snapshot(jobs=(RUNNING,))) == [(9.0, "job", "begin", None, "job train1 was submitted")]
     assert told(Snapshot(jobs=(RUNNING,)), Snapshot(jobs=(FAILED,))) == [
-        (8.0, "job", "end", "critical", "job train1 ended: FAILED: RuntimeError: boom")
+        (9.0, "job", "end", "critical", "job train1 ended: FAILED: RuntimeError: boom")
     ]
     preamble = "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n"
     ((*_, text),) = told(Snapshot(jobs=(RUNNING,)), Snapshot(jobs=(replace(FAILED, message=f"{preamble}step 7\nKeyError: 'x'"),)))
