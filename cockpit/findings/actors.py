@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -98,9 +98,15 @@ def _restart_finding(facts: Facts, subject: str, every: list[Restarted]) -> Find
             f"why it ended: {LOG_WORDS}",
         ),
         remedy=Remedy("read why its last process ended; if it can't recover, kill the actor", "kill-actor"),
-        about=tuple(again.actor.key for again in every),
+        about=(*(again.actor.key for again in every), *_job_keys(facts, every)),
         seen=facts.last_heard_before_fault("ray.actors"),
     )
+
+
+def _job_keys(facts: Facts, every: Iterable[Restarted]) -> Iterator[str]:
+    """Of the job whose actors these are: it stands where its actors are not listed."""
+    jobs = {again.actor.job for again in every}
+    yield from (job.key for own, job in facts.jobs.items() if own in jobs)
 
 
 def _restarted_line(again: Restarted) -> str:

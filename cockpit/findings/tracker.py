@@ -62,11 +62,11 @@ class FindingTracker:
         bugs: list[Fault] = []
         found = {finding.key: finding for detect in self._detectors for finding in self._ask(detect, facts, bugs)}
         self._since = {key: self._begun(finding, facts.now) for key, finding in found.items()}
-        told = [replace(finding, text=_dated_text(finding, facts.now), since=self._since[key]) for key, finding in found.items()]
-        told.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since))
+        told = sorted(found.values(), key=lambda finding: (LEVELS.index(finding.level), self._since[finding.key]))
         self._held = facts.holding
         self._counted = {what: past for what, past in facts.counted.items() if facts.now - past[-1].until <= DAY}
-        self._findings, self._bugs, self._looked = tuple(told), tuple(bugs), facts.now
+        self._findings = tuple(replace(one, text=_dated_text(one, facts.now), since=self._told_since(one, facts)) for one in told)
+        self._bugs, self._looked = tuple(bugs), facts.now
 
     def forget_findings(self) -> None:
         """What was found last is of another cluster."""
@@ -85,6 +85,10 @@ class FindingTracker:
             since = next((known.since for known in self._bugs if known.source == source), facts.now)
             bugs.append(Fault(source, bug(error), since))
             return []
+
+    def _told_since(self, finding: Finding, facts: Facts) -> float | None:
+        """Not known by whoever looks only once, unless the facts tell: the look itself is no age."""
+        return finding.since if facts.is_single_look else self._since[finding.key]
 
     def _begun(self, finding: Finding, now: float) -> float:
         told = finding.since

@@ -116,11 +116,14 @@ def _worst_finding(facts: Facts, fold: Fold) -> Iterator[Finding]:
     told = [(LEVELS.index(level), -len(fold.kinds[kind]), kind.why is None, kind, level) for kind, level in levels.items() if level]
     if told:
         *_, kind, level = min(told, key=itemgetter(0, 1, 2))
-        yield _finding(facts, fold, kind, level, seen)
+        as_bad = [each for other, waiting in fold.kinds.items() if levels[other] == level for each in waiting]
+        yield _finding(facts, fold, kind, level, seen, as_bad)
 
 
-def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float | None) -> Finding:
+def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float | None, as_bad: Sequence[Waiting]) -> Finding:
+    """`as_bad`: those that have this level too; only their rows are marked with it."""
     waiting = fold.all
+    marked = {each.id for each in as_bad}
     job = facts.jobs.get(fold.job or "")
     remedy = _remedy(kind.wait, job)
     stopped = [job.key] if job and remedy and remedy.act == "stop-job" else []
@@ -132,7 +135,7 @@ def _finding(facts: Facts, fold: Fold, kind: WaitKind, level: Level, seen: float
         evidence=(*_other_reasons(fold, kind), *_waiting_actor_lines(fold), _list_command(fold, waiting)),
         since=None if facts.is_single_look and any(map(_is_of_unknown_age, waiting)) else _first_waiting(waiting, seen or facts.now),
         remedy=remedy,
-        about=(*[each.key for each in waiting], *[actor.key for actor in fold.after], *stopped),
+        about=(*[each.key for each in as_bad], *[actor.key for actor in fold.after if actor.placement_group in marked], *stopped),
         seen=seen,
     )
 

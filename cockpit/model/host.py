@@ -130,6 +130,8 @@ class Process(Value, frozen=True, kw_only=True):
     """Ray's id of the node it runs on, where that is known."""
     ns_pid: int | None = None
     """Its pid as it knows it itself, inside its container; `None` when that is the same, or unknown."""
+    worker: int | None = None
+    """The pid, as its container counts, of the Ray worker whose log its stdout is: itself, or one that it comes from, alive or not."""
     undecided: str | None = None
     """`job`: whether it is left over hangs on whether its job still runs, which only Ray can say."""
     sockets: SocketInterfaces | None = None

@@ -190,8 +190,11 @@ class LogFinder:
             return await self._of_part(folder, part, process, is_over)
         if process.kind == "driver":
             return await self._of_job_of(process)
-        for each in (process, *self._parents(process)):
-            if found := await self._of_worker(folder, each.ns_pid or each.pid, each.job or each.other_job, is_over):
+        pids = [(each.ns_pid or each.pid, each.job or each.other_job) for each in (process, *self._parents(process))]
+        if process.worker is not None:
+            pids.append((process.worker, None))
+        for pid, job in dict.fromkeys(pids):
+            if found := await self._of_worker(folder, pid, job, is_over):
                 return [*found, *await self._of_job_of(process)]
         return await self._of_job_of(process)
 

@@ -70,16 +70,20 @@ class Left(NamedTuple):
     path: Path
     text: str
     code: int
+    is_answered: bool = True
+    """Whether Ray was there."""
 
 
 def make_line(snapshot: Snapshot, named: Collection[str]) -> Left:
     """`named`: as of `exit_code`."""
     code = exit_code(snapshot, named)
-    return Left(line_path(snapshot.cluster.address), line_text(snapshot, code), code)
+    return Left(line_path(snapshot.cluster.address), line_text(snapshot, code), code, snapshot.cluster.reachable is True)
 
 
 def leave_line(line: Left) -> None:
-    """Write it for whoever asks next. Raises `OSError`."""
+    """Write it for whoever asks next; an address at which nobody has ever seen a Ray is no cluster's. Raises `OSError`."""
+    if not line.is_answered and not line.path.exists():
+        return
     make_folder(lines_path())
     said = {"text": line.text, "code": line.code, "written": time.time()}
     write_whole(line.path, json.dumps(said) + "\n", OWNER_READS)

@@ -30,6 +30,8 @@ from cockpit.ui.view import View
 
 MAX_FAULT_LINES = 3
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+ADDRESS_CELLS = 12
+"""Of an address that is kept at the cost of others: `:41207`, `gpu-17:8265`."""
 LONG = 60
 """Cells of the longest address that is shown whole."""
 WIDE_COLUMNS = 100
@@ -57,10 +59,13 @@ def _past(view: View) -> Iterator[Group]:
 
 def _summary(view: View, width: int) -> list[Group]:
     groups = {make: make(view, True) for make in GROUPS}
+    for make in LESS_THAN_THE_ADDRESS if view.ago is None else ():
+        if _width((*groups.values(), _where_in(view, ADDRESS_CELLS))) > width:
+            del groups[make]
     where = list(_where(view, width - _width(groups.values())))
     ray = next((form for form in where if _width((form, *groups.values())) <= width), ())
     for make in GROUPS_BY_PRIORITY:
-        longer = {**groups, make: make(view, False)}
+        longer = {**groups, make: make(view, False)} if make in groups else groups
         if _width((ray, *longer.values())) <= width:
             groups = longer
     ray = next((form for form in (*_who(view), ray) if _width((form, *groups.values())) <= width), ray)
@@ -90,14 +95,24 @@ def _who(view: View) -> Iterator[Group]:
 
 def _where(view: View, room: int) -> Iterator[Group]:
     """Which Ray it is, the longest form first. Only where several live here its session is worth the room of other groups."""
-    lost = view.snapshot.cluster.reachable is False
-    begin: Piece = (f"{'x' if view.ascii else '✖'} no dashboard", "bad") if lost else ("Ray", "dim")
+    begin, link = _is_it_there(view)
     if _are_several(view) and _session(view):
         yield begin, (f" {_address(view, LONG)} {_session(view)[11:]}", "")  # the time, as owners of another Ray are told apart
-    link = " at " if lost else " "
     for longest in (LONG, room - len(begin[0] + link) - 2):
-        yield begin, (link + _address(view, longest), "")
+        yield _where_in(view, longest)
     yield (begin,)
+
+
+def _where_in(view: View, longest: int) -> Group:
+    """With an address of so many cells."""
+    begin, link = _is_it_there(view)
+    return begin, (link + _address(view, longest), "")
+
+
+def _is_it_there(view: View) -> tuple[Piece, str]:
+    if view.snapshot.cluster.reachable is False:
+        return (f"{'x' if view.ascii else '✖'} no dashboard", "bad"), " at "
+    return ("Ray", "dim"), " "
 
 
 def _are_several(view: View) -> bool:
@@ -201,6 +216,8 @@ def _hidden(view: View, _: bool) -> Group:
 GROUPS: tuple[Callable[[View, bool], Group], ...] = (_findings, _hidden, _nodes, _gpus, _gpu_memory, _actors, _jobs, _age)
 GROUPS_BY_PRIORITY = (_findings, _actors, _gpus, _gpu_memory, _age, _jobs)
 """The groups in the order in which they get their long form."""
+LESS_THAN_THE_ADDRESS = (_gpu_memory, _jobs, _actors, _gpus)
+"""What goes before it, in this order: whoever doesn't see which Ray this is may stop the wrong one. In the past nothing can be stopped."""
 
 
 def fault_lines(snapshot: Snapshot) -> list[tuple[str, float]]:

@@ -35,6 +35,12 @@ def test_an_actor_that_was_restarted_three_times_in_ten_minutes_is_told():
     assert (found.remedy.act, found.about) == ("kill-actor", (actor(1).key,))
 
 
+def test_it_marks_its_job_too_whose_row_stands_where_actors_are_not_listed():
+    job = Job("ppo", "02000000", "ppo", "RUNNING")
+    (found,) = watched((0, 0), (200, 3), jobs=(job,))
+    assert found.about == (actor(1).key, job.key)
+
+
 def test_actors_of_a_class_are_one_finding():
     (found,) = watched((0, 5, 0, 0), (300, 9, 3, 1))
     assert found.text == "3 actors Rollout of job 02000000 were restarted, one of them 4 times in the last 5m00s"

@@ -211,6 +211,12 @@ async def test_a_worker_and_what_it_started_have_the_workers_log(world):
     assert await world.labels(child) == ["out", "job"]
 
 
+async def test_an_orphan_has_the_log_of_its_worker_though_that_is_gone(world):
+    world.put(NODE1, worker(1001))
+    left = process(1100, parent=1, kind="orphan", job="02000000", worker=1001)
+    assert await world.labels(left) == ["out", "job"]
+
+
 async def test_in_a_container_ray_counts_pids_in_its_own_way(world):
     world.put(NODE1, worker(77))
     assert await world.labels(process(5001, ns_pid=77)) == ["out"]

@@ -112,6 +112,15 @@ def test_the_first_moments_of_a_screen_leave_nothing():
     assert line_path(ADDRESS).exists()
 
 
+def test_an_address_at_which_nobody_has_seen_a_ray_leaves_no_line_and_one_whose_ray_has_ended_does():
+    silent = snapshot(cluster=Cluster(ADDRESS, reachable=False))
+    Writing().hear(0, silent)
+    assert not line_path(ADDRESS).exists()
+    Writing().hear(0, snapshot())
+    Writing().hear(0, silent)
+    assert written()["text"].startswith("ray does not answer")
+
+
 def test_lines_of_clusters_that_are_gone_go():
     lines_path().mkdir(parents=True)
     old, young = line_path("http://old:1"), line_path("http://young:1")

@@ -82,9 +82,16 @@ def test_the_session_comes_before_other_words_only_where_several_live_here():
     assert "01-17-58" not in glance(100)
 
 
-@pytest.mark.parametrize("width", [40, 50, 58])
-def test_what_has_no_room_is_left_out_whole_as_half_a_number_would_be_another_one(width):
-    assert glance(80).replace(" Ray 127.0.0.1:8265 ", "").startswith(glance(width))
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (40, " Ray :8265  nodes 2/3  GPUs 12/16  2s "),
+        (50, " Ray :8265  nodes 2/3  GPUs 12/16  actors 2/7  2s "),
+        (60, " Ray :8265  nodes 2/3  GPUs 12/16  actors 2/7  jobs 1  2s "),
+    ],
+)
+def test_what_has_no_room_is_left_out_whole_and_the_address_last(width, line):
+    assert glance(width) == line
 
 
 def test_which_address_does_not_answer_is_shown_too():

@@ -395,7 +395,8 @@ def test_removed_groups_are_gone():
 def test_classes_count_their_actors_by_state():
     found = {row["CLASSES"]: row for row in rows(ActorsPage(), "classes")}
     assert (found["CriticModelActor"]["ALIVE"], found["CriticModelActor"]["PENDING"]) == ("0", "4")
-    assert found["PolicyModelActor"]["RESTART"] == "1"
+    assert found["PolicyModelActor"]["PENDING"] == "1"
+    assert found["PolicyModelActor"]["RST"] == "3"
 
 
 @pytest.mark.parametrize("width", [80, 160])

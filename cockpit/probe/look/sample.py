@@ -159,12 +159,13 @@ class Sampler:
         if process is None:
             return {
                 "pid": pid,
-                **dict.fromkeys(("ns_pid", "ticks", "started", "parent", "user", "command", "name", "state", "rss", "shared")),
+                **dict.fromkeys(("ns_pid", "worker", "ticks", "started", "parent", "user", "command", "name", "state", "rss", "shared")),
                 **about,
             }
         return {
             "pid": pid,
             "ns_pid": process.ns_pid,
+            "worker": process.origin.worker,
             "ticks": process.ticks,
             "started": round(self.boot + process.ticks / TICKS_PER_SECOND, 2),
             "parent": process.parent,

@@ -112,7 +112,13 @@ def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothin
         Column(title, 16 if waits else 20, _title, sort=_title, grow=not (waits or why), most=40),
         Column("CLASS", 14, lambda actor, _: actor.class_ if actor.name else "", sort=lambda actor, _: actor.class_, rank=5),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view), sort=lambda actor, _: actor.state),
-        Column("NEEDS", 15, lambda actor, _: cells.actor_needs(actor), sort=lambda actor, _: actor.needs.get("GPU")),
+        Column(
+            "NEEDS",
+            15,
+            lambda actor, _: cells.actor_needs(actor),
+            sort=lambda actor, _: actor.needs.get("GPU"),
+            rank=1 if waits else 0,
+        ),
         Column(
             "FOR",
             6,
@@ -153,7 +159,7 @@ def _actors_section(key: str, title: str, actors: Iterable[Actor] | None, nothin
             rank=3,
         ),
         Column("JOB", 12, lambda actor, view: view.job_title(actor.job), sort=lambda actor, view: view.job_title(actor.job), rank=4),
-        *([Column[Actor]("WHY", 26, _why_of(once=waits), grow=True, fold=MAX_TEXT_LINES)] if waits or why else []),
+        *([Column[Actor]("WHY", 36 if waits else 26, _why_of(once=waits), grow=True, fold=MAX_TEXT_LINES)] if waits or why else []),
     )
     rows = None if actors is None else list(actors)
     sentence = nothing if rows is not None or why else "not known: no answer from Ray yet"
@@ -270,8 +276,8 @@ def _classes_section(actors: list[Actor] | None, *, tree: bool) -> Section[Any]:
         Column("CLASSES", 24, _class_name, sort=lambda row, _: row.name if isinstance(row, ClassRow) else row.class_, grow=True, most=40),
         Column("JOB", 14, lambda row, view: view.job_title(row.job), sort=lambda row, view: view.job_title(row.job), rank=1),
         Column("ALIVE", 6, lambda row, _: _states(row, "ALIVE"), right=True),
-        Column("PENDING", 7, lambda row, _: _states(row, "PENDING_CREATION", "DEPENDENCIES_UNREADY"), right=True),
-        Column("RESTART", 7, lambda row, _: _states(row, "RESTARTING"), right=True),
+        Column("PENDING", 7, lambda row, _: _states(row, "PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING"), right=True),
+        Column("RST", 4, _restarts, right=True),
         Column("NEEDS EACH", 16, lambda row, _: cells.actor_needs(row.actors[0] if isinstance(row, ClassRow) else row), rank=2),
         Column("GPU MEM", 7, _class_memory, right=True),
     )
@@ -293,6 +299,12 @@ def _states(row: ClassRow | Actor, *states: str) -> Cell:
     members = row.actors if isinstance(row, ClassRow) else (row,)
     number = sum(actor.state in states for actor in members)
     return (("0", "dim"),) if not number else ((str(number), "" if states == ("ALIVE",) else "warn"),)
+
+
+def _restarts(row: ClassRow | Actor, _: View) -> str:
+    """Of those that live or wait; what Ray doesn't tell of one makes the sum unknown."""
+    counts = [actor.restarts for actor in (row.actors if isinstance(row, ClassRow) else (row,))]
+    return UNKNOWN if None in counts else str(sum(filter(None, counts)))
 
 
 def _class_memory(row: ClassRow | Actor, view: View) -> str:

@@ -33,12 +33,12 @@ def _section(rows: list[Job] | None) -> Section[Job]:
     columns: tuple[Column[Job], ...] = (
         Column("JOBS", 22, lambda job, _: job.id, sort=lambda job, _: job.id),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
-        Column("STARTED", 7, lambda job, view: cells.ago(job.started, view), sort=lambda job, _: job.started, right=True, rank=2),
+        Column("STARTED", 7, lambda job, view: cells.ago(job.started, view), sort=lambda job, _: job.started, right=True, rank=3),
         Column("RUNTIME", 7, cells.run_time, sort=_run_seconds, right=True),
-        Column("GPU MEM", 7, _memory, sort=lambda job, view: view.index.job_gpus.get(job.job or "", (0, 0))[0], right=True, rank=3),
-        Column("GPUS", 5, _gpus, sort=lambda job, view: _had_now(job, view), right=True, rank=4),
-        Column("GPU-H", 6, _hours, sort=lambda job, view: _sums(job, view).had, right=True, rank=5),
-        Column("BUSY", 4, _busy, sort=lambda job, view: _busy_share(_sums(job, view)), right=True, rank=6),
+        Column("GPU MEM", 7, _memory, sort=lambda job, view: view.index.job_gpus.get(job.job or "", (0, 0))[0], right=True, rank=1),
+        Column("GPUS", 5, _gpus, sort=lambda job, view: _had_now(job, view), right=True),
+        Column("GPU-H", 6, _hours, sort=lambda job, view: _sums(job, view).had, right=True, rank=4),
+        Column("BUSY", 4, _busy, sort=lambda job, view: _busy_share(_sums(job, view)), right=True, rank=5),
         Column(
             "ENTRYPOINT",
             18,
@@ -47,7 +47,7 @@ def _section(rows: list[Job] | None) -> Section[Job]:
             grow=True,
             fold=MAX_TEXT_LINES,
         ),
-        Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=1, grow=True, fold=MAX_TEXT_LINES),
+        Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=2, grow=True, fold=MAX_TEXT_LINES),
     )
     nothing = "no jobs" if rows is not None else "not known: no answer from Ray yet"
     return Section("jobs", "JOBS", columns, rows, nothing, lambda job: f"{job.id} {job.job} {job.status} {job.entrypoint} {job.message}")

@@ -166,7 +166,7 @@ def waits_section(view: View) -> Section[WaitingRow]:
     columns: tuple[Column[WaitingRow], ...] = (
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
         Column("NAME", 20, lambda item, _: item.name, sort=lambda item, _: item.name, fold=2),
-        Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, fold=2),
+        Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, rank=1, fold=2),
         Column(
             "FOR",
             7,
@@ -175,7 +175,7 @@ def waits_section(view: View) -> Section[WaitingRow]:
             right=True,
         ),
         Column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, sort=lambda item, _: item.job),
-        Column("WHY", 16, lambda item, _: ((item.drawn_why or UNKNOWN, "dim"),), grow=True, fold=MAX_TEXT_LINES),
+        Column("WHY", 36, lambda item, _: ((item.drawn_why or UNKNOWN, "dim"),), grow=True, fold=MAX_TEXT_LINES),
     )
     nothing = "nothing waits" if known else "not known: no answer from Ray yet"
     return Section(
