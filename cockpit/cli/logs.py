@@ -13,7 +13,7 @@ from cockpit.cli.exit_codes import DONE, NO_ANSWER
 from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, listed, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
 from cockpit.model import Job, Node, Snapshot
-from cockpit.monitor.logs import Log, LogFinder
+from cockpit.monitor.logs import HEAD_PARTS, NODE_PARTS, Log, LogFinder
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.secrets import LineRedactor
 from cockpit.sources.source import SourceError
@@ -126,7 +126,15 @@ def _refuse_unknown(monitor: ClusterMonitor, target: str) -> tuple[Log, ...]:
         return (monitor.logs.job_log(Job(target)),)
     known = [job.id for job in snapshot.jobs] + [actor.name or actor.class_ for actor in snapshot.actors or ()]
     meant = did_you_mean(target, [*known, *(node.title for node in snapshot.nodes or ())])
-    raise UnclearTargetError(f"there is no job, actor, pid or node {target} in the Ray at {snapshot.cluster.address}{meant}")
+    part = _part_of_ray(snapshot, target) if not meant else ""
+    raise UnclearTargetError(f"there is no job, actor, pid or node {target} in the Ray at {snapshot.cluster.address}{meant or part}")
+
+
+def _part_of_ray(snapshot: Snapshot, target: str) -> str:
+    """How to read the log of a part of Ray, where that is what the word sounds like."""
+    head = next((node for node in snapshot.nodes or () if node.head and node.id), None)
+    label = next((f"{part}.{suffix}" for part, suffix in (*NODE_PARTS, *HEAD_PARTS) if part.startswith(target.casefold())), None)
+    return f". Ray's own logs are those of a node: `cockpit logs {head.title} --log {label}`" if head and label else ""
 
 
 async def _logs_of_pid(snapshot: Snapshot, finder: LogFinder, pid: int, home: Node | None) -> tuple[Log, ...]:

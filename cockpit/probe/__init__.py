@@ -42,8 +42,9 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
 
 Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown: anything may be while its source has not answered yet.
 `gpus` is `null` when NVML can't be asked (a fault says why, unless there simply is no NVIDIA driver) and `[]` when it says there is none.
-The fields are those of `cockpit.model`. `ns_pid` is the pid that a process in a container has there, `null` when it is the same; `worker` that of the Ray worker whose log its stdout is; `user` is
-a number until the host's user database has answered; `kill_at` is `null` when the raylet counts another memory than the probe sees.
+The fields are those of `cockpit.model`. `ns_pid` is the pid that a process in a container has there, `null` when it is the same; `worker`
+is that of the Ray worker whose log its stdout is; `user` is a number until the host's user database has answered; `kill_at` is `null` when
+the raylet counts another memory than the probe sees.
 
 `torchrun` is what its logs in /tmp take of that disk. `shm_users` are whose files in /dev/shm take how much; what is deleted there and
 still mapped is in none of them.

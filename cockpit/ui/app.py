@@ -248,6 +248,10 @@ class Cockpit(SwitchingApp):
             self.refresh_bindings()
         self.refresh_log_tails()
 
+    def on_table_tagged(self) -> None:
+        """How many there are stands above the page."""
+        self.draw()
+
     def _key_ranks(self) -> Callable[[str], int | None]:
         rank = partial(rank_key, chosen=self.chosen_of(object), mending=self.acts.find_mending_acts() if self.acts else ())
         here: dict[str, int | None] = {} if is_large(self.size) else {"pane": None}

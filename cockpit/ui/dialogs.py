@@ -123,7 +123,7 @@ class AddressDialog(ModalScreen["Address | None"]):
     AddressDialog Vertical { width: 80%; max-width: 100; height: auto; background: $panel; border: round $primary; padding: 0 1; }
     AddressDialog OptionList { height: auto; max-height: 12; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Back")]
 
     def __init__(self, addresses: tuple[Address, ...]) -> None:
         super().__init__()

@@ -277,13 +277,15 @@ def _cut(pieces: Iterable[Piece], room: int, dots: str) -> Iterator[Piece]:
 def page_notes(
     page: Page, table: Table, recorded: RecorderState | None = None, *, time: str | None, readonly: bool
 ) -> Iterator[tuple[str, Tone]]:
-    """What differs from the normal display: `time` (paused, playing), tree, read-only, filter; whether it is recorded, or why not."""
+    """What differs from the normal display: `time` (paused, playing), tree, read-only, tags, filter; whether it is recorded, or why not."""
     if time:
         yield time, "warn"
     if page.tree:
         yield "tree", "accent"
     if readonly:
         yield "read-only", "dim"
+    if table.tagged:
+        yield f"{len(table.tagged)} tagged", "accent"
     if table.needle:
         yield f"filter {'not ' if table.inverted else ''}{table.needle}", "accent"
     if recorded is not None and recorded.path is not None:

@@ -68,5 +68,6 @@ class SwitchingApp(ReplayApp):
         page.wants_dead = not page.wants_dead
         self.draw()
         if page.wants_dead:
+            self.table.go_to_top()  # where they are listed
             await page.ask(self.monitor.dead_actors)
             self.draw()

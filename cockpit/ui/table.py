@@ -80,8 +80,11 @@ class Table(ScrollView, can_focus=True):
 
         row: Any
 
+    class Tagged(Message):
+        """Rows were tagged or untagged."""
+
     class Moved(Message):
-        """The cursor or the tags are elsewhere."""
+        """The cursor is elsewhere."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,6 +127,11 @@ class Table(ScrollView, can_focus=True):
         if is_other:
             self._drawing.forget_rows()
         self._repaint(place.scroll if is_other else None)
+
+    def go_to_top(self) -> None:
+        """And stay there when other rows come."""
+        self._go(0)
+        self._has_moved = False
 
     def forget_place(self, page: str) -> None:
         """Have a page open at its top the next time."""
@@ -283,6 +291,7 @@ class Table(ScrollView, can_focus=True):
             self.tagged ^= {self.selected.key}
             self._go(self.at + 1)
             self.refresh()
+            self.post_message(self.Tagged())
 
     def action_untag(self) -> None:
         """Remove all tags."""
@@ -293,6 +302,7 @@ class Table(ScrollView, can_focus=True):
         self.tagged -= keys
         self.refresh()
         self.post_message(self.Moved())
+        self.post_message(self.Tagged())
 
     def action_sort(self, by: int) -> None:
         """Step through the sort orders of the section under the cursor: none, each column, each column reversed."""

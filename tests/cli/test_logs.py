@@ -135,6 +135,14 @@ def test_a_mistyped_name_is_answered_with_the_nearest_one(monkeypatch, capsys):
     assert capsys.readouterr().err.endswith("in the Ray at http://10.0.0.1:8265; did you mean ppo-7b?\n")
 
 
+def test_a_part_of_ray_is_answered_with_the_node_whose_log_it_is(monkeypatch, capsys):
+    looked = Looked()
+    head = looked.poller.snapshot.nodes[0]
+    assert head.head
+    assert printed(monkeypatch, looked, LogRequest("gcs")) == 3
+    assert capsys.readouterr().err.endswith(f". Ray's own logs are those of a node: `cockpit logs {head.title} --log gcs_server.out`\n")
+
+
 class Growing(Looked):
     """A log that is written to for ever."""
 

@@ -244,10 +244,22 @@ async def test_dead_actors_are_asked_for_only_on_demand(make):
         await pilot.press("3")
         await until(pilot, lambda: app.table.count > 0)
         assert "memory monitor" not in shown(app)
-        await pilot.press("d")
+        await pilot.press("end", "d")
         await until(pilot, lambda: "memory monitor" in shown(app))
+        assert app.table.at == 0, "they are listed above all others"
         await pilot.press("d")
         await until(pilot, lambda: "memory monitor" not in shown(app))
+
+
+async def test_how_many_rows_are_tagged_is_said_above_the_page(make):
+    app = make()
+    async with app.run_test(size=(160, 40)) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: app.table.count > 1)
+        await pilot.press("space", "space")
+        await until(pilot, lambda: "2 tagged" in shown(app).splitlines()[1])
+        await pilot.press("U")
+        await until(pilot, lambda: "tagged" not in shown(app).splitlines()[1])
 
 
 async def test_dead_actors_that_cannot_be_had_are_not_none(make):

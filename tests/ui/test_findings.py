@@ -381,7 +381,8 @@ async def test_a_hidden_finding_is_counted_in_the_header_also_where_there_is_lit
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("6", "x")
         await until(pilot, lambda: "◆1 hidden" in shown(app).splitlines()[0])
-        assert shown(app).splitlines()[0].endswith(" 2s ")
+        assert shown(app).splitlines()[0].startswith(" Ray 10.0.0.1:8265 ")
+        assert shown(app).splitlines()[0].rstrip().endswith(" 2s")
         assert shown(app).splitlines()[1].rstrip().endswith("7 Presets ◆1")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cockpit.config.settings import Address
 from cockpit.model import Cluster, Finding, OtherRay
 from cockpit.ui.dialogs import AddressDialog
@@ -32,6 +34,19 @@ async def test_from_a_wrong_address_a_goes_to_a_ray_that_answers(make):
         assert "38225" not in shown(app), "what does not answer is not offered"
         await pilot.press("enter")
         await until(pilot, lambda: app.monitor.followed == [Address("http://127.0.0.1:8366", "session_b")])
+
+
+@pytest.mark.parametrize("key", ["escape", "q"])
+async def test_the_choice_can_be_left_and_nothing_is_followed(make, key):
+    app = make(lost(WRONG))
+    app.monitor.rays = (LIVES,)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "a Other Ray" in footer(app))
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, AddressDialog))
+        await pilot.press(key)
+        await until(pilot, lambda: not isinstance(app.screen, AddressDialog))
+        assert app.monitor.followed == []
 
 
 async def test_where_no_other_ray_answers_it_is_said(make):
