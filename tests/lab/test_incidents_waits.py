@@ -68,6 +68,10 @@ def tp16():
 def engine():
     placement_group([{"GPU": 8}], name="engine")
 
+def vllm():
+    here = f"node:{ray.util.get_node_ip_address()}"
+    placement_group([{"GPU": 8, here: 0.001}], name="vllm")
+
 def verl():
     placement_group([{"GPU": 1, "CPU": 4}] * 4, name="pool")
 
@@ -256,7 +260,7 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
     incidents.submit("hungry", entrypoint_num_cpus=99)
     incidents.submit("train1")
     eventually(lambda: len(incidents.actors("Judge")) == 3, within=120)
-    for name in ("tp16", "engine", "verl"):
+    for name in ("tp16", "engine", "vllm", "verl"):
         incidents.submit(name)
 
     never = incidents.found("placement-group-pending", "job tp16", "needs", level="critical")
@@ -268,6 +272,9 @@ def test_what_waits_is_told_with_the_reason_until_it_goes_on(incidents: Incident
     assert pieces["text"].startswith(
         "placement group engine of job engine waits: needs 8 GPU on one node; 12 GPU are free, but not on one node: "
     )
+    engine = incidents.found("placement-group-pending", "job vllm", "gives up", level="warning")
+    assert re.search(r"; the engine gives up in 2\dm\d\ds$", engine["text"])
+    incidents.act("stop-job vllm")
     short = incidents.found("placement-group-pending", "job verl", "needs", level="warning")
     assert short["text"].startswith(
         "placement group pool of job verl waits: enough GPUs, but not enough CPU: needs 4 x 4 CPU; "

@@ -553,6 +553,17 @@ def test_a_detail_calls_jobs_groups_and_actors_by_their_names():
     assert told(first, nameless)["group"] == group.id
 
 
+def test_what_waits_says_what_helps_and_when_it_is_given_up():
+    bound = (Bundle({"GPU": 1.0, "node:10.0.0.1": 0.001}),)
+    group = PlacementGroup(f"{7:036x}", "vllm", "PENDING", bundles=bound, since=NOW - 600, why="needs 1 GPU", wait="held")
+    facts = told(detail_of(group), view(placement_groups=(group,)))
+    assert facts["what helps"] == "wait until the resources are free, or end what holds them"
+    limit = " ".join(text(row.value) for row in detail_of(group).sections(view(placement_groups=(group,)))[0].rows)
+    assert "the engine gives up in 20m00s: vLLM's executor waits 1800 s (PG_WAIT_TIMEOUT); then its job fails" in limit
+    placed = replace(group, state="CREATED", why=None, wait=None)
+    assert {"what helps", "limit"}.isdisjoint(told(detail_of(placed), view(placement_groups=(placed,))))
+
+
 def test_a_detail_shows_the_newest_facts_and_keeps_them_when_they_go():
     page = detail_of(Job("x", status="RUNNING"))
     assert told(page, view(jobs=(Job("x", status="FAILED", message="boom"),)))["message"] == "boom"

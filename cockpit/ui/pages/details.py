@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from cockpit.check.preset_list import PresetEntry, hide_secrets
+from cockpit.findings.give_up import deadline_words, find_deadline
+from cockpit.findings.waiting import REMEDIES
 from cockpit.model import Actor, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words
 from cockpit.report.faults import by_cause
@@ -233,6 +235,12 @@ def _actors(key: str, actors: list[Actor] | None) -> Section[Actor]:
     return Section(key, "ACTORS", columns, actors, "none" if actors is not None else "not known", actor_search)
 
 
+def _what_helps(waiting: Actor | PlacementGroup) -> Pairs:
+    """Said here too of what waits too shortly, or too harmlessly, for a finding of its own."""
+    if waiting.wait is not None and waiting.wait in REMEDIES:
+        yield "what helps", REMEDIES[waiting.wait][0]
+
+
 def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
         yield "class", actor.class_
@@ -240,6 +248,7 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "state", cells.state(actor.state, view)
         if actor.state != "ALIVE" or actor.why:
             yield "why", actor.why or UNKNOWN
+            yield from _what_helps(actor)
         if actor.state != "ALIVE" or actor.since is not None:
             yield "since", cells.moment(actor.since, view) + ("; or earlier, before cockpit started" if actor.at_least else "")
         yield "needs", cells.actor_needs(actor)
@@ -266,6 +275,9 @@ def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
         yield "state", cells.state(group.state, view)
         if group.pending or group.why:
             yield "why", group.why or UNKNOWN
+            yield from _what_helps(group)
+            if deadline := find_deadline((group,), view.index.jobs.get(group.job or "")):
+                yield "limit", f"{deadline_words(deadline, view.now)}: {deadline.by.source}; then its job fails"
         yield "strategy", group.strategy or f"{UNKNOWN}  (Ray reports it only while the group waits)"
         yield "requested", cells.moment(group.since, view)
         yield "job", view.job_title(group.job) or UNKNOWN
