@@ -311,8 +311,8 @@ class Header(Widget):
         & > .header--reserved { color: $reserved; }
         & > .header--stale { color: $stale; }
         & > .header--accent { color: $text-accent; }
-        & > .header--past { background: $warning; color: $background; text-style: bold; }
-        & > .header--here { background: $primary; color: $background; text-style: bold; }
+        & > .header--past { color: $warning; text-style: bold reverse; }
+        & > .header--here { color: $primary; text-style: bold reverse; }
     }
     """
 

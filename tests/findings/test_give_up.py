@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings.give_up import find_deadline, find_give_up
 from cockpit.model import Bundle, Job
 from tests.findings.detection import only
-from tests.findings.test_waiting import JOBS, group, seen
+from tests.findings.waits import JOBS, group, seen
 from tests.world import NOW
 
 BOUND = (Bundle({"GPU": 1.0, "node:10.0.0.1": 0.001}), Bundle({"GPU": 1.0}))
