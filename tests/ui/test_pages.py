@@ -553,6 +553,14 @@ def test_a_detail_calls_jobs_groups_and_actors_by_their_names():
     assert told(first, nameless)["group"] == group.id
 
 
+def test_an_actor_that_waits_lists_those_that_wait_with_it():
+    waits = {"class_": "Judge", "state": "PENDING_CREATION", "node": None, "pid": None}
+    actors = (actor(1, name="judge-0", **waits), actor(2, name="judge-1", **waits), actor(3, class_="Judge"))
+    (row,) = section(detail_of(actors[0]), "actor-alike", view(actors=actors)).rows
+    assert row.name == "judge-1"
+    assert "actor-alike" not in [each.key for each in detail_of(actors[2]).sections(view(actors=actors))]
+
+
 def test_what_waits_says_what_helps_and_when_it_is_given_up():
     bound = (Bundle({"GPU": 1.0, "node:10.0.0.1": 0.001}),)
     group = PlacementGroup(f"{7:036x}", "vllm", "PENDING", bundles=bound, since=NOW - 600, why="needs 1 GPU", wait="held")

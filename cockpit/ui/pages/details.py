@@ -223,22 +223,29 @@ def _groups(groups: list[PlacementGroup] | None) -> Section[PlacementGroup]:
     return Section("job-groups", "GROUPS", columns, groups, "none" if groups is not None else "not known", lambda group: group.name)
 
 
-def _actors(key: str, actors: list[Actor] | None) -> Section[Actor]:
+def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Section[Actor]:
     columns: tuple[Column[Actor], ...] = (
-        Column("ACTORS", 24, lambda actor, _: actor.name or actor.class_, grow=True),
+        Column(title, 24, lambda actor, _: actor.name or actor.class_, grow=True),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view)),
         Column("NEEDS", 16, lambda actor, _: cells.actor_needs(actor)),
         Column("NODE", 10, lambda actor, view: view.node_title(actor.node)),
         Column("PID", 8, lambda actor, _: cells.actor_pid(actor), right=True),
         Column("WHY", 16, lambda actor, _: ((actor.why or "", "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
     )
-    return Section(key, "ACTORS", columns, actors, "none" if actors is not None else "not known", actor_search)
+    return Section(key, title, columns, actors, "none" if actors is not None else "not known", actor_search)
 
 
 def _what_helps(waiting: Actor | PlacementGroup) -> Pairs:
     """Said here too of what waits too shortly, or too harmlessly, for a finding of its own."""
     if waiting.wait is not None and waiting.wait in REMEDIES:
         yield "what helps", REMEDIES[waiting.wait][0]
+
+
+def _waiting_like(actor: Actor, view: View) -> list[Actor]:
+    """The others that a page shows in one row with it."""
+    kind = (actor.class_, actor.job, actor.state)
+    others = (one for one in view.snapshot.actors or () if one.id != actor.id and (one.class_, one.job, one.state) == kind)
+    return [] if actor.state == "ALIVE" else list(others)
 
 
 def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
@@ -262,8 +269,10 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
 
     processes = [process for process in view.snapshot.processes or () if actor.is_run_by(process)]
     groups = [group for group in view.snapshot.placement_groups or () if group.id == actor.placement_group]
+    alike = _waiting_like(actor, view)
     return (
         facts("actor", "ACTOR", list(pairs()), view.width),
+        *([_actors("actor-alike", alike, "WAIT TOO")] if alike else ()),
         processes_section("actor-processes", "PROCESSES", processes, "none seen"),
         *(_bundles(group) for group in groups),
     )
