@@ -133,6 +133,11 @@ class Facts:
         return {node: host for host in self.snapshot.hosts.values() for node in host.nodes}
 
     @cached_property
+    def seen_sessions(self) -> frozenset[str]:
+        """Of Ray, those that any of its processes on a probed host is of."""
+        return frozenset(ray.session for host in self.snapshot.hosts.values() for ray in host.rays or () if ray.session)
+
+    @cached_property
     def fresh_hosts(self) -> tuple[Host, ...]:
         """Hosts that are looked at, and what was seen there is of now."""
         return tuple(host for host in self.snapshot.hosts.values() if host.taken is not None and self.now - host.taken <= OLD)

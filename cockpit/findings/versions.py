@@ -41,9 +41,11 @@ def differing_versions(facts: Facts) -> Iterator[Finding]:
 
 
 def is_ours(facts: Facts, ray: RayProcess) -> bool:
-    """Whether it is of the followed cluster."""
+    """Whether it is of the followed cluster; where none is followed, of the only one that is seen."""
     session = facts.snapshot.cluster.session
-    return ray.node in facts.nodes if ray.node and facts.nodes else session is None or ray.session in (None, session)
+    if ray.node and facts.nodes:
+        return ray.node in facts.nodes
+    return len(facts.seen_sessions) < 2 if session is None else ray.session in (None, session)
 
 
 def _add(versions: Versions, version: str | None, host: Host) -> None:

@@ -58,6 +58,14 @@ def test_what_is_alike_unknown_or_of_another_cluster_is_not_told(fine):
     assert looked(fine, detectors=VERSIONS) == ()
 
 
+def test_where_no_ray_answers_two_that_live_on_one_host_are_not_held_against_each_other():
+    one, other = host(1), host(1, ray="2.44.1")
+    another = replace(other.rays[0], session="session_2026-11-22_00-00-00_000000_9")
+    silent = {"cluster": Cluster("http://10.0.0.1:8265", reachable=False), "nodes": ()}
+    assert looked(hosts(replace(one, rays=(*one.rays, another)), **silent), detectors=VERSIONS) == ()
+    assert only(looked(hosts(one, host(2, ray="2.44.1"), **silent), detectors=VERSIONS), "ray-versions")
+
+
 def test_a_raylet_near_its_limit_of_open_files_is_told():
     found = only(looked(hosts(host(1, files=60000, files_limit=65536)), detectors=FILES), "open-files")
     assert found.text == "raylet 21 on node1 has 60000 of 65536 files open: at the limit no more workers can register"
