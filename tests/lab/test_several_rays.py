@@ -116,6 +116,12 @@ def look_until(ray: OneRay, kinds: set[str]) -> Facts:
     return found
 
 
+def planned(ray: OneRay) -> list[Facts]:
+    """Which leftovers `kill-orphans` would end, as soon as both Rays have told it of their jobs."""
+    plan: list[Facts] = eventually(lambda: act(ray.host, f"kill-orphans --dry-run {ray.address}")[1].get("plan"), within=120)
+    return plan
+
+
 def of(facts: Facts, session: str) -> list[Facts]:
     """The processes of a session; each has some."""
     found = [process for process in facts["processes"] if process["session"] == session]
@@ -152,10 +158,10 @@ def test_of_two_rays_with_equal_ids_each_is_told_only_its_own(two: tuple[OneRay,
 
 def test_what_would_be_killed_is_said_to_be_of_another_ray(two: tuple[OneRay, OneRay]):
     ours, theirs = two
-    (left,) = act(ours.host, f"kill-orphans --dry-run {ours.address}")[1]["plan"]
+    (left,) = planned(ours)
     assert left["session"] == ours.session
     assert "another Ray" not in left["why"]
-    (seen,) = act(ours.host, f"kill-orphans --dry-run {theirs.address}")[1]["plan"]
+    (seen,) = planned(theirs)
     assert seen["pid"] == left["pid"]
     assert seen["why"].startswith(f"{another(ours)}; ")
 

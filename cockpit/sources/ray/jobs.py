@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import suppress
 from typing import Literal
 from urllib.parse import quote
 
@@ -17,6 +18,9 @@ from cockpit.sources.source import NotMeantError, SourceError
 
 STOP_TIMEOUT_S = 30.0
 """Seconds until a job that was told to stop is over. Ray's own grace between SIGTERM and SIGKILL is 3 s (RAY_JOB_STOP_WAIT_TIME_S)."""
+DELETE_TIMEOUT_S = 5.0
+"""Seconds in which a deleted job that is listed again is deleted anew: Ray looks once a second after a job that it does not know to be
+over, finds nothing, and writes it down once more, as failed and without a start (`_monitor_job_internal`, job_manager.py, 2.60)."""
 _READ_TIMEOUT_S = 8.0
 _WRITE_TIMEOUT_S = 15.0
 _MISLEADING_ID = re.compile(r"[/?#%\\\x00-\x1f\x7f\ud800-\udfff]|\A\.{0,2}\Z")
@@ -69,8 +73,13 @@ class JobActs:
         if job.running:
             raise NotMeantError(f"job {name} is not over ({job.status}): stop it first")
         await self._write("DELETE", name, "", _Deleted)
-        if await self._look(name) is not None:
-            raise SourceError(f"Ray still lists job {name}, although it was deleted")
+        until = time.monotonic() + DELETE_TIMEOUT_S
+        while (left := await self._look(name)) is not None:
+            if left.running or left.started not in (started, None) or time.monotonic() > until:
+                raise SourceError(f"Ray still lists job {name}, although it was deleted")
+            await asyncio.sleep(self._pause)
+            with suppress(NotMeantError):
+                await self._write("DELETE", name, "", _Deleted)
         return job
 
     async def _same(self, name: str, started: float | None) -> Job:

@@ -158,9 +158,25 @@ async def test_a_running_job_is_not_deleted():
     assert server.writes == []
 
 
-async def test_a_job_that_is_still_listed_was_not_deleted():
+async def test_a_job_that_is_still_listed_was_not_deleted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jobs, "DELETE_TIMEOUT_S", 0.05)
     with pytest.raises(SourceError, match="still lists job pg-1"):
         await delete(JobServer(OVER, written={"deleted": True}))
+
+
+async def test_a_job_that_ray_writes_down_anew_is_deleted_again():
+    anew = {**OVER, "status": "FAILED", "entrypoint": "Entrypoint not found.", "start_time": None}
+    server = JobServer(OVER, anew, (404, "Job pg-1 does not exist"), written={"deleted": True})
+    assert (await delete(server)).status == "STOPPED"
+    assert server.writes == [("DELETE", f"/api/jobs/{NAME}")] * 2
+
+
+@pytest.mark.parametrize("other", [{**RUNNING, "start_time": None}, {**OVER, "start_time": RUNNING["start_time"] + 9000}])
+async def test_a_new_job_of_a_deleted_ones_id_is_let_alone(other: Any):
+    server = JobServer(OVER, other, written={"deleted": True})
+    with pytest.raises(SourceError, match="still lists job pg-1"):
+        await delete(server)
+    assert server.writes == [("DELETE", f"/api/jobs/{NAME}")]
 
 
 @pytest.mark.parametrize(
