@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
+from functools import cache
 from types import TracebackType
 
 import click
@@ -15,8 +16,11 @@ import click
 from cockpit.secrets import LineRedactor
 from cockpit.text import UNSAFE, clean
 
-_BEYOND_JSON = re.compile(f"[{''.join(map(re.escape, map(chr, (code for code in UNSAFE if code >= 0x7F))))}]")
-"""What may stand raw in JSON, and would act on a terminal or hide a part of a line."""
+
+@cache
+def _beyond_json() -> re.Pattern[str]:
+    """What may stand raw in JSON, and would act on a terminal or hide a part of a line; made when it is wanted, not at every start."""
+    return re.compile(f"[{''.join(re.escape(chr(code)) for code in UNSAFE if code >= 0x7F)}]")
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -36,7 +40,7 @@ def say_json(text: str) -> None:
 
 def escape_json(text: str) -> str:
     """The same JSON, with every character that could act on a terminal as its number."""
-    return _BEYOND_JSON.sub(lambda found: json.dumps(found.group())[1:-1], text)
+    return _beyond_json().sub(lambda found: json.dumps(found.group())[1:-1], text)
 
 
 def say_log(line: str, hide: Callable[[str], str]) -> None:

@@ -22,6 +22,7 @@ def main() -> None:
     never_fail()
     # anyio leaves a connection that is given up before its first step as a coroutine that nobody awaits; Python would tell so at its end
     warnings.filterwarnings("ignore", message="coroutine '.*' was never awaited", category=RuntimeWarning)
+    gc.freeze()
     gc.enable()
     signal.signal(signal.SIGINT, before)
     command()
