@@ -24,9 +24,9 @@ from cockpit.usage import Usage
 
 PUBLISH_AT_LEAST_EVERY_S = 2.0
 """Seconds after which a snapshot is published though nothing was heard: ages must grow on a screen whose sources all hang."""
-PUBLISH_PAUSE_S, LARGE_PUBLISH_PAUSE_S = 1.4, 2.0
-"""Seconds between two snapshots at the least, as htop has them: answers that come together are drawn together; of a large cluster, whose
-news is older."""
+PUBLISH_PAUSE_S = 2.0
+"""Seconds between two snapshots at the least, as `watch` and k9s have them: hosts are sampled as often, and what comes together is drawn
+together."""
 STARTUP_PUBLISH_PAUSE_S = 0.05
 """The same while the first answers come in: whoever starts us wants to see the first of them at once."""
 LONGEST_BACKOFF_S = 30.0
@@ -92,9 +92,7 @@ class Poller:
 
     def _pause(self) -> float:
         """Seconds until the next snapshot at the least."""
-        if not self._is_settled:
-            return STARTUP_PUBLISH_PAUSE_S
-        return LARGE_PUBLISH_PAUSE_S if self._is_large else PUBLISH_PAUSE_S
+        return PUBLISH_PAUSE_S if self._is_settled else STARTUP_PUBLISH_PAUSE_S
 
     def subscribe(self, publish: Callable[[Snapshot], None]) -> None:
         """Have this called with every snapshot too."""

@@ -24,8 +24,8 @@ from cockpit.recording.writer import SEGMENT_BYTES, SegmentWriter
 
 STEP_S = 5.0
 """Seconds between two frames, unless something begins or ends: Ray's own agents look no oftener."""
-EARLY_S = 0.8
-"""By so much a frame may come sooner: snapshots come every 1.4 s, and else it would be a whole one later."""
+EARLY_S = 1.0
+"""By so much a frame may come sooner: snapshots come every 2 s, and else it would be a whole one later."""
 START_S = 15.0
 """Seconds after which what has not said which Ray it is, is recorded by its address."""
 RETRY_S = 30.0

@@ -37,7 +37,7 @@ KEPT = 100
 LOOK = 2.0
 """Seconds between two samples of a host."""
 NODES, GPUS, ACTORS, WORKERS = 2, 8, 24, 12
-PAUSES = ("PUBLISH_AT_LEAST_EVERY_S", "PUBLISH_PAUSE_S", "LARGE_PUBLISH_PAUSE_S", "STARTUP_PUBLISH_PAUSE_S", "LONGEST_BACKOFF_S")
+PAUSES = ("PUBLISH_AT_LEAST_EVERY_S", "PUBLISH_PAUSE_S", "STARTUP_PUBLISH_PAUSE_S", "LONGEST_BACKOFF_S")
 """Of the poller, in its own words: seconds of the cluster's life."""
 
 
