@@ -45,7 +45,7 @@ from cockpit.ui.palette import Palette, act_commands, key_commands, page_command
 from cockpit.ui.pane import Body, is_large
 from cockpit.ui.plan_dialog import ActDialog, PlanExecutor
 from cockpit.ui.table import Table
-from cockpit.ui.theme import DEFAULT_THEME, begin_with_theme, register_themes, variable_defaults
+from cockpit.ui.theme import DEFAULT_THEME, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.time_line import TimeLine
 from cockpit.ui.view import Index
 
@@ -87,7 +87,8 @@ class Cockpit(SwitchingApp):
     ) -> None:
         """Without `make_executor` there are no acts: no keys, no palette entries."""
         super().__init__(driver_class=TerminalDriver)
-        self._theme_mistake = begin_with_theme(self, config.theme or DEFAULT_THEME)
+        self._first_theme = register_theme(self, config.theme or DEFAULT_THEME)
+        expect_theme(self, self._first_theme[0])
         self.config, self.clock = config, clock
         self.snapshot = Snapshot()
         self.drawn_snapshot = Snapshot()
@@ -122,7 +123,8 @@ class Cockpit(SwitchingApp):
     def on_mount(self) -> None:
         """Start polling."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
-        self._warn([self._theme_mistake])
+        self.theme, mistake = self._first_theme
+        self._warn([mistake])
         self.table.focus()
         self.set_timer(0.5, lambda: self._warn(register_themes(self)))  # when the first frame has been drawn
         if self.follows:

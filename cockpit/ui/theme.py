@@ -54,23 +54,25 @@ def load_theme(path: Path) -> Theme:
     return Theme(name=path.stem, dark=file.dark, ansi=file.ansi, variables=variables, **colors)
 
 
-def begin_with_theme(app: App[Any], wanted: str) -> str | None:
-    """Have the first frame drawn in this theme, or in the default where there is none of that name; returns what is wrong, if anything."""
+def register_theme(app: App[Any], wanted: str) -> tuple[str, str | None]:
+    """The name of the theme to use, the default where there is none of that name; and what is wrong, if anything."""
     theme, mistake = find_theme(wanted)
     if theme is not None:
         app.register_theme(theme)
     if wanted in app.available_themes:
-        _set_first_theme(app, wanted)
-        return None
-    if wanted != DEFAULT_THEME:
-        begin_with_theme(app, DEFAULT_THEME)
-    return mistake
+        return wanted, None
+    return (register_theme(app, DEFAULT_THEME)[0] if wanted != DEFAULT_THEME else app.theme), mistake
 
 
-def _set_first_theme(app: App[Any], name: str) -> None:
-    """Before anything is drawn: a theme that is set later has every style read twice, a twentieth of the start."""
-    app.set_reactive(App.theme, name)
-    app.stylesheet.set_variables(app.get_css_variables())
+def expect_theme(app: App[Any], name: str) -> None:
+    """Before anything is drawn: a theme that is set later has all styles read twice, a twentieth of the start.
+
+    Textual makes itself ready for a dark theme, and for another one only when that is set.
+    """
+    theme = app.get_theme(name)
+    if theme is not None and theme.dark and not theme.ansi:
+        app.set_reactive(App.theme, name)
+        app.stylesheet.set_variables(app.get_css_variables())
 
 
 def register_themes(app: App[Any]) -> list[str]:
