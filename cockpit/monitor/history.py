@@ -172,10 +172,13 @@ class History:
 
 def _held_gpus(snapshot: Snapshot, jobs: Mapping[str, object]) -> Mapping[str, Mapping[str, AbstractSet[int]]]:
     """By job and by key of the node: the GPUs that its processes hold, each once."""
-    held: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    found: dict[tuple[str, str], set[int]] = defaultdict(set)
     for process in snapshot.processes or ():
         if process.gpus and process.node and process.job in jobs:
-            held[process.job or ""][f"node:{process.node}"].update(hold.index for hold in process.gpus)
+            found[process.job or "", process.node].update([hold.index for hold in process.gpus])
+    held: dict[str, dict[str, set[int]]] = defaultdict(dict)
+    for (job, node), indices in found.items():
+        held[job][f"node:{node}"] = indices
     return held
 
 

@@ -95,12 +95,12 @@ class Index:
     @cached_property
     def processes(self) -> Mapping[str, list[Process]]:
         """By the key of the node they run on; what is of another Ray is at the node that this one has on its host."""
+        keys: dict[str | None, str] = {name: node.key for name, node in self.nodes.items()}
         homes = {node.host: node.key for node in reversed(self._snapshot.nodes or ())}
-        homes.update((host.name, f"node:{node}") for host in self._snapshot.hosts.values() for node in host.nodes if node in self.nodes)
+        homes.update((host.name, keys[node]) for host in self._snapshot.hosts.values() for node in host.nodes if node in keys)
         found: dict[str, list[Process]] = defaultdict(list)
-        for process in self._snapshot.processes or ():
-            here = process.node if process.node in self.nodes else None
-            found[f"node:{here}" if here else homes.get(process.host, f"node:{process.host}")].append(process)
+        for process in self._snapshot.processes or ():  # thousands, after each answer: nothing is made for one of them that another has
+            found[keys.get(process.node) or homes.get(process.host) or f"node:{process.host}"].append(process)
         return found
 
     @cached_property
