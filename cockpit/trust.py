@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from cockpit.probe.trust import way
+from cockpit.sockets import Server, find_server, normal
+
 ROOT: Final = 0
 TOKEN_PLACES: Final = "RAY_AUTH_TOKEN, the file named by RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token"  # noqa: S105 where one lies
-_LISTEN: Final = "0A"
-_NO_INODE: Final = "0"
-"""Of a connection that nobody has accepted yet, or that is over."""
 _TOKEN_BYTES: Final = 1 << 16
-_TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
+FindServer = Callable[[int, frozenset[str]], Server]
 
 
 def own_uids() -> frozenset[int]:
@@ -24,44 +26,32 @@ def own_uids() -> frozenset[int]:
     return frozenset((ROOT, os.geteuid()))
 
 
-def listening_users(port: int) -> frozenset[int]:
-    """The users whose sockets listen on that TCP port of this host, by the kernel's word; empty where nobody does."""
-    return frozenset(int(row[7]) for row in _sockets(port) if row[3] == _LISTEN)
-
-
-def serving_users(port: int) -> frozenset[int]:
-    """The same, and those who hold our end's other end: who has accepted a connection may have closed the socket that listened."""
-    return frozenset(int(row[7]) for row in _sockets(port) if row[3] == _LISTEN or row[9] != _NO_INODE)
-
-
-def _sockets(port: int) -> Iterator[list[str]]:
-    """The rows of the kernel's tables whose own end is that port."""
-    for table in _TABLES:
-        with suppress(OSError):
-            rows = [line.split() for line in Path(table).read_text(encoding="ascii").splitlines()[1:]]
-            yield from (row for row in rows if int(row[1].rpartition(":")[2], 16) == port)
-
-
 class Audience:
     """Whoever answers at one address, and whether secrets may be sent there."""
 
-    def __init__(self, url: str, *, given: bool, users: Callable[[int], frozenset[int]] | None = None) -> None:
+    def __init__(self, url: str, *, given: bool, find: FindServer | None = None) -> None:
         """`given`: a person has named this address, by a flag, a variable or in the config; else it was only found on this host."""
-        self._port, self._near = _place(url)
-        self._given, self._users = given, users
+        self._port, self._here = _place(url)
+        self._given, self._find = given, find
         self._first: frozenset[int] | None = None
+        self.is_met = False
+        """Whether it was seen where a connection leads; before that a name may be any host's."""
+
+    def meet(self) -> None:
+        """To be called while a connection to it is open."""
+        self.is_met = True
+        self._find_users()
 
     def why_not_trusted(self) -> str | None:
         """Why nothing secret is sent, and nothing taken as Ray's word, in half a sentence; asked anew each time.
 
-        On this host the kernel tells whose socket listens. An address that was given is believed; but what took its place later, when
-        Ray has ended and another user has bound the port, is not.
+        On this host the kernel tells whose sockets serve the address, whatever it is called: where our own connections end is what
+        counts. An address that was given is believed; but what took its place later, when Ray has ended and another user has bound the
+        port, is not.
         """
-        if self._given and not self._near:
+        users = self._find_users()
+        if self._given and not self._here:
             return None
-        users = (self._users or serving_users)(self._port)
-        if self._given and self._first is None and users:
-            self._first = users
         trusted = own_uids() | (self._first or frozenset())
         if users <= trusted and (users or self._given):
             return None
@@ -69,6 +59,14 @@ class Audience:
             return f"no process that can be seen from here listens on port {self._port}"
         others = ", ".join(f"user {uid}" for uid in sorted(users - trusted))
         return f"what listens on port {self._port} of this host belongs to {others}"
+
+    def _find_users(self) -> frozenset[int]:
+        """Whoever serves it on this host; those who did when it was met first are believed where a person has named it."""
+        found = (self._find or find_server)(self._port, self._here)
+        self._here |= found.addresses
+        if self._given and self._here and self._first is None and found.users:
+            self._first = found.users
+        return found.users
 
 
 def find_token(env: Mapping[str, str] | None = None, home: Path | None = None) -> str | None:
@@ -100,14 +98,19 @@ def _read_small(path: Path) -> bytes:
         os.close(file)
 
 
-def _place(url: str) -> tuple[int, bool]:
-    """Its port, and whether it is this host; of what is no address neither."""
+def _place(url: str) -> tuple[int, frozenset[str]]:
+    """Its port, and its addresses on this host as far as they stand there; of what is no address neither."""
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
-        return 0, False
-    return port, parts.hostname in ("localhost", "::1") or (parts.hostname or "").startswith("127.")
+        return 0, frozenset()
+    if parts.hostname == "localhost":
+        return port, frozenset(("127.0.0.1", "::1"))
+    with suppress(ValueError):
+        address = normal(parts.hostname or "")
+        return port, frozenset([address] if ip_address(address).is_loopback else [])
+    return port, frozenset()
 
 
 def read_end(path: Path, most_bytes: int) -> bytes:
@@ -135,20 +138,34 @@ def is_plain(status: os.stat_result) -> bool:
 
 
 def why_not_ours(path: Path) -> str | None:
-    """Why that file of settings is not obeyed: another user wrote it, or could; `None` also where there is none.
+    """Why what lies there is not obeyed, and nothing is written there: another user has put it there, or could.
 
-    `sudo` may leave HOME as it was: then root would read, and do, what that user has written, or what a link of his leads to.
+    `sudo` may leave HOME as it was: then root would read, and do, what that user has written, or what a link of his leads to. Every folder
+    and link on the way counts, and as far as there is one: whoever owns none of them can't swap any between this answer and its use.
     """
-    for status in _stat_places(path):
-        if status.st_uid not in own_uids():
-            return f"it belongs to another user (user {status.st_uid}), and only files of root and of this user are trusted"
-        if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode):
-            return "everybody can write it"
+    try:
+        for place, status in way(os.path.abspath(path)):
+            it = "it" if place == str(path) else place
+            if status.st_uid not in own_uids() | _nobody():
+                return f"{it} belongs to another user (user {status.st_uid}), and only files of root and of this user are trusted"
+            if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode) and not _is_sticky(status):
+                return f"everybody can write {it}"
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"whose it is can't be told: {(error.strerror or str(error)).lower()}"
     return None
 
 
-def _stat_places(path: Path) -> Iterator[os.stat_result]:
-    """The file, its folder, and the links in their places; nothing where there is no such file."""
-    with suppress(OSError):
-        yield from (os.stat(path), os.stat(path.parent))
-        yield from (status for status in (os.lstat(path), os.lstat(path.parent)) if stat.S_ISLNK(status.st_mode))
+def _is_sticky(status: os.stat_result) -> bool:
+    """A folder in which everybody may make something, but only its owner rename it."""
+    return stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
+
+
+@cache
+def _nobody() -> frozenset[int]:
+    """Whom root's files seem to belong to in a user namespace that has no number for root, as in a container of a user's own."""
+    mapped = [line.split() for line in Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()]
+    if any(int(first) == ROOT for first, *_ in mapped):
+        return frozenset()
+    return frozenset([int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))])

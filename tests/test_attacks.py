@@ -8,20 +8,24 @@ import socket
 import stat
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from cockpit.acts.audit import Audit
 from cockpit.acts.plan import Plan
+from cockpit.config import settings
 from cockpit.config.document import InputError
-from cockpit.config.settings import load
-from cockpit.presets.folder import find_preset
+from cockpit.config.settings import config_path, init, load
+from cockpit.line_file import lines_path
+from cockpit.presets.folder import find_preset, write_preset
+from cockpit.recording.folder import make_folder
+from cockpit.sockets import Server, find_server
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.source import SourceError
-from cockpit.trust import Audience, find_token, serving_users
+from cockpit.trust import Audience, find_token, why_not_ours
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
 
@@ -31,7 +35,7 @@ DASHBOARD = """
 import socket, sys
 listening = socket.socket()
 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listening.bind(("127.0.0.1", int(sys.argv[1])))
+listening.bind((next((word for word in sys.argv if word.startswith("127.")), "127.0.0.1"), int(sys.argv[1])))
 listening.listen()
 print("ready", flush=True)
 while True:
@@ -110,14 +114,14 @@ async def test_the_token_goes_to_nobody_who_binds_the_port_between_the_question_
     """Ray has ended, and the address was given. Asked who listens, the kernel says nobody; a moment later another user does."""
     port, takers = free_port(), []
 
-    def users(asked: int) -> frozenset[int]:
-        found = serving_users(asked)
+    def find(asked: int, addresses: frozenset[str]) -> Server:
+        found = find_server(asked, addresses)
         if not takers and armed:
             takers.append(Taker(asked, *words))
         return found
 
     armed: list[bool] = []
-    audience = Audience(f"http://127.0.0.1:{port}", given=True, users=users)
+    audience = Audience(f"http://127.0.0.1:{port}", given=True, find=find)
     with socket.socket() as ours:  # our own Ray has been asked before
         ours.bind(("127.0.0.1", port))
         ours.listen()
@@ -129,6 +133,45 @@ async def test_the_token_goes_to_nobody_who_binds_the_port_between_the_question_
         await dashboard.get("/api/version", timeout=5)
     await dashboard.close()
     assert TOKEN not in takers[0].heard()
+
+
+@pytest.mark.parametrize("name", ["0.0.0.0", "localhost.", "2130706433", "[::ffff:127.0.0.1]", socket.gethostname()])
+async def test_whatever_this_host_is_called_the_token_goes_to_nobody_who_takes_the_port_when_ray_has_ended(name: str):
+    """It is where the connection leads that counts."""
+    with socket.socket() as ours:
+        ours.bind(("127.0.0.1", 0))
+        ours.listen()
+        port = ours.getsockname()[1]
+        audience = Audience(f"http://{name}:{port}", given=True)
+        try:
+            leading = socket.create_connection((name.strip("[]"), port))
+        except OSError:
+            pytest.skip(f"{name} does not lead to the loopback here")
+        with leading:
+            audience.meet()
+        assert audience.why_not_trusted() is None
+    taker = Taker(port)
+    dashboard = Dashboard(f"http://{name}:{port}", token=lambda: TOKEN, transport=None, audience=audience)
+    dashboard.auth = "token"
+    with pytest.raises(SourceError, match=f"what listens on port {port} of this host belongs to user {MALLORY}"):
+        await dashboard.json("/api/version", dict, timeout=5)
+    await dashboard.close()
+    assert TOKEN not in taker.heard()
+
+
+def test_who_listens_at_another_loopback_address_is_neither_believed_nor_in_the_way():
+    """Else he would be one of those who were met first, or keep the token from where it belongs."""
+    port = free_port()
+    beside = Taker(port, "127.0.0.2")
+    given, found = (Audience(f"http://127.0.0.1:{port}", given=given) for given in (True, False))
+    with socket.socket() as ours:
+        ours.bind(("127.0.0.1", port))
+        ours.listen()
+        assert given.why_not_trusted() is found.why_not_trusted() is None
+    beside.heard()
+    taker = Taker(port)
+    assert given.why_not_trusted() == f"what listens on port {port} of this host belongs to user {MALLORY}"
+    taker.heard()
 
 
 async def test_a_jobs_secrets_go_to_nobody_who_binds_the_port_in_that_moment():
@@ -212,6 +255,43 @@ def test_no_connection_is_kept_where_another_user_could_put_his_own(home: Path, 
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     assert not SshControlSockets().control.startswith(str(runtime))
     assert not list(runtime.iterdir())
+
+
+def test_no_connection_is_kept_behind_a_link_that_another_user_may_lead_elsewhere(
+    home: Path, common: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (common / "run").mkdir()
+    runtime = home / "run"
+    runtime.symlink_to(common / "run")
+    his(runtime)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    assert not SshControlSockets().control.startswith(str(runtime))
+    assert not list((common / "run").iterdir())
+
+
+@pytest.mark.parametrize("put", [lambda: init(config_path()), lambda: write_preset("", "train"), lambda: make_folder(lines_path())])
+def test_nothing_is_made_in_another_users_home_which_he_may_lead_elsewhere(home: Path, common: Path, put: Callable[[], None]):
+    with pytest.raises((InputError, OSError), match=f"belongs to another user .user {MALLORY}."):
+        put()
+    assert not list(home.iterdir())
+
+
+def test_settings_that_are_put_there_after_the_look_are_not_read(home: Path, monkeypatch: pytest.MonkeyPatch):
+    """Whoever owns a folder on the way may swap it at any moment."""
+    looked: list[Path] = []
+
+    def look(path: Path) -> str | None:
+        looked.append(path)
+        reason = why_not_ours(path)
+        path.parent.mkdir(parents=True)
+        path.write_text("interval: 7\n")
+        his(path)
+        return reason
+
+    monkeypatch.setattr(settings, "why_not_ours", look)
+    with pytest.raises(InputError, match="another user"):
+        load({})
+    assert looked
 
 
 @pytest.mark.parametrize("how", ["pipe", "his", "link"])

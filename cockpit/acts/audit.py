@@ -59,10 +59,10 @@ class Audit:
         self._append(escape_json(msgspec.json.encode(line).decode()).encode() + b"\n")  # whoever reads it may use no more than `cat`
 
     def _append(self, data: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         if (reason := why_not_ours(self._path.parent)) is not None:
             raise OSError(errno.EPERM, f"its folder: {reason}")
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         handle = os.open(self._path, flags, 0o600)
         try:
             if not is_plain(os.fstat(handle)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -130,9 +129,10 @@ def _deliver(config: Config, text: str, file: Path | None) -> int:
     if config.readonly:
         output.note("--readonly writes no file; without -o it is printed")
         return BAD_USAGE
+    from cockpit.report.whole_file import OWNER_READS, write_whole
+
     try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="utf-8") as opened:
-            opened.write(text)
+        write_whole(file, text, OWNER_READS)
     except OSError as error:
         output.note(f"{file}: {(error.strerror or str(error)).lower()}")
         return NOT_ALL

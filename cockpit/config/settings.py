@@ -205,6 +205,8 @@ def _parse_text(name: str, value: object) -> object:
 
 def _read(path: Path) -> _Layer:
     if (reason := why_not_ours(path)) is not None:
+        if not os.path.lexists(path):
+            return {}  # and what lies there a moment later is not read either
         raise InputError(f"{abbreviate_home(path)}: {reason}, and cockpit runs commands from this file (under sudo, use sudo -H)")
     try:
         document = Document.read(path)
@@ -365,6 +367,8 @@ def default_file() -> str:
 
 def init(path: Path) -> None:
     """Write the default file where there is none. Raises `InputError`."""
+    if (reason := why_not_ours(path)) is not None:
+        raise InputError(f"{abbreviate_home(path)}: {reason} (under sudo, use sudo -H)")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import NamedTuple
 
 from cockpit.findings.causes import find_cause, find_port_in_use
@@ -12,6 +13,8 @@ from cockpit.text import clean
 
 MAX_COMMAND = 100
 """Characters of a listener's command."""
+MAX_FAILURES = 100
+"""Of entrypoints: of each the message, up to 20 kB, is searched for its cause."""
 CLOCK_SKEW_S = 300.0
 """Seconds by which the clock of Ray's head may be ahead."""
 _FROM_WORKER = re.compile(r"^\s*\([\w.:]{1,80}(?: pid=\d+)?, ip=([\w.:]+)\)")
@@ -25,7 +28,7 @@ class WantedPort(NamedTuple):
 
 
 def last_failures(jobs: Iterable[Job], now: float, told_s: float) -> Iterator[Job]:
-    """The last failure of each entrypoint, until it runs again or it is longer ago than `told_s`."""
+    """The last failure of each entrypoint, until it runs again or it is longer ago than `told_s`; the newest `MAX_FAILURES` of them."""
     last: dict[str, Job] = {}
     again: dict[str, float] = {}
     for job in jobs:
@@ -34,7 +37,9 @@ def last_failures(jobs: Iterable[Job], now: float, told_s: float) -> Iterator[Jo
             again[what] = max(again.get(what, 0.0), job.started or 0.0)
         elif job.status == "FAILED" and job.ended is not None and -CLOCK_SKEW_S <= now - job.ended <= told_s:
             last[what] = max(last.get(what, job), job, key=lambda each: each.ended or 0.0)
-    return (job for what, job in last.items() if again.get(what, 0.0) <= (job.started or 0.0))
+    failed = [job for what, job in last.items() if again.get(what, 0.0) <= (job.started or 0.0)]
+    newest = {id(job) for job in nlargest(MAX_FAILURES, failed, key=lambda each: each.ended or 0.0)}
+    return (job for job in failed if id(job) in newest)
 
 
 def find_wanted_port(job: Job, nodes: Sequence[Node], hosts: Mapping[str, Host]) -> WantedPort | None:

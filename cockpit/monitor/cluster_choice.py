@@ -13,9 +13,10 @@ from cockpit.findings.rays_here import rays_on
 from cockpit.model import Host, OtherRay, Session, Snapshot
 from cockpit.monitor.other_rays import ask_rays
 from cockpit.monitor.poller import Poller
+from cockpit.sockets import listening_users
 from cockpit.sources.ray.client import RayClient
 from cockpit.sources.source import SourceError, within
-from cockpit.trust import Audience, find_token, listening_users, own_uids
+from cockpit.trust import Audience, find_token, own_uids
 
 LOCAL_PROBE_TIMEOUT_S = 3.0
 """How long this host's own probe may take to tell of its sessions, before the default address is asked."""

@@ -110,6 +110,8 @@ def write_preset(text: str, name: str) -> Path:
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} can't be the name of a preset; use letters, digits and . _ -")
     path = presets_folder() / f"{name}.yaml"
+    if (reason := why_not_ours(path.parent)) is not None:
+        raise InputError(f"{abbreviate_home(path)}: {reason} (under sudo, use sudo -H)")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -178,7 +178,7 @@ def why_changeable(path: str, uid: int) -> str | None:
     if not path.startswith("/"):
         return f"{path} depends on the folder that it is started in"
     try:
-        for place, status in _way(path):
+        for place, status in way(path):
             reason = _why_changeable(place, status, uid)
             if reason is not None:
                 return f"{place} {reason}"
@@ -219,7 +219,7 @@ def _has_list(path: str) -> bool:
         return False
 
 
-def _way(path: str) -> Iterator[Tuple[str, os.stat_result]]:
+def way(path: str) -> Iterator[Tuple[str, os.stat_result]]:
     """Every folder, link and file that is passed on the way to it, from the root on."""
     parts: List[str] = path.split("/")[::-1]
     done, links = "", 0

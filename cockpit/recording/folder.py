@@ -42,13 +42,13 @@ def folder_name(cluster: Cluster) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """For us alone. Raises `OSError`."""
+    """For us alone. Raises `OSError`, before anything is made, where another user could put something else in its place."""
+    if (reason := why_not_ours(path)) is not None:
+        raise PermissionError(errno.EPERM, reason, str(path))
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     for folder in (path, path.parent):
         if folder.is_symlink():
             raise PermissionError(errno.EPERM, "it is a link", str(folder))
-        if (reason := why_not_ours(folder)) is not None:
-            raise PermissionError(errno.EPERM, reason, str(folder))
         folder.chmod(0o700)
 
 

@@ -91,6 +91,7 @@ def leave_line(line: Left) -> None:
 
 def remove_old_lines() -> None:
     """Those of clusters that are gone. Raises `OSError`."""
+    make_folder(lines_path())
     for path in lines_path().glob(f"*{SUFFIX}"):
         if time.time() - path.lstat().st_mtime > FORGET_S:
             path.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -272,8 +273,9 @@ def status_schema() -> dict[str, Any]:
 def export(snapshot: Snapshot, now: float) -> Path:
     """Write the status as JSON into the current folder; only its owner may read it. Raises `OSError`."""
     path = Path(f"cockpit-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}.json")
-    path.touch(mode=0o600, exist_ok=False)
-    path.write_text(status_json(snapshot, indent=2) + "\n", encoding="utf-8")
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "w", encoding="utf-8") as out:  # by its handle: whoever owns the folder may have put a link in its place
+        out.write(status_json(snapshot, indent=2) + "\n")
     return path.resolve()
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from cockpit.findings.causes import CAUSES
 from cockpit.findings.jobs import failed_jobs
-from cockpit.findings.ports import WantedPort, find_wanted_port, last_failures
+from cockpit.findings.ports import MAX_FAILURES, WantedPort, find_wanted_port, last_failures
 from cockpit.model import Finding, Job, Listener, Port, Snapshot
 from tests.findings.detection import looked, only
 from tests.world import NOW, node, process, snapshot
@@ -103,3 +105,14 @@ def test_what_runs_again_has_not_failed_last():
     assert list(last_failures((failed,), NOW, 3600)) == [failed]
     assert list(last_failures((failed, runs), NOW, 3600)) == []
     assert list(last_failures((failed,), NOW + 4000, 3600)) == []
+
+
+def test_of_very_many_failures_the_newest_count():
+    """Each is a message that is searched, at every snapshot."""
+    jobs = [Job(id=str(number), status="FAILED", entrypoint=f"train {number}", ended=NOW - number) for number in range(3 * MAX_FAILURES)]
+    assert {job.id for job in last_failures(reversed(jobs), NOW, 3600)} == {str(number) for number in range(MAX_FAILURES)}
+
+
+def test_no_pattern_of_a_cause_goes_on_to_the_end_of_a_line():
+    """A job's author writes it: `A.*B` in 400 kB that are full of A took 4 s."""
+    assert [cause.pattern for cause in CAUSES if re.search(r"\.[*+]", cause.pattern)] == []

@@ -22,6 +22,7 @@ from cockpit.monitor import other_rays as others_module
 from cockpit.monitor import poller as poller_module
 from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor
 from cockpit.monitor.single_look import look_once
+from cockpit.sockets import Server
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import Pace
 from cockpit.sources.ray.client import JobFacts, NodeFacts
@@ -425,7 +426,7 @@ async def test_the_word_of_another_users_ray_is_not_asked_for_and_none_speaks_fo
 
 
 async def test_what_was_only_found_here_is_not_believed_once_another_user_listens_there(look, monkeypatch):
-    monkeypatch.setattr(trust_module, "serving_users", lambda port: frozenset([666]))
+    monkeypatch.setattr(trust_module, "find_server", lambda port, _: Server(frozenset([666]), frozenset()))
     monitor = look()
     monitor.poller.hear(here(session("session_1", 9265)))
     await until(lambda: monitor.address)

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import os
 import stat
+from typing import Any
 
 import pytest
 
 from cockpit.findings import DETECTORS, FindingTracker, Limits
 from cockpit.model import Cluster, Disk, Fault, Finding, Hold, HostMemory, Job, PlacementGroup, Remedy, Session, Snapshot
+from cockpit.report import status
 from cockpit.report.status import CRITICAL, NO_ANSWER, OK, WARNING, exit_code, export, status_json, status_schema
 from tests.world import GIB, NOW, actor, node, process, snapshot
 
@@ -251,6 +253,23 @@ def test_an_export_never_writes_over_a_file(tmp_path, monkeypatch):
     with pytest.raises(FileExistsError):
         export(Snapshot(), NOW)
     assert json.loads(path.read_text())["nodes"]
+
+
+def test_an_export_is_written_to_the_file_that_was_made_whatever_is_put_in_its_place(tmp_path, monkeypatch):
+    """Whoever owns the folder may do that while the text is being made."""
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "root's"
+    other.write_text("kept")
+
+    def swapping(*_: Any, **__: Any) -> str:
+        (made,) = tmp_path.glob("cockpit-*.json")
+        made.unlink()
+        made.symlink_to(other)
+        return "{}"
+
+    monkeypatch.setattr(status, "status_json", swapping)
+    export(snapshot(), NOW)
+    assert other.read_text() == "kept"
 
 
 def test_an_export_where_nothing_may_be_written_says_so(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from ..trust import own_uids
@@ -20,12 +21,14 @@ def torchrun_folders(place: str = PLACE) -> Tuple[str, ...]:
     """Those that are measured."""
     found: Dict[str, int] = {}
     try:
-        for name in filter(NAME.match, os.listdir(place)):
+        names = [*filter(NAME.match, os.listdir(place))]
+    except OSError:
+        return ()  # not ours to read
+    for name in names:
+        with suppress(OSError):  # gone, or a mount of another user's that lets nobody look
             status = os.lstat(f"{place}/{name}")
             if stat.S_ISDIR(status.st_mode):
                 found[name] = status.st_uid
-    except OSError:
-        return ()  # not ours to read, or one of them has just gone: they are looked for again soon
     first = sorted(found, key=lambda name: (found[name] not in own_uids(), name))
     return tuple(f"{place}/{name}" for name in first[:MOST])
 

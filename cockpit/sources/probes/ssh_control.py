@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from cockpit.trust import own_uids
+from cockpit.trust import why_not_ours
 
 _MAX_PREFIX_BYTES: Final = 107 - 17 - 40
 """Bytes of a socket's path, less what ssh adds while it makes one, less the digest of a host that `%C` stands for."""
@@ -60,7 +60,7 @@ def _is_private(folder: str) -> bool:
     """Made by us, and open to nobody else: in /tmp, somebody may have been there before; in another user's folder, he may be later."""
     try:
         above = os.stat(os.path.dirname(folder))
-        if above.st_uid not in own_uids() or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
+        if why_not_ours(Path(folder)) is not None or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
             return False
         with suppress(FileExistsError):
             os.mkdir(folder, 0o700)

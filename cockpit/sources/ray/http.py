@@ -173,7 +173,7 @@ class Dashboard:
         """An answer that goes on, and may pause for any time; the caller reads it."""
         headers = await self._headers(path)
         with self._failures(path):
-            url, more = f"{self.address}{path}", self._recheck_trust(secret="Authorization" in headers)
+            url, more = f"{self.address}{path}", self._watch_connection(secret="Authorization" in headers)
             async with self._client.stream("GET", url, params=params, headers=headers, timeout=_CONNECT_TIMEOUT, extensions=more) as answer:
                 if answer.status_code != 200:
                     self._judge(answer, path, await self._body(answer, path, MAX_BODY_BYTES))
@@ -224,7 +224,7 @@ class Dashboard:
     ) -> bytes:
         url, headers = f"{self.address}{path}", {**headers, **await self._headers(path)}
         with self._failures(path, method):
-            secret = self._recheck_trust(secret="Authorization" in headers or hide is not None)
+            secret = self._watch_connection(secret="Authorization" in headers or hide is not None)
             stream = self._client.stream(
                 method, url, params=params, headers=headers, content=content or None, timeout=_CONNECT_TIMEOUT, extensions=secret
             )
@@ -271,15 +271,17 @@ class Dashboard:
             raise SourceError(f"{self.shown} requires a token, and the one found is not valid (looked in {TOKEN_PLACES})")
         return {"Authorization": f"Bearer {token}"}
 
-    def _recheck_trust(self, *, secret: bool) -> dict[str, Any]:
-        """Once there is a connection, before anything secret goes through it: another user may have bound the port since it was asked."""
+    def _watch_connection(self, *, secret: bool) -> dict[str, Any]:
+        """Once there is one, before anything secret goes through it: another user may have bound the port since it was asked."""
 
         async def check(event: str, _: object) -> None:
-            reason = self._audience.why_not_trusted() if event.endswith("send_request_headers.started") else None
-            if reason is not None:
+            if not event.endswith("send_request_headers.started"):
+                return
+            self._audience.meet()
+            if secret and (reason := self._audience.why_not_trusted()) is not None:
                 raise RefusalError(f"{self.shown} gets no secret: {reason}; if it is the right Ray, name it with --address", 401)
 
-        return {"trace": check} if secret else {}
+        return {} if self._audience.is_met and not secret else {"trace": check}
 
     async def find_auth(self, *, known: bool = False) -> Auth:
         """Whether a token is wanted; asked unless that is `known`, or was asked a moment ago. Ray before 2.52 knows no such path."""

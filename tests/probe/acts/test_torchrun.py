@@ -265,6 +265,31 @@ def test_very_many_are_not_all_looked_at(ground, place, monkeypatch):
     assert len(plan(ground, place)["targets"]) == 1
 
 
+def test_the_entries_of_all_together_are_bounded(ground, place, monkeypatch):
+    """Another user's thousand folders, each full, would take longer than the clean-up of a host may."""
+    left(place, "torchelastic_aaaaaaaa")
+    left(place, "torchelastic_bbbbbbbb")
+    monkeypatch.setattr(torchrun, "MOST_ENTRIES_IN_ALL", 15)  # of the ten in each
+    found = plan(ground, place)
+    assert [Path(one["path"]).name for one in found["targets"]] == ["torchelastic_aaaaaaaa"]
+    assert "have too many files" in found["refused"][0]["reason"]
+
+
+def test_one_that_nobody_may_look_at_keeps_no_other(ground, place, monkeypatch):
+    """A mount of another user's (FUSE) refuses root too."""
+    left(place)
+    (place / "torchelastic_fuse0000").mkdir()
+    real = os.stat
+
+    def refusing(path: Any, *words: Any, **more: Any) -> os.stat_result:
+        if path == "torchelastic_fuse0000":
+            raise PermissionError(13, "Permission denied")
+        return real(path, *words, **more)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    assert len(plan(ground, place)["targets"]) == 1
+
+
 def test_where_a_session_is_named_nothing_of_torchrun_s_goes(ground, place):
     left(place)
     answer = clean.plan(ground.request(sessions=["session_2026-01-01_00-00-00_000000_1"]), ground.watcher(), ground.tell)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 import httpx
 import pytest
 
+from cockpit.sockets import Server
 from cockpit.sources.ray import http, wire
 from cockpit.sources.ray.http import Dashboard, NoAnswerError, RefusalError
 from cockpit.sources.source import SourceError
@@ -166,7 +167,7 @@ async def test_a_token_is_sent_only_where_nobody_else_listens():
         return httpx.Response(200, json=body)
 
     users = {8265: frozenset([0])}
-    audience = Audience("http://127.0.0.1:8265", given=False, users=lambda port: users.get(port, frozenset()))
+    audience = Audience("http://127.0.0.1:8265", given=False, find=lambda port, _: Server(users.get(port, frozenset()), frozenset()))
     dashboard = Dashboard("http://127.0.0.1:8265", token=lambda: "s3cret", transport=httpx.MockTransport(answer), audience=audience)
     await ask(dashboard)
     assert sent[-1] == "Bearer s3cret"

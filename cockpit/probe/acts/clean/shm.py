@@ -102,7 +102,7 @@ def leftover(folder: int, name: str) -> Leftover | None:
         return None
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
+    except OSError:  # gone, or a mount of another user's that lets nobody look
         return None
     pid = match.groupdict().get("pid")
     return Leftover(name, status, what, int(pid) if pid else None) if stat.S_ISREG(status.st_mode) else None

@@ -14,6 +14,7 @@ import re
 import stat
 import time
 from contextlib import contextmanager, suppress
+from itertools import count, islice
 from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
 from ...look.kernel_log import in_first_namespace
@@ -29,8 +30,10 @@ from .shm import remove as remove_file
 
 MOST = 1000
 """Folders that are looked at in one clean-up: everybody may put as many there as he likes."""
-MOST_ENTRIES = 20_000
-"""In one of them: ranks by attempts."""
+MOST_ENTRIES, MOST_ENTRIES_IN_ALL = 20_000, 100_000
+"""In one of them, ranks by attempts; and in all that one clean-up plans."""
+MOST_LINKS_OF_OTHERS = 1000
+"""Open files of another user's process that are looked at: our folders are closed to him, and his stay while any process of his runs."""
 QUIET = 600.0
 """Seconds for which nothing was written, and after a folder was written to for which a process that is started may be one of its ranks."""
 HIDDEN = frozenset(("systemd", "(sd-pam)", "sshd", "sshd-session", "ssh-agent", "sudo", "su", "tini", "dumb-init"))
@@ -71,9 +74,9 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
         return  # no /tmp here, or not ours to read
     try:
         there = sorted(_find(parent), key=lambda found: found[1].st_uid not in own_uids())
-        uses = _see_uses(look) if there else _Uses({}, None)
+        uses, allowed = _see_uses(look) if there else _Uses({}, None), count()
         for name, status in there[:MOST]:
-            _plan_one(cleaning, look, uses, parent, name, status)
+            _plan_one(cleaning, look, uses, parent, name, status, allowed)
     finally:
         os.close(parent)
     if there[MOST:]:
@@ -92,17 +95,19 @@ def _find(parent: int) -> Iterator["tuple[str, os.stat_result]"]:
     for name in sorted(filter(NAME.match, os.listdir(parent))):
         try:
             status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        except FileNotFoundError:
+        except OSError:  # gone, or a mount of another user's that lets nobody look
             continue
         if stat.S_ISDIR(status.st_mode):
             yield name, status
 
 
-def _plan_one(cleaning: Cleaning, look: HostState, uses: _Uses, parent: int, name: str, status: os.stat_result) -> None:
+def _plan_one(
+    cleaning: Cleaning, look: HostState, uses: _Uses, parent: int, name: str, status: os.stat_result, looked_at: Iterator[int]
+) -> None:
     target = {**file_target("torchrun", f"{PLACE}/{name}", status), "size": None}
     try:
         with _opened(parent, name, status.st_dev, status.st_ino) as folder:
-            inside = _judge(look, uses, folder, name)
+            inside = _judge(look, uses, folder, name, looked_at)
             why = ["logs of torchrun; no process that could have made or used them is running"]
             target.update(size=inside.size, age=round(max(0.0, time.time() - inside.newest), 1), why=why)
     except CleanRefusedError as error:
@@ -122,7 +127,7 @@ def do(cleaning: Cleaning, target: Target) -> str:
     try:
         with _opened(parent, name, target["device"], target["inode"]) as folder:
             look = cleaning.watcher.recent()
-            _judge(look, _see_uses(look), folder, name)
+            _judge(look, _see_uses(look), folder, name, count())
             _empty(cleaning, folder)
             if place(os.stat(name, dir_fd=parent, follow_symlinks=False)) != place(os.fstat(folder)):
                 raise FailedError("it was replaced")
@@ -147,21 +152,25 @@ def _opened(parent: int, name: str, device: int, inode: int) -> Iterator[int]:
         os.close(folder)
 
 
-def _judge(look: HostState, uses: _Uses, folder: int, name: str) -> _Inside:
+def _judge(look: HostState, uses: _Uses, folder: int, name: str, looked_at: Iterator[int]) -> _Inside:
     """Raises `CleanRefusedError`: why it stays."""
     status = os.fstat(folder)
     reason = not_ours(status.st_uid, look.forest) or why_shared(folder) or _why_outside(folder)
     if reason is None and status.st_mode & OTHERS_WRITE:
         reason = "others than its owner may write to it"
+    reason = reason or _why_young(status.st_mtime)
     if reason is not None:
         raise CleanRefusedError(reason)
-    inside = _look_inside(folder, status)
-    silent = time.time() - inside.newest
-    reason = f"it was written {max(0.0, silent):.0f} s ago: torchrun may still use it" if silent < QUIET else None
-    reason = reason or uses.why(name, inside.newest)
+    inside = _look_inside(folder, status, looked_at)
+    reason = _why_young(inside.newest) or uses.why(name, inside.newest)
     if reason is not None:
         raise CleanRefusedError(reason)
     return inside
+
+
+def _why_young(written: float) -> str | None:
+    silent = time.time() - written
+    return f"it was written {max(0.0, silent):.0f} s ago: torchrun may still use it" if silent < QUIET else None
 
 
 def _why_outside(folder: int) -> str | None:
@@ -173,12 +182,13 @@ def _why_outside(folder: int) -> str | None:
     return None if own else "processes outside of this container may use it, which can't be seen from here"
 
 
-def _look_inside(folder: int, top: os.stat_result) -> _Inside:
-    """Raises `CleanRefusedError` where there is anything that torchrun doesn't make, or a file in use."""
+def _look_inside(folder: int, top: os.stat_result, looked_at: Iterator[int]) -> _Inside:
+    """Raises `CleanRefusedError` where there is anything that torchrun doesn't make, or a file in use. `looked_at` counts all entries."""
     size, newest = 0, top.st_mtime
     unread: Dict[str, str] = {}
     for number, entry in enumerate(Walk(folder, trouble=unread.__setitem__)):
-        reason = "it has too many files" if number >= MOST_ENTRIES else _why_strange(entry, top.st_uid) or _why_open(entry)
+        too_many = number >= MOST_ENTRIES or next(looked_at) >= MOST_ENTRIES_IN_ALL
+        reason = "it and what was looked at before have too many files" if too_many else _why_strange(entry, top.st_uid) or _why_open(entry)
         if reason is not None:
             raise CleanRefusedError(reason)
         newest = max(newest, entry.status.st_mtime)
@@ -215,7 +225,8 @@ def _see_uses(look: HostState) -> _Uses:
     for pid, process in look.forest.items():
         if not process.alive or process.kernel or pid == os.getpid():
             continue
-        named.update(dict.fromkeys(_names_in(_links(pid)), f"process {pid} works in it or has a part of it open"))
+        most = None if process.details.uid in own_uids() else MOST_LINKS_OF_OTHERS
+        named.update(dict.fromkeys(_names_in(islice(_links(pid), most)), f"process {pid} works in it or has a part of it open"))
         if process.details.uid in (os.geteuid(), None):
             named.update(dict.fromkeys(_names_in(_variables(process)), f"process {pid} was told to write there"))
             torch += [(boot_time() + process.ticks / TICKS_PER_SECOND, why) for why in [_why_rank(process)] if why]
