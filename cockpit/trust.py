@@ -82,13 +82,13 @@ def find_token(env: Mapping[str, str] | None = None, home: Path | None = None) -
         path = Path(named).expanduser() if named else (home or Path.home()) / ".ray" / "auth_token"
         if not named and why_not_ours(path) is not None:
             return None
-        return _read_small(path).decode("utf-8").strip() or None
+        return read_small(path).decode("utf-8").strip() or None
     except (OSError, ValueError, RuntimeError):  # the last: nobody knows where this user's home is
         return None
 
 
-def _read_small(path: Path) -> bytes:
-    """A token's file; a pipe in its place is not waited for. Raises `OSError`."""
+def read_small(path: Path) -> bytes:
+    """The file of a token, or of what lies beside one; a pipe in its place is not waited for. Raises `OSError`."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):

@@ -46,6 +46,7 @@ PROCESS = (
     "probe/look/test_raylets.py",
     "probe/look/test_sessions.py",
     "probe/look/test_stacks.py",
+    "sources/kubernetes/test_api.py",
     "sources/probes/test_payload.py",
     "sources/probes/test_pool.py",
     "sources/probes/test_requests.py",

@@ -14,6 +14,7 @@ import yaml
 from cockpit import __version__
 from cockpit.cli.main import main
 from cockpit.cli.service import UNIT
+from tests.fakes.kubernetes import EVERYTHING
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -59,3 +60,12 @@ def test_the_sidecar_runs_a_command_that_there_is():
     words = dict(re.findall(r"^(ENTRYPOINT|CMD) \[(.*)\]$", (PACKAGING / "Dockerfile").read_text(), re.MULTILINE))
     assert shlex.split(words["ENTRYPOINT"]) == ["cockpit"]
     assert main.get_command(click.Context(main), *shlex.split(words["CMD"])) is not None
+
+
+def test_the_role_for_kubernetes_allows_what_the_stand_in_of_its_api_server_is_asked_and_no_more():
+    """`create` is what `kubectl exec` needs over SPDY, which the stand-in does not speak."""
+    role, binding = yaml.safe_load_all((PACKAGING / "kubernetes-role.yaml").read_text())
+    rights = [f"{verb} {kind}" for rule in role["rules"] for kind in rule["resources"] for verb in rule["verbs"]]
+    assert sorted(rights) == sorted([*EVERYTHING, "create pods/exec"])
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding"), "of one namespace"

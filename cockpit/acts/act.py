@@ -147,6 +147,8 @@ class Act(Operation, Protocol):
     operand: ClassVar[Operand] = "hosts"
     id_digits: ClassVar[tuple[int, ...]] = ()
     """How long the ids are that Ray makes, in hex, where the operand is one."""
+    why_not_in_pods: ClassVar[str | None] = None
+    """Why it is not done where KubeRay runs this Ray, and what is done instead; `None`: it is done there too."""
     why_word: ClassVar[str] = "Work that is running ends."
     """Why a word must be typed, where one must."""
 

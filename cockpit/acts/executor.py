@@ -43,6 +43,8 @@ class ActionExecutor:
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
         """What would be hit, as of now, what ends with it, and the word to be typed; nothing is changed. Raises `SourceError`."""
+        if act.why_not_in_pods is not None and self._monitor.kubernetes is not None:
+            raise SourceError(act.why_not_in_pods)
         await self._monitor.wait_until_complete()  # a key may be pressed before the first answers are in
         plan = await act.plan(aim, self._world, hear)
         impact = act.impact(plan, self._world.snapshot, self._world.addresses) if plan.targets else Impact()

@@ -12,6 +12,10 @@ from cockpit.secrets import redact
 
 RAY = "ray"
 """What stands for a host where Ray's job API is asked."""
+KUBERNETES = "kubernetes"
+"""The same where the API server of Kubernetes is asked."""
+APIS = ((RAY,), (KUBERNETES,))
+"""`Plan.hosts` of what no host is asked for."""
 
 
 class Target(Value, frozen=True):

@@ -21,6 +21,7 @@ class Start(HostAct):
     command = False
     nouns: ClassVar[Nouns] = {"host": ("host", "hosts")}
     asks_for_jobs = False
+    why_not_in_pods = "KubeRay starts Ray in its pods: edit the RayCluster, or delete the pod of a node to have it made anew"
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         """What this host is to start."""

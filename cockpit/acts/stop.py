@@ -33,6 +33,10 @@ class Stop(HostAct):
     )
     nouns: ClassVar[Nouns] = {"process": ("process", "processes")}
     also_takes = Session
+    why_not_in_pods = (
+        "KubeRay runs this Ray, and would start it again: delete the pod of a node (`cockpit delete-pod`), "
+        "or suspend or delete the RayCluster with kubectl"
+    )
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:  # noqa: ARG002 all hosts are asked the same

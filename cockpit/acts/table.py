@@ -7,6 +7,7 @@ from typing import Any
 
 from cockpit.acts.act import Act, Nouns, Operation, Runbook
 from cockpit.acts.clean import Clean
+from cockpit.acts.delete_pod import DeletePod
 from cockpit.acts.drain_node import DrainNode
 from cockpit.acts.in_ray import KillActor, RemovePlacementGroup
 from cockpit.acts.jobs import DeleteJob, StopJob
@@ -70,6 +71,7 @@ ACTS: tuple[Act | Runbook, ...] = (
     DeleteJob(),
     RemovePlacementGroup(),
     DrainNode(),
+    DeletePod(),
 )
 
 # What is only done as a step of a runbook: no key and no command is made of it.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from cockpit.acts.audit import title_of
-from cockpit.acts.plan import RAY, Freed, Plan, Receipt, Target, Unreached, count_missed
+from cockpit.acts.plan import APIS, Freed, Plan, Receipt, Target, Unreached, count_missed
 from cockpit.acts.table import nouns
 from cockpit.text import age, clean, plural, size
 
@@ -31,7 +31,7 @@ def plan_lines(plan: Plan, now: float) -> list[str]:
 def headline(plan: Plan) -> str:
     """`Kill: 3 processes on 2 hosts, 79G of GPU memory`."""
     hosts = len({target.host for target in plan.targets}) or len(plan.hosts)
-    where = _reached_hosts(plan) if count_missed(plan) or plan.hosts == (RAY,) else f" on {plural(hosts, 'host')}"
+    where = _reached_hosts(plan) if count_missed(plan) or plan.hosts in APIS else f" on {plural(hosts, 'host')}"
     held = [target.gpu_memory for target in plan.targets if target.gpu_memory is not None]
     sizes = [target.size for target in plan.targets if target.size is not None]
     extra = [f"{size(sum(held))} of GPU memory"] if held else []
@@ -143,9 +143,9 @@ def summary(receipt: Receipt) -> str:
 
 
 def _reached_hosts(whole: Plan | Receipt) -> str:
-    """Which part of the hosts; nothing where Ray itself was asked."""
+    """Which part of the hosts; nothing where Ray itself or Kubernetes was asked."""
     asked, silent = len(whole.hosts), count_missed(whole)
-    if whole.hosts == (RAY,):
+    if whole.hosts in APIS:
         return ""
     return f" on {asked - silent} of {plural(asked, 'host')}" if silent else f" on {plural(asked, 'host')}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -23,8 +23,8 @@ from cockpit.cli.record import record_command, status_at
 from cockpit.cli.replay import replay_command
 from cockpit.cli.screen import run_screen, show
 from cockpit.config.document import InputError
+from cockpit.config.lenders import Lender
 from cockpit.config.settings import Config, config_path, config_text, init, load, schema
-from cockpit.config.slurm import SlurmHosts
 from cockpit.secrets import redact
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -40,6 +40,11 @@ def cluster_options(command: Command) -> Command:
         click.option("--address", metavar="URL", help="Ray dashboard, such as http://head:8265. Default: the Ray on this host."),
         click.option("--hosts", metavar="FILE|a,b,c", help="More hosts to probe, beyond those that Ray reports."),
         click.option("--slurm", metavar="JOBID", help="Nodes of this Slurm job, reached by srun. Default: the job that cockpit runs in."),
+        click.option(
+            "--kubernetes",
+            metavar="NS/RAYCLUSTER",
+            help="Pods of this RayCluster (KubeRay), reached by kubectl. Default: that of the pod that cockpit runs in.",
+        ),
         click.option("--interval", metavar="S", help="Seconds between two samples of a host. Default: 2."),
         click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing."),
     )
@@ -93,7 +98,7 @@ def _with_options(command: Command, *options: Callable[[Command], Command]) -> C
     return command
 
 
-_CONFIG_OPTIONS = ("address", "hosts", "slurm", "interval", "readonly", "theme", "ascii", "quiet", "plain")
+_CONFIG_OPTIONS = ("address", "hosts", "slurm", "kubernetes", "interval", "readonly", "theme", "ascii", "quiet", "plain")
 
 
 def with_config(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,7 +113,7 @@ def with_config(command: Callable[..., Any]) -> Callable[..., Any]:
         own = {name: flags.pop(name, None) for name in _CONFIG_OPTIONS}
         given = {name: before_command.get(name) if value is None else value for name, value in own.items()}
         try:
-            config = load(given, allocation=_find_allocation(given.pop("slurm")))
+            config = load(given, lenders=tuple(_find_lenders(given.pop("slurm"), given.pop("kubernetes"))))
         except InputError as error:
             _refuse(str(error))
         return command(config, **flags)
@@ -116,13 +121,16 @@ def with_config(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _find_allocation(job: str | None) -> SlurmHosts | None:
-    """The job of Slurm's that was named, as Slurm knows it now. Raises `InputError`."""
-    if job is None:
-        return None
-    from cockpit.cli.slurm import find_allocation
+def _find_lenders(job: str | None, cluster: str | None) -> Iterator[Lender]:
+    """The job of Slurm's and the RayCluster of KubeRay's that were named, as these know them now. Raises `InputError`."""
+    if job is not None:
+        from cockpit.cli.slurm import find_allocation
 
-    return find_allocation(job)
+        yield find_allocation(job)
+    if cluster is not None:
+        from cockpit.cli.kubernetes import find_place
+
+        yield find_place(cluster)
 
 
 def _refuse(text: str, code: int = BAD_USAGE) -> None:

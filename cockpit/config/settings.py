@@ -1,4 +1,4 @@
-"""What the user asked for: one frozen value, from flags, then `COCKPIT_*` variables, then the config file, then Slurm, then defaults."""
+"""What the user asked for: one frozen value, from flags, then `COCKPIT_*` variables, the config file, Slurm or KubeRay, then defaults."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from cockpit.config import slurm
 from cockpit.config.document import Document, InputError, abbreviate_home
+from cockpit.config.kubernetes import KubernetesPlace
+from cockpit.config.lenders import Layer, Lender, find_lenders, settings_of
 from cockpit.config.notify import NOTIFY_WORDS, NotifyTarget, check_targets, shown_targets
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
 from cockpit.config.thresholds import Limits, RecordingLimits
@@ -51,6 +53,8 @@ class Config(Value, frozen=True):
     """Who is told when findings begin and end; never with `readonly`."""
     slurm: str | None = None
     """The id of the job of Slurm's whose nodes are the hosts: the one that cockpit runs in, or that was named."""
+    kubernetes: KubernetesPlace | None = None
+    """The RayCluster of KubeRay's whose pods are the hosts: that of the pod that cockpit runs in, or the one that was named."""
     origins: Mapping[str, str] = {}
 
     @property
@@ -132,7 +136,7 @@ def _words() -> Mapping[str, str]:
     return {**_WORDS, **{f"{key}.{name}": _range(mark) for key, of in groups.items() for name, mark in _marks(of).items()}}
 
 
-_FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field not in ("origins", "slurm"))
+_FIELDS: Final = tuple(field for field in Config.__struct_fields__ if field not in ("origins", "slurm", "kubernetes"))
 """Those that the file may give."""
 _TYPED: Final = tuple(field for field in _FIELDS if field not in ("limits", "recording", "notify"))
 """Those that a flag or a variable may give."""
@@ -147,41 +151,20 @@ def config_path() -> Path:
 
 
 def load(
-    flags: Mapping[str, object],
-    env: Mapping[str, str] = os.environ,
-    path: Path | None = None,
-    *,
-    allocation: slurm.SlurmHosts | None = None,
+    flags: Mapping[str, object], env: Mapping[str, str] = os.environ, path: Path | None = None, lenders: Iterable[Lender] = ()
 ) -> Config:
-    """Raises `InputError`. A flag that is `None` was not given; `hosts` comes as it was typed. `allocation`: that a person has named."""
+    """Raises `InputError`. A flag that is `None` was not given; `hosts` comes as it was typed. `lenders`: that a person has named."""
     flagged = {f"--{name.replace('_', '-')}": (name, flags[name]) for name in _TYPED if flags.get(name) is not None}
     variables = {variable: (name, env[variable]) for name in _TYPED if env.get(variable := f"COCKPIT_{name.upper()}")}
     file = _read(path or config_path())
-    chosen = {**_of_allocation(_surrounding(env)), **file, **_of_allocation(allocation), **_parse_all(variables), **_parse_all(flagged)}
+    chosen = {**settings_of(find_lenders(env)), **file, **settings_of(lenders), **_parse_all(variables), **_parse_all(flagged)}
     values: dict[str, Any] = {name: value for name, (value, _) in chosen.items()}
     if "hosts" in file:  # a name on the command line keeps what the file says of that host
         values["hosts"] = _with_details(values["hosts"], file["hosts"][0])
     return Config(**values, origins={name: origin for name, (_, origin) in chosen.items()})
 
 
-_Layer = dict[str, tuple[Any, str]]
-"""For each field that is given: its value, and where it was given."""
-
-
-def _surrounding(env: Mapping[str, str]) -> slurm.SlurmHosts | None:
-    """The job of Slurm's that cockpit runs in."""
-    return slurm.find_allocation(env) if slurm.JOB in env else None
-
-
-def _of_allocation(found: slurm.SlurmHosts | None) -> _Layer:
-    """The nodes of a job of Slurm's are the hosts, and `srun` reaches them: ssh seldom may."""
-    if found is None:
-        return {}
-    job, nodes = found.origins
-    return {"slurm": (found.job, job), "reach": (found.reach, job), **({"hosts": (found.hosts, nodes)} if found.hosts else {})}
-
-
-def _parse_all(given: Mapping[str, tuple[str, object]]) -> _Layer:
+def _parse_all(given: Mapping[str, tuple[str, object]]) -> Layer:
     """What was typed, by the flag or variable it was typed for."""
     return {name: (_parse_value(origin, name, value), origin) for origin, (name, value) in given.items()}
 
@@ -203,7 +186,7 @@ def _parse_text(name: str, value: object) -> object:
     return getattr(msgspec.convert({name: value}, ConfigFile, strict=name != "interval"), name)
 
 
-def _read(path: Path) -> _Layer:
+def _read(path: Path) -> Layer:
     if (reason := why_not_ours(path)) is not None:
         if not os.path.lexists(path):
             return {}  # and what lies there a moment later is not read either
@@ -215,7 +198,7 @@ def _read(path: Path) -> _Layer:
     if not isinstance(document.data, dict):
         raise document.mistake("", "expected keys with values, such as `interval: 2`")
     file = document.convert(ConfigFile, _words(), hidden="notify")
-    layer: _Layer = {}
+    layer: Layer = {}
     for name in _FIELDS:
         if (value := getattr(file, name)) is UNSET:
             continue

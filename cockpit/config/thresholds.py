@@ -118,6 +118,8 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         float, Meta(ge=0, le=30 * DAY, description="Seconds before the end of a Slurm job from which it is reported.")
     ] = 1800.0
     """A checkpoint of the largest models takes up to ten minutes, and is often saved only after a step or two of as many."""
+    rayjob_differs: Annotated[float, Meta(ge=0, le=DAY, description="Seconds that a RayJob and Ray have contradicted each other.")] = 60.0
+    """KubeRay asks Ray every few seconds, and cockpit asks Kubernetes every 30 s."""
     agent_silent: Annotated[float, Meta(ge=0, le=DAY, description="Seconds without a report from a node's agent.")] = 30.0
     """Ray's agents report every 5 s, and cockpit asks for the figures of a large cluster every 15 s."""
     death_news: Annotated[float, Meta(ge=0, le=30 * DAY, description="Seconds after which a dead node is only an info.")] = 86400.0

@@ -16,6 +16,14 @@ from cockpit.findings.gpus import gpu_counts, gpu_trouble
 from cockpit.findings.idle_workers import idle_workers
 from cockpit.findings.interfaces import missing_interfaces
 from cockpit.findings.jobs import failed_jobs, pending_jobs
+from cockpit.findings.kubernetes import (
+    crashing_containers,
+    killed_containers,
+    leaving_pods,
+    missing_pods,
+    waiting_pods,
+    wrong_rayjobs,
+)
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.findings.missing import missing_hosts
 from cockpit.findings.nodes import dead_nodes, silent_agents
@@ -127,6 +135,20 @@ CHECKS: tuple[Check, ...] = (
         NODES,
         concerns=checks.is_in_slurm,
     ),
+    Check(
+        "Kubernetes: pods that wait, were ended or are taken away",
+        (waiting_pods, killed_containers, crashing_containers, leaving_pods),
+        (checks.pods,),
+        NODES,
+        concerns=checks.is_in_kubernetes,
+    ),
+    Check(
+        "Kubernetes: a pod for each worker of the RayCluster",
+        (missing_pods,),
+        (checks.raycluster, checks.pods),
+        concerns=checks.is_in_kubernetes,
+    ),
+    Check("Kubernetes: RayJobs and Ray agree", (wrong_rayjobs,), (checks.rayjobs,), JOBS, concerns=checks.is_in_kubernetes),
 )
 
 DETECTORS: tuple[Detector, ...] = tuple(detector for check in CHECKS for detector in check.detectors)

@@ -97,6 +97,33 @@ def allocation(snapshot: Snapshot) -> Lack | None:
     return None if snapshot.allocation else Lack("Slurm has not answered")
 
 
+def is_in_kubernetes(snapshot: Snapshot) -> bool:
+    """Whether cockpit was told of a RayCluster of KubeRay's."""
+    return snapshot.kubernetes is not None or any(fault.source == "kubernetes" for fault in snapshot.faults)
+
+
+def raycluster(snapshot: Snapshot) -> Lack | None:
+    """The RayCluster itself."""
+    return _lack_in_kubernetes(snapshot, "raycluster")
+
+
+def pods(snapshot: Snapshot) -> Lack | None:
+    """Its pods."""
+    return _lack_in_kubernetes(snapshot, "pods")
+
+
+def rayjobs(snapshot: Snapshot) -> Lack | None:
+    """The RayJobs on it."""
+    return _lack_in_kubernetes(snapshot, "rayjobs")
+
+
+def _lack_in_kubernetes(snapshot: Snapshot, part: str) -> Lack | None:
+    cluster = snapshot.kubernetes
+    if cluster is None:
+        return Lack("Kubernetes has not answered")
+    return Lack(cluster.lacks[part]) if part in cluster.lacks else None
+
+
 def hosts(snapshot: Snapshot) -> Lack | None:
     """The process table of every host."""
     return _missing_hosts(snapshot, lambda host: host.processes is not None, "no process list from")

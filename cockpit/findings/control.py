@@ -148,7 +148,11 @@ def _rays_on_other_hosts(facts: Facts) -> Iterator[_Head]:
 
 
 def _way_to(facts: Facts, head: _Head) -> str:
-    """By default a dashboard listens on its own host alone."""
+    """By default a dashboard listens on its own host alone, and that of a pod within Kubernetes."""
+    if (cluster := facts.snapshot.kubernetes) is not None:
+        port = urlsplit(head.url).port or 8265
+        forward = f"`kubectl port-forward -n {cluster.namespace} {head.host} {port}:{port}`"
+        return f"its dashboard listens in pod {head.host}: {forward}, and `cockpit --address http://127.0.0.1:{port}` beside it"
     if urlsplit(head.url).hostname not in LOOPBACK_NAMES:
         return f"use `cockpit --address {head.url}`"
     job = facts.snapshot.allocation

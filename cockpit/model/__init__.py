@@ -32,6 +32,7 @@ from cockpit.model.host import (
     TempDir,
     describe_owner,
 )
+from cockpit.model.kubernetes import Container, ContainerEnd, Pod, RayCluster, RayJob
 from cockpit.model.ray import (
     DEADLOCK,
     GROUP_WAIT_PREFIX,
@@ -68,6 +69,8 @@ __all__ = [
     "Bundle",
     "Cause",
     "Cluster",
+    "Container",
+    "ContainerEnd",
     "Demand",
     "Disk",
     "Fault",
@@ -89,10 +92,13 @@ __all__ = [
     "OtherRay",
     "Past",
     "PlacementGroup",
+    "Pod",
     "Pointer",
     "Port",
     "Process",
     "Quantity",
+    "RayCluster",
+    "RayJob",
     "RayProcess",
     "Remedy",
     "Session",

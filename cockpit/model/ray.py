@@ -67,6 +67,8 @@ class Node(Value, frozen=True):
     started: float | None = None
     ended: float | None = None
     """When Ray took it in, and when it declared it dead, by the clock of the head."""
+    pod: str | None = None
+    """The pod that it is, by the word of Kubernetes."""
     had: tuple[str, ...] = ()
     """Dead: ids of the actors whose workers Ray last listed on it."""
 

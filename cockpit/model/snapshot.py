@@ -8,6 +8,7 @@ import msgspec
 
 from cockpit.model.finding import Finding
 from cockpit.model.host import Fault, Host, OomKill, Port, Process, Session
+from cockpit.model.kubernetes import RayCluster
 from cockpit.model.ray import Actor, Cluster, Demand, Job, Node, PlacementGroup
 from cockpit.model.slurm import Allocation
 
@@ -36,6 +37,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, gc=False):
     """That a failed job wanted and that were in use, of hosts that were asked; it is no part of a recording."""
     allocation: Allocation | None = None
     """The job of Slurm's that this Ray is known to run in; it is no part of a recording."""
+    kubernetes: RayCluster | None = None
+    """The RayCluster of KubeRay's that this Ray is known to be; it is no part of a recording."""
     faults: tuple[Fault, ...] = ()
     findings: tuple[Finding, ...] = ()
     """What follows from all of it, the worst first."""

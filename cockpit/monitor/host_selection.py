@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cockpit.config.reach import HostEntry, Roster, named_apart
 from cockpit.config.settings import Config
-from cockpit.model import LEFT_OVER, Node, Process, Snapshot
+from cockpit.model import LEFT_OVER, Node, Process, RayCluster, Snapshot
 from cockpit.sources.probes.pool import ProbePool
 
 LOOPBACK_PREFIXES = ("127.", "::1", "localhost")
@@ -21,12 +21,21 @@ class HostSelection:
         """`everywhere`: all that there are; `named`: whoever names a host for this run wants it looked at."""
         self.local, self.everywhere = pool.local, everywhere
         self._config, self._pool, self._named = config, pool, named
+        self._cluster: RayCluster | None = None
+        self._hosts = config.hosts
         self._roster = Roster(config.hosts)
 
     def hear(self, snapshot: Snapshot) -> None:
         """Have those probed that matter now."""
+        self._meet_pods(snapshot.kubernetes)
         if self._config.probe_hosts != "never":
             self._pool.want(self.select_hosts(snapshot))
+
+    def _meet_pods(self, cluster: RayCluster | None) -> None:
+        """Pods come and go: those that run now are hosts beside those of the config."""
+        if cluster is not self._cluster:
+            self._cluster, self._hosts = cluster, (*self._config.hosts, *_entries_of_pods(cluster))
+            self._roster = Roster(self._hosts)
 
     def entry(self, node: Node) -> HostEntry:
         """How a node's host is reached."""
@@ -38,7 +47,7 @@ class HostSelection:
             return self.select_others(snapshot)
         down = snapshot.cluster.reachable is False
         nodes = [node for node in snapshot.nodes or () if node.id and (down or node.state != "ALIVE")]
-        listed = self._config.hosts if down or self._config.probe_hosts == "always" else ()
+        listed = self._hosts if down or self._config.probe_hosts == "always" else ()
         return {**self._without_local([*self._entries(nodes, snapshot), *listed], snapshot), **self.select_awaited(snapshot)}
 
     def select_awaited(self, snapshot: Snapshot) -> dict[str, HostEntry]:
@@ -47,7 +56,7 @@ class HostSelection:
             return self.select_others(snapshot)
         suspects = {node for process in snapshot.processes or () if _is_suspect(process) for node in _ray_nodes_of(process, snapshot)}
         nodes = [node for node in snapshot.nodes or () if node.id and node.id in suspects]
-        named = self._config.named_hosts if self._named and self._is_placed(snapshot) else ()
+        named = self._named_hosts() if self._named and self._is_placed(snapshot) else ()
         return self._without_local([*self._entries(nodes, snapshot), *named], snapshot)
 
     def select_others(self, snapshot: Snapshot) -> dict[str, HostEntry]:
@@ -57,10 +66,14 @@ class HostSelection:
         known = [node for node in nodes if node.state == "ALIVE" or node.title not in alive]
         near = _local_addresses(snapshot) | {self.local}
         reached: dict[str, HostEntry] = {}
-        for entry in (*self._config.hosts, *self._entries(known, snapshot)):
+        for entry in (*self._hosts, *self._entries(known, snapshot)):
             if not self._is_near(entry, near):
                 reached.setdefault(entry.target, entry)
         return named_apart(reached.values())
+
+    def _named_hosts(self) -> Sequence[HostEntry]:
+        pods = self._hosts[len(self._config.hosts) :] if self._config.kubernetes and self._config.kubernetes.is_named else ()
+        return (*self._config.named_hosts, *pods)
 
     def _is_placed(self, snapshot: Snapshot) -> bool:
         """Whether it is known which names and addresses are this host's own, or nobody will say."""
@@ -78,6 +91,12 @@ class HostSelection:
         """Ray forgets how the hosts of dead nodes are called: where a node lives there again, the host is reached as that one's."""
         living = {node.ip: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip}
         return (self._roster.entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in nodes)
+
+
+def _entries_of_pods(cluster: RayCluster | None) -> Iterator[HostEntry]:
+    for pod in (cluster.pods if cluster else None) or ():
+        if pod.phase == "Running" and pod.ip:
+            yield HostEntry(pod.name, address=pod.ip)
 
 
 def _local_addresses(snapshot: Snapshot) -> set[str]:

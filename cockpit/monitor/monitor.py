@@ -13,15 +13,17 @@ from cockpit.config.settings import Address, Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Job, Process, Session, Snapshot
-from cockpit.monitor.allocation_watch import AllocationWatch
 from cockpit.monitor.cluster_choice import ClusterChoice, local_sessions
 from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.jobs_by_session import SessionJobs, jobs_by_session
+from cockpit.monitor.lender_watch import KUBERNETES_EVERY_S, SLURM_EVERY_S, LenderWatch
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.secrets import redact_variable
+from cockpit.sources.kubernetes.api import KubernetesApi
+from cockpit.sources.kubernetes.facts import read_ray_cluster
 from cockpit.sources.probes.decode import Environ, Stacks, convert_answer
 from cockpit.sources.probes.host_probe import Pace
 from cockpit.sources.probes.pool import ProbePool
@@ -29,6 +31,7 @@ from cockpit.sources.probes.ray_tunnel import RayPlace
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.ray.log_files import LOG_LINES
+from cockpit.sources.slurm import read_allocation
 from cockpit.sources.source import SourceError
 from cockpit.trust import find_token
 from cockpit.usage import Usage
@@ -70,7 +73,12 @@ class ClusterMonitor:
         self.selection = HostSelection(config, self.pool, everywhere=everywhere, named=named)
         self.logs = LogFinder(lambda: self.poller.snapshot, self.choice.followed_ray, self.pool, self.selection)
         self.coverage = Coverage(config, self.poller, self.choice, self.selection)
-        self.allocation = AllocationWatch(self.poller, config.slurm)
+        self.kubernetes = KubernetesApi(config.kubernetes) if config.kubernetes else None
+        """Who is asked of the RayCluster that this Ray is; `None`: it is none that is known."""
+        self.lenders = (
+            LenderWatch(self.poller, "Slurm", SLURM_EVERY_S, self._ask_slurm if config.slurm else None),
+            LenderWatch(self.poller, "Kubernetes", KUBERNETES_EVERY_S, self._ask_kubernetes if self.kubernetes else None),
+        )
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
         self.poller.subscribe(self.choice.hear)
         self.poller.subscribe(self.selection.hear)
@@ -82,7 +90,7 @@ class ClusterMonitor:
         """Look until cancelled."""
         self._is_running = True
         try:
-            await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run(), self.allocation.run())
+            await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run(), *(lender.run() for lender in self.lenders))
         finally:
             self._is_running = False
 
@@ -96,6 +104,16 @@ class ClusterMonitor:
         """Ask everything again now."""
         self.poller.refresh()
         self.pool.refresh()
+        for lender in self.lenders:
+            lender.refresh()
+
+    async def _ask_slurm(self) -> None:
+        if self.config.slurm is not None:
+            self.poller.tell(allocation=await read_allocation(self.config.slurm, self.clock()))
+
+    async def _ask_kubernetes(self) -> None:
+        if self.kubernetes is not None:
+            self.poller.tell(kubernetes=await read_ray_cluster(self.kubernetes))
 
     def pace(self, step: int) -> float:
         """Look at this host so many steps oftener (-1) or less often (1); answers with the new interval, in seconds."""

@@ -15,7 +15,7 @@ from cockpit.bug import bug
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import LARGE
 from cockpit.findings import DETECTORS, FindingTracker, Limits
-from cockpit.model import Allocation, Cause, Cluster, Fault, Host, OtherRay, Port, Snapshot
+from cockpit.model import Allocation, Cause, Cluster, Fault, Host, OtherRay, Port, RayCluster, Snapshot
 from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray.http import aside
@@ -217,10 +217,10 @@ class Poller:
         if ports != self.parts.ports:
             self._set(replace(self.parts, ports=ports))
 
-    def tell_allocation(self, allocation: Allocation) -> None:
-        """What Slurm says of the job that cockpit was told of."""
-        if allocation != self.parts.allocation:
-            self._set(replace(self.parts, allocation=allocation))
+    def tell(self, **lent: Allocation | RayCluster) -> None:
+        """What Slurm or Kubernetes says of the job or the RayCluster that cockpit was told of, by the name of its part."""
+        if any(facts != getattr(self.parts, name) for name, facts in lent.items()):
+            self._set(replace(self.parts, **lent))
 
     def doubt(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
         """A source has failed; its last facts stay."""

@@ -13,8 +13,8 @@ from cockpit.monitor.monitor import ClusterMonitor
 OTHER_HOSTS_PATIENCE_S = 3.0
 """For which `cockpit status` waits for other hosts once Ray and this host have answered."""
 
-SLURM_PATIENCE_S = 2.0
-"""For which it waits for what Slurm says of its job."""
+LENDER_PATIENCE_S = 2.0
+"""For which it waits for what Slurm says of its job, or Kubernetes of its RayCluster."""
 PORTS_PATIENCE_S = 2.0
 """For which it waits to hear who listens on a port that a failed job wanted."""
 
@@ -35,9 +35,10 @@ async def look_once(
             [task, knowing := asyncio.ensure_future(monitor.wait_until_complete(patience))], return_when=asyncio.FIRST_COMPLETED
         )
         knowing.cancel()
+        for lender in monitor.lenders:
+            await lender.wait_until_asked(LENDER_PATIENCE_S)
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
-        await monitor.allocation.wait_until_asked(SLURM_PATIENCE_S)
         await monitor.ports.ask_once(PORTS_PATIENCE_S)
     finally:
         monitor.close()

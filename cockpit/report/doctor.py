@@ -123,11 +123,14 @@ def _where(snapshot: Snapshot) -> str:
 def describe_reach(config: Config) -> str:
     """How other hosts are reached, who has said so, what that allows, and how to change it."""
     origin = config.origins.get("reach", "default")
+    place = config.kubernetes if config.kubernetes and origin == config.kubernetes.origin else None
     if config.reach == THROUGH_RAY:
-        way = f"through Ray ({origin}): no probes; acts on nodes of a Ray that lives on this host"
+        more = f"; with kubectl in PATH also into the pods of RayCluster {place.title}" if place else ""
+        way = f"through Ray ({origin}): no probes; acts on nodes of a Ray that lives on this host{more}"
     else:
         program = config.reach.split()[0]
         of = f", steps of Slurm job {config.slurm}" if config.slurm and origin in SLURM_ORIGINS else ""
+        of = f" exec, into the pods of RayCluster {place.title}" if place else of
         probes = "no probes (probe_hosts: never)" if config.probe_hosts == "never" else "probes"
         way = f"by {program}{of} ({origin}): {probes}, and every act, as the user that it logs in as"
     allowed = f"; {config.readonly_reason}" if config.readonly else ""

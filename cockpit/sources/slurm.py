@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cockpit.model import Allocation, SlurmNode
-from cockpit.sources.probes.process import Child
-from cockpit.sources.probes.spawn import spawn
+from cockpit.sources.program import ask_program
 from cockpit.sources.source import SourceError
 
-ANSWER_S: Final = 10.0
-"""Seconds for one answer: a busy slurmctld takes a few."""
-_TURN_S: Final = 0.02
 _FIELDS: Final = "%T|%L|%N"
 """State, time left and nodes of a job (squeue(1)); the time left depends on no clock and no time zone."""
 _NODE_FIELDS: Final = "%N|%T|%E"
@@ -76,19 +70,4 @@ def _parse_left(text: str) -> float | None:
 
 async def _ask(program: str, *words: str) -> list[str]:
     """The lines that it prints. Raises `SourceError`."""
-    lines: list[bytes] = []
-    try:
-        child = Child(spawn([program, *words]), lines.extend, lambda: None, b"")
-    except OSError as error:
-        raise SourceError(f"Slurm can't be asked: {program}: {(error.strerror or str(error)).lower()}") from error
-    deadline = time.monotonic() + ANSWER_S
-    try:
-        while (code := child.poll_exit()) is None:
-            if time.monotonic() > deadline:
-                raise SourceError(f"Slurm did not answer within {ANSWER_S:.0f} s ({program})")
-            await asyncio.sleep(_TURN_S)
-    finally:
-        child.end()
-    if code:
-        raise SourceError(f"{program}: {child.last_words or f'exit code {code}'}")
-    return [line.decode("utf-8", "replace").strip() for line in lines]
+    return [line.decode("utf-8", "replace").strip() for line in await ask_program("Slurm", program, *words)]

@@ -30,6 +30,7 @@ class Poller:
 class ClusterMonitor:
     """What the executor needs of one: what is known, what Ray says now, and how hosts are reached."""
 
+    kubernetes = None
     config, local, control_sockets, session, address = Config(), "head", None, SESSION, Address("http://127.0.0.1:8265", "default")
 
     def __init__(self, known, jobs=()):
@@ -89,6 +90,15 @@ def executor(tmp_path):
 
 def log(tmp_path):
     return [json.loads(line) for line in (tmp_path / "acts.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("act", ["stop", "start"])
+async def test_what_kuberay_would_undo_is_refused_before_a_host_is_asked(executor, act):
+    made = executor(head={"plan": {"targets": [ROW]}})
+    made._monitor.kubernetes = object()
+    with pytest.raises(SourceError, match=r"^KubeRay .*: "):
+        await made.plan(find_act(act), Aim())
+    assert made._world.requests.asked == []
 
 
 async def test_a_plan_is_made_of_what_every_host_says(executor):

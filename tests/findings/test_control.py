@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
 from cockpit.findings.rays_here import rays_on
-from cockpit.model import Allocation, Cluster, Fault, Host, OtherRay, RayProcess, Session, Snapshot
+from cockpit.model import Allocation, Cluster, Fault, Host, OtherRay, RayCluster, RayProcess, Session, Snapshot
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, process, snapshot
 
@@ -204,8 +204,12 @@ def test_where_no_ray_runs_the_next_steps_are_said():
         assert step in found.remedy.text
 
 
+IN_PODS = RayCluster("ray", "raycluster-kuberay")
+FORWARD = "`kubectl port-forward -n ray gpu1 8265:8265`"
+
+
 @pytest.mark.parametrize(
-    ("url", "allocation", "way"),
+    ("url", "lender", "way"),
     [
         ("http://127.0.0.1:8265", None, "its dashboard listens on gpu1 alone: run cockpit there"),
         (
@@ -214,13 +218,19 @@ def test_where_no_ray_runs_the_next_steps_are_said():
             "its dashboard listens on gpu1 alone: run cockpit there: `srun --overlap --jobid=42 -w gpu1 --pty cockpit`",
         ),
         ("http://10.0.0.2:8265", None, "use `cockpit --address http://10.0.0.2:8265`"),
+        (
+            "http://10.0.0.2:8265",
+            IN_PODS,
+            f"its dashboard listens in pod gpu1: {FORWARD}, and `cockpit --address http://127.0.0.1:8265` beside it",
+        ),
     ],
 )
-def test_where_a_ray_lives_on_another_host_the_way_to_it_is_said(url: str, allocation: Allocation | None, way: str):
-    made = wrongly_addressed()
+def test_where_a_ray_lives_on_another_host_the_way_to_it_is_said(url: str, lender: Allocation | RayCluster | None, way: str):
+    allocation, cluster = (lender, None) if isinstance(lender, Allocation) else (None, lender)
+    made = replace(wrongly_addressed(), allocation=allocation, kubernetes=cluster)
     there = Session(name="session_there", path="/tmp/ray/session_there", live=True, dashboard=url, trusted=True)
     hosts = {**made.hosts, "gpu1": Host("gpu1", ("10.0.0.2",), NOW, sessions=(there,))}
-    found = only(looked(replace(made, hosts=hosts, allocation=allocation), detectors=(wrong_address,)), "address-wrong")
+    found = only(looked(replace(made, hosts=hosts), detectors=(wrong_address,)), "address-wrong")
     assert found.text == "nothing answers at http://127.0.0.1:9999; this host has no Ray, but gpu1 has one"
     assert found.evidence[-1] == f"session_there on gpu1 has its dashboard at {url}"
     assert found.remedy.text == way

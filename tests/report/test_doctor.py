@@ -10,13 +10,14 @@ import tarfile
 import pytest
 from msgspec.structs import replace
 
+from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.config.settings import Config
 from cockpit.findings import CHECKS, DETECTORS, FindingTracker, Limits
-from cockpit.model import Allocation, Cluster, Fault, Hold, Host, Session, Snapshot
+from cockpit.model import Allocation, Cluster, Fault, Hold, Host, RayCluster, Session, Snapshot
 from cockpit.report.doctor import describe_reach, doctor_json, doctor_text, run_checks, write_bundle
 from tests.world import GIB, NOW, gpu, node, process, snapshot
 
-CHECKS_WITHOUT_SLURM = [check for check in CHECKS if not check.title.startswith("Slurm")]
+CHECKS_ALWAYS_MADE = [check for check in CHECKS if not check.title.startswith(("Slurm", "Kubernetes"))]
 LOST = node(1, gpus=(gpu(0), gpu(1, fault="fallen off the bus")))
 
 
@@ -111,9 +112,32 @@ def test_slurm_is_looked_at_where_cockpit_was_told_of_a_job_of_its():
     assert "  - Slurm: time left, and the state of its nodes: not checked: Slurm has not answered" in doctor_text(*looked(silent), Config())
 
 
+def test_kubernetes_is_looked_at_where_cockpit_was_told_of_a_raycluster_and_a_right_that_is_lacking_is_named():
+    refused = 'Kubernetes refuses it: pods is forbidden: User "x" cannot list resource "pods"'
+    asked = seen(idle(1), kubernetes=RayCluster("default", "ray", lacks={"pods": refused}))
+    told = verdicts(asked)
+    assert told["Kubernetes: RayJobs and Ray agree"] == "fine"
+    assert told["Kubernetes: a pod for each worker of the RayCluster"] == "unknown"
+    said = f"  - Kubernetes: pods that wait, were ended or are taken away: not checked: {refused}"
+    assert said in doctor_text(*looked(asked), Config()).splitlines()
+    silent = seen(idle(1), faults=(Fault("kubernetes", "kubectl: connection refused", NOW),))
+    assert "  - Kubernetes: RayJobs and Ray agree: not checked: Kubernetes has not answered" in doctor_text(*looked(silent), Config())
+
+
+PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
+        (
+            Config(kubernetes=PLACE, reach=PLACE.reach, origins={"reach": "RAY_CLUSTER_NAME"}),
+            "by kubectl exec, into the pods of RayCluster default/ray (RAY_CLUSTER_NAME): probes, and every act, as the user",
+        ),
+        (
+            Config(kubernetes=PLACE, reach="ray", origins={"reach": "RAY_CLUSTER_NAME"}),
+            "a Ray that lives on this host; with kubectl in PATH also into the pods of RayCluster default/ray. To change it",
+        ),
         (Config(), "by ssh (default): probes, and every act, as the user that it logs in as"),
         (
             Config(slurm="42", reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"}),
@@ -158,7 +182,7 @@ def test_what_one_look_can_not_find_stands_once_and_never_under_ok():
     assert clocks.startswith(f"  - Power limits and clocks of GPUs: {part} clocks far below those of other GPUs")
     assert memory == f"  - Host memory near Ray's kill line: {part} how fast memory grows, and when Ray starts killing workers"
     assert restarts == f"  - Actors in a restart loop: {part} restarts within ten minutes, where the job has run for longer"
-    for check in CHECKS_WITHOUT_SLURM:
+    for check in CHECKS_ALWAYS_MADE:
         assert sum(line.startswith(f"  - {check.title}") for lines in told.values() for line in lines) == 1
 
 
@@ -183,7 +207,7 @@ def test_every_detector_belongs_to_one_check():
 
 def test_a_script_gets_every_check_and_the_whole_status():
     told = json.loads(doctor_json(*looked(seen(LOST)), Config()))
-    assert {check["title"] for check in told["checks"]} == {check.title for check in CHECKS_WITHOUT_SLURM}
+    assert {check["title"] for check in told["checks"]} == {check.title for check in CHECKS_ALWAYS_MADE}
     assert [finding["code"] for finding in told["status"]["findings"]]
     assert next(check for check in told["checks"] if "lost" in check["title"])["verdict"] == "found"
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cockpit.model import Allocation, Cluster, Fault, Gpu, Host, Node, OomKill, Port, Quantity, Session, Snapshot
+from cockpit.model import Allocation, Cluster, Fault, Gpu, Host, Node, OomKill, Port, Quantity, RayCluster, Session, Snapshot
 from cockpit.monitor.join.owners import processes_of, reported_by, same_devices
 from cockpit.monitor.pending import PendingReasons, ReasonInputs
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
@@ -35,6 +35,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     hosts: Mapping[str, Host] = {}
     ports: tuple[Port, ...] = ()
     allocation: Allocation | None = None
+    kubernetes: RayCluster | None = None
     expected: tuple[tuple[str, str], ...] = ()
     """Name and address of the hosts that the config names: they have a row also when nobody has heard of them."""
     faults: Mapping[tuple[str, str | None], Fault] = {}
@@ -83,6 +84,7 @@ class Join:
         cluster = of(_with_session, parts.cluster, parts.nodes, parts.hosts)
         places = of(_host_by_node, parts.nodes, parts.hosts, cluster.session)
         nodes = of(_nodes, of(self._node_usage, parts.nodes, parts.status), parts.hosts, places, parts.expected)
+        nodes = of(_in_pods, nodes, parts.kubernetes)
         reported = of(reported_by, parts.nodes)
         actors, groups = self._waits.with_reasons(_reason_inputs(parts))
         processes = of(processes_of, reported, parts.nodes, parts.jobs, parts.hosts, places, cluster.session)
@@ -103,6 +105,7 @@ class Join:
             hosts=parts.hosts,
             ports=parts.ports,
             allocation=parts.allocation,
+            kubernetes=parts.kubernetes,
             faults=of(_faults, parts.faults, parts.hosts),
             as_of=parts.as_of,
         )
@@ -165,6 +168,14 @@ def _nodes(
     named |= {address for host in hosts.values() for address in host.addresses}
     unheard = [Node(None, name, ip=address) for name, address in expected if name not in named and address not in named]
     return tuple(known + alone + unheard)
+
+
+def _in_pods(nodes: tuple[Node, ...] | None, cluster: RayCluster | None) -> tuple[Node, ...] | None:
+    """The nodes, with the names of the pods that they are."""
+    pods = {pod.ip: pod.name for pod in (cluster.pods if cluster else None) or () if pod.ip}
+    if nodes is None or not pods:
+        return nodes
+    return tuple(replace(node, pod=pods[node.ip]) if node.ip in pods and node.state != "DEAD" else node for node in nodes)
 
 
 class _NodeUsage:

@@ -76,6 +76,8 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     yield "state", _state(node)
     yield "address", f"{node.host} {node.ip}{'  head' if node.head else ''}"
     yield "node id", node.id or "none: no raylet of this cluster runs here"
+    if node.pod is not None:
+        yield "pod", node.pod
     yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
     yield (
         "reserved",

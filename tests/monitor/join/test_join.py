@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cockpit.model import Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Quantity, Worker
+from cockpit.model import Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Pod, Quantity, RayCluster, Worker
 from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import JobFacts, NodeFacts, OomFacts, StatusFacts
 from tests.world import GIB, NOW, gpu, node, process
@@ -44,6 +44,14 @@ def test_a_probe_wins_on_what_is_physical():
     assert first.memory == HostMemory(5, 10, 9)
     assert not second.probed
     assert second.memory == node(2).memory
+
+
+def test_a_living_node_has_the_name_of_the_pod_at_its_address_and_a_dead_one_has_none():
+    pods = (Pod("ray-head", "u1", ip="10.0.0.1"), Pod("ray-worker", "u2", ip="10.0.0.2"), Pod("ray-waits", "u3"))
+    known = node_facts(node(1), node(2, state="DEAD"), node(3), node(4, ip=""))
+    snapshot = joined(nodes=known, kubernetes=RayCluster("default", "ray", pods=pods))
+    assert [each.pod for each in snapshot.nodes] == ["ray-head", None, None, None]
+    assert [each.pod for each in joined(nodes=known, kubernetes=RayCluster("default", "ray")).nodes] == [None] * 4
 
 
 def test_a_probe_that_has_not_spoken_changes_nothing():

@@ -1,0 +1,87 @@
+"""The RayCluster of KubeRay's whose pods are the hosts, and the `kubectl exec` that gives a pipe to a Python in one of them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from cockpit.config.document import InputError
+from cockpit.config.reach import THROUGH_RAY
+from cockpit.model import Value
+from cockpit.trust import read_small
+
+CLUSTER: Final = "RAY_CLUSTER_NAME"
+"""KubeRay sets it in each container of Ray's, from the pod's label ray.io/cluster (ray-operator/controllers/ray/common/pod.go)."""
+NAMESPACE: Final = "RAY_CLUSTER_NAMESPACE"
+"""Set by some versions; the file beside the service account's token says the same."""
+API_HOST: Final = "KUBERNETES_SERVICE_HOST"
+"""Kubernetes sets it in every container."""
+FLAG: Final = "--kubernetes"
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""What Kubernetes lays into a pod: `token`, `ca.crt`, `namespace`."""
+REACH: Final = "kubectl exec --quiet -i -n {namespace} {{name}} -- {{python}} -"
+"""Without `-c` it is the pod's default container: that which its annotation kubectl.kubernetes.io/default-container names, else the first,
+which is Ray's (RayContainerIndex in KubeRay's controllers/ray/utils/constant.go). A mesh that puts its own before it names ours."""
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+class KubernetesPlace(Value, frozen=True):
+    """Which RayCluster, and who asks of it."""
+
+    namespace: str
+    cluster: str
+    origin: str = FLAG
+    """Who has said so: the flag, or KubeRay's variable."""
+    inside: bool = False
+    """cockpit runs in a pod, and asks as its service account; else kubectl asks, with the user's kubeconfig."""
+    has_kubectl: bool = True
+
+    @property
+    def title(self) -> str:
+        """As the flag takes it."""
+        return f"{self.namespace}/{self.cluster}"
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a person has named it for this run, and with it its pods."""
+        return self.origin == FLAG
+
+    @property
+    def reach(self) -> str:
+        """The way to its pods: no pod has an sshd."""
+        return REACH.format(namespace=self.namespace) if self.has_kubectl else THROUGH_RAY
+
+
+def find_place(env: Mapping[str, str], account: Path = ACCOUNT) -> KubernetesPlace | None:
+    """That of the pod that cockpit runs in; `None`: it runs in none of KubeRay's."""
+    cluster, namespace = env.get(CLUSTER, ""), env.get(NAMESPACE) or _read_namespace(account)
+    if not env.get(API_HOST) or not _NAME.fullmatch(cluster) or not _NAME.fullmatch(namespace):
+        return None
+    return KubernetesPlace(namespace, cluster, CLUSTER, inside=True, has_kubectl=_has_kubectl(env))
+
+
+def named_place(text: str, env: Mapping[str, str], account: Path = ACCOUNT) -> KubernetesPlace:
+    """The one that a person has named. Raises `InputError`."""
+    namespace, _, cluster = text.partition("/")
+    if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(cluster):
+        raise InputError(f"expected NAMESPACE/RAYCLUSTER such as default/raycluster-kuberay, got {text}")
+    if _has_kubectl(env):
+        return KubernetesPlace(namespace, cluster)
+    if not env.get(API_HOST) or not (account / "token").exists():
+        raise InputError("kubectl is not in PATH, and this is no pod with a service account")
+    return KubernetesPlace(namespace, cluster, inside=True, has_kubectl=False)
+
+
+def _has_kubectl(env: Mapping[str, str]) -> bool:
+    return shutil.which("kubectl", path=env.get("PATH")) is not None
+
+
+def _read_namespace(account: Path) -> str:
+    """Empty where there is no such file."""
+    try:
+        return read_small(account / "namespace").decode("utf-8").strip()
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,285 @@
+"""What Kubernetes does to a Ray that Ray itself can't tell of: pods that wait, are ended or taken away, and RayJobs that say otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from cockpit.findings.facts import Facts
+from cockpit.model import Container, Finding, Job, Level, Pod, RayCluster, RayJob, Remedy
+from cockpit.text import age, clean, plural, size
+
+MAX_NAMED = 6
+"""Pods that are named."""
+MAX_CHARS = 300
+"""Of what Kubernetes says."""
+SOURCE = "kubernetes"
+IMAGE_REASONS = frozenset(["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"])
+"""Why a container waits for its image (pkg/kubelet/images/types.go)."""
+CRASHES = "CrashLoopBackOff"
+OOM = "OOMKilled"
+BEGINNING = ("", "ContainerCreating", "PodInitializing")
+ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+OVER = ("Complete", "Failed")
+UNDER_WAY = ("", "Running")
+"""How far KubeRay is with a RayJob whose job it watches."""
+
+
+class Hit(NamedTuple):
+    """A container of a pod."""
+
+    pod: Pod
+    container: Container
+
+    @property
+    def ended(self) -> float | None:
+        """When, the last time."""
+        return self.container.ended.at if self.container.ended else None
+
+    @property
+    def words(self) -> str:
+        """Both by name."""
+        return clean(f"{self.pod.name}, container {self.container.name}")
+
+
+def waiting_pods(facts: Facts) -> Iterator[Finding]:
+    """Pods that no node has room for, or whose image can't be had; those that wait for the same are told together."""
+    alike: dict[tuple[str, str], list[Pod]] = {}
+    for pod in _pods(facts):
+        if (waits := _why_waiting(facts, pod)) is not None:
+            alike.setdefault(waits, []).append(pod)
+    for (code, why), pods in alike.items():
+        yield _waiting_finding(facts, code, why, pods)
+
+
+def _why_waiting(facts: Facts, pod: Pod) -> tuple[str, str] | None:
+    """The code of its finding, and the reason in the words of Kubernetes."""
+    if pod.phase != "Pending" or pod.ends is not None:
+        return None
+    image = next((one for one in pod.containers if one.waiting in IMAGE_REASONS), None)
+    if image is not None:
+        return "pod-image", image.message or image.waiting or ""
+    if pod.created is None or facts.now - pod.created < facts.limits.waiting_long:
+        return None
+    if pod.unscheduled is not None:
+        return "pod-pending", pod.unscheduled
+    stuck = next((one for one in pod.containers if one.waiting is not None and one.waiting not in BEGINNING), None)
+    return None if stuck is None else ("pod-pending", ": ".join(filter(None, (stuck.waiting, stuck.message))))
+
+
+def _waiting_finding(facts: Facts, code: str, why: str, pods: list[Pod]) -> Finding:
+    first = min(pods, key=lambda pod: (pod.created or facts.now, pod.name))
+    since = first.created
+    lasting = "" if since is None else f" for {age(max(0.0, facts.now - since))}"
+    what = "can't get its image" if code == "pod-image" else "waits to be started"
+    what = what if len(pods) == 1 else what.replace("waits", "wait").replace("its image", "their image")
+    remedy = (
+        "correct `image` or `imagePullSecrets` in the RayCluster, or push the image"
+        if code == "pod-image"
+        else "free what is missing, add nodes, or ask for less in the RayCluster; Ray does not see this pod before it runs"
+    )
+    text = f"{_names(pods)} {what}{lasting}: {_short(why)}"
+    return Finding(
+        code=code,
+        level="warning",
+        subject=f"pod {clean(first.name)}",
+        text=text,
+        evidence=_evidence(facts, pods),
+        since=since,
+        remedy=Remedy(remedy),
+    )
+
+
+def killed_containers(facts: Facts) -> Iterator[Finding]:
+    """The kernel has ended a container's first process for lack of memory: to Ray that is a node that has died without a word."""
+    for hit in _hits(facts):
+        ended = hit.container.ended
+        if ended is None or ended.reason != OOM or (hit.ended is not None and facts.now - hit.ended >= facts.limits.oom_told):
+            continue
+        limit = f" at its limit of {size(hit.container.memory_limit)}" if hit.container.memory_limit is not None else ""
+        when = "" if hit.ended is None else f" {age(max(0.0, facts.now - hit.ended))} ago"
+        fresh = hit.ended is not None and facts.now - hit.ended < facts.limits.oom_fresh
+        yield _hit_finding(
+            facts,
+            "pod-oom-killed",
+            "critical" if fresh else "warning",
+            hit,
+            f"The kernel killed container {clean(hit.container.name)} of pod {clean(hit.pod.name)} for lack of memory{limit}{when}"
+            f"{_restarts(hit)}",
+            "raise `resources.limits.memory` of its group in the RayCluster, or reduce the memory of what runs there",
+        )
+
+
+def crashing_containers(facts: Facts) -> Iterator[Finding]:
+    """What the kubelet starts again and again; one that was killed for lack of memory is told as that."""
+    for hit in _hits(facts):
+        one, limits = hit.container, facts.limits
+        lately = hit.ended is not None and facts.now - hit.ended <= limits.restarts_within
+        if (one.ended and one.ended.reason == OOM) or not (one.waiting == CRASHES or (lately and one.restarts >= limits.restarts)):
+            continue
+        how = "" if one.ended is None else f", the last time with {_end_words(hit)}"
+        yield _hit_finding(
+            facts,
+            "pod-crash-loop",
+            "warning",
+            hit,
+            f"Container {clean(one.name)} of pod {clean(hit.pod.name)} has ended {plural(one.restarts, 'time')}, "
+            f"and is started again and again{how}",
+            f"read what it said: `kubectl logs -p -n {_cluster(facts).namespace} {clean(hit.pod.name)} -c {clean(one.name)}`",
+        )
+
+
+def _hit_finding(facts: Facts, code: str, level: Level, hit: Hit, text: str, remedy: str) -> Finding:
+    return Finding(
+        code=code,
+        level=level,
+        subject=hit.words,
+        text=text,
+        evidence=_evidence(facts, [hit.pod]),
+        since=hit.ended,
+        remedy=Remedy(remedy),
+        about=_nodes(facts, [hit.pod]),
+    )
+
+
+def _restarts(hit: Hit) -> str:
+    return f"; it has been started again {plural(hit.container.restarts, 'time')}" if hit.container.restarts else ""
+
+
+def _end_words(hit: Hit) -> str:
+    ended = hit.container.ended
+    if ended is None:
+        return "no word"
+    return clean(f"{ended.reason or 'no reason'}{'' if ended.exit_code is None else f', exit code {ended.exit_code}'}")
+
+
+def leaving_pods(facts: Facts) -> Iterator[Finding]:
+    """Kubernetes takes a pod away, or has evicted it."""
+    alive = {node.ip for node in facts.living_nodes}
+    for pod in _pods(facts):
+        evicted = pod.phase == "Failed" and pod.reason is not None
+        if not evicted and (pod.ip not in alive or (pod.ends is None and pod.why_ends is None)):
+            continue
+        why = pod.reason if evicted else pod.why_ends
+        done = "has ended" if evicted else "is ending"
+        left = "" if evicted or pod.ends is None else f" in {age(max(0.0, pod.ends - facts.now))} at the latest"
+        yield Finding(
+            code="pod-leaving",
+            level="warning",
+            subject=clean(pod.name),
+            text=f"Kubernetes {done} pod {clean(pod.name)}{left}{', and what runs on it' if not evicted else ''}"
+            f": {_short(why or 'somebody has deleted it')}",
+            evidence=_evidence(facts, [pod]),
+            remedy=Remedy(
+                "see why in `kubectl get events`; a training job without checkpoints starts from the beginning"
+                if evicted
+                else "save a checkpoint if there is time; KubeRay makes another pod, which starts empty"
+            ),
+            about=_nodes(facts, [pod]),
+        )
+
+
+def missing_pods(facts: Facts) -> Iterator[Finding]:
+    """The RayCluster is to have more workers than it has pods for: what waits as a pod is told as that."""
+    cluster = facts.snapshot.kubernetes
+    if cluster is None or cluster.wanted is None or cluster.pods is None or cluster.state == "suspended" or facts.has_fault(SOURCE):
+        return
+    there = sum(not pod.head and pod.ends is None and pod.phase not in ("Failed", "Succeeded") for pod in cluster.pods)
+    if there >= cluster.wanted or facts.seconds_lasting("pods missing", cluster.title) < facts.limits.node_missing:
+        return
+    why = f": {_short(cluster.trouble)}" if cluster.trouble else ", and KubeRay does not say why"
+    yield Finding(
+        code="raycluster-short",
+        level="warning",
+        subject=f"RayCluster {clean(cluster.title)}",
+        text=f"RayCluster {clean(cluster.title)} wants {plural(cluster.wanted, 'worker')}, "
+        f"and only {there} {'has' if there == 1 else 'have'} a pod{why}",
+        evidence=(f"`kubectl describe raycluster -n {cluster.namespace} {cluster.name}` shows its events",),
+        remedy=Remedy("raise the quota that is named, or ask for fewer workers; without a reason, see whether KubeRay's operator runs"),
+    )
+
+
+def wrong_rayjobs(facts: Facts) -> Iterator[Finding]:
+    """A RayJob and Ray say opposite things of the same job (kuberay's issues 4217 and 3903)."""
+    cluster, jobs = facts.snapshot.kubernetes, facts.snapshot.jobs
+    if cluster is None or jobs is None or any(map(facts.has_fault, (SOURCE, "ray.jobs", "ray.identity"))):
+        return
+    by_id = {name: job for job in jobs for name in (job.id, job.submission) if name}
+    for one in cluster.jobs or ():
+        told = _contradiction(one, by_id) if one.submission else None
+        if told is not None and facts.seconds_lasting("rayjob differs", one.name) >= facts.limits.rayjob_differs:
+            yield _rayjob_finding(cluster, one, by_id.get(one.submission), *told)
+
+
+def _contradiction(one: RayJob, jobs: Mapping[str, Job]) -> tuple[str, str] | None:
+    """What Ray says instead, and what to do; `None`: they agree."""
+    job = jobs.get(one.submission)
+    watched = one.status == "RUNNING" and one.deployment in UNDER_WAY
+    if watched and job is None:
+        return "Ray knows no such job", (
+            "its head has probably been started anew and has lost the job: delete the RayJob, and apply it again; "
+            "KubeRay 1.5 and later fails such a RayJob by itself"
+        )
+    if job is None:
+        return None
+    if watched and job.status in ENDED:
+        return f"Ray says {clean(job.status)}", "read the job's log; KubeRay ends the RayJob as soon as its operator can ask Ray again"
+    if one.deployment in OVER and job.running:
+        return f"Ray still runs it ({clean(job.status)})", f"stop job {clean(job.id)} if nobody needs it: it holds its GPUs"
+    return None
+
+
+def _rayjob_finding(cluster: RayCluster, one: RayJob, job: Job | None, instead: str, remedy: str) -> Finding:
+    said = one.deployment if one.deployment in OVER else one.status
+    return Finding(
+        code="rayjob-contradicts",
+        level="warning",
+        subject=f"RayJob {clean(one.name)}",
+        text=f"RayJob {clean(one.name)} says {clean(said)} of job {clean(one.submission)}, but {instead}",
+        evidence=(
+            f"`kubectl get rayjob -n {cluster.namespace} {clean(one.name)}`: {clean(one.status) or '–'}, {clean(one.deployment) or '–'}",
+            *((_short(one.message),) if one.message else ()),
+        ),
+        remedy=Remedy(remedy, "stop-job" if job is not None and job.running else None),
+        about=(job.key,) if job is not None else (),
+    )
+
+
+def _cluster(facts: Facts) -> RayCluster:
+    """Asked of only where it has pods."""
+    return facts.snapshot.kubernetes or RayCluster("", "")
+
+
+def _pods(facts: Facts) -> tuple[Pod, ...]:
+    """Those of the last answer; while Kubernetes is silent nothing new follows from them."""
+    return () if facts.has_fault(SOURCE) else _cluster(facts).pods or ()
+
+
+def _hits(facts: Facts) -> Iterator[Hit]:
+    return (Hit(pod, container) for pod in _pods(facts) for container in pod.containers)
+
+
+def _names(pods: list[Pod]) -> str:
+    return f"pod {clean(pods[0].name)}" if len(pods) == 1 else f"{len(pods)} pods of {clean(pods[0].group) or 'the head'}"
+
+
+def _short(text: str) -> str:
+    said = clean(" ".join(text.split())).rstrip(".")
+    return said if len(said) <= MAX_CHARS else f"{said[: MAX_CHARS - 1]}…"
+
+
+def _evidence(facts: Facts, pods: list[Pod]) -> tuple[str, ...]:
+    namespace = _cluster(facts).namespace
+    lines = [f"`kubectl describe pod -n {namespace} {clean(pod.name)}`: {_state(pod)}" for pod in pods[:MAX_NAMED]]
+    return (*lines, *([f"and {len(pods) - MAX_NAMED} more"] if len(pods) > MAX_NAMED else []))
+
+
+def _state(pod: Pod) -> str:
+    each = [f"{one.name} {one.waiting or 'up'}, {plural(one.restarts, 'restart')}" for one in pod.containers]
+    return clean("; ".join([pod.phase or "no phase", *each]))
+
+
+def _nodes(facts: Facts, pods: Iterable[Pod]) -> tuple[str, ...]:
+    """The keys of the nodes that they are."""
+    addresses = {pod.ip for pod in pods if pod.ip}
+    return tuple(node.key for node in facts.living_nodes if node.ip in addresses)

@@ -1,0 +1,149 @@
+"""The API server of Kubernetes: a path in, JSON out, by kubectl with the user's kubeconfig, or as the service account of this pod."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeVar
+
+import httpx
+import msgspec
+
+from cockpit.config.kubernetes import ACCOUNT, API_HOST, KubernetesPlace
+from cockpit.secrets import redact
+from cockpit.sources.lenient_json import NotRayError, decode
+from cockpit.sources.program import ANSWER_S, ask_program
+from cockpit.sources.source import SourceError, within
+from cockpit.text import clean
+from cockpit.trust import read_small
+
+T = TypeVar("T")
+WHO: Final = "Kubernetes"
+ROLE: Final = "packaging/kubernetes-role.yaml has the Role that allows it"
+MAX_BODY_BYTES: Final = 64 << 20
+"""Bytes. A pod is some 10 kB."""
+_PORTS: Final = ("KUBERNETES_SERVICE_PORT_HTTPS", "KUBERNETES_SERVICE_PORT")
+_REFUSED = re.compile(r"(?:kubectl: )?Error from server \((\w+)\): (.*)", re.DOTALL)
+"""How kubectl prints a `Status` (k8s.io/kubectl/pkg/cmd/util/helpers.go)."""
+
+
+class RefusedError(SourceError):
+    """The API server has answered, but not with success; `reason` as in its `Status`: `Forbidden`, `NotFound`, `Conflict`."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        said = clean(redact(message))[:400]
+        super().__init__(f"{WHO} refuses it: {said}; {ROLE}" if reason == "Forbidden" else f"{WHO}: {said}")
+        self.reason = reason
+
+
+class Way(Protocol):
+    """How it is asked."""
+
+    async def __call__(self, method: Literal["GET", "DELETE"], path: str, body: bytes = b"") -> bytes:
+        """What it answers. Raises `RefusedError`, `SourceError`."""
+
+
+class KubernetesApi:
+    """Of one place, asked for what is typed."""
+
+    def __init__(self, place: KubernetesPlace, way: Way | None = None) -> None:
+        self.place = place
+        self._ask = way or (ServiceAccount(os.environ) if place.inside else ask_kubectl)
+
+    async def get(self, path: str, shape: type[T]) -> T:
+        """Raises `RefusedError`, `SourceError`."""
+        try:
+            return decode(await self._ask("GET", path), shape)
+        except NotRayError as error:
+            raise SourceError(f"{WHO} answers in a way that cockpit can't read: {error}") from None
+
+    async def delete(self, path: str, uid: str) -> None:
+        """Only what has this uid: a thing of the same name that was made anew stays. Raises `RefusedError`, `SourceError`."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        await self._ask("DELETE", path, json.dumps(options).encode())
+
+
+async def ask_kubectl(method: Literal["GET", "DELETE"], path: str, body: bytes = b"") -> bytes:
+    """By kubectl, which knows every way to log in."""
+    more = ("-f", "-") if body else ()
+    try:
+        lines = await ask_program(WHO, "kubectl", method.lower(), "--raw", path, *more, send=body)
+    except SourceError as error:
+        if (found := _REFUSED.search(str(error))) is not None:
+            raise RefusedError(found[1], found[2]) from None
+        raise
+    return b"\n".join(lines)
+
+
+class _Status(msgspec.Struct):
+    """What the API server answers instead of what was asked for."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ServiceAccount:
+    """Over TLS, as the service account of the pod that cockpit runs in. Its token is renewed every hour, and so read for each question."""
+
+    def __init__(self, env: Mapping[str, str], account: Path = ACCOUNT) -> None:
+        host, port = env.get(API_HOST, ""), next((env[name] for name in _PORTS if env.get(name)), "443")
+        self._url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+        self._account = account
+
+    async def __call__(self, method: Literal["GET", "DELETE"], path: str, body: bytes = b"") -> bytes:
+        """Raises `RefusedError`, `SourceError`."""
+        try:
+            return await within(ANSWER_S, self._exchange(method, path, body))
+        except asyncio.TimeoutError:
+            raise SourceError(f"{WHO} did not answer within {ANSWER_S:.0f} s ({self._url})") from None
+        except httpx.HTTPError as error:
+            raise SourceError(f"{WHO} can't be reached at {self._url}: {clean(str(error)) or 'no connection'}") from None
+
+    async def _exchange(self, method: str, path: str, body: bytes) -> bytes:
+        headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json", "User-Agent": "ray-cockpit"}
+        headers |= {"Content-Type": "application/json"} if body else {}
+        async with (
+            httpx.AsyncClient(verify=self._trust(), trust_env=False, timeout=ANSWER_S) as client,
+            client.stream(method, f"{self._url}{path}", content=body or None, headers=headers) as answer,
+        ):
+            said = await _read_body(answer)
+        if answer.is_success:
+            return said
+        raise _refusal(answer.status_code, said)
+
+    def _token(self) -> str:
+        try:
+            token = read_small(self._account / "token").decode("ascii").strip()
+        except (OSError, ValueError):
+            raise SourceError(f"this pod has no token of a service account ({self._account / 'token'}): {ROLE}") from None
+        if not token.isprintable():
+            raise SourceError(f"the token of this pod's service account is not valid ({self._account / 'token'})")
+        return token
+
+    def _trust(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=str(self._account / "ca.crt"))
+        except (OSError, ssl.SSLError):
+            raise SourceError(f"the certificate of the API server's authority can't be read ({self._account / 'ca.crt'})") from None
+
+
+async def _read_body(answer: httpx.Response) -> bytes:
+    body = bytearray()
+    async for chunk in answer.aiter_bytes():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise SourceError(f"{WHO} sent more than {MAX_BODY_BYTES >> 20} MB")
+    return bytes(body)
+
+
+def _refusal(code: int, body: bytes) -> RefusedError:
+    try:
+        status = decode(body, _Status)
+    except NotRayError:
+        status = _Status()
+    return RefusedError(status.reason or str(code), status.message or f"HTTP {code}")

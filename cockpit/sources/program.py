@@ -1,0 +1,35 @@
+"""A program that is asked once: what it prints, or why it has not answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from cockpit.sources.probes.process import Child
+from cockpit.sources.probes.spawn import spawn
+from cockpit.sources.source import SourceError
+
+ANSWER_S: Final = 10.0
+"""Seconds for one answer: a busy slurmctld or API server takes a few."""
+_TURN_S: Final = 0.02
+
+
+async def ask_program(who: str, *words: str, send: bytes = b"") -> list[bytes]:
+    """The lines that it prints; `who` is asked by it. Raises `SourceError`."""
+    lines: list[bytes] = []
+    try:
+        child = Child(spawn(words), lines.extend, lambda: None, send)
+    except OSError as error:
+        raise SourceError(f"{who} can't be asked: {words[0]}: {(error.strerror or str(error)).lower()}") from error
+    deadline = time.monotonic() + ANSWER_S
+    try:
+        while (code := child.poll_exit()) is None:
+            if time.monotonic() > deadline:
+                raise SourceError(f"{who} did not answer within {ANSWER_S:.0f} s ({words[0]})")
+            await asyncio.sleep(_TURN_S)
+    finally:
+        child.end()
+    if code or child.garbage:
+        raise SourceError(f"{words[0]}: {child.last_words or f'exit code {code}'}")
+    return lines

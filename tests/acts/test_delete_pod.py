@@ -1,0 +1,146 @@
+"""The pod of a node is deleted by its uid: which it is, what ends with it, and what is left alone."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.acts.act import Aim
+from cockpit.acts.plan import Plan, Receipt
+from cockpit.acts.table import act_for, find_act
+from cockpit.acts.text import plan_lines, summary
+from cockpit.config.kubernetes import KubernetesPlace
+from cockpit.model import Snapshot
+from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
+from cockpit.sources.source import SourceError
+from tests.world import NOW, actor, node, snapshot
+
+DELETE = find_act("delete-pod")
+WORKER = "ray-gpu-worker-2"
+
+
+def listed(name: str, number: int, **more: Any) -> dict[str, Any]:
+    kind = "head" if number == 1 else "worker"
+    metadata = {
+        "name": name,
+        "uid": f"uid-{number}",
+        "labels": {"ray.io/node-type": kind, "ray.io/group": "gpu"},
+        "ownerReferences": [{"kind": "RayCluster", "name": "ray"}],
+        **more,
+    }
+    return {"metadata": metadata, "status": {"phase": "Running", "podIP": f"10.0.0.{number}"}}
+
+
+class Server:
+    """Lists pods, and remembers what it was to delete."""
+
+    def __init__(self, *pods: dict[str, Any], refuses: SourceError | None = None) -> None:
+        self.pods, self.refuses, self.deleted = pods, refuses, []
+
+    async def __call__(self, method: str, path: str, body: bytes = b"") -> bytes:
+        if method == "GET":
+            return json.dumps({"items": self.pods}).encode()
+        if self.refuses is not None:
+            raise self.refuses
+        self.deleted.append((path, json.loads(body)["preconditions"]["uid"]))
+        return b"{}"
+
+
+def world_of(server: Server | None, known: Snapshot | None = None) -> Any:
+    api = KubernetesApi(KubernetesPlace("default", "ray"), server) if server else None  # type: ignore[arg-type]  # as a way is
+    return SimpleNamespace(monitor=SimpleNamespace(kubernetes=api), snapshot=known or snapshot())
+
+
+async def planned(server: Server | None, name: str, known: Snapshot | None = None) -> Plan:
+    return await DELETE.plan(Aim(id=name), world_of(server, known), lambda *_: None)
+
+
+async def performed(server: Server) -> Receipt:
+    return await DELETE.perform(await planned(server, WORKER), world_of(server), lambda *_: None)
+
+
+def test_a_node_that_is_a_pod_may_be_aimed_at_and_another_says_why_not():
+    act, rows = act_for("X", [node(2, pod=WORKER)])  # type: ignore[misc]
+    assert (act.id, act.aim_at(rows).id) == ("delete-pod", WORKER)
+    assert act_for("X", [node(2)]) == "node2 is no pod of a RayCluster that cockpit knows of"
+
+
+@pytest.mark.parametrize("name", [WORKER, "node2", "10.0.0.2", f"{2:056x}"])
+async def test_a_pod_is_found_by_its_name_or_by_what_its_node_is_called(name: str):
+    plan = await planned(Server(listed("ray-head", 1), listed(WORKER, 2)), name)
+    (target,) = plan.targets
+    assert (target.id, target.name, target.part, target.node) == ("uid-2", WORKER, "gpu", f"{2:056x}")
+    assert plan_lines(plan, NOW)[0] == "Delete pod: 1 pod"
+    assert plan.notes == ("KubeRay makes another pod in its place, with an empty disk",)
+
+
+async def test_a_name_that_no_pod_has_is_an_error_and_so_is_no_raycluster():
+    with pytest.raises(SourceError, match="RayCluster default/ray has no pod w9; it has ray-gpu-worker-2"):
+        await planned(Server(listed(WORKER, 2)), "w9")
+    with pytest.raises(SourceError, match="has no pod ; it has none"):
+        await planned(Server(), "")
+    with pytest.raises(SourceError, match="name it with --kubernetes NAMESPACE/RAYCLUSTER"):
+        await planned(None, WORKER)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"ownerReferences": []}, "KubeRay has not made it for this RayCluster, and would make no other"),
+        ({"ownerReferences": [{"kind": "RayCluster", "name": "another"}]}, "KubeRay has not made it for this RayCluster"),
+        ({"deletionTimestamp": "2026-11-24T02:45:30Z"}, "it is being deleted already"),
+    ],
+)
+async def test_a_pod_that_nobody_would_make_anew_or_that_goes_already_is_refused(more: dict[str, Any], reason: str):
+    plan = await planned(Server(listed(WORKER, 2, **more)), WORKER)
+    assert plan.empty
+    assert plan.refused[0].reason is not None
+    assert plan.refused[0].reason.startswith(reason)
+
+
+async def test_the_uid_that_was_agreed_to_goes_with_the_order():
+    server = Server(listed(WORKER, 2))
+    receipt = await performed(server)
+    assert server.deleted == [(f"/api/v1/namespaces/default/pods/{WORKER}", "uid-2")]
+    assert (receipt.well, summary(receipt)) == (True, "Delete pod: 1 pod, 0.0 s")
+
+
+@pytest.mark.parametrize(
+    ("error", "refused", "failed"),
+    [
+        (RefusedError("Conflict", "Precondition failed"), "another pod has been made since, and has its name", None),
+        (RefusedError("NotFound", "not found"), "it is gone already", None),
+        (RefusedError("Forbidden", "no"), None, "Kubernetes refuses it: no; packaging/kubernetes-role.yaml has the Role that allows it"),
+        (SourceError("no answer"), None, "no answer; whether it was deleted is not known"),
+    ],
+)
+async def test_what_was_not_done_is_told_as_that(error: SourceError, refused: str | None, failed: str | None):
+    receipt = await performed(Server(listed(WORKER, 2), refuses=error))
+    assert not receipt.well
+    assert [one.reason for one in receipt.refused] == ([refused] if refused else [])
+    assert [one.error for one in receipt.failed] == ([failed] if failed else [])
+
+
+async def test_what_runs_on_its_node_ends_with_it_and_its_name_is_typed():
+    known = replace(snapshot(), actors=(actor(1, node=f"{2:056x}"), actor(2)), jobs=())
+    ends, word = DELETE.impact(await planned(Server(listed(WORKER, 2)), WORKER, known), known, {})
+    assert word == WORKER
+    assert len(ends) == 1
+    idle = replace(known, actors=(), placement_groups=())
+    assert DELETE.impact(await planned(Server(listed(WORKER, 2)), WORKER, idle), idle, {}) == ((), None)
+
+
+async def test_with_the_head_the_whole_ray_ends_also_where_nothing_runs():
+    idle = replace(snapshot(), actors=(), placement_groups=(), jobs=())
+    ends, word = DELETE.impact(await planned(Server(listed("ray-head", 1)), "ray-head", idle), idle, {})
+    assert ends == ("the head ends, and with it this Ray on all its nodes",)
+    assert word == "ray-head"
+
+
+@pytest.mark.parametrize(("act", "instead"), [("stop", "cockpit delete-pod"), ("start", "edit the RayCluster")])
+def test_what_makes_no_sense_in_a_pod_says_what_to_do_instead(act: str, instead: str):
+    assert instead in (find_act(act).why_not_in_pods or "")

@@ -1,0 +1,279 @@
+"""An API server of Kubernetes without a Kubernetes: serves objects, checks token and rights, compares uids, runs `exec` over a WebSocket.
+
+`python -m tests.fakes.kubernetes FOLDER --reach 'ssh {ip}'` serves FOLDER/{pods,rayclusters,rayjobs}.json as they are at each question, on
+port 6443 over TLS with FOLDER/tls.crt; rights and token are in FOLDER/rights and FOLDER/token; what was asked goes to FOLDER/asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shlex
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+Record = dict[str, Any]
+EVERYTHING = ("list pods", "get pods", "delete pods", "get pods/exec", "get rayclusters", "get rayjobs", "list rayjobs")
+"""Rights as `verb resource`."""
+GROUPS = {"pods": "", "pods/exec": "", "rayclusters": "ray.io", "rayjobs": "ray.io"}
+KINDS = {"pods": "Pod", "rayclusters": "RayCluster", "rayjobs": "RayJob"}
+EXEC_PROTOCOL = "v5.channel.k8s.io"
+STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
+"""Channels of that protocol (k8s.io/apimachinery/pkg/util/remotecommand)."""
+PORT = 6443
+
+
+def make_certificate(folder: Path, *addresses: str) -> None:
+    """`tls.crt`, which is its own authority, and `tls.key`, for these addresses."""
+    names = ",".join(f"IP:{address}" for address in addresses)
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=kubernetes"]
+    files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
+    subprocess.run([*made, "-addext", f"subjectAltName={names}", *files], check=True, capture_output=True)
+
+
+def lay_out(folder: Path, *addresses: str, token: str = "of-the-service-account", rights: tuple[str, ...] = EVERYTHING) -> None:
+    """All but the objects."""
+    make_certificate(folder, *addresses)
+    (folder / "token").write_text(token)
+    (folder / "rights").write_text("\n".join(rights))
+    for kind in KINDS:
+        write(folder, kind, [])
+
+
+def write(folder: Path, kind: str, objects: list[Record]) -> None:
+    """These are all there are of that kind from now on; the file is whole at each moment."""
+    fresh = folder / f"{kind}.new"
+    fresh.write_text(json.dumps(objects))
+    fresh.rename(folder / f"{kind}.json")
+
+
+def read(folder: Path, kind: str) -> list[Record]:
+    """What there is."""
+    objects: list[Record] = json.loads((folder / f"{kind}.json").read_text())
+    return objects
+
+
+def write_kubeconfig(folder: Path, address: str, token: str, port: int = PORT) -> Path:
+    """As a user has one."""
+    cluster = {"server": f"https://{address}:{port}", "certificate-authority": str(folder / "tls.crt")}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": cluster}],
+        "users": [{"name": "lab", "user": {"token": token}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+        "current-context": "lab",
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(config))
+    path.chmod(0o600)
+    return path
+
+
+class ApiServer:
+    """Until closed."""
+
+    def __init__(self, folder: Path, reach: str = "") -> None:
+        """`reach`: the command that runs another on the host of a pod; `{ip}` is its address."""
+        self.folder, self._reach = folder, reach
+        app = web.Application(middlewares=[self._guard])
+        for path in DISCOVERY:
+            app.router.add_get(path, _discover)
+        for base in ("/api/v1", "/apis/ray.io/v1"):
+            app.router.add_get(base + "/namespaces/{namespace}/{kind}", self._list)
+            app.router.add_get(base + "/namespaces/{namespace}/{kind}/{name}", self._get)
+        app.router.add_delete("/api/v1/namespaces/{namespace}/pods/{name}", self._delete)
+        app.router.add_get("/api/v1/namespaces/{namespace}/pods/{name}/exec", self._exec)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+
+    async def start(self, address: str, port: int) -> int:
+        """The port; 0 takes one that is free."""
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(self.folder / "tls.crt", self.folder / "tls.key")
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, address, port, ssl_context=tls)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Answer nobody any more."""
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        with (self.folder / "asked").open("a") as asked:
+            asked.write(f"{request.method} {request.path_qs}\n")
+        if request.headers.get("Authorization") != f"Bearer {(self.folder / 'token').read_text().strip()}":
+            return failure(401, "Unauthorized", "Unauthorized")
+        try:
+            found: web.StreamResponse = await handler(request)
+        except web.HTTPNotFound:
+            return failure(404, "NotFound", "the server could not find the requested resource")
+        return found
+
+    def _denied(self, request: web.Request, verb: str, kind: str) -> web.Response | None:
+        if f"{verb} {kind}" in (self.folder / "rights").read_text().splitlines():
+            return None
+        name = f' "{request.match_info["name"]}"' if "name" in request.match_info else ""
+        group = f".{GROUPS[kind]}" if GROUPS[kind] else ""
+        where = f'in API group "{GROUPS[kind]}" in the namespace "{request.match_info["namespace"]}"'
+        user = "system:serviceaccount:default:default"
+        what = f'{kind.partition("/")[0]}{group}{name} is forbidden: User "{user}" cannot {verb} resource "{kind}" {where}'
+        return failure(403, "Forbidden", what)
+
+    def _named(self, request: web.Request, kind: str) -> Record | None:
+        name = request.match_info["name"]
+        return next((one for one in read(self.folder, kind) if one["metadata"]["name"] == name), None)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        kind = _kind(request)
+        if (denied := self._denied(request, "list", kind)) is not None:
+            return denied
+        wanted = dict(part.split("=", 1) for part in request.query.get("labelSelector", "").split(",") if part)
+        items = [one for one in read(self.folder, kind) if wanted.items() <= one["metadata"].get("labels", {}).items()]
+        group = "ray.io/v1" if GROUPS[kind] else "v1"
+        return answer({"kind": f"{KINDS[kind]}List", "apiVersion": group, "metadata": {"resourceVersion": "48390"}, "items": items})
+
+    async def _get(self, request: web.Request) -> web.Response:
+        kind = _kind(request)
+        if (denied := self._denied(request, "get", kind)) is not None:
+            return denied
+        found = self._named(request, kind)
+        return _missing(request, kind) if found is None else answer({"apiVersion": "v1", "kind": KINDS[kind], **found})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        if (denied := self._denied(request, "delete", "pods")) is not None:
+            return denied
+        body = await request.read()
+        pod = self._named(request, "pods")
+        if pod is None:
+            return _missing(request, "pods")
+        wanted = (json.loads(body) if body else {}).get("preconditions", {}).get("uid")
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        if wanted not in (None, uid):
+            why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
+            return failure(409, "Conflict", f'Operation cannot be fulfilled on Pod "{name}": {why}')
+        write(self.folder, "pods", [one for one in read(self.folder, "pods") if one["metadata"]["uid"] != uid])
+        return answer({"apiVersion": "v1", "kind": "Pod", **pod})
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        if (denied := self._denied(request, "get", "pods/exec")) is not None:
+            return denied
+        pod = self._named(request, "pods")
+        if pod is None:
+            return _missing(request, "pods")
+        socket = web.WebSocketResponse(protocols=(EXEC_PROTOCOL,))
+        await socket.prepare(request)
+        words = shlex.split(self._reach.format(ip=pod["status"]["podIP"]))
+        pipe = asyncio.subprocess.PIPE
+        command = [*words, shlex.join(request.query.getall("command"))] if words else request.query.getall("command")
+        child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert child.stdin is not None
+        writing = asyncio.create_task(_feed(socket, child.stdin))
+        await asyncio.gather(_send(socket, STDOUT, child.stdout), _send(socket, STDERR, child.stderr))
+        code = await child.wait()
+        await _say(socket, ERROR, json.dumps(_ending(code)).encode())
+        await socket.close()
+        writing.cancel()
+        return socket
+
+
+async def _feed(socket: web.WebSocketResponse, stdin: asyncio.StreamWriter) -> None:
+    """Whatever becomes of whoever asked: what runs in the pod then reads the end of its input, and is not killed."""
+    async for message in socket:
+        if message.type != WSMsgType.BINARY or not message.data:
+            continue
+        if message.data[0] == CLOSE:
+            break
+        if message.data[0] == STDIN:
+            stdin.write(message.data[1:])
+            await stdin.drain()
+    stdin.close()
+
+
+async def _send(socket: web.WebSocketResponse, channel: int, stream: asyncio.StreamReader | None) -> None:
+    assert stream is not None
+    while data := await stream.read(1 << 15):
+        await _say(socket, channel, data)
+
+
+async def _say(socket: web.WebSocketResponse, channel: int, data: bytes) -> None:
+    if not socket.closed:
+        await socket.send_bytes(bytes([channel]) + data)
+
+
+def _ending(code: int) -> Record:
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    causes = [{"reason": "ExitCode", "message": str(code)}]
+    message = f"command terminated with non-zero exit code: exit status {code}"
+    return {"metadata": {}, "status": "Failure", "message": message, "reason": "NonZeroExitCode", "details": {"causes": causes}}
+
+
+def answer(body: Record, status: int = 200) -> web.Response:
+    """Go ends its JSON with a line feed."""
+    return web.Response(body=json.dumps(body).encode() + b"\n", status=status, content_type="application/json")
+
+
+def failure(code: int, reason: str, message: str) -> web.Response:
+    """A `Status`."""
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    return answer({**head, "message": message, "reason": reason, "code": code}, code)
+
+
+def _missing(request: web.Request, kind: str) -> web.Response:
+    group = f".{GROUPS[kind]}" if GROUPS[kind] else ""
+    return failure(404, "NotFound", f'{kind}{group} "{request.match_info["name"]}" not found')
+
+
+def _kind(request: web.Request) -> str:
+    kind: str = request.match_info["kind"]
+    if kind not in KINDS:
+        raise web.HTTPNotFound
+    return kind
+
+
+async def _discover(request: web.Request) -> web.Response:
+    return answer(DISCOVERY[request.path])
+
+
+def _resources(version: str, *kinds: str) -> Record:
+    verbs = ["delete", "get", "list"]
+    found = [{"name": kind, "singularName": "", "namespaced": True, "kind": KINDS[kind], "verbs": verbs} for kind in kinds]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": found}
+
+
+RAY_VERSION = {"groupVersion": "ray.io/v1", "version": "v1"}
+RAY_GROUP = {"name": "ray.io", "versions": [RAY_VERSION], "preferredVersion": RAY_VERSION}
+DISCOVERY: dict[str, Record] = {
+    "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [RAY_GROUP]},
+    "/api/v1": _resources("v1", "pods"),
+    "/apis/ray.io/v1": _resources("ray.io/v1", "rayclusters", "rayjobs"),
+}
+"""What kubectl asks before it does anything to a pod."""
+
+
+async def _serve(folder: Path, address: str, reach: str) -> None:
+    server = ApiServer(folder, reach)
+    await server.start(address, PORT)
+    await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Until it is ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--reach", default="")
+    given = parser.parse_args()
+    asyncio.run(_serve(given.folder, given.address, given.reach))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""What Kubernetes does to a Ray, and only that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.findings.kubernetes import (
+    crashing_containers,
+    killed_containers,
+    leaving_pods,
+    missing_pods,
+    waiting_pods,
+    wrong_rayjobs,
+)
+from cockpit.model import Container, ContainerEnd, Fault, Job, Pod, RayCluster, RayJob, Snapshot
+from tests.findings.detection import codes, looked, only
+from tests.world import GIB, NOW, node, snapshot
+
+ALL = (waiting_pods, killed_containers, crashing_containers, leaving_pods, missing_pods, wrong_rayjobs)
+NO_ROOM = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
+SILENT = (Fault("kubernetes", "kubectl: connection refused", NOW),)
+
+
+def pod(number: int = 2, **more: Any) -> Pod:
+    facts = {"ip": f"10.0.0.{number}", "phase": "Running", "group": "gpu", "owned": True, "created": NOW - 3600, **more}
+    return Pod(f"ray-gpu-worker-{number}", f"uid-{number}", **facts)
+
+
+def waiting(number: int = 3, **more: Any) -> Pod:
+    return pod(number, **{"ip": "", "phase": "Pending", "unscheduled": NO_ROOM, "created": NOW - 720, **more})
+
+
+def container(**more: Any) -> Container:
+    return Container("ray-worker", **more)
+
+
+def seen(*pods: Pod, jobs: tuple[Job, ...] | None = (), rayjobs: tuple[RayJob, ...] = (), **more: Any) -> Snapshot:
+    cluster = RayCluster("default", "raycluster-kuberay", **{"state": "ready", "wanted": 0, "pods": pods, "jobs": rayjobs, **more})
+    return replace(snapshot(), nodes=(node(1), node(2)), jobs=jobs, kubernetes=cluster)
+
+
+def found(world: Snapshot, seconds: float = 120, **limits: Any):
+    return looked(world, seconds, detectors=ALL, **limits)
+
+
+def test_pods_without_a_node_are_told_together_with_what_is_missing():
+    finding = only(found(seen(waiting(3), waiting(4, created=NOW - 300), pod())), "pod-pending")
+    said = "2 pods of gpu wait to be started for 12m00s: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu"
+    assert (finding.level, finding.text) == ("warning", said)
+    assert (finding.since, finding.subject) == (NOW - 720, "pod ray-gpu-worker-3")
+    assert finding.evidence[0] == "`kubectl describe pod -n default ray-gpu-worker-3`: Pending"
+
+
+def test_pods_that_wait_for_different_things_are_told_apart():
+    taint = waiting(4, unscheduled="0/4 nodes are available: 4 node(s) had untolerated taint")
+    assert len({finding.subject for finding in found(seen(waiting(3), taint))}) == 2
+
+
+def test_a_pod_that_waits_as_long_as_any_start_takes_is_no_news():
+    assert found(seen(waiting(created=NOW - 100))) == ()
+    assert only(found(seen(waiting(created=NOW - 120)), 0), "pod-pending").text.startswith("pod ray-gpu-worker-3 waits to be started for")
+    assert found(seen(waiting(created=None))) == ()
+
+
+def test_a_pod_that_waits_for_its_head_or_starts_a_container_is_no_news():
+    creating = container(waiting="ContainerCreating")
+    assert found(seen(waiting(unscheduled=None, containers=(creating, container(waiting="PodInitializing"))))) == ()
+    assert found(seen(waiting(unscheduled=None, containers=(container(),)))) == ()
+
+
+def test_a_container_that_can_not_be_made_is_told_with_the_reason():
+    wrong = container(waiting="CreateContainerConfigError", message='secret "hf-token" not found')
+    finding = only(found(seen(waiting(unscheduled=None, containers=(wrong,)))), "pod-pending")
+    assert finding.text.endswith('CreateContainerConfigError: secret "hf-token" not found')
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
+def test_an_image_that_can_not_be_had_is_told_at_once(reason: str):
+    image = container(waiting=reason, message="failed to pull: not found")
+    finding = only(found(seen(waiting(unscheduled=None, created=NOW - 20, containers=(image,))), 0), "pod-image")
+    assert (finding.level, finding.text) == ("warning", "pod ray-gpu-worker-3 can't get its image for 20s: failed to pull: not found")
+
+
+def killed(ago: float = 60, **more: Any) -> Snapshot:
+    facts = {"memory_limit": 64 * GIB, "restarts": 2, "ended": ContainerEnd("OOMKilled", 137, NOW - ago), **more}
+    return seen(pod(containers=(container(**facts),)))
+
+
+def test_a_container_that_was_killed_for_lack_of_memory_is_told_with_its_limit():
+    finding = only(found(killed()), "pod-oom-killed")
+    said = "for lack of memory at its limit of 64G 1m00s ago; it has been started again 2 times"
+    assert finding.text == f"The kernel killed container ray-worker of pod ray-gpu-worker-2 {said}"
+    assert (finding.level, finding.subject) == ("critical", "ray-gpu-worker-2, container ray-worker")
+    assert finding.about == (node(2).key,)
+    assert finding.evidence == ("`kubectl describe pod -n default ray-gpu-worker-2`: Running; ray-worker up, 2 restarts",)
+
+
+def test_a_kill_is_critical_for_a_while_and_forgotten_after_an_hour():
+    assert only(found(killed(700)), "pod-oom-killed").level == "warning"
+    assert found(killed(3600)) == ()
+    assert found(seen(pod(containers=(container(ended=ContainerEnd("Completed", 0, NOW - 60)),)))) == ()
+
+
+def test_a_kill_at_an_unknown_time_without_a_limit_claims_neither():
+    text = only(found(killed(memory_limit=None, restarts=0, ended=ContainerEnd("OOMKilled"))), "pod-oom-killed").text
+    assert text == "The kernel killed container ray-worker of pod ray-gpu-worker-2 for lack of memory"
+
+
+def test_a_container_that_ends_again_and_again_is_told():
+    ended = ContainerEnd("Error", 1, NOW - 40)
+    finding = only(found(seen(pod(containers=(container(waiting="CrashLoopBackOff", restarts=7, ended=ended),)))), "pod-crash-loop")
+    said = "has ended 7 times, and is started again and again, the last time with Error, exit code 1"
+    assert (finding.level, finding.text) == ("warning", f"Container ray-worker of pod ray-gpu-worker-2 {said}")
+    assert finding.remedy.text == "read what it said: `kubectl logs -p -n default ray-gpu-worker-2 -c ray-worker`"
+    assert codes(found(seen(pod(containers=(container(restarts=3, ended=ended),))))) == {"pod-crash-loop"}
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        container(restarts=2, ended=ContainerEnd("Error", 1, NOW - 40)),
+        container(restarts=9, ended=ContainerEnd("Error", 1, NOW - 700)),
+        container(restarts=9),
+    ],
+)
+def test_one_restart_or_two_or_those_of_long_ago_are_no_loop(one: Container):
+    assert found(seen(pod(containers=(one,)))) == ()
+
+
+def test_a_pod_that_is_taken_away_under_a_living_node_is_told_with_the_reason():
+    finding = only(found(seen(pod(ends=NOW + 25, why_ends="Taint manager: deleting due to NoExecute taint"))), "pod-leaving")
+    said = "in 25s at the latest, and what runs on it: Taint manager: deleting due to NoExecute taint"
+    assert finding.text == f"Kubernetes is ending pod ray-gpu-worker-2 {said}"
+    assert finding.about == (node(2).key,)
+    assert only(found(seen(pod(ends=NOW + 25))), "pod-leaving").text.endswith("what runs on it: somebody has deleted it")
+
+
+def test_an_evicted_pod_is_told_and_one_that_goes_without_a_node_is_not():
+    evicted = pod(9, phase="Failed", reason="Evicted: The node was low on resource: ephemeral-storage.")
+    text = only(found(seen(evicted)), "pod-leaving").text
+    assert text == "Kubernetes has ended pod ray-gpu-worker-9: Evicted: The node was low on resource: ephemeral-storage"
+    assert found(seen(pod(9, ends=NOW + 25))) == ()
+    assert found(seen(pod())) == ()
+
+
+def test_workers_without_a_pod_are_told_with_what_kuberay_says():
+    finding = only(found(seen(pod(), wanted=3, trouble="exceeded quota: gpus")), "raycluster-short")
+    said = "RayCluster default/raycluster-kuberay wants 3 workers, and only 1 has a pod: exceeded quota: gpus"
+    assert (finding.level, finding.text) == ("warning", said)
+    assert only(found(seen(wanted=3)), "raycluster-short").text.endswith("only 0 have a pod, and KubeRay does not say why")
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        seen(pod(2), pod(3), wanted=2),
+        seen(waiting(3), wanted=1),
+        seen(wanted=None),
+        seen(wanted=3, state="suspended"),
+        seen(wanted=3, pods=None),
+    ],
+)
+def test_where_each_worker_has_its_pod_or_it_is_not_known_none_is_missing(world: Snapshot):
+    assert "raycluster-short" not in codes(found(world))
+
+
+def test_workers_that_were_only_just_asked_for_are_not_missing_yet():
+    assert found(seen(wanted=3), 30) == ()
+
+
+RUNNING = RayJob("rayjob-sample", "rayjob-sample-zdxm6", "RUNNING", "Running", "Job is currently running.")
+
+
+def job(status: str) -> Job:
+    return Job("rayjob-sample-zdxm6", status=status, submission="rayjob-sample-zdxm6")
+
+
+def test_a_job_that_ray_has_lost_while_its_rayjob_says_running_is_told():
+    """As after the head was started anew: kuberay's issues 4217 and 3903."""
+    finding = only(found(seen(rayjobs=(RUNNING,))), "rayjob-contradicts")
+    assert finding.text == "RayJob rayjob-sample says RUNNING of job rayjob-sample-zdxm6, but Ray knows no such job"
+    assert (finding.level, finding.subject) == ("warning", "RayJob rayjob-sample")
+    assert finding.evidence == ("`kubectl get rayjob -n default rayjob-sample`: RUNNING, Running", "Job is currently running")
+
+
+@pytest.mark.parametrize(
+    ("one", "status", "said", "act"),
+    [
+        (RUNNING, "FAILED", "says RUNNING of job rayjob-sample-zdxm6, but Ray says FAILED", None),
+        (
+            replace(RUNNING, deployment="Failed", status="FAILED"),
+            "RUNNING",
+            "says Failed of job rayjob-sample-zdxm6, but Ray still runs it (RUNNING)",
+            "stop-job",
+        ),
+        (
+            replace(RUNNING, deployment="Complete"),
+            "RUNNING",
+            "says Complete of job rayjob-sample-zdxm6, but Ray still runs it (RUNNING)",
+            "stop-job",
+        ),
+    ],
+)
+def test_a_rayjob_that_says_the_opposite_of_ray_is_told(one: RayJob, status: str, said: str, act: str | None):
+    finding = only(found(seen(rayjobs=(one,), jobs=(job(status),))), "rayjob-contradicts")
+    assert finding.text == f"RayJob rayjob-sample {said}"
+    assert finding.remedy.act == act
+    assert finding.about == (job(status).key,)
+
+
+@pytest.mark.parametrize(
+    ("one", "jobs"),
+    [
+        (RUNNING, (job("RUNNING"),)),
+        (replace(RUNNING, status="FAILED", deployment="Failed"), (job("FAILED"),)),
+        (replace(RUNNING, status="FAILED", deployment="Failed"), ()),
+        (replace(RUNNING, status="", deployment="Initializing"), ()),
+        (replace(RUNNING, submission=""), ()),
+        (RUNNING, None),
+    ],
+)
+def test_a_rayjob_that_agrees_with_ray_or_of_which_nothing_is_known_is_not(one: RayJob, jobs: tuple[Job, ...] | None):
+    assert found(seen(rayjobs=(one,), jobs=jobs)) == ()
+
+
+def test_a_difference_that_the_next_answer_may_mend_is_not_told_yet():
+    assert found(seen(rayjobs=(RUNNING,)), 30) == ()
+
+
+@pytest.mark.parametrize("source", ["ray.jobs", "ray.identity", "kubernetes"])
+def test_what_is_old_on_either_side_contradicts_nothing(source: str):
+    assert found(replace(seen(rayjobs=(RUNNING,)), faults=(Fault(source, "silent", NOW),))) == ()
+
+
+def test_while_kubernetes_is_silent_nothing_new_follows_from_what_it_said():
+    everything = seen(waiting(), *killed().kubernetes.pods or (), pod(ends=NOW), wanted=9)
+    assert len(codes(found(everything))) == 4
+    assert found(replace(everything, faults=SILENT)) == ()
+
+
+def test_without_kubernetes_there_is_nothing():
+    assert found(snapshot()) == ()
+
+
+def test_what_kubernetes_says_can_do_nothing_to_a_terminal():
+    hostile = waiting(unscheduled="\x1b[2Jno\nroom" + "x" * 1000)
+    text = only(found(seen(hostile)), "pod-pending").text
+    assert "\x1b" not in text
+    assert "\n" not in text
+    assert len(text) < 400
