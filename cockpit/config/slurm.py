@@ -77,7 +77,7 @@ def _numbers(ranges: str) -> list[str]:
     found: list[str] = []
     for text in ranges.split(","):
         match = _RANGE.fullmatch(text)
-        if match is None or int(match[2] or match[1]) - int(match[1]) > MAX_NODES:
-            raise InputError(f"{text!r} is no range of nodes")
+        if match is None or len(found) + int(match[2] or match[1]) - int(match[1]) > MAX_NODES:
+            raise InputError(f"{text!r} is no range of nodes, or one of too many")
         found += [str(number).zfill(len(match[1])) for number in range(int(match[1]), int(match[2] or match[1]) + 1)]
     return found

@@ -70,7 +70,7 @@ def test_a_list_of_nodes_is_expanded_as_scontrol_does(nodes: str, names: list[st
     assert list(expand_nodes(nodes)) == names
 
 
-@pytest.mark.parametrize("nodes", ["n[1-", "n[a-b]", "n]1[", "n[1-999999999]", "n[]"])
+@pytest.mark.parametrize("nodes", ["n[1-", "n[a-b]", "n]1[", "n[1-999999999]", "n[1-2000,1-2000]", "n[]"])
 def test_what_is_no_list_of_nodes_leaves_the_hosts_to_ray(programs: Path, nodes: str):
     found = find_allocation(allocation(programs, nodes))
     assert found is not None

@@ -1,0 +1,30 @@
+"""A program that is asked: its lines, or one sentence that says what was wrong with it; real programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.sources import program
+from cockpit.sources.program import ask_program
+from cockpit.sources.source import SourceError
+
+
+async def test_what_it_prints_is_its_answer():
+    assert await ask_program("Slurm", "printf", "a\nb\n") == [b"a", b"b"]
+    assert await ask_program("Kubernetes", "cat", send=b"heard\n") == [b"heard"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("no-such-program-here",), "Slurm can't be asked: no-such-program-here: no such file or directory"),
+        (("sh", "-c", "echo not now >&2; exit 3"), "sh: not now"),
+        (("sleep", "100"), r"Slurm did not answer within 0 s \(sleep\)"),
+        (("yes",), r"Slurm sent more than 0 MB \(yes\)"),
+    ],
+)  # fmt: skip
+async def test_why_it_has_not_answered_is_one_sentence(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], why: str):
+    monkeypatch.setattr(program, "ANSWER_S", 0.3 if words[0] == "sleep" else 20.0)
+    monkeypatch.setattr(program, "MAX_BYTES", 100_000)
+    with pytest.raises(SourceError, match=why):
+        await ask_program("Slurm", *words)
