@@ -32,7 +32,7 @@ def who_markdown(account: Account) -> str:
 
 
 def _plain(text: str) -> str:
-    """Foreign text that stays text: no link, no image, no HTML, no other line."""
+    """Foreign text that stays text: no image, no HTML, no other line, and no link but a bare address, which shows where it leads."""
     short = text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"
     return _SPECIAL.sub(r"\\\g<0>", short)
 
