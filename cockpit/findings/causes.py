@@ -34,6 +34,10 @@ CAUSES: tuple[Cause, ...] = (
     Cause(r"due to the node running low on memory|NODE_OUT_OF_MEMORY",
         "Ray killed it because its node ran out of host memory: run fewer workers there at once, reduce what each holds (batch, offload), "
         "or give the node more memory"),
+    Cause(r"Detected \d{1,9} oom[-_]kill event",
+        "Slurm's limit of memory for the job was reached on that node, and the kernel killed a process of the step: ask for more "
+        "(`--mem`, `--mem=0` for all of a node), run fewer workers there at once, or reduce what each holds; Ray's own kill line is only "
+        "below that limit where Ray was started inside the job"),
     Cause(r"Total available GPUs \S{1,20} is less than total desired GPUs|placement group bundle index \d+ is invalid",
         "the job asks for more GPUs than the cluster has, or for other bundles than it reserved: nodes x GPUs of each model must fit "
         "the cluster, and models that share a placement group must have its size"),

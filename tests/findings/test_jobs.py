@@ -152,6 +152,18 @@ REGISTER = (
             "run fewer workers there at once",
             None,
         ),
+        (
+            "slurmstepd: error: Detected 2 oom_kill events in StepId=42.1. Some of the step tasks have been OOM Killed.",
+            "slurmstepd: error: Detected 2",
+            "`--mem=0` for all of a node",
+            None,
+        ),
+        (
+            "slurmstepd: error: Detected 1 oom-kill event(s) in step 42.0 cgroup.",
+            "slurmstepd: error: Detected 1",
+            "Slurm's limit of memory",
+            None,
+        ),
         ("ValueError: Total available GPUs 7.0 is less than total desired GPUs 8", "ValueError: Total", "nodes x GPUs of each model", None),
         ("ValueError: placement group bundle index 6 is invalid. Valid: 0-4", "ValueError: placement", "must have its size", None),
         (MISMATCH, "RuntimeError: Version mismatch", "for Python all three numbers", None),

@@ -12,7 +12,10 @@ from .xids import MARK, Bus, Xid, newest, parse_line
 
 Kill = Dict[str, Any]
 LOG = "/dev/kmsg"
-COUNTERS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+COUNTERS = ("memory.events", "memory/memory.oom_control")
+"""Below /sys/fs/cgroup, of a container."""
+_SLURM_JOB = re.compile(r"^0::/(\S{1,500}/job_\d{1,12})(?:/|$)", re.MULTILINE)
+"""Of cgroup version 2: `system.slice/slurmstepd.scope/job_42/step_3/user/task_0` (slurm.conf, cgroup.conf: ConstrainRAMSpace)."""
 FIRST_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of linux/proc_ns.h."""
 MOST_RECORDS = 20_000
@@ -25,9 +28,9 @@ _KILLED = re.compile(
 class Kernel:
     """Looks again and again, each time at what is new."""
 
-    def __init__(self, log: str | None = None, counters: tuple[str, ...] = COUNTERS, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, log: str | None = None, counters: Tuple[str, ...] | None = None, now: Callable[[], float] = time.time) -> None:
         self._path = log or (LOG if in_first_namespace() else None)
-        self._counters = counters
+        self._counters = find_counters() if counters is None else counters
         self._now = now
         self._log: int | None = None
         self._count: int | None = None
@@ -84,6 +87,15 @@ class Kernel:
                 return []
             return [{"by": "kernel", "moment": self._now(), "text": f"oom_kill in {path} has grown from {before} to {count}"}]
         return None
+
+
+def find_counters(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Tuple[str, ...]:
+    """Files that count kills: of a job of Slurm's, within which we run, its own, which counts those of all its steps; of a container."""
+    try:
+        job = _SLURM_JOB.search(read(f"{proc}/self/cgroup").decode("utf-8", "replace"))
+    except OSError:
+        job = None
+    return (*((f"{cgroups}/{job[1]}/memory.events",) if job else ()), *(f"{cgroups}/{name}" for name in COUNTERS))
 
 
 def parse(record: str, booted: float) -> Kill | None:

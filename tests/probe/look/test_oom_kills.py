@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cockpit.probe.look import oom_kills as reading
 from cockpit.probe.look.classify import classify
-from cockpit.probe.look.kernel_log import Kernel, parse
+from cockpit.probe.look.kernel_log import Kernel, find_counters, parse
 from cockpit.probe.look.kinds import ProcessFacts
 from cockpit.probe.look.oom_kills import KillScanner
 from cockpit.probe.look.past import Past
@@ -218,6 +218,25 @@ def test_where_its_log_may_not_be_read_a_counter_says_that_somebody_was_killed(t
     counter.write_text("oom_kill 4\n")
     assert kernel.read() == [{"by": "kernel", "moment": 77.0, "text": f"oom_kill in {counter} has grown from 2 to 4"}]
     assert kernel.read() == []
+
+
+def test_in_a_job_of_slurms_its_own_cgroup_counts_for_all_its_steps(tmp_path):
+    (tmp_path / "self").mkdir()
+    told, job = tmp_path / "self" / "cgroup", tmp_path / "cgroups" / "system.slice" / "slurmstepd.scope" / "job_42"
+    told.write_text("0::/system.slice/slurmstepd.scope/job_42/step_3/user/task_0\n")
+    job.mkdir(parents=True)
+    (job / "memory.events").write_text("oom 0\noom_kill 0\n")
+    kernel = Kernel(str(tmp_path / "absent"), find_counters(str(tmp_path), str(tmp_path / "cgroups")), lambda: 77.0)
+    assert kernel.read() == []
+    (job / "memory.events").write_text("oom 1\noom_kill 1\n")
+    assert kernel.read() == [{"by": "kernel", "moment": 77.0, "text": f"oom_kill in {job}/memory.events has grown from 0 to 1"}]
+
+
+@pytest.mark.parametrize("told", ["0::/\n", "4:memory:/slurm/uid_0/job_42/step_0\n0::/\n", "0::/user.slice/job_x/step_1\n", "0::/../job_1"])
+def test_outside_of_one_those_of_a_container_count(tmp_path, told):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text(told)
+    assert find_counters(str(tmp_path), "/c")[-2:] == ("/c/memory.events", "/c/memory/memory.oom_control")
 
 
 def test_where_neither_may_be_read_nothing_is_known(tmp_path):
