@@ -23,7 +23,7 @@ from cockpit.cli.record import record_command, status_at
 from cockpit.cli.replay import replay_command
 from cockpit.cli.screen import run_screen, show
 from cockpit.config.document import InputError
-from cockpit.config.lenders import Lender
+from cockpit.config.orchestrators import Orchestrator
 from cockpit.config.settings import Config, config_path, config_text, init, load, schema
 from cockpit.secrets import redact
 
@@ -113,7 +113,7 @@ def with_config(command: Callable[..., Any]) -> Callable[..., Any]:
         own = {name: flags.pop(name, None) for name in _CONFIG_OPTIONS}
         given = {name: before_command.get(name) if value is None else value for name, value in own.items()}
         try:
-            config = load(given, lenders=tuple(_find_lenders(given.pop("slurm"), given.pop("kubernetes"))))
+            config = load(given, orchestrators=tuple(_find_orchestrators(given.pop("slurm"), given.pop("kubernetes"))))
         except InputError as error:
             _refuse(str(error))
         return command(config, **flags)
@@ -121,7 +121,7 @@ def with_config(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _find_lenders(job: str | None, cluster: str | None) -> Iterator[Lender]:
+def _find_orchestrators(job: str | None, cluster: str | None) -> Iterator[Orchestrator]:
     """The job of Slurm's and the RayCluster of KubeRay's that were named, as these know them now. Raises `InputError`."""
     if job is not None:
         from cockpit.cli.slurm import find_allocation

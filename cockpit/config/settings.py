@@ -17,8 +17,8 @@ from msgspec import UNSET, Meta, UnsetType
 from cockpit.config import slurm
 from cockpit.config.document import Document, InputError, abbreviate_home
 from cockpit.config.kubernetes import KubernetesPlace
-from cockpit.config.lenders import Layer, Lender, find_lenders, settings_of
 from cockpit.config.notify import NOTIFY_WORDS, NotifyTarget, check_targets, shown_targets
+from cockpit.config.orchestrators import Layer, Orchestrator, find_orchestrators, settings_of
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
 from cockpit.config.thresholds import Limits, RecordingLimits
 from cockpit.model import Session, Value
@@ -151,13 +151,13 @@ def config_path() -> Path:
 
 
 def load(
-    flags: Mapping[str, object], env: Mapping[str, str] = os.environ, path: Path | None = None, lenders: Iterable[Lender] = ()
+    flags: Mapping[str, object], env: Mapping[str, str] = os.environ, path: Path | None = None, orchestrators: Iterable[Orchestrator] = ()
 ) -> Config:
-    """Raises `InputError`. A flag that is `None` was not given; `hosts` comes as it was typed. `lenders`: that a person has named."""
+    """Raises `InputError`. A flag that is `None` was not given; `hosts` comes as it was typed. `orchestrators`: that a person has named."""
     flagged = {f"--{name.replace('_', '-')}": (name, flags[name]) for name in _TYPED if flags.get(name) is not None}
     variables = {variable: (name, env[variable]) for name in _TYPED if env.get(variable := f"COCKPIT_{name.upper()}")}
     file = _read(path or config_path())
-    chosen = {**settings_of(find_lenders(env)), **file, **settings_of(lenders), **_parse_all(variables), **_parse_all(flagged)}
+    chosen = {**settings_of(find_orchestrators(env)), **file, **settings_of(orchestrators), **_parse_all(variables), **_parse_all(flagged)}
     values: dict[str, Any] = {name: value for name, (value, _) in chosen.items()}
     if "hosts" in file:  # a name on the command line keeps what the file says of that host
         values["hosts"] = _with_details(values["hosts"], file["hosts"][0])

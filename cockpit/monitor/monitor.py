@@ -17,8 +17,8 @@ from cockpit.monitor.cluster_choice import ClusterChoice, local_sessions
 from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.jobs_by_session import SessionJobs, jobs_by_session
-from cockpit.monitor.lender_watch import KUBERNETES_EVERY_S, SLURM_EVERY_S, LenderWatch
 from cockpit.monitor.logs import LogFinder
+from cockpit.monitor.orchestrator_watch import KUBERNETES_EVERY_S, SLURM_EVERY_S, OrchestratorWatch
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.secrets import redact_variable
@@ -75,9 +75,9 @@ class ClusterMonitor:
         self.coverage = Coverage(config, self.poller, self.choice, self.selection)
         self.kubernetes = KubernetesApi(config.kubernetes) if config.kubernetes else None
         """Who is asked of the RayCluster that this Ray is; `None`: it is none that is known."""
-        self.lenders = (
-            LenderWatch(self.poller, "Slurm", SLURM_EVERY_S, self._ask_slurm if config.slurm else None),
-            LenderWatch(self.poller, "Kubernetes", KUBERNETES_EVERY_S, self._ask_kubernetes if self.kubernetes else None),
+        self.orchestrators = (
+            OrchestratorWatch(self.poller, "Slurm", SLURM_EVERY_S, self._ask_slurm if config.slurm else None),
+            OrchestratorWatch(self.poller, "Kubernetes", KUBERNETES_EVERY_S, self._ask_kubernetes if self.kubernetes else None),
         )
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
         self.poller.subscribe(self.choice.hear)
@@ -90,7 +90,9 @@ class ClusterMonitor:
         """Look until cancelled."""
         self._is_running = True
         try:
-            await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run(), *(lender.run() for lender in self.lenders))
+            await asyncio.gather(
+                self.pool.run(), self.poller.run(), self.choice.run(), *(orchestrator.run() for orchestrator in self.orchestrators)
+            )
         finally:
             self._is_running = False
 
@@ -104,8 +106,8 @@ class ClusterMonitor:
         """Ask everything again now."""
         self.poller.refresh()
         self.pool.refresh()
-        for lender in self.lenders:
-            lender.refresh()
+        for orchestrator in self.orchestrators:
+            orchestrator.refresh()
 
     async def _ask_slurm(self) -> None:
         if self.config.slurm is not None:

@@ -13,7 +13,7 @@ from cockpit.monitor.monitor import ClusterMonitor
 OTHER_HOSTS_PATIENCE_S = 3.0
 """For which `cockpit status` waits for other hosts once Ray and this host have answered."""
 
-LENDER_PATIENCE_S = 2.0
+ORCHESTRATOR_PATIENCE_S = 2.0
 """For which it waits for what Slurm says of its job, or Kubernetes of its RayCluster."""
 PORTS_PATIENCE_S = 2.0
 """For which it waits to hear who listens on a port that a failed job wanted."""
@@ -35,8 +35,8 @@ async def look_once(
             [task, knowing := asyncio.ensure_future(monitor.wait_until_complete(patience))], return_when=asyncio.FIRST_COMPLETED
         )
         knowing.cancel()
-        for lender in monitor.lenders:
-            await lender.wait_until_asked(LENDER_PATIENCE_S)
+        for orchestrator in monitor.orchestrators:
+            await orchestrator.wait_until_asked(ORCHESTRATOR_PATIENCE_S)
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
         await monitor.ports.ask_once(PORTS_PATIENCE_S)

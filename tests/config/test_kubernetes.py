@@ -68,7 +68,7 @@ def test_one_that_is_named_holds_before_the_file_and_the_pod_around(programs: st
     path.write_text("reach: ssh {address} {python} -\n")
     env = {**POD, "PATH": programs}
     named = named_place("train/big", env)
-    config = load({}, env, path, lenders=[named])
+    config = load({}, env, path, orchestrators=[named])
     assert config.kubernetes == named
     assert named.is_named
     assert not named.inside, "kubectl asks, with the user's own rights"

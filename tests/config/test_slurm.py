@@ -36,11 +36,11 @@ def test_its_nodes_are_the_hosts_and_a_step_on_each_is_the_way(programs: Path, t
 def test_a_job_that_is_named_holds_before_the_file_and_the_one_around(programs: Path, tmp_path: Path):
     path = tmp_path / "config.yaml"
     path.write_text("reach: ssh {address} {python} -\nhosts: [{name: gpu7, python: /opt/python}, gpu9]\n")
-    config = load({}, allocation(programs), path, lenders=[named_allocation("43", "gpu[7-8]")])
+    config = load({}, allocation(programs), path, orchestrators=[named_allocation("43", "gpu[7-8]")])
     assert config.slurm == "43"
     assert config.hosts == config.named_hosts == (HostEntry("gpu7", python="/opt/python"), HostEntry("gpu8"))
     assert "--jobid=43 " in config.reach
-    assert load({"hosts": "gpu8"}, {}, path, lenders=[named_allocation("43", "gpu[7-8]")]).hosts == (HostEntry("gpu8"),)
+    assert load({"hosts": "gpu8"}, {}, path, orchestrators=[named_allocation("43", "gpu[7-8]")]).hosts == (HostEntry("gpu8"),)
 
 
 def test_more_nodes_than_can_be_looked_at_are_refused(tmp_path: Path):

@@ -209,7 +209,7 @@ FORWARD = "`kubectl port-forward -n ray gpu1 8265:8265`"
 
 
 @pytest.mark.parametrize(
-    ("url", "lender", "way"),
+    ("url", "orchestrator", "way"),
     [
         ("http://127.0.0.1:8265", None, "its dashboard listens on gpu1 alone: run cockpit there"),
         (
@@ -225,8 +225,8 @@ FORWARD = "`kubectl port-forward -n ray gpu1 8265:8265`"
         ),
     ],
 )
-def test_where_a_ray_lives_on_another_host_the_way_to_it_is_said(url: str, lender: Allocation | RayCluster | None, way: str):
-    allocation, cluster = (lender, None) if isinstance(lender, Allocation) else (None, lender)
+def test_where_a_ray_lives_on_another_host_the_way_to_it_is_said(url: str, orchestrator: Allocation | RayCluster | None, way: str):
+    allocation, cluster = (orchestrator, None) if isinstance(orchestrator, Allocation) else (None, orchestrator)
     made = replace(wrongly_addressed(), allocation=allocation, kubernetes=cluster)
     there = Session(name="session_there", path="/tmp/ray/session_there", live=True, dashboard=url, trusted=True)
     hosts = {**made.hosts, "gpu1": Host("gpu1", ("10.0.0.2",), NOW, sessions=(there,))}

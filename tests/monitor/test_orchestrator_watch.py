@@ -14,7 +14,7 @@ from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Config
 from cockpit.model import Cluster, Pod, RayCluster, Snapshot
 from cockpit.monitor.host_selection import HostSelection
-from cockpit.monitor.lender_watch import LenderWatch
+from cockpit.monitor.orchestrator_watch import OrchestratorWatch
 from cockpit.monitor.poller import Poller
 from cockpit.sources.source import SourceError
 from tests.world import node, snapshot
@@ -29,7 +29,7 @@ def poller() -> Poller:
     return Poller(lambda _: None)
 
 
-async def asked(watch: LenderWatch, until: Callable[[], object] = lambda: None) -> None:
+async def asked(watch: OrchestratorWatch, until: Callable[[], object] = lambda: None) -> None:
     """Once, or until something is so."""
     task = asyncio.ensure_future(watch.run())
     await watch.wait_until_asked(60)
@@ -40,8 +40,8 @@ async def asked(watch: LenderWatch, until: Callable[[], object] = lambda: None) 
         await task
 
 
-def watching(poller: Poller, ask: Callable[[], Awaitable[None]] | None, every: float = 3600) -> LenderWatch:
-    return LenderWatch(poller, "Kubernetes", every, ask)
+def watching(poller: Poller, ask: Callable[[], Awaitable[None]] | None, every: float = 3600) -> OrchestratorWatch:
+    return OrchestratorWatch(poller, "Kubernetes", every, ask)
 
 
 async def test_what_it_says_is_told_and_a_failure_leaves_that_with_a_fault(poller: Poller):

@@ -1,4 +1,4 @@
-"""Asks whoever has lent the hosts, Slurm or Kubernetes, once in a while: of the job, or of the RayCluster, that cockpit was told of."""
+"""Asks the orchestrator of the hosts, Slurm or Kubernetes, once in a while: of the job, or of the RayCluster, that cockpit was told of."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ KUBERNETES_EVERY_S: Final = 30.0
 """The same: KubeRay's own operator and the autoscaler ask the API server every few seconds; this answers from its memory."""
 
 
-class LenderWatch:
+class OrchestratorWatch:
     """Of one job or one RayCluster, or of none."""
 
     def __init__(self, poller: Poller, name: str, every: float, ask: Callable[[], Awaitable[None]] | None) -> None:
         """`ask` tells the poller what is so now, or raises `SourceError`; `None`: there is nothing to ask of."""
-        self._poller, self._name, self._every, self._ask_lender = poller, name, every, ask
+        self._poller, self._name, self._every, self._ask_orchestrator = poller, name, every, ask
         self._asked = asyncio.Event()
         """It has answered or failed once."""
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
         """Ask until cancelled; without anything to ask of this ends at once."""
-        while self._ask_lender is not None:
+        while self._ask_orchestrator is not None:
             self._wake.clear()
-            await self._ask(self._ask_lender)
+            await self._ask(self._ask_orchestrator)
             self._asked.set()
             await self._rest()
 
@@ -39,7 +39,7 @@ class LenderWatch:
 
     async def wait_until_asked(self, patience: float) -> None:
         """Until the first answer is in the poller, but not longer than so many seconds; a fault says that it is not."""
-        if self._ask_lender is None:
+        if self._ask_orchestrator is None:
             return
         try:
             await within(patience, self._asked.wait())
