@@ -1,7 +1,7 @@
 """An API server of Kubernetes without a Kubernetes: serves objects, checks token and rights, compares uids, runs `exec` over a WebSocket.
 
-`python -m tests.fakes.kubernetes FOLDER --reach 'ssh {ip}'` serves FOLDER/{pods,rayclusters,rayjobs}.json as they are at each question, on
-port 6443 over TLS with FOLDER/tls.crt; rights and token are in FOLDER/rights and FOLDER/token; what was asked goes to FOLDER/asked.
+`python -m tests.fakes.kubernetes FOLDER --reach 'ssh {name}'` serves FOLDER/{pods,rayclusters,rayjobs}.json as they are at each question,
+on port 6443 over TLS with FOLDER/tls.crt; rights and token are in FOLDER/rights and FOLDER/token; what was asked goes to FOLDER/asked.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ApiServer:
     """Until closed."""
 
     def __init__(self, folder: Path, reach: str = "") -> None:
-        """`reach`: the command that runs another on the host of a pod; `{ip}` is its address."""
+        """`reach`: the command that runs another on the host of a pod; `{name}` is its name."""
         self.folder, self._reach = folder, reach
         app = web.Application(middlewares=[self._guard])
         for path in DISCOVERY:
@@ -169,7 +169,7 @@ class ApiServer:
             return _missing(request, "pods")
         socket = web.WebSocketResponse(protocols=(EXEC_PROTOCOL,))
         await socket.prepare(request)
-        words = shlex.split(self._reach.format(ip=pod["status"]["podIP"]))
+        words = shlex.split(self._reach.format(name=pod["metadata"]["name"]))
         pipe = asyncio.subprocess.PIPE
         command = [*words, shlex.join(request.query.getall("command"))] if words else request.query.getall("command")
         child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
