@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.fakes.kubernetes import EVERYTHING
 from tests.lab import hosts, kubernetes
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, act, once
+from tests.lab.eyes import COCKPIT, Watcher, act, once
 from tests.lab.hosts import Host, Lab, Process
 from tests.lab.kubernetes import Kubernetes
 from tests.lab.leftovers import leave_engine
@@ -22,6 +21,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
 START = "--num-cpus=4 --object-store-memory=100000000 --disable-usage-stats"
 NAMED = "--kubernetes default/ray"
+WATCHING = "KUBECONFIG=/run/lab/kubeconfig COCKPIT_PROBE_HOSTS=always"
+FORWARD = "`kubectl port-forward -n default ray-head 8265:8265`"
 
 
 class Pods:
@@ -70,7 +71,7 @@ def kinds(facts: dict[str, Any], host: str) -> set[str]:
 
 
 def is_probed(facts: dict[str, Any]) -> bool:
-    """Whether both pods have told of their processes: on a busy machine a single look may end before that, and says so."""
+    """Whether both pods have told of their processes."""
     return "ray" in kinds(facts, "ray-head") & kinds(facts, "ray-worker")
 
 
@@ -78,30 +79,27 @@ def probes(host: Host) -> list[Process]:
     return [process for process in host.processes() if process.text == "python3 -"]
 
 
-def test_both_pods_are_probed_by_exec_and_nothing_is_wrong_with_them(pods: Pods):
-    facts = eventually(lambda: is_probed(seen := pods.look()) and seen)
-    assert not [fault for fault in facts["faults"] if fault["source"] != "ray.status"]
+def test_both_pods_are_probed_by_exec_as_long_as_somebody_watches_and_nothing_is_wrong_with_them(pods: Pods):
+    watcher = Watcher(pods.login, f"{NAMED} {pods.address}", WATCHING)
+    try:
+        watcher.until(is_probed)
+        assert [len(probes(host)) for host in (pods.head, pods.worker)] == [1, 1]
+        facts = watcher.now
+    finally:
+        watcher.end()
+    eventually(lambda: not probes(pods.head) and not probes(pods.worker))
+    assert not [fault for fault in facts["faults"] if fault["source"] in ("probe", "kubernetes")]
     assert not [one for one in facts["findings"] if one["code"].startswith(("pod-", "raycluster-", "rayjob-"))]
     assert {"orphan", "stale"}.isdisjoint(kinds(facts, "ray-head") | kinds(facts, "ray-worker"))
 
 
 def test_without_a_way_to_the_dashboard_the_pods_are_seen_and_the_way_is_said(pods: Pods):
-    facts = eventually(lambda: is_probed(seen := once(pods.login, NAMED, pods.kubernetes.env)[1]) and seen)
-    (wrong,) = [finding for finding in facts["findings"] if finding["code"] == "address-wrong"]
-    assert "`kubectl port-forward -n default ray-head 8265:8265`" in wrong["remedy"]["text"]
-
-
-def test_the_probe_of_a_pod_ends_with_whoever_watches(pods: Pods):
-    watched = f"exec env --default-signal=INT {COCKPIT} status --json --watch {NAMED} {pods.address} >/tmp/watched"
-    watch = pods.login.spawn("bash", "-c", f"{pods.kubernetes.env} export COCKPIT_PROBE_HOSTS=always; {watched}")
+    watcher = Watcher(pods.login, NAMED, WATCHING)
     try:
-        eventually(lambda: len(probes(pods.worker)) == 1)
-        seen = eventually(lambda: (pods.login.tmp / "watched").read_text().count("\n"))
-        eventually(lambda: (pods.login.tmp / "watched").read_text().count("\n") > seen + 5)
-        assert len(probes(pods.worker)) == 1
+        watcher.until(is_probed)
+        watcher.until(lambda now: [one for one in now["findings"] if FORWARD in one["remedy"]["text"]])
     finally:
-        watch.outer.send_signal(signal.SIGINT)
-    eventually(lambda: not probes(pods.worker))
+        watcher.end()
 
 
 def test_what_kubernetes_does_to_pods_is_told(pods: Pods):
@@ -162,7 +160,7 @@ def test_an_orphan_in_another_pod_is_ended_through_kubectl_and_nothing_of_ray(po
 
 def test_ray_is_not_stopped_in_pods_and_what_to_do_instead_is_said(pods: Pods):
     code, _, said = pods.act("stop --yes")
-    assert code == 3
+    assert code == 1
     assert said.startswith("cockpit: KubeRay runs this Ray, and would start it again: delete the pod of a node (`cockpit delete-pod`)")
     assert pods.head.matching("raylet")
     assert pods.worker.matching("raylet")
