@@ -76,10 +76,10 @@ def is_probed(facts: dict[str, Any]) -> bool:
 
 
 def probes(host: Host) -> list[Process]:
-    return [process for process in host.processes() if process.text == "python3 -"]
+    return [process for process in host.processes() if process.text.endswith("python3 -")]
 
 
-def test_both_pods_are_probed_by_exec_as_long_as_somebody_watches_and_nothing_is_wrong_with_them(pods: Pods):
+def test_both_pods_have_one_probe_each_by_exec_and_nothing_is_wrong_with_them(pods: Pods):
     watcher = Watcher(pods.login, f"{NAMED} {pods.address}", WATCHING)
     try:
         watcher.until(is_probed)
@@ -87,7 +87,6 @@ def test_both_pods_are_probed_by_exec_as_long_as_somebody_watches_and_nothing_is
         facts = watcher.now
     finally:
         watcher.end()
-    eventually(lambda: not probes(pods.head) and not probes(pods.worker))
     assert not [fault for fault in facts["faults"] if fault["source"] in ("probe", "kubernetes")]
     assert not [one for one in facts["findings"] if one["code"].startswith(("pod-", "raycluster-", "rayjob-"))]
     assert {"orphan", "stale"}.isdisjoint(kinds(facts, "ray-head") | kinds(facts, "ray-worker"))
