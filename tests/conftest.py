@@ -161,6 +161,7 @@ ROWS = {
         "test_incidents_ray.py",
         "test_incidents_recorded.py",
         "test_incidents_waits.py",
+        "test_kubernetes.py",
         "test_many_hosts.py",
         "test_reach.py",
         "test_several_rays.py",

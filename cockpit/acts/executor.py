@@ -18,7 +18,7 @@ from cockpit.acts.table import find_act
 from cockpit.acts.world import Hear, World
 from cockpit.config.reach import HostEntry
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 
 
 class ActionExecutor:
@@ -42,9 +42,12 @@ class ActionExecutor:
         return self._world.meet(entry)
 
     async def plan(self, act: Act, aim: Aim, hear: Hear = lambda *_: None) -> Plan:
-        """What would be hit, as of now, what ends with it, and the word to be typed; nothing is changed. Raises `SourceError`."""
+        """What would be hit, as of now, what ends with it, and the word to be typed; nothing is changed.
+
+        Raises `NotMeantError` where it is not for this Ray, `SourceError`.
+        """
         if act.why_not_in_pods is not None and self._monitor.kubernetes is not None:
-            raise SourceError(act.why_not_in_pods)
+            raise NotMeantError(act.why_not_in_pods)
         await self._monitor.wait_until_complete()  # a key may be pressed before the first answers are in
         plan = await act.plan(aim, self._world, hear)
         impact = act.impact(plan, self._world.snapshot, self._world.addresses) if plan.targets else Impact()

@@ -27,7 +27,7 @@ from cockpit.cli.targets import explain, find_id
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
 from cockpit.config.settings import Config, explain_choices
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 from cockpit.text import clean
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *
         option = next((flag.option for flag in act.flags if flag.field == "session"), "--address")
         return fail(f"{error}: choose one with {option}", NO_ANSWER, as_json=as_json)
     except SourceError as error:
-        return fail(explain(error, monitor.poller.snapshot), NO_ANSWER, as_json=as_json)
+        code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
+        return fail(explain(error, monitor.poller.snapshot), code, as_json=as_json)
     finally:
         executor.close()
 

@@ -141,6 +141,11 @@ class _Head(NamedTuple):
 
 
 def _rays_on_other_hosts(facts: Facts) -> Iterator[_Head]:
+    here = {name for host in facts.snapshot.hosts.values() if host.local for name in (host.name, *host.addresses)}
+    cluster = facts.snapshot.kubernetes
+    for pod in (cluster.pods if cluster else None) or ():
+        if cluster and pod.head and pod.phase == "Running" and here.isdisjoint((pod.name, pod.ip)):
+            yield _Head(pod.name, f"RayCluster {cluster.title}", f"http://{pod.ip}:8265")
     for host in facts.fresh_hosts:
         for one in host.sessions or ():
             if not host.local and one.live and one.dashboard and one.trusted:

@@ -15,7 +15,7 @@ from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Address, Config
 from cockpit.model import Cluster, Hold, Host, Job, Session
 from cockpit.sources.probes.requests import Answer, Progress
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import NotMeantError, SourceError
 from tests.world import NOW, actor, node, process, snapshot
 
 SESSION = "session_2026-11-21_08-02-10_714202_8139"
@@ -96,7 +96,7 @@ def log(tmp_path):
 async def test_what_kuberay_would_undo_is_refused_before_a_host_is_asked(executor, act):
     made = executor(head={"plan": {"targets": [ROW]}})
     made._monitor.kubernetes = object()
-    with pytest.raises(SourceError, match=r"^KubeRay .*: "):
+    with pytest.raises(NotMeantError, match=r"^KubeRay .*: "):
         await made.plan(find_act(act), Aim())
     assert made._world.requests.asked == []
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
 from cockpit.findings.rays_here import rays_on
-from cockpit.model import Allocation, Cluster, Fault, Host, OtherRay, RayCluster, RayProcess, Session, Snapshot
+from cockpit.model import Allocation, Cluster, Fault, Host, OtherRay, Pod, RayCluster, RayProcess, Session, Snapshot
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, process, snapshot
 
@@ -236,6 +236,18 @@ def test_where_a_ray_lives_on_another_host_the_way_to_it_is_said(url: str, orche
     assert found.remedy.text == way
     hers = {**hosts, "gpu1": replace(hosts["gpu1"], sessions=(replace(there, trusted=False),))}
     assert only(looked(replace(made, hosts=hers), detectors=(wrong_address,)), "address-wrong").text.endswith("this host has no Ray")
+
+
+def test_a_head_pod_is_where_a_ray_lives_also_before_a_probe_has_looked_there():
+    head = Pod("ray-head", "u1", ip="10.9.0.1", phase="Running", head=True)
+    made = replace(wrongly_addressed(), kubernetes=replace(IN_PODS, pods=(head, replace(head, name="ray-worker", head=False))))
+    found = only(looked(made, detectors=(wrong_address,)), "address-wrong")
+    assert found.text == "nothing answers at http://127.0.0.1:9999; this host has no Ray, but ray-head has one"
+    assert found.evidence[-1] == "RayCluster ray/raycluster-kuberay on ray-head has its dashboard at http://10.9.0.1:8265"
+    assert "`kubectl port-forward -n ray ray-head 8265:8265`" in found.remedy.text
+    here = next(host.name for host in made.hosts.values() if host.local)
+    ours = replace(made, kubernetes=replace(IN_PODS, pods=(replace(head, name=here),)))
+    assert only(looked(ours, detectors=(wrong_address,)), "address-wrong").text.endswith("this host has no Ray")
 
 
 def test_an_address_that_has_answered_or_may_be_right_is_not_called_wrong():
