@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,9 +17,9 @@ from cockpit.text import UNSAFE, clean
 
 
 @cache
-def _beyond_json() -> re.Pattern[str]:
-    """What may stand raw in JSON, and would act on a terminal or hide a part of a line; made when it is wanted, not at every start."""
-    return re.compile(f"[{''.join(re.escape(chr(code)) for code in UNSAFE if code >= 0x7F)}]")
+def _numbers() -> dict[int, str]:
+    """What may stand raw in JSON, and would act on a terminal or hide a part of a line: as JSON writes it by its number."""
+    return {code: json.dumps(chr(code))[1:-1] for code in UNSAFE if code >= 0x7F}
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -40,7 +39,7 @@ def say_json(text: str) -> None:
 
 def escape_json(text: str) -> str:
     """The same JSON, with every character that could act on a terminal as its number."""
-    return _beyond_json().sub(lambda found: json.dumps(found.group())[1:-1], text)
+    return text.translate(_numbers())
 
 
 def say_log(line: str, hide: Callable[[str], str]) -> None:
