@@ -80,6 +80,7 @@ async def test_one_cockpit_tells_for_a_cluster_and_another_takes_over(world):
     first, second = world.notifier, World(world.root)
     await world.see(finding("w1"))
     await until(lambda: world.sent)
+    await until((world.root / cluster_folder(HEAD) / FILE).exists)
     await second.see(finding("w1"))
     assert "another cockpit, pid" in (second.notifier.holder or "")
     assert second.sent == []
