@@ -53,3 +53,12 @@ async def within(seconds: float, answer: Awaitable[T]) -> T:
     finally:
         if not task.cancel() and not task.cancelled():
             task.exception()  # looked at, though nobody may want it any more: asyncio complains of what nobody has looked at
+
+
+async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, or until it is set because its time has come: without a task, which whoever waits all the time would feel."""
+    timer = asyncio.get_running_loop().call_later(seconds, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()

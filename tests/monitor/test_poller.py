@@ -440,3 +440,11 @@ def test_after_it_was_stopped_nothing_is_found_of_old_facts_and_nothing_has_last
         poller._make_snapshot(poller.parts)
     assert judge.looks == 4
     assert judge.forgiven == 3600.0
+
+
+async def test_who_prepares_is_asked_of_each_snapshot_before_it_is_published(watched):
+    prepared = []
+    watched.poller.prepare_with(lambda snapshot: prepared.append((snapshot, snapshot in watched.published)))
+    watched.watch(Asked(), Asked("ray.identity", HERE))
+    seen = await watched.shows(lambda snapshot: snapshot.jobs)
+    assert (seen, False) in prepared

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.model import Actor, Bundle, PlacementGroup
+from cockpit.model import Actor, Bundle, PlacementGroup, Snapshot
 from cockpit.placement import needs_words
 from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, size
@@ -79,25 +79,37 @@ class ActorsPage(Page):
 
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """The tree shows each group's bundles and each class's actors under it."""
-        everything = view.snapshot.actors
-        actors = None if everything is None else [actor for actor in everything if not actor.internal]
+        pending, scheduled, note = view.index.of(_pending), view.index.of(_scheduled), view.index.of(_internal_note)
         found: list[Section[Any]] = [
-            _actors_section("pending", "PENDING" + _incomplete_note(view), _with_state(actors, alive=False), "no pending actors"),
+            _actors_section("pending", "PENDING" + _incomplete_note(view), pending, "no pending actors"),
             _groups_section(view, tree=self.tree),
-            _classes_section(actors, tree=self.tree),
-            _actors_section("scheduled", "SCHEDULED" + _incomplete_note(view), _with_state(actors, alive=True), _internal_note(everything)),
+            _classes_section(view.index.of(_classes), tree=self.tree),
+            _actors_section("scheduled", "SCHEDULED" + _incomplete_note(view), scheduled, note),
         ]
         known, status = (self.dead, self.dead_status) if view.ago is None else (None, "not recorded")
         dead = _actors_section("dead", "DEAD", known, "none" if known is not None else status, why=True)
         return (dead, *found) if self.wants_dead else found
 
 
-def _with_state(actors: list[Actor] | None, *, alive: bool) -> list[Actor] | None:
-    return None if actors is None else [actor for actor in actors if (actor.state == "ALIVE") is alive]
+def _pending(snapshot: Snapshot) -> Sequence[Actor] | None:
+    """Of jobs, as all that is listed; `None`: no answer yet."""
+    return None if snapshot.actors is None else [actor for actor in snapshot.actors if not actor.internal and actor.state != "ALIVE"]
 
 
-def _internal_note(actors: Sequence[Actor] | None) -> str:
-    internal = sum(actor.internal for actor in actors or ())
+def _scheduled(snapshot: Snapshot) -> Sequence[Actor] | None:
+    return None if snapshot.actors is None else [actor for actor in snapshot.actors if not actor.internal and actor.state == "ALIVE"]
+
+
+def _classes(snapshot: Snapshot) -> Sequence[ClassRow] | None:
+    found: dict[tuple[str, str | None], list[Actor]] = {}
+    for actor in snapshot.actors or ():
+        if not actor.internal:
+            found.setdefault((actor.class_, actor.job), []).append(actor)
+    return None if snapshot.actors is None else [ClassRow(name, job, tuple(members)) for (name, job), members in found.items()]
+
+
+def _internal_note(snapshot: Snapshot) -> str:
+    internal = sum(actor.internal for actor in snapshot.actors or ())
     return f"no actors of jobs; {internal} internal to Ray" if internal else "none"
 
 
@@ -266,12 +278,8 @@ def _placement(row: GroupRow, view: View) -> Cell:
     return " ".join(f"{name}:{number}" for name, number in nodes.items()) or (("not placed", "warn"),)
 
 
-def _classes_section(actors: list[Actor] | None, *, tree: bool) -> Section[Any]:
-    found: dict[tuple[str, str | None], list[Actor]] = {}
-    for actor in actors or ():
-        found.setdefault((actor.class_, actor.job), []).append(actor)
-    classes = [ClassRow(name, job, tuple(members)) for (name, job), members in found.items()]
-    rows: list[Any] = [row for item in classes for row in (item, *(item.actors if tree else ()))]
+def _classes_section(classes: Sequence[ClassRow] | None, *, tree: bool) -> Section[Any]:
+    rows: list[Any] = [row for item in classes or () for row in (item, *(item.actors if tree else ()))]
     columns: tuple[Column[Any], ...] = (
         Column("CLASSES", 24, _class_name, sort=lambda row, _: row.name if isinstance(row, ClassRow) else row.class_, grow=True, most=40),
         Column("JOB", 14, lambda row, view: view.job_title(row.job), sort=lambda row, view: view.job_title(row.job), rank=1),
@@ -281,8 +289,8 @@ def _classes_section(actors: list[Actor] | None, *, tree: bool) -> Section[Any]:
         Column("NEEDS EACH", 16, lambda row, _: cells.actor_needs(row.actors[0] if isinstance(row, ClassRow) else row), rank=2),
         Column("GPU MEM", 7, _class_memory, right=True),
     )
-    nothing = "none" if actors is not None else "not known: no answer from Ray yet"
-    return Section("classes", "CLASSES", columns, None if actors is None else rows, nothing, _class_search, total=len(classes))
+    nothing = "none" if classes is not None else "not known: no answer from Ray yet"
+    return Section("classes", "CLASSES", columns, None if classes is None else rows, nothing, _class_search, total=len(classes or ()))
 
 
 def _class_search(row: ClassRow | Actor) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.findings.memory_trend import DEFAULT_THRESHOLD
-from cockpit.model import Actor, Job, Node, PlacementGroup, Process
+from cockpit.model import Actor, Job, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.report.text import unjudged_words
@@ -120,24 +120,26 @@ def node_search(node: Node) -> str:
 
 def nodes_section(view: View) -> Section[Node]:
     """A row per node: living ones first, as Ray lists them."""
-    nodes = view.snapshot.nodes
-    ordered = None if nodes is None else sorted(nodes, key=lambda node: (node.state == "DEAD", not node.head))
-    return Section("nodes", "NODES", node_columns(view), ordered, "not known yet" if nodes is None else "none", node_search, cells.is_old)
+    ordered = view.index.of(_living_first)
+    return Section("nodes", "NODES", node_columns(view), ordered, "not known yet" if ordered is None else "none", node_search, cells.is_old)
 
 
-def waiting_rows(view: View) -> Iterator[WaitingRow]:
+def _living_first(snapshot: Snapshot) -> Sequence[Node] | None:
+    return None if snapshot.nodes is None else sorted(snapshot.nodes, key=lambda node: (node.state == "DEAD", not node.head))
+
+
+def waiting_rows(snapshot: Snapshot) -> Sequence[WaitingRow]:
     """What waits, groups before their actors; groups of the same needs, and actors of one class and need, folded into one row."""
-    for groups in alike_groups(view.snapshot.placement_groups or ()):
-        yield _fold_groups(groups)
     folded: dict[tuple[Any, ...], list[Actor]] = {}
-    for actor in view.snapshot.actors or ():
+    for actor in snapshot.actors or ():
         if actor.pending or actor.state == "RESTARTING":
             folded.setdefault((actor.class_, actor.job, cells.actor_needs(actor), actor.state, actor.why), []).append(actor)
-    for same in folded.values():
-        yield _fold_actors(same)
-    for job in view.snapshot.jobs or ():
-        if job.status == "PENDING":
-            yield WaitingRow(job, "job", job.id, "", job.started, job.message or "", job.job)
+    jobs = [job for job in snapshot.jobs or () if job.status == "PENDING"]
+    return [
+        *map(_fold_groups, alike_groups(snapshot.placement_groups or ())),
+        *map(_fold_actors, folded.values()),
+        *(WaitingRow(job, "job", job.id, "", job.started, job.message or "", job.job) for job in jobs),
+    ]
 
 
 def _fold_groups(groups: Sequence[PlacementGroup]) -> WaitingRow:
@@ -159,7 +161,7 @@ def waits_section(view: View) -> Section[WaitingRow]:
     """What waits, the longest first; a long reason in full only once."""
     repeats = Repeats()
     known = view.snapshot.actors is not None or view.snapshot.placement_groups is not None
-    ordered = sorted(waiting_rows(view), key=lambda item: item.since or view.now) if known else None
+    ordered = sorted(view.index.of(waiting_rows), key=lambda item: item.since or view.now) if known else None
     rows = (
         None if ordered is None else [replace(item, drawn_why=repeats.shorten(item.why, _reference(item))) for item in ordered[:MAX_ROWS]]
     )
@@ -206,7 +208,7 @@ GPU_MEMORY_COLUMN: Column[Process] = Column(
 
 def orphans_section(view: View) -> Section[Process]:
     """Orphan and stale processes, the greatest holder of GPU memory first."""
-    left = [process for process in view.snapshot.processes or () if process.left_over]
+    left = view.index.of(_left_over)
     looked, unjudged = view.snapshot.looked_at, view.snapshot.unjudged
     rows = sorted(left, key=lambda process: -(process.gpu_memory or 0)) if left or (looked and not unjudged) else None
     columns: tuple[Column[Process], ...] = (
@@ -225,6 +227,10 @@ def orphans_section(view: View) -> Section[Process]:
     return Section("left", title, columns, rows and rows[:MAX_ROWS], nothing, process_search, total=len(rows or ()))
 
 
+def _left_over(snapshot: Snapshot) -> Sequence[Process]:
+    return [process for process in snapshot.processes or () if process.left_over]
+
+
 def _page_of_unjudged(view: View) -> str:
     return f"{unjudged_words(view.snapshot)}; page 4" if view.snapshot.unjudged else ""
 
@@ -238,7 +244,7 @@ def process_search(process: Process) -> str:
 def running_jobs_section(view: View) -> Section[Job]:
     """Who holds what: running jobs, their GPUs and actors."""
     jobs = view.snapshot.jobs
-    actors = Counter(actor.job for actor in view.snapshot.actors or () if actor.state == "ALIVE")
+    actors = view.index.of(_living_actors_by_job)
     rows = None if jobs is None else [job for job in jobs if job.status == "RUNNING"]
     columns: tuple[Column[Job], ...] = (
         Column("RUNNING JOBS", 20, lambda job, _: job.id, sort=lambda job, _: job.id),
@@ -257,6 +263,10 @@ def running_jobs_section(view: View) -> Section[Job]:
     )
     nothing = "none" if jobs is not None else "not known: no answer from Ray yet"
     return Section("runs", "RUNNING JOBS", columns, rows, nothing, lambda job: f"{job.id} {job.entrypoint}")
+
+
+def _living_actors_by_job(snapshot: Snapshot) -> Counter[str | None]:
+    return Counter(actor.job for actor in snapshot.actors or () if actor.state == "ALIVE")
 
 
 def _job_past_columns(view: View) -> tuple[Column[Job], ...]:
