@@ -30,7 +30,7 @@ from cockpit.secrets import redact
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 # What is imported late is what not every command needs, and what can wait until the first probe has been started: Textual costs a third of
-# a second, httpx a tenth, asyncio half of that.
+# a second, asyncio a twentieth.
 
 
 def cluster_options(command: Command) -> Command:

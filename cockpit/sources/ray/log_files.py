@@ -7,8 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from cockpit.sources.connections import Params
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.http import Dashboard, Params
+from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.ray.job_log import JobLog
 from cockpit.sources.ray.logs import STREAMS_SINCE, LogFile, LogStream, without_error_mark
 from cockpit.sources.source import SourceError
