@@ -2,69 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cockpit.acts.act import Act, Aim, DiskRead, Operation, Runbook
 from cockpit.acts.plan import Receipt, Target
 from cockpit.acts.table import ACTS, act_for, choose_rows, find_operation
 from cockpit.check.preset_list import PresetEntry
-from cockpit.model import Finding, Node, Process, Session, Snapshot
-from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.model import Finding, Node, Process, Session
 from cockpit.sources.disk import in_time
 from cockpit.sources.source import SourceError
 from cockpit.ui.findings import things
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.plan_dialog import ActDialog, PlanExecutor, PlanScreen
+from cockpit.ui.plan_dialog import ActDialog, PlanScreen
 from cockpit.ui.table import Table
 
 if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
+    from cockpit.ui.app import Cockpit
     from cockpit.ui.recover_dialog import RunbookFactory
 
 GONE = "what this was found about is no longer there"
 
 
-class Screens(Protocol):
-    """The part of the program that acts need."""
-
-    clock: Callable[[], float]
-
-    @property
-    def table(self) -> Table:
-        """Where things are chosen."""
-
-    @property
-    def page(self) -> Page:
-        """What is open."""
-
-    @property
-    def drawn_snapshot(self) -> Snapshot:
-        """What everything on the screen is drawn from."""
-
-    @property
-    def monitor(self) -> ClusterMonitor:
-        """What is ended with the program."""
-
-    def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool) -> object:
-        """Beside the screen; a later one of the same group ends it."""
-
-    def push_screen(self, screen: ActDialog, callback: Callable[[Receipt | None], None]) -> object:
-        """Lay a dialog over the page."""
-
-    def say(self, text: str) -> None:
-        """One sentence."""
-
-    def follow_log(self, job: str) -> None:
-        """Open the log of a job."""
-
-
 class Acts:
     """Built only where something may be changed: without it no act has a key, a name or a way to be done."""
 
-    def __init__(self, app: Screens, executor: PlanExecutor, runbook: RunbookFactory | None, *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, app: Cockpit, executor: ActionExecutor, runbook: RunbookFactory | None, *, ascii: bool = False) -> None:
         self._app, self._executor, self._runbook, self._ascii = app, executor, runbook, ascii
 
     def means(self, act: str) -> bool:
@@ -75,7 +42,7 @@ class Acts:
         if mends is not None:
             return mends.id == act
         found = act_for(key, _rows(things))
-        return not isinstance(found, str) and found[0].id == act and self._can_open(found[0])
+        return not isinstance(found, str) and found[0].id == act and (self._runbook is not None or not isinstance(found[0], Runbook))
 
     def meant(self) -> frozenset[str]:
         """The acts that mean something now."""
@@ -90,9 +57,6 @@ class Acts:
         found = act_for(key, self._things())
         if isinstance(found, str):
             self._app.say(found)
-
-    def _can_open(self, act: Act | Runbook) -> bool:
-        return self._runbook is not None or not isinstance(act, Runbook)
 
     def begin(self, act: Act | Runbook) -> None:
         """Open the plan of this act on what is chosen."""

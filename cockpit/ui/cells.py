@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import OLD
-from cockpit.model import GROUP_WAIT_PREFIX, Actor, Gpu, Job, Level, Node, PlacementGroup, Process
+from cockpit.model import GROUP_WAIT_PREFIX, Actor, Amount, Disk, Gpu, HostMemory, Job, Level, Node, PlacementGroup, Process
 from cockpit.placement import needs_words
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
 from cockpit.ui.marks import EMPTY_BELOW, Piece, Tone, bar, heat, merge, spark
@@ -27,11 +28,7 @@ _STATES: dict[str, Tone] = {
     "RESCHEDULING": "warn", "PREPARED": "warn",
 }  # fmt: skip
 _SHORT = {"PENDING_CREATION": "PENDING", "DEPENDENCIES_UNREADY": "DEPS UNREADY"}
-_LEVELS: dict[Level, tuple[str, str, Tone]] = {
-    "critical": ("◆", "!", "bad"),
-    "warning": ("▲", "^", "warn"),
-    "info": ("i", "i", "accent"),
-}
+_LEVELS: dict[Level, tuple[str, str, Tone]] = {"critical": ("◆", "!", "bad"), "warning": ("▲", "^", "warn"), "info": ("i", "i", "accent")}
 BUSY_FROM = 50
 """Percent, mean use of a job's GPUs: from here on it is high."""
 _PHASES: dict[str, tuple[str, str, Tone]] = {
@@ -65,7 +62,7 @@ def state(word: str, view: View) -> Cell:
     return ((f"{plain if view.ascii else glyph} {_SHORT.get(word, word)}", style),)
 
 
-def level_mark(level: Level, *, ascii: bool) -> Piece:  # noqa: A002
+def level_mark(level: Level, *, ascii: bool) -> Piece:
     """One cell that says how bad a finding is, by its shape too."""
     glyph, plain, tone = _LEVELS[level]
     return (plain if ascii else glyph, tone)
@@ -125,7 +122,7 @@ def reservation(node: Node, resource: str = "GPU") -> Cell:
     return ((f"{count(quantity.used)}/{count(quantity.total)}", "reserved"),)
 
 
-def host_memory(node: Node, width: int, view: View) -> Cell:
+def host_memory(node: Node, width: int, view: View) -> tuple[Piece, ...]:
     """A bar with the kill line in it."""
     mark = ratio(node.memory.kill_at, node.memory.total)
     return bar(ratio(node.memory.used, node.memory.total), width, mark=mark, ascii=view.ascii)
@@ -140,9 +137,9 @@ def share(used: float | None, total: float | None, warn: float = 0.8, bad: float
     return ((percent(100 * fraction) + ("!" if fraction >= bad else ""), style),)
 
 
-def used_of(used: float | None, total: float | None) -> str:
+def used_of(amount: Amount | HostMemory | Disk) -> str:
     """`61G/80G`."""
-    return f"{size(used)}/{size(total)}"
+    return f"{size(amount.used)}/{size(amount.total)}"
 
 
 def fullest_disk(node: Node) -> tuple[int | None, int | None]:
@@ -171,9 +168,14 @@ def moment(when: float | None, view: View) -> str:
     return UNKNOWN if local_time is None else f"{local_time:%Y-%m-%d %H:%M:%S}  ({ago(when, view)} ago)"
 
 
-def waiting_time(since: float | None, view: View, *, at_least: bool = False) -> str:
+def waiting_time(thing: Any, view: View) -> str:
     """How long something has waited; `>` when it may be longer."""
-    return ("" if since is None or not at_least else ">") + ago(since, view)
+    return (">" if thing.at_least and thing.since is not None else "") + ago(thing.since, view)
+
+
+def title(thing: Actor | PlacementGroup) -> str:
+    """What it is called where a reason says `see …`."""
+    return thing.name or (thing.class_ if isinstance(thing, Actor) else thing.id[:12])
 
 
 def recent_spark(node: Node, what: str, index: int | None, width: int, view: View) -> Cell:
@@ -245,12 +247,12 @@ def shorten_command(line: str) -> str:
     return " ".join(_PATH.sub("", word) if place == 0 or word.endswith(".py") else word for place, word in enumerate(words))
 
 
-def actor_needs(actor: Actor) -> str:
+def actor_needs(actor: Actor, _: View | None = None) -> str:
     """What it asked for."""
     return needs_words(actor.needs) or UNKNOWN
 
 
-def actor_pid(actor: Actor) -> str:
+def actor_pid(actor: Actor, _: View | None = None) -> str:
     """Of the process that it has: while it restarts Ray still tells that of the one that has ended."""
     return UNKNOWN if actor.pid is None or actor.state == "RESTARTING" else str(actor.pid)
 
@@ -268,3 +270,17 @@ def run_time(job: Job, view: View) -> str:
     if job.started is None:
         return UNKNOWN
     return age((job.ended if job.ended else view.now) - job.started)
+
+
+def job_memory_bytes(job: Job, view: View) -> int | None:
+    """GPU memory that its processes are seen to hold."""
+    return view.index.job_gpus.get(job.job or "", (0, 0))[0]
+
+
+def job_gpus(job: Job, view: View) -> tuple[str, str]:
+    """GPU memory that it holds, and on how many GPUs; `>`: what is not seen may be its too."""
+    held = view.index.job_gpus.get(job.job or "")
+    if held is None:
+        return (UNKNOWN, UNKNOWN) if view.index.holders_unknown else ("0B", "0")
+    more = ">" if view.index.holders_unknown else ""
+    return more + size(held[0]), more + str(held[1])

@@ -239,7 +239,7 @@ def page_line(
     notes: Iterable[tuple[str, Tone]],
     counts: Sequence[Piece] = (),
     *,
-    ascii: bool,  # noqa: A002
+    ascii: bool,
 ) -> tuple[Piece, ...]:
     """The line of pages: which is open, the details opened from it, notes such as PAUSED, and `counts`, which are never cut.
 

@@ -46,6 +46,7 @@ class InspectionApp(App[None]):
     config: Config
     clock: Callable[[], float]
     monitor: ClusterMonitor
+    pages: list[Page]
     drawn_snapshot: Snapshot
     _index: Index
     greeting: str | None = None
@@ -59,7 +60,7 @@ class InspectionApp(App[None]):
     @property
     def page(self) -> Page:
         """The open page."""
-        raise NotImplementedError
+        return self.pages[-1]
 
     @property
     def is_past(self) -> bool:

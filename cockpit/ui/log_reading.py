@@ -9,17 +9,17 @@ from textual.driver import Driver
 from textual.timer import Timer
 from textual.worker import Worker
 
-from cockpit.ui.hidden import HidingApp
 from cockpit.ui.log_tails import LogTails
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.log_section import has_log
+from cockpit.ui.preset_files import PresetApp
 
 REST_S: Final = 0.3
 """Seconds for which a thing must have been in sight: whoever passes a row asks Ray nothing."""
 GROUP: Final = "log-tails"
 
 
-class LogReadingApp(HidingApp):
+class LogReadingApp(PresetApp):
     """The part of the application that reads the last lines of the log of what is open or in the pane; nothing else is asked for."""
 
     frozen_at: float | None

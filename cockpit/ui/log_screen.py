@@ -70,13 +70,7 @@ class LogScreen(Screen[None]):
     ]
 
     def __init__(
-        self,
-        subject: str,
-        logs: Sequence[Log],
-        clock: Callable[[], float],
-        *,
-        marks: tuple[str, ...] = (),
-        ascii: bool = False,  # noqa: A002
+        self, subject: str, logs: Sequence[Log], clock: Callable[[], float], *, marks: tuple[str, ...] = (), ascii: bool = False
     ) -> None:
         """The first of `logs` is opened. `marks`: texts that are quoted somewhere, to be found in the lines."""
         super().__init__()

@@ -27,7 +27,7 @@ MAX_KEY_LINES: Final = 128
 class LineDrawing:
     """Draws lines of a log by their number."""
 
-    def __init__(self, lines: LogLines, searches: LogSearches, style: Callable[[str], Style], *, ascii: bool) -> None:  # noqa: A002
+    def __init__(self, lines: LogLines, searches: LogSearches, style: Callable[[str], Style], *, ascii: bool) -> None:
         """`style`: of `match`, `current`, `mark`, `more`, and of plain text, which has no name."""
         self._lines, self._searches, self._style, self._ascii = lines, searches, style, ascii
 

@@ -9,7 +9,6 @@ from time import monotonic
 from typing import ClassVar, Final
 
 from rich.style import Style
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
 from textual.geometry import Size
@@ -17,7 +16,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from cockpit.ui.log_lines import MAX_BYTES, MAX_LINES, LogLines
+from cockpit.ui.log_lines import LogLines
 from cockpit.ui.log_search import LogSearches
 from cockpit.ui.log_strips import LineDrawing, least_shift, places
 
@@ -78,18 +77,10 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
             """Only the newest matters."""
             return isinstance(message, LogView.Changed)
 
-    def __init__(
-        self,
-        *,
-        max_lines: int = MAX_LINES,
-        max_bytes: int = MAX_BYTES,
-        ascii: bool = False,  # noqa: A002
-        clock: Callable[[], float] = monotonic,
-        id: str | None = None,  # noqa: A002
-    ) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, ascii: bool = False, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
         self.ascii = ascii
-        self.lines = LogLines(max_lines, max_bytes)
+        self.lines = LogLines()
         self.follow = True
         self.left = 0
         self.wrap = False
@@ -326,9 +317,8 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """Show what came before there was a screen."""
         self._catch_up()
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self) -> None:
         """Another height has another end."""
-        del event
         self._catch_up()
 
     # Drawing
@@ -369,9 +359,8 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         if not self.wrap:
             return [(number, 0) for number in self._rows[top : top + height]]
         if not self.follow:
-            return list(
-                islice(((number, part) for number in self._rows[top : top + height] for part in range(len(self._parts(number)))), height)
-            )
+            parts = ((number, part) for number in self._rows[top : top + height] for part in range(len(self._parts(number))))
+            return list(islice(parts, height))
         found: list[_Place] = []
         for number in reversed(self._rows[-height:]):
             found[:0] = [(number, part) for part in range(len(self._parts(number)))]
@@ -393,7 +382,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         if not self.lines.dropped <= number < self.lines.end:
             return [Strip.blank(self.scrollable_content_region.width, self._style(""))]
         key = (number, -1 if self.wrap else self.left, self._width)
-        if (parts := self._strips.get(key)) is None:
-            drawn = self._drawing.parts(number, None if self.wrap else self.left, self._width, is_current=number == self._current)
-            self._strips[key] = parts = drawn
-        return parts
+        if key not in self._strips:
+            left = None if self.wrap else self.left
+            self._strips[key] = self._drawing.parts(number, left, self._width, is_current=number == self._current)
+        return self._strips[key]

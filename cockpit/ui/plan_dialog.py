@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from textual import events
 from textual.app import ComposeResult
@@ -27,6 +27,9 @@ from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
 from cockpit.ui.dialogs import FoldedText
 
+if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
+
 UNREAD: Final = 0.3
 """Seconds for which nothing can be agreed to or closed: what was typed ahead was meant for something else."""
 LEAST, AROUND = 16, 10
@@ -40,16 +43,6 @@ _HINTS: Final[Mapping[Stage, str]] = {
     "receipt": "",
     "failed": "",
 }
-
-
-class PlanExecutor(Protocol):
-    """Makes plans and carries them out."""
-
-    async def plan(self, act: Act, aim: Aim, hear: Callable[[str, Progress], None]) -> Plan:
-        """What would be done; raises `SourceError`."""
-
-    async def perform(self, plan: Plan, hear: Callable[[str, Progress], None]) -> Receipt:
-        """Do it; raises `SourceError` when nothing was begun."""
 
 
 class PlanLines(FoldedText, can_focus=False):
@@ -108,7 +101,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         Binding("end,G", "scroll('scroll_end')", "Last"),
     ]
 
-    def __init__(self, act: Operation, clock: Callable[[], float], *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, act: Operation, clock: Callable[[], float], *, ascii: bool = False) -> None:
         super().__init__()
         self.stage: Stage = "looking"
         self.plan: Plan | None = None
@@ -304,7 +297,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
 class PlanScreen(ActDialog):
     """One act, whose plan the executor makes and carries out."""
 
-    def __init__(self, executor: PlanExecutor, act: Act, aim: Aim, clock: Callable[[], float], *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, executor: ActionExecutor, act: Act, aim: Aim, clock: Callable[[], float], *, ascii: bool = False) -> None:
         super().__init__(act, clock, ascii=ascii)
         self._executor, self._carried_out, self._aim = executor, act, aim
 

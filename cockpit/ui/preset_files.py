@@ -24,8 +24,8 @@ from cockpit.presets.save import preset_of
 from cockpit.sources.disk import in_time
 from cockpit.sources.source import SourceError
 from cockpit.ui.acts import chosen
+from cockpit.ui.dialogs import NameDialog
 from cockpit.ui.inspection import InspectionApp
-from cockpit.ui.name_dialog import NameDialog
 from cockpit.ui.pages.details import DetailPage
 from cockpit.ui.pages.presets import PresetsPage
 

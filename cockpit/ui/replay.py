@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import work
 from textual.driver import Driver
@@ -19,11 +19,15 @@ from cockpit.monitor.history import History
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 from cockpit.ui.acts import Acts
-from cockpit.ui.name_dialog import NameDialog
-from cockpit.ui.other_rays import OtherRaysApp
+from cockpit.ui.dialogs import NameDialog
+from cockpit.ui.findings import HiddenFindings
+from cockpit.ui.log_reading import LogReadingApp
 from cockpit.ui.recorded import PastMoment, RecordedPast
-from cockpit.ui.time_line import SPANS_S, PastEvent, TimeLine, event_text, stretch_around
+from cockpit.ui.time_line import SPANS_S, TimeLine, event_text, stretch_around
 from cockpit.ui.view import Index, View
+
+if TYPE_CHECKING:
+    from cockpit.recording.events import Event
 
 STEP_S: Final = 10.0
 """Seconds of a step: hosts are looked at every 2 s and Ray's agents every 5 s, so that each step shows something new."""
@@ -49,12 +53,13 @@ WHY_NOT: Final = {
 """By action, why it is not possible in the past."""
 
 
-class ReplayApp(OtherRaysApp):
+class ReplayApp(LogReadingApp):
     """The part of the application that shows a past moment instead of now. Polling goes on meanwhile."""
 
     snapshot: Snapshot
     history: History
     acts: Acts | None
+    hidden: HiddenFindings
     recorded: RecordedPast | None = None
     """Where the past is read; `None`: nothing is recorded."""
     why_unrecorded = "nothing is recorded here"
@@ -79,7 +84,7 @@ class ReplayApp(OtherRaysApp):
     @property
     def view(self) -> View:
         """Everything that pages are drawn from: as it is now, or as it was. What is known only of now is not known of then."""
-        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii  # noqa: A001 what the flag is called
+        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii
         view = View(self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height)
         if self.past is not None:
             return replace(view, history=self.past.history, ago=max(0.0, self.clock() - self.past.at))
@@ -255,7 +260,7 @@ class ReplayApp(OtherRaysApp):
             self.say(f"Nothing to go back to: {self.why_unrecorded}", "warning")
         return self.recorded
 
-    def _tell(self, events: Sequence[PastEvent]) -> None:
+    def _tell(self, events: Sequence[Event]) -> None:
         """What happened, each sentence once, instead of what was told before."""
         self.clear_notifications()
         said = {f"{moment_text(event.at, self.clock())}  {event_text(event)}": event.level for event in events}

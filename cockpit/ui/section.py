@@ -17,6 +17,8 @@ MAX_TEXT_LINES: Final = 8
 MIN_GROWING_CELLS: Final = 8
 """Cells that a column keeps which has to make room: the screen's edge may cut it then."""
 
+NO_ANSWER: Final = "not known: no answer from Ray yet"
+
 Cell: TypeAlias = str | tuple[Piece, ...]
 Pairs: TypeAlias = Iterator[tuple[str, Cell]]
 """Names and values, for `facts`."""
@@ -52,7 +54,7 @@ class Section(Generic[Row]):
     columns: tuple[Column[Row], ...]
     rows: Sequence[Row] | None
     nothing: str = "none"
-    """Shown when there are no rows, or when they are not known."""
+    """Shown when there are no rows."""
     search: Callable[[Row], str] = str
     """What the filter looks at."""
     dim: Callable[[Row, View], bool] = lambda _row, _view: False
@@ -67,6 +69,13 @@ class Section(Generic[Row]):
     """The key that lists the others."""
     fixed: bool = False
     """Neither filtered nor sorted: facts about one thing."""
+    unknown: str = NO_ANSWER
+    """Shown when the rows are not known."""
+
+    @property
+    def sentence(self) -> str:
+        """Shown in place of rows."""
+        return self.unknown if self.rows is None else self.nothing
 
 
 def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:
@@ -82,6 +91,16 @@ def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Colum
         last = max(number for number, column in enumerate(kept) if column.grow)
         widths[last] = max(min(MIN_GROWING_CELLS, kept[last].width), kept[last].width + spare)
     return tuple(zip(kept, widths, strict=True))
+
+
+@dataclass(frozen=True)
+class Item(Generic[Row]):
+    """A row that stands for no value of the model."""
+
+    key: str
+    of: Row
+    about: object = None
+    """What opens on Enter."""
 
 
 @dataclass(frozen=True)

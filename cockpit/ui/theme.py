@@ -25,12 +25,7 @@ _ANSI: Final = ("ansi_bright_black", "ansi_cyan", "ansi_green", "ansi_yellow", "
 _PLAIN, _SIXTEEN = (frozenset(Theme(name="", primary="red", ansi=ansi).to_color_system().generate()) for ansi in (False, True))
 _SHADE: Final = re.compile(r"(?P<color>.+?)(?: (?:100|\d{1,2})%)?")
 _WORDS_OF_STYLE: Final = {"none", "not", "bold", "dim", "italic", "underline", "reverse", "strike"}
-_EXPECTED: Final = {
-    "dark": "true or false",
-    "ansi": "true or false",
-    "colors": "names with colours",
-    "variables": "names with colours",
-}
+_EXPECTED: Final = {"dark": "true or false", "ansi": "true or false", "colors": "names with colours", "variables": "names with colours"}
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):

@@ -7,8 +7,7 @@ from typing import Any
 
 from cockpit.model import Fault
 from cockpit.report.faults import also_down, by_cause
-from cockpit.text import UNKNOWN
-from cockpit.ui import cells
+from cockpit.ui.columns import ago, words
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import MAX_TEXT_LINES, Column, Section
 from cockpit.ui.view import View
@@ -23,17 +22,12 @@ class FaultsPage(Page):
         """The oldest first."""
         columns: tuple[Column[Fault], ...] = (
             Column("FAULTS", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
-            Column("HOST", 10, lambda fault, _: fault.host or UNKNOWN, sort=lambda fault, _: fault.host, rank=1),
-            Column("SINCE", 6, lambda fault, view: cells.ago(fault.since, view), sort=lambda fault, _: fault.since, right=True),
+            words("HOST", 10, lambda fault, _: fault.host or None, rank=1),
+            ago("SINCE", 6, lambda fault, _: fault.since),
             Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
         )
-        return (
-            Section(
-                "faults",
-                "FAULTS",
-                columns,
-                by_cause(view.snapshot.faults),
-                "none: all sources answer",
-                lambda fault: f"{' '.join(fault.sources)} {fault.host} {fault.text}",
-            ),
-        )
+        return (Section("faults", "FAULTS", columns, by_cause(view.snapshot.faults), "none: all sources answer", _search),)
+
+
+def _search(fault: Fault) -> str:
+    return f"{' '.join(fault.sources)} {fault.host} {fault.text}"

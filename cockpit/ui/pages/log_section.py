@@ -30,11 +30,11 @@ def log_sections(thing: Any, view: View) -> tuple[Section[FactRow], ...]:
         return ()
     tail = view.log_tails.get(thing.key)
     if tail is None:
-        return (_section("LOG", None, "not read yet" if view.ago is None else "not recorded", view),)
+        return (_section("LOG", None, view),)
     if tail.log is None:
         return (paragraphs("log", "LOG", [f"{UNKNOWN}  {tail.why}"], view.width),)
     rows = [FactRow(f"log:{number}", "", line) for number, line in enumerate(tail.lines)]
-    return (_section(_title(tail, view), rows, "no lines yet", view),)
+    return (_section(_title(tail, view), rows, view),)
 
 
 def _title(tail: LogTail, view: View) -> str:
@@ -44,7 +44,7 @@ def _title(tail: LogTail, view: View) -> str:
     return f"LOG  {name}{age}  {tail.keys} opens it"
 
 
-def _section(title: str, rows: list[FactRow] | None, nothing: str, view: View) -> Section[FactRow]:
+def _section(title: str, rows: list[FactRow] | None, view: View) -> Section[FactRow]:
     columns: tuple[Column[FactRow], ...] = (Column("", 20, lambda row, _: row.value, grow=True),)
-    least = max(MIN_LINES, view.height // SHARE)
-    return Section("log", title, columns, rows, nothing, lambda row: str(row.value), least=least, newest_last=True, fixed=True)
+    least, unknown = max(MIN_LINES, view.height // SHARE), "not read yet" if view.ago is None else "not recorded"
+    return Section("log", title, columns, rows, "no lines yet", least=least, newest_last=True, fixed=True, unknown=unknown)

@@ -12,6 +12,7 @@ from cockpit.findings.trend import Trend, seconds_until
 from cockpit.model import SUPERVISOR, Actor, Finding, HostMemory, Node, Process, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
+from cockpit.ui.columns import amount
 from cockpit.ui.findings import things
 from cockpit.ui.marks import Piece, bar, chart, spark
 from cockpit.ui.pages.page import Page
@@ -76,7 +77,7 @@ class MemoryPage(Page):
 def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
     memory = node.memory
     drawn = bar(ratio(memory.used, memory.total), 24, mark=ratio(line.at, memory.total) if line else None, ascii=view.ascii)
-    yield "in use", (*drawn, (f" {cells.used_of(memory.used, memory.total)}", ""))
+    yield "in use", (*drawn, (f" {cells.used_of(memory)}", ""))
     if memory.host_total:
         yield "limit", f"{size(memory.total)} by cgroup; the host has {size(memory.host_total)}"
     yield "kill line", kill_line_words(memory)
@@ -183,15 +184,17 @@ def _owners(node: Node, view: View) -> Section[OwnerRow]:
     rows = None if host is None or held is None else [*_rows(host.name, held, view), *_rest_rows(node, held)]
     columns: tuple[Column[OwnerRow], ...] = (
         Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True),
-        Column("HOLDS", 6, lambda row, _: size(row.holding.used), sort=lambda row, _: row.holding.used, right=True),
+        amount("HOLDS", 6, lambda row, _: row.holding.used),
         Column("SHARE", 5, lambda row, _: share(row.holding.owner.key, row.holding.used, node), right=True, rank=2),
         Column("GROWTH", 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
         Column("LAST 15 MIN", SPARK_CELLS, lambda row, view: ((spark(row.past, SPARK_CELLS, row.top, ascii=view.ascii), "mid"),), rank=3),
-        Column("PROCS", 5, _processes, right=True, rank=1),
+        Column("PROCS", 5, lambda row, _: str(len(row.holding.processes) or ""), right=True, rank=1),
         Column("JOB", 14, _job, rank=4),
     )
-    nothing = "none" if rows is not None else "not known: no probe on this host, or no answer from it yet"
-    return Section("memory-owners", "BY JOB AND ACTOR", columns, rows, nothing, lambda row: f"{row.holding.owner.name} {row.key}")
+    unknown = "not known: no probe on this host, or no answer from it yet"
+    return Section(
+        "memory-owners", "BY JOB AND ACTOR", columns, rows, "none", lambda row: f"{row.holding.owner.name} {row.key}", unknown=unknown
+    )
 
 
 def _holdings(node: Node, view: View) -> Sequence[Holding] | None:
@@ -268,10 +271,6 @@ def _growth(row: OwnerRow, _: View) -> Cell:
     if trend is None:
         return UNKNOWN
     return ((_rate(trend.slope), "warn" if trend.steady else "dim"),) if abs(trend.slope) * 60 >= 1 << 20 else (("0", "dim"),)
-
-
-def _processes(row: OwnerRow, _: View) -> str:
-    return str(len(row.holding.processes)) if row.holding.processes else ""
 
 
 def memory_of(page: Page, row: Any, snapshot: Snapshot) -> Page | None:
