@@ -13,7 +13,7 @@ from cockpit.check.preset_list import PresetEntry
 from cockpit.model import Finding, Node, Process, Session
 from cockpit.sources.disk import in_time
 from cockpit.sources.source import SourceError
-from cockpit.ui.findings import things
+from cockpit.ui.findings import find_things
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.page import Page
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cockpit.ui.app import Cockpit
     from cockpit.ui.recover_dialog import RunbookFactory
 
-GONE = "what this was found about is no longer there"
+GONE_TEXT = "what this was found about is no longer there"
 
 
 class Acts:
@@ -73,16 +73,11 @@ class Acts:
         rows = {row.key: about(row) for row in self._app.table.chosen}
         reading = act.reading(aim.rows[0]) if aim.rows else None
         if reading is not None:
-            self._app.run_worker(self._begin_read(act, reading, rows), group="begin", exclusive=True)
+            self._app.run_worker(self._read_and_open(act, reading, rows), group="begin", exclusive=True)
         else:
             self._open(act, aim, rows)
 
-    def _open(self, act: Act | Runbook, aim: Aim, rows: dict[str, Any]) -> None:
-        dialog = self._dialog(act, aim)
-        if dialog is not None:
-            self._app.push_screen(dialog, partial(self._after, act, rows))
-
-    async def _begin_read(self, act: Act | Runbook, reading: DiskRead, rows: dict[str, Any]) -> None:
+    async def _read_and_open(self, act: Act | Runbook, reading: DiskRead, rows: dict[str, Any]) -> None:
         try:
             aim = await in_time(reading.read, reading.what)
         except SourceError as error:
@@ -92,33 +87,35 @@ class Acts:
         else:
             self._open(act, aim, rows)
 
-    def _dialog(self, act: Act | Runbook, aim: Aim) -> ActDialog | None:
-        """`None`: it is a runbook, and nobody here makes one."""
+    def _open(self, act: Act | Runbook, aim: Aim, rows: dict[str, Any]) -> None:
+        dialog: ActDialog
         if not isinstance(act, Runbook):
-            return PlanScreen(self._executor, act, aim, self._app.clock, ascii=self._ascii)
-        if self._runbook is None:
-            return None
-        from cockpit.ui.recover_dialog import RecoverScreen  # deferred: a runbook imports all that acts
+            dialog = PlanScreen(self._executor, act, aim, self._app.clock, ascii=self._ascii)
+        elif self._runbook is not None:
+            from cockpit.ui.recover_dialog import RecoverScreen  # deferred: a runbook imports all that acts
 
-        return RecoverScreen(self._runbook, self._app.monitor.ending, act, aim.rows[0], self._app.clock, ascii=self._ascii)
+            dialog = RecoverScreen(self._runbook, self._app.monitor.ending, act, aim.rows[0], self._app.clock, ascii=self._ascii)
+        else:
+            return
+        self._app.push_screen(dialog, partial(self._after, act, rows))
 
     def _things(self) -> Sequence[Any]:
-        return chosen(self._app.page, self._app.table)
+        return find_chosen(self._app.page, self._app.table)
 
     def _aim_found(self, act: Operation, findings: Sequence[Finding], rows: Sequence[Any]) -> Aim | str:
         """At what these findings are about, as it is now; where that is gone, at nothing rather than at everything."""
-        found = {thing.key: thing for finding in findings for thing in things(finding, self._app.drawn_snapshot)}
+        found = {thing.key: thing for finding in findings for thing in find_things(finding, self._app.drawn_snapshot)}
         rows = [*{**found, **{row.key: row for row in rows}}.values()]
         if act.takes is not None:
             mine = [row for row in rows if isinstance(row, act.takes)]
             mine = [row for row in mine if act.why_not(row) is None] or mine
-            able = choose_rows(act, mine) if mine else f"{act.title}: {GONE}"
+            able = choose_rows(act, mine) if mine else f"{act.title}: {GONE_TEXT}"
             return able if isinstance(able, str) else self._aim(act, able)
         if _also_taken(act, rows):
             return self._aim(act, rows)
         hosts = self._homes(rows)
         everywhere = not any(finding.about for finding in findings)
-        return Aim(hosts=hosts) if hosts or everywhere else f"{act.title}: {GONE}"
+        return Aim(hosts=hosts) if hosts or everywhere else f"{act.title}: {GONE_TEXT}"
 
     def _homes(self, rows: Iterable[Any]) -> tuple[str, ...]:
         """The hosts that these things are on."""
@@ -133,8 +130,7 @@ class Acts:
 
     def _hosts(self, things: Sequence[Any]) -> tuple[str, ...]:
         """Those of tagged nodes, that of the node whose page is open, else all. The cursor alone names none: it always lies somewhere."""
-        tagged = self._app.table.tagged
-        nodes = [thing for thing in things if isinstance(thing, Node) and thing.key in tagged]
+        nodes = [thing for thing in things if isinstance(thing, Node) and thing.key in self._app.table.tagged]
         if not nodes and isinstance(self._app.page, NodePage):
             nodes = [self._app.page.node]
         return tuple(dict.fromkeys(node.ip or node.title for node in nodes))
@@ -150,11 +146,10 @@ class Acts:
 
 
 def _also_taken(act: Operation, things: Sequence[Any]) -> list[Any]:
-    """Of these what the act is aimed at where it is chosen."""
     return [thing for thing in things if act.also_takes is not None and isinstance(thing, act.also_takes)]
 
 
-def chosen(page: Page, table: Table) -> Sequence[Any]:
+def find_chosen(page: Page, table: Table) -> Sequence[Any]:
     """What the chosen rows stand for, each once; among the facts of one thing, that thing."""
     found = {thing.key: thing for row in table.chosen if (thing := about(row)) is not None}
     return [*found.values()] or ([page.thing] if isinstance(page, DetailPage) else [])
@@ -167,7 +162,6 @@ def _rows(things: Sequence[Any]) -> Sequence[Any]:
 
 
 def _mending(things: Iterable[Any]) -> list[Act | Runbook]:
-    """The acts that mend the findings among these."""
     remedies = (thing.remedy for thing in things if isinstance(thing, Finding))
     return [find_operation(remedy.act) for remedy in remedies if remedy and remedy.act]
 

@@ -85,27 +85,19 @@ def kind(process: Process) -> Cell:
 
 
 def gpu_cells(gpus: Sequence[Gpu] | None, view: View, *, memory: bool) -> Cell:
-    """One cell a GPU."""
+    """One cell a GPU: how full, or how busy, it is."""
     if gpus is None:
         return UNKNOWN
     if not gpus:
         return (("none", "dim"),)
-    cells = tuple(gpu_cell(gpu, view, memory=memory) for gpu in gpus[:MAX_GPU_CELLS])
+    fractions = (ratio(gpu.memory_used, gpu.memory_total) if memory else ratio(gpu.utilization, 100) for gpu in gpus[:MAX_GPU_CELLS])
+    cells = tuple(heat(share, lost=bool(gpu.fault), ascii=view.ascii) for share, gpu in zip(fractions, gpus, strict=False))
     return cells if len(gpus) <= MAX_GPU_CELLS else (*cells[:-1], ("+", "dim"))
-
-
-def gpu_cell(gpu: Gpu, view: View, *, memory: bool) -> Piece:
-    """How full, or how busy, one GPU is."""
-    if gpu.fault:
-        return ("X" if view.ascii else "✖", "bad")
-    fraction = ratio(gpu.memory_used, gpu.memory_total) if memory else ratio(gpu.utilization, 100)
-    return heat(fraction, ascii=view.ascii)
 
 
 def mean_utilization(gpus: Sequence[Gpu] | None) -> float | None:
     """Percent, over the GPUs that report it; `None` where none does."""
-    known = [gpu.utilization for gpu in gpus or () if gpu.utilization is not None]
-    return sum(known) / len(known) if known else None
+    return mean_known([gpu.utilization for gpu in gpus or ()])
 
 
 def gpu_fill(gpus: Sequence[Gpu] | None) -> float | None:
@@ -162,10 +154,9 @@ def say_unlisted(view: View) -> str:
 def moment(when: float | None, view: View) -> str:
     """A date and time of this host's clock, and how long ago that was."""
     try:
-        local_time = None if when is None else datetime.fromtimestamp(when - CLOCK.shift()).astimezone()
+        return UNKNOWN if when is None else f"{datetime.fromtimestamp(when - CLOCK.shift()):%Y-%m-%d %H:%M:%S}  ({ago(when, view)} ago)"
     except (ValueError, OverflowError, OSError):  # a clock that is far off
-        local_time = None
-    return UNKNOWN if local_time is None else f"{local_time:%Y-%m-%d %H:%M:%S}  ({ago(when, view)} ago)"
+        return UNKNOWN
 
 
 def waiting_time(thing: Any, view: View) -> str:
@@ -267,9 +258,7 @@ def why(thing: Actor | PlacementGroup, view: View) -> str:
 
 def run_time(job: Job, view: View) -> str:
     """How long it has run, or ran."""
-    if job.started is None:
-        return UNKNOWN
-    return age((job.ended if job.ended else view.now) - job.started)
+    return UNKNOWN if job.started is None else age((job.ended or view.now) - job.started)
 
 
 def job_memory_bytes(job: Job, view: View) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.cells import chop_cells
@@ -125,7 +126,7 @@ class AddressDialog(ModalScreen["Address | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Back")]
 
-    def __init__(self, addresses: tuple[Address, ...]) -> None:
+    def __init__(self, addresses: Sequence[Address]) -> None:
         super().__init__()
         self.addresses = addresses
 
@@ -133,16 +134,13 @@ class AddressDialog(ModalScreen["Address | None"]):
         """A question and its answers."""
         with Vertical():
             yield Label(Content("These Rays on this host answer. Which do you want to see?"))
-            yield OptionList(*(Content(clean(_address_line(address))) for address in self.addresses), markup=False)
+            lines = (f"{ray.url}  {ray.origin}{f' of {ray.owner}' if ray.owner else ''}" for ray in self.addresses)
+            yield OptionList(*(Content(clean(line)) for line in lines), markup=False)
             yield Label(Content("Enter: follow it   Esc: back"))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """The one that was chosen."""
         self.dismiss(self.addresses[event.option_index])
-
-
-def _address_line(address: Address) -> str:
-    return f"{address.url}  {address.origin}{f' of {address.owner}' if address.owner else ''}"
 
 
 class NameDialog(ModalScreen["str | None"]):

@@ -76,7 +76,7 @@ def _gpu_nodes(finding: Finding) -> list[str]:
     return [node for node, _, index in parts if node != "node" and index.isdigit()]
 
 
-def things(finding: Finding, snapshot: Snapshot) -> list[Any]:
+def find_things(finding: Finding, snapshot: Snapshot) -> list[Any]:
     """The things a finding is about that are in the snapshot: nodes (those of GPUs too), sessions, processes, jobs, groups, actors."""
     wanted = {*finding.about, *_gpu_nodes(finding)}
     kinds = {key.partition(":")[0] for key in wanted}

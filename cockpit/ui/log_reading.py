@@ -14,7 +14,7 @@ from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.log_section import has_log
 from cockpit.ui.preset_files import PresetApp
 
-REST_S: Final = 0.3
+MIN_SIGHT_S: Final = 0.3
 """Seconds for which a thing must have been in sight: whoever passes a row asks Ray nothing."""
 GROUP: Final = "log-tails"
 
@@ -40,7 +40,7 @@ class LogReadingApp(PresetApp):
             self.workers.cancel_group(self, GROUP)
             if self._rest is not None:
                 self._rest.stop()
-            self._rest = self.set_timer(REST_S, self._end_rest) if things else None
+            self._rest = self.set_timer(MIN_SIGHT_S, self._end_rest) if things else None
         elif self._rest is None and (self._reading is None or self._reading.is_finished):
             due = [thing for thing in things if self.log_tails.is_due(thing, again=self.frozen_at is None)]
             self._reading = self._read_log_tails(due) if due else None

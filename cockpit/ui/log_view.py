@@ -18,7 +18,7 @@ from textual.strip import Strip
 
 from cockpit.ui.log_lines import LogLines
 from cockpit.ui.log_search import LogSearches
-from cockpit.ui.log_strips import LineDrawing, least_shift, places
+from cockpit.ui.log_strips import LineDrawing, find_places, least_shift
 
 REDRAW_INTERVAL_S: Final = 1 / 15
 """Seconds between two looks at what has arrived: more often nobody can read."""
@@ -27,7 +27,7 @@ SEARCH_SLICE_S: Final = 0.005
 SEARCH_PAUSE_S: Final = 0.001
 OPENING_S: Final = 3.0
 """Seconds in which a log's first lines come in: a marked line among them is gone to, a later one is not."""
-CONTEXT: Final = 3
+GOAL_PARTS: Final = 3
 """Of so many parts of the screen the first is above the line that is gone to."""
 SHIFT_CELLS: Final = 16
 """Cells moved to the side by one key."""
@@ -244,7 +244,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """Bring a line into sight, with what stands above it, and stay there."""
         row, top = bisect_left(self._rows, number), self.scroll_offset.y
         if row < top or not self._is_in_sight(number):
-            top = self._first_fitting(row + 1, max(1, self.size.height // CONTEXT))
+            top = self._first_fitting(row + 1, max(1, self.size.height // GOAL_PARTS))
         self._anchor = self._rows[top]
         self.follow, self._current = False, number
         self._show_match(number)
@@ -256,7 +256,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
     def _show_match(self, number: int) -> None:
         """Move sideways as far as what was found in the line needs; where it is seen without that, move back."""
         pattern = self._searches.stops.pattern
-        if not self.wrap and pattern and (found := places(self._drawing.whole(number), pattern)):
+        if not self.wrap and pattern and (found := find_places(self._drawing.whole(number), pattern)):
             self.left = least_shift(*found[0], self._width, SHIFT_CELLS)
 
     # Moving

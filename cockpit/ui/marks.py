@@ -41,14 +41,6 @@ def spark(values: Sequence[float | None], width: int, top: float = 100.0, *, asc
     return "".join(" " if value is None else _step(value / top, steps) for value in newest).rjust(width)
 
 
-def level_tone(value: float | None, warn: float, bad: float) -> Tone:
-    """The tone of a value that should stay small; unknown has none."""
-    value = finite(value)
-    if value is None:
-        return ""
-    return "bad" if value >= bad else "warn" if value >= warn else "ok"
-
-
 def fill_tone(fraction: float | None) -> Tone:
     """The tone of a fill level that may be high without being wrong."""
     if fraction is None:
@@ -99,18 +91,18 @@ def chart(
     line = None if share is None else min(height - 1, int(share * height))
     return [
         merge(
-            _column(value, level_tone, height, top, mark, shaded=number >= len(past), line=level_tone == line, ascii=ascii)
+            _column(value, level, height, top, mark, shaded=number >= len(past), line=level == line, ascii=ascii)
             for number, value in enumerate(columns)
         )
-        for level_tone in reversed(range(height))
+        for level in reversed(range(height))
     ]
 
 
 def _column(
-    value: float | None, level_tone: int, height: int, top: float, mark: float | None, *, shaded: bool, line: bool, ascii: bool
+    value: float | None, level: int, height: int, top: float, mark: float | None, *, shaded: bool, line: bool, ascii: bool
 ) -> Piece:
     """One cell: what of the value lies between this level and the next."""
-    part = 0.0 if value is None else (clamp(value / top) or 0.0) * height - level_tone
+    part = 0.0 if value is None else (clamp(value / top) or 0.0) * height - level
     beyond = value is not None and mark is not None and value >= mark
     if part <= 0.0 or (line and shaded and not beyond):
         return ("-" if ascii else "─", "kill") if line else (" ", "")

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual import work
-from textual.driver import Driver
 
 from cockpit.config.settings import Address
 from cockpit.model import Finding, Process
 from cockpit.ui.dialogs import AddressDialog
-from cockpit.ui.findings import HiddenFindings
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about
-from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_of
+from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_node
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.replay import ReplayApp
@@ -22,10 +20,6 @@ from cockpit.ui.view import Index
 
 class SwitchingApp(ReplayApp):
     """The part of the application that turns the switches of pages."""
-
-    def __init__(self, driver_class: type[Driver]) -> None:
-        super().__init__(driver_class=driver_class)
-        self.hidden = HiddenFindings()
 
     def _open(self, pages: list[Page]) -> None:
         """Show the last of these; Esc leads back through the others."""
@@ -48,12 +42,11 @@ class SwitchingApp(ReplayApp):
         """Host memory of the node under the cursor, of a finding's node, or of the open one; else of the fullest."""
         if isinstance(self.page, MemoryPage):
             return
-        page = memory_of(self.page, self.table.selected, self.drawn_snapshot)
-        if page is None and (node := fullest_node(self.drawn_snapshot)) is not None:
-            page = MemoryPage(node)
+        node = memory_node(self.page, self.table.selected, self.drawn_snapshot)
+        if node is None and (node := fullest_node(self.drawn_snapshot)) is not None:
             self.say(f"Host memory of {node.title}, of all nodes the nearest to its kill line")
-        if page is not None:
-            self._open_deeper(page)
+        if node is not None:
+            self._open_deeper(MemoryPage(node))
         else:
             self.say("No node's host memory is known")
 
@@ -121,6 +114,6 @@ class SwitchingApp(ReplayApp):
         if not addresses:
             self.say(silent, "warning")
             return
-        chosen = await self.push_screen_wait(AddressDialog(tuple(addresses)))
+        chosen = await self.push_screen_wait(AddressDialog(addresses))
         if chosen is not None:
             self.monitor.follow(chosen)

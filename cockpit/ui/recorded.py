@@ -67,8 +67,9 @@ class RecordedPast:
         """The minutes before, for sparklines and the Memory page; a little later than the last time, only what is new is read."""
         history, until = self._history
         if self._continues(moment):
-            for snapshot in await self._ask(partial(self._read_more, until, moment)):
-                _record(history, snapshot)
+            for snapshot in await self._ask(lambda: list(self._reopen().walk(until, moment, STEP_S))):
+                if snapshot.taken > until:
+                    _record(history, snapshot)
         else:
             history = await self._ask(partial(self._read_history, moment))
         if self._wanted == moment:  # else it is not whole
@@ -92,7 +93,8 @@ class RecordedPast:
         """The events that come next (1) or came last (-1), all of one time; none: there is none any more."""
         if self._recording is not None and (direction < 0 or moment < self._end):
             return self._find_next(moment, direction)  # known: not to be waited for behind a history that is being read
-        return await self._ask(partial(self._read_next, moment, direction))
+        await self._ask(partial(self._reopen, moment if direction > 0 else None))
+        return self._find_next(moment, direction)
 
     async def read_damage(self) -> Sequence[str]:
         """What can't be read, in sentences."""
@@ -138,13 +140,6 @@ class RecordedPast:
         took = time.perf_counter() - begun
         self._history_took = took if is_whole else max(took, self._history_took)
         return history
-
-    def _read_more(self, begin: float, end: float) -> Sequence[Snapshot]:
-        return [snapshot for snapshot in self._reopen().walk(begin, end, STEP_S) if snapshot.taken > begin]
-
-    def _read_next(self, moment: float, direction: int) -> Sequence[Event]:
-        self._reopen(moment if direction > 0 else None)
-        return self._find_next(moment, direction)
 
     def _find_next(self, moment: float, direction: int) -> Sequence[Event]:
         beyond = [event for event in self._events if (event.at - moment) * direction > 0]

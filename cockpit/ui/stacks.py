@@ -14,7 +14,7 @@ from cockpit.model import Actor, Finding, Job, Process
 from cockpit.sources.probes.decode import StackFrame, Stacks
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
-from cockpit.ui.findings import things
+from cockpit.ui.findings import find_things
 from cockpit.ui.view import View
 
 MIN_STACK_COLUMNS = 46
@@ -80,7 +80,7 @@ def _processes(row: Any, view: View) -> Iterable[Process]:
     if isinstance(row, Process):
         return (row,)
     if isinstance(row, Finding):
-        return processes_of(things(row, view.snapshot), view)
+        return processes_of(find_things(row, view.snapshot), view)
     if isinstance(row, Job):
         return (process for process in listed if row.job and process.job == row.job and process.gpus)
     if not isinstance(row, Actor):

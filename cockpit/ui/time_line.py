@@ -80,17 +80,14 @@ def moment_of(shown: Stretch, cell: int, count: int) -> float:
 
 
 def _marks(shown: Stretch, count: int, *, ascii: bool) -> Iterator[tuple[int, Piece]]:
-    """Of several in one cell the worst has it."""
-    for event in sorted(shown.events, key=_harmless, reverse=True):
+    """Of several in one cell the worst has it; what begins comes before what ends."""
+
+    def harm(event: Event) -> int:
+        return -len(LEVELS) - 1 if _is_over(event) else -len(LEVELS) if event.level is None else -LEVELS.index(event.level)
+
+    for event in sorted(shown.events, key=harm):
         if shown.begin <= event.at < shown.end:
             yield cell_of(shown, event.at, count), event_mark(event, ascii=ascii)
-
-
-def _harmless(event: Event) -> int:
-    """What begins comes before what ends."""
-    if event.phase == "end" and event.kind in ("finding", "fault"):
-        return len(LEVELS) + 1
-    return len(LEVELS) if event.level is None else LEVELS.index(event.level)
 
 
 def event_mark(event: Event, *, ascii: bool) -> Piece:
@@ -105,7 +102,11 @@ def event_text(event: Event) -> str:
     """What happened, in a sentence."""
     if event.phase == "worse":
         return f"is {event.level} now: {event.text}"
-    return f"has ended: {event.text}" if event.phase == "end" and event.kind in ("finding", "fault") else event.text
+    return f"has ended: {event.text}" if _is_over(event) else event.text
+
+
+def _is_over(event: Event) -> bool:
+    return event.phase == "end" and event.kind in ("finding", "fault")
 
 
 def _track(shown: Stretch, cell: int, count: int) -> tuple[str, str]:

@@ -58,15 +58,10 @@ def json_text(rows: Iterable[Any]) -> str:
 
 def detail_of(row: Any) -> Page | None:
     """The page on what a row is about; `None` when there is no more to say."""
-    if (node := getattr(row, "node", None)) is not None and isinstance(node, Node) and about(row) is None:
-        return NodePage(node)
-    thing = about(row)
+    thing = getattr(row, "node", None) if about(row) is None else about(row)
     if isinstance(thing, Node):
         return NodePage(thing)
-    for kind, make, name in DETAILS:
-        if isinstance(thing, kind):
-            return DetailPage(thing, make, name)
-    return None
+    return next((DetailPage(thing, make, name) for kind, make, name in DETAILS if isinstance(thing, kind)), None)
 
 
 class DetailPage(Page):
@@ -125,8 +120,7 @@ def _process(process: Process, view: View) -> Sequence[Section[Any]]:
         yield "user", process.user or UNKNOWN
         yield "state", PROCESS_STATES.get(process.state or "", process.state or UNKNOWN)
         yield "host memory", size(process.rss)
-        for hold in process.gpus:
-            yield f"GPU {hold.index}", f"{size(hold.memory)} held"
+        yield from ((f"GPU {hold.index}", f"{size(hold.memory)} held") for hold in process.gpus)
         yield "job", view.job_title(process.job) or process.other_owner or UNKNOWN
         yield "actor", _actor_name(process.actor, view)
         yield "session", process.session or UNKNOWN
@@ -228,17 +222,11 @@ def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Sect
     return Section(key, title, columns, actors, search=actor_search, unknown="not known")
 
 
-def _what_helps(waiting: Actor | PlacementGroup) -> Pairs:
-    """Said here too of what waits too shortly, or too harmlessly, for a finding of its own."""
+def _why(waiting: Actor | PlacementGroup) -> Pairs:
+    """What helps is said here too of what waits too shortly, or too harmlessly, for a finding of its own."""
+    yield "why", waiting.why or UNKNOWN
     if waiting.wait is not None and waiting.wait in REMEDIES:
         yield "what helps", REMEDIES[waiting.wait][0]
-
-
-def _waiting_like(actor: Actor, view: View) -> list[Actor]:
-    """The others that a page shows in one row with it."""
-    kind = (actor.class_, actor.job, actor.state)
-    others = (one for one in view.snapshot.actors or () if one.id != actor.id and (one.class_, one.job, one.state) == kind)
-    return [] if actor.state == "ALIVE" else list(others)
 
 
 def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
@@ -247,8 +235,7 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "name", actor.name or "none"
         yield "state", cells.state(actor.state, view)
         if actor.state != "ALIVE" or actor.why:
-            yield "why", actor.why or UNKNOWN
-            yield from _what_helps(actor)
+            yield from _why(actor)
         if actor.state != "ALIVE" or actor.since is not None:
             yield "since", cells.moment(actor.since, view) + ("; or earlier, before cockpit started" if actor.at_least else "")
         yield "needs", cells.actor_needs(actor)
@@ -262,7 +249,9 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
 
     processes = [process for process in view.snapshot.processes or () if actor.is_run_by(process)]
     groups = [group for group in view.snapshot.placement_groups or () if group.id == actor.placement_group]
-    alike = _waiting_like(actor, view)
+    kind = (actor.class_, actor.job, actor.state)
+    others = (one for one in view.snapshot.actors or () if one.id != actor.id and (one.class_, one.job, one.state) == kind)
+    alike = [] if actor.state == "ALIVE" else list(others)  # a page shows them in one row with it
     return (
         facts("actor", "ACTOR", list(pairs()), view.width),
         *([_actors("actor-alike", alike, "WAIT TOO")] if alike else ()),
@@ -276,8 +265,7 @@ def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
         yield "name", group.name or "none"
         yield "state", cells.state(group.state, view)
         if group.pending or group.why:
-            yield "why", group.why or UNKNOWN
-            yield from _what_helps(group)
+            yield from _why(group)
             if deadline := find_deadline((group,), view.index.jobs.get(group.job or "")):
                 yield "limit", f"{deadline_words(deadline, view.now)}: {deadline.by.source}; then its job fails"
         yield "strategy", group.strategy or f"{UNKNOWN}  (Ray reports it only while the group waits)"
@@ -311,8 +299,7 @@ def _session(session: Session, view: View) -> Sequence[Section[Any]]:
         yield "size", size(session.size)
         yield "session_latest", "points here" if session.latest else "points elsewhere or does not exist"
         yield "dashboard", session.dashboard or UNKNOWN
-        for kept in session.keeps:
-            yield "protected", kept
+        yield from (("protected", kept) for kept in session.keeps)
 
     own = [process for process in view.snapshot.processes or () if process.host == session.host and process.session == session.name]
     return (facts("session", "SESSION", list(pairs()), view.width), processes_section("session-processes", "PROCESSES", own, "none"))

@@ -10,7 +10,7 @@ from cockpit.model import LEVELS, Actor, Finding, Node, PlacementGroup, Process,
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.columns import ago, words
-from cockpit.ui.findings import next_steps, things
+from cockpit.ui.findings import find_things, next_steps
 from cockpit.ui.pages.page import Page
 from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, FactRow, Item, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
@@ -92,7 +92,7 @@ def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
             yield name, ((f"{step.key:<3}", "accent"), (step.text, ""))
         yield "code", finding.code
 
-    about = things(finding, view.snapshot)
+    about = find_things(finding, view.snapshot)
     return (
         facts("finding", "FINDING", list(pairs()), view.width),
         paragraphs("evidence", "EVIDENCE", finding.evidence, view.width),

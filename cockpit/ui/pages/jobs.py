@@ -71,13 +71,11 @@ def _users_section(view: View) -> Section[Item[UserUsage]]:
 
 
 def _sums(job: Job, view: View) -> HourSums:
-    known = view.history.usage.of_job(job)
-    return known.sums if known else HourSums()
+    return known.sums if (known := view.history.usage.of_job(job)) else HourSums()
 
 
 def _had_now(job: Job, view: View) -> float | None:
-    known = view.history.usage.of_job(job)
-    return known.now.had if known and known.now else None
+    return known.now.had if (known := view.history.usage.of_job(job)) and known.now else None
 
 
 def _gpus(job: Job, view: View) -> str:
@@ -100,7 +98,7 @@ def _busy_share(sums: HourSums) -> float | None:
 
 
 def _run_seconds(job: Job, view: View) -> float | None:
-    return None if job.started is None else (job.ended or view.now) - job.started
+    return job.started and (job.ended or view.now) - job.started
 
 
 def _memory(job: Job, view: View) -> str:

@@ -13,7 +13,7 @@ from cockpit.ui.view import View
 
 MIN_LINES: Final = 4
 """Listed even where lines below must be scrolled to: the end of a traceback."""
-SHARE: Final = 5
+LOG_PART: Final = 5
 """Of the lines of the screen or pane one in so many is kept for the log, whatever lies below it."""
 OLD_AFTER_S: Final = 15.0
 """Seconds from which on it is said when the lines were read."""
@@ -46,5 +46,5 @@ def _title(tail: LogTail, view: View) -> str:
 
 def _section(title: str, rows: list[FactRow] | None, view: View) -> Section[FactRow]:
     columns: tuple[Column[FactRow], ...] = (Column("", 20, lambda row, _: row.value, grow=True),)
-    least, unknown = max(MIN_LINES, view.height // SHARE), "not read yet" if view.ago is None else "not recorded"
+    least, unknown = max(MIN_LINES, view.height // LOG_PART), "not read yet" if view.ago is None else "not recorded"
     return Section("log", title, columns, rows, "no lines yet", least=least, newest_last=True, fixed=True, unknown=unknown)

@@ -66,12 +66,13 @@ class NodePage(Page):
         node = node or next((node for node in nodes if node.host == self.node.host and self.node.id is None), None)
         if node is None:
             return (facts("gone", "NODE", [("gone", f"{self.node.title} {cells.say_unlisted(view)} by Ray or by a probe.")], view.width),)
+        host = view.index.host_of(node)
         return (
             facts("node", "NODE", list(_facts(node, view)), view.width),
             *about_section(node.key, view),
             gpus_section("node-gpus", gpu_rows(node, view), own_node=True),
             _memory_section(self, node, view),
-            _sessions_section(node, view),
+            sessions_section(host.sessions if host is not None else None),
         )
 
 
@@ -90,8 +91,7 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     yield "recent use", cells.recent_spark(node, "host", None, min(90, max(20, view.width - 24)), view)
     yield "object store", cells.used_of(node.object_store)
     yield "shared mem", cells.used_of(node.shm)
-    for disk in node.disks:
-        yield "disk", f"{disk.path}  {cells.used_of(disk)}"
+    yield from (("disk", f"{disk.path}  {cells.used_of(disk)}") for disk in node.disks)
     if node.labels:
         yield "labels", ", ".join(f"{name}={value}" for name, value in node.labels.items() if not name.startswith("ray.io/node-id"))
 
@@ -164,11 +164,6 @@ class MemoryRow:
     def key(self) -> str:
         """Its identity."""
         return f"memory:{self.name}"
-
-
-def _sessions_section(node: Node, view: View) -> Section[Session]:
-    host = view.index.host_of(node)
-    return sessions_section(host.sessions if host is not None else None)
 
 
 def sessions_section(sessions: Sequence[Session] | None) -> Section[Session]:

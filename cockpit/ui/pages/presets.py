@@ -38,7 +38,7 @@ class PresetsPage(Page):
             Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),
             _resource("GPU"),
             _resource("CPU", rank=4),
-            Column("HOSTS", 5, _hosts, right=True, rank=3),
+            Column("HOSTS", 5, lambda row, _: str(len(row.preset.ray.nodes)) if row.preset and row.preset.ray else "", right=True, rank=3),
             Column("LAST", 18, _last, rank=1),
             Column("WHY", 24, _why, grow=True, fold=MAX_TEXT_LINES),
             Column("ABOUT", 18, _about, grow=True, rank=2, fold=MAX_TEXT_LINES),
@@ -61,9 +61,8 @@ def _why(entry: PresetEntry, _: View) -> Cell:
     """Why it can't be read, or does not fit now, or what speaks against it though it does."""
     if entry.mistake is not None:
         return ((entry.mistake, "bad"),)
-    lines = entry.checked.lines if entry.checked else ()
-    reason = entry.checked.reason if entry.checked else None
-    reason = reason or next((line for line in lines if line.level == "doubt"), None)
+    checked = entry.checked
+    reason = checked and (checked.reason or next((line for line in checked.lines if line.level == "doubt"), None))
     return ((reason.text if reason else "", "dim"),)
 
 
@@ -72,10 +71,6 @@ def _resource(name: str, rank: int = 0) -> Column[PresetEntry]:
         return entry.checked.budget.amount(name) if entry.checked else None
 
     return Column(f"{name}S", 5, lambda entry, view: count(amount(entry, view)) if entry.checked else "", amount, right=True, rank=rank)
-
-
-def _hosts(entry: PresetEntry, _: View) -> Cell:
-    return str(len(entry.preset.ray.nodes)) if entry.preset and entry.preset.ray else ""
 
 
 def _last(entry: PresetEntry, view: View) -> Cell:
@@ -118,11 +113,9 @@ def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
     if preset.job is not None:
         yield "entrypoint", preset.job.entrypoint
         yield "working_dir", preset.job.working_dir or "none: nothing is uploaded"
-        for name, value in preset.job.env.items():
-            yield "env", f"{name}={value}"
+        yield from (("env", f"{name}={value}") for name, value in preset.job.env.items())
     yield from _cluster(preset)
-    for doubt in doubts(preset):
-        yield "warning", doubt
+    yield from (("warning", doubt) for doubt in doubts(preset))
 
 
 def _cluster(preset: Preset) -> Pairs:
@@ -132,8 +125,7 @@ def _cluster(preset: Preset) -> Pairs:
     for node in preset.ray.nodes:
         flags = " ".join(f"{name}={value}" for name, value in node.flags.items())
         yield "head" if node is preset.ray.head else "worker", f"{node.host}  {flags}".strip()
-    for name, value in preset.ray.env.items():
-        yield "Ray env", f"{name}={value}"
+    yield from (("Ray env", f"{name}={value}") for name, value in preset.ray.env.items())
 
 
 def _groups(checked: Checked) -> Section[Item[Group]]:
