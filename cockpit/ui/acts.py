@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cockpit.ui.app import Cockpit
     from cockpit.ui.recover_dialog import RunbookFactory
 
-GONE_TEXT = "what this was found about is no longer there"
+GONE_TEXT = "what this finding is about no longer exists"
 
 
 class Acts:

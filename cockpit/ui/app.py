@@ -33,15 +33,14 @@ from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector
 from cockpit.ui.header import Header, page_notes
-from cockpit.ui.help import HELP_INDENT, help_text
+from cockpit.ui.help import HELP_INDENT, Palette, act_commands, help_text, key_commands, page_commands
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
 from cockpit.ui.page_switches import SwitchingApp
 from cockpit.ui.pages.details import detail_of
-from cockpit.ui.pages.faults import FaultsPage
+from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pages.page import Page
-from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.pane import Body, is_large
 from cockpit.ui.plan_dialog import ActDialog
 from cockpit.ui.table import Table

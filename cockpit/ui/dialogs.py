@@ -133,7 +133,7 @@ class AddressDialog(ModalScreen["Address | None"]):
     def compose(self) -> ComposeResult:
         """A question and its answers."""
         with Vertical():
-            yield Label(Content("These Rays on this host answer. Which do you want to see?"))
+            yield Label(Content("These Rays on this host answer. Which one to follow?"))
             lines = (f"{ray.url}  {ray.origin}{f' of {ray.owner}' if ray.owner else ''}" for ray in self.addresses)
             yield OptionList(*(Content(clean(line)) for line in lines), markup=False)
             yield Label(Content("Enter: follow it   Esc: back"))

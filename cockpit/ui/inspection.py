@@ -89,7 +89,7 @@ class InspectionApp(App[None]):
         if not is_large(self.size):
             self.say(f"The pane needs a terminal of at least {PANE_SCREEN[0]}x{PANE_SCREEN[1]}; Enter opens the row")
         elif not self.body.toggle():
-            self.say("No line is free for the pane, or there is no more to say about this row")
+            self.say("No line is free for the pane, or no more is known about this row")
 
     def say(self, text: str, severity: Any = "information") -> None:
         """Show a notification in place of the last one: it tells of the newest key. Text from a cluster is never markup."""

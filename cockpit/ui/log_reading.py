@@ -10,8 +10,7 @@ from textual.timer import Timer
 from textual.worker import Worker
 
 from cockpit.ui.log_tails import LogTails
-from cockpit.ui.pages.details import DetailPage, about
-from cockpit.ui.pages.log_section import has_log
+from cockpit.ui.pages.details import DetailPage, about, has_log
 from cockpit.ui.preset_files import PresetApp
 
 MIN_SIGHT_S: Final = 0.3

@@ -138,7 +138,7 @@ class ReplayApp(LogReadingApp):
         self.go_to(self._wanted or self.clock())
 
     def action_now(self) -> None:
-        """Back to now; of a recording that is looked at: to its end."""
+        """Back to now; in a replay: to the end of the recording."""
         self._stop_playing()
         if not self.follows:
             self.go_to_end()

@@ -284,7 +284,7 @@ async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(mak
         await pilot.press("6")
         await until(pilot, lambda: app.table.count == 1)
         await pilot.press({"clean": "C", "stop": "S"}.get(act, "K"))
-        await until(pilot, lambda: any("no longer there" in said.message for said in app._notifications))
+        await until(pilot, lambda: any("no longer exists" in said.message for said in app._notifications))
         assert not app.hand.planned
 
 

@@ -10,8 +10,8 @@ import pytest
 from cockpit.sources.source import SourceError
 from cockpit.ui.log_reading import MIN_SIGHT_S
 from cockpit.ui.log_screen import LogScreen
-from cockpit.ui.log_tails import INTERVAL_S, TAIL_LINES
-from cockpit.ui.pages.log_section import LOG_PART
+from cockpit.ui.log_tails import READ_INTERVAL_S, TAIL_LINES
+from cockpit.ui.pages.details import LOG_PART
 from tests.ui.screen import HOSTILE, shown, unsafe, until
 from tests.world import actor, process, snapshot
 
@@ -184,7 +184,7 @@ async def test_while_it_stays_in_sight_it_is_read_again(make, clock):
         app.draw()
         await pilot.pause(2 * MIN_SIGHT_S)
         assert logs.read == ["out"], "it has just been read"
-        clock.now += INTERVAL_S
+        clock.now += READ_INTERVAL_S
         await until(pilot, lambda: logs.read == ["out", "out"])
         assert len(logs.asked) == 1, "where its logs lie is known"
 
@@ -196,7 +196,7 @@ async def test_while_the_screen_is_paused_nothing_is_read_again(make, clock):
         await actor_page(app, pilot)
         await until(pilot, lambda: logs.read == ["out"])
         await pilot.press("p")
-        clock.now += 2 * INTERVAL_S
+        clock.now += 2 * READ_INTERVAL_S
         await pilot.pause(5)
         assert logs.read == ["out"]
         await pilot.press("p")
@@ -211,7 +211,7 @@ async def test_below_the_open_log_nothing_is_read_again(make, clock):
         await until(pilot, lambda: logs.read == ["out"])
         await pilot.press("l")
         await until(pilot, lambda: isinstance(app.screen, LogScreen))
-        clock.now += 2 * INTERVAL_S
+        clock.now += 2 * READ_INTERVAL_S
         await pilot.pause(5)
         assert logs.read == ["out"]
 

@@ -23,7 +23,7 @@ from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import detail_of
-from cockpit.ui.pages.faults import FaultsPage
+from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.jobs import JobsPage, last_line
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.pages.overview import JOB_PAST_CELLS, OverviewPage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
@@ -18,17 +18,25 @@ from cockpit.report.usage import usage_pairs
 from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, amount, process_search, reason
+from cockpit.ui.log_tails import LogTail
 from cockpit.ui.pages.findings import about_section, finding_sections
-from cockpit.ui.pages.log_section import log_sections
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.presets import preset_sections
-from cockpit.ui.section import Cell, Column, Item, Pairs, Section, facts
+from cockpit.ui.section import Cell, Column, FactRow, Item, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 Thing = TypeVar("Thing", Actor, PlacementGroup, Process)
 PROCESS_STATES = {"D": "D: blocked in the kernel, can't be killed now", "Z": "Z: zombie, it has ended and its parent has not collected it"}
 DETACHED = {None: UNKNOWN, True: "yes: it outlives its job", False: "no"}
+
+
+MIN_LOG_LINES = 4
+"""Listed even where lines below must be scrolled to: the end of a traceback."""
+LOG_PART = 5
+"""Of the lines of the screen or pane one in so many is kept for the log, whatever lies below it."""
+OLD_AFTER_S = 15.0
+"""Seconds from which on it is said when the lines were read."""
 
 
 def about(row: Any) -> Any:
@@ -107,6 +115,37 @@ def _find_newest(thing: Any, view: View) -> Any:
     )
     pool = next((found for kind, found in pools if isinstance(thing, kind)), None)
     return next((other for other in pool or () if other.key == thing.key), None)
+
+
+def has_log(thing: Any) -> TypeGuard[Actor | Job | Process]:
+    """Whether its page has lines of a log. Ray writes none for a process that is not its own."""
+    return isinstance(thing, (Actor, Job)) or (isinstance(thing, Process) and thing.kind != "foreign")
+
+
+def log_sections(thing: Any, view: View) -> tuple[Section[FactRow], ...]:
+    """One for what has a log, else none."""
+    if not has_log(thing):
+        return ()
+    tail = view.log_tails.get(thing.key)
+    if tail is None:
+        return (_log_section("LOG", None, view),)
+    if tail.log is None:
+        return (paragraphs("log", "LOG", [f"{UNKNOWN}  {tail.why}"], view.width),)
+    rows = [FactRow(f"log:{number}", "", line) for number, line in enumerate(tail.lines)]
+    return (_log_section(_log_title(tail, view), rows, view),)
+
+
+def _log_title(tail: LogTail, view: View) -> str:
+    log = tail.log
+    name = "" if log is None else log.title if log.label in ("job", "out", "err", log.file) else f"{log.label}: {log.title}"
+    age = f", read {cells.ago(tail.read_at, view)} ago" if view.now - tail.read_at > OLD_AFTER_S else ""
+    return f"LOG  {name}{age}  {tail.keys} opens it"
+
+
+def _log_section(title: str, rows: list[FactRow] | None, view: View) -> Section[FactRow]:
+    columns: tuple[Column[FactRow], ...] = (Column("", 20, lambda row, _: row.value, grow=True),)
+    least, unknown = max(MIN_LOG_LINES, view.height // LOG_PART), "not read yet" if view.ago is None else "not recorded"
+    return Section("log", title, columns, rows, "no lines yet", least=least, newest_last=True, fixed=True, unknown=unknown)
 
 
 def _process(process: Process, view: View) -> Sequence[Section[Any]]:

@@ -1,4 +1,4 @@
-"""What is wrong, the worst first: all of it, the few that matter most, what is found about one thing, and one finding in full."""
+"""What is wrong, the worst first: all of it, the worst few, what is found about one thing, one finding in full; and failing sources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cockpit.model import LEVELS, Actor, Finding, Node, PlacementGroup, Process, Session
+from cockpit.model import LEVELS, Actor, Fault, Finding, Node, PlacementGroup, Process, Session
+from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.columns import ago, words
@@ -121,3 +122,23 @@ def _thing_title(thing: Any) -> str:
     if isinstance(thing, PlacementGroup):
         return f"{cells.title(thing)} {thing.state}"
     return str(getattr(thing, "id", UNKNOWN))
+
+
+class FaultsPage(Page):
+    """Failing or stale sources by cause, and since when."""
+
+    title = "Faults"
+
+    def sections(self, view: View) -> Sequence[Section[Any]]:
+        """The oldest first."""
+        columns: tuple[Column[Fault], ...] = (
+            Column("FAULTS", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
+            words("HOST", 10, lambda fault, _: fault.host or None, rank=1),
+            ago("SINCE", 6, lambda fault, _: fault.since),
+            Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
+        )
+        return (Section("faults", "FAULTS", columns, by_cause(view.snapshot.faults), "none: all sources answer", _fault_search),)
+
+
+def _fault_search(fault: Fault) -> str:
+    return f"{' '.join(fault.sources)} {fault.host} {fault.text}"
