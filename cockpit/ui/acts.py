@@ -16,8 +16,8 @@ from cockpit.sources.source import SourceError
 from cockpit.ui.findings import find_things
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.nodes import NodePage
-from cockpit.ui.pages.page import Page
 from cockpit.ui.plan_dialog import ActDialog, PlanScreen
+from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 
 if TYPE_CHECKING:

@@ -40,9 +40,9 @@ from cockpit.ui.pages.details import detail_of
 from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
-from cockpit.ui.pages.page import Page
 from cockpit.ui.pane import Body, is_large
 from cockpit.ui.plan_dialog import ActDialog
+from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.time_line import TimeLine

@@ -24,7 +24,7 @@ from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, siz
 from cockpit.ui import cells
 from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
-from cockpit.ui.pages.page import Page
+from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.view import View
 

@@ -25,8 +25,8 @@ from cockpit.ui.findings import find_things
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.details import DetailPage, about, clipboard_text, json_text
 from cockpit.ui.pages.nodes import NodePage
-from cockpit.ui.pages.page import Page
 from cockpit.ui.pane import PANE_SCREEN, Body, is_large
+from cockpit.ui.section import Page
 from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index, View

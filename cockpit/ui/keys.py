@@ -15,9 +15,9 @@ from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.nodes import NodesPage
 from cockpit.ui.pages.overview import OverviewPage
-from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.presets import PresetsPage
 from cockpit.ui.pages.processes import ProcessesPage
+from cockpit.ui.section import Page
 
 NOW_ONLY = frozenset(
     ["act", "explain", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "address", "pause", "refresh", "interval"]

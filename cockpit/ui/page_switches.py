@@ -12,9 +12,9 @@ from cockpit.ui.dialogs import AddressDialog
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_node
-from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.replay import ReplayApp
+from cockpit.ui.section import Page
 from cockpit.ui.view import Index
 
 

@@ -1,11 +1,11 @@
-"""What a page says: sections of rows under columns, as plain values that a table draws."""
+"""What a page says: sections of rows under columns, as plain values that a table draws; and what a page is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from cockpit.ui.marks import Piece
 from cockpit.ui.view import View
@@ -76,6 +76,30 @@ class Section(Generic[Row]):
     def sentence(self) -> str:
         """Shown in place of rows."""
         return self.unknown if self.rows is None else self.nothing
+
+
+class Page:
+    """One page, or the detail of one thing. It keeps its own switches and nothing of what it shows."""
+
+    title: ClassVar[str] = ""
+    short_title: ClassVar[str | None] = None
+    """Where there is no room for all titles."""
+    can_tree: ClassVar[bool] = False
+    wants_dead: bool = False
+    """Whether dead actors have been asked for."""
+
+    def __init__(self) -> None:
+        self.tree = False
+        self.user: str | None = None
+
+    @property
+    def heading(self) -> str:
+        """Where we are, for the line under the header."""
+        return self.title
+
+    def sections(self, view: View) -> Sequence[Section[Any]]:
+        """What to show now."""
+        raise NotImplementedError
 
 
 def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:

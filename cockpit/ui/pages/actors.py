@@ -13,8 +13,7 @@ from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, size
 from cockpit.ui import cells
 from cockpit.ui.columns import actor_search, amount, leaf, reason, words
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import NO_ANSWER, Cell, Column, Section
+from cockpit.ui.section import NO_ANSWER, Cell, Column, Page, Section
 from cockpit.ui.view import View
 
 

@@ -21,9 +21,8 @@ from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, amou
 from cockpit.ui.log_tails import LogTail
 from cockpit.ui.pages.findings import about_section, finding_sections
 from cockpit.ui.pages.nodes import NodePage
-from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.presets import preset_sections
-from cockpit.ui.section import Cell, Column, FactRow, Item, Pairs, Section, facts, paragraphs
+from cockpit.ui.section import Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 Thing = TypeVar("Thing", Actor, PlacementGroup, Process)

@@ -12,8 +12,7 @@ from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.columns import ago, words
 from cockpit.ui.findings import find_things, next_steps
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, FactRow, Item, Pairs, Section, facts, paragraphs
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 MAX_ABOUT_ROWS = 200

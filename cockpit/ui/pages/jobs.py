@@ -11,8 +11,7 @@ from cockpit.report.usage import gpu_hours, idle_words
 from cockpit.text import UNKNOWN, count, percent, ratio
 from cockpit.ui import cells
 from cockpit.ui.columns import ago, amount, words
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import MAX_TEXT_LINES, Column, Item, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Column, Item, Page, Section
 from cockpit.ui.view import View
 from cockpit.usage import HourSums, UserUsage
 

@@ -15,8 +15,7 @@ from cockpit.ui import cells
 from cockpit.ui.columns import amount
 from cockpit.ui.findings import find_things
 from cockpit.ui.marks import Tone, bar, chart, spark
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Section, facts
+from cockpit.ui.section import Cell, Column, Page, Section, facts
 from cockpit.ui.view import View
 
 CHART_ROWS, CHART_ROWS_LOW = 8, 5

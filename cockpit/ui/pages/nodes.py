@@ -16,8 +16,7 @@ from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
 from cockpit.ui.pages.memory import kill_line_words, memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Section, facts
+from cockpit.ui.section import Cell, Column, Page, Section, facts
 from cockpit.ui.view import View
 
 NO_PROBE = "not known: no probe on this host"

@@ -17,8 +17,7 @@ from cockpit.ui import cells
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, ago, amount, process_search, reason, words
 from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import MAX_TEXT_LINES, Column, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Column, Page, Section
 from cockpit.ui.view import View
 
 MAX_ROWS = 200

@@ -15,8 +15,7 @@ from cockpit.text import UNKNOWN, count
 from cockpit.ui import cells
 from cockpit.ui.columns import words
 from cockpit.ui.marks import Tone
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Item, Pairs, Section, facts
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Item, Page, Pairs, Section, facts
 from cockpit.ui.view import View
 
 if TYPE_CHECKING:

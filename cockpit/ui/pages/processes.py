@@ -11,8 +11,7 @@ from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.columns import amount, gpu_memory, process_search, reason, words
 from cockpit.ui.pages.nodes import sessions_section
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Section
+from cockpit.ui.section import Cell, Column, Page, Section
 from cockpit.ui.view import View
 
 GPU_MEMORY = "GPU MEM"
