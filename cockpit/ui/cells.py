@@ -214,12 +214,9 @@ def owner(process: Process, view: View) -> str:
         return actor.name or actor.class_
     if process.other_owner is None:
         return view.job_title(process.job)
-    return f"{f'job {process.other_job} of ' if process.other_job else ''}{_session_start(process.session)}"
-
-
-def _session_start(session: str | None) -> str:
-    """`session_2026-11-22_08-06-42_896130_410` began at `08-06-42`: short, and there is hardly another one of the same second."""
-    return "unknown Ray" if session is None else session[19:27] or session
+    # `session_2026-11-22_08-06-42_896130_410` began at `08-06-42`: short, and there is hardly another one of the same second
+    ray = "unknown Ray" if process.session is None else process.session[19:27] or process.session
+    return f"job {process.other_job} of {ray}" if process.other_job else ray
 
 
 def place(process: Process, view: View) -> str:

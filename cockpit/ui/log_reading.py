@@ -57,7 +57,6 @@ class LogReadingApp(PresetApp):
 
     @work(group=GROUP, exclusive=True)
     async def _read_log_tails(self, things: list[Any]) -> None:
-        """One after the other."""
         for thing in things:
             await self.log_tails.read(thing, self.monitor.logs.logs_of)
             self.draw()

@@ -157,7 +157,6 @@ class LogSearches:
 
 
 def _line_count(lines: int) -> str:
-    """`1 line`, `12,345 lines`."""
     return f"{lines:,} {'line' if lines == 1 else 'lines'}"
 
 

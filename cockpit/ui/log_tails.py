@@ -122,7 +122,6 @@ def _pairs(logs: Iterable[Log]) -> Sequence[Sequence[Log]]:
 
 
 async def _read_end(log: Log) -> Sequence[str]:
-    """Its last raw lines as they are now."""
     kept: deque[str] = deque(maxlen=LINES_READ)
     batches = log.follow(LINES_READ, False).__aiter__()
     loop = asyncio.get_running_loop()

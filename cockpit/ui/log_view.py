@@ -348,7 +348,6 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return self._parts(number)[part]
 
     def _places(self) -> list[_Place]:
-        """What each line of the screen shows."""
         now = (self.scroll_offset.y, self.follow, self.wrap, self._width, self.size.height, len(self._rows), self._rows[:1])
         if self._layout[0] != now:
             self._layout = now, self._lay_out()

@@ -166,7 +166,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self.call_after_refresh(self._painted)
 
     def _hint_of(self, stage: Stage) -> str:
-        """What may be done now."""
         if stage == "plan" and self._word:
             return f"Type {self._word} to go on, Esc cancels"
         if self._again:

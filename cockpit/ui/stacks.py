@@ -105,7 +105,10 @@ def stacks_text(stacks: Sequence[Stack], width: int) -> str:
     columns = [list(_lines(group, len(seen), _others(group, groups))) for group in groups]
     room = width // max(1, len(columns)) - 2
     beside = 1 < len(columns) <= MAX_STACKS_ABREAST and room >= MIN_STACK_COLUMNS
-    lines = _join_columns(columns, room) if beside else [line for column in columns for line in (*column, "")]
+    lines = [line for column in columns for line in (*column, "")]
+    if beside:
+        wrapped = [[part for line in column for part in _wrap_line(line, room)] for column in columns]
+        lines = [" │ ".join(set_cell_size(part, room) for part in row).rstrip() for row in zip_longest(*wrapped, fillvalue="")]
     return "\n".join([*lines, *(f"{each.title}: {each.error}" for each in stacks if each.error is not None)])
 
 
@@ -136,11 +139,6 @@ def _lines(group: Sequence[Stack], total: int, others: frozenset[StackFrame]) ->
     if idle:
         yield ""
         yield f"    {plural(idle, 'idle thread')}" if threads else f"    idle: waits for work ({plural(idle, 'thread')})"
-
-
-def _join_columns(columns: Sequence[Sequence[str]], room: int) -> list[str]:
-    wrapped = [[part for line in column for part in _wrap_line(line, room)] for column in columns]
-    return [" │ ".join(set_cell_size(part, room) for part in row).rstrip() for row in zip_longest(*wrapped, fillvalue="")]
 
 
 def _wrap_line(line: str, room: int) -> Iterator[str]:

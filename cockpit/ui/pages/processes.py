@@ -45,18 +45,14 @@ class ProcessesPage(Page):
         processes = view.snapshot.processes
         if processes is not None and self.user is not None:
             processes = tuple(process for process in processes if process.user == self.user)
-        rows = None if processes is None else list(tree_rows(processes) if self.tree else list_rows(processes))
+        rows = None if processes is None else list(tree_rows(processes) if self.tree else map(ProcessRow, sorted(processes, key=_order)))
         title = f"PROCESSES of {self.user}" if self.user else "PROCESSES"
         sessions = view.snapshot.sessions
         return (_section(title, rows, view), sessions_section(None if sessions is None else list(sessions)))
 
 
-def list_rows(processes: Iterable[Process]) -> Iterator[ProcessRow]:
-    """Left-overs first; then whatever holds GPU memory, the greatest first; then the others by kind."""
-    return (ProcessRow(process) for process in sorted(processes, key=_order))
-
-
 def _order(process: Process) -> tuple[Any, ...]:
+    """Left-overs first; then whatever holds GPU memory, the greatest first; then the others by kind."""
     left = KIND_ORDER.index(process.kind) if process.left_over else len(KIND_ORDER)
     return left, not process.gpus, -(process.gpu_memory or 0), _place(process), process.host, process.pid
 
