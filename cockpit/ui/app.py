@@ -34,23 +34,23 @@ from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector
 from cockpit.ui.header import Header, page_notes
-from cockpit.ui.help import HELP_INDENT, help_text
+from cockpit.ui.help import HELP_INDENT, Palette, act_commands, help_text, key_commands, page_commands
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
 from cockpit.ui.page_switches import SwitchingApp
 from cockpit.ui.pages.details import detail_of
-from cockpit.ui.pages.faults import FaultsPage
+from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
-from cockpit.ui.pages.page import Page
-from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.pane import Body, is_large
-from cockpit.ui.plan_dialog import ActDialog, PlanExecutor
+from cockpit.ui.plan_dialog import ActDialog
+from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.time_line import TimeLine
 from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
     from cockpit.recording.recorder import Recorder
     from cockpit.ui.recover_dialog import RunbookFactory
 
@@ -80,7 +80,7 @@ class Cockpit(SwitchingApp):
         config: Config,
         monitor: Callable[[Callable[[Snapshot], None]], ClusterMonitor],
         *,
-        make_executor: Callable[[ClusterMonitor], PlanExecutor] | None = None,
+        make_executor: Callable[[ClusterMonitor], ActionExecutor] | None = None,
         runbook: RunbookFactory | None = None,
         clock: Callable[[], float] = CLOCK,
     ) -> None:
@@ -92,7 +92,7 @@ class Cockpit(SwitchingApp):
         self.snapshot = Snapshot()
         self.drawn_snapshot = Snapshot()
         self.frozen_at: float | None = None
-        self.pages: list[Page] = [OverviewPage()]
+        self.pages = [OverviewPage()]
         self.monitor = monitor(self.take)
         self.history = History(self.monitor.memory, self.monitor.usage)
         self.monitor.choice.choose = self.choose
@@ -134,11 +134,6 @@ class Cockpit(SwitchingApp):
         self.set_interval(2.0, self._tick)
 
     # Facts
-
-    @property
-    def page(self) -> Page:
-        """The open page."""
-        return self.pages[-1]
 
     def take(self, snapshot: Snapshot) -> None:
         """Record a new snapshot, and draw it unless the display is paused."""

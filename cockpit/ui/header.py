@@ -24,7 +24,7 @@ from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, siz
 from cockpit.ui import cells
 from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
-from cockpit.ui.pages.page import Page
+from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.view import View
 
@@ -231,7 +231,7 @@ def page_line(
     notes: Iterable[tuple[str, Tone]],
     counts: Sequence[Piece] = (),
     *,
-    ascii: bool,  # noqa: A002
+    ascii: bool,
 ) -> tuple[Piece, ...]:
     """The line of pages: which is open, the details opened from it, notes such as PAUSED, and `counts`, which are never cut.
 

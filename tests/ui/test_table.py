@@ -182,7 +182,7 @@ async def test_a_title_may_be_longer_than_the_columns_or_hostile(title):
 
 
 async def test_none_unknown_and_hidden_look_different():
-    async with table(section(), section(rows=None, nothing="not known yet", key="others")) as (shown, _):
+    async with table(section(), section(rows=None, unknown="not known yet", key="others")) as (shown, _):
         assert lines(shown)[0].rstrip() == "  THINGS 0  none at all"
         assert lines(shown)[1].rstrip() == "  OTHERS –  not known yet"
         shown.show([section(*things("a", "b"))], View())
