@@ -32,7 +32,7 @@ from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
-from cockpit.ui.garbage import GarbageCollector
+from cockpit.ui.garbage import GarbageCollector, limit_heap
 from cockpit.ui.header import Header, page_notes
 from cockpit.ui.help import HELP_INDENT, Palette, act_commands, help_text, key_commands, page_commands
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 NODE_PROCESSES_INTERVAL_S = 20.0
 """Seconds after which the processes of an open node without a probe are asked for again."""
+SETTLE_DELAY_S = 0.5
+"""Seconds after which the first frame has been drawn."""
 MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
@@ -126,12 +128,17 @@ class Cockpit(SwitchingApp):
         self.theme, mistake = self._first_theme
         self._warn([mistake])
         self.table.focus()
-        self.set_timer(0.5, lambda: self._warn(register_themes(self)))  # when the first frame has been drawn
+        self.set_timer(SETTLE_DELAY_S, self._settle)
         if self.follows:
             self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
         else:
             self.go_to_end()
         self.set_interval(2.0, self._tick)
+
+    def _settle(self) -> None:
+        """What can wait until the first frame has been drawn."""
+        limit_heap()
+        self._warn(register_themes(self))
 
     # Facts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from rich.cells import cached_cell_len
 from rich.segment import Segment
@@ -55,14 +55,24 @@ def clear_caches() -> None:
 
 
 def _give_back() -> None:
-    """Memory of the C library's heap, where it is glibc's; from the first time on in a way that leaves less to give back."""
+    """Memory of the C library's heap, where it is glibc's."""
+    if (library := find_glibc()) is not None:
+        library.malloc_trim(0)
+
+
+def limit_heap() -> None:
+    """From now on keep the heap such that more of it can be given back: one for all threads, without large blocks."""
+    if (library := find_glibc()) is not None:
+        library.mallopt(_M_ARENA_MAX, 1)  # else each thread that reads answers has a heap of its own
+        library.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+
+
+def find_glibc() -> Any:
+    """The C library of this process; `None`: it is not glibc."""
     import ctypes  # a start doesn't wait for it
 
     library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):
-        library.mallopt(_M_ARENA_MAX, 1)  # else each thread that reads answers has a heap of its own
-        library.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
-        library.malloc_trim(0)
+    return library if hasattr(library, "malloc_trim") else None
 
 
 class GarbageCollector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import quote
@@ -92,7 +92,7 @@ class RayClient:
     def forget(self) -> None:
         """Take everything for new: what was known is of another cluster."""
         self._nodes = Nodes(self._clock)
-        self._known_at = 0.0
+        self._known_at: float | None = None
         self._status = StatusReports(self._clock)
         self._status_as_text = False
         self._status_told = asyncio.Event()
@@ -203,23 +203,36 @@ class RayClient:
         return left if left > GCS_SLACK_S else GCS_PAUSE_S
 
     async def read_nodes(self) -> NodeFacts:
-        """All nodes with their GPUs, workers and GPU processes, by one question."""
+        """All nodes with their GPUs, workers and GPU processes, by one question.
+
+        At the first look it is asked at the same time who they are: later that would wait until Ray has listed all actors.
+        """
         nodes = self._nodes
-        data = await self._dashboard.nodes(timeout=12.0)
-        await aside(len(data.summary) > ASIDE_FROM, nodes.take, data)
-        await self._meet(nodes)
+        names = asyncio.ensure_future(self._list_names()) if self._known_at is None else None
+        try:
+            data = await self._dashboard.nodes(timeout=12.0)
+            await aside(len(data.summary) > ASIDE_FROM, nodes.take, data)
+            nodes.learn(await (names or self._list_names_if_due(nodes)))
+        finally:
+            if names is not None:
+                names.cancel()
         facts = await aside(len(nodes) > ASIDE_FROM, nodes.facts)
         if nodes is not self._nodes:
             raise SourceError(_MEANWHILE)
         return facts
 
-    async def _meet(self, nodes: Nodes) -> None:
-        """Ask who the nodes are: now and then, and soon when there is one that nobody knows."""
-        if self._clock() - self._known_at < (10.0 if nodes.strange else 60.0):
-            return
+    async def _list_names_if_due(self, nodes: Nodes) -> Sequence[wire.Identity]:
+        """Now and then, and soon when there is one that nobody knows."""
+        is_due = self._known_at is None or self._clock() - self._known_at >= (10.0 if nodes.strange else 60.0)
+        return await self._list_names() if is_due else ()
+
+    async def _list_names(self) -> Sequence[wire.Identity]:
+        """The figures don't fail with the names; they are asked for again soon."""
         self._known_at = self._clock()
-        with suppress(SourceError):  # the figures don't wait for the names; they are asked for again soon
-            nodes.learn((await self._list("nodes", wire.Listed[wire.Identity])).result)
+        try:
+            return await self.members()
+        except SourceError:
+            return ()
 
     async def read_status(self) -> StatusFacts:
         """What is handed out and what is waited for, as the autoscaler's monitor counts it."""

@@ -189,6 +189,14 @@ async def test_who_the_nodes_are_is_asked_rarely_unless_one_is_strange():
     assert ray.times_asked("/api/v0/nodes") == 2
 
 
+async def test_at_first_it_is_asked_at_once_who_the_nodes_are_not_only_when_their_figures_have_come():
+    ray = RecordedRay()
+    ray.paths["/nodes"] = (500, "500 Internal Server Error")
+    with pytest.raises(SourceError):
+        await ray.ray().read_nodes()
+    assert ray.times_asked("/api/v0/nodes") == 1
+
+
 async def test_figures_dont_wait_for_names():
     cluster = Cluster()
     cluster.paths["/api/v0/nodes"] = (500, "500 Internal Server Error\n\nServer got itself in trouble")
