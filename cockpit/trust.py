@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from cockpit.probe.trust import way
 from cockpit.sockets import Server, find_server, normal
+from cockpit.text import explain_os_error
 
 ROOT: Final = 0
 TOKEN_PLACES: Final = "RAY_AUTH_TOKEN, the file named by RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token"  # noqa: S105 where one lies
@@ -153,7 +154,7 @@ def why_not_ours(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return f"whose it is can't be told: {(error.strerror or str(error)).lower()}"
+        return f"whose it is can't be told: {explain_os_error(error)}"
     return None
 
 

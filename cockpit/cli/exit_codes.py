@@ -1,9 +1,11 @@
-"""The exit codes of all commands, and how their help lists them."""
+"""The exit codes of all commands, how their help lists them, and the sentence for one that is not 0."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
+from cockpit import output
 
 DONE, NOT_ALL, NO_ANSWER = 0, 1, 3
 BAD_USAGE: Final = NO_ANSWER
@@ -28,3 +30,9 @@ def with_exit_codes(text: str, codes: Mapping[int, str] | Mapping[str, str]) -> 
     """The help of a command, with a line for each of its exit codes that click doesn't wrap."""
     width = max(len(str(code)) for code in codes)
     return "\n".join([text, "", "\b", "Exit codes:", *(f"  {code:<{width}}  {meaning}" for code, meaning in codes.items())])
+
+
+def refuse(text: str, code: int) -> int:
+    """The sentence on stderr, and the code."""
+    output.note(text)
+    return code

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cockpit import output
-from cockpit.cli.acts import refuse
-from cockpit.cli.exit_codes import DONE, NO_ANSWER
+from cockpit.cli.exit_codes import DONE, NO_ANSWER, refuse
+from cockpit.cli.status import look_interruptibly
 from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, listed, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
 from cockpit.model import Job, Node, Snapshot
@@ -37,12 +37,7 @@ class LogRequest(NamedTuple):
 
 def print_log(config: Config, request: LogRequest) -> int:
     """A log to stdout: raw into a pipe; to a terminal without secrets, and able to do nothing to it."""
-    try:
-        return asyncio.run(_print(config, request))
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        return DONE
+    return look_interruptibly(_print(config, request))
 
 
 async def _print(config: Config, request: LogRequest) -> int:

@@ -6,21 +6,17 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from cockpit import output
-from cockpit.cli.exit_codes import BAD_USAGE, NO_ANSWER, with_exit_codes
+from cockpit.cli.exit_codes import BAD_USAGE, NO_ANSWER, refuse
+from cockpit.cli.options import command, screen_options, with_config
 from cockpit.config.settings import Config
 
 if TYPE_CHECKING:
     from cockpit.recording.recording import Recording
     from cockpit.ui.app import Cockpit
-
-HELP = """Open the screen on a recording, without a cluster.
-
-RECORDING is a file, or the folder of a cluster; default: the latest. It needs no cluster and no Ray."""
 
 
 def attach_past(app: Cockpit) -> None:
@@ -50,8 +46,24 @@ def _open_past(app: Cockpit) -> Recording:
     raise SourceError(f"nothing is recorded of this cluster yet{f': {reason}' if reason else ''}")
 
 
-def replay(config: Config, path: str | None, time: str | None, show: Callable[[Cockpit], int]) -> int:
-    """The screen on a recording; the exit code."""
+@command("replay", {0: "quit", 3: "no such recording, it can't be read, no terminal, or bad usage"})
+@click.argument("recording", required=False, type=click.Path())
+@click.option("-t", "time", metavar="TIME", help="Begin at 03:10, 11-22 03:10, or -20m before its end. Default: its end.")
+@screen_options
+@with_config
+def replay(config: Config, recording: str | None, time: str | None) -> None:
+    """Open the screen on a recording, without a cluster.
+
+    RECORDING is a file, or the folder of a cluster; default: the latest. It needs no cluster and no Ray.
+    """
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        sys.exit(refuse("replay needs a terminal; `cockpit status --at TIME` prints one moment", BAD_USAGE))
+    from cockpit.cli.screen import run_screen
+
+    sys.exit(_replay(config, recording, time, run_screen))
+
+
+def _replay(config: Config, path: str | None, time: str | None, show: Callable[[Cockpit], int]) -> int:
     from cockpit.cli.record import find_recording
     from cockpit.moment import parse_moment
     from cockpit.recording.recording import RecordingError
@@ -60,8 +72,7 @@ def replay(config: Config, path: str | None, time: str | None, show: Callable[[C
         recording = find_recording(path, None, config.address)
         begins_at = None if time is None else parse_moment(time, recording.end, at_its_end=True)
     except (RecordingError, ValueError) as error:
-        output.note(str(error))
-        return NO_ANSWER if isinstance(error, RecordingError) else BAD_USAGE
+        return refuse(str(error), NO_ANSWER if isinstance(error, RecordingError) else BAD_USAGE)
     return show(_screen_on(config, recording, begins_at))
 
 
@@ -75,20 +86,3 @@ def _screen_on(config: Config, recording: Recording, begins_at: float | None) ->
     app.follows, app.begins_at = False, begins_at
     app.recorded = RecordedPast(lambda: recording, recording.path)
     return app
-
-
-def replay_command(screen_options: Callable[..., Any], with_config: Callable[..., Any], show: Callable[[Cockpit], int]) -> click.Command:
-    """The command."""
-
-    @click.command("replay", help=with_exit_codes(HELP, {0: "quit", 3: "no such recording, it can't be read, no terminal, or bad usage"}))
-    @click.argument("recording", required=False, type=click.Path())
-    @click.option("-t", "time", metavar="TIME", help="Begin at 03:10, 11-22 03:10, or -20m before its end. Default: its end.")
-    @screen_options
-    @with_config
-    def command(config: Config, recording: str | None, time: str | None) -> None:
-        if not (sys.stdout.isatty() and sys.stdin.isatty()):
-            output.note("replay needs a terminal; `cockpit status --at TIME` prints one moment")
-            sys.exit(BAD_USAGE)
-        sys.exit(replay(config, recording, time, show))
-
-    return command

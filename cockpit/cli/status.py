@@ -8,10 +8,11 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from cockpit import output
-from cockpit.cli.exit_codes import BAD_USAGE
+from cockpit.cli.exit_codes import BAD_USAGE, refuse
 from cockpit.cli.line import attach_line_writer, leave_line_of
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, explain_choices
+from cockpit.text import explain_os_error
 
 if TYPE_CHECKING:
     from cockpit.model import Snapshot
@@ -29,16 +30,18 @@ def status(config: Config, *, as_json: bool, watch: bool = False) -> int:
 
 
 def doctor(config: Config, *, as_json: bool, bundle: str | None) -> int:
-    """Print the report; the exit code. Raises `InputError` where the bundle can't be written."""
+    """Print the report; the exit code."""
     return look_interruptibly(_print_report(config, as_json=as_json, bundle=bundle))
 
 
 def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
-    """Its exit code; ctrl+c and a reader who has gone end it without a word."""
+    """Its exit code, that of bad usage for an `InputError`; ctrl+c and a reader who has gone end it without a word."""
     import asyncio
 
     try:
         return asyncio.run(look)
+    except InputError as error:
+        return refuse(str(error), BAD_USAGE)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -46,15 +49,22 @@ def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
         return 0
 
 
+async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
+    """One look, as `look_once` takes it. Raises `InputError` where a person must choose between several Rays."""
+    from cockpit.monitor.single_look import look_once
+
+    monitor = await look_once(config, **how)
+    if monitor.open_choices:
+        raise InputError(explain_choices(monitor.open_choices))
+    return monitor
+
+
 async def _print_status(config: Config, *, as_json: bool) -> int:
-    from cockpit.monitor.single_look import OTHER_HOSTS_PATIENCE_S, look_once
+    from cockpit.monitor.single_look import OTHER_HOSTS_PATIENCE_S
     from cockpit.report.status import exit_code, status_json
     from cockpit.report.text import status_text
 
-    monitor = await look_once(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)
-    if monitor.open_choices:
-        return refuse_undecided(monitor)
-    snapshot = monitor.poller.snapshot
+    snapshot = (await look_at_one(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)).poller.snapshot
     if as_json:
         output.say_json(status_json(snapshot, indent=2))
     else:
@@ -63,17 +73,12 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 
-def refuse_undecided(monitor: ClusterMonitor) -> int:
-    """Say between which Rays a person must choose; the exit code."""
-    output.note(explain_choices(monitor.open_choices))
-    return BAD_USAGE
-
-
 async def _watch(config: Config, *, as_json: bool) -> int:
     import asyncio
 
     from cockpit.monitor.monitor import ClusterMonitor
     from cockpit.report.status import status_json
+    from cockpit.report.text import changes, status_text
 
     monitor = ClusterMonitor(config, lambda _: None)
     attach_line_writer(config, monitor)
@@ -87,7 +92,8 @@ async def _watch(config: Config, *, as_json: bool) -> int:
             if as_json:
                 output.say_json(status_json(snapshot))
             else:
-                _print_changes(printed, snapshot)
+                for text in [status_text(snapshot) + "\n"] if printed is None else changes(printed, snapshot):
+                    output.say(text)
             printed = snapshot
             output.flush()
             await asyncio.sleep(config.interval)
@@ -97,27 +103,16 @@ async def _watch(config: Config, *, as_json: bool) -> int:
     return 0
 
 
-def _print_changes(before: Snapshot | None, snapshot: Snapshot) -> None:
-    """The whole status at first; then findings that started or cleared."""
-    from cockpit.report.text import changes, status_text
-
-    for text in [status_text(snapshot) + "\n"] if before is None else changes(before, snapshot):
-        output.say(text)
-
-
 async def _print_report(config: Config, *, as_json: bool, bundle: str | None) -> int:
     from pathlib import Path
 
-    from cockpit.monitor.single_look import look_once
     from cockpit.recording.folder import folder_name, recordings_path
     from cockpit.report.doctor import doctor_json, doctor_text, run_checks, write_bundle
     from cockpit.report.recorded import last_half_hour
     from cockpit.report.status import exit_code
 
-    monitor = await look_once(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
-    if monitor.open_choices:
-        return refuse_undecided(monitor)
-    snapshot = monitor.poller.snapshot
+    look = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
+    snapshot = look.poller.snapshot
     checked = run_checks(snapshot, config.limits)
     if as_json:
         output.say_json(doctor_json(snapshot, checked, config))
@@ -128,6 +123,6 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
             recorded = last_half_hour(recordings_path() / folder_name(snapshot.cluster))
             write_bundle(Path(bundle), snapshot, checked, config, recorded)
         except OSError as error:
-            raise InputError(f"{bundle}: {(error.strerror or str(error)).lower()}") from None
+            raise InputError(f"{bundle}: {explain_os_error(error)}") from None
         output.say(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
     return exit_code(snapshot, [host.name for host in config.hosts])

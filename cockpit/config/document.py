@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 from cockpit.secrets import redact
-from cockpit.text import clean
+from cockpit.text import clean, explain_os_error
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: {explain_os_error(error)}") from error
     if len(raw) > LARGEST:
         raise InputError(f"{abbreviate_home(path)}: larger than 1 MiB: too large for a file of cockpit")
     try:

@@ -22,6 +22,7 @@ from cockpit.config.orchestrators import Layer, Orchestrator, find_orchestrators
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
 from cockpit.config.thresholds import Limits, RecordingLimits
 from cockpit.model import Session, Value
+from cockpit.text import explain_os_error
 from cockpit.trust import why_not_ours
 
 DEFAULT_PORT: Final = 8265
@@ -361,7 +362,7 @@ def init(path: Path) -> None:
     except PermissionError as error:
         raise InputError(f"{abbreviate_home(path)}: permission denied; set XDG_CONFIG_HOME to a folder that you may write") from error
     except OSError as error:
-        raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: {explain_os_error(error)}") from error
 
 
 def config_text(config: Config) -> str:

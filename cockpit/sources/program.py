@@ -9,6 +9,7 @@ from typing import Final
 from cockpit.sources.probes.process import Child
 from cockpit.sources.probes.spawn import spawn
 from cockpit.sources.source import SourceError
+from cockpit.text import explain_os_error
 
 ANSWER_S: Final = 10.0
 """Seconds for one answer: a busy slurmctld or API server takes a few."""
@@ -30,7 +31,7 @@ async def ask_program(who: str, *words: str, send: bytes = b"") -> list[bytes]:
     try:
         child = Child(spawn(words), hear, lambda: None, send)
     except OSError as error:
-        raise SourceError(f"{who} can't be asked: {words[0]}: {(error.strerror or str(error)).lower()}") from error
+        raise SourceError(f"{who} can't be asked: {words[0]}: {explain_os_error(error)}") from error
     deadline = time.monotonic() + ANSWER_S
     try:
         while (code := child.poll_exit()) is None:

@@ -39,8 +39,8 @@ def screen(recorder=None, cluster=HERE):
 def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for():
     path = write("session_now", NOW, NOW + 5, NOW + 10)
     apps = []
-    assert command.replay(Config(), str(path), None, lambda app: apps.append(app) or 0) == 0
-    assert command.replay(Config(), str(path.parent), "-5s", lambda app: apps.append(app) or 0) == 0
+    assert command._replay(Config(), str(path), None, lambda app: apps.append(app) or 0) == 0
+    assert command._replay(Config(), str(path.parent), "-5s", lambda app: apps.append(app) or 0) == 0
     assert [app.begins_at for app in apps] == [None, NOW + 5]
     assert not any(app.follows or app.acts for app in apps)
 
@@ -51,14 +51,13 @@ def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for():
 def test_what_can_not_be_shown_is_one_sentence_and_no_screen(tmp_path, capsys, path, time, said):
     if time is not None:
         write("session_now", NOW)
-    assert command.replay(Config(), path and str(tmp_path / path), time, pytest.fail) == 3
+    assert command._replay(Config(), path and str(tmp_path / path), time, pytest.fail) == 3
     assert said in capsys.readouterr().err
 
 
 def test_without_a_terminal_it_says_what_prints_a_moment(capsys):
-    made = command.replay_command(lambda one: one, lambda one: lambda **flags: one(Config(), **flags), pytest.fail)
     with pytest.raises(SystemExit) as ended:
-        made.main([], standalone_mode=False)
+        command.replay.main([], standalone_mode=False)
     assert ended.value.code == 3
     assert "cockpit status --at TIME" in capsys.readouterr().err
 

@@ -17,6 +17,7 @@ from cockpit.sources.probes.decode import host_of, is_hello, read_hello, read_sa
 from cockpit.sources.probes.process import Child
 from cockpit.sources.probes.spawn import bury, spawn
 from cockpit.sources.source import SourceError
+from cockpit.text import explain_os_error
 
 
 class ProbeListener(Protocol):
@@ -104,7 +105,7 @@ class HostProbe:
         try:
             process = early or spawn(call.command)
         except OSError as error:
-            self.refuse(f"{self.name}: {call.command[0]}: {(error.strerror or str(error)).lower()}")
+            self.refuse(f"{self.name}: {call.command[0]}: {explain_os_error(error)}")
             return
         self._heard, self._sample_count = None, 0
         self._skews.clear()

@@ -26,6 +26,7 @@ from cockpit.sources.probes.spawn import bury, local_command, spawn, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, within
+from cockpit.text import explain_os_error
 
 MAX_ANSWER_BYTES = 16 << 20
 """That one question may be answered with: an environment has at most 6 MiB, a stack far less."""
@@ -155,7 +156,7 @@ class ProbePool:
         try:
             process = spawn(call.command)
         except OSError as error:
-            raise SourceError(f"{host}: {call.command[0]}: {(error.strerror or str(error)).lower()}") from error
+            raise SourceError(f"{host}: {call.command[0]}: {explain_os_error(error)}") from error
         child = Child(process, hear, wake, call.text)
         self._asked.add(child)
         return child

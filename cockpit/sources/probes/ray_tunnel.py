@@ -13,7 +13,7 @@ from cockpit.secrets import redact
 from cockpit.sources.probes.process import Child, parse_message
 from cockpit.sources.probes.spawn import local_command, spawn
 from cockpit.sources.source import SourceError
-from cockpit.text import clean
+from cockpit.text import clean, explain_os_error
 
 IDLE_TIMEOUT_S: Final = 60.0
 """Seconds after which a tunnel without a task ends."""
@@ -118,7 +118,7 @@ class RayTunnel:
             try:
                 self._child = Child(spawn(command), self._hear, self.notice_end)
             except OSError as error:
-                raise SourceError(f"{command[0]}: {(error.strerror or str(error)).lower()}") from error
+                raise SourceError(f"{command[0]}: {explain_os_error(error)}") from error
         return self._child
 
     def _hear(self, lines: list[bytes]) -> None:

@@ -22,7 +22,7 @@ from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
 from cockpit.sources.probes.spawn import ISOLATED, spawn
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.source import SourceError, within
-from cockpit.text import clean
+from cockpit.text import clean, explain_os_error
 
 HOSTS_AT_ONCE: Final = 32
 """Hosts at once."""
@@ -173,7 +173,7 @@ class ProbeRequests:
         try:
             return Child(spawn(command), running.hear, running.wake, request.text)
         except OSError as error:
-            raise SourceError(f"{request.host}: {command[0]}: {(error.strerror or str(error)).lower()}") from error
+            raise SourceError(f"{request.host}: {command[0]}: {explain_os_error(error)}") from error
 
     def _start_ray_task(self, request: HostRequest, running: ProbeRequest) -> RayTask:
         place = self._places.get(request.host)
