@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from cockpit.cli.exit_codes import EXIT_CODES
 from cockpit.cli.main import main
+from cockpit.cli.options import EXIT_CODES
 from manual.reference import context_of, walk_commands
 
 PATH = Path(__file__).parents[1] / "man" / "cockpit.1"

@@ -1,8 +1,8 @@
-"""Acts on what a live Ray holds, by Ray's own stubs in the cluster's own Python: an actor is killed, a placement group removed."""
+"""Acts on what a live Ray holds, by Ray's own stubs in its own Python: an actor is killed, a group removed, a node drained."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,8 +10,9 @@ from cockpit.acts import losses
 from cockpit.acts.act import Aim, Impact, Nouns
 from cockpit.acts.on_hosts import HostAct, without_none
 from cockpit.acts.plan import Plan, Target
-from cockpit.model import Actor, PlacementGroup, Snapshot
+from cockpit.model import Actor, Node, PlacementGroup, Snapshot
 from cockpit.sources.source import SourceError
+from cockpit.text import plural
 
 if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
@@ -106,3 +107,39 @@ class RemovePlacementGroup(RayAct):
         if not used or len(plan.targets) > 1:
             return Impact(all_ends, f"{len(plan.targets)} groups" if used else None)
         return Impact(all_ends, used[0].name or (used[0].id or "")[:8])
+
+
+class DrainNode(RayAct):
+    """It can't be taken back, so that a word is asked for also where nothing runs."""
+
+    id = "drain-node"
+    keys = "D"
+    title = "Drain node"
+    help = "Drain a node: no new work, then its Ray stops"
+    verb = "drain_node"
+    takes = Node
+    noun = "a node"
+    nouns: ClassVar[Nouns] = {"node": ("node", "nodes")}
+    id_digits = (56,)
+
+    def why_not(self, row: Node) -> str | None:
+        """There may be no Ray on it; and a cluster can't do without its head."""
+        if row.id is None or row.state == "DEAD":
+            return f"No live Ray on {row.title}"
+        return f"{row.title} is the head node, which can't be drained; S stops all of Ray" if row.head else None
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+        """One is named, several are counted."""
+        ends = tuple(line for target in plan.targets for line in _ends(target, snapshot))
+        (target, *others) = plan.targets
+        return Impact(ends, f"{len(plan.targets)} nodes" if others else target.name or (target.id or "")[:8])
+
+
+def _ends(target: Target, snapshot: Snapshot) -> Iterator[str]:
+    name = target.name or (target.id or "")[:8]
+    yield f"node {name} takes no new work, and its Ray stops when nothing runs there; this can't be undone"
+    if snapshot.actors is None:
+        yield f"which actors run on {name} is not known"
+    alive = [actor for actor in snapshot.actors or () if actor.node == target.id and actor.state == "ALIVE"]
+    if alive:
+        yield f"{plural(len(alive), 'actor')} on {name} {'continues' if len(alive) == 1 else 'continue'} until their jobs end them"

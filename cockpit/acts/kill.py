@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cockpit.acts import losses
 from cockpit.acts.act import Aim, Flag, Impact, Nouns, session_word
-from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, without_none
-from cockpit.acts.owners import owners_of, with_owners
+from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, owners_of, with_owners, without_none
 from cockpit.acts.plan import Plan, Target
 from cockpit.model import LEFT_OVER, Process, Snapshot
 

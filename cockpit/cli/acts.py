@@ -23,8 +23,20 @@ from cockpit.acts.plan import Plan, Receipt, count_missed
 from cockpit.acts.table import ACTS, find_act
 from cockpit.acts.text import count_targets, plan_lines, receipt_lines
 from cockpit.cli.completion import BY_ROW, complete_hosts, complete_sessions
-from cockpit.cli.exit_codes import ACT_EXIT_CODES, BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, refuse
-from cockpit.cli.options import Option, cluster_options, command, consent_options, with_config, with_options
+from cockpit.cli.options import (
+    ACT_EXIT_CODES,
+    BAD_USAGE,
+    DONE,
+    NO_ANSWER,
+    NOT_ALL,
+    Option,
+    cluster_options,
+    command,
+    consent_options,
+    refuse,
+    with_config,
+    with_options,
+)
 from cockpit.cli.targets import explain, find_id
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
@@ -172,7 +184,7 @@ class EndSignal:
 async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *, as_json: bool, **how: bool) -> int:
     from cockpit.acts.executor import ActionExecutor
     from cockpit.acts.world import UnclearSessionError
-    from cockpit.monitor.single_look import look_once
+    from cockpit.monitor.monitor import look_once
 
     monitor = await look_once(config)
     if meant := [address for address in monitor.open_choices if aim.session == address.origin]:

@@ -18,8 +18,7 @@ from cockpit.acts.audit import Audit, audit_path
 from cockpit.acts.table import find_act
 from cockpit.cli.acts import EndSignal, ask_and_act, fail, run_until_signal
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, refuse
-from cockpit.cli.options import cluster_options, command, consent_options, with_config
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, refuse, with_config
 from cockpit.cli.status import look_at_one
 from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
@@ -162,7 +161,7 @@ async def _print_why_pending(config: Config, monitor: ClusterMonitor, name: str,
 
 async def _why_pending(config: Config, job: Job) -> str:
     """Why the job's supervisor actor is pending as cockpit knows it, else Ray's message."""
-    from cockpit.monitor.single_look import look_once
+    from cockpit.monitor.monitor import look_once
 
     snapshot: Snapshot = (await look_once(config)).poller.snapshot
     actor = next((actor for actor in snapshot.actors or () if actor.name == f"{SUPERVISOR}{job.id}"), None)

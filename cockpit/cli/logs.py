@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cockpit import output
-from cockpit.cli.exit_codes import DONE, NO_ANSWER, refuse
+from cockpit.cli.options import DONE, NO_ANSWER, refuse
 from cockpit.cli.status import look_interruptibly
 from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, listed, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
@@ -41,7 +41,7 @@ def print_log(config: Config, request: LogRequest) -> int:
 
 
 async def _print(config: Config, request: LogRequest) -> int:
-    from cockpit.monitor.single_look import look_once
+    from cockpit.monitor.monitor import look_once
 
     monitor = await look_once(config)
     try:

@@ -14,10 +14,22 @@ from msgspec.structs import replace
 from cockpit import __version__, output
 from cockpit.cli import status as status_command
 from cockpit.cli.completion import complete_logs, complete_nodes
-from cockpit.cli.exit_codes import BAD_USAGE, EXIT_CODES, NOT_ALL, STATUS_EXIT_CODES, refuse, with_exit_codes
 from cockpit.cli.line import print_line
 from cockpit.cli.notify import notify_command, watch_command
-from cockpit.cli.options import cluster_options, command, json_option, plain_option, screen_options, with_config
+from cockpit.cli.options import (
+    BAD_USAGE,
+    EXIT_CODES,
+    NOT_ALL,
+    STATUS_EXIT_CODES,
+    cluster_options,
+    command,
+    json_option,
+    plain_option,
+    refuse,
+    screen_options,
+    with_config,
+    with_exit_codes,
+)
 from cockpit.cli.plain import show_plain
 from cockpit.cli.record import record, status_at
 from cockpit.cli.replay import replay

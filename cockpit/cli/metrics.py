@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from cockpit import output
-from cockpit.cli.exit_codes import DONE, NOT_ALL, refuse
 from cockpit.cli.line import leave_line_of
-from cockpit.cli.options import cluster_options, command, with_config
+from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, refuse, with_config
 from cockpit.cli.status import look_at_one, look_interruptibly
 from cockpit.config.settings import Config
 from cockpit.text import explain_os_error
@@ -36,7 +35,7 @@ def metrics(config: Config, path: Path | None) -> None:
 
 
 async def _look(config: Config, path: Path | None) -> int:
-    from cockpit.monitor.single_look import OTHER_HOSTS_PATIENCE_S
+    from cockpit.monitor.monitor import OTHER_HOSTS_PATIENCE_S
     from cockpit.report.metrics import metrics_text
     from cockpit.report.whole_file import ALL_READ, write_whole
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cockpit import output
-from cockpit.cli.exit_codes import DONE, NOT_ALL, refuse
-from cockpit.cli.options import cluster_options, command, with_config
+from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, refuse, with_config
 from cockpit.cli.service import Look, serve, unit_text
 from cockpit.config.document import abbreviate_home
 from cockpit.config.notify import NotifyTarget

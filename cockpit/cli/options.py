@@ -1,4 +1,4 @@
-"""What commands share: flags, the config that is made of them, and a help that lists the exit codes."""
+"""What commands share: flags, the config that is made of them, exit codes, and a help that lists these."""
 
 from __future__ import annotations
 
@@ -6,14 +6,45 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
+from cockpit import output
 from cockpit.cli.completion import complete_themes
-from cockpit.cli.exit_codes import BAD_USAGE, refuse, with_exit_codes
 from cockpit.config.document import InputError
 from cockpit.config.settings import load
+
+DONE, NOT_ALL, NO_ANSWER = 0, 1, 3
+BAD_USAGE: Final = NO_ANSWER
+"""Of every command. `status` follows monitoring plugins: 0 OK, 1 warning, 2 critical, 3 unknown. So 2 can't mean a mistyped option."""
+EXIT_CODES: Final = {
+    "0": "done, or nothing to do; of `status`: OK",
+    "1": "something failed, was refused, or is not known; of `status`: warning",
+    "2": "only of `status` and `doctor`: critical; of `check`: never fits",
+    "3": "no answer; or bad usage: a wrong option, a name that doesn't exist",
+    "128+N": "ended by signal N (130: ctrl+c)",
+}
+"""What they mean everywhere; a command's own help says it in its words."""
+STATUS_EXIT_CODES: Final = {0: "OK", 1: "warning or stale data", 2: "critical", 3: "no answer, or bad usage"}
+ACT_EXIT_CODES: Final = {
+    0: "done, or nothing to do",
+    1: "something failed, was refused, or is not known",
+    3: "no answer, no such thing, or bad usage",
+}
+
+
+def with_exit_codes(text: str, codes: Mapping[int, str] | Mapping[str, str]) -> str:
+    """The help of a command, with a line for each of its exit codes that click doesn't wrap."""
+    width = max(len(str(code)) for code in codes)
+    return "\n".join([text, "", "\b", "Exit codes:", *(f"  {code:<{width}}  {meaning}" for code, meaning in codes.items())])
+
+
+def refuse(text: str, code: int) -> int:
+    """The sentence on stderr, and the code."""
+    output.note(text)
+    return code
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Option = Callable[[Function], Function]

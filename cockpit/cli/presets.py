@@ -12,8 +12,7 @@ import click
 
 from cockpit import output
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, refuse
-from cockpit.cli.options import command, json_option, with_config
+from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, json_option, refuse, with_config
 from cockpit.config.document import InputError, abbreviate_home
 from cockpit.config.settings import Config
 from cockpit.presets import Preset, PresetError, UnknownPresetError, copy_preset, doubts, presets, presets_folder

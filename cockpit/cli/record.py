@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from cockpit import output
-from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, refuse
-from cockpit.cli.options import cluster_options, command, with_config
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, refuse, with_config
 from cockpit.cli.service import Look, serve, unit_text
 from cockpit.config.settings import Config
 from cockpit.text import explain_os_error

@@ -21,8 +21,7 @@ from cockpit.acts.recover.step_state import NAMES, Step, StepError
 from cockpit.acts.text import plan_lines
 from cockpit.cli.acts import EndSignal, fail, is_confirmed, run_until_signal
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, refuse
-from cockpit.cli.options import cluster_options, command, consent_options, with_config
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, refuse, with_config
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.presets import Preset, find_preset

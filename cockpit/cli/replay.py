@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cockpit.cli.exit_codes import BAD_USAGE, NO_ANSWER, refuse
-from cockpit.cli.options import command, screen_options, with_config
+from cockpit.cli.options import BAD_USAGE, NO_ANSWER, command, refuse, screen_options, with_config
 from cockpit.config.settings import Config
 
 if TYPE_CHECKING:

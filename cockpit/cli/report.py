@@ -12,8 +12,7 @@ import click
 
 from cockpit import output
 from cockpit.cli.completion import complete_jobs
-from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, refuse
-from cockpit.cli.options import command, with_config
+from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, refuse, with_config
 from cockpit.cli.record import find_recording, folders_at
 from cockpit.config.settings import Config
 from cockpit.model import Cluster

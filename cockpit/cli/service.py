@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, refuse
 from cockpit.cli.line import attach_line_writer
+from cockpit.cli.options import BAD_USAGE, NOT_ALL, refuse
 from cockpit.cli.status import look_interruptibly
 from cockpit.config.settings import Config, explain_choices
 

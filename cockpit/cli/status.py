@@ -8,8 +8,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from cockpit import output
-from cockpit.cli.exit_codes import BAD_USAGE, refuse
 from cockpit.cli.line import attach_line_writer, leave_line_of
+from cockpit.cli.options import BAD_USAGE, refuse
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, explain_choices
 from cockpit.text import explain_os_error
@@ -51,7 +51,7 @@ def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
 
 async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
     """One look, as `look_once` takes it. Raises `InputError` where a person must choose between several Rays."""
-    from cockpit.monitor.single_look import look_once
+    from cockpit.monitor.monitor import look_once
 
     monitor = await look_once(config, **how)
     if monitor.open_choices:
@@ -60,7 +60,7 @@ async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
 
 
 async def _print_status(config: Config, *, as_json: bool) -> int:
-    from cockpit.monitor.single_look import OTHER_HOSTS_PATIENCE_S
+    from cockpit.monitor.monitor import OTHER_HOSTS_PATIENCE_S
     from cockpit.report.status import exit_code, status_json
     from cockpit.report.text import status_text
 

@@ -1,4 +1,4 @@
-"""One cluster under watch: puts the pipeline together, and answers what a person asks beyond the snapshot."""
+"""One cluster under watch, or looked at once: puts the pipeline together, and answers what a person asks beyond the snapshot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from cockpit.clock import CLOCK
-from cockpit.config.reach import HostEntry
+from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Address, Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.findings.memory_trend import MemoryHistory
@@ -16,9 +16,9 @@ from cockpit.model import Actor, Job, Process, Session, Snapshot
 from cockpit.monitor.cluster_choice import ClusterChoice, local_sessions
 from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection
-from cockpit.monitor.jobs_by_session import SessionJobs, jobs_by_session
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.orchestrator_watch import KUBERNETES_EVERY_S, SLURM_EVERY_S, OrchestratorWatch
+from cockpit.monitor.other_rays import SessionJobs, jobs_by_session
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.secrets import redact_variable
@@ -236,3 +236,56 @@ class ClusterMonitor:
         words = ("stack", str(process.pid), str(process.ticks or 0))
         answer = await self.pool.ask(process.host, words, self.selection.entry(home) if home else None)
         return convert_answer(answer, Stacks, process.host)
+
+
+OTHER_HOSTS_PATIENCE_S = 3.0
+"""For which `cockpit status` waits for other hosts once Ray and this host have answered."""
+
+ORCHESTRATOR_PATIENCE_S = 2.0
+"""For which it waits for what Slurm says of its job, or Kubernetes of its RayCluster."""
+PORTS_PATIENCE_S = 2.0
+"""For which it waits to hear who listens on a port that a failed job wanted."""
+
+
+async def look_once(
+    config: Config, *, env: Mapping[str, str] = os.environ, patience: float = 8.0, everywhere: bool = False, hosts_patience: float = 0.0
+) -> ClusterMonitor:
+    """Everything that can be known within `patience` seconds; its poller holds the snapshot.
+
+    `hosts_patience`: seconds more for other hosts that are named, or whose GPU processes have no known owner. A fault names those of them
+    that have not been heard.
+    """
+    monitor = ClusterMonitor(config, lambda _: None, env=env, once=True, everywhere=everywhere, named=hosts_patience > 0)
+    monitor.poller.subscribe(lambda _: monitor.pool.replace_told(monitor.coverage.told_hosts()))
+    task = asyncio.ensure_future(monitor.run())
+    try:
+        await asyncio.wait(
+            [task, knowing := asyncio.ensure_future(monitor.wait_until_complete(patience))], return_when=asyncio.FIRST_COMPLETED
+        )
+        knowing.cancel()
+        for orchestrator in monitor.orchestrators:
+            await orchestrator.wait_until_asked(ORCHESTRATOR_PATIENCE_S)
+        if hosts_patience and not monitor.open_choices:
+            await monitor.coverage.wait_for_hosts(hosts_patience)
+        await monitor.ports.ask_once(PORTS_PATIENCE_S)
+    finally:
+        monitor.close()
+        task.cancel()
+    for silent in monitor.coverage.silent_sources():
+        monitor.poller.doubt(silent, f"has not answered within {patience:.0f} s")
+    if everywhere or hosts_patience:
+        _doubt_unheard(monitor, hosts_patience or patience)
+    monitor.poller.rejoin()
+    return monitor
+
+
+def _doubt_unheard(monitor: ClusterMonitor, patience: float) -> None:
+    """Say which hosts have not been heard: what is shown is without them."""
+    for name in monitor.coverage.unanswered_hosts():
+        if monitor.config.reach == THROUGH_RAY:
+            why = "is not looked at: `reach: ray` allows acts only"
+        elif name in monitor.poller.parts.hosts:
+            why = f"has not listed all its processes and GPUs within {patience:.0f} s"
+        else:
+            why = f"has not been reached within {patience:.0f} s"
+        monitor.poller.doubt("probe", f"{name} {why}", name)

@@ -13,8 +13,7 @@ from typing import Final, Protocol, TypeVar
 from cockpit.model import Fault, Snapshot
 from cockpit.moment import moment_text
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
-from cockpit.sources.disk import in_time
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import SourceError, in_time
 from cockpit.ui.time_line import PastEvent, Stretch
 
 HISTORY_S: Final = STEPS_KEPT * STEP_S

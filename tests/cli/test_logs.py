@@ -108,7 +108,7 @@ def printed(monkeypatch, looked, request, *, terminal=False):
     async def look_once(config):
         return looked
 
-    monkeypatch.setattr("cockpit.monitor.single_look.look_once", look_once)
+    monkeypatch.setattr("cockpit.monitor.monitor.look_once", look_once)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     return print_log(Config(), request)
 

@@ -16,12 +16,10 @@ from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Address, Config
 from cockpit.model import Cluster, Hold, Holder, Host, Session
 from cockpit.monitor import cluster_choice as choice_module
-from cockpit.monitor import jobs_by_session as jobs_module
 from cockpit.monitor import monitor as monitor_module
 from cockpit.monitor import other_rays as others_module
 from cockpit.monitor import poller as poller_module
-from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor
-from cockpit.monitor.single_look import look_once
+from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, look_once
 from cockpit.sockets import Server
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import Pace
@@ -85,7 +83,7 @@ class Ray:
 
 @pytest.fixture
 def ray(monkeypatch):
-    for module in (choice_module, jobs_module, others_module):
+    for module in (choice_module, others_module, others_module):
         monkeypatch.setattr(module, "RayClient", Ray)
     monkeypatch.setattr(Ray, "made", [], raising=False)
     monkeypatch.setattr(Ray, "answer", Ray.answer)

@@ -48,11 +48,10 @@ from cockpit.model import Job
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import Preset
 from cockpit.secrets import redact
-from cockpit.sources.disk import in_time
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.ray.submit import CONTENT, KEY, LaunchOrigin, ListedSubmission, Submission, SubmissionList, Submissions
 from cockpit.sources.ray.wire import PRESET
-from cockpit.sources.source import NotMeantError, SourceError
+from cockpit.sources.source import NotMeantError, SourceError, in_time
 from cockpit.text import age, plural, size
 
 DOUBLE_PRESS_S = 10.0

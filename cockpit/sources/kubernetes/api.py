@@ -17,7 +17,7 @@ import msgspec
 from cockpit.config.kubernetes import ACCOUNT, API_HOST, KubernetesPlace
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import NotRayError, decode
-from cockpit.sources.program import ANSWER_S, ask_program
+from cockpit.sources.probes.process import ANSWER_S, ask_program
 from cockpit.sources.source import SourceError, within
 from cockpit.text import clean
 from cockpit.trust import read_small

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.sources import program
-from cockpit.sources.program import ask_program
+from cockpit.sources.probes import process as program
+from cockpit.sources.probes.process import ask_program
 from cockpit.sources.source import SourceError
 
 
