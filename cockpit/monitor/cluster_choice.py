@@ -109,7 +109,7 @@ class ClusterChoice:
         self.address = address
         self._audience = Audience(address.url, given=address.given)
         self.ray = RayClient(address.url, token=lambda: self.token(), audience=self._audience, clock=self._poller.clock)
-        self._poller.watch(self.ray, self.ray.address)
+        self._poller.watch(self.ray.sources, self.ray.address)
 
     def followed_ray(self) -> RayClient:
         """Raises `SourceError` as long as none is followed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 from cockpit.clock import CLOCK
 from cockpit.config.reach import THROUGH_RAY, HostEntry
@@ -17,7 +17,6 @@ from cockpit.monitor.cluster_choice import ClusterChoice, local_sessions
 from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.logs import LogFinder
-from cockpit.monitor.orchestrator_watch import KUBERNETES_EVERY_S, SLURM_EVERY_S, OrchestratorWatch
 from cockpit.monitor.other_rays import SessionJobs, jobs_by_session
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
@@ -32,7 +31,7 @@ from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.slurm import read_allocation
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import Source, SourceError
 from cockpit.trust import find_token
 from cockpit.usage import Usage
 
@@ -40,6 +39,12 @@ SINGLE_LOOK_ASSUMED_S = 60.0
 """For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
 SINGLE_LOOK_PACE = Pace(burst=Pace.most)
 """Nothing is drawn that many starts at once could hold up."""
+SLURM_EVERY_S = 60.0
+"""Seconds between two questions: all jobs of a site ask one slurmctld."""
+KUBERNETES_EVERY_S = 30.0
+"""The same: KubeRay's own operator and the autoscaler ask the API server every few seconds; this answers from its memory."""
+ORCHESTRATOR_TIMEOUT_S = 45.0
+"""For all answers together; each has a limit of its own."""
 PROBE_INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -75,10 +80,7 @@ class ClusterMonitor:
         self.coverage = Coverage(config, self.poller, self.choice, self.selection)
         self.kubernetes = KubernetesApi(config.kubernetes) if config.kubernetes else None
         """Who is asked of the RayCluster that this Ray is; `None`: it is none that is known."""
-        self.orchestrators = (
-            OrchestratorWatch(self.poller, "Slurm", SLURM_EVERY_S, self._ask_slurm if config.slurm else None),
-            OrchestratorWatch(self.poller, "Kubernetes", KUBERNETES_EVERY_S, self._ask_kubernetes if self.kubernetes else None),
-        )
+        self.orchestrators = tuple(self._orchestrators())
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
         self.poller.subscribe(self.choice.hear)
         self.poller.subscribe(self.selection.hear)
@@ -90,11 +92,11 @@ class ClusterMonitor:
         """Look until cancelled."""
         self._is_running = True
         try:
-            await asyncio.gather(
-                self.pool.run(), self.poller.run(), self.choice.run(), *(orchestrator.run() for orchestrator in self.orchestrators)
-            )
+            self.poller.ask(self.orchestrators)
+            await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run())
         finally:
             self._is_running = False
+            self.poller.stop()
 
     def close(self) -> None:
         """End every child at once, and whatever else stands on this; waits for nothing."""
@@ -106,16 +108,13 @@ class ClusterMonitor:
         """Ask everything again now."""
         self.poller.refresh()
         self.pool.refresh()
-        for orchestrator in self.orchestrators:
-            orchestrator.refresh()
 
-    async def _ask_slurm(self) -> None:
-        if self.config.slurm is not None:
-            self.poller.tell(allocation=await read_allocation(self.config.slurm, self.clock()))
-
-    async def _ask_kubernetes(self) -> None:
-        if self.kubernetes is not None:
-            self.poller.tell(kubernetes=await read_ray_cluster(self.kubernetes))
+    def _orchestrators(self) -> Iterator[Source[object]]:
+        """Slurm and Kubernetes, asked of the job and of the RayCluster that cockpit was told of."""
+        if job := self.config.slurm:
+            yield Source("slurm", lambda: read_allocation(job, self.clock()), SLURM_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
+        if api := self.kubernetes:
+            yield Source("kubernetes", lambda: read_ray_cluster(api), KUBERNETES_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
 
     def pace(self, step: int) -> float:
         """Look at this host so many steps oftener (-1) or less often (1); answers with the new interval, in seconds."""
@@ -264,7 +263,7 @@ async def look_once(
         )
         knowing.cancel()
         for orchestrator in monitor.orchestrators:
-            await orchestrator.wait_until_asked(ORCHESTRATOR_PATIENCE_S)
+            await monitor.poller.wait_for_answer(orchestrator.name, ORCHESTRATOR_PATIENCE_S)
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
         await monitor.ports.ask_once(PORTS_PATIENCE_S)

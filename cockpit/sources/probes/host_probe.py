@@ -140,7 +140,7 @@ class HostProbe:
             return
         if (code := self.child.poll_exit()) is not None:
             self._forget_failures(now)
-            self.refuse(why_it_ended(self.name, code, self.child.last_words, spoke=self._sample_count > 0))
+            self.refuse(why_it_ended(self.name, code, self.child.last_words, spoke=self._sample_count > 0, restarts=True))
             return
         silence = now - (self._heard or self.child.started)
         patience = 3 * self.interval + self._pace.silence
@@ -214,14 +214,15 @@ class HostProbe:
             self.child.garbage = line[:300].decode("utf-8", "replace")
 
 
-def why_it_ended(name: str, code: int, last: str, *, spoke: bool) -> str:
+def why_it_ended(name: str, code: int, last: str, *, spoke: bool, restarts: bool = False) -> str:
     """One sentence; `last` is the last line that the child said to a person."""
+    again = "; started again" if restarts else ""
     number = -code if code < 0 else code - 128 if 128 < code < 128 + signal.NSIG else 0
     if number:
-        return f"the probe of {name} was killed by signal {number}; started again"
+        return f"the probe of {name} was killed by signal {number}{again}"
     if code == 127 or (code == 126 and not spoke):
         return f"{name}: no Python to run there: {last or f'exit code {code}'}"
     if last and not (spoke and code == 0):
         return f"{name}: {last}"
     ended = "ended by itself" if code == 0 else f"ended with code {code}"
-    return f"the probe of {name} {ended}; started again"
+    return f"the probe of {name} {ended}{again}"

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Any, Final
 
 from cockpit.config.reach import last_words
@@ -26,6 +26,9 @@ _STDERR_BYTES: Final = 8192
 """Bytes of stderr that are remembered."""
 _LINGER_S: Final = 1.0
 """Seconds given to a program that has closed its stdout to end by itself."""
+
+
+HearLines = Callable[[list[bytes]], None]
 
 
 class LineCutter:
@@ -65,7 +68,7 @@ class Child:
     def __init__(
         self,
         process: subprocess.Popen[bytes],
-        hear: Callable[[list[bytes]], None],
+        hear: HearLines,
         wake: Callable[[], None],
         send: bytes | None = None,
     ) -> None:
@@ -75,6 +78,8 @@ class Child:
         self._hear, self._wake, self._send = hear, wake, memoryview(send or b"")
         self._stays = send is None  # without a text the pipe stays open: its end tells the child that we are gone
         self._lines, self._errors = LineCutter(), b""
+        self.size = 0
+        """Bytes of its lines so far."""
         self._closed: float | None = None
         self._loop = asyncio.get_running_loop()
         for pipe in (process.stdin, process.stdout, process.stderr):
@@ -137,6 +142,7 @@ class Child:
         if self._lines.dropped:
             self.garbage = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
         if lines:
+            self.size += sum(map(len, lines))
             self._hear(lines)
 
     def _read_errors(self) -> None:
@@ -196,30 +202,36 @@ MAX_BYTES: Final = 64 << 20
 _TURN_S: Final = 0.02
 
 
-async def ask_program(who: str, *words: str, send: bytes = b"") -> list[bytes]:
-    """The lines that it prints; `who` is asked by it. Raises `SourceError`."""
-    lines: list[bytes] = []
-    size = 0
-
-    def hear(more: list[bytes]) -> None:
-        nonlocal size
-        size += sum(map(len, more))
-        lines.extend(more)
-
+def start_child(
+    who: str, command: Sequence[str], hear: HearLines, wake: Callable[[], None] = lambda: None, send: bytes | None = None
+) -> Child:
+    """A program that runs; raises `SourceError`, which begins with who was meant to be asked by it."""
     try:
-        child = Child(spawn(words), hear, lambda: None, send)
+        return Child(spawn(command), hear, wake, send)
     except OSError as error:
-        raise SourceError(f"{who} can't be asked: {words[0]}: {explain_os_error(error)}") from error
-    deadline = time.monotonic() + ANSWER_S
+        raise SourceError(f"{who}: {command[0]}: {explain_os_error(error)}") from error
+
+
+async def wait_for_exit(child: Child, who: str, seconds: float, most_bytes: int) -> int:
+    """Its exit code; it has been ended when this returns. Raises `SourceError` where it takes longer, or says more."""
+    deadline = time.monotonic() + seconds
     try:
         while (code := child.poll_exit()) is None:
-            if size > MAX_BYTES:
-                raise SourceError(f"{who} sent more than {MAX_BYTES >> 20} MB ({words[0]})")
+            if child.size > most_bytes:
+                raise SourceError(f"{who} sent more than {most_bytes >> 20} MiB and was stopped")
             if time.monotonic() > deadline:
-                raise SourceError(f"{who} did not answer within {ANSWER_S:.0f} s ({words[0]})")
+                raise SourceError(f"{who} did not answer within {seconds:.0f} s")
             await asyncio.sleep(_TURN_S)
     finally:
         child.end()
+    return code
+
+
+async def ask_program(who: str, *words: str, send: bytes = b"") -> list[bytes]:
+    """The lines that it prints; `who` is asked by it. Raises `SourceError`."""
+    lines: list[bytes] = []
+    child = start_child(f"{who} can't be asked", words, lines.extend, send=send)
+    code = await wait_for_exit(child, f"{who} ({words[0]})", ANSWER_S, MAX_BYTES)
     if code or child.garbage:
         raise SourceError(f"{words[0]}: {child.last_words or f'exit code {code}'}")
     return lines

@@ -86,7 +86,7 @@ async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
 
     monkeypatch.setattr("cockpit.sources.probes.pool.local_command", local)
     monkeypatch.setattr("cockpit.sources.probes.host_probe.spawn", noted)
-    monkeypatch.setattr("cockpit.sources.probes.pool.spawn", noted)
+    monkeypatch.setattr("cockpit.sources.probes.process.spawn", noted)
     yield lab
     lab.task.cancel()
     with suppress(asyncio.CancelledError):
@@ -560,7 +560,7 @@ async def test_a_question_that_nobody_waits_for_any_more_ends_its_child(lab):
     ],
 )
 def test_why_a_probe_ended(code, last, spoke, text):
-    assert why_it_ended("w1", code, last, spoke=spoke) == text
+    assert why_it_ended("w1", code, last, spoke=spoke, restarts=True) == text
 
 
 def test_lines_are_cut_wherever_the_chunks_end():
