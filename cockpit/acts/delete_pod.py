@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
 from cockpit.acts import losses
-from cockpit.acts.act import Act, Aim, Impact, Nouns
+from cockpit.acts.act import Act, Aim, Impact, Nouns, plan_one
 from cockpit.acts.plan import KUBERNETES, Plan, Receipt, Target
 from cockpit.model import Node, Pod, Snapshot
 from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
@@ -55,22 +55,22 @@ class DeletePod(Act):
         if pod is None:
             names = ", ".join([one.name for one in pods][:MAX_NAMED])
             raise SourceError(f"RayCluster {api.place.title} has no pod {aim.id}; {f'it has {names}' if names else 'it has none'}")
-        target = _target(pod, world.snapshot, _why_not(pod))
-        targets, refused = ((), (target,)) if target.reason else ((target,), ())
-        return Plan(self.id, self.title, targets=targets, refused=refused, notes=_notes(pod), hosts=(KUBERNETES,))
+        why_not = _why_not(pod)
+        notes = () if why_not else ("KubeRay makes another pod in its place, with an empty disk",)
+        return plan_one(self, _target(pod, world.snapshot, why_not), notes)
 
     async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:  # noqa: ARG002 as above
         """That pod alone: one that was made anew under its name stays."""
         (target,) = plan.targets
-        done: Mapping[str, Any] = {"done": (replace(target, outcome="deleted; it ends within its grace period"),)}
         try:
             await delete_pod(_api_of(world), target.name or "", target.id or "")
         except RefusedError as error:
-            gone = GONE.get(error.reason)
-            done = {"refused": (replace(target, reason=gone),)} if gone else {"failed": (replace(target, error=str(error)),)}
+            if gone := GONE.get(error.reason):
+                return plan.receipt(refused=(replace(target, reason=gone),))
+            return plan.receipt(failed=(replace(target, error=str(error)),))
         except SourceError as error:
-            done = {"failed": (replace(target, error=f"{error}; whether it was deleted is not known"),)}
-        return Receipt(plan.act, plan.title, hosts=plan.hosts, **done)
+            return plan.receipt(failed=(replace(target, error=f"{error}; whether it was deleted is not known"),))
+        return plan.receipt(done=(replace(target, outcome="deleted; it ends within its grace period"),))
 
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
         """What runs on the node; with the head the whole Ray ends, whose word is asked for always."""
@@ -106,7 +106,3 @@ def _target(pod: Pod, snapshot: Snapshot, why_not: str | None) -> Target:
     return Target(
         "pod", KUBERNETES, id=pod.uid, name=pod.name, state=pod.phase, part=part, node=alive[0].id if alive else None, reason=why_not
     )
-
-
-def _notes(pod: Pod) -> tuple[str, ...]:
-    return ("KubeRay makes another pod in its place, with an empty disk",) if pod.owned and pod.ends is None else ()

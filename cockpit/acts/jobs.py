@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
-from cockpit.acts.act import Act, Aim, Impact, Nouns
+from cockpit.acts.act import Act, Aim, Impact, Nouns, plan_one
 from cockpit.acts.losses import left_by_job, lost_with_job
 from cockpit.acts.plan import RAY, Plan, Receipt, Target
 from cockpit.model import Job, Snapshot
@@ -54,10 +53,9 @@ class JobAct(Act):
             raise SourceError(f"Ray has no job {aim.id}; {f'running: {running}' if running else 'none is running'}")
         if (nothing := self.nothing_to_do(job)) is not None:
             return Plan(self.id, self.title, notes=(nothing,), hosts=(RAY,))
-        why_not = self.why_not(job)
-        target = _target(job, why_not)
-        targets, refused = ((), (target,)) if why_not else ((target,), ())
-        return Plan(self.id, self.title, targets=targets, refused=refused, notes=self.leaves(job, world.snapshot), hosts=(RAY,))
+        why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
+        target = Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=self.why_not(job))
+        return plan_one(self, target, self.leaves(job, world.snapshot))
 
     async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
         """To the same job alone."""
@@ -65,23 +63,17 @@ class JobAct(Act):
 
         (target,) = plan.targets
         hear(RAY, Progress(f"{plan.title} {target.id}"))
-        changed = partial(replace, target)
         try:
             outcome, notes = await self.carry_out(target, world.monitor)
         except NotMeantError as error:
-            return Receipt(plan.act, plan.title, refused=(changed(reason=str(error)),), hosts=plan.hosts)
+            return plan.receipt(refused=(replace(target, reason=str(error)),))
         except SourceError as error:
-            return Receipt(plan.act, plan.title, failed=(changed(error=str(error)),), hosts=plan.hosts)
-        return Receipt(plan.act, plan.title, done=(changed(outcome=outcome),), notes=notes, hosts=plan.hosts)
+            return plan.receipt(failed=(replace(target, error=str(error)),))
+        return plan.receipt(done=(replace(target, outcome=outcome),), notes=notes)
 
     def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 always
         """An id says nothing without its Ray."""
         return True
-
-
-def _target(job: Job, why_not: str | None) -> Target:
-    why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
-    return Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=why_not)
 
 
 class StopJob(JobAct):

@@ -7,8 +7,11 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import click
+
 from cockpit import output
-from cockpit.cli.options import DONE, NO_ANSWER, refuse
+from cockpit.cli.completion import complete_logs, complete_nodes
+from cockpit.cli.options import DONE, NO_ANSWER, cluster_options, command, refuse, with_config
 from cockpit.cli.status import look_interruptibly
 from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, listed, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
@@ -38,6 +41,38 @@ class LogRequest(NamedTuple):
 def print_log(config: Config, request: LogRequest) -> int:
     """A log to stdout: raw into a pipe; to a terminal without secrets, and able to do nothing to it."""
     return look_interruptibly(_print(config, request))
+
+
+def count_of_lines(_: click.Context, __: click.Parameter, number: int) -> int:
+    """-1 is all of them."""
+    if number < -1 or number == 0:
+        raise click.BadParameter(f"expected a number of lines from 1, or -1 for all lines, got {number}")
+    return number
+
+
+@command("logs", {0: "printed", 3: "no such thing, no log, or bad usage"})
+@click.argument("target", shell_complete=complete_logs)
+@click.option("-f", "--follow", is_flag=True, help="Keep printing what is written; of a job until it ends.")
+@click.option(
+    "-n",
+    "lines",
+    type=int,
+    callback=count_of_lines,
+    default=1000,
+    metavar="N",
+    help="Start with the last N lines (default: 1000). -1: all lines.",
+)
+@click.option("--host", metavar="NODE", shell_complete=complete_nodes, help="The node of a pid or an actor that there is on several.")
+@click.option("--log", metavar="NAME", help="Which of its logs: out, err, out-before, err-before, job, or a file such as raylet.err.")
+@cluster_options
+@with_config
+def logs(config: Config, **request: Any) -> None:
+    """Print the log of a job, actor, process or node.
+
+    TARGET is the id of a job; the id, the name or the class of an actor, also of a dead one; a pid; or a node. Of an actor or a worker it
+    is its stdout, of a node that of its raylet; `--log err` prints the other one, `--log err-before` that of the process before a restart.
+    """
+    sys.exit(print_log(config, LogRequest(**request)))
 
 
 async def _print(config: Config, request: LogRequest) -> int:

@@ -12,18 +12,12 @@ import click
 from msgspec.structs import replace
 
 from cockpit import __version__, output
-from cockpit.cli import status as status_command
-from cockpit.cli.completion import complete_logs, complete_nodes
-from cockpit.cli.line import print_line
 from cockpit.cli.notify import notify_command, watch_command
 from cockpit.cli.options import (
     BAD_USAGE,
     EXIT_CODES,
     NOT_ALL,
-    STATUS_EXIT_CODES,
     cluster_options,
-    command,
-    json_option,
     plain_option,
     refuse,
     screen_options,
@@ -31,9 +25,10 @@ from cockpit.cli.options import (
     with_exit_codes,
 )
 from cockpit.cli.plain import show_plain
-from cockpit.cli.record import record, status_at
+from cockpit.cli.record import record
 from cockpit.cli.replay import replay
 from cockpit.cli.screen import show
+from cockpit.cli.status import doctor, metrics, print_status, status
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, config_path, config_text, init, schema
 from cockpit.secrets import redact
@@ -41,13 +36,6 @@ from cockpit.text import explain_os_error
 
 # What is imported late is what not every command needs, and what can wait until the first probe has been started: Textual costs a third of
 # a second, httpx a tenth, asyncio half of that.
-
-
-def count_of_lines(_: click.Context, __: click.Parameter, number: int) -> int:
-    """-1 is all of them."""
-    if number < -1 or number == 0:
-        raise click.BadParameter(f"expected a number of lines from 1, or -1 for all lines, got {number}")
-    return number
 
 
 class CommandGroup(click.Group):
@@ -115,76 +103,11 @@ def screen(config: Config) -> None:
         sys.exit(show_plain(config))
     if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
         output.note("no terminal here: this is the output of `cockpit status`\n")
-        sys.exit(status_command.status(config, as_json=False))
+        sys.exit(print_status(config))
     code = show(config, ends=True)
     # A thread in a resolver or a driver may never come back; nobody waits for it.
     output.flush()
     os._exit(code)
-
-
-@command("status", STATUS_EXIT_CODES)
-@json_option
-@click.option(
-    "--watch", is_flag=True, help="Keep running; print findings as they start and clear. With --json: print everything at each interval."
-)
-@click.option("--at", metavar="TIME", help="As it was then, from the recording: 03:10, -20m, 2026-11-23T03:10.")
-@click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: the state that a cockpit saw last; nothing is asked.")
-@cluster_options
-@with_config
-def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> None:
-    """Print the state of the cluster, as text or JSON."""
-    if line and (as_json or watch or at):
-        raise click.UsageError("--line prints the last known state: it can't be used with --json, --watch or --at")
-    if at is not None and watch:
-        raise click.UsageError("--at prints one moment, --watch goes on: use one of them")
-    if at is not None:
-        sys.exit(status_at(config, at, as_json=as_json))
-    sys.exit(print_line(config.address) if line else status_command.status(config, as_json=as_json, watch=watch))
-
-
-@command("doctor", STATUS_EXIT_CODES)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts: every check with its result, and the status.")
-@click.option(
-    "--bundle",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Also write the report, the ends of Ray's own logs and the last half hour of the recording to FILE (.tar.gz), secrets hidden.",
-)
-@cluster_options
-@with_config
-def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
-    """Run every check once, on every host.
-
-    It prints what is wrong, what is OK, and what could not be checked.
-    """
-    sys.exit(status_command.doctor(config, as_json=as_json, bundle=bundle))
-
-
-@command("logs", {0: "printed", 3: "no such thing, no log, or bad usage"})
-@click.argument("target", shell_complete=complete_logs)
-@click.option("-f", "--follow", is_flag=True, help="Keep printing what is written; of a job until it ends.")
-@click.option(
-    "-n",
-    "lines",
-    type=int,
-    callback=count_of_lines,
-    default=1000,
-    metavar="N",
-    help="Start with the last N lines (default: 1000). -1: all lines.",
-)
-@click.option("--host", metavar="NODE", shell_complete=complete_nodes, help="The node of a pid or an actor that there is on several.")
-@click.option("--log", metavar="NAME", help="Which of its logs: out, err, out-before, err-before, job, or a file such as raylet.err.")
-@cluster_options
-@with_config
-def logs(config: Config, **request: Any) -> None:
-    """Print the log of a job, actor, process or node.
-
-    TARGET is the id of a job; the id, the name or the class of an actor, also of a dead one; a pid; or a node. Of an actor or a worker it
-    is its stdout, of a node that of its raylet; `--log err` prints the other one, `--log err-before` that of the process before a restart.
-    """
-    from cockpit.cli.logs import LogRequest, print_log
-
-    sys.exit(print_log(config, LogRequest(**request)))
 
 
 @main.group()
@@ -252,12 +175,12 @@ def _late_commands() -> list[click.Command]:
     from cockpit.cli.acts import act_commands
     from cockpit.cli.check import check
     from cockpit.cli.launch import launch
-    from cockpit.cli.metrics import metrics
+    from cockpit.cli.logs import logs
     from cockpit.cli.presets import presets_command
     from cockpit.cli.recover import recover
     from cockpit.cli.report import report
 
-    return [*act_commands(), check, launch, recover, metrics, presets_command, report]
+    return [*act_commands(), check, launch, logs, recover, presets_command, report]
 
 
 def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
@@ -269,5 +192,5 @@ def _demo_screen(config: Config, address: str, _: dict[str, str]) -> None:
         show(config, greeting=greeting)
 
 
-for each in (status, doctor, logs, record, replay, watch_command, notify_command):
+for each in (status, doctor, metrics, record, replay, watch_command, notify_command):
     main.add_command(each)
