@@ -39,16 +39,13 @@ class DeletePod(Act):
     nouns: ClassVar[Nouns] = {"pod": ("pod", "pods")}
 
     def why_not(self, row: Node) -> str | None:
-        """It may be no pod, or of no RayCluster that is known."""
         return None if row.pod is not None else f"{row.title} is no pod of a RayCluster that cockpit knows of"
 
     def aim_at(self, rows: Sequence[Node]) -> Aim | str:
-        """One, by the name of its pod."""
         aim = super().aim_at(rows)
         return aim if isinstance(aim, str) else Aim(rows=tuple(rows), id=rows[0].pod)
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:  # noqa: ARG002 it takes one answer
-        """That pod, as Kubernetes knows it now. Raises `SourceError`."""
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
         api = _api_of(world)
         pods = await list_pods(api)
         pod = _find(aim.id or "", pods, world.snapshot)
@@ -59,7 +56,7 @@ class DeletePod(Act):
         notes = () if why_not else ("KubeRay makes another pod in its place, with an empty disk",)
         return plan_one(self, _target(pod, world.snapshot, why_not), notes)
 
-    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:  # noqa: ARG002 as above
+    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
         """That pod alone: one that was made anew under its name stays."""
         (target,) = plan.targets
         try:
@@ -72,7 +69,7 @@ class DeletePod(Act):
             return plan.receipt(failed=(replace(target, error=f"{error}; whether it was deleted is not known"),))
         return plan.receipt(done=(replace(target, outcome="deleted; it ends within its grace period"),))
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """What runs on the node; with the head the whole Ray ends, whose word is asked for always."""
         (target,) = plan.targets
         ends = losses.lost_with_session(snapshot, {target.node} if target.node else set())

@@ -31,12 +31,10 @@ class RayAct(HostAct):
     id_digits: ClassVar[tuple[int, ...]] = (32, 36)  # of actors and of placement groups: the probe says which of them it is
     at_once = AT_ONCE
 
-    def request(self, aim: Aim, host: str) -> dict[str, Any]:  # noqa: ARG002 there is one
-        """Their ids, and whose they are."""
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return without_none(act="ray", verb=self.verb, ids=[row.id for row in aim.rows] or [aim.id], session=aim.session)
 
     def at_session(self, aim: Aim, world: World) -> Aim:
-        """The one that is meant."""
         return replace(aim, session=world.session(aim))
 
     async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
@@ -47,20 +45,18 @@ class RayAct(HostAct):
             raise SourceError(unknown[0].reason or "")
         return plan
 
-    def is_asked_for(self, refused: Target, plan: Plan) -> bool:  # noqa: ARG002 each for itself
+    def is_asked_for(self, refused: Target, plan: Plan) -> bool:
         """What has ended is what was asked for."""
         return refused.state not in ENDED
 
-    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:  # noqa: ARG002 any will do
-        """One with a live Ray."""
+    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
         return (world.ray_host(),)
 
-    def unknown_hosts(self, aim: Aim, world: World) -> str | None:  # noqa: ARG002 no other host has a part in it
+    def unknown_hosts(self, aim: Aim, world: World) -> str | None:
         """None matters: the GCS alone is asked."""
         return None
 
-    def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 always
-        """An id says nothing without its Ray."""
+    def needs_cluster(self, aim: Aim) -> bool:
         return True
 
 
@@ -77,11 +73,9 @@ class KillActor(RayAct):
     nouns: ClassVar[Nouns] = {"actor": ("actor", "actors")}
 
     def why_not(self, row: Actor) -> str | None:
-        """It may be dead."""
         return "That actor is dead" if row.state == "DEAD" else None
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
-        """One is named, several are counted."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         ends = tuple(dict.fromkeys(line for target in plan.targets for line in losses.lost_with_actor(snapshot, target.id or "")))
         (target, *others) = plan.targets
         return Impact(ends, f"{len(plan.targets)} actors" if others else target.name or target.class_ or (target.id or "")[:8])
@@ -99,7 +93,7 @@ class RemovePlacementGroup(RayAct):
     noun = "a placement group"
     nouns: ClassVar[Nouns] = {"placement_group": ("placement group", "placement groups")}
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """One that is used is named, several are counted; what is leaked needs no word."""
         ends = {target: losses.lost_with_group(snapshot, target.id or "") for target in plan.targets}
         used = [target for target, lines in ends.items() if lines and not target.leaked]
@@ -123,13 +117,11 @@ class DrainNode(RayAct):
     id_digits = (56,)
 
     def why_not(self, row: Node) -> str | None:
-        """There may be no Ray on it; and a cluster can't do without its head."""
         if row.id is None or row.state == "DEAD":
             return f"No live Ray on {row.title}"
         return f"{row.title} is the head node, which can't be drained; S stops all of Ray" if row.head else None
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
-        """One is named, several are counted."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         ends = tuple(line for target in plan.targets for line in _ends(target, snapshot))
         (target, *others) = plan.targets
         return Impact(ends, f"{len(plan.targets)} nodes" if others else target.name or (target.id or "")[:8])

@@ -36,16 +36,15 @@ class JobAct(Act):
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         """Done only to the same job: same id, same start. Raises `NotMeantError` where it is another, `SourceError`."""
 
-    def nothing_to_do(self, job: Job) -> str | None:  # noqa: ARG002 there is something, as a rule
+    def nothing_to_do(self, job: Job) -> str | None:
         """Why that is so already, which is no failure; `None`: it isn't."""
         return None
 
-    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:  # noqa: ARG002 nothing, as a rule
+    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
         """What stays when it is done."""
         return ()
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:  # noqa: ARG002 it takes one answer
-        """What would be stopped or deleted."""
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
         jobs = await world.monitor.jobs()
         job = next((job for job in jobs if aim.id in (job.id, job.job)), None)
         if job is None:
@@ -58,7 +57,6 @@ class JobAct(Act):
         return plan_one(self, target, self.leaves(job, world.snapshot))
 
     async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
-        """To the same job alone."""
         from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; whoever acts has imported it
 
         (target,) = plan.targets
@@ -71,8 +69,7 @@ class JobAct(Act):
             return plan.receipt(failed=(replace(target, error=str(error)),))
         return plan.receipt(done=(replace(target, outcome=outcome),), notes=notes)
 
-    def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 always
-        """An id says nothing without its Ray."""
+    def needs_cluster(self, aim: Aim) -> bool:
         return True
 
 
@@ -85,26 +82,21 @@ class StopJob(JobAct):
     help = "Stop a job and wait until it has ended"
 
     def why_not(self, row: Job) -> str | None:
-        """It may be over."""
         return None if row.running else f"Job {row.id} has already ended ({row.status})"
 
     def nothing_to_do(self, job: Job) -> str | None:
-        """It is over."""
         return None if job.running else f"job {job.id} has already ended ({job.status})"
 
     def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
-        """What is detached."""
         return left_by_job(snapshot, job.id)
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
-        """Stopped, and waited for."""
         name = target.id or ""
         ended = await monitor.job_acts().stop_job(name, target.started)
         outcome = f"had already ended ({ended.job.status})" if ended.already else f"{ended.job.status} after {age(ended.took)}"
         return outcome, left_by_job(monitor.poller.snapshot, name)
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
-        """The job itself, which is named."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         (target, *_) = plan.targets
         return Impact(lost_with_job(snapshot, target.id or ""), target.id)
 
@@ -118,14 +110,11 @@ class DeleteJob(JobAct):
     help = "Delete a finished job from Ray's list"
 
     def why_not(self, row: Job) -> str | None:
-        """It may still run."""
         return f"Job {row.id} is still running: stop it first" if row.running else None
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
-        """Deleted."""
         await monitor.job_acts().delete_job(target.id or "", target.started)
         return "deleted from Ray's list", ()
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
-        """It is over: nothing ends with it."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         return Impact()

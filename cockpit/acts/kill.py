@@ -40,7 +40,7 @@ class KillAct(HostAct):
         """With whose each process is that is another Ray's."""
         return with_owners(await super().plan(aim, world, hear), world.snapshot)
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """What is left over ends nothing; of all else, the word is what it works for."""
         alive = [target for target in plan.targets if target.kind not in LEFT_OVER]
         known = {(one.host, one.pid, one.ticks): one for one in snapshot.processes or ()}
@@ -78,7 +78,6 @@ class Kill(KillAct):
         return f"No probe has seen process {row.pid}: its pid may belong to another process by now"
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
-        """Those of the processes."""
         return tuple(sorted({row.host for row in aim.rows if isinstance(row, Process)})) or super().hosts(aim, world)
 
 
@@ -91,7 +90,6 @@ class Terminate(Kill):
     help = "End the processes under the cursor or tagged with SIGTERM alone"
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
-        """SIGTERM alone."""
         return super().request(replace(aim, only="TERM"), host)
 
 

@@ -44,8 +44,8 @@ class Config(Value, frozen=True):
     theme: str | None = None
     ascii: bool = False
     quiet: bool = False
-    plain: bool = False
     """Neither bell nor notification when a critical finding starts."""
+    plain: bool = False
     record: bool = True
     """Keep what is seen, for later; never with `readonly`."""
     recording: RecordingLimits = RecordingLimits()
@@ -210,10 +210,8 @@ def _read(path: Path) -> Layer:
 def _check(document: Document, name: str, value: Any) -> object:
     if name == "hosts":
         return host_entries(value, document, "hosts")
-    return check_targets(value, document) if name == "notify" else _validate_at(document, name, value)
-
-
-def _validate_at(document: Document, name: str, value: object) -> object:
+    if name == "notify":
+        return check_targets(value, document)
     try:
         return _validate(name, value)
     except InputError as error:
