@@ -25,8 +25,7 @@ from cockpit.cli.options import (
     with_exit_codes,
 )
 from cockpit.cli.plain import show_plain
-from cockpit.cli.record import record
-from cockpit.cli.replay import replay
+from cockpit.cli.record import record, replay
 from cockpit.cli.screen import show
 from cockpit.cli.status import doctor, metrics, print_status, status
 from cockpit.config.document import InputError

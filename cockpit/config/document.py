@@ -121,7 +121,6 @@ class Document:
         self._refuse_twins(self._root, "", set())
 
     def _refuse_bombs(self) -> None:
-        """A few lines may stand for billions of values, and `1:1:1:…`, a number of base 60, takes minutes to be made."""
         if self._root is not None and _count_values(self._root, {}) > LARGEST:
             raise InputError(f"{self.name}: its aliases expand to too many values")
 
@@ -150,9 +149,6 @@ class Document:
     def type_mistake(self, where: str, expected: str) -> InputError:
         """What `convert` would say, for what no type can say."""
         return self.mistake(where, f"expected {expected}, got {_describe(self._find(where)[1])}")
-
-    def _is_below(self, where: str, key: str | None) -> bool:
-        return key is not None and re.split(r"[.\[]", where, maxsplit=1)[0] == key
 
     def line(self, where: str) -> int | None:
         """Counted from 1; that of the nearest value above, where the place itself isn't there."""
@@ -191,7 +187,7 @@ class Document:
         if "missing required field" in what and names:
             return self.mistake(where, f"{names[0]} is missing")
         own = words.get(re.sub(r"\[\d+\]", "[]", where))
-        if self._is_below(where, hidden):
+        if hidden is not None and re.split(r"[.\[]", where, maxsplit=1)[0] == hidden:
             return self.mistake(where, f"expected {own or _describe_type(what)}")
         if own is None and not what.startswith("Expected"):
             return self.mistake(where, what)
@@ -216,7 +212,10 @@ class Document:
 
 
 def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for, when each alias is written out; one that holds itself for too many."""
+    """How many values a node stands for, when each alias is written out; one that holds itself for too many.
+
+    A few lines may stand for billions of values, and `1:1:1:…`, a number of base 60, takes minutes to be made.
+    """
     if id(node) not in known:
         if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
             raise yaml.MarkedYAMLError(problem=f"a number of {len(node.value):,} characters", problem_mark=node.start_mark)

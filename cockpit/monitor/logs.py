@@ -124,7 +124,10 @@ class LogFinder:
             async for batch in self._ray().follow_log(job.id, lines):
                 yield batch
 
-        return Log("job", f"job-driver-{job.id}.log", node.title if node else "", follow, "the job has ended", partial(self._job_end, job))
+        def ended_at() -> float | None:
+            return next((known.ended for known in self._snapshot().jobs or () if known.id == job.id and not known.running), None)
+
+        return Log("job", f"job-driver-{job.id}.log", node.title if node else "", follow, "the job has ended", ended_at)
 
     async def _first(self, things: Sequence[Any]) -> tuple[Log, ...]:
         """Raises why the first has none, where none has any."""
@@ -261,9 +264,6 @@ class LogFinder:
 
     # Whether anybody still writes, by the newest snapshot
 
-    def _job_end(self, job: Job) -> float | None:
-        return next((known.ended for known in self._snapshot().jobs or () if known.id == job.id and not known.running), None)
-
     async def _is_gone(self, actor: Actor) -> bool:
         known = self._snapshot().actors
         return known is not None and not any(one.id == actor.id and one.pid == actor.pid and one.state == "ALIVE" for one in known)
@@ -333,26 +333,14 @@ def _unreadable(label: str, node: Node | None, error: SourceError) -> Log:
 def _why_none(thing: Any, job: Job | None) -> str:
     """One sentence, and what it depends on; `job`: the one that it works for."""
     if isinstance(thing, Actor):
-        return f"no log of {_actor_words(thing)}: {_why_no_file(thing)}, and {_why_no_job_log(job)}"
+        supervised = thing.name.removeprefix(SUPERVISOR) if thing.internal and thing.name.startswith(SUPERVISOR) else ""
+        what = f"the supervisor of job {supervised}" if supervised else f"actor {thing.name or thing.class_}"
+        kept = "its node keeps no file of its process" if thing.pid and thing.node else "Ray does not tell which process it had"
+        own = "it has not had a process yet" if thing.pending else kept
+        return f"no log of {what}: {own}, and {'Ray no longer lists its job' if job is None else 'its job was not submitted to Ray'}"
     if isinstance(thing, Process):
         owner = thing.other_owner
         return f"no log of process {thing.pid}: {f'it belongs to {owner}' if owner else 'Ray writes none for it'}"
     if isinstance(thing, Node):
         return f"no log of {thing.title}: Ray's part there has written none that is still kept"
     return "no log: put the cursor on a job, an actor, a process of Ray, a node or a finding"
-
-
-def _actor_words(actor: Actor) -> str:
-    if actor.internal and actor.name.startswith(SUPERVISOR):
-        return f"the supervisor of job {actor.name.removeprefix(SUPERVISOR)}"
-    return f"actor {actor.name or actor.class_}"
-
-
-def _why_no_file(actor: Actor) -> str:
-    if actor.pending:
-        return "it has not had a process yet"
-    return "its node keeps no file of its process" if actor.pid and actor.node else "Ray does not tell which process it had"
-
-
-def _why_no_job_log(job: Job | None) -> str:
-    return "Ray no longer lists its job" if job is None else "its job was not submitted to Ray"

@@ -13,11 +13,10 @@ from cockpit.config.settings import Address, Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Job, Process, Session, Snapshot
-from cockpit.monitor.cluster_choice import ClusterChoice, local_sessions
+from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_session, local_sessions
 from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.logs import LogFinder
-from cockpit.monitor.other_rays import SessionJobs, jobs_by_session
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.secrets import redact_variable

@@ -78,22 +78,15 @@ class Poller:
         while True:
             await _wait(self._changed, PUBLISH_AT_LEAST_EVERY_S)
             self._changed.clear()
-            self.snapshot = await self._join_aside(self.parts)
+            # Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
+            self.snapshot = await aside(self._is_large, self._make_snapshot, self.parts)
             for publish in self._subscribers:
                 publish(self.snapshot)
-            await asyncio.sleep(self._pause())
-
-    def _pause(self) -> float:
-        """Seconds until the next snapshot at the least."""
-        return PUBLISH_PAUSE_S if self._is_settled else STARTUP_PUBLISH_PAUSE_S
+            await asyncio.sleep(PUBLISH_PAUSE_S if self._is_settled else STARTUP_PUBLISH_PAUSE_S)
 
     def subscribe(self, publish: Callable[[Snapshot], None]) -> None:
         """Have this called with every snapshot too."""
         self._subscribers.append(publish)
-
-    async def _join_aside(self, parts: Parts) -> Snapshot:
-        """Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn."""
-        return await aside(self._is_large, self._make_snapshot, parts)
 
     def rejoin(self) -> None:
         """A snapshot of all that is known now."""

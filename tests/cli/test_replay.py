@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cockpit.cli import replay as command
+from cockpit.cli import record as command
 from cockpit.config.settings import Config
 from cockpit.model import Cluster
 from cockpit.recording.folder import recordings_path

@@ -17,7 +17,6 @@ from cockpit.config.settings import Address, Config
 from cockpit.model import Cluster, Hold, Holder, Host, Session
 from cockpit.monitor import cluster_choice as choice_module
 from cockpit.monitor import monitor as monitor_module
-from cockpit.monitor import other_rays as others_module
 from cockpit.monitor import poller as poller_module
 from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, look_once
 from cockpit.sockets import Server
@@ -83,8 +82,7 @@ class Ray:
 
 @pytest.fixture
 def ray(monkeypatch):
-    for module in (choice_module, others_module, others_module):
-        monkeypatch.setattr(module, "RayClient", Ray)
+    monkeypatch.setattr(choice_module, "RayClient", Ray)
     monkeypatch.setattr(Ray, "made", [], raising=False)
     monkeypatch.setattr(Ray, "answer", Ray.answer)
     monkeypatch.setattr(Ray, "claims", {f"http://10.0.0.1:{8266 + number}": f"session_{name}" for number, name in enumerate("abc")})

@@ -36,8 +36,16 @@ from msgspec.structs import replace
 
 from cockpit.acts.act import Act, Aim
 from cockpit.acts.launch.package import Package
-from cockpit.acts.launch.relaunch import check_uploaded, order_of_job
-from cockpit.acts.launch.submission import Order, content_of, name_for, order_of, pack_working_dir, secret_hider
+from cockpit.acts.launch.submission import (
+    Order,
+    check_uploaded,
+    content_of,
+    name_for,
+    order_of,
+    order_of_job,
+    pack_working_dir,
+    secret_hider,
+)
 from cockpit.acts.plan import RAY, Plan, Receipt, Target
 from cockpit.acts.world import Hear
 from cockpit.check.preset import look_and_check

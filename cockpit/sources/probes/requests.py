@@ -218,7 +218,8 @@ class ProbeRequest:
                 raise SourceError(why_it_ended(self._host, code, child.last_words, spoke=self.spoke))
             now = time.monotonic()
             if now - self._heard > patience:
-                raise SourceError(self._timeout_text(child, now - self._heard))
+                last = f": {child.last_words}" if child.last_words else ""
+                raise SourceError(f"{self._host}: timed out, no answer for {now - self._heard:.0f} s{last}")
             if now - began > at_most:
                 raise SourceError(f"{self._host}: timed out, no result within {at_most:.0f} s")
             with suppress(asyncio.TimeoutError):  # an end makes no sound
@@ -227,10 +228,6 @@ class ProbeRequest:
         if isinstance(error := self._reply.get("error"), str):
             raise ProbeRefusedError(f"{self._host}: {redact(clean(error))}")
         return self._reply
-
-    def _timeout_text(self, child: Child | RayTask, silence: float) -> str:
-        last = f": {child.last_words}" if child.last_words else ""
-        return f"{self._host}: timed out, no answer for {silence:.0f} s{last}"
 
     def hear(self, lines: Sequence[bytes]) -> None:
         """Progress, the answer, or what a login shell prints."""
