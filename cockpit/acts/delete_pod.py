@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_NAMED = 8
 GONE: Mapping[str, str] = {
     "NotFound": "it is gone already",
-    "Conflict": "another pod has been made since, and has its name",
+    "Conflict": "a new pod has taken its name",
 }
 """By the reason of a refusal: what was meant is no more."""
 
@@ -39,7 +39,7 @@ class DeletePod(Act):
     nouns: ClassVar[Nouns] = {"pod": ("pod", "pods")}
 
     def why_not(self, row: Node) -> str | None:
-        return None if row.pod is not None else f"{row.title} is no pod of a RayCluster that cockpit knows of"
+        return None if row.pod is not None else f"{row.title} is not a pod of a RayCluster that cockpit knows"
 
     def aim_at(self, rows: Sequence[Node]) -> Aim | str:
         aim = super().aim_at(rows)
@@ -94,7 +94,7 @@ def _find(name: str, pods: Sequence[Pod], snapshot: Snapshot) -> Pod | None:
 def _why_not(pod: Pod) -> str | None:
     if pod.ends is not None:
         return "it is being deleted already"
-    return None if pod.owned else "KubeRay has not made it for this RayCluster, and would make no other"
+    return None if pod.owned else "KubeRay did not create it for this RayCluster and would not replace it"
 
 
 def _target(pod: Pod, snapshot: Snapshot, why_not: str | None) -> Target:

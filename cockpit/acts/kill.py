@@ -15,7 +15,7 @@ from cockpit.model import LEFT_OVER, Process, Snapshot
 if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
 
-PID = Flag("pids", "--pid", "pid", "Only this process. One of another user: only as root.", "P", many=True)
+PID = Flag("pids", "--pid", "pid", "Only this process. A process of another user needs root.", "P", many=True)
 
 
 class KillAct(HostAct):

@@ -27,7 +27,7 @@ class Stop(HostAct):
     help = "Stop one Ray session on all its hosts, or on some"
     flags = (
         Flag("session", "--session", "name", "Which Ray session, if several are running.", "NAME"),
-        Flag("everything", "--everything", "switch", "Every Ray on the hosts, by Ray's own `ray stop`."),
+        Flag("everything", "--everything", "switch", "Every Ray on the hosts, with `ray stop`."),
         FORCE,
         GRACE,
     )

@@ -62,15 +62,15 @@ def count_of_lines(_: click.Context, __: click.Parameter, number: int) -> int:
     metavar="N",
     help="Start with the last N lines (default: 1000). -1: all lines.",
 )
-@click.option("--host", metavar="NODE", shell_complete=complete_nodes, help="The node of a pid or an actor that there is on several.")
+@click.option("--host", metavar="NODE", shell_complete=complete_nodes, help="On which node, if several have that pid or actor.")
 @click.option("--log", metavar="NAME", help="Which of its logs: out, err, out-before, err-before, job, or a file such as raylet.err.")
 @cluster_options
 @with_config
 def logs(config: Config, **request: Any) -> None:
     """Print the log of a job, actor, process or node.
 
-    TARGET is the id of a job; the id, the name or the class of an actor, also of a dead one; a pid; or a node. Of an actor or a worker it
-    is its stdout, of a node that of its raylet; `--log err` prints the other one, `--log err-before` that of the process before a restart.
+    TARGET is a job's id; an actor's id, name or class, also of a dead actor; a pid; or a node. For an actor or a worker it prints stdout,
+    for a node the stdout of its raylet. `--log err` prints stderr; `--log err-before` the stderr of the process before a restart.
     """
     sys.exit(print_log(config, LogRequest(**request)))
 

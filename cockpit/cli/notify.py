@@ -115,8 +115,8 @@ async def _test(config: Config, place: int, target: NotifyTarget) -> int:
 def watch_command(config: Config, unit: bool) -> None:
     """Notify of findings that begin or end; no screen.
 
-    Targets are listed under `notify` in the config file. Each notification is also printed. Runs until interrupted. One cockpit notifies
-    for a cluster; a second one says which one does, and ends.
+    Targets are listed under `notify` in the config file. Each notification is also printed. Runs until interrupted. Only one
+    cockpit notifies for a cluster; a second one says which one does, and exits.
     """
     if unit:
         output.say(unit_text(config, "watch", "sends notifications about findings of a Ray cluster"))
@@ -125,7 +125,7 @@ def watch_command(config: Config, unit: bool) -> None:
 
 
 @command("notify", {0: "every target accepted it", 1: "one has not", 3: "bad usage"})
-@click.option("--test", is_flag=True, required=True, help="Send it.")
+@click.option("--test", is_flag=True, required=True, help="Send the test message.")
 @click.option("--target", type=int, metavar="N", help="Only the Nth target of the list, from 1.")
 @cluster_options
 @with_config

@@ -45,7 +45,7 @@ def _record(config: Config) -> int:
     if config.readonly:
         return refuse(f"record: {config.readonly_reason}", NOT_ALL)
     if not config.record:
-        return refuse(f"record: it is off ({config.origins.get('record', 'record: off')})", NOT_ALL)
+        return refuse(f"record: recording is off ({config.origins.get('record', 'record: off')})", NOT_ALL)
     return serve(config, _attach_recorder)
 
 
@@ -80,7 +80,7 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
         recording.close()
     if moment is not None:
         raise RecordingError("nothing was recorded at that time")
-    raise RecordingError(f"nothing is recorded in {recordings_path()}; the screen records, and `cockpit record` without one")
+    raise RecordingError(f"no recording in {recordings_path()}; an open screen records, and so does `cockpit record`")
 
 
 def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
@@ -132,8 +132,8 @@ def _cut_out(config: Config, span: str, path: str, source: str | None) -> int:
 def record(config: Config, recording: str | None, unit: bool, span: str | None, path: str | None) -> None:
     """Record a cluster without a screen.
 
-    Runs until interrupted. The screen records too; one cockpit records a cluster, the others say which one does. RECORDING, for --cut, is a
-    folder or a file; default: the latest.
+    Runs until interrupted. The screen records too; only one cockpit records a cluster, the others say which one does. RECORDING, for --cut,
+    is a folder or a file; default: the latest.
     """
     if (span is None) != (path is None) or (recording is not None and span is None):
         raise click.UsageError("--cut needs -o FILE, and -o and RECORDING need --cut")
@@ -190,7 +190,7 @@ def _open_past(app: Cockpit) -> Recording:
     except RecordingError as error:
         raise SourceError(str(error)) from None
     reason = app.recorder.state.reason if app.recorder else None
-    raise SourceError(f"nothing is recorded of this cluster yet{f': {reason}' if reason else ''}")
+    raise SourceError(f"no recording of this cluster yet{f': {reason}' if reason else ''}")
 
 
 @command("replay", {0: "quit", 3: "no such recording, it can't be read, no terminal, or bad usage"})

@@ -31,8 +31,10 @@ DEFAULT_SPAN_S = 86_400.0
 
 @command("report", {0: "printed or written", 1: "it can't be written", 3: "no recording, or bad usage"})
 @click.argument("recording", required=False, type=click.Path(path_type=Path))
-@click.option("--from", "begin", metavar="TIME", help="Begin there: 03:10, -20m or 2026-11-23T03:10. Default: a day before its end.")
-@click.option("--to", "end", metavar="TIME", help="End there. Default: the end of the recording.")
+@click.option(
+    "--from", "begin", metavar="TIME", help="Start of the report: 03:10, -20m or 2026-11-23T03:10. Default: a day before its end."
+)
+@click.option("--to", "end", metavar="TIME", help="End of the report. Default: the end of the recording.")
 @click.option(
     "--job",
     metavar="ID",
@@ -70,7 +72,7 @@ def _report(config: Config, path: Path | None, file: Path | None, *, begin: str 
     since = until - DEFAULT_SPAN_S if (chosen := ran[0] if since is None else since) is None else chosen
     if since >= until or since > recording.end or until < recording.begin:
         first, last = (time.strftime("%Y-%m-%d %H:%M", time.localtime(moment)) for moment in (recording.begin, recording.end))
-        raise ValueError(f"nothing was recorded in that time: {recording.path} is of {first} to {last}")
+        raise ValueError(f"nothing was recorded in that time: {recording.path} covers {first} to {last}")
     account = make_account(recording, since, until, job)
     if job is not None and not account.jobs:
         raise ValueError(f"no job {job} was seen in that time")

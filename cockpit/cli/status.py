@@ -33,7 +33,7 @@ FIRST_SAMPLE_PATIENCE_S = 8.0
     "--watch", is_flag=True, help="Keep running; print findings as they start and clear. With --json: print everything at each interval."
 )
 @click.option("--at", metavar="TIME", help="As it was then, from the recording: 03:10, -20m, 2026-11-23T03:10.")
-@click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: the state that a cockpit saw last; nothing is asked.")
+@click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: the last state that cockpit saw; it asks nothing.")
 @cluster_options
 @with_config
 def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> None:
@@ -177,9 +177,9 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
 @cluster_options
 @with_config
 def metrics(config: Config, path: Path | None) -> None:
-    """Print one look as metrics for Prometheus.
+    """Print the state once, as metrics for Prometheus.
 
-    In the text format 0.0.4. Unknown values are left out; while Ray doesn't answer, cockpit_ray_reachable is 0. Run it from a timer, every
+    Text format 0.0.4. Unknown values are left out; while Ray doesn't answer, cockpit_ray_reachable is 0. Run it from a timer, every
     30 seconds or so; docs/metrics.md has one.
     """
     sys.exit(look_interruptibly(_print_metrics(config, path)))

@@ -43,7 +43,7 @@ def only_actor(target: str, actors: Sequence[Actor], snapshot: Snapshot) -> Acto
     if len(actors) > 1:
         titles = {node.id: node.title for node in snapshot.nodes or ()}
         names = [f"{actor.name or actor.id} ({actor.state}{f', {titles[actor.node]}' if actor.node in titles else ''})" for actor in actors]
-        raise UnclearTargetError(f"{target} means {len(actors)} actors: {listed(names)}; name one of them, or its id")
+        raise UnclearTargetError(f"{target} matches {len(actors)} actors: {listed(names)}; give the name or the id of one")
     return actors[0] if actors else None
 
 
@@ -89,7 +89,7 @@ def find_id(act: Act, word: str, snapshot: Snapshot) -> str:
     if len(found := names.get(word, ())) == 1:
         return found[0]
     if found:
-        raise UnclearTargetError(f"{word} means {len(found)} {what}s: {listed(found)}; give the id of one")
+        raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {listed(found)}; give the id of one")
     raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray at {place}{did_you_mean(word, names)}")
 
 

@@ -220,7 +220,7 @@ class ClusterMonitor:
     async def environment(self, process: Process) -> list[str]:
         """The process's environment as `NAME=value`, sorted, secrets hidden. Raises `SourceError`."""
         if process.ticks is None:
-            raise SourceError(f"no probe has looked at process {process.pid}, so it can't be told from one that took its pid")
+            raise SourceError(f"no probe has looked at process {process.pid}, so cockpit can't rule out that another process took its pid")
         answer = await self.pool.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
         found = convert_answer(answer, Environ, process.host).environ
         return sorted(f"{name}={redact_variable(name, value)}" for name, value in found.items())

@@ -46,7 +46,7 @@ def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("path", "time", "said"), [("missing", None, "no such file"), (None, None, "nothing is recorded"), (None, "soon", "soon")]
+    ("path", "time", "said"), [("missing", None, "no such file"), (None, None, "no recording"), (None, "soon", "soon")]
 )
 def test_what_can_not_be_shown_is_one_sentence_and_no_screen(tmp_path, capsys, path, time, said):
     if time is not None:
@@ -80,5 +80,5 @@ def test_what_another_cockpit_records_is_the_past_of_this_one_too():
 
 def test_where_nothing_is_recorded_it_is_said_why():
     state = SimpleNamespace(path=None, reason="the disk is too small for recordings")
-    with pytest.raises(SourceError, match="nothing is recorded of this cluster yet: the disk is too small"):
+    with pytest.raises(SourceError, match="no recording of this cluster yet: the disk is too small"):
         command._open_past(screen(SimpleNamespace(state=state)))

@@ -464,7 +464,7 @@ async def test_an_answer_that_is_none_is_a_sentence_and_no_end_of_the_screen(loo
 
 
 async def test_a_process_that_no_probe_has_seen_has_no_environment(look):
-    with pytest.raises(SourceError, match="can't be told from one that took its pid"):
+    with pytest.raises(SourceError, match="can't rule out that another process took its pid"):
         await look().environment(process(7, ticks=None))
 
 

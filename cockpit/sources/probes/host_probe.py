@@ -100,7 +100,7 @@ class HostProbe:
         """Run the probe, or take over one that runs already."""
         self._ended = [process for process in self._ended if process.returncode is None]
         if len(self._ended) >= MAX_UNREAPED_CHILDREN:
-            self.refuse(f"{len(self._ended)} probes of {self.name} were killed and hang in its kernel; no more are started")
+            self.refuse(f"{len(self._ended)} probes of {self.name} were killed but are stuck in its kernel; no more are started")
             return
         try:
             process = early or spawn(call.command)

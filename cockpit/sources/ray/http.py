@@ -285,7 +285,7 @@ class Dashboard:
                 return
             self._audience.meet()
             if secret and (reason := self._audience.why_not_trusted()) is not None:
-                raise RefusalError(f"{self.shown} gets no secret: {reason}; if it is the right Ray, name it with --address", 401)
+                raise RefusalError(f"{self.shown} is sent no secret: {reason}; if it is the right Ray, name it with --address", 401)
 
         return {} if self._audience.is_met and not secret else {"trace": check}
 
@@ -359,7 +359,7 @@ class Dashboard:
         except httpx.TimeoutException:
             raise NoAnswerError(f"Ray dashboard {self.shown} did not answer in time ({asked})") from None
         except httpx.RemoteProtocolError:
-            raise NoAnswerError(f"Ray dashboard {self.shown} broke off its answer or does not speak HTTP ({asked})") from None
+            raise NoAnswerError(f"Ray dashboard {self.shown} ended its answer early or does not speak HTTP ({asked})") from None
         except httpx.NetworkError:
             raise NoAnswerError(f"Ray dashboard {self.shown} closed the connection ({asked})") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:  # the last: half a surrogate in a name

@@ -88,7 +88,7 @@ class JobActs:
         entry = await self.submissions.entry(name)
         job = job_of(entry) if entry is not None else None
         if entry is None or job is None:
-            raise NotMeantError(f"Ray knows no job {name} any more")
+            raise NotMeantError(f"Ray no longer lists job {name}")
         if job.submission is None:
             info = entry.driver_info or wire.DriverInfo()
             driver = f"process {info.pid or '–'} on {info.node_ip_address or '–'}"
@@ -127,7 +127,7 @@ class JobActs:
             return await self._dashboard.write(method, f"{job_path(name)}{end}", shape, timeout=_WRITE_TIMEOUT_S)
         except RefusalError as error:
             if error.status == 404:
-                raise NotMeantError(f"Ray knows no job {name} any more") from None
+                raise NotMeantError(f"Ray no longer lists job {name}") from None
             raise
         except NoAnswerError as error:
             raise NoAnswerError(f"{error}; whether Ray did it is not known") from None

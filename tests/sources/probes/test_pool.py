@@ -402,7 +402,7 @@ async def test_where_killed_probes_hang_in_the_kernel_no_more_are_piled_up(lab):
     await lab.until(lambda: lab.told.said)
     stuck = [spawn(["sleep", "60"]) for _ in range(3)]
     lab.hosts._watches["refused-1"]._ended.extend(stuck)
-    await lab.until(lambda: "hang in its kernel" in lab.told.faults["refused-1"])
+    await lab.until(lambda: "stuck in its kernel" in lab.told.faults["refused-1"])
     for process in stuck:
         bury(process)
     await lab.until(lambda: lab.told.faults["refused-1"].endswith("Connection refused"))
