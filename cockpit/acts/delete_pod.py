@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
 
 MAX_NAMED = 8
-GONE: Mapping[str, str] = {
+GONE_REASONS: Mapping[str, str] = {
     "NotFound": "it is gone already",
     "Conflict": "a new pod has taken its name",
 }
@@ -62,7 +62,7 @@ class DeletePod(Act):
         try:
             await delete_pod(_api_of(world), target.name or "", target.id or "")
         except RefusedError as error:
-            if gone := GONE.get(error.reason):
+            if gone := GONE_REASONS.get(error.reason):
                 return plan.receipt(refused=(replace(target, reason=gone),))
             return plan.receipt(failed=(replace(target, error=str(error)),))
         except SourceError as error:

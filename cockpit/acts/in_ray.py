@@ -17,8 +17,8 @@ from cockpit.text import plural
 if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
 
-ENDED = ("DEAD", "REMOVED", "DRAINING")
-AT_ONCE = 100
+ENDED_STATES = ("DEAD", "REMOVED", "DRAINING")
+MAX_AT_ONCE = 100
 """Things of Ray's at once: what asks Ray about them has seconds for all of them."""
 
 
@@ -29,7 +29,7 @@ class RayAct(HostAct):
     """What the probe calls it."""
     operand = "ray_id"
     id_digits: ClassVar[tuple[int, ...]] = (32, 36)  # of actors and of placement groups: the probe says which of them it is
-    at_once = AT_ONCE
+    at_once = MAX_AT_ONCE
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return without_none(act="ray", verb=self.verb, ids=[row.id for row in aim.rows] or [aim.id], session=aim.session)
@@ -47,7 +47,7 @@ class RayAct(HostAct):
 
     def is_asked_for(self, refused: Target, plan: Plan) -> bool:
         """What has ended is what was asked for."""
-        return refused.state not in ENDED
+        return refused.state not in ENDED_STATES
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
         return (world.ray_host(),)

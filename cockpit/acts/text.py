@@ -10,7 +10,7 @@ from cockpit.acts.plan import APIS, Plan, Receipt, Target, Unreached, count_miss
 from cockpit.acts.table import nouns
 from cockpit.text import age, clean, plural, size
 
-LONGEST = 240
+MAX_COMMAND_CHARS = 240
 """Characters of a command."""
 MAX_NAMED = 8
 """Of several things with one reason; `--json` has all of them."""
@@ -104,7 +104,7 @@ def _short(target: Target) -> str:
     command = target.command or ""
     if target.kind == "ray" and target.part:
         return command.partition(" ")[0].rpartition("/")[2]
-    return command if len(command) <= LONGEST else command[: LONGEST - 1] + "…"
+    return command if len(command) <= MAX_COMMAND_CHARS else command[: MAX_COMMAND_CHARS - 1] + "…"
 
 
 def _other_facts(target: Target, now: float) -> Iterator[str]:  # noqa: ARG001 as its sister

@@ -20,17 +20,17 @@ from cockpit.text import clean, explain_os_error
 
 T = TypeVar("T")
 
-LARGEST: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """Bytes; what a person writes by hand is smaller."""
 
-HANDED: Final = ("/dev/fd/", "/dev/stdin")
+PIPE_PREFIXES: Final = ("/dev/fd/", "/dev/stdin")
 """What the shell hands over with `<(...)`, or a pipe: its writer is there."""
 READING: Final[dict[int, Path]] = {}
 """What each thread waits for, for whoever waits for the thread."""
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<where>.*)`)?$", re.DOTALL)
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-_LONGEST_NUMBER: Final = 100
+_MAX_NUMBER_CHARS: Final = 100
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _EXPECTED = re.compile(r"Expected `(?P<type>[^`]*)`")
 _TYPES: Final = {
@@ -57,7 +57,7 @@ def abbreviate_home(path: Path) -> str:
 
 def read(path: Path, most: int) -> bytes:
     """So many bytes of a regular file. Raises `OSError`, also where it is none: who opens a pipe waits for its writer."""
-    if str(path).startswith(HANDED):
+    if str(path).startswith(PIPE_PREFIXES):
         with path.open("rb") as pipe:
             return pipe.read(most)
     READING[threading.get_ident()] = path
@@ -81,12 +81,12 @@ def _check_regular(mode: int) -> None:
 def read_text(path: Path) -> str:
     """A small UTF-8 file, whole; a missing one raises `FileNotFoundError`."""
     try:
-        raw = read(path, LARGEST + 1)
+        raw = read(path, MAX_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise InputError(f"{abbreviate_home(path)}: {explain_os_error(error)}") from error
-    if len(raw) > LARGEST:
+    if len(raw) > MAX_BYTES:
         raise InputError(f"{abbreviate_home(path)}: larger than 1 MiB: too large for a file of cockpit")
     try:
         return raw.decode("utf-8-sig")
@@ -121,7 +121,7 @@ class Document:
         self._refuse_twins(self._root, "", set())
 
     def _refuse_bombs(self) -> None:
-        if self._root is not None and _count_values(self._root, {}) > LARGEST:
+        if self._root is not None and _count_values(self._root, {}) > MAX_BYTES:
             raise InputError(f"{self.name}: its aliases expand to too many values")
 
     @classmethod
@@ -217,9 +217,9 @@ def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
     A few lines may stand for billions of values, and `1:1:1:…`, a number of base 60, takes minutes to be made.
     """
     if id(node) not in known:
-        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _MAX_NUMBER_CHARS:
             raise yaml.MarkedYAMLError(problem=f"a number of {len(node.value):,} characters", problem_mark=node.start_mark)
-        known[id(node)] = LARGEST
+        known[id(node)] = MAX_BYTES
         pairs = node.value if isinstance(node, yaml.MappingNode) else []
         below = [child for pair in pairs for child in pair] if pairs else node.value if isinstance(node, yaml.SequenceNode) else []
         known[id(node)] = 1 + sum(_count_values(child, known) for child in below)

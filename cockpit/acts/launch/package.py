@@ -31,7 +31,7 @@ DEFAULT_EXCLUDES = ".git,.venv,venv,__pycache__"
 """What newer Rays leave out by themselves, unless RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES says otherwise."""
 MAX_NAMES = 5
 """In a sentence."""
-_PIECE = 1 << 20
+_PIECE_BYTES = 1 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every file in the package: the same content is the same package."""
 Hear = Callable[[int, int], None]
@@ -95,7 +95,7 @@ class Package:
     def pieces(self) -> Iterator[bytes]:
         """All of it, from the start."""
         self.data.seek(0)
-        while piece := self.data.read(_PIECE):
+        while piece := self.data.read(_PIECE_BYTES):
             yield piece
 
 
@@ -168,7 +168,7 @@ def _add(archive: zipfile.ZipFile, found: Found, digest: Any, stopped: Callable[
 def _copy(source: IO[bytes], archive: zipfile.ZipFile, entry: zipfile.ZipInfo, digest: Any, stopped: Callable[[], bool]) -> int:
     length = 0
     with archive.open(entry, "w") as packed:
-        while piece := source.read(_PIECE):
+        while piece := source.read(_PIECE_BYTES):
             if stopped():
                 raise StoppedError
             packed.write(piece)

@@ -34,7 +34,7 @@ from cockpit.sources.ray.wire import PRESET
 from cockpit.sources.source import SourceError
 
 TEMPLATE = "{name}-{time}"
-SHORTEST_SECRET = 4
+MIN_SECRET_CHARS = 4
 """Characters. A shorter one would be hidden in every other word."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _LISTS = ("pip", "uv")
@@ -224,7 +224,7 @@ def user() -> str:
 
 def secret_hider(values: Iterable[str]) -> Hide:
     """Takes these values out of a text, also as JSON and Python write them, and line by line."""
-    known = [part for value in values for part in (value, *value.splitlines()) if len(part) >= SHORTEST_SECRET]
+    known = [part for value in values for part in (value, *value.splitlines()) if len(part) >= MIN_SECRET_CHARS]
     forms = {form for part in known for form in (part, json.dumps(part)[1:-1], repr(part)[1:-1])}
     if not forms:
         return lambda text: text
