@@ -54,7 +54,7 @@ def recover(config: Config, preset: str, *, begin: str, skip: tuple[str, ...], f
 
 
 async def _recover(config: Config, name: str, about: dict[str, Any], ending: EndSignal, *, as_json: bool, **how: bool) -> int:
-    from cockpit.acts.recover.runner import begin_recovery
+    from cockpit.acts.recover.runbook import begin_recovery
 
     try:
         async with begin_recovery(config, find_preset(name), os.environ, **about) as recovery:

@@ -67,7 +67,7 @@ def _make_executor(monitor: ClusterMonitor) -> ActionExecutor:
 
 def _begin_recovery(config: Config, preset: Any, **how: Any) -> Any:
     """A runbook, made from what is imported only then."""
-    from cockpit.acts.recover.runner import begin_recovery
+    from cockpit.acts.recover.runbook import begin_recovery
 
     return begin_recovery(config, preset, os.environ, **how)
 
