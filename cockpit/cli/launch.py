@@ -77,10 +77,9 @@ async def _launch(config: Config, name: str, ending: EndSignal, *, follow: bool,
         if how["yes"] and plan.word is not None and not how["dry_run"]:
             return fail(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=how["as_json"])
         code, receipt = await ask_and_act(executor, plan, ending, **how)
-    except NotMeantError as error:
-        return fail(str(error), NOT_ALL, as_json=how["as_json"])
     except SourceError as error:
-        return fail(explain(error, monitor.poller.snapshot), NO_ANSWER, as_json=how["as_json"])
+        code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
+        return fail(explain(error, monitor.poller.snapshot), code, as_json=how["as_json"])
     finally:
         executor.close()
     job = next((target.id for target in receipt.done), None) if receipt else None
