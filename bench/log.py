@@ -52,7 +52,8 @@ async def _measured() -> list[Row]:
 
 async def _ours() -> tuple[float, list[float]]:
     """CPU seconds for each second of lines, and for each key while they come."""
-    view = LogView(max_lines=KEPT)
+    view = LogView()
+    view.lines.max_lines = KEPT
     app = _Shown(view)
     async with app.run_test(size=(160, 50)) as pilot:
         view.focus()

@@ -23,7 +23,7 @@ MAX_HEADLINE_CHARS = 160
 TITLES = ("GROUP", "BUNDLES", "STRATEGY", "GPUS", "CPUS")
 
 
-def check_text(name: str, of: Checked, *, ascii: bool = False) -> str:  # noqa: A002
+def check_text(name: str, of: Checked, *, ascii: bool = False) -> str:
     """Lines to be read, or pasted into a chat."""
     lines = [headline(name, of), "", *_budget(of.budget), "", *_lines(of, ascii=ascii)]
     return "\n".join(clean(line).rstrip() for line in lines)
@@ -84,7 +84,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join([*left, *right])
 
 
-def _lines(of: Checked, *, ascii: bool) -> Iterator[str]:  # noqa: A002
+def _lines(of: Checked, *, ascii: bool) -> Iterator[str]:
     for line in of.lines:
         yield f"{SIGNS[line.level][ascii].ljust(2 if ascii else 1)} {line.text}"
         if line.change:

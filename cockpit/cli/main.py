@@ -34,7 +34,7 @@ from cockpit.secrets import redact
 from cockpit.text import explain_os_error
 
 # What is imported late is what not every command needs, and what can wait until the first probe has been started: Textual costs a third of
-# a second, httpx a tenth, asyncio half of that.
+# a second, asyncio a twentieth.
 
 
 class CommandGroup(click.Group):

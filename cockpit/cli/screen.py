@@ -39,6 +39,7 @@ def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> 
         make_executor=None if config.readonly else _make_executor,
         runbook=partial(_begin_recovery, config),
     )
+    app.monitor.poller.prepare_with(app.look_up)
     app.process_ends, app.greeting = ends, greeting
     app.recorder = attach_recorder(config, app.monitor)
     attach_line_writer(config, app.monitor)
@@ -77,7 +78,7 @@ def _favour_keys() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(2_000, 25, 250)
-    sys.setswitchinterval(0.001)
+    sys.setswitchinterval(0.0003)
 
 
 def _hang_up(app: Cockpit, *_: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from cockpit.config.thresholds import OLD
@@ -17,8 +17,6 @@ STEP_S = 5.0
 """Seconds a step covers: Ray's own agents look no oftener (reporter_agent.py)."""
 STEPS_KEPT = 180
 """15 minutes."""
-NODES_PER_SNAPSHOT = 250
-"""Nodes that are taken in with one snapshot: of a larger cluster all have news at once, seldom, and a key must not wait for them."""
 MAX_IDLE_GAP_STEPS = int(OLD // STEP_S)
 """Steps without news after which nobody knows whether a GPU was idle."""
 JOBS_KEPT = 100
@@ -38,6 +36,11 @@ class _Past:
     def __init__(self) -> None:
         self.steps: deque[tuple[int, bytes]] = deque(maxlen=STEPS_KEPT)
 
+    @property
+    def recorded(self) -> Sequence[tuple[int, bytes]]:
+        """A copy, made at once: of a large cluster another thread goes on recording."""
+        return list(self.steps)
+
     def put(self, step: int, values: bytes) -> None:
         if self.steps and self.steps[-1][0] >= step:
             self.steps.pop()
@@ -45,7 +48,7 @@ class _Past:
 
     def tail(self, place: int, now: int, width: int) -> list[float | None]:
         values: list[float | None] = [None] * width
-        for step, known in reversed(self.steps):
+        for step, known in reversed(self.recorded):
             if (at := width - 1 - (now - step)) < 0:
                 break
             if at < width and known[place] != _GAP:
@@ -55,7 +58,7 @@ class _Past:
     def idle_steps(self, place: int, now: int) -> tuple[int, bool] | None:
         """For how many steps the value has been small, and whether it may be for longer; `None`: not known now."""
         begin = None
-        for step, known in reversed(self.steps):
+        for step, known in reversed(self.recorded):
             if (begin if begin is not None else now) - step > MAX_IDLE_GAP_STEPS or known[place] == _GAP:
                 break
             if known[place] > 2 * IDLE_CLEAR_PERCENT:
@@ -98,17 +101,13 @@ class History:
         self._seen: dict[str, float] = {}
 
     def record(self, snapshot: Snapshot) -> None:
-        """Take in what is new; a node whose facts haven't changed since the last time costs nothing."""
+        """Take in what is new; a node whose facts haven't changed since the last time costs nothing. By one thread, read by others."""
         self._now = int(snapshot.taken // STEP_S)
-        left = NODES_PER_SNAPSHOT
         for node in snapshot.nodes or ():
             if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > OLD:
                 continue
             self._seen[node.key] = node.seen
             self._find_past(node).put(self._now, _values(node))
-            left -= 1
-            if not left:
-                break
         self._forget(snapshot)
         if snapshot.jobs is not None and snapshot.processes is not None and self._now != self._jobs_at:
             self._jobs_at = self._now  # all processes are gone through: once a step

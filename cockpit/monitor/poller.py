@@ -20,7 +20,7 @@ from cockpit.model import Allocation, Cause, Cluster, Fault, Host, OtherRay, Por
 from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import ActorFacts, GroupFacts, JobFacts, NodeFacts, OomFacts, StatusFacts
 from cockpit.sources.ray.http import aside
-from cockpit.sources.source import Source, SourceError, within
+from cockpit.sources.source import Source, SourceError, wait_for_event, within
 from cockpit.usage import Usage
 
 PUBLISH_AT_LEAST_EVERY_S = 2.0
@@ -54,6 +54,7 @@ class Poller:
     ) -> None:
         self.clock = clock
         self._subscribers = [publish]
+        self._preparers: list[Callable[[Snapshot], None]] = []
         self.judge = judge or FindingTracker(Limits(), DETECTORS)
         self.usage = Usage()
         """What jobs and users have used of the GPUs since this runs."""
@@ -76,7 +77,7 @@ class Poller:
     async def run(self) -> None:
         """Publish for ever: at once when something has changed, but not twice within `PUBLISH_PAUSE_S`."""
         while True:
-            await _wait(self._changed, PUBLISH_AT_LEAST_EVERY_S)
+            await wait_for_event(self._changed, PUBLISH_AT_LEAST_EVERY_S)
             self._changed.clear()
             # Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
             self.snapshot = await aside(self._is_large, self._make_snapshot, self.parts)
@@ -87,6 +88,10 @@ class Poller:
     def subscribe(self, publish: Callable[[Snapshot], None]) -> None:
         """Have this called with every snapshot too."""
         self._subscribers.append(publish)
+
+    def prepare_with(self, look_up: Callable[[Snapshot], None]) -> None:
+        """Have this called with every snapshot before it is published; of a large cluster in the thread in which it is made."""
+        self._preparers.append(look_up)
 
     def rejoin(self) -> None:
         """A snapshot of all that is known now."""
@@ -101,6 +106,8 @@ class Poller:
                     self.judge.run_detectors(joined)
                 told = self.judge.with_findings(joined)
                 self.usage.add(told)
+                for look_up in self._preparers:
+                    look_up(told)
             except Exception as error:  # noqa: BLE001 whatever a cluster says: a screen that grows old says more than none
                 return self._repeat_last(error)
             self._tripped = None
@@ -134,7 +141,7 @@ class Poller:
     async def change(self, patience: float) -> None:
         """Wait until something has been heard, but not longer than that."""
         heard = self._heard = asyncio.Event()
-        await _wait(heard, max(0.0, patience))
+        await wait_for_event(heard, max(0.0, patience))
 
     async def wait_for_answer(self, source: str, patience: float) -> None:
         """Until it has answered or failed, but not longer than so many seconds; a fault says that it has not."""
@@ -251,7 +258,7 @@ class Poller:
             failures = 0 if await self._ask(source) else failures + 1
             steps = 0 if source.name == "ray.identity" else min(failures, 6)  # it is cheap, and all others wait for it
             pause = min(source.pause() * 2**steps, max(LONGEST_BACKOFF_S, source.pause())) * random.uniform(0.95, 1.05)  # noqa: S311
-            await _wait(wake, pause)
+            await wait_for_event(wake, pause)
 
     async def _ask(self, source: Source[Any]) -> bool:
         wake, facts = self._wakes[source.name], None
@@ -289,15 +296,6 @@ class Poller:
             self._set(replace(self.parts, as_of=as_of, **({part: facts} if is_news else {})), news=is_news)
         else:
             self._set(replace(self.parts, as_of=as_of), news=False)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, or until it is set because its time has come; wait_for would lose a cancellation that comes with it."""
-    timer = asyncio.get_running_loop().call_later(seconds, event.set)
-    try:
-        await event.wait()
-    finally:
-        timer.cancel()
 
 
 def _is_rays(source: str) -> bool:

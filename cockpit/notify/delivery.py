@@ -112,7 +112,7 @@ async def _exchange(address: str, post: Post) -> bytes:
 
 def _words(error: httpx.TransportError) -> str:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return why_unreachable(error).partition(";")[0]
+        return why_unreachable(error, in_time=not isinstance(error, httpx.ConnectTimeout)).partition(";")[0]
     return "it broke off, or does not speak HTTP"
 
 

@@ -38,7 +38,7 @@ LOG_BYTES = 1 << 20
 LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log", "dashboard_agent.log", "monitor.log")
 """What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
 SLURM_ORIGINS = (FLAG, JOB)
-_PARTS = ("textual", "httpx", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
+_PARTS = ("textual", "httpcore", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
 class CheckResult(NamedTuple):

@@ -96,3 +96,12 @@ async def in_time(work: Callable[[], T], about: object, patience: float | None =
         raise SourceError(f"{waits} could not be read within {limit:g} s: its disk or network file system does not answer")
     finally:
         done.cancel()
+
+
+async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, or until it is set because its time has come: without a task, which whoever waits all the time would feel."""
+    timer = asyncio.get_running_loop().call_later(seconds, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()

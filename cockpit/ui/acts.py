@@ -2,68 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cockpit.acts.act import Act, Aim, DiskRead, Operation, Runbook
 from cockpit.acts.plan import Receipt, Target
 from cockpit.acts.table import ACTS, act_for, choose_rows, find_operation
 from cockpit.check.preset_list import PresetEntry
-from cockpit.model import Finding, Node, Process, Session, Snapshot
-from cockpit.monitor.monitor import ClusterMonitor
+from cockpit.model import Finding, Node, Process, Session
 from cockpit.sources.source import SourceError, in_time
-from cockpit.ui.findings import things
+from cockpit.ui.findings import find_things
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.nodes import NodePage
-from cockpit.ui.pages.page import Page
-from cockpit.ui.plan_dialog import ActDialog, PlanExecutor, PlanScreen
+from cockpit.ui.plan_dialog import ActDialog, PlanScreen
+from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 
 if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
+    from cockpit.ui.app import Cockpit
     from cockpit.ui.recover_dialog import RunbookFactory
 
-GONE = "what this was found about is no longer there"
-
-
-class Screens(Protocol):
-    """The part of the program that acts need."""
-
-    clock: Callable[[], float]
-
-    @property
-    def table(self) -> Table:
-        """Where things are chosen."""
-
-    @property
-    def page(self) -> Page:
-        """What is open."""
-
-    @property
-    def drawn_snapshot(self) -> Snapshot:
-        """What everything on the screen is drawn from."""
-
-    @property
-    def monitor(self) -> ClusterMonitor:
-        """What is ended with the program."""
-
-    def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool) -> object:
-        """Beside the screen; a later one of the same group ends it."""
-
-    def push_screen(self, screen: ActDialog, callback: Callable[[Receipt | None], None]) -> object:
-        """Lay a dialog over the page."""
-
-    def say(self, text: str) -> None:
-        """One sentence."""
-
-    def follow_log(self, job: str) -> None:
-        """Open the log of a job."""
+GONE_TEXT = "what this finding is about no longer exists"
 
 
 class Acts:
     """Built only where something may be changed: without it no act has a key, a name or a way to be done."""
 
-    def __init__(self, app: Screens, executor: PlanExecutor, runbook: RunbookFactory | None, *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, app: Cockpit, executor: ActionExecutor, runbook: RunbookFactory | None, *, ascii: bool = False) -> None:
         self._app, self._executor, self._runbook, self._ascii = app, executor, runbook, ascii
 
     def means(self, act: str) -> bool:
@@ -74,7 +41,7 @@ class Acts:
         if mends is not None:
             return mends.id == act
         found = act_for(key, _rows(things))
-        return not isinstance(found, str) and found[0].id == act and self._can_open(found[0])
+        return not isinstance(found, str) and found[0].id == act and (self._runbook is not None or not isinstance(found[0], Runbook))
 
     def meant(self) -> frozenset[str]:
         """The acts that mean something now."""
@@ -89,9 +56,6 @@ class Acts:
         found = act_for(key, self._things())
         if isinstance(found, str):
             self._app.say(found)
-
-    def _can_open(self, act: Act | Runbook) -> bool:
-        return self._runbook is not None or not isinstance(act, Runbook)
 
     def begin(self, act: Act | Runbook) -> None:
         """Open the plan of this act on what is chosen."""
@@ -108,16 +72,11 @@ class Acts:
         rows = {row.key: about(row) for row in self._app.table.chosen}
         reading = act.reading(aim.rows[0]) if aim.rows else None
         if reading is not None:
-            self._app.run_worker(self._begin_read(act, reading, rows), group="begin", exclusive=True)
+            self._app.run_worker(self._read_and_open(act, reading, rows), group="begin", exclusive=True)
         else:
             self._open(act, aim, rows)
 
-    def _open(self, act: Act | Runbook, aim: Aim, rows: dict[str, Any]) -> None:
-        dialog = self._dialog(act, aim)
-        if dialog is not None:
-            self._app.push_screen(dialog, partial(self._after, act, rows))
-
-    async def _begin_read(self, act: Act | Runbook, reading: DiskRead, rows: dict[str, Any]) -> None:
+    async def _read_and_open(self, act: Act | Runbook, reading: DiskRead, rows: dict[str, Any]) -> None:
         try:
             aim = await in_time(reading.read, reading.what)
         except SourceError as error:
@@ -127,33 +86,35 @@ class Acts:
         else:
             self._open(act, aim, rows)
 
-    def _dialog(self, act: Act | Runbook, aim: Aim) -> ActDialog | None:
-        """`None`: it is a runbook, and nobody here makes one."""
+    def _open(self, act: Act | Runbook, aim: Aim, rows: dict[str, Any]) -> None:
+        dialog: ActDialog
         if not isinstance(act, Runbook):
-            return PlanScreen(self._executor, act, aim, self._app.clock, ascii=self._ascii)
-        if self._runbook is None:
-            return None
-        from cockpit.ui.recover_dialog import RecoverScreen  # deferred: a runbook imports all that acts
+            dialog = PlanScreen(self._executor, act, aim, self._app.clock, ascii=self._ascii)
+        elif self._runbook is not None:
+            from cockpit.ui.recover_dialog import RecoverScreen  # deferred: a runbook imports all that acts
 
-        return RecoverScreen(self._runbook, self._app.monitor.ending, act, aim.rows[0], self._app.clock, ascii=self._ascii)
+            dialog = RecoverScreen(self._runbook, self._app.monitor.ending, act, aim.rows[0], self._app.clock, ascii=self._ascii)
+        else:
+            return
+        self._app.push_screen(dialog, partial(self._after, act, rows))
 
     def _things(self) -> Sequence[Any]:
-        return chosen(self._app.page, self._app.table)
+        return find_chosen(self._app.page, self._app.table)
 
     def _aim_found(self, act: Operation, findings: Sequence[Finding], rows: Sequence[Any]) -> Aim | str:
         """At what these findings are about, as it is now; where that is gone, at nothing rather than at everything."""
-        found = {thing.key: thing for finding in findings for thing in things(finding, self._app.drawn_snapshot)}
+        found = {thing.key: thing for finding in findings for thing in find_things(finding, self._app.drawn_snapshot)}
         rows = [*{**found, **{row.key: row for row in rows}}.values()]
         if act.takes is not None:
             mine = [row for row in rows if isinstance(row, act.takes)]
             mine = [row for row in mine if act.why_not(row) is None] or mine
-            able = choose_rows(act, mine) if mine else f"{act.title}: {GONE}"
+            able = choose_rows(act, mine) if mine else f"{act.title}: {GONE_TEXT}"
             return able if isinstance(able, str) else self._aim(act, able)
         if _also_taken(act, rows):
             return self._aim(act, rows)
         hosts = self._homes(rows)
         everywhere = not any(finding.about for finding in findings)
-        return Aim(hosts=hosts) if hosts or everywhere else f"{act.title}: {GONE}"
+        return Aim(hosts=hosts) if hosts or everywhere else f"{act.title}: {GONE_TEXT}"
 
     def _homes(self, rows: Iterable[Any]) -> tuple[str, ...]:
         """The hosts that these things are on."""
@@ -168,8 +129,7 @@ class Acts:
 
     def _hosts(self, things: Sequence[Any]) -> tuple[str, ...]:
         """Those of tagged nodes, that of the node whose page is open, else all. The cursor alone names none: it always lies somewhere."""
-        tagged = self._app.table.tagged
-        nodes = [thing for thing in things if isinstance(thing, Node) and thing.key in tagged]
+        nodes = [thing for thing in things if isinstance(thing, Node) and thing.key in self._app.table.tagged]
         if not nodes and isinstance(self._app.page, NodePage):
             nodes = [self._app.page.node]
         return tuple(dict.fromkeys(node.ip or node.title for node in nodes))
@@ -185,11 +145,10 @@ class Acts:
 
 
 def _also_taken(act: Operation, things: Sequence[Any]) -> list[Any]:
-    """Of these what the act is aimed at where it is chosen."""
     return [thing for thing in things if act.also_takes is not None and isinstance(thing, act.also_takes)]
 
 
-def chosen(page: Page, table: Table) -> Sequence[Any]:
+def find_chosen(page: Page, table: Table) -> Sequence[Any]:
     """What the chosen rows stand for, each once; among the facts of one thing, that thing."""
     found = {thing.key: thing for row in table.chosen if (thing := about(row)) is not None}
     return [*found.values()] or ([page.thing] if isinstance(page, DetailPage) else [])
@@ -202,7 +161,6 @@ def _rows(things: Sequence[Any]) -> Sequence[Any]:
 
 
 def _mending(things: Iterable[Any]) -> list[Act | Runbook]:
-    """The acts that mend the findings among these."""
     remedies = (thing.remedy for thing in things if isinstance(thing, Finding))
     return [find_operation(remedy.act) for remedy in remedies if remedy and remedy.act]
 

@@ -42,7 +42,7 @@ class Alarm:
         return fresh
 
 
-def alarm_sequence(findings: Sequence[Finding], env: Mapping[str, str], *, ascii: bool = False) -> str:  # noqa: A002
+def alarm_sequence(findings: Sequence[Finding], env: Mapping[str, str], *, ascii: bool = False) -> str:
     """The bytes that make a terminal ring and notify: BEL and OSC 9.
 
     tmux drops a plain OSC 9; a wrapped one it passes on where `allow-passthrough` is on.

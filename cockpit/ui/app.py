@@ -21,8 +21,9 @@ from textual.widgets import Input, Label
 from cockpit.acts.table import ACTS, find_operation
 from cockpit.clock import CLOCK
 from cockpit.config.settings import Config
+from cockpit.config.thresholds import LARGE
 from cockpit.model import Snapshot
-from cockpit.monitor.history import NODES_PER_SNAPSHOT, History
+from cockpit.monitor.history import History
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, alarm_sequence
@@ -33,30 +34,28 @@ from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector
 from cockpit.ui.header import Header, page_notes
-from cockpit.ui.help import HELP_INDENT, help_text
+from cockpit.ui.help import HELP_INDENT, Palette, act_commands, help_text, key_commands, page_commands
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
 from cockpit.ui.page_switches import SwitchingApp
 from cockpit.ui.pages.details import detail_of
-from cockpit.ui.pages.faults import FaultsPage
+from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
-from cockpit.ui.pages.page import Page
-from cockpit.ui.palette import Palette, act_commands, key_commands, page_commands
 from cockpit.ui.pane import Body, is_large
-from cockpit.ui.plan_dialog import ActDialog, PlanExecutor
+from cockpit.ui.plan_dialog import ActDialog
+from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, expect_theme, register_theme, register_themes, variable_defaults
 from cockpit.ui.time_line import TimeLine
 from cockpit.ui.view import Index
 
 if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
     from cockpit.recording.recorder import Recorder
     from cockpit.ui.recover_dialog import RunbookFactory
 
 NODE_PROCESSES_INTERVAL_S = 20.0
 """Seconds after which the processes of an open node without a probe are asked for again."""
-HISTORY_DELAY_S = 0.3
-"""Seconds between drawing a large cluster's snapshot and recording it in the history: a key must not wait for both."""
 MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
@@ -81,7 +80,7 @@ class Cockpit(SwitchingApp):
         config: Config,
         monitor: Callable[[Callable[[Snapshot], None]], ClusterMonitor],
         *,
-        make_executor: Callable[[ClusterMonitor], PlanExecutor] | None = None,
+        make_executor: Callable[[ClusterMonitor], ActionExecutor] | None = None,
         runbook: RunbookFactory | None = None,
         clock: Callable[[], float] = CLOCK,
     ) -> None:
@@ -93,13 +92,14 @@ class Cockpit(SwitchingApp):
         self.snapshot = Snapshot()
         self.drawn_snapshot = Snapshot()
         self.frozen_at: float | None = None
-        self.pages: list[Page] = [OverviewPage()]
+        self.pages = [OverviewPage()]
         self.monitor = monitor(self.take)
         self.history = History(self.monitor.memory, self.monitor.usage)
         self.monitor.choice.choose = self.choose
         self.acts = None if make_executor is None else Acts(self, make_executor(self.monitor), runbook, ascii=config.ascii)
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
         self._index = Index(self.drawn_snapshot)
+        self._next_index = self._index
         self.process_ends = False
         """Whether the process exits right after the screen, so that no thread is waited for."""
         self.recorder: Recorder | None = None
@@ -135,18 +135,11 @@ class Cockpit(SwitchingApp):
 
     # Facts
 
-    @property
-    def page(self) -> Page:
-        """The open page."""
-        return self.pages[-1]
-
     def take(self, snapshot: Snapshot) -> None:
         """Record a new snapshot, and draw it unless the display is paused."""
         self.snapshot = snapshot
-        if len(snapshot.nodes or ()) > NODES_PER_SNAPSHOT:
-            self.set_timer(HISTORY_DELAY_S, partial(self.history.record, snapshot))
-        else:
-            self.history.record(snapshot)
+        if self._next_index.snapshot is not snapshot:
+            self.look_up(snapshot)
         self.hidden.forget_cleared(snapshot.findings)
         new = self._alarm.take_new(snapshot, self.hidden.keys)
         if new and self._driver and not self.config.quiet:
@@ -154,19 +147,35 @@ class Cockpit(SwitchingApp):
         if self.frozen_at is None and self.is_running:
             self.call_later(self.draw)
 
+    def look_up(self, snapshot: Snapshot) -> None:
+        """What takes longest of drawing a snapshot. Of a large cluster a thread may do it, before the snapshot is published."""
+        self.history.record(snapshot)
+        index = Index(snapshot, self._index, self.hidden.keys)
+        if len(snapshot.nodes or ()) > LARGE:
+            index.look_up_again(self._index)
+        self._next_index = index
+
+    def _find_index(self, snapshot: Snapshot) -> Index:
+        """As it was made ahead, unless the user has hidden something since."""
+        index = self._next_index
+        return index if index.is_of(snapshot, self.hidden.keys) else Index(snapshot, index, self.hidden.keys)
+
     def draw(self) -> None:
         """Show the open page as of the newest snapshot, or of the one at which the screen was paused."""
         if not (self.is_running and self.screen_stack):
             return
-        if self.frozen_at is None and self.drawn_snapshot is not self.snapshot:
-            self.drawn_snapshot, self._index = self.snapshot, Index(self.snapshot, self._index, self.hidden.keys)
+        is_new = self.frozen_at is None and self.drawn_snapshot is not self.snapshot
+        if is_new:
+            self.drawn_snapshot, self._index = self.snapshot, self._find_index(self.snapshot)
         view = self.view
         with self.batch_update():
             recorded = self.recorder.state if self.recorder else None
             notes = page_notes(self.page, self.table, recorded, time=self.past_note, readonly=self.config.readonly)
             self.screen_stack[0].query_one(Header).show(view, self.pages, notes)
-            self.table.show(self.page.sections(view), view, self.page.heading)
-            self.body.show(lends=len(self.pages) == 1, may_cover=len(self.pages) == 1 and not isinstance(self.page, OverviewPage))
+            in_slices = is_new and len(self.snapshot.nodes or ()) > LARGE
+            self.table.show(self.page.sections(view), view, self.page.heading, in_slices=in_slices)
+            is_first = len(self.pages) == 1
+            self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage), in_slices=in_slices)
             self.draw_time_line()
         self.on_table_moved()
 

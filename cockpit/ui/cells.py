@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from cockpit.clock import CLOCK
 from cockpit.config.thresholds import OLD
-from cockpit.model import GROUP_WAIT_PREFIX, Actor, Gpu, Job, Level, Node, PlacementGroup, Process
+from cockpit.model import GROUP_WAIT_PREFIX, Actor, Amount, Disk, Gpu, HostMemory, Job, Level, Node, PlacementGroup, Process
 from cockpit.placement import needs_words
 from cockpit.text import UNKNOWN, age, count, percent, ratio, size
 from cockpit.ui.marks import EMPTY_BELOW, Piece, Tone, bar, heat, merge, spark
@@ -27,11 +28,7 @@ _STATES: dict[str, Tone] = {
     "RESCHEDULING": "warn", "PREPARED": "warn",
 }  # fmt: skip
 _SHORT = {"PENDING_CREATION": "PENDING", "DEPENDENCIES_UNREADY": "DEPS UNREADY"}
-_LEVELS: dict[Level, tuple[str, str, Tone]] = {
-    "critical": ("◆", "!", "bad"),
-    "warning": ("▲", "^", "warn"),
-    "info": ("i", "i", "accent"),
-}
+_LEVELS: dict[Level, tuple[str, str, Tone]] = {"critical": ("◆", "!", "bad"), "warning": ("▲", "^", "warn"), "info": ("i", "i", "accent")}
 BUSY_FROM = 50
 """Percent, mean use of a job's GPUs: from here on it is high."""
 _PHASES: dict[str, tuple[str, str, Tone]] = {
@@ -65,7 +62,7 @@ def state(word: str, view: View) -> Cell:
     return ((f"{plain if view.ascii else glyph} {_SHORT.get(word, word)}", style),)
 
 
-def level_mark(level: Level, *, ascii: bool) -> Piece:  # noqa: A002
+def level_mark(level: Level, *, ascii: bool) -> Piece:
     """One cell that says how bad a finding is, by its shape too."""
     glyph, plain, tone = _LEVELS[level]
     return (plain if ascii else glyph, tone)
@@ -88,27 +85,19 @@ def kind(process: Process) -> Cell:
 
 
 def gpu_cells(gpus: Sequence[Gpu] | None, view: View, *, memory: bool) -> Cell:
-    """One cell a GPU."""
+    """One cell a GPU: how full, or how busy, it is."""
     if gpus is None:
         return UNKNOWN
     if not gpus:
         return (("none", "dim"),)
-    cells = tuple(gpu_cell(gpu, view, memory=memory) for gpu in gpus[:MAX_GPU_CELLS])
+    fractions = (ratio(gpu.memory_used, gpu.memory_total) if memory else ratio(gpu.utilization, 100) for gpu in gpus[:MAX_GPU_CELLS])
+    cells = tuple(heat(share, lost=bool(gpu.fault), ascii=view.ascii) for share, gpu in zip(fractions, gpus, strict=False))
     return cells if len(gpus) <= MAX_GPU_CELLS else (*cells[:-1], ("+", "dim"))
-
-
-def gpu_cell(gpu: Gpu, view: View, *, memory: bool) -> Piece:
-    """How full, or how busy, one GPU is."""
-    if gpu.fault:
-        return ("X" if view.ascii else "✖", "bad")
-    fraction = ratio(gpu.memory_used, gpu.memory_total) if memory else ratio(gpu.utilization, 100)
-    return heat(fraction, ascii=view.ascii)
 
 
 def mean_utilization(gpus: Sequence[Gpu] | None) -> float | None:
     """Percent, over the GPUs that report it; `None` where none does."""
-    known = [gpu.utilization for gpu in gpus or () if gpu.utilization is not None]
-    return sum(known) / len(known) if known else None
+    return mean_known([gpu.utilization for gpu in gpus or ()])
 
 
 def gpu_fill(gpus: Sequence[Gpu] | None) -> float | None:
@@ -125,7 +114,7 @@ def reservation(node: Node, resource: str = "GPU") -> Cell:
     return ((f"{count(quantity.used)}/{count(quantity.total)}", "reserved"),)
 
 
-def host_memory(node: Node, width: int, view: View) -> Cell:
+def host_memory(node: Node, width: int, view: View) -> tuple[Piece, ...]:
     """A bar with the kill line in it."""
     mark = ratio(node.memory.kill_at, node.memory.total)
     return bar(ratio(node.memory.used, node.memory.total), width, mark=mark, ascii=view.ascii)
@@ -140,9 +129,9 @@ def share(used: float | None, total: float | None, warn: float = 0.8, bad: float
     return ((percent(100 * fraction) + ("!" if fraction >= bad else ""), style),)
 
 
-def used_of(used: float | None, total: float | None) -> str:
+def used_of(amount: Amount | HostMemory | Disk) -> str:
     """`61G/80G`."""
-    return f"{size(used)}/{size(total)}"
+    return f"{size(amount.used)}/{size(amount.total)}"
 
 
 def fullest_disk(node: Node) -> tuple[int | None, int | None]:
@@ -165,15 +154,19 @@ def say_unlisted(view: View) -> str:
 def moment(when: float | None, view: View) -> str:
     """A date and time of this host's clock, and how long ago that was."""
     try:
-        local_time = None if when is None else datetime.fromtimestamp(when - CLOCK.shift()).astimezone()
+        return UNKNOWN if when is None else f"{datetime.fromtimestamp(when - CLOCK.shift()):%Y-%m-%d %H:%M:%S}  ({ago(when, view)} ago)"
     except (ValueError, OverflowError, OSError):  # a clock that is far off
-        local_time = None
-    return UNKNOWN if local_time is None else f"{local_time:%Y-%m-%d %H:%M:%S}  ({ago(when, view)} ago)"
+        return UNKNOWN
 
 
-def waiting_time(since: float | None, view: View, *, at_least: bool = False) -> str:
+def waiting_time(thing: Any, view: View) -> str:
     """How long something has waited; `>` when it may be longer."""
-    return ("" if since is None or not at_least else ">") + ago(since, view)
+    return (">" if thing.at_least and thing.since is not None else "") + ago(thing.since, view)
+
+
+def title(thing: Actor | PlacementGroup) -> str:
+    """What it is called where a reason says `see …`."""
+    return thing.name or (thing.class_ if isinstance(thing, Actor) else thing.id[:12])
 
 
 def recent_spark(node: Node, what: str, index: int | None, width: int, view: View) -> Cell:
@@ -221,12 +214,9 @@ def owner(process: Process, view: View) -> str:
         return actor.name or actor.class_
     if process.other_owner is None:
         return view.job_title(process.job)
-    return f"{f'job {process.other_job} of ' if process.other_job else ''}{_session_start(process.session)}"
-
-
-def _session_start(session: str | None) -> str:
-    """`session_2026-11-22_08-06-42_896130_410` began at `08-06-42`: short, and there is hardly another one of the same second."""
-    return "unknown Ray" if session is None else session[19:27] or session
+    # `session_2026-11-22_08-06-42_896130_410` began at `08-06-42`: short, and there is hardly another one of the same second
+    ray = "unknown Ray" if process.session is None else process.session[19:27] or process.session
+    return f"job {process.other_job} of {ray}" if process.other_job else ray
 
 
 def place(process: Process, view: View) -> str:
@@ -245,12 +235,12 @@ def shorten_command(line: str) -> str:
     return " ".join(_PATH.sub("", word) if place == 0 or word.endswith(".py") else word for place, word in enumerate(words))
 
 
-def actor_needs(actor: Actor) -> str:
+def actor_needs(actor: Actor, _: View | None = None) -> str:
     """What it asked for."""
     return needs_words(actor.needs) or UNKNOWN
 
 
-def actor_pid(actor: Actor) -> str:
+def actor_pid(actor: Actor, _: View | None = None) -> str:
     """Of the process that it has: while it restarts Ray still tells that of the one that has ended."""
     return UNKNOWN if actor.pid is None or actor.state == "RESTARTING" else str(actor.pid)
 
@@ -265,6 +255,18 @@ def why(thing: Actor | PlacementGroup, view: View) -> str:
 
 def run_time(job: Job, view: View) -> str:
     """How long it has run, or ran."""
-    if job.started is None:
-        return UNKNOWN
-    return age((job.ended if job.ended else view.now) - job.started)
+    return UNKNOWN if job.started is None else age((job.ended or view.now) - job.started)
+
+
+def job_memory_bytes(job: Job, view: View) -> int | None:
+    """GPU memory that its processes are seen to hold."""
+    return view.index.job_gpus.get(job.job or "", (0, 0))[0]
+
+
+def job_gpus(job: Job, view: View) -> tuple[str, str]:
+    """GPU memory that it holds, and on how many GPUs; `>`: what is not seen may be its too."""
+    held = view.index.job_gpus.get(job.job or "")
+    if held is None:
+        return (UNKNOWN, UNKNOWN) if view.index.holders_unknown else ("0B", "0")
+    more = ">" if view.index.holders_unknown else ""
+    return more + size(held[0]), more + str(held[1])

@@ -1,7 +1,8 @@
-"""Screens over the page: a text to read, a choice of addresses."""
+"""Screens over the page: a text to read, a choice of addresses, a name to type."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.cells import chop_cells
@@ -14,7 +15,7 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widgets import Label, OptionList
+from textual.widgets import Input, Label, OptionList
 
 from cockpit.config.settings import Address
 from cockpit.text import clean
@@ -125,15 +126,16 @@ class AddressDialog(ModalScreen["Address | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Back")]
 
-    def __init__(self, addresses: tuple[Address, ...]) -> None:
+    def __init__(self, addresses: Sequence[Address]) -> None:
         super().__init__()
         self.addresses = addresses
 
     def compose(self) -> ComposeResult:
         """A question and its answers."""
         with Vertical():
-            yield Label(Content("These Rays on this host answer. Which do you want to see?"))
-            yield OptionList(*(Content(clean(_address_line(address))) for address in self.addresses), markup=False)
+            yield Label(Content("These Rays on this host answer. Which one to follow?"))
+            lines = (f"{ray.url}  {ray.origin}{f' of {ray.owner}' if ray.owner else ''}" for ray in self.addresses)
+            yield OptionList(*(Content(clean(line)) for line in lines), markup=False)
             yield Label(Content("Enter: follow it   Esc: back"))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -141,5 +143,37 @@ class AddressDialog(ModalScreen["Address | None"]):
         self.dismiss(self.addresses[event.option_index])
 
 
-def _address_line(address: Address) -> str:
-    return f"{address.url}  {address.origin}{f' of {address.owner}' if address.owner else ''}"
+class NameDialog(ModalScreen["str | None"]):
+    """One line to be typed; Enter agrees, Esc cancels."""
+
+    CSS = """
+    NameDialog { align: center middle; }
+    NameDialog Vertical { width: 80%; max-width: 80; height: auto; background: $panel; border: round $primary; padding: 0 1; }
+    NameDialog.ascii Vertical { border: ascii $primary; }
+    NameDialog Label { width: 100%; }
+    NameDialog Input { border: none; height: 1; padding: 0 1; background: $surface; }
+    NameDialog #hint { color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Cancel")]
+
+    def __init__(self, question: str, name: str, *, ascii: bool = False) -> None:
+        super().__init__()
+        self._question, self._proposal = question, name
+        self.set_class(ascii, "ascii")
+
+    def compose(self) -> ComposeResult:
+        """The question, the line, what the keys do."""
+        with Vertical():
+            yield Label(Content(clean(self._question)))
+            yield Input(clean(self._proposal), compact=True)
+            yield Label("Enter confirms, Esc cancels", id="hint")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Agree; nothing is no name."""
+        event.stop()
+        if event.value.strip():
+            self.dismiss(event.value.strip())
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """It is nobody's filter."""
+        event.stop()

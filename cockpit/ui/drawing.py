@@ -63,7 +63,7 @@ class Drawing:
         base = self._base + self._style("header")
         title = clean(f"{block.section.title} {block.row_count}".strip())
         if not block.rows:
-            sentence = block.section.nothing if not block.hidden else f"{block.hidden} hidden by the filter"
+            sentence = block.section.sentence if not block.hidden else f"{block.hidden} hidden by the filter"
             segments = [Segment(" " * GUTTER_CELLS + title + "  ", base + self._style("title")), Segment(clean(sentence), base)]
             return Strip(segments).adjust_cell_length(width, base)
         words = " " * GUTTER_CELLS

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from cockpit.acts.table import find_operation
 from cockpit.model import Finding, Level, Snapshot
+from cockpit.text import plural
 
 HARMLESS_ACTS = frozenset({"kill-orphans", "clean"})
 """Acts that end nothing alive: they may come before a look."""
@@ -75,7 +76,7 @@ def _gpu_nodes(finding: Finding) -> list[str]:
     return [node for node, _, index in parts if node != "node" and index.isdigit()]
 
 
-def things(finding: Finding, snapshot: Snapshot) -> list[Any]:
+def find_things(finding: Finding, snapshot: Snapshot) -> list[Any]:
     """The things a finding is about that are in the snapshot: nodes (those of GPUs too), sessions, processes, jobs, groups, actors."""
     wanted = {*finding.about, *_gpu_nodes(finding)}
     kinds = {key.partition(":")[0] for key in wanted}
@@ -92,6 +93,35 @@ def things(finding: Finding, snapshot: Snapshot) -> list[Any]:
 
 RECORDED_KEYS = frozenset({"m"})
 """Those of them that show the past too."""
+
+
+class HiddenFindings:
+    """Keys of findings. Nothing goes out of sight without a word: what hides or shows returns a sentence for the user."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self._last: set[str] = set()
+
+    def toggle(self, findings: Sequence[Finding]) -> str:
+        """Hide these; of those that are hidden: show them again, which needs no words."""
+        hiding = [finding for finding in findings if finding.key not in self.keys]
+        self.keys ^= {finding.key for finding in findings}
+        if not hiding:
+            return ""
+        self._last = {finding.key for finding in hiding}
+        if len(hiding) > 1:
+            return f"Hidden until they clear: {plural(len(hiding), 'finding')}. z shows them again; page 6 lists what is hidden"
+        return f"Hidden until it clears: {hiding[0].level}, {hiding[0].subject}. z shows it again; page 6 lists what is hidden"
+
+    def undo(self) -> str:
+        """Show again what was hidden last."""
+        back = self._last & self.keys
+        self.keys -= back
+        return f"{plural(len(back), 'finding')} shown again" if back else "Nothing was hidden just now; page 6 lists what is hidden"
+
+    def forget_cleared(self, findings: Sequence[Finding]) -> None:
+        """What has cleared and comes again is new."""
+        self.keys &= {finding.key for finding in findings}
 
 
 class NextStep(NamedTuple):

@@ -24,7 +24,7 @@ from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, siz
 from cockpit.ui import cells
 from cockpit.ui.keys import PAGES
 from cockpit.ui.marks import Piece, Tone
-from cockpit.ui.pages.page import Page
+from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.view import View
 
@@ -134,23 +134,15 @@ def _address(view: View, room: int) -> str:
 
 
 def _nodes(view: View, _: bool) -> Group:
-    nodes = view.snapshot.nodes
-    ours = [node for node in nodes or () if node.id is not None]
-    if not ours:
+    if (known := view.index.node_count) is None:
         return (("nodes ", "dim"), (UNKNOWN, ""))
-    alive = sum(node.state == "ALIVE" for node in ours)
-    back = {node.ip for node in ours if node.state == "ALIVE"}
-    missing = [node for node in ours if node.state != "ALIVE" and node.ip not in back]
-    return (("nodes ", "dim"), (f"{alive}/{alive + len(missing)}", "bad" if missing else "ok"))
+    alive, missing = known
+    return (("nodes ", "dim"), (f"{alive}/{alive + missing}", "bad" if missing else "ok"))
 
 
 def _gpus(view: View, terse: bool) -> Group:
-    nodes = view.snapshot.nodes or ()
-    quantities = [node.resources["GPU"] for node in nodes if node.state == "ALIVE" and "GPU" in node.resources]
-    used = [quantity.used for quantity in quantities if quantity.used is not None]
-    total = sum(quantity.total or 0 for quantity in quantities)
-    known = any(node.id for node in nodes)
-    text = f"{count(sum(used)) if used else UNKNOWN}/{count(total) if known else UNKNOWN}"
+    used, total = view.index.reserved_gpus
+    text = f"{UNKNOWN if used is None else count(used)}/{UNKNOWN if view.index.node_count is None else count(total)}"
     return (("GPUs ", "dim"), (text, "reserved"), ("" if terse else " reserved", "dim"))
 
 
@@ -239,7 +231,7 @@ def page_line(
     notes: Iterable[tuple[str, Tone]],
     counts: Sequence[Piece] = (),
     *,
-    ascii: bool,  # noqa: A002
+    ascii: bool,
 ) -> tuple[Piece, ...]:
     """The line of pages: which is open, the details opened from it, notes such as PAUSED, and `counts`, which are never cut.
 

@@ -1,14 +1,20 @@
-"""The help page, made from the bindings themselves."""
+"""The help page and the palette, made from the bindings themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
+from textual import work
+from textual.app import SystemCommand
 from textual.binding import Binding
+from textual.command import CommandPalette
 from textual.dom import DOMNode
 
-from cockpit.acts.act import Operation
+from cockpit.acts.act import Act, Operation, Runbook
+from cockpit.acts.table import ACTS
+from cockpit.ui.keys import NOT_IN_PALETTE, PAGES
 
 KEY_NAMES = {
     "question_mark": "?", "slash": "/", "colon": ":", "plus": "+", "minus": "-", "less_than_sign": "<", "greater_than_sign": ">",
@@ -104,7 +110,7 @@ class Entry(NamedTuple):
 
 def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, applies: Callable[[str], bool]) -> str:
     """All keys in groups, each in one, first those of which the action `applies` on this page and row; then what the signs mean."""
-    entries = [*_entries(nodes), *(Entry(f"act('{act.id}')", _act_group(act), _keys(act.keys), act.title, act.help) for act in acts)]
+    entries = [*_entries(nodes), *map(_act_entry, acts)]
     here = [entry for entry in entries if applies(entry.action)]
     lines: list[str] = []
     listed: set[str] = set()
@@ -115,13 +121,13 @@ def help_text(nodes: Iterable[DOMNode], acts: Iterable[Operation], page: str, ap
     return "\n".join(lines[1:]) + "\n" + LEGEND
 
 
+def _act_entry(act: Operation) -> Entry:
+    return Entry(f"act('{act.id}')", "row act" if act.takes else "act", tuple(act.keys.split(",")), act.title, act.help)
+
+
 def log_help_text(nodes: Iterable[DOMNode]) -> str:
     """All keys of a log, and what its signs mean."""
     return "\n".join(_lines(_entries(nodes))) + "\n" + LOG_LEGEND
-
-
-def _act_group(act: Operation) -> str:
-    return "row act" if act.takes else "act"
 
 
 def _entries(nodes: Iterable[DOMNode]) -> Iterator[Entry]:
@@ -134,7 +140,7 @@ def _entries(nodes: Iterable[DOMNode]) -> Iterator[Entry]:
     for node, binding in (each for each in bindings if each[1] not in pages):
         name = binding.action.partition("(")[0]
         known = found.get(binding.action, Entry(binding.action, name, (), binding.description, binding_help(node, binding)))
-        found[binding.action] = known._replace(keys=known.keys + _keys(binding.key))
+        found[binding.action] = known._replace(keys=(*known.keys, *binding.key.split(",")))
     yield from found.values()
 
 
@@ -143,27 +149,52 @@ def binding_help(node: DOMNode, binding: Binding) -> str:
     return (getattr(getattr(node, f"action_{binding.action}", None), "__doc__", None) or "").partition("\n")[0]
 
 
-def _keys(keys: str) -> tuple[str, ...]:
-    return tuple(keys.split(","))
-
-
 def _lines(entries: Iterable[Entry]) -> Iterator[str]:
     """A line each, the key once where it has several actions; two to a line where the label says it all."""
-    before = ""
+    by_key: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_key.setdefault(entry.keys[0], []).append(entry)
     short = []
-    listed = list(entries)
-    firsts = [entry.keys[0] for entry in listed]
-    for entry in sorted(listed, key=lambda entry: firsts.index(entry.keys[0])):
-        keys = " ".join(map(key_name, entry.keys))
-        line = f"{'' if entry.keys[0] == before else keys:<16} {entry.label:<13} {entry.text}"
-        before = entry.keys[0]
-        if entry.text:
-            yield line.rstrip()
-        else:
-            short.append(line)
+    for same in by_key.values():
+        for number, entry in enumerate(same):
+            line = f"{'' if number else ' '.join(map(key_name, entry.keys)):<16} {entry.label:<13} {entry.text}".rstrip()
+            if entry.text:
+                yield line
+            else:
+                short.append(line)
     yield from ("".join(f"{line:<40}" for line in short[place : place + 2]).rstrip() for place in range(0, len(short), 2))
 
 
 def key_name(key: str) -> str:
     """What is printed on the key, for Textual's name of it."""
     return KEY_NAMES.get(key, key)
+
+
+class Palette(CommandPalette):
+    """Textual's own (8.2.8); but one that is closed at once, while its search begins, doesn't end the program."""
+
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP, exit_on_error=False)
+    async def _gather_commands(self, search_value: str) -> None:
+        await CommandPalette._gather_commands.__wrapped__(self, search_value)  # type: ignore[attr-defined]  # `work` wraps it
+
+
+def page_commands(open_page: Callable[[int], object]) -> Iterator[SystemCommand]:
+    """One for each page."""
+    for number, page in enumerate(PAGES):
+        yield SystemCommand(page.title, f"Open page {number + 1}", partial(open_page, number))
+
+
+def key_commands(nodes: Iterable[DOMNode], applies: Callable[[str], bool]) -> Iterator[SystemCommand]:
+    """One for each key of these that means something now."""
+    for node in nodes:
+        for binding in type(node).BINDINGS:
+            if isinstance(binding, Binding) and binding.action.partition("(")[0] not in NOT_IN_PALETTE and applies(binding.action):
+                key = key_name(binding.key.split(",")[0])
+                run = partial(node.app.run_action, binding.action, node)
+                yield SystemCommand(binding.description, f"Key {key}: {binding_help(node, binding)}".removesuffix(": "), run)
+
+
+def act_commands(begin: Callable[[Act | Runbook], object]) -> Iterator[SystemCommand]:
+    """One for each act."""
+    for act in ACTS:
+        yield SystemCommand(act.title, f"Key {act.first_key}: {act.help}", partial(begin, act))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from textual import work
@@ -17,14 +18,15 @@ from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.report.status import export
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
-from cockpit.ui.acts import chosen
+from cockpit.ui.acts import find_chosen
+from cockpit.ui.cells import title
 from cockpit.ui.dialogs import TextScreen
-from cockpit.ui.findings import things
+from cockpit.ui.findings import find_things
 from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.details import DetailPage, about, clipboard_text, json_text
 from cockpit.ui.pages.nodes import NodePage
-from cockpit.ui.pages.page import Page
 from cockpit.ui.pane import PANE_SCREEN, Body, is_large
+from cockpit.ui.section import Page
 from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index, View
@@ -32,11 +34,11 @@ from cockpit.ui.view import Index, View
 Answer = TypeVar("Answer")
 LOGGED: Final = (Actor, Process, Node, Job, PlacementGroup, Session, Finding)
 """What may have a log."""
-SAID_AFTER_S: Final = 0.7
+WAIT_NOTICE_DELAY_S: Final = 0.7
 """Seconds after which it is said what is waited for."""
-QUOTING: Final = frozenset({"job-failed"})
+CODES_WITH_QUOTES: Final = frozenset({"job-failed"})
 """Codes of findings that quote lines of a log."""
-SHORTEST_QUOTE: Final = 12
+MIN_QUOTE_CHARS: Final = 12
 """Characters of a line of evidence from which it may be told from others in a log."""
 
 
@@ -46,6 +48,7 @@ class InspectionApp(App[None]):
     config: Config
     clock: Callable[[], float]
     monitor: ClusterMonitor
+    pages: list[Page]
     drawn_snapshot: Snapshot
     _index: Index
     greeting: str | None = None
@@ -59,7 +62,7 @@ class InspectionApp(App[None]):
     @property
     def page(self) -> Page:
         """The open page."""
-        raise NotImplementedError
+        return self.pages[-1]
 
     @property
     def is_past(self) -> bool:
@@ -86,7 +89,7 @@ class InspectionApp(App[None]):
         if not is_large(self.size):
             self.say(f"The pane needs a terminal of at least {PANE_SCREEN[0]}x{PANE_SCREEN[1]}; Enter opens the row")
         elif not self.body.toggle():
-            self.say("No line is free for the pane, or there is no more to say about this row")
+            self.say("No line is free for the pane, or no more is known about this row")
 
     def say(self, text: str, severity: Any = "information") -> None:
         """Show a notification in place of the last one: it tells of the newest key. Text from a cluster is never markup."""
@@ -98,6 +101,14 @@ class InspectionApp(App[None]):
         for notification in list(self._notifications):
             if notification.severity == "information":
                 self._unnotify(notification)
+
+    @contextmanager
+    def telling_failures(self) -> Iterator[None]:
+        """A source that fails meanwhile ends the work, and says why."""
+        try:
+            yield
+        except SourceError as error:
+            self.say(str(error), "warning")
 
     def action_help_quit(self) -> None:
         """Say which key quits: ctrl+c copies where something is typed."""
@@ -127,19 +138,16 @@ class InspectionApp(App[None]):
     async def action_log(self) -> None:
         """Open the log that matters for the row under the cursor, or for the thing whose page is open."""
         page, thing = self.page, logged_thing(self.page, self.table)
-        try:
+        with self.telling_failures():
             logs = await self._await_aloud(self._find_logs(thing), "Looking for its log …")
-        except SourceError as error:
-            self.say(str(error), "warning")
-            return
-        if page is self.page and len(self.screen_stack) == 1:  # nobody has gone elsewhere meanwhile
-            self.push_screen(LogScreen(log_subject(thing), logs, self.clock, marks=find_quotes(thing), ascii=self.config.ascii))
+            if page is self.page and len(self.screen_stack) == 1:  # nobody has gone elsewhere meanwhile
+                self.push_screen(LogScreen(log_subject(thing), logs, self.clock, marks=find_quotes(thing), ascii=self.config.ascii))
 
     async def _await_aloud(self, work: Coroutine[Any, Any, Answer], words: str) -> Answer:
         """The answer; while it takes long the screen says in these words what is waited for."""
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait({task}, timeout=SAID_AFTER_S)
+            await asyncio.wait({task}, timeout=WAIT_NOTICE_DELAY_S)
             if task.done():
                 return task.result()
             self.say(words)
@@ -151,8 +159,9 @@ class InspectionApp(App[None]):
 
     async def _find_logs(self, thing: Any) -> tuple[Log, ...]:
         if isinstance(thing, Finding):
-            about_things = sorted(things(thing, self.drawn_snapshot), key=lambda each: _place(thing, each.key))
-            return await self.monitor.logs.logs_about(thing, about_things)
+            order = dict(zip(thing.about, range(len(thing.about)), strict=True))  # a node of a GPU comes last
+            listed = sorted(find_things(thing, self.drawn_snapshot), key=lambda each: order.get(each.key, len(order)))
+            return await self.monitor.logs.logs_about(thing, listed)
         return await self.monitor.logs.logs_of(thing)
 
     def follow_log(self, job: str) -> None:
@@ -167,25 +176,22 @@ class InspectionApp(App[None]):
         if not isinstance(row, Process):
             self.say("Env needs a process: put the cursor on one")
             return
-        try:
+        with self.telling_failures():
             lines = await self.monitor.environment(row)
-        except SourceError as error:
-            self.say(str(error), "warning")
-            return
-        self.push_screen(TextScreen(f"Environment of process {row.pid} on {row.host}", "\n".join(lines)))
+            self.push_screen(TextScreen(f"Environment of process {row.pid} on {row.host}", "\n".join(lines)))
 
     @work(group="stack", exclusive=True)
     async def action_stack(self) -> None:
         """Python stacks of the chosen processes. Equal stacks are shown once, the rarest first."""
         view = self.view
-        processes = processes_of(chosen(self.page, self.table), view)
+        processes = processes_of(find_chosen(self.page, self.table), view)
         if not processes:
             self.say("Stack needs a process, an actor, or a job whose processes hold GPUs: put the cursor on one")
             return
         words = f"Reading stacks: {plural(len(processes), 'process', 'processes')} …"
         stacks = await self._await_aloud(read_stacks(self.monitor.stack, processes, view), words)
-        title = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
-        self.push_screen(TextScreen(title, stacks_text(stacks, self.size.width - 2)))
+        heading = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
+        self.push_screen(TextScreen(heading, stacks_text(stacks, self.size.width - 2)))
 
 
 def logged_thing(page: Page, table: Table) -> Any:
@@ -198,25 +204,15 @@ def logged_thing(page: Page, table: Table) -> Any:
 
 def log_subject(thing: Any) -> str:
     """What a log is of, at the begin of its title."""
-    if isinstance(thing, Actor):
-        return f"Actor {thing.name or thing.class_}"
-    if isinstance(thing, Process):
-        return f"Process {thing.pid}"
-    if isinstance(thing, Node):
-        return f"Node {thing.title}"
-    if isinstance(thing, PlacementGroup):
-        return f"Group {thing.name or thing.id[:12]}"
     if isinstance(thing, Finding):
         return f"Finding on {thing.subject}"
-    return f"{type(thing).__name__} {getattr(thing, 'name', '') or getattr(thing, 'id', '')}"
+    if isinstance(thing, Actor | PlacementGroup):
+        return f"{'Actor' if isinstance(thing, Actor) else 'Group'} {title(thing)}"
+    name = thing.pid if isinstance(thing, Process) else thing.title if isinstance(thing, Node) else getattr(thing, "name", "") or thing.id
+    return f"{type(thing).__name__} {name}"
 
 
 def find_quotes(thing: Any) -> tuple[str, ...]:
     """The lines of a log that a finding quotes; commands to type are none. What others have as evidence stands in no log."""
-    lines = thing.evidence if isinstance(thing, Finding) and thing.code in QUOTING else ()
-    return tuple(line for line in lines if len(line) >= SHORTEST_QUOTE and not line.startswith("`"))
-
-
-def _place(finding: Finding, key: str) -> int:
-    """Where a thing stands among those that a finding is about; a node of a GPU comes last."""
-    return finding.about.index(key) if key in finding.about else len(finding.about)
+    lines = thing.evidence if isinstance(thing, Finding) and thing.code in CODES_WITH_QUOTES else ()
+    return tuple(line for line in lines if len(line) >= MIN_QUOTE_CHARS and not line.startswith("`"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 
 from cockpit.acts.table import ACTS, find_operation
 from cockpit.check.preset_list import PresetEntry
@@ -15,24 +15,13 @@ from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.pages.jobs import JobsPage
 from cockpit.ui.pages.nodes import NodesPage
 from cockpit.ui.pages.overview import OverviewPage
-from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.presets import PresetsPage
 from cockpit.ui.pages.processes import ProcessesPage
+from cockpit.ui.section import Page
 
-PAGE_ACTIONS = frozenset(
-    [
-        "filter", "tree", "memory", "gpu_memory", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "user",
-        "raw", "copy", "export", "faults", "address", "pane", "pause", "refresh", "interval", "back", "page", "act", "explain",
-        "step", "event", "moment", "play", "zoom", "now", "no_past",
-    ]
-)  # fmt: skip
-"""Actions that apply to pages only, not to a text or a log."""
 NOW_ONLY = frozenset(
-    [
-        "act", "explain", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "address", "pause", "refresh",
-        "interval",
-    ]
-)  # fmt: skip
+    ["act", "explain", "dead", "hide", "unhide", "edit", "save", "log", "environment", "stack", "address", "pause", "refresh", "interval"]
+)
 """Actions that ask or change what there is now: a past moment has none of them."""
 PAST_ONLY = frozenset(["play", "zoom", "now", "no_past"])
 """Actions that only a past moment has."""
@@ -95,7 +84,7 @@ def _on_page(action: str, page: Page, *, readonly: bool) -> bool:
 
 PAGES: tuple[type[Page], ...] = (OverviewPage, NodesPage, ActorsPage, ProcessesPage, JobsPage, FindingsPage, PresetsPage)
 # A priority key is looked at before what has the focus: so nothing that is typed ahead of a filter or a page is lost.
-BINDINGS: tuple[BindingType, ...] = (
+BINDINGS: tuple[Binding, ...] = (
     *(Binding(str(number), f"page({number - 1})", page.title, show=False, priority=True) for number, page in enumerate(PAGES, 1)),
     Binding("question_mark,h,f1", "help", "Help", key_display="?"),
     Binding("slash", "filter", "Filter", key_display="/", priority=True),
@@ -137,12 +126,16 @@ BINDINGS: tuple[BindingType, ...] = (
     Binding("escape", "back", "Back", show=False),
     Binding("ctrl+z", "suspend_process", "Suspend (fg)", show=False, priority=True),
 )
+ANYWHERE = frozenset(["help", "quit", "keep_filter", "command_palette", "suspend_process"])
+"""Actions of these keys that apply to a text or a log too."""
+PAGE_ACTIONS = {binding.action.partition("(")[0] for binding in BINDINGS} - ANYWHERE | NOW_ONLY | PAST_ONLY
+"""Actions that apply to pages only."""
 ACT_KEYS = tuple(dict.fromkeys(key for act in ACTS for key in act.keys.split(",") if key))
 # Of the bindings of one key the first counts that means something now: what the past has not is said, and where no act means anything, why.
 PAST_BINDINGS: tuple[Binding, ...] = tuple(
     Binding(binding.key, f"no_past('{name}', '{binding.description}')", show=False)
     for binding in BINDINGS
-    if isinstance(binding, Binding) and (name := binding.action.partition("(")[0]) in NOW_ONLY - {"interval"}
+    if (name := binding.action.partition("(")[0]) in NOW_ONLY - {"interval"}
 )
 ACT_BINDINGS: tuple[Binding, ...] = (
     *(Binding(act.keys, f"act('{act.id}')", act.title, key_display=act.first_key) for act in ACTS),

@@ -17,9 +17,9 @@ from rich.style import Style
 from cockpit.secrets import redact
 from cockpit.text import clean
 
-LONGEST: Final = 4_000
+MAX_DRAWN_CHARS: Final = 4_000
 """Characters of one line that are drawn."""
-SLACK: Final = 200
+SLACK_CHARS: Final = 200
 """Read beyond that, so that a secret across the cut is still whole enough to be known as one."""
 
 _SEQUENCE: Final = re.compile(
@@ -38,32 +38,32 @@ _DRAWN: Final = ("bold", "dim", "italic", "underline", "reverse", "strike")
 """Beside the colours: what blinks, hides or frames text is not drawn."""
 
 
-def last_written(line: str) -> str:
+def drop_overwritten(line: str) -> str:
     """What a terminal would be left with: a progress bar that returns the carriage writes over what it wrote before."""
     return line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line
 
 
-def visible(line: str) -> str:
+def strip_sequences(line: str) -> str:
     """The text alone, for searching in."""
-    line = last_written(line)
+    line = drop_overwritten(line)
     return _SEQUENCE.sub("", line) if "\x1b" in line else line
 
 
-def without_controls(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Several lines without colours and other control sequences: where no escape is left in it, it holds what is `visible` of each line."""
     return _CONTROL.sub("", text) if "\x1b" in text else text
 
 
-def pieces(line: str, *, cut: str = "…", hide: Callable[[str], str] = redact) -> list[tuple[str, Style]]:
+def split_line(line: str, *, cut: str = "…", hide: Callable[[str], str] = redact) -> list[tuple[str, Style]]:
     """The line as it may be drawn, without secrets; where one is taken out the line's colours go too. `cut` ends a line too long."""
-    line = last_written(line)
-    found = _split_colours(line[: LONGEST + SLACK])
+    line = drop_overwritten(line)
+    found = _split_colours(line[: MAX_DRAWN_CHARS + SLACK_CHARS])
     plain = "".join(text for text, _ in found)
     if (hidden := hide(plain)) != plain:
         found = [(hidden, Style.null())]
-    if len(line) <= LONGEST:
+    if len(line) <= MAX_DRAWN_CHARS:
         return found
-    return [*_first(found, LONGEST), (cut, Style.null())]
+    return [*_first(found, MAX_DRAWN_CHARS), (cut, Style.null())]
 
 
 def _split_colours(line: str) -> list[tuple[str, Style]]:
@@ -75,7 +75,7 @@ def _split_colours(line: str) -> list[tuple[str, Style]]:
         text = line[at : match.start() if match else None]
         if text:
             text = _expand_tabs(text, column)
-            found.append((clean(text), drawn(written)))
+            found.append((clean(text), drawn_style(written)))
             column += len(text)
         if match:
             at = match.end()
@@ -101,7 +101,7 @@ def _first(found: list[tuple[str, Style]], length: int) -> list[tuple[str, Style
 
 
 @lru_cache(4096)
-def drawn(written: Style) -> Style:
+def drawn_style(written: Style) -> Style:
     """As it is drawn. Text in the colour of its ground would be hidden: then it keeps only the colour."""
     color, ground = (None if known is None or known.is_default else known for known in (written.color, written.bgcolor))
     colours = Style(color=color, bgcolor=None if ground == color else ground)

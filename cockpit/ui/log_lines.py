@@ -10,7 +10,7 @@ from typing import Final
 from textual.cache import LRUCache
 
 from cockpit.text import size
-from cockpit.ui.log_colours import LONGEST, SLACK, last_written
+from cockpit.ui.log_colours import MAX_DRAWN_CHARS, SLACK_CHARS, drop_overwritten
 
 MAX_LINES: Final = 1_000_000
 MAX_BYTES: Final = 64 << 20
@@ -63,8 +63,8 @@ class LogLines:
 
     def extend(self, lines: Sequence[str]) -> None:
         """Add lines, without their line ends."""
-        if max(map(len, lines), default=0) > LONGEST:
-            lines = [line if len(line) <= LONGEST else last_written(line)[: LONGEST + SLACK] for line in lines]
+        if max(map(len, lines), default=0) > MAX_DRAWN_CHARS:
+            lines = [line if len(line) <= MAX_DRAWN_CHARS else drop_overwritten(line)[: MAX_DRAWN_CHARS + SLACK_CHARS] for line in lines]
         self._open += [line.replace("\n", " ") if "\n" in line else line for line in lines]
         whole = len(self._open) // BLOCK_LINES * BLOCK_LINES
         for begin in range(0, whole, BLOCK_LINES):

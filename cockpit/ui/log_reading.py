@@ -9,17 +9,16 @@ from textual.driver import Driver
 from textual.timer import Timer
 from textual.worker import Worker
 
-from cockpit.ui.hidden import HidingApp
 from cockpit.ui.log_tails import LogTails
-from cockpit.ui.pages.details import DetailPage, about
-from cockpit.ui.pages.log_section import has_log
+from cockpit.ui.pages.details import DetailPage, about, has_log
+from cockpit.ui.preset_files import PresetApp
 
-REST_S: Final = 0.3
+MIN_SIGHT_S: Final = 0.3
 """Seconds for which a thing must have been in sight: whoever passes a row asks Ray nothing."""
 GROUP: Final = "log-tails"
 
 
-class LogReadingApp(HidingApp):
+class LogReadingApp(PresetApp):
     """The part of the application that reads the last lines of the log of what is open or in the pane; nothing else is asked for."""
 
     frozen_at: float | None
@@ -40,7 +39,7 @@ class LogReadingApp(HidingApp):
             self.workers.cancel_group(self, GROUP)
             if self._rest is not None:
                 self._rest.stop()
-            self._rest = self.set_timer(REST_S, self._end_rest) if things else None
+            self._rest = self.set_timer(MIN_SIGHT_S, self._end_rest) if things else None
         elif self._rest is None and (self._reading is None or self._reading.is_finished):
             due = [thing for thing in things if self.log_tails.is_due(thing, again=self.frozen_at is None)]
             self._reading = self._read_log_tails(due) if due else None
@@ -58,7 +57,6 @@ class LogReadingApp(HidingApp):
 
     @work(group=GROUP, exclusive=True)
     async def _read_log_tails(self, things: list[Any]) -> None:
-        """One after the other."""
         for thing in things:
             await self.log_tails.read(thing, self.monitor.logs.logs_of)
             self.draw()

@@ -44,8 +44,7 @@ class Prompt(Input):
         if not is_asked:
             self.app.post_message(events.Key(event.key, event.character))
         elif isinstance(self.screen, LogScreen):
-            leave = self.screen.action_keep if event.key == "enter" else self.screen.action_back
-            leave()
+            (self.screen.action_keep if event.key == "enter" else self.screen.action_back)()
 
 
 class LogScreen(Screen[None]):
@@ -70,13 +69,7 @@ class LogScreen(Screen[None]):
     ]
 
     def __init__(
-        self,
-        subject: str,
-        logs: Sequence[Log],
-        clock: Callable[[], float],
-        *,
-        marks: tuple[str, ...] = (),
-        ascii: bool = False,  # noqa: A002
+        self, subject: str, logs: Sequence[Log], clock: Callable[[], float], *, marks: tuple[str, ...] = (), ascii: bool = False
     ) -> None:
         """The first of `logs` is opened. `marks`: texts that are quoted somewhere, to be found in the lines."""
         super().__init__()
@@ -129,14 +122,10 @@ class LogScreen(Screen[None]):
     def _open(self) -> None:
         self._end = ""
         self.query_one(LogView).mark(self.marks)
-        self.query_one("#choices", Label).update(self._choices())
+        labels = [(clean(f" {log.label} "), "reverse" if log is self.log_open else "") for log in self.logs]
+        self.query_one("#choices", Label).update(Content.assemble("o:", *labels))
         self._tell()
         self._follow(self.log_open)
-
-    def _choices(self) -> Content:
-        """All labels, the open one apart from the others."""
-        labels = [(clean(f" {log.label} "), "reverse" if log is self.log_open else "") for log in self.logs]
-        return Content.assemble("o:", *labels)
 
     @work(group="log", exclusive=True)
     async def _follow(self, log: Log) -> None:
@@ -155,7 +144,8 @@ class LogScreen(Screen[None]):
 
     def _tell(self) -> None:
         view = self.query_one(LogView)
-        parts = (self._state, view.status) if view.lines.end else (self._state_of_empty,)
+        nothing = f"no lines: {self._state}" if self._end else "no lines yet"
+        parts = (self._state, view.status) if view.lines.end else (nothing,)
         title = "   ".join((f"{self.subject}: {self.log_open.title}", *parts))
         if title != self._title:
             self._title = title
@@ -164,17 +154,10 @@ class LogScreen(Screen[None]):
     @property
     def _state(self) -> str:
         """Whether somebody writes to it; where that is known, since when nobody does."""
-        ended_at = self.log_open.ended_at()
-        return f"{self.log_open.ended}, {age(self._clock() - ended_at)} ago" if ended_at is not None else self._end or self._begin
-
-    @property
-    def _begin(self) -> str:
-        """Its state before it is read to its end: of the process before a restart it is known at once."""
-        return self.log_open.ended if self.log_open.is_before else "live"
-
-    @property
-    def _state_of_empty(self) -> str:
-        return f"no lines: {self._state}" if self._end else "no lines yet"
+        log, ended_at = self.log_open, self.log_open.ended_at()
+        if ended_at is not None:
+            return f"{log.ended}, {age(self._clock() - ended_at)} ago"
+        return self._end or (log.ended if log.is_before else "live")  # of the process before a restart it is known at once
 
     def action_back(self) -> None:
         """Clear the search or the filter, whichever was opened last, or go back."""

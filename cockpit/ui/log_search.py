@@ -8,10 +8,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from cockpit.ui.log_colours import visible, without_controls
+from cockpit.ui.log_colours import strip_controls, strip_sequences
 from cockpit.ui.log_lines import LogLines
 
-QUOTED: Final = 20
+MAX_QUOTED_CHARS: Final = 20
 """Characters of a text that is looked for that are repeated in words."""
 
 
@@ -54,12 +54,12 @@ class LineSearch:
 
     def _may_have(self, text: str) -> bool:
         """Whether one of the lines may have it: most often none has, and one look at all of them says so."""
-        flat = without_controls(text)
+        flat = strip_controls(text)
         return "\x1b" in flat or self._is_in(flat.casefold())
 
     def has(self, line: str) -> bool:
         """Whether it finds the line."""
-        folded = visible(line).casefold()
+        folded = strip_sequences(line).casefold()
         return self._finds(folded) and (self._within is None or self._within._finds(folded))
 
     def _finds(self, folded: str) -> bool:
@@ -143,8 +143,7 @@ class LogSearches:
             return note
         count, left = len(self.stops.found), self._remaining_words(self.stops)
         one, many = ("match", "matches") if self.search else ("marked line", "marked lines")
-        place = None if current is None else self.stops.position(current)
-        if place is not None:
+        if current is not None and (place := self.stops.position(current)) is not None:
             return f"{one} {place:,} of {count:,}{note}{left}"
         if count or left:
             return f"{count:,} {one if count == 1 else many}{left}"
@@ -158,9 +157,8 @@ class LogSearches:
 
 
 def _line_count(lines: int) -> str:
-    """`1 line`, `12,345 lines`."""
     return f"{lines:,} {'line' if lines == 1 else 'lines'}"
 
 
 def _quote(text: str) -> str:
-    return f'"{text}"' if len(text) <= QUOTED else f'"{text[:QUOTED]}..."'
+    return f'"{text}"' if len(text) <= MAX_QUOTED_CHARS else f'"{text[:MAX_QUOTED_CHARS]}..."'

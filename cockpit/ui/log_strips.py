@@ -13,7 +13,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from cockpit.secrets import LineRedactor
-from cockpit.ui.log_colours import pieces, visible
+from cockpit.ui.log_colours import split_line, strip_sequences
 from cockpit.ui.log_lines import LogLines
 from cockpit.ui.log_search import LogSearches
 
@@ -27,7 +27,7 @@ MAX_KEY_LINES: Final = 128
 class LineDrawing:
     """Draws lines of a log by their number."""
 
-    def __init__(self, lines: LogLines, searches: LogSearches, style: Callable[[str], Style], *, ascii: bool) -> None:  # noqa: A002
+    def __init__(self, lines: LogLines, searches: LogSearches, style: Callable[[str], Style], *, ascii: bool) -> None:
         """`style`: of `match`, `current`, `mark`, `more`, and of plain text, which has no name."""
         self._lines, self._searches, self._style, self._ascii = lines, searches, style, ascii
 
@@ -44,7 +44,7 @@ class LineDrawing:
     def whole(self, number: int, *, is_current: bool = False) -> Strip:
         """All of a line, what is found in it highlighted."""
         base, pattern = self._base(number), self._searches.pattern
-        found = pieces(self._lines[number], cut="..." if self._ascii else "…", hide=self._redactor(number))
+        found = split_line(self._lines[number], cut="..." if self._ascii else "…", hide=self._redactor(number))
         strip = Strip([Segment(text, base + style) for text, style in found])
         return _highlight(strip, pattern, self._style("current" if is_current else "match")) if pattern else strip
 
@@ -59,11 +59,11 @@ class LineDrawing:
         before = self._lines.slice(number - MAX_KEY_LINES, number)
         redactor = LineRedactor()
         for line in before if any("-----BEGIN" in line for line in before) else before[-1:]:
-            redactor.skip(visible(line))
+            redactor.skip(strip_sequences(line))
         return redactor
 
 
-def places(strip: Strip, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
+def find_places(strip: Strip, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
     """Where the pattern is found: the first cell of each place, and the one after its last."""
     text, found, at, cell = strip.text, [], 0, 0
     for match in islice(pattern.finditer(text), MAX_HIGHLIGHTS):
@@ -81,7 +81,7 @@ def least_shift(begin: int, end: int, width: int, step: int) -> int:
 
 def _highlight(strip: Strip, pattern: re.Pattern[str], style: Style) -> Strip:
     """The strip with the style wherever the pattern is found."""
-    cuts = [cell for place in places(strip, pattern) for cell in place]
+    cuts = [cell for place in find_places(strip, pattern) for cell in place]
     parts = strip.divide([*cuts, strip.cell_length])
     return Strip.join(
         Strip([Segment(text, (own or Style.null()) + style) for text, own, _ in part]) if place % 2 else part

@@ -12,7 +12,7 @@ from typing import Any, Final
 from cockpit.monitor.logs import BEFORE, Log
 from cockpit.secrets import LineRedactor
 from cockpit.sources.source import SourceError, within
-from cockpit.ui.log_colours import pieces
+from cockpit.ui.log_colours import split_line
 from cockpit.ui.log_strips import MAX_KEY_LINES
 
 TAIL_LINES: Final = 20
@@ -23,13 +23,13 @@ MAX_LINE_CHARS: Final = 500
 """Kept of a line: more than the widest screen draws."""
 MAX_TAILS: Final = 50
 """Things of which the last lines are kept; those read longest ago are forgotten first."""
-INTERVAL_S: Final = 5.0
+READ_INTERVAL_S: Final = 5.0
 """Seconds after which a log that stays in sight is read again."""
-MAX_LOAD: Final = 0.1
+MAX_READ_SHARE: Final = 0.1
 """Share of time that may go into reading logs again: an old Ray sends the whole log of a job for its last line."""
-PATIENCE_S: Final = 10.0
+FIRST_LINES_TIMEOUT_S: Final = 10.0
 """Seconds for the first lines to come."""
-SETTLE_S: Final = 2.5
+MAX_READ_S: Final = 2.5
 """Seconds from the first lines on, after which a log that is still being written is read no further; one that is not ends sooner."""
 
 _RAY_MARK: Final = re.compile(r":(?:job_id|actor_name|task_name):.*")
@@ -71,7 +71,7 @@ class LogTails:
         tail = self.known.get(thing.key)
         if tail is None or not again:
             return tail is None
-        return self._clock() - tail.read_at >= max(INTERVAL_S, tail.took / MAX_LOAD)
+        return self._clock() - tail.read_at >= max(READ_INTERVAL_S, tail.took / MAX_READ_SHARE)
 
     async def read(self, thing: Any, find: Callable[[Any], Awaitable[tuple[Log, ...]]]) -> None:
         """Read the last lines of its log; `find` gives all its logs."""
@@ -100,9 +100,11 @@ async def _read_first(logs: Sequence[Log]) -> tuple[Log, tuple[str, ...]]:
     own = [log for log in logs if log.label != "job"] or logs
     errors: list[SourceError] = []
     for pair in _pairs(own):
-        for log, found in zip(pair, await asyncio.gather(*map(_read_end, pair)), strict=True):
+        for log, found in zip(pair, await asyncio.gather(*map(_read_end, pair), return_exceptions=True), strict=True):
             if isinstance(found, SourceError):
                 errors.append(found)
+            elif isinstance(found, BaseException):
+                raise found
             elif lines := fit_lines(found):
                 return log, lines
     if errors:
@@ -119,32 +121,24 @@ def _pairs(logs: Iterable[Log]) -> Sequence[Sequence[Log]]:
     return [sorted(pair, key=lambda log: not log.label.startswith("err")) for pair in pairs.values()]
 
 
-async def _read_end(log: Log) -> Sequence[str] | SourceError:
-    """Its last raw lines as they are now."""
-    try:
-        return await _read_batches(log)
-    except SourceError as error:
-        return error
-
-
-async def _read_batches(log: Log) -> Sequence[str]:
+async def _read_end(log: Log) -> Sequence[str]:
     kept: deque[str] = deque(maxlen=LINES_READ)
     batches = log.follow(LINES_READ, False).__aiter__()
     loop = asyncio.get_running_loop()
-    ends, has_come = loop.time() + PATIENCE_S, False
+    ends, has_come = loop.time() + FIRST_LINES_TIMEOUT_S, False
     try:
         while (batch := await within(ends - loop.time(), anext(batches, None))) is not None:
             kept.extend(batch)
             if not has_come:
-                ends, has_come = loop.time() + SETTLE_S, True
+                ends, has_come = loop.time() + MAX_READ_S, True
     except asyncio.TimeoutError:
         if not has_come:
-            raise SourceError(f"{log.title}: no answer within {PATIENCE_S:g} s") from None
+            raise SourceError(f"{log.title}: no answer within {FIRST_LINES_TIMEOUT_S:g} s") from None
     return kept
 
 
 def fit_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """The last of these raw lines that say something, without secrets and fit to be drawn."""
     hide = LineRedactor()
-    safe = ("".join(text for text, _ in pieces(line, hide=hide)).rstrip() for line in lines)
+    safe = ("".join(text for text, _ in split_line(line, hide=hide)).rstrip() for line in lines)
     return tuple([line[:MAX_LINE_CHARS] for line in safe if line and not _RAY_MARK.fullmatch(line)][-TAIL_LINES:])

@@ -9,7 +9,6 @@ from time import monotonic
 from typing import ClassVar, Final
 
 from rich.style import Style
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
 from textual.geometry import Size
@@ -17,9 +16,9 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from cockpit.ui.log_lines import MAX_BYTES, MAX_LINES, LogLines
+from cockpit.ui.log_lines import LogLines
 from cockpit.ui.log_search import LogSearches
-from cockpit.ui.log_strips import LineDrawing, least_shift, places
+from cockpit.ui.log_strips import LineDrawing, find_places, least_shift
 
 REDRAW_INTERVAL_S: Final = 1 / 15
 """Seconds between two looks at what has arrived: more often nobody can read."""
@@ -28,7 +27,7 @@ SEARCH_SLICE_S: Final = 0.005
 SEARCH_PAUSE_S: Final = 0.001
 OPENING_S: Final = 3.0
 """Seconds in which a log's first lines come in: a marked line among them is gone to, a later one is not."""
-CONTEXT: Final = 3
+GOAL_PARTS: Final = 3
 """Of so many parts of the screen the first is above the line that is gone to."""
 SHIFT_CELLS: Final = 16
 """Cells moved to the side by one key."""
@@ -78,18 +77,10 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
             """Only the newest matters."""
             return isinstance(message, LogView.Changed)
 
-    def __init__(
-        self,
-        *,
-        max_lines: int = MAX_LINES,
-        max_bytes: int = MAX_BYTES,
-        ascii: bool = False,  # noqa: A002
-        clock: Callable[[], float] = monotonic,
-        id: str | None = None,  # noqa: A002
-    ) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, ascii: bool = False, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
         self.ascii = ascii
-        self.lines = LogLines(max_lines, max_bytes)
+        self.lines = LogLines()
         self.follow = True
         self.left = 0
         self.wrap = False
@@ -253,7 +244,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """Bring a line into sight, with what stands above it, and stay there."""
         row, top = bisect_left(self._rows, number), self.scroll_offset.y
         if row < top or not self._is_in_sight(number):
-            top = self._first_fitting(row + 1, max(1, self.size.height // CONTEXT))
+            top = self._first_fitting(row + 1, max(1, self.size.height // GOAL_PARTS))
         self._anchor = self._rows[top]
         self.follow, self._current = False, number
         self._show_match(number)
@@ -265,7 +256,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
     def _show_match(self, number: int) -> None:
         """Move sideways as far as what was found in the line needs; where it is seen without that, move back."""
         pattern = self._searches.stops.pattern
-        if not self.wrap and pattern and (found := places(self._drawing.whole(number), pattern)):
+        if not self.wrap and pattern and (found := find_places(self._drawing.whole(number), pattern)):
             self.left = least_shift(*found[0], self._width, SHIFT_CELLS)
 
     # Moving
@@ -326,9 +317,8 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         """Show what came before there was a screen."""
         self._catch_up()
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self) -> None:
         """Another height has another end."""
-        del event
         self._catch_up()
 
     # Drawing
@@ -358,7 +348,6 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         return self._parts(number)[part]
 
     def _places(self) -> list[_Place]:
-        """What each line of the screen shows."""
         now = (self.scroll_offset.y, self.follow, self.wrap, self._width, self.size.height, len(self._rows), self._rows[:1])
         if self._layout[0] != now:
             self._layout = now, self._lay_out()
@@ -369,9 +358,8 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         if not self.wrap:
             return [(number, 0) for number in self._rows[top : top + height]]
         if not self.follow:
-            return list(
-                islice(((number, part) for number in self._rows[top : top + height] for part in range(len(self._parts(number)))), height)
-            )
+            parts = ((number, part) for number in self._rows[top : top + height] for part in range(len(self._parts(number))))
+            return list(islice(parts, height))
         found: list[_Place] = []
         for number in reversed(self._rows[-height:]):
             found[:0] = [(number, part) for part in range(len(self._parts(number)))]
@@ -393,7 +381,7 @@ class LogView(ScrollView, can_focus=True, inherit_bindings=False):
         if not self.lines.dropped <= number < self.lines.end:
             return [Strip.blank(self.scrollable_content_region.width, self._style(""))]
         key = (number, -1 if self.wrap else self.left, self._width)
-        if (parts := self._strips.get(key)) is None:
-            drawn = self._drawing.parts(number, None if self.wrap else self.left, self._width, is_current=number == self._current)
-            self._strips[key] = parts = drawn
-        return parts
+        if key not in self._strips:
+            left = None if self.wrap else self.left
+            self._strips[key] = self._drawing.parts(number, left, self._width, is_current=number == self._current)
+        return self._strips[key]

@@ -34,19 +34,11 @@ def _step(fraction: float, steps: str) -> str:
     return steps[min(len(steps) - 1, int((clamp(fraction) or 0) * len(steps)))]
 
 
-def spark(values: Sequence[float | None], width: int, top: float = 100.0, *, ascii: bool = False) -> str:  # noqa: A002
+def spark(values: Sequence[float | None], width: int, top: float = 100.0, *, ascii: bool = False) -> str:
     """The newest `width` values on the fixed scale 0 to `top`, the newest at the right; what is unknown stays blank."""
     steps = _LEVELS if ascii else _BLOCKS
     newest = (finite(value) for value in values[max(0, len(values) - width) :])
     return "".join(" " if value is None else _step(value / top, steps) for value in newest).rjust(width)
-
-
-def level_tone(value: float | None, warn: float, bad: float) -> Tone:
-    """The tone of a value that should stay small; unknown has none."""
-    value = finite(value)
-    if value is None:
-        return ""
-    return "bad" if value >= bad else "warn" if value >= warn else "ok"
 
 
 def fill_tone(fraction: float | None) -> Tone:
@@ -57,7 +49,7 @@ def fill_tone(fraction: float | None) -> Tone:
 
 
 @lru_cache(4096)
-def heat(fraction: float | None, *, lost: bool = False, ascii: bool = False) -> Piece:  # noqa: A002
+def heat(fraction: float | None, *, lost: bool = False, ascii: bool = False) -> Piece:
     """One cell that says how full a GPU is; unknown and lost look like neither empty nor full."""
     if lost:
         return ("X" if ascii else "✖", "bad")
@@ -69,12 +61,7 @@ def heat(fraction: float | None, *, lost: bool = False, ascii: bool = False) -> 
 
 @lru_cache(4096)
 def bar(
-    fraction: float | None,
-    width: int,
-    mark: float | None = None,
-    *,
-    tone: Tone | None = None,
-    ascii: bool = False,  # noqa: A002
+    fraction: float | None, width: int, mark: float | None = None, *, tone: Tone | None = None, ascii: bool = False
 ) -> tuple[Piece, ...]:
     """A bar `width` cells wide with a line where `mark` is.
 
@@ -96,13 +83,7 @@ CACHED: Final = (_step, heat, bar)
 
 
 def chart(
-    past: Sequence[float | None],
-    ahead: Sequence[float],
-    height: int,
-    top: float,
-    mark: float | None = None,
-    *,
-    ascii: bool = False,  # noqa: A002
+    past: Sequence[float | None], ahead: Sequence[float], height: int, top: float, mark: float | None = None, *, ascii: bool = False
 ) -> list[tuple[Piece, ...]]:
     """Columns on the scale 0 to `top`, in rows from the highest down; `ahead` is shaded, and a line lies where `mark` is."""
     columns = [finite(value) for value in (*past, *ahead)]
@@ -110,26 +91,18 @@ def chart(
     line = None if share is None else min(height - 1, int(share * height))
     return [
         merge(
-            _column(value, level_tone, height, top, mark, shaded=number >= len(past), line=level_tone == line, ascii=ascii)
+            _column(value, level, height, top, mark, shaded=number >= len(past), line=level == line, ascii=ascii)
             for number, value in enumerate(columns)
         )
-        for level_tone in reversed(range(height))
+        for level in reversed(range(height))
     ]
 
 
 def _column(
-    value: float | None,
-    level_tone: int,
-    height: int,
-    top: float,
-    mark: float | None,
-    *,
-    shaded: bool,
-    line: bool,
-    ascii: bool,  # noqa: A002
+    value: float | None, level: int, height: int, top: float, mark: float | None, *, shaded: bool, line: bool, ascii: bool
 ) -> Piece:
     """One cell: what of the value lies between this level and the next."""
-    part = 0.0 if value is None else (clamp(value / top) or 0.0) * height - level_tone
+    part = 0.0 if value is None else (clamp(value / top) or 0.0) * height - level
     beyond = value is not None and mark is not None and value >= mark
     if part <= 0.0 or (line and shaded and not beyond):
         return ("-" if ascii else "─", "kill") if line else (" ", "")
@@ -138,7 +111,7 @@ def _column(
     return (_step(part, _LEVELS if ascii else _BLOCKS), "bad" if beyond else "mid")
 
 
-def _fill(fraction: float, width: int, *, ascii: bool) -> str:  # noqa: A002
+def _fill(fraction: float, width: int, *, ascii: bool) -> str:
     """Anything above zero shows at least its thinnest sign, and only what is full looks full."""
     if ascii:
         count = int(fraction * width)

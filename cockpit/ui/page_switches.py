@@ -1,20 +1,29 @@
-"""What keys change about the open page: its tree, its user, its dead actors, its order; and the page on a node's memory."""
+"""What keys change about what is shown: tree, user, dead actors, order, hidden findings, a node's memory, another Ray."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual import work
 
-from cockpit.model import Process
+from cockpit.config.settings import Address
+from cockpit.model import Finding, Process
+from cockpit.ui.dialogs import AddressDialog
 from cockpit.ui.pages.actors import ActorsPage
-from cockpit.ui.pages.details import about
-from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_of
-from cockpit.ui.pages.page import Page
+from cockpit.ui.pages.details import DetailPage, about
+from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_node
 from cockpit.ui.pages.processes import BY_GPU_MEMORY, ProcessesPage
 from cockpit.ui.replay import ReplayApp
+from cockpit.ui.section import Page
+from cockpit.ui.view import Index
 
 
 class SwitchingApp(ReplayApp):
     """The part of the application that turns the switches of pages."""
+
+    def _open(self, pages: list[Page]) -> None:
+        """Show the last of these; Esc leads back through the others."""
+        raise NotImplementedError
 
     def _open_deeper(self, page: Page) -> None:
         """What is opened anew begins at its top; the way back leads to the row where one was."""
@@ -33,12 +42,11 @@ class SwitchingApp(ReplayApp):
         """Host memory of the node under the cursor, of a finding's node, or of the open one; else of the fullest."""
         if isinstance(self.page, MemoryPage):
             return
-        page = memory_of(self.page, self.table.selected, self.drawn_snapshot)
-        if page is None and (node := fullest_node(self.drawn_snapshot)) is not None:
-            page = MemoryPage(node)
+        node = memory_node(self.page, self.table.selected, self.drawn_snapshot)
+        if node is None and (node := fullest_node(self.drawn_snapshot)) is not None:
             self.say(f"Host memory of {node.title}, of all nodes the nearest to its kill line")
-        if page is not None:
-            self._open_deeper(page)
+        if node is not None:
+            self._open_deeper(MemoryPage(node))
         else:
             self.say("No node's host memory is known")
 
@@ -71,3 +79,41 @@ class SwitchingApp(ReplayApp):
             self.table.go_to_top()  # where they are listed
             await page.ask(self.monitor.dead_actors)
             self.draw()
+
+    def action_hide(self) -> None:
+        """Hide a finding until it clears; on a hidden one: show it again."""
+        found = self.chosen_of(Finding)
+        self.table.untag({row.key for row in self.table.chosen})
+        self._update(self.hidden.toggle(found))
+        if isinstance(self.page, DetailPage) and self.page.thing in found:
+            self._open(self.pages[:-1])
+
+    def action_unhide(self) -> None:
+        """Show again the findings that were hidden last."""
+        self._update(self.hidden.undo())
+
+    def _update(self, sentence: str) -> None:
+        self._index = Index(self.drawn_snapshot, self._index, self.hidden.keys)
+        self.draw()
+        if sentence:
+            self.say(sentence)
+
+    @work(group="address", exclusive=True)
+    async def action_address(self) -> None:
+        """Go to another Ray on this host; those that answer are offered."""
+        others = [ray for ray in await self.monitor.choice.find_others() if ray.answers]
+        await self._offer([Address(ray.url, ray.session, owner=ray.owner) for ray in others], "No other Ray on this host answers")
+
+    @work(group="address", exclusive=True)
+    async def choose(self, addresses: tuple[Address, ...]) -> None:
+        """Ask which of several live sessions to follow."""
+        silent = f"No Ray on this host answers at its address ({len(addresses)} found); a tries again"
+        await self._offer(await self.monitor.choice.find_answering(addresses), silent)
+
+    async def _offer(self, addresses: Sequence[Address], silent: str) -> None:
+        if not addresses:
+            self.say(silent, "warning")
+            return
+        chosen = await self.push_screen_wait(AddressDialog(addresses))
+        if chosen is not None:
+            self.monitor.follow(chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from textual import events
 from textual.app import ComposeResult
@@ -27,9 +27,12 @@ from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
 from cockpit.ui.dialogs import FoldedText
 
-UNREAD: Final = 0.3
+if TYPE_CHECKING:
+    from cockpit.acts.executor import ActionExecutor
+
+READING_S: Final = 0.3
 """Seconds for which nothing can be agreed to or closed: what was typed ahead was meant for something else."""
-LEAST, AROUND = 16, 10
+MIN_LINES, LINES_AROUND = 16, 10
 """Lines of the dialog, and those of them that are around the text."""
 Stage = Literal["looking", "plan", "nothing", "doing", "receipt", "failed"]
 _HINTS: Final[Mapping[Stage, str]] = {
@@ -40,16 +43,6 @@ _HINTS: Final[Mapping[Stage, str]] = {
     "receipt": "",
     "failed": "",
 }
-
-
-class PlanExecutor(Protocol):
-    """Makes plans and carries them out."""
-
-    async def plan(self, act: Act, aim: Aim, hear: Callable[[str, Progress], None]) -> Plan:
-        """What would be done; raises `SourceError`."""
-
-    async def perform(self, plan: Plan, hear: Callable[[str, Progress], None]) -> Receipt:
-        """Do it; raises `SourceError` when nothing was begun."""
 
 
 class PlanLines(FoldedText, can_focus=False):
@@ -82,8 +75,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
 
     DEFAULT_CSS = """
     ActDialog { align: center middle; }
-    ActDialog #dialog { width: 100%; max-width: 140; max-height: 100%; padding: 0 1; }
-    ActDialog #dialog { background: $panel; border: round $primary; }
+    ActDialog #dialog { width: 100%; max-width: 140; max-height: 100%; padding: 0 1; background: $panel; border: round $primary; }
     ActDialog.ascii #dialog { border: ascii $primary; }
     ActDialog.ascii PlanLines { scrollbar-size: 0 0; }
     ActDialog Label { width: 100%; }
@@ -108,7 +100,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         Binding("end,G", "scroll('scroll_end')", "Last"),
     ]
 
-    def __init__(self, act: Operation, clock: Callable[[], float], *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, act: Operation, clock: Callable[[], float], *, ascii: bool = False) -> None:
         super().__init__()
         self.stage: Stage = "looking"
         self.plan: Plan | None = None
@@ -118,7 +110,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self._hint = ""
         self._read = False
         """Whether what is shown has been there long enough to be answered."""
-        self._unread = Timer(self, UNREAD, pause=True)
+        self._unread = Timer(self, READING_S, pause=True)
         self.set_class(ascii, "ascii")
 
     def compose(self) -> ComposeResult:
@@ -174,7 +166,6 @@ class ActDialog(ModalScreen["Receipt | None"]):
         self.call_after_refresh(self._painted)
 
     def _hint_of(self, stage: Stage) -> str:
-        """What may be done now."""
         if stage == "plan" and self._word:
             return f"Type {self._word} to go on, Esc cancels"
         if self._again:
@@ -187,12 +178,12 @@ class ActDialog(ModalScreen["Receipt | None"]):
 
     def fit(self) -> None:
         """As high as its lines need."""
-        self.query_one("#dialog").styles.height = max(LEAST, self.query_one(PlanLines).count + AROUND)
+        self.query_one("#dialog").styles.height = max(MIN_LINES, self.query_one(PlanLines).count + LINES_AROUND)
 
     def _painted(self) -> None:
         self.query_one("#title").refresh(layout=True)  # Textual 8.2.8 keeps its old height where the dialog's stays the same
         self._unread.stop()  # the one of the stage before
-        self._unread = self.set_timer(UNREAD, self._mark_read)
+        self._unread = self.set_timer(READING_S, self._mark_read)
 
     def _mark_read(self) -> None:
         self._read = True
@@ -201,8 +192,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
     def _weigh(self) -> None:
         """Whether it can be agreed to now: there is a plan, it could be read, and its word has been typed."""
         typed = self.query_one("#word", Input).value.strip()
-        ready = self._read and self.stage == "plan" and self._word in (None, typed)
-        self.query_one("#agree", Button).disabled = not ready
+        self.query_one("#agree", Button).disabled = not (self._read and self.stage == "plan" and self._word in (None, typed))
 
     @property
     def _again(self) -> bool:
@@ -227,7 +217,7 @@ class ActDialog(ModalScreen["Receipt | None"]):
         more = f"{plural(below, 'more line')}: scroll down" if below > 0 else ""
         self._say("#hint", ". ".join(filter(None, (self._hint, more))))
         if self.stage in ("looking", "doing") and self._heard:
-            self._say("#title", f"{self._act.title}: {'checking' if self.stage == 'looking' else 'running'}, {overall(self._heard)}")
+            self._say("#title", f"{self._act.title}: {'checking' if self.stage == 'looking' else 'running'}, {sum_progress(self._heard)}")
             lines.show("\n".join(f"  {host}  {progress.text}" for host, progress in self._heard.items()))
 
     def _say(self, place: str, text: str) -> None:
@@ -304,18 +294,16 @@ class ActDialog(ModalScreen["Receipt | None"]):
 class PlanScreen(ActDialog):
     """One act, whose plan the executor makes and carries out."""
 
-    def __init__(self, executor: PlanExecutor, act: Act, aim: Aim, clock: Callable[[], float], *, ascii: bool = False) -> None:  # noqa: A002
+    def __init__(self, executor: ActionExecutor, act: Act, aim: Aim, clock: Callable[[], float], *, ascii: bool = False) -> None:
         super().__init__(act, clock, ascii=ascii)
         self._executor, self._carried_out, self._aim = executor, act, aim
 
     async def _look(self) -> None:
         try:
             self.plan = plan = await self._executor.plan(self._carried_out, self._aim, self._heard.__setitem__)
-        except UnclearSessionError as error:
-            self._enter("failed", f"{self._act.title}: no plan could be made", f"{error}.\n{self._how_to_choose}")
-            return
         except SourceError as error:
-            self._enter("failed", f"{self._act.title}: no plan could be made", str(error))
+            text = f"{error}.\n{self._how_to_choose}" if isinstance(error, UnclearSessionError) else str(error)
+            self._enter("failed", f"{self._act.title}: no plan could be made", text)
             return
         title, _, *lines = plan_lines(plan, self._clock())
         self._enter("nothing" if plan.empty else "plan", title, "\n".join(lines))
@@ -344,7 +332,7 @@ class PlanScreen(ActDialog):
         return super()._hint_of(stage)
 
 
-def overall(heard: Mapping[str, Progress]) -> str:
+def sum_progress(heard: Mapping[str, Progress]) -> str:
     """`3 of 5, 2 hosts waiting, 29 running, 1 answered`: sums of what the hosts say."""
     measured = [progress for progress in heard.values() if progress.done is not None and progress.of is not None]
     states = Counter(progress.text if progress.text in ("waiting", "connecting", "answered") else "running" for progress in heard.values())

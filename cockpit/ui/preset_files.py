@@ -21,11 +21,10 @@ from cockpit.model import Job
 from cockpit.presets import copy_preset, presets_folder, read_preset, write_preset
 from cockpit.presets.folder import READY_MADE
 from cockpit.presets.save import preset_of
-from cockpit.sources.source import SourceError, in_time
-from cockpit.ui.acts import chosen
+from cockpit.sources.source import in_time
+from cockpit.ui.acts import find_chosen
+from cockpit.ui.dialogs import NameDialog
 from cockpit.ui.inspection import InspectionApp
-from cockpit.ui.name_dialog import NameDialog
-from cockpit.ui.pages.details import DetailPage
 from cockpit.ui.pages.presets import PresetsPage
 
 READ_INTERVAL_S = 20.0
@@ -46,9 +45,7 @@ class PresetApp(InspectionApp):
         """Read presets when they are shown and have not been read for a while; those of now were not those of then."""
         if self.is_past:
             return
-        about_presets = isinstance(self.page, PresetsPage) or (
-            isinstance(self.page, DetailPage) and isinstance(self.page.thing, PresetEntry)
-        )
+        about_presets = isinstance(self.page, PresetsPage) or isinstance(getattr(self.page, "thing", None), PresetEntry)
         if now or (about_presets and self.clock() - self._presets_read_at > READ_INTERVAL_S):
             self._presets_read_at = self.clock()
             self._read_presets()
@@ -56,17 +53,14 @@ class PresetApp(InspectionApp):
     @work(group="shelf", exclusive=True)
     async def _read_presets(self) -> None:
         """Beside the screen: a home folder may lie on a disk that hangs."""
-        try:
-            self.preset_entries = await in_time(
-                partial(check_presets, self.drawn_snapshot, dict(os.environ), self.config.limits), presets_folder(), READ_INTERVAL_S
-            )
-        except SourceError as error:
-            self.say(str(error), "warning")
+        with self.telling_failures():
+            check = partial(check_presets, self.drawn_snapshot, dict(os.environ), self.config.limits)
+            self.preset_entries = await in_time(check, presets_folder(), READ_INTERVAL_S)
         self.draw()
 
     def chosen_of(self, kind: type[Any]) -> Sequence[Any]:
         """What is chosen, or open, of one kind."""
-        return [thing for thing in chosen(self.page, self.table) if isinstance(thing, kind)] if self.screen_stack else []
+        return [thing for thing in find_chosen(self.page, self.table) if isinstance(thing, kind)] if self.screen_stack else []
 
     def action_edit(self) -> None:
         """Edit the preset in $EDITOR; of a ready-made one, your own copy."""
@@ -107,9 +101,8 @@ class PresetApp(InspectionApp):
             return
         try:
             text = preset_of(jobs[0], self.drawn_snapshot.actors or ())
-            name = await self.push_screen_wait(
-                NameDialog(f"Save job {jobs[0].id} as a preset. Name:", jobs[0].preset or jobs[0].id, ascii=self.config.ascii)
-            )
+            question = f"Save job {jobs[0].id} as a preset. Name:"
+            name = await self.push_screen_wait(NameDialog(question, jobs[0].preset or jobs[0].id, ascii=self.config.ascii))
             if name is not None:
                 self.say(f"Preset written: {abbreviate_home(write_preset(text, name))}. To edit it: e on the page Presets (7)")
         except InputError as error:

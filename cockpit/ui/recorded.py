@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from threading import Lock
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from cockpit.model import Fault, Snapshot
 from cockpit.moment import moment_text
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
-from cockpit.sources.source import SourceError, in_time
-from cockpit.ui.time_line import PastEvent, Stretch
+from cockpit.sources.source import in_time
+from cockpit.ui.time_line import Stretch
+
+if TYPE_CHECKING:
+    from cockpit.recording.events import Event
+    from cockpit.recording.recording import Recording
 
 HISTORY_S: Final = STEPS_KEPT * STEP_S
 """Seconds before a moment that sparklines and the Memory page show."""
@@ -23,38 +26,6 @@ READ_TIMEOUT_S: Final = 30.0
 MAX_MORE_S: Final = 60.0
 """Seconds by which a history is carried on; it is made anew for what lies further off, or before it."""
 T = TypeVar("T")
-
-
-class Recorded(Protocol):
-    """What the screen asks of a recording."""
-
-    @property
-    def begin(self) -> float:
-        """When it begins."""
-
-    @property
-    def end(self) -> float:
-        """When it ends."""
-
-    def refresh(self) -> None:
-        """Take in what has been written since."""
-
-    @property
-    def gaps(self) -> Sequence[tuple[float, float]]:
-        """From when to when nothing was recorded."""
-
-    @property
-    def damage(self) -> Sequence[str]:
-        """What can't be read of it, in sentences."""
-
-    def snapshot_at(self, moment: float) -> Snapshot | None:
-        """The state at that moment; `None`: nothing was recorded."""
-
-    def walk(self, begin: float | None = None, end: float | None = None, step_s: float = 0) -> Iterator[Snapshot]:
-        """The states between, at least so many seconds apart."""
-
-    def events(self, begin: float | None = None, end: float | None = None) -> Sequence[PastEvent]:
-        """What happened, the oldest first."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +44,13 @@ class PastMoment:
 class RecordedPast:
     """Opens the recording when it is first asked for; of one that is still being written it reads on where a moment lies beyond its end."""
 
-    def __init__(self, open: Callable[[], Recorded], about: object) -> None:  # noqa: A002
+    def __init__(self, open: Callable[[], Recording], about: object) -> None:  # noqa: A002
         """`open` raises `SourceError`; `about` is the path, for a disk that does not answer."""
         self._open, self._about = open, about
-        self._recording: Recorded | None = None
+        self._recording: Recording | None = None
         self._end = 0.0
         self._gaps: Sequence[tuple[float, float]] = ()
-        self._events: Sequence[PastEvent] = ()
+        self._events: Sequence[Event] = ()
         self._lock = Lock()
         self._wanted = 0.0
         self._history = (History(), float("-inf"))
@@ -96,8 +67,9 @@ class RecordedPast:
         """The minutes before, for sparklines and the Memory page; a little later than the last time, only what is new is read."""
         history, until = self._history
         if self._continues(moment):
-            for snapshot in await self._ask(partial(self._read_more, until, moment)):
-                _record(history, snapshot)
+            for snapshot in await self._ask(lambda: list(self._reopen().walk(until, moment, STEP_S))):
+                if snapshot.taken > until:
+                    _record(history, snapshot)
         else:
             history = await self._ask(partial(self._read_history, moment))
         if self._wanted == moment:  # else it is not whole
@@ -117,11 +89,12 @@ class RecordedPast:
             return self._recording.begin, self._end
         return await self._ask(lambda: (self._reopen().begin, self._end))
 
-    async def read_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
+    async def read_next(self, moment: float, direction: int) -> Sequence[Event]:
         """The events that come next (1) or came last (-1), all of one time; none: there is none any more."""
         if self._recording is not None and (direction < 0 or moment < self._end):
             return self._find_next(moment, direction)  # known: not to be waited for behind a history that is being read
-        return await self._ask(partial(self._read_next, moment, direction))
+        await self._ask(partial(self._reopen, moment if direction > 0 else None))
+        return self._find_next(moment, direction)
 
     async def read_damage(self) -> Sequence[str]:
         """What can't be read, in sentences."""
@@ -134,7 +107,7 @@ class RecordedPast:
 
         return await in_time(run_locked, self._about, READ_TIMEOUT_S)
 
-    def _reopen(self, moment: float | None = None) -> Recorded:
+    def _reopen(self, moment: float | None = None) -> Recording:
         if self._recording is None:
             self._recording = self._open()
         elif moment is None or moment <= self._end:
@@ -168,14 +141,7 @@ class RecordedPast:
         self._history_took = took if is_whole else max(took, self._history_took)
         return history
 
-    def _read_more(self, begin: float, end: float) -> Sequence[Snapshot]:
-        return [snapshot for snapshot in self._reopen().walk(begin, end, STEP_S) if snapshot.taken > begin]
-
-    def _read_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
-        self._reopen(moment if direction > 0 else None)
-        return self._find_next(moment, direction)
-
-    def _find_next(self, moment: float, direction: int) -> Sequence[PastEvent]:
+    def _find_next(self, moment: float, direction: int) -> Sequence[Event]:
         beyond = [event for event in self._events if (event.at - moment) * direction > 0]
         at = (min if direction > 0 else max)((event.at for event in beyond), default=None)
         return [event for event in beyond if event.at == at]
@@ -185,16 +151,6 @@ def _record(history: History, snapshot: Snapshot) -> None:
     history.record(snapshot)
     history.memory.record(snapshot)
     history.usage.add(snapshot)
-
-
-def open_recording(path: Path) -> Recorded:
-    """A file, or the folder of a cluster. Raises `SourceError`."""
-    from cockpit.recording.recording import Recording, RecordingError  # deferred: most screens show no past
-
-    try:
-        return Recording.open(path)
-    except RecordingError as error:
-        raise SourceError(str(error)) from None
 
 
 def unknown_snapshot(moment: float, gap: tuple[float, float] | None, recorded: tuple[float, float]) -> Snapshot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, TypeAlias
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -20,7 +20,7 @@ from cockpit.acts.text import plan_lines
 from cockpit.config.document import InputError
 from cockpit.presets import Preset
 from cockpit.sources.source import SourceError
-from cockpit.text import age
+from cockpit.text import age, plural
 from cockpit.ui.plan_dialog import ActDialog, PlanLines, Stage
 
 SIGNS: Final[dict[State, tuple[str, str]]] = {
@@ -33,13 +33,8 @@ SIGNS: Final[dict[State, tuple[str, str]]] = {
 }
 
 
-class RunbookFactory(Protocol):
-    """Makes a runbook: which step it begins with, which are left out. Raises `InputError`, `StepError`."""
-
-    def __call__(
-        self, preset: Preset, *, begin: str, skip: Sequence[str], ending: list[Callable[[], None]]
-    ) -> AbstractAsyncContextManager[Recovery]:
-        """Opens the runbook; nothing is done yet."""
+RunbookFactory: TypeAlias = Callable[..., AbstractAsyncContextManager[Recovery]]
+"""Makes the runbook of a preset: which step it begins with, which are left out. Raises `InputError`, `StepError`; nothing is done yet."""
 
 
 class RecoverScreen(ActDialog):
@@ -58,7 +53,7 @@ class RecoverScreen(ActDialog):
         preset: Preset,
         clock: Callable[[], float],
         *,
-        ascii: bool = False,  # noqa: A002
+        ascii: bool,
     ) -> None:
         super().__init__(act, clock, ascii=ascii)
         self._make, self._ending, self._preset, self._ascii = make, ending, preset, ascii
@@ -83,9 +78,8 @@ class RecoverScreen(ActDialog):
         except (StepError, SourceError, InputError) as error:
             self._enter("failed", f"Recover {self._preset.name}: no plan could be made", str(error))
             return
-        self._enter(
-            "plan", f"Recover {self._preset.name}: {len(self._used_steps(recovery.steps))} steps", "\n".join(self._plan_texts(plan))
-        )
+        used = sum(step.state != "skipped" for step in recovery.steps)
+        self._enter("plan", f"Recover {self._preset.name}: {plural(used, 'step')}", "\n".join(self._plan_texts(plan)))
 
     def _plan_texts(self, plan: Plan) -> Iterator[str]:
         """The plan's lines, what ends with it first: that is what the user agrees to."""
@@ -94,10 +88,6 @@ class RecoverScreen(ActDialog):
             return
         title, _, *lines = plan_lines(plan, self._clock())
         yield from (title, "", *lines)
-
-    @staticmethod
-    def _used_steps(steps: Sequence[Step]) -> list[Step]:
-        return [step for step in steps if step.state != "skipped"]
 
     async def _do(self, plan: Plan) -> None:  # noqa: ARG002 the runbook keeps its own
         recovery = self._recovery

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import work
 from textual.driver import Driver
@@ -19,26 +20,30 @@ from cockpit.monitor.history import History
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 from cockpit.ui.acts import Acts
-from cockpit.ui.name_dialog import NameDialog
-from cockpit.ui.other_rays import OtherRaysApp
+from cockpit.ui.dialogs import NameDialog
+from cockpit.ui.findings import HiddenFindings
+from cockpit.ui.log_reading import LogReadingApp
 from cockpit.ui.recorded import PastMoment, RecordedPast
-from cockpit.ui.time_line import SPANS_S, PastEvent, TimeLine, event_text, stretch_around
+from cockpit.ui.time_line import SPANS_S, TimeLine, event_text, stretch_around
 from cockpit.ui.view import Index, View
+
+if TYPE_CHECKING:
+    from cockpit.recording.events import Event
 
 STEP_S: Final = 10.0
 """Seconds of a step: hosts are looked at every 2 s and Ray's agents every 5 s, so that each step shows something new."""
 PLAY_INTERVAL_S: Final = 1.0
 """Seconds between two steps of playing."""
-HISTORY_PATIENCE_S: Final = 0.15
+HISTORY_WAIT_S: Final = 0.15
 """Seconds for which a moment waits for its sparklines, so that they don't vanish and come again with each step.
 
 The whole minutes before take some 0.1 s at two nodes and 3 s at 100, where a moment is drawn without them and again with them.
 """
-TOLD_EVENTS: Final = 3
+MAX_TOLD_EVENTS: Final = 3
 """Of several that happened at one time."""
 READING: Final = "past"
 SEVERITIES: Final[Mapping[str | None, str]] = {"critical": "error", "warning": "warning"}
-ELSEWHERE: Final = "End: back to now"
+BACK_TO_NOW: Final = "End: back to now"
 WHY_NOT: Final = {
     "act": "acts are not possible in the past",
     "log": "logs are not recorded",
@@ -49,7 +54,7 @@ WHY_NOT: Final = {
 """By action, why it is not possible in the past."""
 
 
-class ReplayApp(OtherRaysApp):
+class ReplayApp(LogReadingApp):
     """The part of the application that shows a past moment instead of now. Polling goes on meanwhile."""
 
     snapshot: Snapshot
@@ -65,6 +70,7 @@ class ReplayApp(OtherRaysApp):
 
     def __init__(self, driver_class: type[Driver]) -> None:
         super().__init__(driver_class)
+        self.hidden = HiddenFindings()
         self.past: PastMoment | None = None
         self._wanted: float | None = None
         self._span = SPANS_S[1]
@@ -79,7 +85,7 @@ class ReplayApp(OtherRaysApp):
     @property
     def view(self) -> View:
         """Everything that pages are drawn from: as it is now, or as it was. What is known only of now is not known of then."""
-        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii  # noqa: A001 what the flag is called
+        now, size, ascii = self.frozen_at or self.clock(), self.size, self.config.ascii
         view = View(self.drawn_snapshot, self._index, self.history, now, size.width, ascii, size.height)
         if self.past is not None:
             return replace(view, history=self.past.history, ago=max(0.0, self.clock() - self.past.at))
@@ -98,16 +104,12 @@ class ReplayApp(OtherRaysApp):
         """Go to the last or next event: a finding, an act, a job, a fault."""
         if (recorded := self._find_recording()) is None:
             return
-        try:
-            events = await recorded.read_next(self._wanted or self.clock(), direction)
-        except SourceError as error:
-            self.say(str(error), "warning")
-            return
-        if events:
-            self.go_to(events[0].at)
-            self._tell(events)
-        else:
-            self.say(f"No {'later' if direction > 0 else 'earlier'} event is recorded")
+        with self.telling_failures():
+            if events := await recorded.read_next(self._wanted or self.clock(), direction):
+                self.go_to(events[0].at)
+                self._tell(events)
+            else:
+                self.say(f"No {'later' if direction > 0 else 'earlier'} event is recorded")
 
     @work(group="moment", exclusive=True)
     async def action_moment(self) -> None:
@@ -117,7 +119,7 @@ class ReplayApp(OtherRaysApp):
         typed = await self.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", "", ascii=self.config.ascii))
         if typed is not None:
             try:
-                self._go_to_named(parse_moment(typed, await self._newest(), at_its_end=True))
+                self._go_to_typed(parse_moment(typed, await self._newest(), at_its_end=True))
             except ValueError as error:
                 self.say(str(error), "warning")
 
@@ -136,19 +138,19 @@ class ReplayApp(OtherRaysApp):
         self.go_to(self._wanted or self.clock())
 
     def action_now(self) -> None:
-        """Back to now; of a recording that is looked at: to its end."""
+        """Back to now; in a replay: to the end of the recording."""
         self._stop_playing()
         if not self.follows:
             self.go_to_end()
             return
         self.workers.cancel_group(self, READING)
         self.past = self._wanted = self.frozen_at = None
-        self._show(self.snapshot, Index(self.snapshot, self._index, self.hidden.keys))
+        self._show(self.snapshot, self.hidden.keys)
 
     def action_no_past(self, action: str, label: str) -> None:
         """Say why a key is not possible in the past."""
         why = WHY_NOT.get(action, "is not possible in the past")
-        self.say(f"{label}: {why}. {ELSEWHERE}" if self.follows else f"{label}: {why}")
+        self.say(f"{label}: {why}. {BACK_TO_NOW}" if self.follows else f"{label}: {why}")
 
     def on_time_line_clicked(self, message: TimeLine.Clicked) -> None:
         """Go there, and tell what happened then."""
@@ -158,8 +160,7 @@ class ReplayApp(OtherRaysApp):
 
     # On the way
 
-    def _go_to_named(self, moment: float) -> None:
-        """Show it, and say where the recording begins when it is before that."""
+    def _go_to_typed(self, moment: float) -> None:
         if self.past is not None and moment < (begin := self.past.stretch.recorded[0]):
             self.say(f"Recorded from {moment_text(begin, self.clock())} on: this is its beginning")
             moment = begin
@@ -200,23 +201,21 @@ class ReplayApp(OtherRaysApp):
     async def _read_moment(self, moment: float) -> None:
         if self.recorded is None:
             return
-        try:
+        with self.telling_failures():
             past = await self.recorded.read(moment, *stretch_around(moment, self._span))
-            is_quick = self.recorded.has_history_within(HISTORY_PATIENCE_S, moment)
+            is_quick = self.recorded.has_history_within(HISTORY_WAIT_S, moment)
             history = asyncio.ensure_future(self.recorded.read_history(moment))
-            await asyncio.wait({history}, timeout=HISTORY_PATIENCE_S if is_quick else 0)
+            await asyncio.wait({history}, timeout=HISTORY_WAIT_S if is_quick else 0)
             if not history.done():
                 self._show_past(past)
             self._show_past(replace(past, history=await history))
-        except SourceError as error:
-            self.say(str(error), "warning")
 
     def _show_past(self, past: PastMoment) -> None:
         self.past, self.frozen_at = past, past.at
-        self._show(past.snapshot, Index(past.snapshot, self._index))
+        self._show(past.snapshot)
 
-    def _show(self, snapshot: Snapshot, index: Index) -> None:
-        self.drawn_snapshot, self._index = snapshot, index
+    def _show(self, snapshot: Snapshot, hidden: AbstractSet[str] = frozenset()) -> None:
+        self.drawn_snapshot, self._index = snapshot, Index(snapshot, self._index, hidden)
         self.refresh_bindings()
         self.draw()
 
@@ -255,11 +254,11 @@ class ReplayApp(OtherRaysApp):
             self.say(f"Nothing to go back to: {self.why_unrecorded}", "warning")
         return self.recorded
 
-    def _tell(self, events: Sequence[PastEvent]) -> None:
+    def _tell(self, events: Sequence[Event]) -> None:
         """What happened, each sentence once, instead of what was told before."""
         self.clear_notifications()
         said = {f"{moment_text(event.at, self.clock())}  {event_text(event)}": event.level for event in events}
-        for text in islice(said, TOLD_EVENTS):
+        for text in islice(said, MAX_TOLD_EVENTS):
             self.say(text, SEVERITIES.get(said[text], "information"))
-        if len(said) > TOLD_EVENTS:
-            self.say(f"and {plural(len(said) - TOLD_EVENTS, 'more event')} at this time")
+        if len(said) > MAX_TOLD_EVENTS:
+            self.say(f"and {plural(len(said) - MAX_TOLD_EVENTS, 'more event')} at this time")

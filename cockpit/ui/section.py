@@ -1,11 +1,11 @@
-"""What a page says: sections of rows under columns, as plain values that a table draws."""
+"""What a page says: sections of rows under columns, as plain values that a table draws; and what a page is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from cockpit.ui.marks import Piece
 from cockpit.ui.view import View
@@ -16,6 +16,8 @@ MAX_TEXT_LINES: Final = 8
 
 MIN_GROWING_CELLS: Final = 8
 """Cells that a column keeps which has to make room: the screen's edge may cut it then."""
+
+NO_ANSWER: Final = "not known: no answer from Ray yet"
 
 Cell: TypeAlias = str | tuple[Piece, ...]
 Pairs: TypeAlias = Iterator[tuple[str, Cell]]
@@ -52,7 +54,7 @@ class Section(Generic[Row]):
     columns: tuple[Column[Row], ...]
     rows: Sequence[Row] | None
     nothing: str = "none"
-    """Shown when there are no rows, or when they are not known."""
+    """Shown when there are no rows."""
     search: Callable[[Row], str] = str
     """What the filter looks at."""
     dim: Callable[[Row, View], bool] = lambda _row, _view: False
@@ -67,6 +69,37 @@ class Section(Generic[Row]):
     """The key that lists the others."""
     fixed: bool = False
     """Neither filtered nor sorted: facts about one thing."""
+    unknown: str = NO_ANSWER
+    """Shown when the rows are not known."""
+
+    @property
+    def sentence(self) -> str:
+        """Shown in place of rows."""
+        return self.unknown if self.rows is None else self.nothing
+
+
+class Page:
+    """One page, or the detail of one thing. It keeps its own switches and nothing of what it shows."""
+
+    title: ClassVar[str] = ""
+    short_title: ClassVar[str | None] = None
+    """Where there is no room for all titles."""
+    can_tree: ClassVar[bool] = False
+    wants_dead: bool = False
+    """Whether dead actors have been asked for."""
+
+    def __init__(self) -> None:
+        self.tree = False
+        self.user: str | None = None
+
+    @property
+    def heading(self) -> str:
+        """Where we are, for the line under the header."""
+        return self.title
+
+    def sections(self, view: View) -> Sequence[Section[Any]]:
+        """What to show now."""
+        raise NotImplementedError
 
 
 def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Column[Any], int], ...]:
@@ -82,6 +115,16 @@ def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Colum
         last = max(number for number, column in enumerate(kept) if column.grow)
         widths[last] = max(min(MIN_GROWING_CELLS, kept[last].width), kept[last].width + spare)
     return tuple(zip(kept, widths, strict=True))
+
+
+@dataclass(frozen=True)
+class Item(Generic[Row]):
+    """A row that stands for no value of the model."""
+
+    key: str
+    of: Row
+    about: object = None
+    """What opens on Enter."""
 
 
 @dataclass(frozen=True)

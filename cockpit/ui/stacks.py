@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
 from cockpit.model import Actor, Finding, Job, Process
-from cockpit.sources.probes.decode import Stacks
+from cockpit.sources.probes.decode import StackFrame, Stacks
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
-from cockpit.ui.findings import things
+from cockpit.ui.findings import find_things
 from cockpit.ui.view import View
 
 MIN_STACK_COLUMNS = 46
@@ -33,20 +33,7 @@ MAX_REQUESTS = 64
 """Processes that are asked at once: each request starts a program on its host."""
 
 
-class Frame(NamedTuple):
-    """One call."""
-
-    name: str
-    file: str
-    line: int
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the call only waits for work or starts a thread."""
-        return self.file.startswith(IDLE_FILES) or any(f"/{part}" in self.file for part in IDLE_FILES)
-
-
-Calls = tuple[Frame, ...]
+Calls = tuple[StackFrame, ...]
 """The innermost call first."""
 
 
@@ -61,12 +48,12 @@ class Stack:
     @property
     def busy_threads(self) -> frozenset[Calls]:
         """The threads that are not idle."""
-        return frozenset(thread for thread in self.threads if any(not frame.is_idle for frame in thread))
+        return frozenset(thread for thread in self.threads if not all(map(_is_idle, thread)))
 
 
-def build_stack(title: str, answer: Stacks) -> Stack:
-    """The stack of one process, from a probe's answer."""
-    return Stack(title, tuple(tuple(Frame(call.name, call.file, call.line) for call in thread.frames) for thread in answer.threads))
+def _is_idle(frame: StackFrame) -> bool:
+    """Whether the call only waits for work or starts a thread."""
+    return frame.file.startswith(IDLE_FILES) or any(f"/{part}" in frame.file for part in IDLE_FILES)
 
 
 async def read_stacks(ask: Callable[[Process], Awaitable[Stacks]], processes: Iterable[Process], view: View) -> list[Stack]:
@@ -76,7 +63,7 @@ async def read_stacks(ask: Callable[[Process], Awaitable[Stacks]], processes: It
     async def one(process: Process) -> Stack:
         try:
             async with room:
-                return build_stack(_title(process, view), await ask(process))
+                return Stack(_title(process, view), tuple(thread.frames for thread in (await ask(process)).threads))
         except SourceError as error:
             return Stack(_title(process, view), error=str(error))
 
@@ -85,8 +72,7 @@ async def read_stacks(ask: Callable[[Process], Awaitable[Stacks]], processes: It
 
 def processes_of(rows: Iterable[Any], view: View) -> list[Process]:
     """What these rows stand for: a process, an actor's own, all of a job that hold GPUs, what a finding is about. Each once."""
-    found = {process.key: process for row in rows for process in _processes(row, view)}
-    return list(found.values())
+    return list({process.key: process for row in rows for process in _processes(row, view)}.values())
 
 
 def _processes(row: Any, view: View) -> Iterable[Process]:
@@ -94,21 +80,21 @@ def _processes(row: Any, view: View) -> Iterable[Process]:
     if isinstance(row, Process):
         return (row,)
     if isinstance(row, Finding):
-        return processes_of(things(row, view.snapshot), view)
+        return processes_of(find_things(row, view.snapshot), view)
     if isinstance(row, Job):
         return (process for process in listed if row.job and process.job == row.job and process.gpus)
     if not isinstance(row, Actor):
         return ()
     own = [process for process in listed if row.is_run_by(process) and process.kind == "worker"]
-    return own or (
-        [Process(host=view.node_title(row.node), pid=row.pid, node=row.node, actor=row.id, job=row.job)] if row.pid and row.node else ()
-    )
+    if own or not row.pid or not row.node:
+        return own
+    return (Process(host=view.node_title(row.node), pid=row.pid, node=row.node, actor=row.id, job=row.job),)
 
 
 def _title(process: Process, view: View) -> str:
     actor = view.index.actors.get(process.actor or "")
-    gpus = ",".join(str(hold.index) for hold in process.gpus)
-    what = " ".join(part for part in (actor.class_ if actor else process.name or "", f"GPU {gpus}" if gpus else "") if part)
+    gpus = "GPU " + ",".join(str(hold.index) for hold in process.gpus) if process.gpus else None
+    what = " ".join(filter(None, (actor.class_ if actor else process.name, gpus)))
     return f"{process.host} {process.pid}" + (f" ({what})" if what else "")
 
 
@@ -119,8 +105,11 @@ def stacks_text(stacks: Sequence[Stack], width: int) -> str:
     columns = [list(_lines(group, len(seen), _others(group, groups))) for group in groups]
     room = width // max(1, len(columns)) - 2
     beside = 1 < len(columns) <= MAX_STACKS_ABREAST and room >= MIN_STACK_COLUMNS
-    lines = _join_columns(columns, room) if beside else [line for column in columns for line in (*column, "")]
-    return "\n".join([*lines, *_error_lines(stacks)])
+    lines = [line for column in columns for line in (*column, "")]
+    if beside:
+        wrapped = [[part for line in column for part in _wrap_line(line, room)] for column in columns]
+        lines = [" │ ".join(set_cell_size(part, room) for part in row).rstrip() for row in zip_longest(*wrapped, fillvalue="")]
+    return "\n".join([*lines, *(f"{each.title}: {each.error}" for each in stacks if each.error is not None)])
 
 
 def _groups(stacks: Iterable[Stack]) -> list[list[Stack]]:
@@ -131,33 +120,25 @@ def _groups(stacks: Iterable[Stack]) -> list[list[Stack]]:
     return sorted(found.values(), key=len)
 
 
-def _others(group: Sequence[Stack], groups: Iterable[Sequence[Stack]]) -> frozenset[Frame]:
+def _others(group: Sequence[Stack], groups: Iterable[Sequence[Stack]]) -> frozenset[StackFrame]:
     """The calls in which any other group is."""
     return frozenset(frame for other in groups if other is not group for thread in other[0].busy_threads for frame in thread)
 
 
-def _lines(group: Sequence[Stack], total: int, others: frozenset[Frame]) -> Iterator[str]:
+def _lines(group: Sequence[Stack], total: int, others: frozenset[StackFrame]) -> Iterator[str]:
     titles = [each.title for each in group[:MAX_TITLES]]
     more = f", and {len(group) - MAX_TITLES} more" if len(group) > MAX_TITLES else ""
     yield f"{len(group)} of {total}: {', '.join(titles)}{more}" if total > 1 else titles[0]
     threads = sorted(group[0].busy_threads, key=len, reverse=True)
     for thread in threads:
         yield ""
-        yield from (f"  {'>' if _is_odd(frame, others) else ' '} {frame.name} ({frame.file}:{frame.line})" for frame in thread)
+        for frame in thread:
+            is_odd = others and frame not in others and not _is_idle(frame)  # no other group is in this call
+            yield f"  {'>' if is_odd else ' '} {frame.name} ({frame.file}:{frame.line})"
     idle = len(group[0].threads) - len(threads)
     if idle:
         yield ""
         yield f"    {plural(idle, 'idle thread')}" if threads else f"    idle: waits for work ({plural(idle, 'thread')})"
-
-
-def _is_odd(frame: Frame, others: frozenset[Frame]) -> bool:
-    """Whether no other group is in this call."""
-    return bool(others) and frame not in others and not frame.is_idle
-
-
-def _join_columns(columns: Sequence[Sequence[str]], room: int) -> list[str]:
-    wrapped = [[part for line in column for part in _wrap_line(line, room)] for column in columns]
-    return [" │ ".join(set_cell_size(part, room) for part in row).rstrip() for row in zip_longest(*wrapped, fillvalue="")]
 
 
 def _wrap_line(line: str, room: int) -> Iterator[str]:
@@ -169,9 +150,3 @@ def _wrap_line(line: str, room: int) -> Iterator[str]:
         yield line[:cut]
         line = f"      {line[cut:]}"
     yield line
-
-
-def _error_lines(stacks: Iterable[Stack]) -> Iterator[str]:
-    for each in stacks:
-        if each.error is not None:
-            yield f"{each.title}: {each.error}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from rich.style import Style
@@ -14,6 +15,7 @@ from textual.geometry import Region, Size, Spacing
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
 
 from cockpit.ui.block import GUTTER_CELLS, Block, lay_out, sort_rows
@@ -21,6 +23,11 @@ from cockpit.ui.drawing import Drawing
 from cockpit.ui.place import Place, Places
 from cockpit.ui.section import Section
 from cockpit.ui.view import View
+
+SLICE_LINES = 12
+"""Lines that are compared and drawn at once; a key waits for those at most."""
+SLICE_PAUSE_S = 0.02
+"""Seconds between two slices: Textual paints at most sixty times a second, and paints together what is drawn within that time."""
 
 
 class Table(ScrollView, can_focus=True):
@@ -104,6 +111,9 @@ class Table(ScrollView, can_focus=True):
         self._drawing = Drawing(self._find_style)
         self._on_screen: dict[int, Strip] = {}
         """Each line as it was drawn last."""
+        self._drawn: dict[tuple[int, int], Strip] = {}
+        """Lines that were drawn and wait to be painted, by their place and the scroll offset; empty once what they show has changed."""
+        self._next_slice: Timer | None = None
 
     # What is shown
 
@@ -112,8 +122,11 @@ class Table(ScrollView, can_focus=True):
         selected = self.selected if self._has_moved else None
         return Place(None if selected is None else selected.key, self.at, self.scroll_offset.y)
 
-    def show(self, sections: Sequence[Section[Any]], view: View, page: str | None = None) -> None:
-        """Replace everything. Another `page` than the last opens where its cursor was left, or at its top."""
+    def show(self, sections: Sequence[Section[Any]], view: View, page: str | None = None, *, in_slices: bool = False) -> None:
+        """Replace everything. Another `page` than the last opens where its cursor was left, or at its top.
+
+        `in_slices`: nobody waits for it, so that it may come line by line, and a key before the rest of it.
+        """
         is_other = page not in (None, self._places.page)
         place = self._place
         if page is not None and is_other:
@@ -126,7 +139,7 @@ class Table(ScrollView, can_focus=True):
         self.at = self._find(place) if self._has_moved else self.start
         if is_other:
             self._drawing.forget_rows()
-        self._repaint(place.scroll if is_other else None)
+        self._repaint(place.scroll if is_other else None, in_slices=in_slices and not is_other)
 
     def go_to_top(self) -> None:
         """And stay there when other rows come."""
@@ -203,20 +216,43 @@ class Table(ScrollView, can_focus=True):
         """Colours have changed."""
         super().notify_style_update()
         self._drawing.forget_styles()
+        self._drawn.clear()
 
     def _find_style(self, name: str) -> Style:
         return self.get_component_rich_style(f"table--{name}", partial=True) if name else self.rich_style
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
-        strip = self._on_screen[y] = self._draw_line(y)
+        place = (y, self.scroll_offset.y)
+        strip = self._on_screen[y] = self._drawn.pop(place) if place in self._drawn else self._draw_line(y)
         return strip
 
-    def _refresh_changed(self) -> None:
-        """Have those lines drawn that look different now: from one snapshot to the next most stay."""
-        for y in range(self.size.height):
-            if self._on_screen.get(y) != self._draw_line(y):
+    def _refresh_changed(self, *, in_slices: bool = False) -> None:
+        """Have those lines painted that look different now: from one snapshot to the next most stay."""
+        self._forget_drawn()
+        if in_slices:
+            self._refresh_slice(0)
+        else:
+            self._refresh_lines(0, self.size.height)
+
+    def _refresh_slice(self, first: int) -> None:
+        """Some lines now, the rest in a moment: a key that is pressed meanwhile waits for these alone."""
+        last = min(first + SLICE_LINES, self.size.height)
+        self._refresh_lines(first, last)
+        self._next_slice = self.set_timer(SLICE_PAUSE_S, partial(self._refresh_slice, last)) if last < self.size.height else None
+
+    def _refresh_lines(self, first: int, last: int) -> None:
+        for y in range(first, last):
+            if self._on_screen.get(y) != (strip := self._draw_line(y)):
+                self._drawn[y, self.scroll_offset.y] = strip
                 self.refresh(Region(0, y, self.size.width, 1))
+
+    def _forget_drawn(self) -> None:
+        """Something has changed that lines are drawn from."""
+        self._drawn.clear()
+        if self._next_slice is not None:
+            self._next_slice.stop()
+            self._next_slice = None
 
     def _draw_line(self, y: int) -> Strip:
         """A heading, a row, or nothing."""
@@ -242,13 +278,13 @@ class Table(ScrollView, can_focus=True):
         index = number - block.first
         return Region(0, block.line_of(index), self.size.width, block.height_of(index))
 
-    def _repaint(self, scroll: int | None) -> None:
+    def _repaint(self, scroll: int | None, *, in_slices: bool) -> None:
         """All of it; scrolled down by so many lines where another page is opened."""
         self.virtual_size = Size(self.size.width, self.lines)
         if scroll is not None:
             self.scroll_to(0, scroll, animate=False, force=True, immediate=True)
         self._keep_in_sight()
-        self._refresh_changed()
+        self._refresh_changed(in_slices=in_slices)
 
     def _keep_in_sight(self) -> None:
         region = Region(0, 0, 1, 1) if self.at == 0 else self._region_of(self.at)
@@ -256,6 +292,7 @@ class Table(ScrollView, can_focus=True):
 
     def _go(self, number: int) -> None:
         before, self.at, self._has_moved = self.at, max(0, min(number, self.count - 1)), True
+        self._drawn.clear()
         offset = self.scroll_offset
         self._keep_in_sight()
         if self.scroll_offset == offset:
@@ -300,6 +337,7 @@ class Table(ScrollView, can_focus=True):
     def untag(self, keys: set[str]) -> None:
         """Take off these tags."""
         self.tagged -= keys
+        self._drawn.clear()
         self.refresh()
         self.post_message(self.Moved())
         self.post_message(self.Tagged())

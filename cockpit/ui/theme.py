@@ -25,12 +25,7 @@ _ANSI: Final = ("ansi_bright_black", "ansi_cyan", "ansi_green", "ansi_yellow", "
 _PLAIN, _SIXTEEN = (frozenset(Theme(name="", primary="red", ansi=ansi).to_color_system().generate()) for ansi in (False, True))
 _SHADE: Final = re.compile(r"(?P<color>.+?)(?: (?:100|\d{1,2})%)?")
 _WORDS_OF_STYLE: Final = {"none", "not", "bold", "dim", "italic", "underline", "reverse", "strike"}
-_EXPECTED: Final = {
-    "dark": "true or false",
-    "ansi": "true or false",
-    "colors": "names with colours",
-    "variables": "names with colours",
-}
+_EXPECTED: Final = {"dark": "true or false", "ansi": "true or false", "colors": "names with colours", "variables": "names with colours"}
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,8 +85,10 @@ def find_theme(name: str) -> tuple[Theme | None, str]:
     if file is None:
         names = {file.stem for folder in (shipped_folder(), user_folder()) for file in folder.glob("*.yaml")}
         return None, f"Unknown theme {name}; themes: {', '.join(sorted(names))}"
-    found = _theme_or_mistake(file)
-    return (found, "") if isinstance(found, Theme) else (None, str(found))
+    try:
+        return load_theme(file), ""
+    except InputError as mistake:
+        return None, str(mistake)
 
 
 def why_no_theme(name: str) -> str | None:
@@ -102,16 +99,13 @@ def why_no_theme(name: str) -> str | None:
 
 def load_themes(folders: Iterable[Path]) -> tuple[tuple[Theme, ...], tuple[InputError, ...]]:
     """Every theme that can be used, and what is wrong with the others; of two with one name the later folder's counts."""
-    read = [_theme_or_mistake(path) for folder in folders for path in sorted(folder.glob("*.yaml"))]
-    themes = {theme.name: theme for theme in read if isinstance(theme, Theme)}
-    return tuple(themes.values()), tuple(mistake for mistake in read if isinstance(mistake, InputError))
-
-
-def _theme_or_mistake(path: Path) -> Theme | InputError:
-    try:
-        return load_theme(path)
-    except InputError as mistake:
-        return mistake
+    themes, mistakes = {}, []
+    for path in (path for folder in folders for path in sorted(folder.glob("*.yaml"))):
+        try:
+            themes[path.stem] = load_theme(path)
+        except InputError as mistake:  # noqa: PERF203 one bad file hides no other
+            mistakes.append(mistake)
+    return tuple(themes.values()), tuple(mistakes)
 
 
 def variable_defaults(theme: Theme) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.segment import Segment
 from rich.style import Style
@@ -13,11 +13,14 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.model import Level
+from cockpit.model import LEVELS
 from cockpit.moment import moment_text
 from cockpit.text import clean
 from cockpit.ui import cells
 from cockpit.ui.marks import Piece, Tone
+
+if TYPE_CHECKING:
+    from cockpit.recording.events import Event
 
 SPANS_S: Final = (900.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
 """Seconds that the line may cover: from a quarter of an hour to a week."""
@@ -34,31 +37,6 @@ MARKS: Final[Mapping[tuple[str, str], tuple[str, str, Tone]]] = {
 OTHER_MARK: Final = ("•", "*", "dim")
 TONES: Final[Mapping[str | None, Tone]] = {"critical": "bad", "warning": "warn", "info": "accent"}
 RECORDED, GAP, OUTSIDE, HERE = ("─", "-"), ("·", "."), (" ", " "), ("┃", "|")
-_WORST_FIRST: Final = ("critical", "warning", "info")
-
-
-class PastEvent(Protocol):
-    """Something that happened."""
-
-    @property
-    def at(self) -> float:
-        """When."""
-
-    @property
-    def kind(self) -> str:
-        """Such as `finding`, `act`, `job`, `fault`."""
-
-    @property
-    def phase(self) -> str:
-        """`begin` or `end`."""
-
-    @property
-    def text(self) -> str:
-        """One sentence."""
-
-    @property
-    def level(self) -> str | None:
-        """How bad it is, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +48,7 @@ class Stretch:
     recorded: tuple[float, float]
     """From when to when there is a recording at all."""
     gaps: Sequence[tuple[float, float]] = ()
-    events: Sequence[PastEvent] = ()
+    events: Sequence[Event] = ()
 
 
 def stretch_around(moment: float, span: float) -> tuple[float, float]:
@@ -79,7 +57,7 @@ def stretch_around(moment: float, span: float) -> tuple[float, float]:
     return begin, begin + span
 
 
-def draw_line(shown: Stretch, moment: float, now: float, width: int, *, ascii: bool) -> tuple[list[Piece], int, int]:  # noqa: A002
+def draw_line(shown: Stretch, moment: float, now: float, width: int, *, ascii: bool) -> tuple[list[Piece], int, int]:
     """The pieces of the line, a cell each between its labels; then the first cell of those, and their number."""
     begin, end = (f" {moment_text(edge, now, seconds=False)} " for edge in (shown.begin, shown.end))
     count = max(1, width - len(begin) - len(end))
@@ -101,33 +79,34 @@ def moment_of(shown: Stretch, cell: int, count: int) -> float:
     return max(happened) if happened else shown.begin + (cell + 0.5) / count * (shown.end - shown.begin)
 
 
-def _marks(shown: Stretch, count: int, *, ascii: bool) -> Iterator[tuple[int, Piece]]:  # noqa: A002
-    """Of several in one cell the worst has it."""
-    for event in sorted(shown.events, key=_harmless, reverse=True):
+def _marks(shown: Stretch, count: int, *, ascii: bool) -> Iterator[tuple[int, Piece]]:
+    """Of several in one cell the worst has it; what begins comes before what ends."""
+
+    def harm(event: Event) -> int:
+        return -len(LEVELS) - 1 if _is_over(event) else -len(LEVELS) if event.level is None else -LEVELS.index(event.level)
+
+    for event in sorted(shown.events, key=harm):
         if shown.begin <= event.at < shown.end:
             yield cell_of(shown, event.at, count), event_mark(event, ascii=ascii)
 
 
-def _harmless(event: PastEvent) -> int:
-    """What begins comes before what ends."""
-    if event.phase == "end" and event.kind in ("finding", "fault"):
-        return len(_WORST_FIRST) + 1
-    return _WORST_FIRST.index(event.level) if event.level in _WORST_FIRST else len(_WORST_FIRST)
-
-
-def event_mark(event: PastEvent, *, ascii: bool) -> Piece:  # noqa: A002
+def event_mark(event: Event, *, ascii: bool) -> Piece:
     """One cell that says what kind of event it is, and how bad."""
-    if event.kind == "finding" and event.phase != "end" and event.level in _WORST_FIRST:
-        return cells.level_mark(cast("Level", event.level), ascii=ascii)
+    if event.kind == "finding" and event.phase != "end" and event.level is not None:
+        return cells.level_mark(event.level, ascii=ascii)
     sign, plain, tone = MARKS.get((event.kind, event.phase), OTHER_MARK)
     return (plain if ascii else sign, tone if tone == "dim" and event.kind != "job" else TONES.get(event.level, tone))
 
 
-def event_text(event: PastEvent) -> str:
+def event_text(event: Event) -> str:
     """What happened, in a sentence."""
     if event.phase == "worse":
         return f"is {event.level} now: {event.text}"
-    return f"has ended: {event.text}" if event.phase == "end" and event.kind in ("finding", "fault") else event.text
+    return f"has ended: {event.text}" if _is_over(event) else event.text
+
+
+def _is_over(event: Event) -> bool:
+    return event.phase == "end" and event.kind in ("finding", "fault")
 
 
 def _track(shown: Stretch, cell: int, count: int) -> tuple[str, str]:
@@ -168,7 +147,7 @@ class TimeLine(Widget):
         self._moment = self._now = 0.0
         self._ascii = False
 
-    def show(self, shown: Stretch | None, moment: float = 0.0, now: float = 0.0, *, ascii: bool = False) -> None:  # noqa: A002
+    def show(self, shown: Stretch | None, moment: float = 0.0, now: float = 0.0, *, ascii: bool = False) -> None:
         """Show a stretch, with that moment in it; `None`: no line."""
         self._shown, self._moment, self._now, self._ascii = shown, moment, now, ascii
         self.display = shown is not None

@@ -31,17 +31,39 @@ class Index:
 
     def __init__(self, snapshot: Snapshot, before: Index | None = None, hidden: AbstractSet[str] = frozenset()) -> None:
         """`hidden`: keys of the findings that the user has hidden."""
-        self._snapshot = snapshot
+        self.snapshot, self._hidden = snapshot, frozenset(hidden)
         self.findings = FindingIndex(snapshot.findings, hidden)
         self._per_node: dict[tuple[Any, str], tuple[Node, Any]] = before._per_node if before else {}
+        self._made: dict[Callable[[Snapshot], Any], Any] = {}
         self._holders: dict[str, Mapping[int, Sequence[tuple[Process, Hold]]]] = {}
         if len(self._per_node) > MAX_KEPT_PER_NODE * (1 + len(snapshot.nodes or ())):
             self._per_node.clear()
 
+    def is_of(self, snapshot: Snapshot, hidden: AbstractSet[str]) -> bool:
+        """Whether it was made for this snapshot and these hidden findings."""
+        return self.snapshot is snapshot and self._hidden == hidden
+
+    def look_up_again(self, before: Index) -> None:
+        """Make now what was asked of the last snapshot's: it will be asked of this one, and a key must not wait for it."""
+        for name in list(vars(before)):
+            if isinstance(vars(Index).get(name), cached_property):
+                getattr(self, name)
+        for make in list(before._made):
+            self.of(make)
+        for node in list(before._holders):
+            self.gpu_holders(node, 0)
+
+    def of(self, make: Callable[[Snapshot], T]) -> T:
+        """What `make` makes of the snapshot, made once. It must be the same function every time, and look at nothing else."""
+        if make not in self._made:
+            self._made[make] = make(self.snapshot)
+        made: T = self._made[make]
+        return made
+
     def of_nodes(self, make: Callable[[Node], T]) -> Iterator[T]:
         """What `make` makes of each node. It must be the same function every time, and look at nothing but the node."""
         made = self._per_node
-        for node in self._snapshot.nodes or ():
+        for node in self.snapshot.nodes or ():
             known = made.get((make, node.key))
             if known is None or known[0] is not node:
                 known = made[make, node.key] = (node, make(node))
@@ -50,7 +72,7 @@ class Index:
     @cached_property
     def gpu_memory(self) -> tuple[int, int] | None:
         """In use and in all, over every GPU of which both are known, each once: two raylets on a host see the same ones."""
-        nodes = self._snapshot.nodes or ()
+        nodes = self.snapshot.nodes or ()
         if len({node.ip for node in nodes}) == len(nodes):
             sums = [each for each in self.of_nodes(_gpu_memory) if each[1]]
         else:
@@ -60,31 +82,47 @@ class Index:
         return (sum(each[0] for each in sums), total) if total else None
 
     @cached_property
+    def node_count(self) -> tuple[int, int] | None:
+        """Ray's nodes that are alive, and those that are not and have not come back; `None`: Ray has told of none."""
+        ours = [node for node in self.snapshot.nodes or () if node.id is not None]
+        back = {node.ip for node in ours if node.state == "ALIVE"}
+        missing = sum(node.state != "ALIVE" and node.ip not in back for node in ours)
+        return (sum(node.state == "ALIVE" for node in ours), missing) if ours else None
+
+    @cached_property
+    def reserved_gpus(self) -> tuple[float | None, float]:
+        """Of the living nodes: GPUs that Ray has handed out, and all."""
+        living = [node.resources.get("GPU") for node in self.snapshot.nodes or () if node.state == "ALIVE"]
+        quantities = [quantity for quantity in living if quantity is not None]
+        used = [quantity.used for quantity in quantities if quantity.used is not None]
+        return (sum(used) if used else None, sum(quantity.total or 0 for quantity in quantities))
+
+    @cached_property
     def nodes(self) -> Mapping[str, Node]:
         """By Ray's id."""
-        return {node.id: node for node in self._snapshot.nodes or () if node.id}
+        return {node.id: node for node in self.snapshot.nodes or () if node.id}
 
     @cached_property
     def actors(self) -> Mapping[str, Actor]:
         """By id; dead ones are not in it."""
-        return {actor.id: actor for actor in self._snapshot.actors or ()}
+        return {actor.id: actor for actor in self.snapshot.actors or ()}
 
     @cached_property
     def jobs(self) -> Mapping[str, Job]:
         """By the 8 hex digits that actors carry."""
-        return {job.job: job for job in self._snapshot.jobs or () if job.job}
+        return {job.job: job for job in self.snapshot.jobs or () if job.job}
 
     @cached_property
     def groups(self) -> Mapping[str, PlacementGroup]:
         """By id."""
-        return {group.id: group for group in self._snapshot.placement_groups or ()}
+        return {group.id: group for group in self.snapshot.placement_groups or ()}
 
     @cached_property
     def first_reasons(self) -> Mapping[str, tuple[str, str]]:
         """By a long reason for which several things may wait: key and name of the first, groups before actors."""
-        groups = [group for group in self._snapshot.placement_groups or () if group.pending]
+        groups = [group for group in self.snapshot.placement_groups or () if group.pending]
         reasons = [(group.why, group.key, f"group {group.name or group.id[:12]}") for group in groups]
-        waiting = [actor for actor in self._snapshot.actors or () if actor.state != "ALIVE"]
+        waiting = [actor for actor in self.snapshot.actors or () if actor.state != "ALIVE"]
         reasons += [(actor.why, actor.key, f"actor {actor.name or actor.class_}") for actor in waiting]
         found: dict[str, tuple[str, str]] = {}
         for why, key, name in reasons:
@@ -96,24 +134,24 @@ class Index:
     def processes(self) -> Mapping[str, list[Process]]:
         """By the key of the node they run on; what is of another Ray is at the node that this one has on its host."""
         keys: dict[str | None, str] = {name: node.key for name, node in self.nodes.items()}
-        homes = {node.host: node.key for node in reversed(self._snapshot.nodes or ())}
-        homes.update((host.name, keys[node]) for host in self._snapshot.hosts.values() for node in host.nodes if node in keys)
+        homes = {node.host: node.key for node in reversed(self.snapshot.nodes or ())}
+        homes.update((host.name, keys[node]) for host in self.snapshot.hosts.values() for node in host.nodes if node in keys)
         found: dict[str, list[Process]] = defaultdict(list)
-        for process in self._snapshot.processes or ():  # thousands, after each answer: nothing is made for one of them that another has
+        for process in self.snapshot.processes or ():  # thousands, after each answer: nothing is made for one of them that another has
             found[keys.get(process.node) or homes.get(process.host) or f"node:{process.host}"].append(process)
         return found
 
     @cached_property
     def host_titles(self) -> Mapping[str, str]:
         """By name of a host, what its node is called where it has one alone: one machine has one name."""
-        found = {host.name: [self.nodes[node] for node in host.nodes if node in self.nodes] for host in self._snapshot.hosts.values()}
+        found = {host.name: [self.nodes[node] for node in host.nodes if node in self.nodes] for host in self.snapshot.hosts.values()}
         return {name: nodes[0].title for name, nodes in found.items() if len(nodes) == 1}
 
     @cached_property
     def holders_unknown(self) -> frozenset[str]:
         """Ids of nodes with a GPU in use and no holder seen: what actors and jobs hold there is not known."""
-        nodes = [node for node in self._snapshot.nodes or () if node.id and node.state == "ALIVE" and "GPU" in node.resources]
-        return frozenset(node.id for node in nodes if node.id and (self._snapshot.processes is None or self._has_unknown_holder(node)))
+        nodes = [node for node in self.snapshot.nodes or () if node.id and node.state == "ALIVE" and "GPU" in node.resources]
+        return frozenset(node.id for node in nodes if node.id and (self.snapshot.processes is None or self._has_unknown_holder(node)))
 
     def _has_unknown_holder(self, node: Node) -> bool:
         """In a container NVML may give no pids, or those of another namespace."""
@@ -124,7 +162,7 @@ class Index:
 
     def host_of(self, node: Node) -> Host | None:
         """The probed host it runs on: by the raylet that the probe sees there, else by address, else by name."""
-        hosts = self._snapshot.hosts.values()
+        hosts = self.snapshot.hosts.values()
         by_id = {node_id: host for host in hosts for node_id in host.nodes}
         by_address = {address: host for host in hosts for address in host.addresses}
         by_name = {host.name: host for host in hosts}
@@ -148,7 +186,7 @@ class Index:
         """By actor id: GPU memory that it and its children hold, and on which GPUs."""
         memory: dict[str, int | None] = {}
         places: dict[str, set[tuple[str, int]]] = defaultdict(set)
-        for process in self._snapshot.processes or ():
+        for process in self.snapshot.processes or ():
             if process.actor and process.gpus:
                 held = process.gpu_memory
                 before = memory.get(process.actor)
@@ -161,7 +199,7 @@ class Index:
         """By job: GPU memory held by its processes, where NVML says it of any, and on how many GPUs."""
         memory: dict[str, int | None] = {}
         places: dict[str, set[tuple[str, int]]] = defaultdict(set)
-        for process in self._snapshot.processes or ():
+        for process in self.snapshot.processes or ():
             if process.job and process.gpus:
                 held, before = process.gpu_memory, memory.get(process.job)
                 memory[process.job] = held if before is None else before + (held or 0)

@@ -1,7 +1,6 @@
 """Who has and uses which GPUs: at one moment, and over as long as somebody has watched (pure)."""
 
-from cockpit.usage.causes import CAUSES, IdleCause
-from cockpit.usage.look import Fleet, Look, Owner, Use, look_at
+from cockpit.usage.look import CAUSES, Fleet, IdleCause, Look, Owner, Use, look_at
 from cockpit.usage.usage import LONGEST_STEP_S, FleetSums, HourSums, MemoryMark, OwnerUsage, Usage, UserUsage
 
 __all__ = [

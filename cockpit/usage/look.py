@@ -7,13 +7,24 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from cockpit.config.thresholds import OLD
-from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
-from cockpit.model import Gpu, Node, Process, Quantity, Snapshot
-from cockpit.usage.causes import IdleCause, JobState, idle_cause, read_states, unused_cause
+from cockpit.findings.stalls import GPUS_PER_ODD_ONE, IDLE_CLEAR_PERCENT
+from cockpit.model import Actor, Gpu, Node, PlacementGroup, Process, Quantity, Snapshot
 
+IdleCause = Literal["placement", "loading", "rank", "turn", "unused", "dead", "unseen"]
+CAUSES: Final[Mapping[IdleCause, str]] = {
+    "placement": "the job waits for placement",
+    "loading": "starting or loading",
+    "rank": "one rank or a few behind the others",
+    "turn": "other GPUs of the job at work",
+    "unused": "reserved, and no process uses it",
+    "dead": "left over by what has ended, or lost",
+    "unseen": "cause not seen",
+}
+"""In the order in which they are listed. `unseen` is idle for sure, and why is not known; a GPU of which nobody knows whether it works is
+not idle at all."""
 OwnerKind = Literal["job", "other Ray", "no job", "left over"]
 Does = Literal["busy", "idle", "lost", "unknown"]
 GROWTH_BYTES = 64 << 20
@@ -23,7 +34,20 @@ IN_USE_SHARE = 0.1
 MAX_GPUS = 10_000.0
 """Nobody is given more in one piece, whatever the cluster says."""
 _RESERVATION_SOURCES = frozenset(["ray.actors", "ray.placement_groups", "ray.identity", "ray.gcs"])
-_NOTHING_KNOWN = JobState()
+
+
+@dataclass
+class JobState:
+    """What of a job speaks for a cause."""
+
+    waits: bool = False
+    """Something of it that needs GPUs has no place."""
+    starts: bool = False
+    """An actor of it has its place, and is being started."""
+    hangs: bool = False
+    """Its GPUs are found to wait for each other."""
+    over: bool = False
+    """Ray says that it has ended."""
 
 
 class Owner(NamedTuple):
@@ -96,6 +120,52 @@ def look_at(snapshot: Snapshot, before: Mapping[str, int] | None = None) -> Look
     return Look(uses, _count_fleet(seen), seen.memory, seen.none_reserved)
 
 
+def _read_states(snapshot: Snapshot) -> dict[str, JobState]:
+    """By the id that its actors and groups carry."""
+    states: dict[str, JobState] = {}
+    things: list[Actor | PlacementGroup] = [*(snapshot.placement_groups or ()), *(snapshot.actors or ())]
+    for thing in things:
+        if thing.job and thing.pending and _needs_gpus(thing):
+            state = states.setdefault(thing.job, JobState())
+            state.starts |= thing.wait == "starting"
+            state.waits |= thing.wait != "starting"
+    hung = {key for finding in snapshot.findings if finding.code == "job-hung" for key in finding.about}
+    for job in snapshot.jobs or ():
+        if job.key in hung or not job.running:
+            state = states.setdefault(job.job or job.id, JobState())
+            state.hangs, state.over = job.key in hung, not job.running
+    return states
+
+
+def _needs_gpus(thing: Actor | PlacementGroup) -> bool:
+    if isinstance(thing, Actor):
+        return bool(thing.needs.get("GPU") or thing.placement_group)
+    return any(bundle.needs.get("GPU") for bundle in thing.bundles)
+
+
+def _unused_cause(state: JobState) -> IdleCause:
+    """Of a GPU that is reserved, and whose memory nobody holds."""
+    return "dead" if state.over else "placement" if state.waits else "loading" if state.starts else "unused"
+
+
+def _idle_cause(state: JobState, *, grows: bool, busy: float, held: float) -> IdleCause:
+    """Of a GPU whose memory it holds and that does nothing. `grows`: that memory does; `busy` of `held` GPUs of the job work."""
+    if state.over:
+        return "dead"
+    if state.hangs:
+        return "rank"
+    if grows or state.starts:
+        return "loading"
+    if state.waits:
+        return "placement"
+    if not busy:
+        return "unseen"
+    return "rank" if busy * GPUS_PER_ODD_ONE <= held else "turn"
+
+
+_NOTHING_KNOWN = JobState()
+
+
 class _Seen:
     """Look-ups in one snapshot."""
 
@@ -107,7 +177,7 @@ class _Seen:
         self.none_held = None if snapshot.processes is None else 0.0
         self.nodes: dict[str, Node] = {node.key: node for node in snapshot.nodes or ()}
         self._homes = {node.host: node for node in reversed(snapshot.nodes or ())}
-        self.states = read_states(snapshot)
+        self.states = _read_states(snapshot)
         self._submitted = {job.submission: job.job or job.id for job in snapshot.jobs or () if job.submission}
 
     @cached_property
@@ -168,7 +238,6 @@ def gpu_id(node: str, gpu: Gpu) -> str:
 
 
 def _add_processes(seen: _Seen, uses: Mapping[Owner, Use]) -> None:
-    """Memory, user and nodes of every owner that has processes."""
     for process, owner, node in seen.processes:
         use = uses[owner]
         use.user = use.user or process.user
@@ -221,7 +290,7 @@ def _add_holds(seen: _Seen, uses: Mapping[Owner, Use], before: Mapping[str, int]
                 idle.append((owner, share, grows))
     for owner, share, grows in idle:
         use = uses[owner]
-        use.rest(idle_cause(seen.state(owner), grows=grows, busy=use.busy, held=use.held or 0.0), share)
+        use.rest(_idle_cause(seen.state(owner), grows=grows, busy=use.busy, held=use.held or 0.0), share)
     return held
 
 
@@ -239,7 +308,6 @@ def _count(use: Use, does: Does, share: float, *, hangs: bool) -> bool:
 
 
 def _add_reservations(seen: _Seen, uses: Mapping[Owner, Use], held: Mapping[tuple[Owner, str], float]) -> None:
-    """What is reserved, and what of it nobody holds."""
     if seen.none_reserved is None:
         return
     for (owner, place), gpus in _reservations(seen.snapshot).items():
@@ -249,7 +317,7 @@ def _add_reservations(seen: _Seen, uses: Mapping[Owner, Use], held: Mapping[tupl
         spare = max(0.0, gpus - held.get((owner, place), 0.0))
         unseen = spare if node is None or seen.none_held is None or not seen.is_fresh(node) else min(spare, _unexplained_gpus(seen, node))
         use.unknown += unseen
-        use.rest(unused_cause(seen.state(owner)), spare - unseen)
+        use.rest(_unused_cause(seen.state(owner)), spare - unseen)
 
 
 def _reservations(snapshot: Snapshot) -> Mapping[tuple[Owner, str], float]:

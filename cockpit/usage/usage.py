@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +10,7 @@ from typing import NamedTuple
 
 from cockpit.config.thresholds import LARGE
 from cockpit.model import Job, Snapshot
-from cockpit.usage.causes import IdleCause
-from cockpit.usage.look import Fleet, Owner, Use, look_at
+from cockpit.usage.look import Fleet, IdleCause, Owner, Use, look_at
 
 STEP_S = 5.0
 """Seconds between two looks that are counted: Ray's own agents look no oftener."""
@@ -76,11 +76,8 @@ class FleetSums:
 
     def add(self, fleet: Fleet, step: float) -> None:
         """They were so for so many seconds."""
-        self.gpus += step * (fleet.gpus or 0)
-        self.reserved += step * (fleet.reserved or 0)
-        self.busy += step * (fleet.busy or 0)
-        self.idle += step * (fleet.idle or 0)
-        self.unknown += step * fleet.unknown
+        for name in vars(self):
+            setattr(self, name, getattr(self, name) + step * (getattr(fleet, name) or 0))
 
 
 @dataclass
@@ -233,7 +230,8 @@ class Usage:
         for known in self._owners.values():
             if known.now is not None and known.owner.kind == "job":
                 here = [marks[place] for place in known.now.nodes if place in marks]
-                known.memory_mark = max([*here, *filter(None, [known.memory_mark])], key=_fill, default=None)
+                earlier = [known.memory_mark] if known.memory_mark else []
+                known.memory_mark = max((*here, *earlier), key=lambda mark: mark.used / (mark.kill_at or mark.total), default=None)
 
     def _count_restarts(self, snapshot: Snapshot) -> None:
         """Those that were seen to happen."""
@@ -251,15 +249,14 @@ class Usage:
         if snapshot.oom_kills is None:
             return
         told = {kill.key: kill for kill in snapshot.oom_kills if kill.ours is not False}
-        before = self._killed if self._killed is not None else {key for key, kill in told.items() if not self._is_within(kill.moment)}
+        begin = math.inf if self.begin is None else self.begin
+        earlier = {key for key, kill in told.items() if kill.moment is None or kill.moment < begin}
+        before = earlier if self._killed is None else self._killed
         for key in told.keys() - before:
             self.kills += 1
             if (known := self._owners.get(Owner("job", told[key].job or ""))) is not None:
                 known.kills += 1
         self._killed = before | told.keys()
-
-    def _is_within(self, moment: float | None) -> bool:
-        return moment is not None and self.begin is not None and moment >= self.begin
 
     def users(self) -> Sequence[UserUsage]:
         """By user, the most GPU-hours first."""
@@ -273,12 +270,11 @@ class Usage:
 def _sum_user(user: str | None, theirs: Iterable[OwnerUsage]) -> UserUsage:
     found = UserUsage(user)
     for each in theirs:
-        found.sums.add(each.sums)
-        found.jobs += each.owner.kind == "job" and (each.job is not None or each.sums.had > 0)  # Ray runs one of its own for submissions
+        jobs = int(each.owner.kind == "job" and (each.job is not None or each.sums.had > 0))  # Ray runs one of its own for submissions
+        part = UserUsage(user, each.sums, jobs)
         if each.now is not None:
-            found.gpus = (found.gpus or 0.0) + each.now.had
-            found.gpu_memory = _sum(found.gpu_memory, each.now.gpu_memory)
-            found.host_memory = _sum(found.host_memory, each.now.host_memory)
+            part.gpus, part.gpu_memory, part.host_memory = each.now.had, each.now.gpu_memory, each.now.host_memory
+        found.add(part)
     return found
 
 
@@ -288,7 +284,3 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 def _most(one: int | None, other: int | None) -> int | None:
     return max((each for each in (one, other) if each is not None), default=None)
-
-
-def _fill(mark: MemoryMark) -> float:
-    return mark.used / (mark.kill_at or mark.total)

@@ -4,7 +4,6 @@ import pytest
 
 from cockpit.config.thresholds import OLD
 from cockpit.model import Hold, HostMemory, Job, Snapshot
-from cockpit.monitor import history as history_module
 from cockpit.monitor.history import JOBS_KEPT, STEP_S, STEPS_KEPT, History
 from tests.world import GIB, NOW, gpu, node, process
 
@@ -150,15 +149,6 @@ def test_nodes_that_come_and_go_for_ever_do_not_fill_the_memory():
         history.record(Snapshot(taken=NOW + number, nodes=(node(number, seen=NOW + number, gpus=()),)))
     assert len(history._pasts) <= 102
     assert history.tail(node(299).key, "host", None, 1) == [70]
-
-
-def test_of_a_large_cluster_the_rest_is_taken_in_with_the_next_snapshots(monkeypatch):
-    monkeypatch.setattr(history_module, "NODES_PER_SNAPSHOT", 2)
-    history = History()
-    nodes = tuple(node(number, seen=NOW) for number in range(1, 6))
-    for look in range(3):
-        history.record(Snapshot(nodes=nodes, taken=NOW + 0.1 * look))
-    assert all(history.tail(each.key, "host", width=1) == [70.0] for each in nodes)
 
 
 # Idle

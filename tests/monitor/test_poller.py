@@ -474,3 +474,11 @@ async def test_after_a_stop_nobody_is_asked_and_what_is_known_stays(watched):
     assert (kubernetes.times, jobs.times) == times
     assert watched.poller.parts.kubernetes is FOUND
     assert watched.poller.parts.jobs is JOBS
+
+
+async def test_who_prepares_is_asked_of_each_snapshot_before_it_is_published(watched):
+    prepared = []
+    watched.poller.prepare_with(lambda snapshot: prepared.append((snapshot, snapshot in watched.published)))
+    watched.watch(Asked(), Asked("ray.identity", HERE))
+    seen = await watched.shows(lambda snapshot: snapshot.jobs)
+    assert (seen, False) in prepared

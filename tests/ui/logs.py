@@ -20,9 +20,10 @@ def texts(view: LogView) -> list[str]:
 
 
 class Shown(App[None]):
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, max_lines: int | None = None, **options: Any) -> None:
         super().__init__()
         self.view = LogView(**options)
+        self.view.lines.max_lines = max_lines or self.view.lines.max_lines
         self.changes = 0
 
     def compose(self) -> ComposeResult:

@@ -12,10 +12,9 @@ from cockpit.model import Cluster, Fault, Hold, Snapshot
 from cockpit.sources.source import SourceError
 from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.header import fault_lines
-from cockpit.ui.help import key_name
+from cockpit.ui.help import Palette, key_name
 from cockpit.ui.keys import PAGES
 from cockpit.ui.log_screen import LogScreen
-from cockpit.ui.palette import Palette
 from cockpit.ui.view import Index
 from tests.ui.conftest import Hand
 from tests.ui.screen import HOSTILE, shown, unsafe, until

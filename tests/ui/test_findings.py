@@ -11,7 +11,7 @@ import cockpit.findings
 from cockpit.acts.table import find_operation
 from cockpit.model import Finding, Node, Remedy, Snapshot
 from cockpit.text import clean
-from cockpit.ui.findings import HARMLESS_ACTS, LOOK_KEYS, FindingIndex, next_steps, things
+from cockpit.ui.findings import HARMLESS_ACTS, LOOK_KEYS, FindingIndex, find_things, next_steps
 from cockpit.ui.plan_dialog import PlanScreen
 from cockpit.ui.view import Index
 from tests.growth import is_linear
@@ -232,7 +232,7 @@ def test_the_worst_of_several_is_the_mark_and_a_gpu_is_part_of_its_node():
     found = FindingIndex((LOST, stands(GROUP, about=(node(2).key,))))
     assert found.level(node(2)) == "critical"
     assert [finding.code for finding in found.about(node(2).key)] == ["gpu-lost", "never-placed"]
-    assert [thing.key for thing in things(LOST, snapshot())] == [node(2).key]
+    assert [thing.key for thing in find_things(LOST, snapshot())] == [node(2).key]
 
 
 # Remedies
@@ -284,7 +284,7 @@ async def test_where_that_is_gone_nothing_is_aimed_at_rather_than_everything(mak
         await pilot.press("6")
         await until(pilot, lambda: app.table.count == 1)
         await pilot.press({"clean": "C", "stop": "S"}.get(act, "K"))
-        await until(pilot, lambda: any("no longer there" in said.message for said in app._notifications))
+        await until(pilot, lambda: any("no longer exists" in said.message for said in app._notifications))
         assert not app.hand.planned
 
 

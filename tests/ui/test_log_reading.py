@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from cockpit.sources.source import SourceError
-from cockpit.ui.log_reading import REST_S
+from cockpit.ui.log_reading import MIN_SIGHT_S
 from cockpit.ui.log_screen import LogScreen
-from cockpit.ui.log_tails import INTERVAL_S, TAIL_LINES
-from cockpit.ui.pages.log_section import SHARE
+from cockpit.ui.log_tails import READ_INTERVAL_S, TAIL_LINES
+from cockpit.ui.pages.details import LOG_PART
 from tests.ui.screen import HOSTILE, shown, unsafe, until
 from tests.world import actor, process, snapshot
 
@@ -63,7 +63,7 @@ async def test_a_long_list_below_leaves_the_log_its_share_of_the_screen(make):
         await until(pilot, lambda: app.table.count > 0)
         await pilot.press("5", "enter")
         await until(pilot, lambda: "step 399" in shown(app))
-        assert shown(app).count("step ") == 60 // SHARE
+        assert shown(app).count("step ") == 60 // LOG_PART
 
 
 @pytest.mark.parametrize("key", ["4", "5"])
@@ -88,7 +88,7 @@ async def test_a_process_that_is_not_rays_has_no_log_and_nobody_is_asked_for_one
     async with app.run_test(size=LARGE) as pilot:
         await pilot.press("4", "enter")
         await until(pilot, lambda: len(app.pages) == 2)
-        await pilot.pause(10 * REST_S)
+        await pilot.pause(10 * MIN_SIGHT_S)
         assert "LOG" not in shown(app).split()
         assert app.monitor.logs.asked == []
 
@@ -97,7 +97,7 @@ async def test_without_a_pane_and_without_such_a_page_nothing_is_asked(make):
     app = made(make, "said it")
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("3", "end")
-        await pilot.pause(10 * REST_S)
+        await pilot.pause(10 * MIN_SIGHT_S)
         assert app.monitor.logs.asked == []
 
 
@@ -105,7 +105,7 @@ async def test_a_hidden_pane_asks_nothing(make):
     app = made(make, "said it")
     async with app.run_test(size=LARGE) as pilot:
         await pilot.press("v", "3", "end")
-        await pilot.pause(10 * REST_S)
+        await pilot.pause(10 * MIN_SIGHT_S)
         assert app.monitor.logs.asked == []
 
 
@@ -136,7 +136,7 @@ async def test_until_it_has_been_read_that_is_said_and_no_key_waits(make):
     app.monitor.logs.logs_of = never
     async with app.run_test(size=LARGE) as pilot:
         await actor_page(app, pilot)
-        await pilot.pause(2 * REST_S)
+        await pilot.pause(2 * MIN_SIGHT_S)
         assert heading(app) == "not read yet"
         await pilot.press("escape")
         await until(pilot, lambda: len(app.pages) == 1)
@@ -154,7 +154,7 @@ async def test_what_the_cursor_has_left_is_read_no_further(make):
     app.monitor.logs.logs_of = never
     async with app.run_test(size=(120, 60)) as pilot:
         await actor_page(app, pilot)
-        await pilot.pause(2 * REST_S)
+        await pilot.pause(2 * MIN_SIGHT_S)
         assert ended == []
         await pilot.press("escape")
         await until(pilot, lambda: ended)
@@ -182,9 +182,9 @@ async def test_while_it_stays_in_sight_it_is_read_again(make, clock):
         await actor_page(app, pilot)
         await until(pilot, lambda: logs.read == ["out"])
         app.draw()
-        await pilot.pause(2 * REST_S)
+        await pilot.pause(2 * MIN_SIGHT_S)
         assert logs.read == ["out"], "it has just been read"
-        clock.now += INTERVAL_S
+        clock.now += READ_INTERVAL_S
         await until(pilot, lambda: logs.read == ["out", "out"])
         assert len(logs.asked) == 1, "where its logs lie is known"
 
@@ -196,7 +196,7 @@ async def test_while_the_screen_is_paused_nothing_is_read_again(make, clock):
         await actor_page(app, pilot)
         await until(pilot, lambda: logs.read == ["out"])
         await pilot.press("p")
-        clock.now += 2 * INTERVAL_S
+        clock.now += 2 * READ_INTERVAL_S
         await pilot.pause(5)
         assert logs.read == ["out"]
         await pilot.press("p")
@@ -211,7 +211,7 @@ async def test_below_the_open_log_nothing_is_read_again(make, clock):
         await until(pilot, lambda: logs.read == ["out"])
         await pilot.press("l")
         await until(pilot, lambda: isinstance(app.screen, LogScreen))
-        clock.now += 2 * INTERVAL_S
+        clock.now += 2 * READ_INTERVAL_S
         await pilot.pause(5)
         assert logs.read == ["out"]
 

@@ -9,7 +9,7 @@ import pytest
 from cockpit.monitor.logs import Log
 from cockpit.sources.source import SourceError
 from cockpit.ui.log_strips import MAX_KEY_LINES
-from cockpit.ui.log_tails import INTERVAL_S, LINES_READ, MAX_LINE_CHARS, MAX_LOAD, MAX_TAILS, LogTails, fit_lines
+from cockpit.ui.log_tails import LINES_READ, MAX_LINE_CHARS, MAX_READ_SHARE, MAX_TAILS, READ_INTERVAL_S, LogTails, fit_lines
 from tests.ui.conftest import Clock
 from tests.world import actor
 
@@ -103,9 +103,9 @@ async def test_what_took_long_is_not_read_again_so_soon():
         return (log("out"),)
 
     await tails.read(actor(1), find)
-    clock.now += INTERVAL_S + 1
+    clock.now += READ_INTERVAL_S + 1
     assert not tails.is_due(actor(1), again=True)
-    clock.now += 4 / MAX_LOAD
+    clock.now += 4 / MAX_READ_SHARE
     assert tails.is_due(actor(1), again=True)
     assert not tails.is_due(actor(1), again=False)
     assert tails.is_due(actor(2), again=False)

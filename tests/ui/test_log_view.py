@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.events import MouseScrollUp
 
-from cockpit.ui.log_colours import LONGEST, last_written, pieces, visible
+from cockpit.ui.log_colours import MAX_DRAWN_CHARS, drop_overwritten, split_line, strip_sequences
 from tests.growth import is_linear
 from tests.ui.logs import Shown, numbered, shown, texts, until
 
@@ -57,20 +57,20 @@ async def test_no_hostile_line_reaches_the_terminal(line: str) -> None:
 
 @given(st.text(st.sampled_from("\x1b[]0;31m\x07\\P\x9b\r\t ab\u202e漢8:?"), max_size=60))
 def test_whatever_is_written_only_text_is_left(line: str) -> None:
-    drawn = "".join(text for text, _ in pieces(line))
+    drawn = "".join(text for text, _ in split_line(line))
     assert all(category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in drawn)
 
 
 def test_markup_is_text() -> None:
-    assert pieces("[@click=app.quit]x[/]")[0][0] == "[@click=app.quit]x[/]"
+    assert split_line("[@click=app.quit]x[/]")[0][0] == "[@click=app.quit]x[/]"
 
 
 def test_a_dropped_sequence_leaves_no_debris() -> None:
-    assert visible("\x1b]8;;http://a\x1b\\link\x1b]8;;\x1b\\ \x1b[Kdone\x1b[1A") == "link done"
+    assert strip_sequences("\x1b]8;;http://a\x1b\\link\x1b]8;;\x1b\\ \x1b[Kdone\x1b[1A") == "link done"
 
 
 def test_colours_of_a_log_are_kept() -> None:
-    plain, red, bold, indexed, true, reset = pieces("a\x1b[31mb\x1b[1mc\x1b[22;38;5;200md\x1b[38;2;1;2;3;48;5;7me\x1b[mf")
+    plain, red, bold, indexed, true, reset = split_line("a\x1b[31mb\x1b[1mc\x1b[22;38;5;200md\x1b[38;2;1;2;3;48;5;7me\x1b[mf")
     assert [text for text, _ in (plain, red, bold, indexed, true, reset)] == list("abcdef")
     assert plain[1] == reset[1]
     assert str(red[1]) == "color(1)"
@@ -80,7 +80,7 @@ def test_colours_of_a_log_are_kept() -> None:
 
 
 def test_bright_colours_and_their_end() -> None:
-    assert [str(style) for _, style in pieces("\x1b[92mgreen\x1b[39;103mground\x1b[49;3;4;7;9mall\x1b[23;24;27;29mnone")] == [
+    assert [str(style) for _, style in split_line("\x1b[92mgreen\x1b[39;103mground\x1b[49;3;4;7;9mall\x1b[23;24;27;29mnone")] == [
         "color(10)",
         "on color(11)",
         "italic underline reverse strike",
@@ -89,37 +89,37 @@ def test_bright_colours_and_their_end() -> None:
 
 
 def test_text_cannot_hide_in_its_ground() -> None:
-    assert str(pieces("\x1b[30;40mhidden")[0][1]) == "color(0)"
-    assert str(pieces("\x1b[8;5mhidden")[0][1]) == "none"
+    assert str(split_line("\x1b[30;40mhidden")[0][1]) == "color(0)"
+    assert str(split_line("\x1b[8;5mhidden")[0][1]) == "none"
 
 
 def test_a_progress_bar_shows_its_last_state() -> None:
-    assert last_written("10%\r20%\r30%") == "30%"
-    assert last_written("windows\r") == "windows"
-    assert visible("\x1b[32m10%\r\x1b[K99%") == "99%"
+    assert drop_overwritten("10%\r20%\r30%") == "30%"
+    assert drop_overwritten("windows\r") == "windows"
+    assert strip_sequences("\x1b[32m10%\r\x1b[K99%") == "99%"
 
 
 def test_tabs_lead_to_columns_whatever_the_colours() -> None:
-    assert "".join(text for text, _ in pieces("a\tb")) == "a       b"
-    assert "".join(text for text, _ in pieces("a\x1b[31m\tb\tc")) == "a       b       c"
+    assert "".join(text for text, _ in split_line("a\tb")) == "a       b"
+    assert "".join(text for text, _ in split_line("a\x1b[31m\tb\tc")) == "a       b       c"
 
 
 def test_secrets_are_not_drawn_however_they_are_coloured() -> None:
     line = "export HF_TOKEN=\x1b[31mhf_abcdefgh\x1b[0mijklmnop done"
-    assert "".join(text for text, _ in pieces(line)) == "export HF_TOKEN=••• done"
+    assert "".join(text for text, _ in split_line(line)) == "export HF_TOKEN=••• done"
 
 
 def test_a_long_line_is_cut_and_so_is_a_secret_across_the_cut() -> None:
-    line = "x" * (LONGEST - 15) + " hf_" + "s" * 100
-    drawn = "".join(text for text, _ in pieces(line))
+    line = "x" * (MAX_DRAWN_CHARS - 15) + " hf_" + "s" * 100
+    drawn = "".join(text for text, _ in split_line(line))
     assert drawn.endswith("•••…")
     assert "sss" not in drawn
-    assert len("".join(text for text, _ in pieces("y" * 100_000))) == LONGEST + 1
+    assert len("".join(text for text, _ in split_line("y" * 100_000))) == MAX_DRAWN_CHARS + 1
 
 
 @pytest.mark.parametrize("piece", ["token", "\x1b[1m", "\x1b]", "\x1b[1;", "1;", "漢", "eyJ-", "\x1b["])
 def test_no_line_takes_longer_than_its_length(piece: str) -> None:
-    assert is_linear(lambda times: pieces(f"a\x1b[{piece * times}"), 500)
+    assert is_linear(lambda times: split_line(f"a\x1b[{piece * times}"), 500)
 
 
 # Following

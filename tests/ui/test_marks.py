@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.ui.marks import bar, chart, heat, level_tone, merge, spark
+from cockpit.ui.marks import bar, chart, heat, merge, spark
 
 FRACTION = st.none() | st.floats()
 
@@ -109,13 +108,6 @@ def test_a_node_of_eight_gpus_is_eight_cells() -> None:
     cells = merge(heat(fraction) for fraction in (0.9, 0.9, 0.9, 0.0, None, 0.4, 0.4, 1.0))
     assert len(text(cells)) == 8
     assert all(before[1] != after[1] for before, after in pairwise(cells))
-
-
-@pytest.mark.parametrize(
-    ("value", "tone"), [(None, ""), (float("nan"), ""), (0, "ok"), (70, "warn"), (94.9, "warn"), (95, "bad"), (200, "bad")]
-)
-def test_levels(value: float | None, tone: str) -> None:
-    assert level_tone(value, 70, 95) == tone
 
 
 def drawn(*args, **more) -> list[str]:

@@ -9,7 +9,7 @@ from cockpit.findings.memory_trend import STEP_S
 from cockpit.model import HostMemory, MemoryUser, Process
 from cockpit.monitor.history import History
 from cockpit.ui.pages.jobs import JobsPage
-from cockpit.ui.pages.memory import MemoryPage, downsample, fullest_node, memory_of
+from cockpit.ui.pages.memory import MemoryPage, downsample, fullest_node, memory_node
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.view import Index, View
 from tests.ui.screen import shown, until
@@ -203,13 +203,12 @@ def test_columns_show_the_greatest_of_what_falls_into_them_and_gaps_stay():
 
 def test_it_is_opened_from_a_node_from_what_is_of_one_and_from_its_page():
     one, gpus = node(1), NodesPage().sections(seen(700))[1].rows
-    assert memory_of(NodesPage(), one, snapshot()).node is one
-    assert memory_of(NodesPage(), gpus[0], snapshot()).node.key == one.key
-    assert memory_of(NodePage(one), None, snapshot()).node is one
-    assert memory_of(NodesPage(), actor(1, node=one.id), snapshot()).node.key == one.key
-    assert memory_of(NodesPage(), actor(1, node="gone"), snapshot()) is None
-    assert memory_of(NodesPage(), Process(host="node1", pid=5), snapshot()) is None
-    assert memory_of(MemoryPage(one), None, snapshot()) is None
+    assert memory_node(NodesPage(), one, snapshot()) is one
+    assert memory_node(NodesPage(), gpus[0], snapshot()).key == one.key
+    assert memory_node(NodePage(one), None, snapshot()) is one
+    assert memory_node(NodesPage(), actor(1, node=one.id), snapshot()).key == one.key
+    assert memory_node(NodesPage(), actor(1, node="gone"), snapshot()) is None
+    assert memory_node(NodesPage(), Process(host="node1", pid=5), snapshot()) is None
 
 
 def test_the_fullest_node_is_the_nearest_to_its_own_kill_line_and_alive():

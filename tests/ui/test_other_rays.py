@@ -29,7 +29,7 @@ async def test_from_a_wrong_address_a_goes_to_a_ray_that_answers(make):
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, AddressDialog))
         await until(pilot, lambda: "http://127.0.0.1:8366  session_b" in shown(app))
-        assert "These Rays on this host answer. Which do you want to see?" in shown(app)
+        assert "These Rays on this host answer. Which one to follow?" in shown(app)
         assert "session_c of train" in shown(app)
         assert "38225" not in shown(app), "what does not answer is not offered"
         await pilot.press("enter")

@@ -23,7 +23,7 @@ from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
 from cockpit.ui import cells
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import detail_of
-from cockpit.ui.pages.faults import FaultsPage
+from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.jobs import JobsPage, last_line
 from cockpit.ui.pages.nodes import NodePage, NodesPage
 from cockpit.ui.pages.overview import JOB_PAST_CELLS, OverviewPage
@@ -74,7 +74,7 @@ def told(page, seen):
 def test_before_anything_is_heard_no_list_is_empty_but_unknown(page):
     for section in page().sections(view(NOTHING)):
         assert section.rows is None or section.key == "faults", section.key
-        assert "not" in section.nothing or section.key == "faults", section.key
+        assert "not" in section.sentence or section.key == "faults", section.key
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -82,7 +82,7 @@ def test_what_is_known_to_be_nothing_is_said_to_be_none(page):
     empty = snapshot(nodes=(), actors=(), placement_groups=(), jobs=(), processes=(), sessions=(), faults=())
     for section in page().sections(view(empty)):
         assert not section.rows
-        assert "not known" not in section.nothing or section.key == "left", section.key
+        assert "not known" not in section.sentence or section.key == "left", section.key
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -232,14 +232,14 @@ def test_the_left_over_that_holds_most_is_first():
 def test_nothing_is_left_over_only_where_somebody_looked():
     unseen = section(OverviewPage(), "left", view(processes=()))
     assert unseen.rows is None
-    assert "not known" in unseen.nothing
+    assert "not known" in unseen.sentence
     hosts = {"node1": Host("node1", processes=())}
     looked = section(OverviewPage(), "left", view(processes=(), hosts=hosts))
     assert list(looked.rows) == []
-    assert looked.nothing == "none (1 host probed)"
+    assert looked.sentence == "none (1 host probed)"
     barred = section(OverviewPage(), "left", view(processes=(process(1, kind="unknown", gpus=(Hold(0, GIB),)),), hosts=hosts))
     assert barred.rows is None, "its number is a dash"
-    assert barred.nothing == "not known (1 host probed; of 1 process it can't be told; page 4)"
+    assert barred.sentence == "not known (1 host probed; of 1 process it can't be told; page 4)"
 
 
 def test_a_running_job_holds_what_its_processes_hold():
@@ -359,7 +359,7 @@ def test_rays_own_actors_are_not_the_users():
     seen = view(actors=(actor(1, internal=True),))
     scheduled = section(ActorsPage(), "scheduled", seen)
     assert scheduled.rows == []
-    assert "1 internal to Ray" in scheduled.nothing
+    assert "1 internal to Ray" in scheduled.sentence
 
 
 @pytest.mark.parametrize(("complete", "said"), [(False, True), (True, False), (None, False)])
@@ -373,7 +373,7 @@ def test_the_dead_are_shown_only_when_they_were_asked_for():
     assert "dead" not in [section.key for section in page.sections(view())]
     page.wants_dead = True
     assert section(page, "dead", view()).rows is None
-    assert section(page, "dead", view()).nothing == "loading"
+    assert section(page, "dead", view()).sentence == "loading"
     page.dead = (actor(50, state="DEAD", why="killed by the memory monitor"),)
     assert drawn(section(page, "dead", view()), view())[0]["WHY"] == "killed by the memory monitor"
 

@@ -15,7 +15,7 @@ from cockpit.acts.world import UnclearSessionError
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.source import SourceError
 from cockpit.ui.dialogs import fold_line
-from cockpit.ui.plan_dialog import PlanLines, PlanScreen, overall
+from cockpit.ui.plan_dialog import PlanLines, PlanScreen, sum_progress
 from tests.ui.conftest import Hand, victim
 from tests.ui.screen import HOSTILE, shown, unsafe, until
 from tests.world import GIB, NOW
@@ -470,7 +470,7 @@ async def test_a_small_terminal_survives(make, size):
 
 def test_the_hosts_that_speak_are_summed_up():
     heard = {"a": Progress("waiting"), "b": Progress("x", 1, 3), "c": Progress("y", 2, 4), "d": Progress("connecting")}
-    assert overall(heard) == "3 of 7, 1 host waiting, 2 hosts running, 1 host connecting"
+    assert sum_progress(heard) == "3 of 7, 1 host waiting, 2 hosts running, 1 host connecting"
 
 
 def test_no_part_of_a_folded_line_looks_like_a_line_of_its_own():

@@ -8,8 +8,8 @@ import pytest
 
 from cockpit.moment import moment_text
 from cockpit.sources.source import SourceError
+from cockpit.ui.dialogs import NameDialog
 from cockpit.ui.log_screen import LogScreen
-from cockpit.ui.name_dialog import NameDialog
 from cockpit.ui.pages.findings import FindingsPage
 from cockpit.ui.pages.memory import MemoryPage
 from cockpit.ui.recorded import RecordedPast

@@ -7,13 +7,13 @@ import asyncio
 from cockpit.model import Finding, Hold, Job
 from cockpit.sources.probes.decode import StackFrame, Stacks, StackThread
 from cockpit.sources.source import SourceError
-from cockpit.ui.stacks import MAX_REQUESTS, Frame, Stack, build_stack, processes_of, read_stacks, stacks_text
+from cockpit.ui.stacks import MAX_REQUESTS, Stack, processes_of, read_stacks, stacks_text
 from cockpit.ui.view import Index, View
 from tests.world import GIB, actor, process, snapshot
 
-REDUCE = (Frame("all_reduce", "torch/distributed/distributed_c10d.py", 2000), Frame("step", "ppo.py", 40))
-LOAD = (Frame("load", "dataset.py", 7), Frame("step", "ppo.py", 40))
-IDLE = (Frame("wait", "threading.py", 320), Frame("_bootstrap", "threading.py", 1002))
+REDUCE = (StackFrame("all_reduce", "torch/distributed/distributed_c10d.py", 2000), StackFrame("step", "ppo.py", 40))
+LOAD = (StackFrame("load", "dataset.py", 7), StackFrame("step", "ppo.py", 40))
+IDLE = (StackFrame("wait", "threading.py", 320), StackFrame("_bootstrap", "threading.py", 1002))
 
 
 def test_the_odd_one_out_comes_first_and_its_own_calls_are_marked():
@@ -34,7 +34,7 @@ def test_where_there_is_room_they_lie_side_by_side():
 
 
 def test_a_long_file_name_is_wrapped_and_not_cut():
-    long = (Frame("f", "x" * 100 + ".py", 1),)
+    long = (StackFrame("f", "x" * 100 + ".py", 1),)
     text = stacks_text([Stack("pid 1", (long,)), Stack("pid 2", (LOAD,))], 120)
     assert text.count("x") == 100
 
@@ -48,10 +48,6 @@ def test_one_that_nobody_could_look_into_is_named_with_the_reason():
 
 
 STEP = Stacks((StackThread((StackFrame("step", "ppo.py", 40),)),))
-
-
-def test_a_probes_answer_is_a_stack():
-    assert build_stack("pid 1", STEP).threads == ((Frame("step", "ppo.py", 40),),)
 
 
 def seen(**facts):
@@ -98,5 +94,5 @@ async def test_all_are_asked_at_once_and_one_that_fails_hides_no_other():
 
     good, bad = await read_stacks(ask, [RANK, SAVER], seen(processes=(RANK, SAVER), actors=(actor(1),)))
     assert good.title == "node1 1001 (PolicyModelActor GPU 0)"
-    assert good.busy_threads == {(Frame("step", "ppo.py", 40),)}
+    assert good.busy_threads == {(StackFrame("step", "ppo.py", 40),)}
     assert (bad.title, bad.error) == ("node1 1002 (python)", "w1: connection refused")

@@ -13,9 +13,10 @@ from cockpit.text import clean
 from cockpit.ui.block import GUTTER_CELLS, fit_text, fold_text
 from cockpit.ui.place import MAX_PLACES
 from cockpit.ui.section import MIN_GROWING_CELLS, Column, Section, fit_columns
-from cockpit.ui.table import Table
+from cockpit.ui.table import SLICE_LINES, Table
 from cockpit.ui.theme import variable_defaults
 from cockpit.ui.view import View
+from tests.ui.screen import until
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ async def test_a_title_may_be_longer_than_the_columns_or_hostile(title):
 
 
 async def test_none_unknown_and_hidden_look_different():
-    async with table(section(), section(rows=None, nothing="not known yet", key="others")) as (shown, _):
+    async with table(section(), section(rows=None, unknown="not known yet", key="others")) as (shown, _):
         assert lines(shown)[0].rstrip() == "  THINGS 0  none at all"
         assert lines(shown)[1].rstrip() == "  OTHERS –  not known yet"
         shown.show([section(*things("a", "b"))], View())
@@ -539,3 +540,57 @@ async def test_only_lines_on_the_screen_are_drawn():
         await pilot.pause()
         assert "9999" in drawn
         assert len(set(drawn)) < 50
+
+
+# In slices
+
+TALL = (40, 40)
+MANY = [f"thing{number}" for number in range(38)]
+
+
+def seen(pilot):
+    return [strip.text for strip in pilot.app.screen._compositor.render_strips()]
+
+
+async def refilled(shown, pilot, note="new"):
+    """New facts of the same rows, as a snapshot brings them that nobody waits for."""
+    rows = [replace(thing, note=note) for thing in things(*MANY)]
+    shown.show((section(*rows),), View(), in_slices=True)
+
+
+def painted(pilot, note):
+    return sum(f" {note}" in line for line in seen(pilot))
+
+
+async def test_what_nobody_waits_for_is_drawn_slice_by_slice_until_all_of_it_is_there():
+    async with table(section(*things(*MANY)), size=TALL) as (shown, pilot):
+        await refilled(shown, pilot)
+        assert len(shown._drawn) < SLICE_LINES
+        await until(pilot, lambda: painted(pilot, "new") == len(MANY))
+        assert not shown._drawn
+
+
+async def test_a_key_between_two_slices_moves_the_cursor_at_once_and_no_line_is_left_as_it_was():
+    async with table(section(*things(*MANY)), size=TALL) as (shown, pilot):
+        await refilled(shown, pilot)
+        shown.action_move(1)
+        shown.action_tag()
+        await until(pilot, lambda: painted(pilot, "new") == len(MANY))
+        assert seen(pilot) == lines(shown)
+        assert [line[:2] for line in seen(pilot)[1:4]] == ["  ", " *", " ▸"]
+
+
+async def test_facts_that_come_before_the_last_slice_are_drawn_in_its_place():
+    async with table(section(*things(*MANY)), size=TALL) as (shown, pilot):
+        await refilled(shown, pilot, "old")
+        await refilled(shown, pilot, "new")
+        await until(pilot, lambda: painted(pilot, "new") == len(MANY))
+        assert painted(pilot, "old") == 0
+
+
+async def test_a_table_that_is_scrolled_between_two_slices_shows_the_lines_that_are_there_then():
+    async with table(section(*things(*MANY)), size=(40, 20)) as (shown, pilot):
+        await refilled(shown, pilot)
+        shown.scroll_to(0, 7, animate=False, immediate=True)
+        await until(pilot, lambda: painted(pilot, "new") == 19)
+        assert [line[:30] for line in seen(pilot)] == [line[:30] for line in lines(shown)]  # beyond them is the scroll bar

@@ -72,4 +72,4 @@ def test_users_are_listed_with_what_they_have_and_have_used():
 def test_before_anybody_has_watched_users_are_not_known():
     of = Snapshot(taken=NOW)
     users = section(JobsPage(), "users", View(of, Index(of), now=NOW))
-    assert (users.rows, users.nothing) == (None, "not watched yet")
+    assert (users.rows, users.sentence) == (None, "not watched yet")

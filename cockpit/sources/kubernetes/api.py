@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-import httpx
+import httpcore
 import msgspec
 
 from cockpit.config.kubernetes import ACCOUNT, API_HOST, KubernetesPlace
 from cockpit.secrets import redact
+from cockpit.sources.connections import Answer, Connections
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.probes.process import ANSWER_S, ask_program
 from cockpit.sources.source import SourceError, within
@@ -99,20 +100,21 @@ class ServiceAccount:
             return await within(ANSWER_S, self._exchange(method, path, body))
         except asyncio.TimeoutError:
             raise SourceError(f"{WHO} did not answer within {ANSWER_S:.0f} s ({self._url})") from None
-        except httpx.HTTPError as error:
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             raise SourceError(f"{WHO} can't be reached at {self._url}: {clean(str(error)) or 'no connection'}") from None
 
     async def _exchange(self, method: str, path: str, body: bytes) -> bytes:
-        headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json", "User-Agent": "ray-cockpit"}
+        headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json"}
         headers |= {"Content-Type": "application/json"} if body else {}
-        async with (
-            httpx.AsyncClient(verify=self._trust(), trust_env=False, timeout=ANSWER_S) as client,
-            client.stream(method, f"{self._url}{path}", content=body or None, headers=headers) as answer,
-        ):
-            said = await _read_body(answer)
-        if answer.is_success:
+        connections = Connections(self._url, trust=self._trust())
+        try:
+            async with connections.ask(method, path, {}, headers, body) as answer:
+                said = await _read_body(answer)
+        finally:
+            await connections.close()
+        if 200 <= answer.status < 300:
             return said
-        raise _refusal(answer.status_code, said)
+        raise _refusal(answer.status, said)
 
     def _token(self) -> str:
         try:
@@ -130,9 +132,9 @@ class ServiceAccount:
             raise SourceError(f"the certificate of the API server's authority can't be read ({self._account / 'ca.crt'})") from None
 
 
-async def _read_body(answer: httpx.Response) -> bytes:
+async def _read_body(answer: Answer) -> bytes:
     body = bytearray()
-    async for chunk in answer.aiter_bytes():
+    async for chunk in answer.body:
         body += chunk
         if len(body) > MAX_BODY_BYTES:
             raise SourceError(f"{WHO} sent more than {MAX_BODY_BYTES >> 20} MB")

@@ -92,7 +92,7 @@ class PortAnswer(msgspec.Struct):
     listeners: tuple[Listener, ...]
 
 
-class StackFrame(msgspec.Struct):
+class StackFrame(msgspec.Struct, frozen=True):
     """A frame of a stack."""
 
     name: str

@@ -41,6 +41,9 @@ class Pace:
     """How patient one is, in seconds."""
 
     tick: float = 0.25
+    """While a host waits for its probe."""
+    idle_tick: float = 1.0
+    """While all probes run: their ends and words are heard at once, only a silence is not."""
     silence: float = 5.0
     """Beyond three intervals without a word, somebody is told."""
     restart: float = 30.0

@@ -7,7 +7,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from subprocess import Popen
 from typing import Any
 
@@ -25,7 +24,7 @@ from cockpit.sources.probes.process import Child, HearLines, start_child, wait_f
 from cockpit.sources.probes.spawn import bury, local_command, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, wait_for_event
 
 MAX_ANSWER_BYTES = 16 << 20
 """That one question may be answered with: an environment has at most 6 MiB, a stack far less."""
@@ -70,11 +69,15 @@ class ProbePool:
                 now = time.monotonic()
                 self._tick(now, now - before)
                 before = now
-                with suppress(asyncio.TimeoutError):
-                    await within(self._pace.tick, self._woken.wait())
+                await wait_for_event(self._woken, self._pace.tick if self._is_starting else self._pace.idle_tick)
                 self._woken.clear()
         finally:
             self.close()
+
+    @property
+    def _is_starting(self) -> bool:
+        """Whether a host waits for its probe."""
+        return self._here.child is None or any(watch.child is None for watch in self._watches.values())
 
     def want(self, targets: Mapping[str, HostEntry]) -> None:
         """The other hosts to be looked at from now on. One that is left out is looked at for a minute longer."""
@@ -140,8 +143,7 @@ class ProbePool:
                     if answer.get("end") is True:
                         return
                 turned.clear()
-                with suppress(asyncio.TimeoutError):
-                    await within(self._pace.tick, turned.wait())
+                await wait_for_event(turned, self._pace.tick)
         finally:
             child.end()
             self._asked.discard(child)
@@ -178,7 +180,7 @@ class ProbePool:
 
     def _tick(self, now: float, gap: float) -> None:
         watches = (self._here, *self._watches.values())
-        if gap > self._pace.frozen + self._pace.tick:
+        if gap > self._pace.frozen + self._pace.idle_tick:
             for watch in watches:
                 watch.forgive(gap)
         for watch in watches:

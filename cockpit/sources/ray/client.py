@@ -9,14 +9,14 @@ from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import quote
 
-import httpx
 from msgspec.structs import replace
 
 from cockpit.clock import CLOCK, redate, shift_of
 from cockpit.model import Actor, Cluster, Process
+from cockpit.sources.connections import Params, Transport
 from cockpit.sources.ray import actors, oom, wire
 from cockpit.sources.ray.actors import WAITING, ActorFacts, GroupFacts, JobFacts
-from cockpit.sources.ray.http import Dashboard, Params, RefusalError, aside
+from cockpit.sources.ray.http import Dashboard, RefusalError, aside
 from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.ray.listings import NOT_DEAD, ActorLists, GroupLists
 from cockpit.sources.ray.log_files import LOG_LINES, LogFiles
@@ -63,7 +63,7 @@ class RayClient:
         *,
         token: Callable[[], str | None] = find_token,
         audience: Audience | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: Transport | None = None,
         clock: Callable[[], float] = CLOCK,
         max_bytes: int | None = None,
     ) -> None:

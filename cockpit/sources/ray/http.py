@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from email.utils import parsedate_to_datetime
 from functools import partial
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
-import httpx
+import httpcore
 
 from cockpit.model import Cause
 from cockpit.secrets import redact
+from cockpit.sources.connections import Answer, Connections, Params, Transport
 from cockpit.sources.lenient_json import NotRayError, decode
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.http_words import asked_for, why_unreachable
@@ -25,12 +24,9 @@ from cockpit.trust import TOKEN_PLACES, Audience
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
-Params = Mapping[str, str | float]
 Auth = Literal["token", "disabled"]
 Hide = Callable[[str], str]
 
-sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]  # "not installed", as Python itself notes it
-"""httpcore looks for it with every request (`_synchronization.py`, 1.0.9), and Python looks through all folders: a tenth of a request."""
 MAX_BODY_BYTES = 128 * 2**20
 """Bytes. `/nodes?view=summary` of 1,000 nodes with 20 workers each is 29 MB."""
 ASIDE_FROM_BYTES = 1 << 20
@@ -38,8 +34,7 @@ ASIDE_FROM_BYTES = 1 << 20
 AUTH_CACHE_S = 5.0
 """Seconds for which an answer about tokens serves all that ask."""
 _LONGEST_REST_S = 60.0
-_CONNECT_TIMEOUT = httpx.Timeout(None, connect=5.0)
-"""The whole exchange has a time-out of its own."""
+_REDIRECTS = (301, 302, 303, 307, 308)
 _AUTH_MODE_PATH = "/api/authentication_mode"
 _LIGHT_PATHS = (_AUTH_MODE_PATH, "/api/version", "/api/gcs_healthz")
 """These cost Ray nothing, and tell when it is back: they are not left alone longer and longer."""
@@ -77,7 +72,7 @@ class Dashboard:
         address: str,
         *,
         token: Callable[[], str | None],
-        transport: httpx.AsyncBaseTransport | None,
+        transport: Transport | None,
         audience: Audience | None = None,
         clock: Callable[[], float] = time.monotonic,
         max_bytes: int | None = None,
@@ -93,15 +88,7 @@ class Dashboard:
         self._token, self._max_bytes = token, max_bytes
         self._audience = audience or Audience(self.address, given=True)
         self._clock = clock
-        self._client = httpx.AsyncClient(
-            transport=transport,
-            trust_env=False,
-            verify=address.startswith("https:"),  # else a tenth of the start goes into loading certificates that nobody asks for
-            timeout=httpx.Timeout(5.0, pool=30.0),
-            limits=httpx.Limits(max_connections=24, max_keepalive_connections=12),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # Ray sets none; of others' there may be ever more
-            headers={"User-Agent": "ray-cockpit", "Accept": "*/*", "Accept-Encoding": "identity"},
-        )
+        self._connections = Connections(self.address, transport)
         self._asking = asyncio.Lock()
         self._auth_asked = 0.0
         self._busy: dict[str, asyncio.Lock] = {}
@@ -110,7 +97,7 @@ class Dashboard:
 
     async def close(self) -> None:
         """Let all connections go."""
-        await self._client.aclose()
+        await self._connections.close()
 
     def wake(self) -> None:
         """Ask every path again at once: what kept Ray from answering is over."""
@@ -175,15 +162,16 @@ class Dashboard:
             return body
 
     @asynccontextmanager
-    async def stream(self, path: str, params: Params | None = None) -> AsyncIterator[httpx.Response]:
+    async def stream(self, path: str, params: Params | None = None) -> AsyncIterator[Answer]:
         """An answer that goes on, and may pause for any time; the caller reads it."""
         headers = await self._headers(path)
         with self._failures(path):
-            url, more = f"{self.address}{path}", self._watch_connection(secret="Authorization" in headers)
-            async with self._client.stream("GET", url, params=params, headers=headers, timeout=_CONNECT_TIMEOUT, extensions=more) as answer:
-                if answer.status_code != 200:
-                    self._judge(answer, path, await self._body(answer, path, MAX_BODY_BYTES))
-                self._refuse_encoded(answer, path)
+            is_secret = "Authorization" in headers
+            more = self._watch_connection(secret=is_secret)
+            async with self._connections.ask("GET", path, params or {}, headers, extensions=more) as answer:
+                if answer.status != 200:
+                    self._judge(answer, "GET", path, await self._body(answer, "GET", path, MAX_BODY_BYTES), has_token=is_secret)
+                self._refuse_encoded(answer, "GET", path)
                 yield answer
 
     async def write(
@@ -228,37 +216,32 @@ class Dashboard:
         hide: Hide | None = None,
         headers: Mapping[str, str] = {},
     ) -> bytes:
-        url, headers = f"{self.address}{path}", {**headers, **await self._headers(path)}
+        headers = {**headers, **await self._headers(path)}
         with self._failures(path, method):
-            secret = self._watch_connection(secret="Authorization" in headers or hide is not None)
-            stream = self._client.stream(
-                method, url, params=params, headers=headers, content=content or None, timeout=_CONNECT_TIMEOUT, extensions=secret
-            )
-            async with stream as answer:
-                body = await self._body(answer, path, self._max_bytes or MAX_BODY_BYTES)
+            has_token = "Authorization" in headers
+            more = self._watch_connection(secret=has_token or hide is not None)
+            async with self._connections.ask(method, path, params, headers, content, more) as answer:
+                body = await self._body(answer, method, path, self._max_bytes or MAX_BODY_BYTES)
         self.told_at = _moment(answer.headers.get("date")) or self.told_at
-        if answer.status_code != 200:
-            self._judge(answer, path, hide(body.decode("utf-8", "replace")).encode() if hide else body)
+        if answer.status != 200:
+            said = hide(body.decode("utf-8", "replace")).encode() if hide else body
+            self._judge(answer, method, path, said, has_token=has_token)
         return body
 
-    async def _body(self, answer: httpx.Response, path: str, largest: int) -> bytes:
-        self._refuse_encoded(answer, path)
+    async def _body(self, answer: Answer, method: str, path: str, largest: int) -> bytes:
+        self._refuse_encoded(answer, method, path)
         body = bytearray()  # grown as it comes: to join 30 MB at the end would take as long as a screen is drawn
-        async for chunk in answer.aiter_bytes():
+        async for chunk in answer.body:
             body += chunk
             if len(body) > largest:
-                raise SourceError(
-                    f"Ray dashboard {self.shown} sent more than {largest >> 20} MB ({asked_for(answer.request.method, path)})"
-                )
+                raise SourceError(f"Ray dashboard {self.shown} sent more than {largest >> 20} MB ({asked_for(method, path)})")
         return cast("bytes", body)  # whoever gets it only reads it
 
-    def _refuse_encoded(self, answer: httpx.Response, path: str) -> None:
+    def _refuse_encoded(self, answer: Answer, method: str, path: str) -> None:
         """Nothing but `identity` is asked for: a few kilobytes of gzip may be gigabytes."""
         encoding = answer.headers.get("content-encoding", "identity")
         if encoding.strip().lower() not in ("", "identity"):
-            raise SourceError(
-                f"Ray dashboard {self.shown} sent {_line(encoding)} data that cockpit can't read ({asked_for(answer.request.method, path)})"
-            )
+            raise SourceError(f"Ray dashboard {self.shown} sent {_line(encoding)} data that cockpit can't read ({asked_for(method, path)})")
 
     async def _headers(self, path: str) -> dict[str, str]:
         """The token, if this cluster has asked for one; a cluster that doesn't is never told."""
@@ -308,12 +291,12 @@ class Dashboard:
             return "disabled"
         return "disabled" if mode.authentication_mode == "disabled" else "token"
 
-    def _judge(self, answer: httpx.Response, path: str, body: bytes) -> None:
-        status, asked = answer.status_code, asked_for(answer.request.method, path)
-        if path != _AUTH_MODE_PATH and (status == 401 or (status == 403 and "authorization" in answer.request.headers)):
+    def _judge(self, answer: Answer, method: str, path: str, body: bytes, *, has_token: bool) -> None:
+        status, asked = answer.status, asked_for(method, path)
+        if path != _AUTH_MODE_PATH and (status == 401 or (status == 403 and has_token)):
             self.auth = None
             raise self._token_refusal(status)
-        if answer.is_redirect:
+        if status in _REDIRECTS and "location" in answer.headers:
             raise RefusalError(
                 f"Ray dashboard {self.shown} redirects to {redact(answer.headers.get('location', 'nowhere'))[:200]} ({asked})", status
             )
@@ -350,19 +333,24 @@ class Dashboard:
 
     @contextmanager
     def _failures(self, path: str, method: str = "GET") -> Iterator[None]:
-        """What httpx calls its failures, in words."""
+        """What httpcore calls its failures, in words."""
         asked = asked_for(method, path)
         try:
             yield
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise NoAnswerError(f"Ray dashboard {self.shown} can't be reached: {why_unreachable(error)}") from None
-        except httpx.TimeoutException:
+        except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+            in_time = not isinstance(error, httpcore.ConnectTimeout)
+            raise NoAnswerError(f"Ray dashboard {self.shown} can't be reached: {why_unreachable(error, in_time=in_time)}") from None
+        except httpcore.TimeoutException:
             raise NoAnswerError(f"Ray dashboard {self.shown} did not answer in time ({asked})") from None
-        except httpx.RemoteProtocolError:
+        except httpcore.RemoteProtocolError:
             raise NoAnswerError(f"Ray dashboard {self.shown} ended its answer early or does not speak HTTP ({asked})") from None
-        except httpx.NetworkError:
+        except httpcore.NetworkError:
             raise NoAnswerError(f"Ray dashboard {self.shown} closed the connection ({asked})") from None
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:  # the last: half a surrogate in a name
+        except (
+            httpcore.ProtocolError,
+            httpcore.UnsupportedProtocol,
+            ValueError,
+        ) as error:  # the last: half a surrogate in a name
             raise SourceError(f"Ray dashboard {self.shown} can't be asked: {_line(redact(f'{error}')) or type(error).__name__}") from None
 
 

@@ -7,8 +7,6 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-import httpx
-
 _READ = (
     ("/api/authentication_mode", "its authentication mode"),
     ("/api/version", "its version"),
@@ -37,8 +35,8 @@ def asked_for(method: str, path: str) -> str:
     return f"asked to {'delete' if method == 'DELETE' else 'stop' if path.endswith('/stop') else 'start'} a job"
 
 
-def why_unreachable(error: httpx.TransportError) -> str:
-    """Why no connection came about. httpx keeps the system's reason deep inside."""
+def why_unreachable(error: Exception, *, in_time: bool) -> str:
+    """Why no connection came about, `in_time` or not. The system's reason lies deep inside of the error."""
     for inner in _chain(error):
         if isinstance(inner, socket.gaierror):
             return "the host name can't be resolved"
@@ -48,7 +46,7 @@ def why_unreachable(error: httpx.TransportError) -> str:
             return f"TLS failed ({inner.reason or 'no reason given'}); Ray's own dashboard uses http://"
         if isinstance(inner, OSError) and inner.errno:
             return os.strerror(inner.errno).lower()
-    return "no connection within 5 s" if isinstance(error, httpx.ConnectTimeout) else "no connection"
+    return "no connection" if in_time else "no connection within 5 s"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 from msgspec import Meta
 
+from cockpit.sources.connections import Params
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.http import Dashboard, Params, RefusalError
+from cockpit.sources.ray.http import Dashboard, RefusalError
 from cockpit.sources.ray.logs import STREAMS_SINCE, LogFile, LogLines, LogStream, last_lines, without_error_mark
 from cockpit.sources.source import SourceError
 

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from cockpit.sources.ray.http import Dashboard, Params, RefusalError
+from cockpit.sources.connections import Params
+from cockpit.sources.ray.http import Dashboard, RefusalError
 from cockpit.sources.source import SourceError, within
 
 STREAM = "/api/v0/logs/stream"
@@ -208,7 +209,7 @@ class _Connection:
     async def _pump(self) -> None:
         try:
             async with self._dashboard.stream(STREAM, self._params) as answer:
-                async for data in answer.aiter_bytes():
+                async for data in answer.body:
                     self.lived = bool(without_error_mark(data, self._dashboard.shown))
                     await self._queue.put(data)
         except SourceError as error:

@@ -14,9 +14,10 @@ from urllib.parse import quote
 import msgspec
 
 from cockpit.model import SUPERVISOR, Actor, Value
+from cockpit.sources.connections import Params
 from cockpit.sources.lenient_json import decode
 from cockpit.sources.ray import actors, wire
-from cockpit.sources.ray.http import Dashboard, Hide, NoAnswerError, Params, RefusalError
+from cockpit.sources.ray.http import Dashboard, Hide, NoAnswerError, RefusalError
 from cockpit.sources.source import SourceError
 
 CONTENT, USER, FILE, KEY = "cockpit_content", "cockpit_user", "cockpit_file", "cockpit_key"

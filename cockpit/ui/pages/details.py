@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
 from cockpit.check.preset_list import PresetEntry, hide_secrets
 from cockpit.findings.give_up import deadline_words, find_deadline
 from cockpit.findings.waiting import REMEDIES
-from cockpit.model import Actor, Fault, Finding, Job, Node, PlacementGroup, Process, Session
+from cockpit.model import Actor, Bundle, Fault, Finding, Job, Node, PlacementGroup, Process, Session
 from cockpit.placement import needs_words
 from cockpit.report.faults import by_cause
 from cockpit.report.grouping import bundles_words
 from cockpit.report.usage import usage_pairs
 from cockpit.text import UNKNOWN, size
 from cockpit.ui import cells
-from cockpit.ui.pages.actors import actor_search
+from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, actor_search, amount, process_search, reason
+from cockpit.ui.log_tails import LogTail
 from cockpit.ui.pages.findings import about_section, finding_sections
-from cockpit.ui.pages.log_section import log_sections
 from cockpit.ui.pages.nodes import NodePage
-from cockpit.ui.pages.overview import GPU_MEMORY_COLUMN, PID_COLUMN, process_search
-from cockpit.ui.pages.page import Page
 from cockpit.ui.pages.presets import preset_sections
-from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Pairs, Section, facts
+from cockpit.ui.section import Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
+
+Thing = TypeVar("Thing", Actor, PlacementGroup, Process)
+PROCESS_STATES = {"D": "D: blocked in the kernel, can't be killed now", "Z": "Z: zombie, it has ended and its parent has not collected it"}
+DETACHED = {None: UNKNOWN, True: "yes: it outlives its job", False: "no"}
+
+
+MIN_LOG_LINES = 4
+"""Listed even where lines below must be scrolled to: the end of a traceback."""
+LOG_PART = 5
+"""Of the lines of the screen or pane one in so many is kept for the log, whatever lies below it."""
+OLD_AFTER_S = 15.0
+"""Seconds from which on it is said when the lines were read."""
 
 
 def about(row: Any) -> Any:
@@ -55,15 +65,10 @@ def json_text(rows: Iterable[Any]) -> str:
 
 def detail_of(row: Any) -> Page | None:
     """The page on what a row is about; `None` when there is no more to say."""
-    if (node := getattr(row, "node", None)) is not None and isinstance(node, Node) and about(row) is None:
-        return NodePage(node)
-    thing = about(row)
+    thing = getattr(row, "node", None) if about(row) is None else about(row)
     if isinstance(thing, Node):
         return NodePage(thing)
-    for kind, make, name in DETAILS:
-        if isinstance(thing, kind):
-            return DetailPage(thing, make, name)
-    return None
+    return next((DetailPage(thing, make, name) for kind, make, name in DETAILS if isinstance(thing, kind)), None)
 
 
 class DetailPage(Page):
@@ -111,25 +116,49 @@ def _find_newest(thing: Any, view: View) -> Any:
     return next((other for other in pool or () if other.key == thing.key), None)
 
 
+def has_log(thing: Any) -> TypeGuard[Actor | Job | Process]:
+    """Whether its page has lines of a log. Ray writes none for a process that is not its own."""
+    return isinstance(thing, (Actor, Job)) or (isinstance(thing, Process) and thing.kind != "foreign")
+
+
+def log_sections(thing: Any, view: View) -> tuple[Section[FactRow], ...]:
+    """One for what has a log, else none."""
+    if not has_log(thing):
+        return ()
+    tail = view.log_tails.get(thing.key)
+    if tail is None:
+        return (_log_section("LOG", None, view),)
+    if tail.log is None:
+        return (paragraphs("log", "LOG", [f"{UNKNOWN}  {tail.why}"], view.width),)
+    rows = [FactRow(f"log:{number}", "", line) for number, line in enumerate(tail.lines)]
+    return (_log_section(_log_title(tail, view), rows, view),)
+
+
+def _log_title(tail: LogTail, view: View) -> str:
+    log = tail.log
+    name = "" if log is None else log.title if log.label in ("job", "out", "err", log.file) else f"{log.label}: {log.title}"
+    age = f", read {cells.ago(tail.read_at, view)} ago" if view.now - tail.read_at > OLD_AFTER_S else ""
+    return f"LOG  {name}{age}  {tail.keys} opens it"
+
+
+def _log_section(title: str, rows: list[FactRow] | None, view: View) -> Section[FactRow]:
+    columns: tuple[Column[FactRow], ...] = (Column("", 20, lambda row, _: row.value, grow=True),)
+    least, unknown = max(MIN_LOG_LINES, view.height // LOG_PART), "not read yet" if view.ago is None else "not recorded"
+    return Section("log", title, columns, rows, "no lines yet", least=least, newest_last=True, fixed=True, unknown=unknown)
+
+
 def _process(process: Process, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
         yield "kind", (*cells.kind(process), (f": {process.kind}" if cells.is_of_other_ray(process) else "", "dim"))
-        for reason in process.why:
-            yield "why", reason
+        yield from (("why", each) for each in process.why)
         node = view.node_title(process.node)
         yield ("node", f"{node} (host {process.host})") if node not in ("", process.host) else ("host", process.host)
         yield "pid", f"{process.pid}, started {cells.moment(process.started, view)}"
         yield "parent", str(process.parent) if process.parent is not None else UNKNOWN
         yield "user", process.user or UNKNOWN
-        yield (
-            "state",
-            {"D": "D: blocked in the kernel, can't be killed now", "Z": "Z: zombie, it has ended and its parent has not collected it"}.get(
-                process.state or "", process.state or UNKNOWN
-            ),
-        )
+        yield "state", PROCESS_STATES.get(process.state or "", process.state or UNKNOWN)
         yield "host memory", size(process.rss)
-        for hold in process.gpus:
-            yield f"GPU {hold.index}", f"{size(hold.memory)} held"
+        yield from ((f"GPU {hold.index}", f"{size(hold.memory)} held") for hold in process.gpus)
         yield "job", view.job_title(process.job) or process.other_owner or UNKNOWN
         yield "actor", _actor_name(process.actor, view)
         yield "session", process.session or UNKNOWN
@@ -165,7 +194,7 @@ def _group_name(group: str | None, view: View) -> str:
     return (known.name if known else "") or group or "none"
 
 
-def processes_section(key: str, title: str, rows: list[Process] | None, nothing: str) -> Section[Process]:
+def processes_section(key: str, title: str, rows: list[Process], nothing: str) -> Section[Process]:
     """A short list of processes."""
     columns: tuple[Column[Process], ...] = (
         Column(title, 9, lambda process, _: cells.kind(process)),
@@ -173,8 +202,8 @@ def processes_section(key: str, title: str, rows: list[Process] | None, nothing:
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 6, lambda process, _: cells.gpu_indices(process), rank=2),
-        Column("RSS", 6, lambda process, _: size(process.rss), sort=lambda process, _: process.rss, right=True, rank=3),
-        Column("OWNER", 16, lambda process, view: cells.owner(process, view), rank=4),
+        amount("RSS", 6, lambda process, _: process.rss, rank=3),
+        Column("OWNER", 16, cells.owner, rank=4),
         Column("COMMAND", 20, lambda process, _: cells.command(process), grow=True),
     )
     return Section(key, title, columns, rows, nothing, process_search)
@@ -195,57 +224,47 @@ def _job(job: Job, view: View) -> Sequence[Section[Any]]:
             yield "error", ((job.error_type, "bad"),)
         yield "message", job.message or UNKNOWN
 
-    actors = [actor for actor in view.snapshot.actors or () if job.job and actor.job == job.job and not actor.internal]
-    processes = [process for process in view.snapshot.processes or () if job.job and process.job == job.job]
-    groups = view.snapshot.placement_groups
+    def own(things: Iterable[Thing] | None) -> list[Thing] | None:
+        return None if things is None else [thing for thing in things if job.job and thing.job == job.job]
+
+    groups, actors = own(view.snapshot.placement_groups), own(view.snapshot.actors)
+    used = view.history.usage.of_job(job)
     return (
         facts("job", "JOB", list(pairs()), view.width),
-        *_usage(job, view),
-        _groups(None if groups is None else [group for group in groups if job.job and group.job == job.job and group.state != "REMOVED"]),
-        _actors("job-actors", actors if view.snapshot.actors is not None else None),
-        processes_section("job-processes", "PROCESSES", processes, "none seen"),
+        *([facts("job-usage", "GPU-HOURS", list(usage_pairs(used)), view.width)] if used is not None and used.seen_s else ()),
+        _groups(groups and [group for group in groups if group.state != "REMOVED"]),
+        _actors("job-actors", actors and [actor for actor in actors if not actor.internal]),
+        processes_section("job-processes", "PROCESSES", own(view.snapshot.processes) or [], "none seen"),
     )
-
-
-def _usage(job: Job, view: View) -> Iterator[Section[Any]]:
-    """What it has used of the GPUs since cockpit watches."""
-    if (used := view.history.usage.of_job(job)) is not None and used.seen_s:
-        yield facts("job-usage", "GPU-HOURS", list(usage_pairs(used)), view.width)
 
 
 def _groups(groups: list[PlacementGroup] | None) -> Section[PlacementGroup]:
     columns: tuple[Column[PlacementGroup], ...] = (
-        Column("GROUPS", 16, lambda group, _: group.name or group.id[:12], grow=True),
+        Column("GROUPS", 16, lambda group, _: cells.title(group), grow=True),
         Column("STATE", 12, lambda group, view: cells.state(group.state, view)),
         Column("BUNDLES", 24, lambda group, _: bundles_words(group), grow=True),
-        Column("WHY", 14, lambda group, _: ((group.why or "", "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
+        reason(14, lambda group, _: group.why, rank=1),
     )
-    return Section("job-groups", "GROUPS", columns, groups, "none" if groups is not None else "not known", lambda group: group.name)
+    return Section("job-groups", "GROUPS", columns, groups, search=lambda group: group.name, unknown="not known")
 
 
 def _actors(key: str, actors: list[Actor] | None, title: str = "ACTORS") -> Section[Actor]:
     columns: tuple[Column[Actor], ...] = (
-        Column(title, 24, lambda actor, _: actor.name or actor.class_, grow=True),
+        Column(title, 24, lambda actor, _: cells.title(actor), grow=True),
         Column("STATE", 14, lambda actor, view: cells.state(actor.state, view)),
-        Column("NEEDS", 16, lambda actor, _: cells.actor_needs(actor)),
+        Column("NEEDS", 16, cells.actor_needs),
         Column("NODE", 10, lambda actor, view: view.node_title(actor.node)),
-        Column("PID", 8, lambda actor, _: cells.actor_pid(actor), right=True),
-        Column("WHY", 16, lambda actor, _: ((actor.why or "", "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
+        Column("PID", 8, cells.actor_pid, right=True),
+        reason(16, lambda actor, _: actor.why, rank=1),
     )
-    return Section(key, title, columns, actors, "none" if actors is not None else "not known", actor_search)
+    return Section(key, title, columns, actors, search=actor_search, unknown="not known")
 
 
-def _what_helps(waiting: Actor | PlacementGroup) -> Pairs:
-    """Said here too of what waits too shortly, or too harmlessly, for a finding of its own."""
+def _why(waiting: Actor | PlacementGroup) -> Pairs:
+    """What helps is said here too of what waits too shortly, or too harmlessly, for a finding of its own."""
+    yield "why", waiting.why or UNKNOWN
     if waiting.wait is not None and waiting.wait in REMEDIES:
         yield "what helps", REMEDIES[waiting.wait][0]
-
-
-def _waiting_like(actor: Actor, view: View) -> list[Actor]:
-    """The others that a page shows in one row with it."""
-    kind = (actor.class_, actor.job, actor.state)
-    others = (one for one in view.snapshot.actors or () if one.id != actor.id and (one.class_, one.job, one.state) == kind)
-    return [] if actor.state == "ALIVE" else list(others)
 
 
 def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
@@ -254,22 +273,23 @@ def _actor(actor: Actor, view: View) -> Sequence[Section[Any]]:
         yield "name", actor.name or "none"
         yield "state", cells.state(actor.state, view)
         if actor.state != "ALIVE" or actor.why:
-            yield "why", actor.why or UNKNOWN
-            yield from _what_helps(actor)
+            yield from _why(actor)
         if actor.state != "ALIVE" or actor.since is not None:
             yield "since", cells.moment(actor.since, view) + ("; or earlier, before cockpit started" if actor.at_least else "")
         yield "needs", cells.actor_needs(actor)
         yield "node", f"{view.node_title(actor.node) or UNKNOWN}, pid {cells.actor_pid(actor)}"
         yield "job", view.job_title(actor.job) or UNKNOWN
         yield "restarts", UNKNOWN if actor.restarts is None else str(actor.restarts)
-        yield "detached", UNKNOWN if actor.detached is None else "yes: it outlives its job" if actor.detached else "no"
+        yield "detached", DETACHED[actor.detached]
         yield "group", _group_name(actor.placement_group, view)
         yield "namespace", actor.namespace or UNKNOWN
         yield "id", actor.id
 
     processes = [process for process in view.snapshot.processes or () if actor.is_run_by(process)]
     groups = [group for group in view.snapshot.placement_groups or () if group.id == actor.placement_group]
-    alike = _waiting_like(actor, view)
+    kind = (actor.class_, actor.job, actor.state)
+    others = (one for one in view.snapshot.actors or () if one.id != actor.id and (one.class_, one.job, one.state) == kind)
+    alike = [] if actor.state == "ALIVE" else list(others)  # a page shows them in one row with it
     return (
         facts("actor", "ACTOR", list(pairs()), view.width),
         *([_actors("actor-alike", alike, "WAIT TOO")] if alike else ()),
@@ -283,51 +303,41 @@ def _group(group: PlacementGroup, view: View) -> Sequence[Section[Any]]:
         yield "name", group.name or "none"
         yield "state", cells.state(group.state, view)
         if group.pending or group.why:
-            yield "why", group.why or UNKNOWN
-            yield from _what_helps(group)
+            yield from _why(group)
             if deadline := find_deadline((group,), view.index.jobs.get(group.job or "")):
                 yield "limit", f"{deadline_words(deadline, view.now)}: {deadline.by.source}; then its job fails"
         yield "strategy", group.strategy or f"{UNKNOWN}  (Ray reports it only while the group waits)"
         yield "requested", cells.moment(group.since, view)
         yield "job", view.job_title(group.job) or UNKNOWN
-        yield "detached", UNKNOWN if group.detached is None else "yes: it outlives its job" if group.detached else "no"
+        yield "detached", DETACHED[group.detached]
         yield "id", group.id
 
     actors = [actor for actor in view.snapshot.actors or () if actor.placement_group == group.id]
     return (facts("group", "GROUP", list(pairs()), view.width), _bundles(group), _actors("group-actors", actors))
 
 
-def _bundles(group: PlacementGroup) -> Section[Any]:
-    rows = [_Bundle(f"{group.key}:{number}", number, bundle.node, bundle.needs) for number, bundle in enumerate(group.bundles)]
-    columns: tuple[Column[_Bundle], ...] = (
-        Column("BUNDLES", 8, lambda row, _: str(row.number)),
-        Column("NEEDS", 24, lambda row, _: needs_words(row.needs), grow=True),
-        Column("NODE", 16, lambda row, view: view.node_title(row.where) if row.where else (("not placed", "warn"),)),
+def _bundles(group: PlacementGroup) -> Section[Item[Bundle]]:
+    columns: tuple[Column[Item[Bundle]], ...] = (
+        Column("BUNDLES", 8, lambda row, _: row.key.rpartition(":")[2]),
+        Column("NEEDS", 24, lambda row, _: needs_words(row.of.needs), grow=True),
+        Column("NODE", 16, lambda row, view: view.node_title(row.of.node) if row.of.node else (("not placed", "warn"),)),
     )
-    return Section("bundles", "BUNDLES", columns, rows, "none", lambda row: f"{row.number} {row.where}")
-
-
-class _Bundle:
-    def __init__(self, key: str, number: int, where: str | None, needs: Any) -> None:
-        self.key, self.number, self.where, self.needs = key, number, where, needs
-        self.about = None
+    rows = [Item(f"{group.key}:{number}", bundle) for number, bundle in enumerate(group.bundles)]
+    return Section("bundles", "BUNDLES", columns, rows, search=lambda row: f"{row.key} {row.of.node}")
 
 
 def _session(session: Session, view: View) -> Sequence[Section[Any]]:
     def pairs() -> Pairs:
         yield "host", session.host
         yield "path", session.path
-        yield (
-            "state",
-            UNKNOWN if session.live is None else (("live", "ok"),) if session.live else (("dead: none of its processes runs", "warn"),),
-        )
+        dead: Cell = (("dead: none of its processes runs", "warn"),)
+        yield "state", UNKNOWN if session.live is None else (("live", "ok"),) if session.live else dead
         yield "started", cells.moment(session.started, view)
         yield "owner", session.owner or UNKNOWN
         yield "size", size(session.size)
         yield "session_latest", "points here" if session.latest else "points elsewhere or does not exist"
         yield "dashboard", session.dashboard or UNKNOWN
-        for kept in session.keeps:
-            yield "protected", kept
+        yield from (("protected", kept) for kept in session.keeps)
 
     own = [process for process in view.snapshot.processes or () if process.host == session.host and process.session == session.name]
     return (facts("session", "SESSION", list(pairs()), view.width), processes_section("session-processes", "PROCESSES", own, "none"))

@@ -1,17 +1,18 @@
-"""What is wrong, the worst first: all of it, the few that matter most, what is found about one thing, and one finding in full."""
+"""What is wrong, the worst first: all of it, the worst few, what is found about one thing, one finding in full; and failing sources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from cockpit.model import LEVELS, Actor, Finding, Node, PlacementGroup, Process, Session
+from cockpit.model import LEVELS, Actor, Fault, Finding, Node, PlacementGroup, Process, Session
+from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN
 from cockpit.ui import cells
-from cockpit.ui.findings import next_steps, things
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import MAX_TEXT_LINES, Column, FactRow, Pairs, Section, facts, paragraphs
+from cockpit.ui.columns import ago, words
+from cockpit.ui.findings import find_things, next_steps
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 MAX_ABOUT_ROWS = 200
@@ -27,36 +28,23 @@ class FindingsPage(Page):
         """Hidden ones are listed only where there are some."""
         found = view.index.findings
         known = any(rows is not None for rows in (view.snapshot.nodes, view.snapshot.processes, view.snapshot.jobs))
-        nothing = "none: cockpit sees nothing wrong" if known else "not known yet"
         rows = found.visible if known or found.visible else None
-        visible = _section("findings", "FINDINGS", rows, nothing, what="WHAT (x: hide)")
+        visible = _section("findings", "FINDINGS", rows, "none: cockpit sees nothing wrong", what="WHAT (x: hide)")
         return (visible, _hidden_section(found.hidden)) if found.hidden else (visible,)
 
 
-@dataclass(frozen=True)
-class HiddenFinding:
-    """A finding that the user has hidden: a row of its own, so that the cursor does not follow the finding there."""
-
-    about: Finding
-
-    @property
-    def key(self) -> str:
-        """Its identity."""
-        return f"hidden:{self.about.key}"
+def _hidden_section(findings: Sequence[Finding]) -> Section[Item[Finding]]:
+    """Rows of their own, so that the cursor does not follow a finding that is hidden."""
+    columns = _section("hidden", "HIDDEN", findings, what="WHAT (x: show again)").columns
+    rows = [Item(f"hidden:{finding.key}", finding, finding) for finding in findings]
+    return Section("hidden", "HIDDEN", tuple(map(_lift_column, columns)), rows, search=lambda row: _search(row.of))
 
 
-def _hidden_section(findings: Sequence[Finding]) -> Section[HiddenFinding]:
-    plain = _section("hidden", "HIDDEN", findings, what="WHAT (x: show again)")
-    rows = [HiddenFinding(finding) for finding in findings]
-    return Section("hidden", "HIDDEN", tuple(map(_lift_column, plain.columns)), rows, search=lambda row: _search(row.about))
-
-
-def _lift_column(column: Column[Finding]) -> Column[HiddenFinding]:
+def _lift_column(column: Column[Finding]) -> Column[Item[Finding]]:
     sort = column.sort
-    by = None if sort is None else lambda row, view: sort(row.about, view)
-    return Column(
-        column.title, column.width, lambda row, view: column.cell(row.about, view), by, column.right, grow=column.grow, rank=column.rank
-    )
+    by: Callable[[Item[Finding], View], Any] | None = None if sort is None else lambda row, view: sort(row.of, view)
+    cell: Callable[[Item[Finding], View], Cell] = lambda row, view: column.cell(row.of, view)  # noqa: E731
+    return Column(column.title, column.width, cell, by, column.right, grow=column.grow, rank=column.rank)
 
 
 def worst_section(view: View) -> Iterator[Section[Finding]]:
@@ -75,12 +63,12 @@ def about_section(key: str, view: View) -> Iterator[Section[Finding]]:
 def _section(key: str, title: str, rows: Sequence[Finding] | None, nothing: str = "none", *, what: str = "WHAT") -> Section[Finding]:
     columns: tuple[Column[Finding], ...] = (
         Column(title, 10, lambda finding, view: cells.level(finding.level, view), sort=lambda finding, _: LEVELS.index(finding.level)),
-        Column("FOR", 6, lambda finding, view: cells.ago(finding.since, view), sort=lambda finding, _: finding.since, right=True),
+        ago("FOR", 6, lambda finding, _: finding.since),
         Column("KEY", 5, lambda finding, view: ((next_steps(finding, has_acts=view.acts, past=view.ago is not None)[0].key, "accent"),)),
-        Column("ABOUT", 16, lambda finding, _: finding.subject, sort=lambda finding, _: finding.subject, rank=1, fold=2),
+        words("ABOUT", 16, lambda finding, _: finding.subject, rank=1, fold=2),
         Column(what, 44, lambda finding, _: finding.text, grow=True, fold=MAX_TEXT_LINES),
     )
-    return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None)
+    return Section(key, title, columns, rows, nothing, _search, lambda finding, _: finding.seen is not None, unknown="not known yet")
 
 
 def _search(finding: Finding) -> str:
@@ -104,7 +92,7 @@ def finding_sections(finding: Finding, view: View) -> Sequence[Section[Any]]:
             yield name, ((f"{step.key:<3}", "accent"), (step.text, ""))
         yield "code", finding.code
 
-    about = things(finding, view.snapshot)
+    about = find_things(finding, view.snapshot)
     return (
         facts("finding", "FINDING", list(pairs()), view.width),
         paragraphs("evidence", "EVIDENCE", finding.evidence, view.width),
@@ -131,5 +119,25 @@ def _thing_title(thing: Any) -> str:
     if isinstance(thing, Actor):
         return f"{thing.class_} {thing.name} {thing.state}"
     if isinstance(thing, PlacementGroup):
-        return f"{thing.name or thing.id[:12]} {thing.state}"
+        return f"{cells.title(thing)} {thing.state}"
     return str(getattr(thing, "id", UNKNOWN))
+
+
+class FaultsPage(Page):
+    """Failing or stale sources by cause, and since when."""
+
+    title = "Faults"
+
+    def sections(self, view: View) -> Sequence[Section[Any]]:
+        """The oldest first."""
+        columns: tuple[Column[Fault], ...] = (
+            Column("FAULTS", 20, lambda fault, _: ((fault.source, "bad"),), sort=lambda fault, _: fault.source),
+            words("HOST", 10, lambda fault, _: fault.host or None, rank=1),
+            ago("SINCE", 6, lambda fault, _: fault.since),
+            Column("WHAT", 30, lambda fault, _: f"{fault.text}{also_down(fault)}", grow=True, fold=MAX_TEXT_LINES),
+        )
+        return (Section("faults", "FAULTS", columns, by_cause(view.snapshot.faults), "none: all sources answer", _fault_search),)
+
+
+def _fault_search(fault: Fault) -> str:
+    return f"{' '.join(fault.sources)} {fault.host} {fault.text}"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import overload
+from typing import Any, overload
 
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
 from cockpit.model import Actor, Gpu, Hold, Node, Process
 from cockpit.text import UNKNOWN, age, percent, ratio, size
 from cockpit.ui import cells
+from cockpit.ui.columns import words
 from cockpit.ui.marks import EMPTY_BELOW, bar
 from cockpit.ui.section import Cell, Column, Section
 from cockpit.ui.view import View
@@ -24,18 +25,14 @@ class GpuRow:
 
     node: Node
     gpu: Gpu
-    process: Process | None = None
+    about: Process | None = None
+    """What opens on Enter."""
     hold: Hold | None = None
 
     @property
     def key(self) -> str:
         """Its identity."""
-        return f"{self.node.key}:{self.gpu.index}" + (f":{self.process.key}" if self.process else "")
-
-    @property
-    def about(self) -> Process | None:
-        """What opens on Enter."""
-        return self.process
+        return f"{self.node.key}:{self.gpu.index}" + (f":{self.about.key}" if self.about else "")
 
 
 def gpu_rows(node: Node, view: View) -> list[GpuRow]:
@@ -79,81 +76,62 @@ def gpus_section(key: str, rows: Sequence[GpuRow] | None, *, own_node: bool = Fa
     columns: list[Column[GpuRow]] = [
         Column("GPU", 5, _label, sort=lambda row, _: row.gpu.index),
         Column("MEMORY", 10, _memory, rank=2),
-        Column("USED/ALL", 9, _used_memory, sort=lambda row, _: _memory_bytes(row), right=True),
-        Column(
-            "UTIL",
-            4,
-            lambda row, _: percent(row.gpu.utilization) if row.process is None else "",
-            sort=lambda row, _: row.gpu.utilization,
-            right=True,
-        ),
-        Column("UTIL 2 MIN", 24, lambda row, view: _recent(row, "gpu", view), rank=7),
-        Column("MEM 2 MIN", 24, lambda row, view: _recent(row, "memory", view), rank=11),
-        Column("POWER", 8, _power, sort=lambda row, _: row.gpu.power, right=True, rank=5),
-        Column("TEMP", 4, _temperature, sort=lambda row, _: row.gpu.temperature, right=True, rank=4),
-        Column("ECC", 3, _ecc, right=True, rank=6),
-        Column("XID", 4, _xid, right=True, rank=8),
-        Column("CLOCK", 5, _clock, sort=lambda row, _: row.gpu.clock, right=True, rank=12),
-        Column("PCIE", 6, _pcie, right=True, rank=10),
-        Column("NVLINK", 6, _nvlink, right=True, rank=9),
-        Column("IDLE", 7, _idle, right=True, rank=1),
-        Column("RESERVED BY", 16, _reserved_by, rank=1),
-        Column("HELD BY", 18, lambda row, view: _holder_cell(row, view), grow=True),
+        Column("USED/ALL", 9, _used_memory, sort=lambda row, _: row.hold.memory if row.hold else row.gpu.memory_used, right=True),
+        _of_gpu("UTIL", 4, lambda row, _: percent(row.gpu.utilization), sort=lambda row, _: row.gpu.utilization, right=True),
+        _of_gpu("UTIL 2 MIN", 24, lambda row, view: cells.recent_spark(row.node, "gpu", row.gpu.index, 24, view), rank=7),
+        _of_gpu("MEM 2 MIN", 24, lambda row, view: cells.recent_spark(row.node, "memory", row.gpu.index, 24, view), rank=11),
+        _of_gpu("POWER", 8, _power, sort=lambda row, _: row.gpu.power, right=True, rank=5),
+        _of_gpu("TEMP", 4, _temperature, sort=lambda row, _: row.gpu.temperature, right=True, rank=4),
+        _of_gpu("ECC", 3, _ecc, right=True, rank=6),
+        _of_gpu("XID", 4, _xid, right=True, rank=8),
+        _of_gpu("CLOCK", 5, _clock, sort=lambda row, _: row.gpu.clock, right=True, rank=12),
+        _of_gpu("PCIE", 6, _pcie, right=True, rank=10),
+        _of_gpu("NVLINK", 6, _nvlink, right=True, rank=9),
+        _of_gpu("IDLE", 7, _idle, right=True, rank=1),
+        _of_gpu("RESERVED BY", 16, _reserved_by, rank=1),
+        Column("HELD BY", 18, _holder_cell, grow=True),
         Column("JOB", 12, _jobs, rank=3),
     ]
     if not own_node:
-        columns.insert(0, Column("GPUS", 10, lambda row, _: row.node.title, sort=lambda row, _: row.node.title))
+        columns.insert(0, words("GPUS", 10, lambda row, _: row.node.title))
     cause = "no GPU data from NVML or from Ray's agent"
-    nothing = f"not known: {cause}" if rows is None else "none known" if own_node else f"none known: {cause}"
     return Section(
         key,
         "GPUS",
         tuple(columns),
         rows,
-        nothing,
+        "none known" if own_node else f"none known: {cause}",
         _search,
         lambda row, view: cells.is_old(row.node, view),
-        total=_count(rows) if own_node else None,
+        total=sum(row.about is None for row in rows or ()) if own_node else None,
+        unknown=f"not known: {cause}",
     )
 
 
-def _count(rows: Sequence[GpuRow] | None) -> int:
-    return sum(row.process is None for row in rows or ())
+def _of_gpu(title: str, width: int, cell: Callable[[GpuRow, View], Cell], **more: Any) -> Column[GpuRow]:
+    """Said of a GPU, not of the processes below it."""
+    return Column(title, width, lambda row, view: cell(row, view) if row.about is None else "", **more)
 
 
 def _search(row: GpuRow) -> str:
-    process = f"{row.process.kind} {row.process.pid} {row.process.command}" if row.process else ""
+    process = f"{row.about.kind} {row.about.pid} {row.about.command}" if row.about else ""
     return f"{row.node.title} {row.gpu.index} {row.gpu.name} {row.gpu.uuid} {process}"
 
 
 def _label(row: GpuRow, view: View) -> Cell:
-    if row.process is None:
-        return row.gpu.label
-    return (("  -" if view.ascii else "  └", "faint"),)
+    return row.gpu.label if row.about is None else (("  -" if view.ascii else "  └", "faint"),)
 
 
 def _memory(row: GpuRow, view: View) -> Cell:
-    if row.process is not None:
-        return bar(ratio(row.hold.memory if row.hold else None, row.gpu.memory_total), 10, ascii=view.ascii)
-    return bar(ratio(row.gpu.memory_used, row.gpu.memory_total), 10, ascii=view.ascii)
+    return bar(ratio(row.hold.memory if row.hold else row.gpu.memory_used, row.gpu.memory_total), 10, ascii=view.ascii)
 
 
 def _used_memory(row: GpuRow, _: View) -> str:
-    return size(row.hold.memory) if row.hold else cells.used_of(row.gpu.memory_used, row.gpu.memory_total)
-
-
-def _memory_bytes(row: GpuRow) -> int | None:
-    return row.hold.memory if row.hold else row.gpu.memory_used
-
-
-def _recent(row: GpuRow, what: str, view: View) -> Cell:
-    return "" if row.process else cells.recent_spark(row.node, what, row.gpu.index, 24, view)
+    return size(row.hold.memory) if row.hold else f"{size(row.gpu.memory_used)}/{size(row.gpu.memory_total)}"
 
 
 def _power(row: GpuRow, _: View) -> Cell:
     gpu = row.gpu
-    if row.process is not None:
-        return ""
     if gpu.power is None:
         return UNKNOWN
     capped = gpu.power_limit is not None and gpu.power_default is not None and gpu.power_limit < gpu.power_default
@@ -162,22 +140,16 @@ def _power(row: GpuRow, _: View) -> Cell:
 
 def _xid(row: GpuRow, _: View) -> Cell:
     """The last of the last day; nothing where there was none."""
-    if row.process is not None:
-        return ""
     return UNKNOWN if row.gpu.xids is None else ((str(row.gpu.xids[-1].code), "warn"),) if row.gpu.xids else ""
 
 
 def _clock(row: GpuRow, _: View) -> Cell:
-    if row.process is not None:
-        return ""
     return UNKNOWN if row.gpu.clock is None else ((str(row.gpu.clock), "warn" if row.gpu.slowed else ""),)
 
 
 def _pcie(row: GpuRow, _: View) -> Cell:
     """Generation and lanes: `5 x16`. Slower than it could be is no bad sign while it is idle."""
     links = row.gpu.links
-    if row.process is not None:
-        return ""
     if links is None or links.pcie_generation is None or links.pcie_width is None:
         return UNKNOWN
     narrow = links.pcie_width_max is not None and links.pcie_width < links.pcie_width_max
@@ -187,8 +159,6 @@ def _pcie(row: GpuRow, _: View) -> Cell:
 def _nvlink(row: GpuRow, _: View) -> Cell:
     """Active links; of how many where some are not."""
     links = row.gpu.links
-    if row.process is not None:
-        return ""
     if links is None or links.nvlinks_active is None:
         return "none" if links and links.nvlinks == 0 else UNKNOWN
     if not links.nvlinks or links.nvlinks_active == links.nvlinks:
@@ -198,40 +168,39 @@ def _nvlink(row: GpuRow, _: View) -> Cell:
 
 def _temperature(row: GpuRow, _: View) -> Cell:
     value = row.gpu.temperature
-    if row.process is not None:
-        return ""
     return UNKNOWN if value is None else ((f"{value:.0f}C", "bad" if value >= 90 else "warn" if value >= 83 else ""),)
 
 
 def _ecc(row: GpuRow, _: View) -> Cell:
-    if row.process is not None:
-        return ""
     return UNKNOWN if row.gpu.ecc is None else ((str(row.gpu.ecc), "bad" if row.gpu.ecc else ""),)
 
 
 def _holder_cell(row: GpuRow, view: View) -> Cell:
-    if row.process is not None:
-        name = cells.owner(row.process, view) or cells.command(row.process)
-        return (*cells.kind(row.process), (f" {row.process.pid} {name}", ""))
+    if row.about is not None:
+        return (*cells.kind(row.about), (f" {row.about.pid} {_owner(row.about, view)}", ""))
     if row.gpu.fault:
         return ((f"✖ {row.gpu.fault}", "bad"),)
     held = view.index.gpu_holders(row.node.key, row.gpu.index)
     return ", ".join(dict.fromkeys(_holder(process, view) for process, _ in held)) or _no_holder(row.gpu)
 
 
+def _owner(process: Process, view: View) -> str:
+    return cells.owner(process, view) or cells.command(process)
+
+
 def _holder(process: Process, view: View) -> str:
-    name = cells.owner(process, view) or cells.command(process)
+    name = _owner(process, view)
     return f"{cells.OTHER_RAY}: {name}" if cells.is_of_other_ray(process) else name
 
 
 def _jobs(row: GpuRow, view: View) -> str:
-    held = [row.process] if row.process else [process for process, _ in view.index.gpu_holders(row.node.key, row.gpu.index)]
+    held = [row.about] if row.about else [process for process, _ in view.index.gpu_holders(row.node.key, row.gpu.index)]
     return ", ".join(dict.fromkeys(view.job_title(process.job) for process in held if process.job))
 
 
 def _idle(row: GpuRow, view: View) -> Cell:
     """For how long it has done nothing; `>` when it may be for longer. The past knows only later that it works again."""
-    if row.process is not None or (row.gpu.utilization or 0) > IDLE_CLEAR_PERCENT:
+    if (row.gpu.utilization or 0) > IDLE_CLEAR_PERCENT:
         return ""
     known = view.history.idle_seconds(row.node.key, row.gpu.index)
     if known is None:
@@ -242,8 +211,6 @@ def _idle(row: GpuRow, view: View) -> Cell:
 
 def _reserved_by(row: GpuRow, view: View) -> Cell:
     """Jobs and groups; Ray doesn't tell which GPU it has given to whom, so that it is known of those alone that hold memory of it."""
-    if row.process is not None:
-        return ""
     reservers = view.index.gpu_reservers(row.node.key, row.gpu.index)
     names = dict.fromkeys(_reservation(view.index.actors[key.removeprefix("actor:")], view) for key in reservers)
     return ", ".join(names) or _tell_unclaimed(row.node, view)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cockpit.findings.jobs import error_lines
 from cockpit.model import Job
 from cockpit.report.usage import gpu_hours, idle_words
-from cockpit.text import UNKNOWN, count, percent, ratio, size
+from cockpit.text import UNKNOWN, count, percent, ratio
 from cockpit.ui import cells
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import MAX_TEXT_LINES, Column, Section
+from cockpit.ui.columns import ago, amount, words
+from cockpit.ui.section import MAX_TEXT_LINES, Column, Item, Page, Section
 from cockpit.ui.view import View
 from cockpit.usage import HourSums, UserUsage
 
@@ -31,14 +30,16 @@ class JobsPage(Page):
 
 def _section(rows: list[Job] | None) -> Section[Job]:
     columns: tuple[Column[Job], ...] = (
-        Column("JOBS", 22, lambda job, _: job.id, sort=lambda job, _: job.id),
+        words("JOBS", 22, lambda job, _: job.id),
         Column("STATUS", 11, lambda job, view: cells.state(job.status, view), sort=lambda job, _: job.status),
-        Column("STARTED", 7, lambda job, view: cells.ago(job.started, view), sort=lambda job, _: job.started, right=True, rank=3),
+        ago("STARTED", 7, lambda job, _: job.started, rank=3),
         Column("RUNTIME", 7, cells.run_time, sort=_run_seconds, right=True),
-        Column("GPU MEM", 7, _memory, sort=lambda job, view: view.index.job_gpus.get(job.job or "", (0, 0))[0], right=True, rank=1),
-        Column("GPUS", 5, _gpus, sort=lambda job, view: _had_now(job, view), right=True),
-        Column("GPU-H", 6, _hours, sort=lambda job, view: _sums(job, view).had, right=True, rank=4),
-        Column("BUSY", 4, _busy, sort=lambda job, view: _busy_share(_sums(job, view)), right=True, rank=5),
+        Column("GPU MEM", 7, _memory, sort=cells.job_memory_bytes, right=True, rank=1),
+        Column("GPUS", 5, _gpus, sort=_had_now, right=True),
+        amount("GPU-H", 6, lambda job, view: _sums(job, view).had, _hours, rank=4),
+        Column(
+            "BUSY", 4, lambda job, view: _busy(_sums(job, view)), sort=lambda job, view: _busy_share(_sums(job, view)), right=True, rank=5
+        ),
         Column(
             "ENTRYPOINT",
             18,
@@ -49,48 +50,31 @@ def _section(rows: list[Job] | None) -> Section[Job]:
         ),
         Column("MESSAGE", 18, lambda job, _: ((last_line(job), "dim"),), rank=2, grow=True, fold=MAX_TEXT_LINES),
     )
-    nothing = "no jobs" if rows is not None else "not known: no answer from Ray yet"
-    return Section("jobs", "JOBS", columns, rows, nothing, lambda job: f"{job.id} {job.job} {job.status} {job.entrypoint} {job.message}")
+    return Section("jobs", "JOBS", columns, rows, "no jobs", lambda job: f"{job.id} {job.job} {job.status} {job.entrypoint} {job.message}")
 
 
-def _users_section(view: View) -> Section[UserRow]:
-    columns: tuple[Column[UserRow], ...] = (
-        Column("USERS", 22, lambda row, _: row.used.user or UNKNOWN, sort=lambda row, _: row.used.user),
-        Column("JOBS", 5, lambda row, _: str(row.used.jobs), sort=lambda row, _: row.used.jobs, right=True),
-        Column("GPUS", 5, lambda row, _: count(row.used.gpus or 0), sort=lambda row, _: row.used.gpus or 0, right=True),
-        Column("GPU-H", 6, lambda row, _: gpu_hours(row.used.sums.had), sort=lambda row, _: row.used.sums.had, right=True),
-        Column("BUSY", 4, lambda row, _: _percent(row.used.sums), sort=lambda row, _: _busy_share(row.used.sums), right=True),
-        Column("GPU MEM", 7, lambda row, _: size(row.used.gpu_memory), sort=lambda row, _: row.used.gpu_memory, right=True),
-        Column("HOST MEM", 8, lambda row, _: size(row.used.host_memory), sort=lambda row, _: row.used.host_memory, right=True, rank=1),
-        Column("IDLE", 20, lambda row, _: ((idle_words(row.used.sums.idle), "dim"),), grow=True, rank=2),
+def _users_section(view: View) -> Section[Item[UserUsage]]:
+    columns: tuple[Column[Item[UserUsage]], ...] = (
+        words("USERS", 22, lambda row, _: row.of.user or None),
+        amount("JOBS", 5, lambda row, _: row.of.jobs, str),
+        amount("GPUS", 5, lambda row, _: row.of.gpus or 0, count),
+        amount("GPU-H", 6, lambda row, _: row.of.sums.had, gpu_hours),
+        Column("BUSY", 4, lambda row, _: _busy(row.of.sums), sort=lambda row, _: _busy_share(row.of.sums), right=True),
+        amount("GPU MEM", 7, lambda row, _: row.of.gpu_memory),
+        amount("HOST MEM", 8, lambda row, _: row.of.host_memory, rank=1),
+        Column("IDLE", 20, lambda row, _: ((idle_words(row.of.sums.idle), "dim"),), grow=True, rank=2),
     )
     usage = view.history.usage
-    rows = None if usage.begin is None else [UserRow(used) for used in usage.users()]
-    return Section("users", "USERS", columns, rows, "none seen" if rows is not None else "not watched yet", lambda row: row.used.user or "")
-
-
-@dataclass(frozen=True)
-class UserRow:
-    """A user, with what is theirs."""
-
-    used: UserUsage
-    about = None
-    """Nothing opens on Enter."""
-
-    @property
-    def key(self) -> str:
-        """Its identity."""
-        return f"user:{self.used.user}"
+    rows = None if usage.begin is None else [Item(f"user:{used.user}", used) for used in usage.users()]
+    return Section("users", "USERS", columns, rows, "none seen", lambda row: row.of.user or "", unknown="not watched yet")
 
 
 def _sums(job: Job, view: View) -> HourSums:
-    known = view.history.usage.of_job(job)
-    return known.sums if known else HourSums()
+    return known.sums if (known := view.history.usage.of_job(job)) else HourSums()
 
 
 def _had_now(job: Job, view: View) -> float | None:
-    known = view.history.usage.of_job(job)
-    return known.now.had if known and known.now else None
+    return known.now.had if (known := view.history.usage.of_job(job)) and known.now else None
 
 
 def _gpus(job: Job, view: View) -> str:
@@ -98,16 +82,11 @@ def _gpus(job: Job, view: View) -> str:
     return count(now) if now is not None else "" if not job.running else UNKNOWN
 
 
-def _hours(job: Job, view: View) -> str:
-    sums = _sums(job, view)
-    return gpu_hours(sums.had) if sums.had else ""
+def _hours(seconds: float) -> str:
+    return gpu_hours(seconds) if seconds else ""
 
 
-def _busy(job: Job, view: View) -> str:
-    return _percent(_sums(job, view))
-
-
-def _percent(sums: HourSums) -> str:
+def _busy(sums: HourSums) -> str:
     share = _busy_share(sums)
     return percent(None if share is None else 100 * share) if sums.had else ""
 
@@ -118,16 +97,11 @@ def _busy_share(sums: HourSums) -> float | None:
 
 
 def _run_seconds(job: Job, view: View) -> float | None:
-    return None if job.started is None else (job.ended or view.now) - job.started
+    return job.started and (job.ended or view.now) - job.started
 
 
 def _memory(job: Job, view: View) -> str:
-    if not job.running:
-        return ""
-    held = view.index.job_gpus.get(job.job or "")
-    if held is None:
-        return UNKNOWN if view.index.holders_unknown else "0B"
-    return (">" if view.index.holders_unknown else "") + size(held[0])
+    return cells.job_gpus(job, view)[0] if job.running else ""
 
 
 def last_line(job: Job) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 from cockpit.findings.memory import kill_order, newest_worker
 from cockpit.findings.memory_trend import MAX_STEPS, STEP_S, Holding, KillLine, Owner, kill_line, plausible_bytes
 from cockpit.findings.trend import Trend, seconds_until
-from cockpit.model import SUPERVISOR, Actor, Finding, HostMemory, Node, Process, Snapshot
+from cockpit.model import SUPERVISOR, Finding, HostMemory, Node, Snapshot
 from cockpit.text import UNKNOWN, ratio, size
 from cockpit.ui import cells
-from cockpit.ui.findings import things
-from cockpit.ui.marks import Piece, bar, chart, spark
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Section, facts
+from cockpit.ui.columns import amount
+from cockpit.ui.findings import find_things
+from cockpit.ui.marks import Tone, bar, chart, spark
+from cockpit.ui.section import Cell, Column, Page, Section, facts
 from cockpit.ui.view import View
 
 CHART_ROWS, CHART_ROWS_LOW = 8, 5
@@ -76,7 +76,7 @@ class MemoryPage(Page):
 def _facts(node: Node, line: KillLine | None, trend: Trend | None, view: View) -> Iterator[tuple[str, Cell]]:
     memory = node.memory
     drawn = bar(ratio(memory.used, memory.total), 24, mark=ratio(line.at, memory.total) if line else None, ascii=view.ascii)
-    yield "in use", (*drawn, (f" {cells.used_of(memory.used, memory.total)}", ""))
+    yield "in use", (*drawn, (f" {cells.used_of(memory)}", ""))
     if memory.host_total:
         yield "limit", f"{size(memory.total)} by cgroup; the host has {size(memory.host_total)}"
     yield "kill line", kill_line_words(memory)
@@ -110,9 +110,8 @@ def _killed_first(node: Node, view: View) -> str:
     if newest is None:
         return order
     process, held = newest
-    worker = (
-        f"newest worker: pid {process.pid}, {_owner_text(held.owner, view)}, {size(process.rss)}, {cells.ago(process.started, view)} old"
-    )
+    owner, age = _owner_text(held.owner, view), cells.ago(process.started, view)
+    worker = f"newest worker: pid {process.pid}, {owner}, {size(process.rss)}, {age} old"
     return f"{worker}. Ray's order: {order}" if view.width >= WIDE_COLUMNS else worker
 
 
@@ -126,9 +125,8 @@ def _forecast(node: Node, line: KillLine | None, trend: Trend | None) -> Cell:
         return "not known: the growth is not steady"
     if left == 0:
         return (("above the kill line: Ray kills workers", "bad"),)
-    return (
-        (f"at {_rate(trend.slope)} Ray starts killing workers in ~{max(1.0, left / 60):.0f} min", "bad" if left <= FORECAST_S else "warn"),
-    )
+    words = f"at {_rate(trend.slope)} Ray starts killing workers in ~{max(1.0, left / 60):.0f} min"
+    return ((words, "bad" if left <= FORECAST_S else "warn"),)
 
 
 def _rate(slope: float) -> str:
@@ -144,7 +142,10 @@ def _chart_lines(node: Node, line: KillLine | None, trend: Trend | None, view: V
         return
     each, height = (2, CHART_ROWS) if view.width >= WIDE_COLUMNS else (4, CHART_ROWS_LOW)
     past = downsample(view.history.memory.tail(node.key, MAX_STEPS), MAX_STEPS // each)
-    ahead = list(_forecast_values(used, trend, each * STEP_S))
+    ahead: list[float] = []
+    if used is not None and trend is not None and trend.steady:  # what doesn't grow steadily is not drawn ahead
+        columns = range(1, 1 + int(FORECAST_S / (each * STEP_S)))
+        ahead = [used + trend.slope * each * STEP_S * column for column in columns]
     top = _chart_top(total, line, past)
     rows = chart(past, ahead, height, top, mark=line.at if line else None, ascii=view.ascii)
     marked = height - 1 - min(height - 1, int(line.at / top * height)) if line else None
@@ -158,12 +159,6 @@ def _chart_top(total: float, line: KillLine | None, past: Sequence[float | None]
     """The whole of it, unless the line lies far below: then what is above is of no use."""
     highest = max((value for value in past if value is not None), default=0.0)
     return float(min(max(total, line.at), CHART_HEADROOM * max(line.at, highest)) if line else total)
-
-
-def _forecast_values(used: float | None, trend: Trend | None, seconds: float) -> Iterator[float]:
-    """Only what grows steadily is drawn ahead."""
-    if used is not None and trend is not None and trend.steady:
-        yield from (used + trend.slope * seconds * (column + 1) for column in range(int(FORECAST_S / seconds)))
 
 
 def _axis(past: int, ahead: int, word: str) -> str:
@@ -180,18 +175,20 @@ def downsample(values: Sequence[float | None], width: int) -> list[float | None]
 
 def _owners(node: Node, view: View) -> Section[OwnerRow]:
     host, held = view.index.host_of(node), _holdings(node, view)
-    rows = None if host is None or held is None else [*_rows(host.name, held, view), *_rest_rows(node, held)]
+    rows = None if host is None or held is None else list(_rows(node, host.name, held, view))
     columns: tuple[Column[OwnerRow], ...] = (
         Column("BY JOB AND ACTOR", 22, _owner, sort=lambda row, _: row.holding.owner.name, grow=True),
-        Column("HOLDS", 6, lambda row, _: size(row.holding.used), sort=lambda row, _: row.holding.used, right=True),
+        amount("HOLDS", 6, lambda row, _: row.holding.used),
         Column("SHARE", 5, lambda row, _: share(row.holding.owner.key, row.holding.used, node), right=True, rank=2),
         Column("GROWTH", 10, _growth, sort=lambda row, _: row.holding.trend.slope if row.holding.trend else None, right=True),
         Column("LAST 15 MIN", SPARK_CELLS, lambda row, view: ((spark(row.past, SPARK_CELLS, row.top, ascii=view.ascii), "mid"),), rank=3),
-        Column("PROCS", 5, _processes, right=True, rank=1),
+        Column("PROCS", 5, lambda row, _: str(len(row.holding.processes) or ""), right=True, rank=1),
         Column("JOB", 14, _job, rank=4),
     )
-    nothing = "none" if rows is not None else "not known: no probe on this host, or no answer from it yet"
-    return Section("memory-owners", "BY JOB AND ACTOR", columns, rows, nothing, lambda row: f"{row.holding.owner.name} {row.key}")
+    unknown = "not known: no probe on this host, or no answer from it yet"
+    return Section(
+        "memory-owners", "BY JOB AND ACTOR", columns, rows, "none", lambda row: f"{row.holding.owner.name} {row.key}", unknown=unknown
+    )
 
 
 def _holdings(node: Node, view: View) -> Sequence[Holding] | None:
@@ -200,20 +197,13 @@ def _holdings(node: Node, view: View) -> Sequence[Holding] | None:
     return view.history.memory.holdings(host.name) if host else None
 
 
-def _rows(host: str, held: Sequence[Holding], view: View) -> Iterator[OwnerRow]:
+def _rows(node: Node, host: str, held: Sequence[Holding], view: View) -> Iterator[OwnerRow]:
     pasts = [downsample(view.history.memory.owner_tail(host, one.owner.key, MAX_STEPS), SPARK_CELLS) for one in held]
     top = max((value for past in pasts for value in past if value is not None), default=1.0)
     for one, past in zip(held, pasts, strict=True):
         actor, job = view.index.actors.get(one.owner.actor or ""), view.index.jobs.get(one.owner.job or "")
-        yield OwnerRow(one, past, max(top, 1.0), actor or job or _find_process(one))
-
-
-def _find_process(held: Holding) -> Process | None:
-    """The first of its processes of which more is known than its memory."""
-    return next((process for process in held.processes if process.ticks is not None), None)
-
-
-def _rest_rows(node: Node, held: Sequence[Holding]) -> Iterator[OwnerRow]:
+        process = next((process for process in one.processes if process.ticks is not None), None)  # more is known than its memory
+        yield OwnerRow(one, past, max(top, 1.0), actor or job or process)
     for key, name, used in memory_rest(node.memory, sum(one.used for one in held)):
         yield OwnerRow(Holding(Owner(key, name), used, (), None), (), 1.0, None)
 
@@ -239,7 +229,7 @@ def memory_rest(memory: HostMemory, held: float) -> Iterator[tuple[str, str, int
 def _owner_text(owner: Owner, view: View) -> str:
     known = view.index.actors.get(owner.actor or "")
     if known is not None and known.internal:
-        return f"supervisor of job {_supervised_job(known)}"
+        return f"supervisor of job {known.name.removeprefix(SUPERVISOR)}"
     if owner.actor:
         return f"actor {(known.name or known.class_) if known else owner.name}"
     return f"job {view.job_title(owner.job)}" if owner.job else owner.name
@@ -249,39 +239,30 @@ def _owner(row: OwnerRow, view: View) -> Cell:
     owner = row.holding.owner
     if owner.actor or owner.job:
         return _owner_text(owner, view)
-    pieces: tuple[Piece, ...] = ((owner.name, "dim" if owner.kind in (None, "ray", "foreign") else "warn"),)
-    return (*pieces, (f" of {owner.user}", "dim")) if owner.user else pieces
-
-
-def _supervised_job(actor: Actor) -> str:
-    return actor.name.removeprefix(SUPERVISOR)
+    tone: Tone = "dim" if owner.kind in (None, "ray", "foreign") else "warn"
+    return ((owner.name, tone), (f" of {owner.user}" if owner.user else "", "dim"))
 
 
 def _job(row: OwnerRow, view: View) -> str:
     """Of a supervisor the job that it has started: what it is a part of itself is nobody's job."""
     known = view.index.actors.get(row.holding.owner.actor or "")
-    return _supervised_job(known) if known is not None and known.internal else view.job_title(row.holding.owner.job)
+    return known.name.removeprefix(SUPERVISOR) if known is not None and known.internal else view.job_title(row.holding.owner.job)
 
 
 def _growth(row: OwnerRow, _: View) -> Cell:
-    trend = row.holding.trend
-    if trend is None:
+    if (trend := row.holding.trend) is None:
         return UNKNOWN
     return ((_rate(trend.slope), "warn" if trend.steady else "dim"),) if abs(trend.slope) * 60 >= 1 << 20 else (("0", "dim"),)
 
 
-def _processes(row: OwnerRow, _: View) -> str:
-    return str(len(row.holding.processes)) if row.holding.processes else ""
-
-
-def memory_of(page: Page, row: Any, snapshot: Snapshot) -> Page | None:
-    """The page on the memory of the node of what is under the cursor, else of what is open; `None`: no node is known."""
+def memory_node(page: Page, row: Any, snapshot: Snapshot) -> Node | None:
+    """The node of what is under the cursor, else of what is open; `None`: no node is known."""
     thing = row if isinstance(row, Finding) else getattr(row, "about", row)
     ids = {node.id: node for node in snapshot.nodes or () if node.id}
     found = (thing, *(getattr(one, "node", None) for one in (row, thing, page)))
-    about = (each for one in (row, getattr(page, "thing", None)) if isinstance(one, Finding) for each in things(one, snapshot))
-    node = next((node for one in (*found, *about) if isinstance(node := ids.get(one) if isinstance(one, str) else one, Node)), None)
-    return None if node is None or isinstance(page, MemoryPage) else MemoryPage(node)
+    about = (each for one in (row, getattr(page, "thing", None)) if isinstance(one, Finding) for each in find_things(one, snapshot))
+    nodes = (ids.get(one) if isinstance(one, str) else one for one in (*found, *about))
+    return next((node for node in nodes if isinstance(node, Node)), None)
 
 
 def fullest_node(snapshot: Snapshot) -> Node | None:

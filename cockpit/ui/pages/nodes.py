@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.findings.memory_trend import SHARED_MEMORY_NAME
-from cockpit.model import MemoryUser, Node, Process, Session
+from cockpit.model import MemoryUser, Node, Process, Quantity, Session
 from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, percent, size
 from cockpit.ui import cells
+from cockpit.ui.columns import ago, amount, words
 from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
 from cockpit.ui.pages.memory import kill_line_words, memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import Cell, Column, Section, facts
+from cockpit.ui.section import Cell, Column, Page, Section, facts
 from cockpit.ui.view import View
+
+NO_PROBE = "not known: no probe on this host"
 
 
 class NodesPage(Page):
@@ -63,12 +65,13 @@ class NodePage(Page):
         node = node or next((node for node in nodes if node.host == self.node.host and self.node.id is None), None)
         if node is None:
             return (facts("gone", "NODE", [("gone", f"{self.node.title} {cells.say_unlisted(view)} by Ray or by a probe.")], view.width),)
+        host = view.index.host_of(node)
         return (
             facts("node", "NODE", list(_facts(node, view)), view.width),
             *about_section(node.key, view),
             gpus_section("node-gpus", gpu_rows(node, view), own_node=True),
             _memory_section(self, node, view),
-            _sessions_section(node, view),
+            sessions_section(host.sessions if host is not None else None),
         )
 
 
@@ -79,26 +82,22 @@ def _facts(node: Node, view: View) -> Iterator[tuple[str, Cell]]:
     if node.pod is not None:
         yield "pod", node.pod
     yield "data from", f"{'probe on this host' if node.probed else 'Ray agent'}, {cells.ago(node.seen, view)} ago"
-    yield (
-        "reserved",
-        ", ".join(_resource(name, quantity.used, quantity.total) for name, quantity in sorted(node.resources.items()) if ":" not in name)
-        or UNKNOWN,
-    )
+    reserved = (_resource(name, quantity) for name, quantity in sorted(node.resources.items()) if ":" not in name)
+    yield "reserved", ", ".join(reserved) or UNKNOWN
     yield "CPU", f"{percent(node.cpu)} of {node.cpus if node.cpus is not None else UNKNOWN}"
-    yield "host memory", (*_bar(node, view), (f" {cells.used_of(node.memory.used, node.memory.total)}", ""))
+    yield "host memory", (*cells.host_memory(node, 24, view), (f" {cells.used_of(node.memory)}", ""))
     yield "kill line", kill_line_words(node.memory)
     yield "recent use", cells.recent_spark(node, "host", None, min(90, max(20, view.width - 24)), view)
-    yield "object store", cells.used_of(node.object_store.used, node.object_store.total)
-    yield "shared mem", cells.used_of(node.shm.used, node.shm.total)
-    for disk in node.disks:
-        yield "disk", f"{disk.path}  {cells.used_of(disk.used, disk.total)}"
+    yield "object store", cells.used_of(node.object_store)
+    yield "shared mem", cells.used_of(node.shm)
+    yield from (("disk", f"{disk.path}  {cells.used_of(disk)}") for disk in node.disks)
     if node.labels:
         yield "labels", ", ".join(f"{name}={value}" for name, value in node.labels.items() if not name.startswith("ray.io/node-id"))
 
 
-def _resource(name: str, used: float | None, total: float | None) -> str:
-    in_words = size if name.endswith("memory") else count
-    return f"{name} {in_words(used)}/{in_words(total)}"
+def _resource(name: str, quantity: Quantity) -> str:
+    say = size if name.endswith("memory") else count
+    return f"{name} {say(quantity.used)}/{say(quantity.total)}"
 
 
 def _state(node: Node) -> Cell:
@@ -107,31 +106,23 @@ def _state(node: Node) -> Cell:
     return ((cells.node_state(node), "ok" if node.state == "ALIVE" else "warn"),)
 
 
-def _bar(node: Node, view: View) -> tuple[Any, ...]:
-    cell = cells.host_memory(node, 24, view)
-    return ((cell, ""),) if isinstance(cell, str) else cell
-
-
 def _memory_section(page: NodePage, node: Node, view: View) -> Section[MemoryRow]:
     """Host memory by process: all of the host's where a probe looks, else Ray's own as Ray tells."""
     columns: tuple[Column[MemoryRow], ...] = (
-        Column("HOST MEMORY", 11, lambda row, _: size(row.used), sort=lambda row, _: row.used, right=True),
+        amount("HOST MEMORY", 11, lambda row, _: row.used),
         Column("SHARE", 5, lambda row, _: share(row.name, row.used, node), right=True),
-        Column("PID", 8, lambda row, _: row.pid, sort=lambda row, _: row.user and row.user.pid, right=True),
-        Column("USER", 8, lambda row, _: row.owner, sort=lambda row, _: row.owner, rank=2),
-        Column("KIND", 9, lambda row, _: cells.kind(row.process) if row.process else "", rank=1),
-        Column("JOB", 12, lambda row, view: view.job_title(row.process.job) if row.process else "", rank=3),
+        Column("PID", 8, lambda row, _: row.name if row.user else "", sort=lambda row, _: row.user and row.user.pid, right=True),
+        words("USER", 8, lambda row, _: (row.user.user or None) if row.user else "", rank=2),
+        Column("KIND", 9, lambda row, _: cells.kind(row.about) if row.about else "", rank=1),
+        Column("JOB", 12, lambda row, view: view.job_title(row.about.job) if row.about else "", rank=3),
         Column("COMMAND", 20, lambda row, _: row.command, grow=True),
     )
     users = _memory_users(page, node, view)
     rows = None if users is None else list(_memory_rows(node, users, view))
-    nothing = "none" if rows is not None else (view.ago is None and page.ray_error) or "not known: no probe on this host"
-    title = (
-        "HOST MEMORY"
-        if page.ray_processes is None or node.probed or view.ago is not None
-        else f"HOST MEMORY of Ray processes, {cells.ago(page.asked_at, view)} ago,"
-    )
-    return Section("node-memory", title, columns, rows, nothing, lambda row: f"{row.key} {row.user}")
+    unknown = (view.ago is None and page.ray_error) or NO_PROBE
+    is_of_ray = page.ray_processes is not None and not node.probed and view.ago is None
+    title = f"HOST MEMORY of Ray processes, {cells.ago(page.asked_at, view)} ago," if is_of_ray else "HOST MEMORY"
+    return Section("node-memory", title, columns, rows, search=lambda row: f"{row.key} {row.user}", unknown=unknown)
 
 
 def _memory_rows(node: Node, users: Sequence[MemoryUser], view: View) -> Iterator[MemoryRow]:
@@ -139,14 +130,12 @@ def _memory_rows(node: Node, users: Sequence[MemoryUser], view: View) -> Iterato
     host = view.index.host_of(node) if node.probed else None
     keys = {node.key, *(f"node:{each}" for each in (host.nodes if host else ()))}  # several nodes may share the host, and all of it is told
     known = {process.pid: process for key in keys for process in view.index.processes.get(key, ())}
-    yield from (
-        MemoryRow(str(user.pid), cells.shorten_command(user.command or UNKNOWN), user.private, user, known.get(user.pid)) for user in users
-    )
+    for user in users:
+        yield MemoryRow(str(user.pid), cells.shorten_command(user.command or UNKNOWN), user.private, user, known.get(user.pid))
     shared = node.memory.shared
     if node.probed and shared is not None:
         yield MemoryRow("shared", SHARED_MEMORY_NAME, shared)
-        for key, name, used in memory_rest(node.memory, shared + sum(user.private for user in users)):
-            yield MemoryRow(key, name, used)
+        yield from (MemoryRow(*rest) for rest in memory_rest(node.memory, shared + sum(user.private for user in users)))
 
 
 def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | None:
@@ -155,11 +144,7 @@ def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | 
         return sorted(host.memory_users, key=lambda user: -user.private)
     if page.ray_processes is None or view.ago is not None:
         return None
-    users = (
-        MemoryUser(process.pid, process.rss, process.user, cells.command(process))
-        for process in page.ray_processes
-        if process.rss is not None
-    )
+    users = (MemoryUser(each.pid, each.rss, each.user, cells.command(each)) for each in page.ray_processes if each.rss is not None)
     return sorted(users, key=lambda user: -user.private)
 
 
@@ -171,53 +156,27 @@ class MemoryRow:
     command: str
     used: int
     user: MemoryUser | None = None
-    process: Process | None = None
+    about: Process | None = None
+    """What opens on Enter."""
 
     @property
     def key(self) -> str:
         """Its identity."""
         return f"memory:{self.name}"
 
-    @property
-    def pid(self) -> str:
-        """Empty: it is no process."""
-        return str(self.user.pid) if self.user else ""
 
-    @property
-    def owner(self) -> str:
-        """The user of the process."""
-        return (self.user.user or UNKNOWN) if self.user else ""
-
-    @property
-    def about(self) -> Process | None:
-        """What opens on Enter."""
-        return self.process
-
-
-def _sessions_section(node: Node, view: View) -> Section[Session]:
-    host = view.index.host_of(node)
-    return sessions_section(list(host.sessions) if host is not None and host.sessions is not None else None)
-
-
-def sessions_section(sessions: list[Session] | None) -> Section[Session]:
+def sessions_section(sessions: Sequence[Session] | None) -> Section[Session]:
     """Ray's folders on disk: live or dead, and what they cost."""
     columns: tuple[Column[Session], ...] = (
         Column("SESSIONS", 10, _session_state),
-        Column("HOST", 10, lambda session, _: session.host, sort=lambda session, _: session.host, rank=1),
-        Column("SIZE", 6, lambda session, _: size(session.size), sort=lambda session, _: session.size, right=True),
-        Column("STARTED", 7, lambda session, view: cells.ago(session.started, view), sort=lambda session, _: session.started, right=True),
+        words("HOST", 10, lambda session, _: session.host, rank=1),
+        amount("SIZE", 6, lambda session, _: session.size),
+        ago("STARTED", 7, lambda session, _: session.started),
         Column("OWNER", 8, lambda session, _: session.owner or UNKNOWN, rank=2),
         Column("KEEPS", 12, lambda session, _: ((f"{len(session.keeps)} protected", "warn"),) if session.keeps else "", rank=3),
         Column("PATH", 24, lambda session, _: session.path + ("  <- session_latest" if session.latest else ""), grow=True),
     )
-    return Section(
-        "sessions",
-        "SESSIONS",
-        columns,
-        sessions,
-        "none" if sessions is not None else "not known: no probe on this host",
-        lambda session: f"{session.path} {session.owner}",
-    )
+    return Section("sessions", "SESSIONS", columns, sessions, search=lambda session: f"{session.path} {session.owner}", unknown=NO_PROBE)
 
 
 def _session_state(session: Session, _: View) -> Cell:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.findings.memory_trend import DEFAULT_THRESHOLD
-from cockpit.model import Actor, Job, Node, PlacementGroup, Process
+from cockpit.model import Actor, Job, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import STEP_S, STEPS_KEPT
 from cockpit.report.grouping import Repeats, alike_groups, bundles_words
 from cockpit.report.text import unjudged_words
-from cockpit.text import UNKNOWN, plural, ratio, size
+from cockpit.text import UNKNOWN, percent, plural, ratio
 from cockpit.ui import cells
+from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, ago, amount, process_search, reason, words
 from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import MAX_TEXT_LINES, Column, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Column, Page, Section
 from cockpit.ui.view import View
 
 MAX_ROWS = 200
@@ -38,7 +38,6 @@ class WaitingRow:
     needs: str
     since: float | None
     why: str
-    job: str | None
     at_least: bool = False
     drawn_why: str = ""
     """The reason as the page shows it: `see …` where another row has the same long one."""
@@ -57,55 +56,35 @@ def node_columns(view: View) -> tuple[Column[Node], ...]:
         Column("NODES", 10, cells.node_name, sort=lambda node, _: node.title, grow=True),
         Column("IP", 15, lambda node, _: node.ip or UNKNOWN, sort=lambda node, _: node.ip, rank=9),
         Column("GPU MEM", max(7, gpus), lambda node, view: cells.gpu_cells(node.gpus, view, memory=True)),
-        Column(
-            "MEM%",
-            4,
-            lambda node, _: cells.share(cells.gpu_fill(node.gpus), 1, 0.9, 0.98),
-            sort=lambda node, _: cells.gpu_fill(node.gpus),
-            right=True,
-        ),
+        _share("MEM%", lambda node: (cells.gpu_fill(node.gpus), 1), (0.9, 0.98)),
         Column("UTIL", max(4, gpus), lambda node, view: cells.gpu_cells(node.gpus, view, memory=False)),
-        Column(
-            "UTL%",
-            4,
-            lambda node, _: _percent(cells.mean_utilization(node.gpus)),
-            sort=lambda node, _: cells.mean_utilization(node.gpus),
-            right=True,
-        ),
+        amount("UTL%", 4, lambda node, _: cells.mean_utilization(node.gpus), percent),
         Column(f"UTIL {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "gpu", None, past, view), rank=7),
         Column("RESV", 5, lambda node, _: cells.reservation(node), sort=lambda node, _: _reserved_gpus(node), right=True),
         Column("CPU", 9, lambda node, _: cells.reservation(node, "CPU"), rank=6, right=True),
         Column("HOST MEM", 8, lambda node, view: cells.host_memory(node, 8, view)),
         Column("HOST", 4, _memory, sort=lambda node, _: ratio(node.memory.used, node.memory.total), right=True),
-        Column("USED/ALL", 9, lambda node, _: cells.used_of(node.memory.used, node.memory.total), rank=5, right=True),
+        Column("USED/ALL", 9, lambda node, _: cells.used_of(node.memory), rank=5, right=True),
         Column(f"HOST {past // 12} MIN", past, lambda node, view: cells.recent_spark(node, "host", None, past, view), rank=8),
-        Column(
-            "OBJ", 4, lambda node, _: cells.share(node.object_store.used, node.object_store.total), sort=_object_store, right=True, rank=2
-        ),
-        Column("SHM", 4, lambda node, _: cells.share(node.shm.used, node.shm.total), right=True, rank=3),
-        Column(
-            "DISK",
-            4,
-            lambda node, _: cells.share(*cells.fullest_disk(node), 0.85),
-            sort=lambda node, _: ratio(*cells.fullest_disk(node)),
-            right=True,
-            rank=1,
-        ),
-        Column("SEEN", 4, lambda node, view: cells.ago(node.seen, view), sort=lambda node, _: node.seen, right=True),
+        _share("OBJ", lambda node: (node.object_store.used, node.object_store.total), rank=2),
+        _share("SHM", lambda node: (node.shm.used, node.shm.total), rank=3),
+        _share("DISK", cells.fullest_disk, (0.85, 0.95), rank=1),
+        ago("SEEN", 4, lambda node, _: node.seen),
     )
 
 
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}%"
+def _share(
+    title: str, amounts: Callable[[Node], tuple[float | None, float | None]], marks: tuple[float, float] = (0.8, 0.95), rank: int = 0
+) -> Column[Node]:
+    """In use of all; `marks`: from where on that is high, and too high."""
+    return Column(
+        title, 4, lambda node, _: cells.share(*amounts(node), *marks), sort=lambda node, _: ratio(*amounts(node)), right=True, rank=rank
+    )
 
 
 def _reserved_gpus(node: Node) -> float | None:
     quantity = node.resources.get("GPU")
     return quantity.used if quantity else None
-
-
-def _object_store(node: Node, _: View) -> float | None:
-    return ratio(node.object_store.used, node.object_store.total)
 
 
 def _memory(node: Node, _: View) -> Any:
@@ -120,143 +99,117 @@ def node_search(node: Node) -> str:
 
 def nodes_section(view: View) -> Section[Node]:
     """A row per node: living ones first, as Ray lists them."""
-    nodes = view.snapshot.nodes
-    ordered = None if nodes is None else sorted(nodes, key=lambda node: (node.state == "DEAD", not node.head))
-    return Section("nodes", "NODES", node_columns(view), ordered, "not known yet" if nodes is None else "none", node_search, cells.is_old)
+    ordered = view.index.of(_living_first)
+    return Section("nodes", "NODES", node_columns(view), ordered, search=node_search, dim=cells.is_old, unknown="not known yet")
 
 
-def waiting_rows(view: View) -> Iterator[WaitingRow]:
+def _living_first(snapshot: Snapshot) -> Sequence[Node] | None:
+    return None if snapshot.nodes is None else sorted(snapshot.nodes, key=lambda node: (node.state == "DEAD", not node.head))
+
+
+def waiting_rows(snapshot: Snapshot) -> Sequence[WaitingRow]:
     """What waits, groups before their actors; groups of the same needs, and actors of one class and need, folded into one row."""
-    for groups in alike_groups(view.snapshot.placement_groups or ()):
-        yield _fold_groups(groups)
     folded: dict[tuple[Any, ...], list[Actor]] = {}
-    for actor in view.snapshot.actors or ():
+    for actor in snapshot.actors or ():
         if actor.pending or actor.state == "RESTARTING":
             folded.setdefault((actor.class_, actor.job, cells.actor_needs(actor), actor.state, actor.why), []).append(actor)
-    for same in folded.values():
-        yield _fold_actors(same)
-    for job in view.snapshot.jobs or ():
-        if job.status == "PENDING":
-            yield WaitingRow(job, "job", job.id, "", job.started, job.message or "", job.job)
+    jobs = [job for job in snapshot.jobs or () if job.status == "PENDING"]
+    return [
+        *map(_fold_groups, alike_groups(snapshot.placement_groups or ())),
+        *map(_fold_actors, folded.values()),
+        *(WaitingRow(job, "job", job.id, "", job.started, job.message or "") for job in jobs),
+    ]
 
 
 def _fold_groups(groups: Sequence[PlacementGroup]) -> WaitingRow:
     first = min(groups, key=lambda group: group.since or float("inf"))
-    name = first.name or first.id[:12]
     more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
     needs = f"{bundles_words(first)} {first.strategy or ''}".strip()
-    return WaitingRow(first, "group", f"{name}{more}", needs, first.since, first.why or "", first.job)
+    return WaitingRow(first, "group", f"{cells.title(first)}{more}", needs, first.since, first.why or "")
 
 
 def _fold_actors(actors: Sequence[Actor]) -> WaitingRow:
     first = min(actors, key=lambda actor: actor.since or float("inf"))
-    name = first.name or first.class_ if len(actors) == 1 else f"{first.class_} x {len(actors)}"
+    name = cells.title(first) if len(actors) == 1 else f"{first.class_} x {len(actors)}"
     what = "restart" if first.state == "RESTARTING" else "actor"
-    return WaitingRow(first, what, name, cells.actor_needs(first), first.since, first.why or "", first.job, first.at_least)
+    return WaitingRow(first, what, name, cells.actor_needs(first), first.since, first.why or "", first.at_least)
 
 
 def waits_section(view: View) -> Section[WaitingRow]:
     """What waits, the longest first; a long reason in full only once."""
     repeats = Repeats()
     known = view.snapshot.actors is not None or view.snapshot.placement_groups is not None
-    ordered = sorted(waiting_rows(view), key=lambda item: item.since or view.now) if known else None
-    rows = (
-        None if ordered is None else [replace(item, drawn_why=repeats.shorten(item.why, _reference(item))) for item in ordered[:MAX_ROWS]]
-    )
+    ordered = sorted(view.index.of(waiting_rows), key=lambda item: item.since or view.now) if known else []
+    rows = [replace(item, drawn_why=repeats.shorten(item.why, _reference(item))) for item in ordered[:MAX_ROWS]]
     columns: tuple[Column[WaitingRow], ...] = (
         Column("WAITS", 8, lambda item, _: ((item.what, "warn"),), sort=lambda item, _: item.what),
-        Column("NAME", 20, lambda item, _: item.name, sort=lambda item, _: item.name, fold=2),
+        words("NAME", 20, lambda item, _: item.name, fold=2),
         Column("NEEDS", 16, lambda item, _: item.needs or UNKNOWN, grow=True, rank=1, fold=2),
-        Column(
-            "FOR",
-            7,
-            lambda item, view: cells.waiting_time(item.since, view, at_least=item.at_least),
-            sort=lambda item, _: item.since,
-            right=True,
-        ),
-        Column("JOB", 12, lambda item, view: view.job_title(item.job), rank=2, sort=lambda item, _: item.job),
-        Column("WHY", 36, lambda item, _: ((item.drawn_why or UNKNOWN, "dim"),), grow=True, fold=MAX_TEXT_LINES),
+        Column("FOR", 7, cells.waiting_time, sort=lambda item, _: item.since, right=True),
+        Column("JOB", 12, lambda item, view: view.job_title(item.about.job), rank=2, sort=lambda item, _: item.about.job),
+        reason(36, lambda item, _: item.drawn_why or UNKNOWN),
     )
-    nothing = "nothing waits" if known else "not known: no answer from Ray yet"
     return Section(
         "waits",
         "WAITS",
         columns,
-        rows,
-        nothing,
+        rows if known else None,
+        "nothing waits",
         lambda item: f"{item.what} {item.name} {item.needs} {item.why}",
-        total=len(ordered or ()),
+        total=len(ordered),
     )
 
 
 def _reference(item: WaitingRow) -> str:
     """The name by which another row refers to it."""
-    return f"group {item.about.name or item.about.id[:12]}" if isinstance(item.about, PlacementGroup) else f"{item.what} {item.name}"
-
-
-PID_COLUMN: Column[Process] = Column("PID", 8, lambda process, _: str(process.pid), sort=lambda process, _: process.pid, right=True)
-GPU_MEMORY_COLUMN: Column[Process] = Column(
-    "GPU MEM",
-    7,
-    lambda process, _: size(process.gpu_memory) if process.gpus else "",
-    sort=lambda process, _: process.gpu_memory,
-    right=True,
-)
+    return f"group {cells.title(item.about)}" if isinstance(item.about, PlacementGroup) else f"{item.what} {item.name}"
 
 
 def orphans_section(view: View) -> Section[Process]:
     """Orphan and stale processes, the greatest holder of GPU memory first."""
-    left = [process for process in view.snapshot.processes or () if process.left_over]
+    left = view.index.of(_left_over)
     looked, unjudged = view.snapshot.looked_at, view.snapshot.unjudged
-    rows = sorted(left, key=lambda process: -(process.gpu_memory or 0)) if left or (looked and not unjudged) else None
     columns: tuple[Column[Process], ...] = (
         Column("ORPHANS", 10, lambda process, _: cells.kind(process), sort=lambda process, _: process.kind),
-        Column("NODE", 10, cells.place, sort=cells.place),
+        words("NODE", 10, cells.place),
         PID_COLUMN,
         GPU_MEMORY_COLUMN,
         Column("GPUS", 7, lambda process, _: cells.gpu_indices(process), rank=1),
-        Column("AGE", 6, lambda process, view: cells.ago(process.started, view), sort=lambda process, _: process.started, right=True),
+        ago("AGE", 6, lambda process, _: process.started),
         Column("COMMAND", 14, lambda process, _: cells.command(process), grow=True),
-        Column("WHY", 14, lambda process, _: (("; ".join(process.why), "dim"),), grow=True, rank=1, fold=MAX_TEXT_LINES),
+        reason(14, lambda process, _: "; ".join(process.why), rank=1),
     )
-    probed = f"{'not known' if unjudged else 'none'} ({plural(looked, 'host')} probed{_page_of_unjudged(view)})"
-    nothing = probed if looked else "not known: no answer from a probe yet"
+    page = f"{unjudged_words(view.snapshot)}; page 4" if unjudged else ""
+    probed = f"{'not known' if unjudged else 'none'} ({plural(looked, 'host')} probed{page})"
+    unknown = probed if looked else "not known: no answer from a probe yet"
     title = "ORPHANS, STALE" if any(process.kind == "stale" for process in left) else "ORPHANS"
-    return Section("left", title, columns, rows and rows[:MAX_ROWS], nothing, process_search, total=len(rows or ()))
+    rows = left[:MAX_ROWS] if left or (looked and not unjudged) else None
+    return Section("left", title, columns, rows, probed, process_search, total=len(left), unknown=unknown)
 
 
-def _page_of_unjudged(view: View) -> str:
-    return f"{unjudged_words(view.snapshot)}; page 4" if view.snapshot.unjudged else ""
-
-
-def process_search(process: Process) -> str:
-    """What the filter looks at."""
-    words = (process.kind, process.host, process.pid, process.user, process.command, process.name, process.job, process.session)
-    return " ".join(map(str, (*words, *([cells.OTHER_RAY] if process.ours is False else []), *process.why)))
+def _left_over(snapshot: Snapshot) -> Sequence[Process]:
+    return sorted((one for one in snapshot.processes or () if one.left_over), key=lambda process: -(process.gpu_memory or 0))
 
 
 def running_jobs_section(view: View) -> Section[Job]:
     """Who holds what: running jobs, their GPUs and actors."""
     jobs = view.snapshot.jobs
-    actors = Counter(actor.job for actor in view.snapshot.actors or () if actor.state == "ALIVE")
+    actors = view.index.of(_living_actors_by_job)
     rows = None if jobs is None else [job for job in jobs if job.status == "RUNNING"]
     columns: tuple[Column[Job], ...] = (
-        Column("RUNNING JOBS", 20, lambda job, _: job.id, sort=lambda job, _: job.id),
+        words("RUNNING JOBS", 20, lambda job, _: job.id),
         Column("FOR", 6, cells.run_time, sort=lambda job, _: job.started, right=True),
-        Column("GPUS", 4, lambda job, view: _job_gpu_memory(job, view)[1], right=True),
-        Column(
-            "GPU MEM",
-            7,
-            lambda job, view: _job_gpu_memory(job, view)[0],
-            sort=lambda job, view: view.index.job_gpus.get(job.job or "", (0, 0))[0],
-            right=True,
-        ),
+        Column("GPUS", 4, lambda job, view: cells.job_gpus(job, view)[1], right=True),
+        Column("GPU MEM", 7, lambda job, view: cells.job_gpus(job, view)[0], sort=cells.job_memory_bytes, right=True),
         Column("ACTORS", 6, lambda job, view: str(actors[job.job]) if view.snapshot.actors is not None else UNKNOWN, right=True),
         *(_job_past_columns(view) if view.width >= JOB_PAST_WIDTH else ()),
         Column("ENTRYPOINT", 16, lambda job, _: cells.shorten_command(job.entrypoint or UNKNOWN), grow=True, fold=MAX_TEXT_LINES),
     )
-    nothing = "none" if jobs is not None else "not known: no answer from Ray yet"
-    return Section("runs", "RUNNING JOBS", columns, rows, nothing, lambda job: f"{job.id} {job.entrypoint}")
+    return Section("runs", "RUNNING JOBS", columns, rows, search=lambda job: f"{job.id} {job.entrypoint}")
+
+
+def _living_actors_by_job(snapshot: Snapshot) -> Counter[str | None]:
+    return Counter(actor.job for actor in snapshot.actors or () if actor.state == "ALIVE")
 
 
 def _job_past_columns(view: View) -> tuple[Column[Job], ...]:
@@ -274,14 +227,6 @@ def _job_past_columns(view: View) -> tuple[Column[Job], ...]:
         Column(f"GPU MEM {minutes}", JOB_PAST_CELLS, drawn("memory")),
         Column(cells.phase_legend(view), JOB_PAST_CELLS, lambda job, _: cells.phases(past(job, "gpu"), past(job, "memory"), view)),
     )
-
-
-def _job_gpu_memory(job: Job, view: View) -> tuple[str, str]:
-    held = view.index.job_gpus.get(job.job or "")
-    if held is None:
-        return (UNKNOWN, UNKNOWN) if view.index.holders_unknown else ("0B", "0")
-    more = ">" if view.index.holders_unknown else ""  # what is not seen may be its too
-    return more + size(held[0]), more + str(held[1])
 
 
 class OverviewPage(Page):

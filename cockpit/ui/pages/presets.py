@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,9 @@ from cockpit.presets import Preset, doubts, safe
 from cockpit.presets.folder import READY_MADE
 from cockpit.text import UNKNOWN, count
 from cockpit.ui import cells
+from cockpit.ui.columns import words
 from cockpit.ui.marks import Tone
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Pairs, Section, facts
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Item, Page, Pairs, Section, facts
 from cockpit.ui.view import View
 
 if TYPE_CHECKING:
@@ -34,50 +33,43 @@ class PresetsPage(Page):
     def sections(self, view: View) -> Sequence[Section[Any]]:
         """One list."""
         columns: tuple[Column[PresetEntry], ...] = (
-            Column("PRESETS", 20, lambda entry, _: entry.name, sort=lambda entry, _: entry.name),
+            words("PRESETS", 20, lambda entry, _: entry.name),
             Column("FITS", 8, _fits, sort=lambda entry, _: entry.checked.verdict if entry.checked else None),
-            Column("GPUS", 5, _amount("GPU"), sort=lambda entry, _: _budget_amount(entry, "GPU"), right=True),
-            Column("CPUS", 5, _amount("CPU"), sort=lambda entry, _: _budget_amount(entry, "CPU"), right=True, rank=4),
-            Column("HOSTS", 5, _hosts, right=True, rank=3),
+            _resource("GPU"),
+            _resource("CPU", rank=4),
+            Column("HOSTS", 5, lambda row, _: str(len(row.preset.ray.nodes)) if row.preset and row.preset.ray else "", right=True, rank=3),
             Column("LAST", 18, _last, rank=1),
             Column("WHY", 24, _why, grow=True, fold=MAX_TEXT_LINES),
             Column("ABOUT", 18, _about, grow=True, rank=2, fold=MAX_TEXT_LINES),
         )
-        nothing = "none" if view.preset_entries is not None else "loading" if view.ago is None else "not recorded"
-        return (Section("presets", "PRESETS", columns, view.preset_entries, nothing, lambda entry: f"{entry.name} {entry.path}"),)
+        unknown = "loading" if view.ago is None else "not recorded"
+        return (Section("presets", "PRESETS", columns, view.preset_entries, "none", lambda row: f"{row.name} {row.path}", unknown=unknown),)
 
 
 def _fits(entry: PresetEntry, _: View) -> Cell:
     if entry.mistake is not None:
         return (("invalid", "bad"),)
-    if entry.checked is None:
+    if (checked := entry.checked) is None:
         return ""
-    if entry.checked.verdict == "never" and entry.checked.has_mistake_in_command:
+    if checked.verdict == "never" and checked.has_mistake_in_command:
         return (("mistake", "bad"),)
-    word = f"{entry.checked.verdict}{' !' if entry.checked.verdict == 'now' and entry.checked.doubts else ''}"
-    return ((word, "warn" if entry.checked.verdict == "now" and entry.checked.doubts else VERDICT_TONES[entry.checked.verdict]),)
+    return (("now !", "warn"),) if checked.verdict == "now" and checked.doubts else ((checked.verdict, VERDICT_TONES[checked.verdict]),)
 
 
 def _why(entry: PresetEntry, _: View) -> Cell:
     """Why it can't be read, or does not fit now, or what speaks against it though it does."""
     if entry.mistake is not None:
         return ((entry.mistake, "bad"),)
-    lines = entry.checked.lines if entry.checked else ()
-    reason = entry.checked.reason if entry.checked else None
-    reason = reason or next((line for line in lines if line.level == "doubt"), None)
+    checked = entry.checked
+    reason = checked and (checked.reason or next((line for line in checked.lines if line.level == "doubt"), None))
     return ((reason.text if reason else "", "dim"),)
 
 
-def _budget_amount(entry: PresetEntry, resource: str) -> float | None:
-    return entry.checked.budget.amount(resource) if entry.checked else None
+def _resource(name: str, rank: int = 0) -> Column[PresetEntry]:
+    def amount(entry: PresetEntry, _: View) -> float | None:
+        return entry.checked.budget.amount(name) if entry.checked else None
 
-
-def _amount(resource: str) -> Callable[[PresetEntry, View], Cell]:
-    return lambda entry, _: count(_budget_amount(entry, resource)) if entry.checked else ""
-
-
-def _hosts(entry: PresetEntry, _: View) -> Cell:
-    return str(len(entry.preset.ray.nodes)) if entry.preset and entry.preset.ray else ""
+    return Column(f"{name}S", 5, lambda entry, view: count(amount(entry, view)) if entry.checked else "", amount, right=True, rank=rank)
 
 
 def _last(entry: PresetEntry, view: View) -> Cell:
@@ -120,11 +112,9 @@ def _facts(entry: PresetEntry, preset: Preset, view: View) -> Pairs:
     if preset.job is not None:
         yield "entrypoint", preset.job.entrypoint
         yield "working_dir", preset.job.working_dir or "none: nothing is uploaded"
-        for name, value in preset.job.env.items():
-            yield "env", f"{name}={value}"
+        yield from (("env", f"{name}={value}") for name, value in preset.job.env.items())
     yield from _cluster(preset)
-    for doubt in doubts(preset):
-        yield "warning", doubt
+    yield from (("warning", doubt) for doubt in doubts(preset))
 
 
 def _cluster(preset: Preset) -> Pairs:
@@ -134,49 +124,31 @@ def _cluster(preset: Preset) -> Pairs:
     for node in preset.ray.nodes:
         flags = " ".join(f"{name}={value}" for name, value in node.flags.items())
         yield "head" if node is preset.ray.head else "worker", f"{node.host}  {flags}".strip()
-    for name, value in preset.ray.env.items():
-        yield "Ray env", f"{name}={value}"
+    yield from (("Ray env", f"{name}={value}") for name, value in preset.ray.env.items())
 
 
-@dataclass(frozen=True)
-class BudgetRow:
-    """A group as a row."""
-
-    number: int
-    group: Group
-    about: None = None
-
-    @property
-    def key(self) -> str:
-        """Its identity."""
-        return f"group:{self.number}"
-
-
-def _groups(checked: Checked) -> Section[BudgetRow]:
+def _groups(checked: Checked) -> Section[Item[Group]]:
     """In the order in which the framework makes them."""
     from cockpit.check.groups import bundles
 
-    columns: tuple[Column[BudgetRow], ...] = (
-        Column("ASKS FOR", 24, lambda row, _: row.group.name),
-        Column("STRATEGY", 14, lambda row, _: row.group.strategy or "one by one"),
-        Column("GPUS", 5, lambda row, _: count(row.group.amount("GPU")), right=True),
-        Column("CPUS", 5, lambda row, _: count(row.group.amount("CPU")), right=True),
-        Column("BUNDLES", 20, lambda row, _: bundles(row.group), grow=True),
+    columns: tuple[Column[Item[Group]], ...] = (
+        Column("ASKS FOR", 24, lambda row, _: row.of.name),
+        Column("STRATEGY", 14, lambda row, _: row.of.strategy or "one by one"),
+        Column("GPUS", 5, lambda row, _: count(row.of.amount("GPU")), right=True),
+        Column("CPUS", 5, lambda row, _: count(row.of.amount("CPU")), right=True),
+        Column("BUNDLES", 20, lambda row, _: bundles(row.of), grow=True),
     )
     groups = checked.budget.groups
-    rows = None if groups is None else [BudgetRow(number, group) for number, group in enumerate(groups)]
-    nothing = "nothing beyond its own command" if rows is not None else "not known: the command can't be read"
-    return Section("groups", "ASKS FOR", columns, rows, nothing, lambda row: row.group.name)
+    rows = None if groups is None else [Item(f"group:{number}", group) for number, group in enumerate(groups)]
+    unknown = "not known: the command can't be read"
+    return Section("groups", "ASKS FOR", columns, rows, "nothing beyond its own command", lambda row: row.of.name, unknown=unknown)
 
 
 def _check_section(checked: Checked, view: View) -> Section[Any]:
     """The worst first: it is what somebody came for."""
     from cockpit.check.text import SIGNS
 
-    order = tuple(SIGNS)
-    lines = sorted(checked.lines, key=lambda line: -order.index(line.level))
-    pairs: list[tuple[str, Cell]] = []
-    for line in lines:
-        text = f"{line.text}\n-> {line.change}" if line.change else line.text
-        pairs.append((f"{SIGNS[line.level][view.ascii]} {line.level}", text))
+    lines = sorted(checked.lines, key=lambda line: -tuple(SIGNS).index(line.level))
+    texts = (f"{line.text}\n-> {line.change}" if line.change else line.text for line in lines)
+    pairs = [(f"{SIGNS[line.level][view.ascii]} {line.level}", text) for line, text in zip(lines, texts, strict=True)]
     return facts("check", "CHECK", pairs, view.width)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.model import Process
-from cockpit.text import UNKNOWN, size
+from cockpit.text import UNKNOWN
 from cockpit.ui import cells
+from cockpit.ui.columns import amount, gpu_memory, process_search, reason, words
 from cockpit.ui.pages.nodes import sessions_section
-from cockpit.ui.pages.overview import process_search
-from cockpit.ui.pages.page import Page
-from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Section
+from cockpit.ui.section import Cell, Column, Page, Section
 from cockpit.ui.view import View
 
 GPU_MEMORY = "GPU MEM"
@@ -46,18 +45,14 @@ class ProcessesPage(Page):
         processes = view.snapshot.processes
         if processes is not None and self.user is not None:
             processes = tuple(process for process in processes if process.user == self.user)
-        rows = None if processes is None else list(tree_rows(processes) if self.tree else list_rows(processes))
+        rows = None if processes is None else list(tree_rows(processes) if self.tree else map(ProcessRow, sorted(processes, key=_order)))
         title = f"PROCESSES of {self.user}" if self.user else "PROCESSES"
         sessions = view.snapshot.sessions
         return (_section(title, rows, view), sessions_section(None if sessions is None else list(sessions)))
 
 
-def list_rows(processes: Iterable[Process]) -> Iterator[ProcessRow]:
-    """Left-overs first; then whatever holds GPU memory, the greatest first; then the others by kind."""
-    return (ProcessRow(process) for process in sorted(processes, key=_order))
-
-
 def _order(process: Process) -> tuple[Any, ...]:
+    """Left-overs first; then whatever holds GPU memory, the greatest first; then the others by kind."""
     left = KIND_ORDER.index(process.kind) if process.left_over else len(KIND_ORDER)
     return left, not process.gpus, -(process.gpu_memory or 0), _place(process), process.host, process.pid
 
@@ -100,49 +95,35 @@ def _one_tree(root: Process, children: dict[tuple[str, int], list[Process]], see
 
 def _section(title: str, rows: list[ProcessRow] | None, view: View) -> Section[ProcessRow]:
     columns: tuple[Column[ProcessRow], ...] = (
-        Column(title, 12, lambda leaf, _: cells.kind(leaf.about), sort=lambda leaf, _: _place(leaf.about)),
-        Column("NODE", 10, lambda leaf, view: cells.place(leaf.about, view), sort=lambda leaf, view: cells.place(leaf.about, view), rank=1),
-        Column("PID", 7, lambda leaf, _: str(leaf.about.pid), sort=lambda leaf, _: leaf.about.pid, right=True),
-        Column("USER", 8, lambda leaf, _: leaf.about.user or UNKNOWN, sort=lambda leaf, _: leaf.about.user, rank=5),
+        Column(title, 12, lambda row, _: cells.kind(row.about), sort=lambda row, _: _place(row.about)),
+        words("NODE", 10, lambda row, view: cells.place(row.about, view), rank=1),
+        amount("PID", 7, lambda row, _: row.about.pid, str),
+        words("USER", 8, lambda row, _: row.about.user or None, rank=5),
         Column("S", 1, _state, rank=6),
-        Column(
-            "AGE",
-            6,
-            lambda leaf, view: cells.ago(leaf.about.started, view),
-            sort=lambda leaf, view: leaf.about.started and view.now - leaf.about.started,
-            right=True,
-            rank=2,
-        ),
-        Column(
-            GPU_MEMORY,
-            8,
-            lambda leaf, _: size(leaf.about.gpu_memory) if leaf.about.gpus else "",
-            sort=lambda leaf, _: leaf.about.gpu_memory,
-            right=True,
-        ),
-        Column("GPUS", 6, lambda leaf, _: cells.gpu_indices(leaf.about), rank=4),
-        Column("RSS", 6, lambda leaf, _: size(leaf.about.rss), sort=lambda leaf, _: leaf.about.rss, right=True, rank=3),
-        Column(
-            "OWNER",
-            12,
-            lambda leaf, view: cells.owner(leaf.about, view),
-            sort=lambda leaf, view: cells.owner(leaf.about, view),
-            rank=1,
-            grow=True,
-        ),
-        Column("COMMAND", 20, _command, sort=lambda leaf, _: cells.command(leaf.about), grow=True),
-        Column("WHY", 20, lambda leaf, _: (("; ".join(leaf.about.why), "dim"),), rank=7, grow=True, fold=MAX_TEXT_LINES),
+        Column("AGE", 6, lambda row, view: cells.ago(row.about.started, view), sort=_age_s, right=True, rank=2),
+        Column(GPU_MEMORY, 8, lambda row, _: gpu_memory(row.about), sort=lambda row, _: row.about.gpu_memory, right=True),
+        Column("GPUS", 6, lambda row, _: cells.gpu_indices(row.about), rank=4),
+        amount("RSS", 6, lambda row, _: row.about.rss, rank=3),
+        words("OWNER", 12, lambda row, view: cells.owner(row.about, view), rank=1, grow=True),
+        Column("COMMAND", 20, _command, sort=lambda row, _: cells.command(row.about), grow=True),
+        reason(20, lambda row, _: "; ".join(row.about.why), rank=7),
     )
-    nothing = "none" if rows is not None else "not known: no answer from a probe or from Ray yet"
-    return Section("processes", title, columns, rows, nothing, lambda leaf: f"{process_search(leaf.about)} {cells.owner(leaf.about, view)}")
+    unknown = "not known: no answer from a probe or from Ray yet"
+    return Section(
+        "processes", title, columns, rows, search=lambda row: f"{process_search(row.about)} {cells.owner(row.about, view)}", unknown=unknown
+    )
 
 
-def _state(leaf: ProcessRow, _: View) -> Cell:
-    state = leaf.about.state or ""
+def _age_s(row: ProcessRow, view: View) -> float | None:
+    return row.about.started and view.now - row.about.started
+
+
+def _state(row: ProcessRow, _: View) -> Cell:
+    state = row.about.state or ""
     return ((state, "bad" if state in "DZ" else ""),) if state else UNKNOWN
 
 
-def _command(leaf: ProcessRow, view: View) -> Cell:
-    if not leaf.depth:
-        return cells.command(leaf.about)
-    return ((" " * (2 * leaf.depth - 2) + ("\\_ " if view.ascii else "└─ "), "faint"), (cells.command(leaf.about), ""))
+def _command(row: ProcessRow, view: View) -> Cell:
+    if not row.depth:
+        return cells.command(row.about)
+    return ((" " * (2 * row.depth - 2) + ("\\_ " if view.ascii else "└─ "), "faint"), (cells.command(row.about), ""))

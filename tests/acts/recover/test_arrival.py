@@ -13,6 +13,7 @@ from cockpit.acts.recover import arrival
 from cockpit.acts.recover.arrival import Arrival
 from cockpit.acts.recover.step_state import StepError
 from cockpit.sources.ray.client import RayClient
+from tests.fakes.transport import MockTransport
 
 SESSION = "session_2026-11-21_01-17-58_164160_11638"
 Looks = list[list[dict[str, Any]]]
@@ -44,7 +45,7 @@ def dashboard(looks: Looks, session: str = SESSION, status: int = 200) -> Callab
 
 async def whole(handle: Callable[[httpx.Request], httpx.Response], gpus: dict[str, float | None]) -> tuple[float, list[str]]:
     told: list[str] = []
-    ray = RayClient("http://head:8265", token=lambda: None, transport=httpx.MockTransport(handle))
+    ray = RayClient("http://head:8265", token=lambda: None, transport=MockTransport(handle))
     coming = Arrival(ray, SESSION, gpus, {"head": "10.0.0.1", "w1": "10.0.0.2"})
     return await coming.wait_for_all(lambda host, text: told.append(f"{host}: {text}")), told
 

@@ -33,7 +33,9 @@ FAKE = Path(__file__).with_name("fake_probe.py")
 REACH = f"{sys.executable} {FAKE} --read {{name}}"
 DEFAULT = Config()
 HERE = socket.gethostname()
-QUICK = Pace(tick=0.02, silence=0.4, restart=1.2, first_pause=0.1, longest_pause=0.4, settled=60, grace=0.3, turn=0.3, answer=5)
+QUICK = Pace(
+    tick=0.02, idle_tick=0.02, silence=0.4, restart=1.2, first_pause=0.1, longest_pause=0.4, settled=60, grace=0.3, turn=0.3, answer=5
+)
 
 
 class Lab:

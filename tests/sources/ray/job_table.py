@@ -13,6 +13,7 @@ from cockpit.config.settings import Config
 from cockpit.model import SUPERVISOR, Snapshot
 from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.ray.jobs import JobActs
+from tests.fakes.transport import MockTransport
 
 NOW = 1_795_286_912.0
 """2026-11-21 18:48:32 UTC."""
@@ -79,7 +80,7 @@ class JobTable:
 
 
 def dashboard(table: JobTable) -> Dashboard:
-    return Dashboard("http://head:8265", token=lambda: None, transport=httpx.MockTransport(table))
+    return Dashboard("http://head:8265", token=lambda: None, transport=MockTransport(table))
 
 
 class Known:

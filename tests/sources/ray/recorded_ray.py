@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from cockpit.sources.ray.client import RayClient
+from tests.fakes.transport import MockTransport
 
 RECORDED = Path(__file__).parents[2] / "recorded"
 HEAD = "1453a0517da9d921b968c0f3fa91d98fa86036de0e5aa04a6c00486f"
@@ -64,7 +65,7 @@ class RecordedRay:
         return httpx.Response(200, json=answer)
 
     def ray(self, clock: Callable[[], float] | None = None, token: str | None = None) -> RayClient:
-        return RayClient("http://head:8265", token=lambda: token, transport=httpx.MockTransport(self), clock=clock or Clock())
+        return RayClient("http://head:8265", token=lambda: token, transport=MockTransport(self), clock=clock or Clock())
 
     def times_asked(self, path: str) -> int:
         return sum(request.url.path == path for request in self.asked)

@@ -10,6 +10,7 @@ from cockpit.sources.ray.client import RayClient
 from cockpit.sources.ray.http import Dashboard
 from cockpit.sources.source import SourceError
 from cockpit.trust import find_token
+from tests.fakes.transport import MockTransport
 from tests.sources.ray.recorded_ray import Clock, RecordedRay, listing, recorded
 
 SECRET = "5ec4e7" * 10
@@ -308,7 +309,7 @@ async def test_ids_are_quoted_whole():
 
 @pytest.mark.parametrize("address", ["http://head:8265", "http://he\udc80d:8265"])
 async def test_what_can_not_be_written_into_a_url_is_said(address):
-    dashboard = Dashboard(address, token=lambda: None, transport=httpx.MockTransport(RecordedRay()))
+    dashboard = Dashboard(address, token=lambda: None, transport=MockTransport(RecordedRay()))
     with pytest.raises(SourceError, match="can't be asked"):
         await dashboard.get("/api/version", timeout=5.0, params={"filename": "job-driver-\ud800.log"})
     await dashboard.close()

@@ -16,6 +16,7 @@ from cockpit.sources.ray import http, wire
 from cockpit.sources.ray.http import Dashboard, NoAnswerError, RefusalError
 from cockpit.sources.source import SourceError
 from cockpit.trust import Audience
+from tests.fakes.transport import MockTransport
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -168,7 +169,7 @@ async def test_a_token_is_sent_only_where_nobody_else_listens():
 
     users = {8265: frozenset([0])}
     audience = Audience("http://127.0.0.1:8265", given=False, find=lambda port, _: Server(users.get(port, frozenset()), frozenset()))
-    dashboard = Dashboard("http://127.0.0.1:8265", token=lambda: "s3cret", transport=httpx.MockTransport(answer), audience=audience)
+    dashboard = Dashboard("http://127.0.0.1:8265", token=lambda: "s3cret", transport=MockTransport(answer), audience=audience)
     await ask(dashboard)
     assert sent[-1] == "Bearer s3cret"
     users[8265] = frozenset([666])

@@ -14,6 +14,7 @@ from cockpit.sources.ray import jobs
 from cockpit.sources.ray.http import Dashboard, NoAnswerError
 from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.source import NotMeantError, SourceError
+from tests.fakes.transport import MockTransport
 from tests.sources.ray.recorded_ray import recorded
 
 (RUNNING,) = [job for job in recorded("jobs_driver") if job["type"] == "SUBMISSION"]
@@ -46,7 +47,7 @@ class JobServer:
 
 @asynccontextmanager
 async def acting(server: JobServer) -> Any:
-    dashboard = Dashboard("http://head:8265", token=lambda: None, transport=httpx.MockTransport(server))
+    dashboard = Dashboard("http://head:8265", token=lambda: None, transport=MockTransport(server))
     try:
         yield JobActs(dashboard, pause=0.001)
     finally:
@@ -207,7 +208,7 @@ async def test_a_dashboard_that_hangs_is_not_waited_for(monkeypatch: pytest.Monk
             await asyncio.Event().wait()
         return server(request)
 
-    dashboard = Dashboard("http://head:8265", token=lambda: None, transport=httpx.MockTransport(hanging))
+    dashboard = Dashboard("http://head:8265", token=lambda: None, transport=MockTransport(hanging))
     with pytest.raises(NoAnswerError, match=r"did not answer within 0.05 s \(asked to delete a job\); whether Ray did it"):
         await JobActs(dashboard).delete_job(NAME, STARTED)
     await dashboard.close()

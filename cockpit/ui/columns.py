@@ -1,0 +1,59 @@
+"""Columns that several pages have, and what the filter looks at in a process or an actor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cockpit.model import Actor, Process
+from cockpit.text import UNKNOWN, size
+from cockpit.ui import cells
+from cockpit.ui.section import MAX_TEXT_LINES, Cell, Column, Row
+from cockpit.ui.view import View
+
+
+def words(title: str, width: int, text: Callable[[Row, View], str | None], **more: Any) -> Column[Row]:
+    """A text that rows are sorted by; `None` is not known."""
+    return Column(title, width, lambda row, view: UNKNOWN if (known := text(row, view)) is None else known, sort=text, **more)
+
+
+def amount(title: str, width: int, value: Callable[[Row, View], Any], say: Callable[[Any], str] = size, rank: int = 0) -> Column[Row]:
+    """A number that rows are sorted by; bytes, unless `say` puts it into other words."""
+    return Column(title, width, lambda row, view: say(value(row, view)), sort=value, right=True, rank=rank)
+
+
+def ago(title: str, width: int, moment: Callable[[Row, View], float | None], rank: int = 0) -> Column[Row]:
+    """How long ago something was."""
+    return Column(title, width, lambda row, view: cells.ago(moment(row, view), view), sort=moment, right=True, rank=rank)
+
+
+def reason(width: int, text: Callable[[Row, View], str | None], rank: int = 0) -> Column[Row]:
+    """Why something is as it is."""
+    return Column("WHY", width, lambda row, view: ((text(row, view) or "", "dim"),), rank=rank, grow=True, fold=MAX_TEXT_LINES)
+
+
+def leaf(text: str, view: View) -> Cell:
+    """A name that stands below another."""
+    return (("  - " if view.ascii else "  └ ", "faint"), (text, ""))
+
+
+def gpu_memory(process: Process) -> str:
+    """What it holds; empty where it has no GPU."""
+    return size(process.gpu_memory) if process.gpus else ""
+
+
+PID_COLUMN: Column[Process] = amount("PID", 8, lambda process, _: process.pid, str)
+GPU_MEMORY_COLUMN: Column[Process] = Column(
+    "GPU MEM", 7, lambda process, _: gpu_memory(process), sort=lambda process, _: process.gpu_memory, right=True
+)
+
+
+def process_search(process: Process) -> str:
+    """What the filter looks at."""
+    words = (process.kind, process.host, process.pid, process.user, process.command, process.name, process.job, process.session)
+    return " ".join(map(str, (*words, *([cells.OTHER_RAY] if process.ours is False else []), *process.why)))
+
+
+def actor_search(actor: Actor) -> str:
+    """What the filter looks at."""
+    return f"{actor.class_} {actor.name} {actor.state} {actor.job} {actor.node} {actor.pid} {actor.id} {actor.why}"
