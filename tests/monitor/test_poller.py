@@ -466,7 +466,9 @@ async def test_after_a_stop_nobody_is_asked_and_what_is_known_stays(watched):
     watched.watch(jobs)
     watched.poller.ask([kubernetes.source])
     await watched.shows(lambda snapshot: snapshot.kubernetes and snapshot.jobs)
+    asking = list(watched.poller._tasks)
     watched.poller.stop()
+    await asyncio.wait(asking)  # a question that has been put is put
     times = kubernetes.times, jobs.times
     watched.poller.refresh()
     for _ in range(20):
