@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-STEP = 1.0
+MIN_STEP_S = 1.0
 """Seconds by which a wall clock must differ to have been set; less is only its drift, and would make every date a new one."""
 
 
@@ -33,8 +33,8 @@ class Clock:
     def shift(self) -> float:
         """Seconds to add to a date of the wall clock, so that it is one of this clock; 0 while nobody has set that."""
         ahead = self() - self._wall()
-        if abs(ahead - self._shift) > STEP:
-            self._shift = ahead if abs(ahead) > STEP else 0.0
+        if abs(ahead - self._shift) > MIN_STEP_S:
+            self._shift = ahead if abs(ahead) > MIN_STEP_S else 0.0
         return self._shift
 
 

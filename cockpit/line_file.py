@@ -16,7 +16,7 @@ from cockpit.trust import read_end
 
 SUFFIX: Final = ".json"
 MAX_BYTES: Final = 4096
-MAX_LETTERS: Final = 160
+MAX_LINE_CHARS: Final = 160
 OLD_S: Final = 60.0
 """Seconds after which a line is called old: while somebody looks, it is written every 30 s at least."""
 EARLY_S: Final = 5.0
@@ -71,4 +71,4 @@ def read_line(address: str | None, now: float) -> Line | None:
         return None
     if code not in range(4) or not age >= -EARLY_S:
         return None
-    return Line(_UNFIT.sub("?", clean(text))[:MAX_LETTERS], code, max(0.0, age))
+    return Line(_UNFIT.sub("?", clean(text))[:MAX_LINE_CHARS], code, max(0.0, age))

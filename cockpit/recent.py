@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 
 Question = TypeVar("Question", bound=Hashable)
 Answer = TypeVar("Answer")
-KEPT: Final = 60.0
+KEPT_S: Final = 60.0
 """Seconds at least for which an answer is kept after it was asked for; at most twice as long."""
 
 
@@ -26,7 +26,7 @@ class Recent(Generic[Question, Answer]):
 
     def __call__(self, question: Question) -> Answer:
         """The answer, which several threads may ask for: at worst it is found twice."""
-        if self._clock() - self._begun >= KEPT or len(self._now) >= self._most:
+        if self._clock() - self._begun >= KEPT_S or len(self._now) >= self._most:
             self._before, self._now, self._begun = self._now, {}, self._clock()
         now, before = self._now, self._before
         if question not in now:

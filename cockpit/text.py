@@ -92,3 +92,8 @@ CACHED: Final = (size, _age)
 def plural(number: int, noun: str, many: str = "") -> str:
     """`1 node`, `2 nodes`; `many` where an s is not enough."""
     return f"{number} {noun if number == 1 else many or noun + 's'}"
+
+
+def explain_os_error(error: OSError) -> str:
+    """`no space left on device`: why the system refused, to be put behind a path."""
+    return (error.strerror or str(error)).lower()

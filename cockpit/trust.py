@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from cockpit.probe.trust import way
 from cockpit.sockets import Server, find_server, normal
+from cockpit.text import explain_os_error
 
 ROOT: Final = 0
 TOKEN_PLACES: Final = "RAY_AUTH_TOKEN, the file named by RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token"  # noqa: S105 where one lies
@@ -149,11 +150,11 @@ def why_not_ours(path: Path) -> str | None:
             if status.st_uid not in own_uids() | _nobody():
                 return f"{it} belongs to another user (user {status.st_uid}), and only files of root and of this user are trusted"
             if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode) and not _is_sticky(status):
-                return f"everybody can write {it}"
+                return f"everybody can write to {it}"
     except FileNotFoundError:
         return None
     except OSError as error:
-        return f"whose it is can't be told: {(error.strerror or str(error)).lower()}"
+        return f"its owner can't be read: {explain_os_error(error)}"
     return None
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from cockpit.cli.exit_codes import EXIT_CODES
-from cockpit.cli.main import MAIN_HELP, main
+from cockpit.cli.main import main
+from cockpit.cli.options import EXIT_CODES
 from manual.reference import context_of, walk_commands
 
 PATH = Path(__file__).parents[1] / "man" / "cockpit.1"
@@ -41,7 +41,7 @@ def _lines() -> Iterator[str]:
         ".SH NAME",
         "cockpit \\- a terminal monitor for LLM reinforcement learning on Ray",
     )
-    yield from (".SH SYNOPSIS", ".B cockpit", "[OPTIONS] [COMMAND] [ARGS]...", ".SH DESCRIPTION", _text(MAIN_HELP), ".SH OPTIONS")
+    yield from (".SH SYNOPSIS", ".B cockpit", "[OPTIONS] [COMMAND] [ARGS]...", ".SH DESCRIPTION", _text(_description(main)), ".SH OPTIONS")
     yield from _options(main, "cockpit")
     yield from (".PP", "They hold for a command too, before its name; for those that look at a cluster also behind it.")
     yield ".SH COMMANDS"

@@ -51,7 +51,7 @@ PROCESS = (
     "sources/probes/test_pool.py",
     "sources/probes/test_requests.py",
     "sources/probes/test_ssh.py",
-    "sources/test_program.py",
+    "sources/probes/test_process.py",
     "test_attacks_words.py",
     "test_output.py",
     "test_soak.py",

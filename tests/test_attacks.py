@@ -129,7 +129,7 @@ async def test_the_token_goes_to_nobody_who_binds_the_port_between_the_question_
     armed.append(True)
     dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: TOKEN, transport=None, audience=audience)
     dashboard.auth = "token"
-    with pytest.raises(SourceError, match=f"gets no secret: what listens on port {port} of this host belongs to user {MALLORY}"):
+    with pytest.raises(SourceError, match=f"is sent no secret: what listens on port {port} of this host belongs to user {MALLORY}"):
         await dashboard.get("/api/version", timeout=5)
     await dashboard.close()
     assert TOKEN not in takers[0].heard()
@@ -180,7 +180,7 @@ async def test_a_jobs_secrets_go_to_nobody_who_binds_the_port_in_that_moment():
     audience = Audience(f"http://127.0.0.1:{port}", given=False)
     dashboard = Dashboard(f"http://127.0.0.1:{port}", token=lambda: None, transport=None, audience=audience)
     dashboard.auth = "disabled"
-    with pytest.raises(SourceError, match="gets no secret"):
+    with pytest.raises(SourceError, match="is sent no secret"):
         await dashboard.write("POST", "/api/jobs/", dict, timeout=5, content=TOKEN.encode(), hide=str)
     await dashboard.close()
     assert TOKEN not in taker.heard()

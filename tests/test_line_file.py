@@ -7,7 +7,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from cockpit.line_file import MAX_BYTES, MAX_LETTERS, Line, line_path, lines_path, read_line
+from cockpit.line_file import MAX_BYTES, MAX_LINE_CHARS, Line, line_path, lines_path, read_line
 from cockpit.trust import own_uids
 
 NOW = 1_795_223_900.0
@@ -99,4 +99,4 @@ def test_nothing_in_it_can_make_a_terminal_tmux_or_a_shell_do_anything():
 
 def test_a_long_line_is_cut():
     left(text="a" * 1000)
-    assert read_line(None, NOW) == Line("a" * MAX_LETTERS, 0, 3.0)
+    assert read_line(None, NOW) == Line("a" * MAX_LINE_CHARS, 0, 3.0)

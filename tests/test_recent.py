@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cockpit.recent import KEPT, Recent
+from cockpit.recent import KEPT_S, Recent
 
 
 class Clock:
@@ -24,7 +24,7 @@ def test_what_is_asked_again_is_answered_once():
     recent, clock, asked = made()
     for _ in range(10):
         assert recent("job") == "JOB"
-        clock.now += KEPT / 2
+        clock.now += KEPT_S / 2
     assert asked == ["job"]
 
 
@@ -32,7 +32,7 @@ def test_what_nobody_asks_for_any_more_is_forgotten():
     recent, clock, _ = made()
     recent("gone")
     for _ in range(3):
-        clock.now += KEPT
+        clock.now += KEPT_S
         recent("here")
     assert len(recent) == 1
 

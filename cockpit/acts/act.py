@@ -79,6 +79,12 @@ def session_word(session: str) -> str:
     return word if before and len(word) >= MIN_WORD_CHARS else session
 
 
+def plan_one(act: Operation, target: Target, notes: tuple[str, ...]) -> Plan:
+    """The plan of what is done to one thing by an API; a target with a reason is refused."""
+    targets, refused = ((), (target,)) if target.reason else ((target,), ())
+    return Plan(act.id, act.title, targets=targets, refused=refused, notes=notes, hosts=(target.host,))
+
+
 class DiskRead(NamedTuple):
     """What has to be read from a disk before an act can be planned."""
 

@@ -50,7 +50,6 @@ class Clean(HostAct):
         return without_none(act="clean", sessions=sessions, **more)
 
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
-        """Their folders, each on its own host."""
         return Aim(rows=tuple(rows), hosts=tuple(dict.fromkeys(session.host for session in rows)))
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
@@ -62,8 +61,7 @@ class Clean(HostAct):
         named = any(request.get("sessions") for request in plan.requests.values())
         return named or not (refused.what == "session" and refused.live)
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 nothing there lives
-        """What is protected is deleted where it was named."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         named = dict.fromkeys(path for request in plan.requests.values() for path in request.get("protected") or ())
         folders = [target.path for target in plan.targets if target.what == "session" and target.path]
         inside = [path for path in named if any(path.startswith(f"{folder}/") for folder in folders)]

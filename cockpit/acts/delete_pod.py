@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
 from cockpit.acts import losses
-from cockpit.acts.act import Act, Aim, Impact, Nouns
+from cockpit.acts.act import Act, Aim, Impact, Nouns, plan_one
 from cockpit.acts.plan import KUBERNETES, Plan, Receipt, Target
 from cockpit.model import Node, Pod, Snapshot
 from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
 
 MAX_NAMED = 8
-GONE: Mapping[str, str] = {
+GONE_REASONS: Mapping[str, str] = {
     "NotFound": "it is gone already",
-    "Conflict": "another pod has been made since, and has its name",
+    "Conflict": "a new pod has taken its name",
 }
 """By the reason of a refusal: what was meant is no more."""
 
@@ -39,40 +39,37 @@ class DeletePod(Act):
     nouns: ClassVar[Nouns] = {"pod": ("pod", "pods")}
 
     def why_not(self, row: Node) -> str | None:
-        """It may be no pod, or of no RayCluster that is known."""
-        return None if row.pod is not None else f"{row.title} is no pod of a RayCluster that cockpit knows of"
+        return None if row.pod is not None else f"{row.title} is not a pod of a RayCluster that cockpit knows"
 
     def aim_at(self, rows: Sequence[Node]) -> Aim | str:
-        """One, by the name of its pod."""
         aim = super().aim_at(rows)
         return aim if isinstance(aim, str) else Aim(rows=tuple(rows), id=rows[0].pod)
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:  # noqa: ARG002 it takes one answer
-        """That pod, as Kubernetes knows it now. Raises `SourceError`."""
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
         api = _api_of(world)
         pods = await list_pods(api)
         pod = _find(aim.id or "", pods, world.snapshot)
         if pod is None:
             names = ", ".join([one.name for one in pods][:MAX_NAMED])
             raise SourceError(f"RayCluster {api.place.title} has no pod {aim.id}; {f'it has {names}' if names else 'it has none'}")
-        target = _target(pod, world.snapshot, _why_not(pod))
-        targets, refused = ((), (target,)) if target.reason else ((target,), ())
-        return Plan(self.id, self.title, targets=targets, refused=refused, notes=_notes(pod), hosts=(KUBERNETES,))
+        why_not = _why_not(pod)
+        notes = () if why_not else ("KubeRay makes another pod in its place, with an empty disk",)
+        return plan_one(self, _target(pod, world.snapshot, why_not), notes)
 
-    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:  # noqa: ARG002 as above
+    async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
         """That pod alone: one that was made anew under its name stays."""
         (target,) = plan.targets
-        done: Mapping[str, Any] = {"done": (replace(target, outcome="deleted; it ends within its grace period"),)}
         try:
             await delete_pod(_api_of(world), target.name or "", target.id or "")
         except RefusedError as error:
-            gone = GONE.get(error.reason)
-            done = {"refused": (replace(target, reason=gone),)} if gone else {"failed": (replace(target, error=str(error)),)}
+            if gone := GONE_REASONS.get(error.reason):
+                return plan.receipt(refused=(replace(target, reason=gone),))
+            return plan.receipt(failed=(replace(target, error=str(error)),))
         except SourceError as error:
-            done = {"failed": (replace(target, error=f"{error}; whether it was deleted is not known"),)}
-        return Receipt(plan.act, plan.title, hosts=plan.hosts, **done)
+            return plan.receipt(failed=(replace(target, error=f"{error}; whether it was deleted is not known"),))
+        return plan.receipt(done=(replace(target, outcome="deleted; it ends within its grace period"),))
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """What runs on the node; with the head the whole Ray ends, whose word is asked for always."""
         (target,) = plan.targets
         ends = losses.lost_with_session(snapshot, {target.node} if target.node else set())
@@ -97,7 +94,7 @@ def _find(name: str, pods: Sequence[Pod], snapshot: Snapshot) -> Pod | None:
 def _why_not(pod: Pod) -> str | None:
     if pod.ends is not None:
         return "it is being deleted already"
-    return None if pod.owned else "KubeRay has not made it for this RayCluster, and would make no other"
+    return None if pod.owned else "KubeRay did not create it for this RayCluster and would not replace it"
 
 
 def _target(pod: Pod, snapshot: Snapshot, why_not: str | None) -> Target:
@@ -106,7 +103,3 @@ def _target(pod: Pod, snapshot: Snapshot, why_not: str | None) -> Target:
     return Target(
         "pod", KUBERNETES, id=pod.uid, name=pod.name, state=pod.phase, part=part, node=alive[0].id if alive else None, reason=why_not
     )
-
-
-def _notes(pod: Pod) -> tuple[str, ...]:
-    return ("KubeRay makes another pod in its place, with an empty disk",) if pod.owned and pod.ends is None else ()

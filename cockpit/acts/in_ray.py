@@ -1,8 +1,8 @@
-"""Acts on what a live Ray holds, by Ray's own stubs in the cluster's own Python: an actor is killed, a placement group removed."""
+"""Acts on what a live Ray holds, by Ray's own stubs in its own Python: an actor is killed, a group removed, a node drained."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,14 +10,15 @@ from cockpit.acts import losses
 from cockpit.acts.act import Aim, Impact, Nouns
 from cockpit.acts.on_hosts import HostAct, without_none
 from cockpit.acts.plan import Plan, Target
-from cockpit.model import Actor, PlacementGroup, Snapshot
+from cockpit.model import Actor, Node, PlacementGroup, Snapshot
 from cockpit.sources.source import SourceError
+from cockpit.text import plural
 
 if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
 
-ENDED = ("DEAD", "REMOVED", "DRAINING")
-AT_ONCE = 100
+ENDED_STATES = ("DEAD", "REMOVED", "DRAINING")
+MAX_AT_ONCE = 100
 """Things of Ray's at once: what asks Ray about them has seconds for all of them."""
 
 
@@ -28,14 +29,12 @@ class RayAct(HostAct):
     """What the probe calls it."""
     operand = "ray_id"
     id_digits: ClassVar[tuple[int, ...]] = (32, 36)  # of actors and of placement groups: the probe says which of them it is
-    at_once = AT_ONCE
+    at_once = MAX_AT_ONCE
 
-    def request(self, aim: Aim, host: str) -> dict[str, Any]:  # noqa: ARG002 there is one
-        """Their ids, and whose they are."""
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return without_none(act="ray", verb=self.verb, ids=[row.id for row in aim.rows] or [aim.id], session=aim.session)
 
     def at_session(self, aim: Aim, world: World) -> Aim:
-        """The one that is meant."""
         return replace(aim, session=world.session(aim))
 
     async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
@@ -46,20 +45,18 @@ class RayAct(HostAct):
             raise SourceError(unknown[0].reason or "")
         return plan
 
-    def is_asked_for(self, refused: Target, plan: Plan) -> bool:  # noqa: ARG002 each for itself
+    def is_asked_for(self, refused: Target, plan: Plan) -> bool:
         """What has ended is what was asked for."""
-        return refused.state not in ENDED
+        return refused.state not in ENDED_STATES
 
-    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:  # noqa: ARG002 any will do
-        """One with a live Ray."""
+    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
         return (world.ray_host(),)
 
-    def unknown_hosts(self, aim: Aim, world: World) -> str | None:  # noqa: ARG002 no other host has a part in it
+    def unknown_hosts(self, aim: Aim, world: World) -> str | None:
         """None matters: the GCS alone is asked."""
         return None
 
-    def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 always
-        """An id says nothing without its Ray."""
+    def needs_cluster(self, aim: Aim) -> bool:
         return True
 
 
@@ -76,11 +73,9 @@ class KillActor(RayAct):
     nouns: ClassVar[Nouns] = {"actor": ("actor", "actors")}
 
     def why_not(self, row: Actor) -> str | None:
-        """It may be dead."""
         return "That actor is dead" if row.state == "DEAD" else None
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
-        """One is named, several are counted."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         ends = tuple(dict.fromkeys(line for target in plan.targets for line in losses.lost_with_actor(snapshot, target.id or "")))
         (target, *others) = plan.targets
         return Impact(ends, f"{len(plan.targets)} actors" if others else target.name or target.class_ or (target.id or "")[:8])
@@ -98,7 +93,7 @@ class RemovePlacementGroup(RayAct):
     noun = "a placement group"
     nouns: ClassVar[Nouns] = {"placement_group": ("placement group", "placement groups")}
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """One that is used is named, several are counted; what is leaked needs no word."""
         ends = {target: losses.lost_with_group(snapshot, target.id or "") for target in plan.targets}
         used = [target for target, lines in ends.items() if lines and not target.leaked]
@@ -106,3 +101,37 @@ class RemovePlacementGroup(RayAct):
         if not used or len(plan.targets) > 1:
             return Impact(all_ends, f"{len(plan.targets)} groups" if used else None)
         return Impact(all_ends, used[0].name or (used[0].id or "")[:8])
+
+
+class DrainNode(RayAct):
+    """It can't be taken back, so that a word is asked for also where nothing runs."""
+
+    id = "drain-node"
+    keys = "D"
+    title = "Drain node"
+    help = "Drain a node: no new work, then its Ray stops"
+    verb = "drain_node"
+    takes = Node
+    noun = "a node"
+    nouns: ClassVar[Nouns] = {"node": ("node", "nodes")}
+    id_digits = (56,)
+
+    def why_not(self, row: Node) -> str | None:
+        if row.id is None or row.state == "DEAD":
+            return f"No live Ray on {row.title}"
+        return f"{row.title} is the head node, which can't be drained; S stops all of Ray" if row.head else None
+
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
+        ends = tuple(line for target in plan.targets for line in _ends(target, snapshot))
+        (target, *others) = plan.targets
+        return Impact(ends, f"{len(plan.targets)} nodes" if others else target.name or (target.id or "")[:8])
+
+
+def _ends(target: Target, snapshot: Snapshot) -> Iterator[str]:
+    name = target.name or (target.id or "")[:8]
+    yield f"node {name} takes no new work, and its Ray stops when nothing runs there; this can't be undone"
+    if snapshot.actors is None:
+        yield f"which actors run on {name} is not known"
+    alive = [actor for actor in snapshot.actors or () if actor.node == target.id and actor.state == "ALIVE"]
+    if alive:
+        yield f"{plural(len(alive), 'actor')} on {name} {'continues' if len(alive) == 1 else 'continue'} until their jobs end them"

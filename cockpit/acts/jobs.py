@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
-from cockpit.acts.act import Act, Aim, Impact, Nouns
+from cockpit.acts.act import Act, Aim, Impact, Nouns, plan_one
 from cockpit.acts.losses import left_by_job, lost_with_job
 from cockpit.acts.plan import RAY, Plan, Receipt, Target
 from cockpit.model import Job, Snapshot
@@ -37,16 +36,15 @@ class JobAct(Act):
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
         """Done only to the same job: same id, same start. Raises `NotMeantError` where it is another, `SourceError`."""
 
-    def nothing_to_do(self, job: Job) -> str | None:  # noqa: ARG002 there is something, as a rule
+    def nothing_to_do(self, job: Job) -> str | None:
         """Why that is so already, which is no failure; `None`: it isn't."""
         return None
 
-    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:  # noqa: ARG002 nothing, as a rule
+    def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
         """What stays when it is done."""
         return ()
 
-    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:  # noqa: ARG002 it takes one answer
-        """What would be stopped or deleted."""
+    async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:
         jobs = await world.monitor.jobs()
         job = next((job for job in jobs if aim.id in (job.id, job.job)), None)
         if job is None:
@@ -54,34 +52,25 @@ class JobAct(Act):
             raise SourceError(f"Ray has no job {aim.id}; {f'running: {running}' if running else 'none is running'}")
         if (nothing := self.nothing_to_do(job)) is not None:
             return Plan(self.id, self.title, notes=(nothing,), hosts=(RAY,))
-        why_not = self.why_not(job)
-        target = _target(job, why_not)
-        targets, refused = ((), (target,)) if why_not else ((target,), ())
-        return Plan(self.id, self.title, targets=targets, refused=refused, notes=self.leaves(job, world.snapshot), hosts=(RAY,))
+        why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
+        target = Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=self.why_not(job))
+        return plan_one(self, target, self.leaves(job, world.snapshot))
 
     async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
-        """To the same job alone."""
         from cockpit.sources.probes.requests import Progress  # deferred, as in `act`; whoever acts has imported it
 
         (target,) = plan.targets
         hear(RAY, Progress(f"{plan.title} {target.id}"))
-        changed = partial(replace, target)
         try:
             outcome, notes = await self.carry_out(target, world.monitor)
         except NotMeantError as error:
-            return Receipt(plan.act, plan.title, refused=(changed(reason=str(error)),), hosts=plan.hosts)
+            return plan.receipt(refused=(replace(target, reason=str(error)),))
         except SourceError as error:
-            return Receipt(plan.act, plan.title, failed=(changed(error=str(error)),), hosts=plan.hosts)
-        return Receipt(plan.act, plan.title, done=(changed(outcome=outcome),), notes=notes, hosts=plan.hosts)
+            return plan.receipt(failed=(replace(target, error=str(error)),))
+        return plan.receipt(done=(replace(target, outcome=outcome),), notes=notes)
 
-    def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 always
-        """An id says nothing without its Ray."""
+    def needs_cluster(self, aim: Aim) -> bool:
         return True
-
-
-def _target(job: Job, why_not: str | None) -> Target:
-    why = tuple(text.strip().splitlines()[0] for text in (job.entrypoint, job.message) if text and text.strip())
-    return Target("job", RAY, why, id=job.id, job=job.job, state=job.status, started=job.started, reason=why_not)
 
 
 class StopJob(JobAct):
@@ -93,26 +82,21 @@ class StopJob(JobAct):
     help = "Stop a job and wait until it has ended"
 
     def why_not(self, row: Job) -> str | None:
-        """It may be over."""
         return None if row.running else f"Job {row.id} has already ended ({row.status})"
 
     def nothing_to_do(self, job: Job) -> str | None:
-        """It is over."""
         return None if job.running else f"job {job.id} has already ended ({job.status})"
 
     def leaves(self, job: Job, snapshot: Snapshot) -> tuple[str, ...]:
-        """What is detached."""
         return left_by_job(snapshot, job.id)
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
-        """Stopped, and waited for."""
         name = target.id or ""
         ended = await monitor.job_acts().stop_job(name, target.started)
         outcome = f"had already ended ({ended.job.status})" if ended.already else f"{ended.job.status} after {age(ended.took)}"
         return outcome, left_by_job(monitor.poller.snapshot, name)
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
-        """The job itself, which is named."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         (target, *_) = plan.targets
         return Impact(lost_with_job(snapshot, target.id or ""), target.id)
 
@@ -126,14 +110,11 @@ class DeleteJob(JobAct):
     help = "Delete a finished job from Ray's list"
 
     def why_not(self, row: Job) -> str | None:
-        """It may still run."""
         return f"Job {row.id} is still running: stop it first" if row.running else None
 
     async def carry_out(self, target: Target, monitor: ClusterMonitor) -> Outcome:
-        """Deleted."""
         await monitor.job_acts().delete_job(target.id or "", target.started)
         return "deleted from Ray's list", ()
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
-        """It is over: nothing ends with it."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         return Impact()

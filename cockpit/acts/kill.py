@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cockpit.acts import losses
 from cockpit.acts.act import Aim, Flag, Impact, Nouns, session_word
-from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, without_none
-from cockpit.acts.owners import owners_of, with_owners
+from cockpit.acts.on_hosts import FORCE, GRACE, HostAct, owners_of, with_owners, without_none
 from cockpit.acts.plan import Plan, Target
 from cockpit.model import LEFT_OVER, Process, Snapshot
 
 if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
 
-PID = Flag("pids", "--pid", "pid", "Only this process. One of another user: only as root.", "P", many=True)
+PID = Flag("pids", "--pid", "pid", "Only this process. A process of another user needs root.", "P", many=True)
 
 
 class KillAct(HostAct):
@@ -41,7 +40,7 @@ class KillAct(HostAct):
         """With whose each process is that is another Ray's."""
         return with_owners(await super().plan(aim, world, hear), world.snapshot)
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """What is left over ends nothing; of all else, the word is what it works for."""
         alive = [target for target in plan.targets if target.kind not in LEFT_OVER]
         known = {(one.host, one.pid, one.ticks): one for one in snapshot.processes or ()}
@@ -79,7 +78,6 @@ class Kill(KillAct):
         return f"No probe has seen process {row.pid}: its pid may belong to another process by now"
 
     def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:
-        """Those of the processes."""
         return tuple(sorted({row.host for row in aim.rows if isinstance(row, Process)})) or super().hosts(aim, world)
 
 
@@ -92,7 +90,6 @@ class Terminate(Kill):
     help = "End the processes under the cursor or tagged with SIGTERM alone"
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
-        """SIGTERM alone."""
         return super().request(replace(aim, only="TERM"), host)
 
 

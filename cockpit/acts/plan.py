@@ -117,6 +117,10 @@ class Plan(Value, frozen=True):
         """There is nothing to do."""
         return not self.targets
 
+    def receipt(self, **what: Any) -> Receipt:
+        """What came of it, or of a part of it."""
+        return Receipt(self.act, self.title, hosts=self.hosts, **what)
+
 
 class Receipt(Value, frozen=True):
     """What really happened."""
@@ -197,12 +201,9 @@ def losses_of(reply: ProbeReply, host: str, *, followed: bool) -> tuple[str, ...
 
 
 def _of_host(target: Target, host: str) -> Target:
-    safe = {name: _redact(getattr(target, name)) for name in ("command", "reason", "error", "outcome", "name", "namespace")}
+    texts = {name: getattr(target, name) for name in ("command", "reason", "error", "outcome", "name", "namespace")}
+    safe = {name: text and redact(text) for name, text in texts.items()}
     return msgspec.structs.replace(target, host=host, why=tuple(map(redact, target.why)), **safe)
-
-
-def _redact(text: str | None) -> str | None:
-    return None if text is None else redact(text)
 
 
 def sum_freed(parts: Iterable[Freed | None]) -> Freed:

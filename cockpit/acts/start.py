@@ -24,9 +24,7 @@ class Start(HostAct):
     why_not_in_pods = "KubeRay starts Ray in its pods: edit the RayCluster, or delete the pod of a node to have it made anew"
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
-        """What this host is to start."""
         return without_none(**{"act": "start", **aim.requests[host]})
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
-        """Nothing ends with it."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         return Impact()

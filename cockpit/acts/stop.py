@@ -27,7 +27,7 @@ class Stop(HostAct):
     help = "Stop one Ray session on all its hosts, or on some"
     flags = (
         Flag("session", "--session", "name", "Which Ray session, if several are running.", "NAME"),
-        Flag("everything", "--everything", "switch", "Every Ray on the hosts, by Ray's own `ray stop`."),
+        Flag("everything", "--everything", "switch", "Every Ray on the hosts, with `ray stop`."),
         FORCE,
         GRACE,
     )
@@ -39,8 +39,7 @@ class Stop(HostAct):
     )
     grace_s = 16.0  # Ray's own (scripts.py, `ray stop --grace-period`)
 
-    def request(self, aim: Aim, host: str) -> dict[str, Any]:  # noqa: ARG002 all hosts are asked the same
-        """The session, or everything."""
+    def request(self, aim: Aim, host: str) -> dict[str, Any]:
         return without_none(act="stop", session=aim.session, everything=aim.everything, force=aim.force, grace=aim.grace)
 
     def aim_at(self, rows: Sequence[Session]) -> Aim | str:
@@ -49,11 +48,9 @@ class Stop(HostAct):
         return Aim(session=names[0]) if len(names) == 1 else f"{self.title}: one at a time; {len(names)} are chosen"
 
     def at_session(self, aim: Aim, world: World) -> Aim:
-        """The one that is meant."""
         return replace(aim, session=world.session(aim))
 
     def needs_cluster(self, aim: Aim) -> bool:
-        """Unless it is named, or all are meant."""
         return not (aim.session or aim.everything)
 
     async def plan(self, aim: Aim, world: World, hear: Hear) -> Plan:

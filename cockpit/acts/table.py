@@ -8,8 +8,7 @@ from typing import Any
 from cockpit.acts.act import Act, Nouns, Operation, Runbook
 from cockpit.acts.clean import Clean
 from cockpit.acts.delete_pod import DeletePod
-from cockpit.acts.drain_node import DrainNode
-from cockpit.acts.in_ray import KillActor, RemovePlacementGroup
+from cockpit.acts.in_ray import DrainNode, KillActor, RemovePlacementGroup
 from cockpit.acts.jobs import DeleteJob, StopJob
 from cockpit.acts.kill import Kill, KillOrphans, Terminate
 from cockpit.acts.launch.act import Launch, LaunchAgain

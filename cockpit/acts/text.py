@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from cockpit.acts.audit import title_of
-from cockpit.acts.plan import APIS, Freed, Plan, Receipt, Target, Unreached, count_missed
+from cockpit.acts.plan import APIS, Plan, Receipt, Target, Unreached, count_missed
 from cockpit.acts.table import nouns
 from cockpit.text import age, clean, plural, size
 
-LONGEST = 240
+MAX_COMMAND_CHARS = 240
 """Characters of a command."""
 MAX_NAMED = 8
 """Of several things with one reason; `--json` has all of them."""
@@ -104,7 +104,7 @@ def _short(target: Target) -> str:
     command = target.command or ""
     if target.kind == "ray" and target.part:
         return command.partition(" ")[0].rpartition("/")[2]
-    return command if len(command) <= LONGEST else command[: LONGEST - 1] + "…"
+    return command if len(command) <= MAX_COMMAND_CHARS else command[: MAX_COMMAND_CHARS - 1] + "…"
 
 
 def _other_facts(target: Target, now: float) -> Iterator[str]:  # noqa: ARG001 as its sister
@@ -137,9 +137,9 @@ def summary(receipt: Receipt) -> str:
     of = "" if len(receipt.done) == len(everything) else f" of {len(everything)}"
     what = count_targets(receipt.done) if receipt.done else "nothing was done" if not everything else "nothing"
     but = f" ({'; '.join(_unreached_hosts(receipt.unreached[:3]))})" if receipt.unreached else ""
-    return f"{receipt.title}: " + ", ".join(
-        [f"{what}{of}{_reached_hosts(receipt)}{but}", *_freed_amounts(receipt.freed), f"{receipt.took:.1f} s"]
-    )
+    amounts = ((receipt.freed.gpu, "of GPU memory"), (receipt.freed.disk, "of disk"), (receipt.freed.shm, "of /dev/shm"))
+    freed = [f"{size(amount)} {where} measured free" for amount, where in amounts if amount]
+    return f"{receipt.title}: " + ", ".join([f"{what}{of}{_reached_hosts(receipt)}{but}", *freed, f"{receipt.took:.1f} s"])
 
 
 def _reached_hosts(whole: Plan | Receipt) -> str:
@@ -148,12 +148,6 @@ def _reached_hosts(whole: Plan | Receipt) -> str:
     if whole.hosts in APIS:
         return ""
     return f" on {asked - silent} of {plural(asked, 'host')}" if silent else f" on {plural(asked, 'host')}"
-
-
-def _freed_amounts(freed: Freed) -> Iterator[str]:
-    for amount, what in ((freed.gpu, "of GPU memory"), (freed.disk, "of disk"), (freed.shm, "of /dev/shm")):
-        if amount:
-            yield f"{size(amount)} {what} measured free"
 
 
 def name_target(target: Target) -> str:

@@ -128,7 +128,7 @@ class World:
         nodes = sorted((node for node in self.snapshot.nodes or () if node.state == "ALIVE"), key=lambda node: not node.head)
         for node in nodes:
             return self._resolve_host(node.ip)
-        raise SourceError("no live Ray is known that could do it")
+        raise SourceError("no host with a live Ray of this cluster is known")
 
     def meet(self, entry: HostEntry) -> str:
         """What a host is called here; one that nobody knows is reached as the entry says from now on. Raises `SourceError`."""

@@ -23,7 +23,7 @@ from cockpit.presets import JobSpec, Preset
 from cockpit.presets.folder import resolve_beside
 from cockpit.presets.variables import NAME, names
 from cockpit.secrets import HIDDEN, redact_variable
-from cockpit.sources.disk import in_time
+from cockpit.sources.source import in_time
 from cockpit.text import clean, plural
 
 LARGEST = 1 << 20

@@ -7,9 +7,10 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,11 +19,24 @@ import msgspec
 from cockpit import output
 from cockpit.acts.act import Act, Aim, Flag
 from cockpit.acts.audit import Audit, audit_path, brief, outcome_of
-from cockpit.acts.plan import Plan, Receipt, Target, count_missed
+from cockpit.acts.plan import Plan, Receipt, count_missed
 from cockpit.acts.table import ACTS, find_act
 from cockpit.acts.text import count_targets, plan_lines, receipt_lines
 from cockpit.cli.completion import BY_ROW, complete_hosts, complete_sessions
-from cockpit.cli.exit_codes import ACT_EXIT_CODES, BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
+from cockpit.cli.options import (
+    ACT_EXIT_CODES,
+    BAD_USAGE,
+    DONE,
+    NO_ANSWER,
+    NOT_ALL,
+    Option,
+    cluster_options,
+    command,
+    consent_options,
+    refuse,
+    with_config,
+    with_options,
+)
 from cockpit.cli.targets import explain, find_id
 from cockpit.config.document import InputError
 from cockpit.config.reach import HostEntry, check_host
@@ -36,7 +50,6 @@ if TYPE_CHECKING:
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What asks us to end: ctrl+c, an operator or a system that goes down, a terminal that is closed."""
-Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def age_in_seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
@@ -88,50 +101,52 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def _operand(act: Act) -> Option:
+def _operand(act: Act) -> Option[Any]:
     if act.operand == "hosts":
         return click.argument("named", nargs=-1, metavar="[HOST]...", callback=host_names, shell_complete=complete_hosts)
     return click.argument("id", metavar="ID", callback=some, shell_complete=BY_ROW.get(act.takes))
 
 
-def _option(flag: Flag) -> Option:
+def _option(flag: Flag) -> Option[Any]:
     complete = complete_sessions if flag.field == "session" else None
     words: dict[str, Any] = {"multiple": flag.many, "metavar": flag.metavar, "help": flag.help, "shell_complete": complete}
     return click.option(flag.option, flag.field, **words, **_KINDS[flag.kind])
 
 
-def act_commands(options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> list[click.Command]:
-    """One for each act that has one; `options` are the flags of everything that looks at a cluster."""
-    return [_command(find_act(act.id), options, with_config) for act in ACTS if act.command]
+def act_commands() -> list[click.Command]:
+    """One for each act that has one."""
+    return [_command(find_act(act.id)) for act in ACTS if act.command]
 
 
-def _command(act: Act, options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> click.Command:
+def _command(act: Act) -> click.Command:
+    json = click.option("--json", "as_json", is_flag=True, help="Print plan and outcome as JSON, for scripts.")
+
+    @with_options(_operand(act), *map(_option, act.flags), consent_options, json, cluster_options)
+    @with_config
     def run(config: Config, *, dry_run: bool, yes: bool, as_json: bool, **aimed: Any) -> None:
         if aimed.get("everything") and aimed.get("session"):
             raise click.UsageError("--everything and --session exclude each other")
-        sys.exit(_run(act, Aim(hosts=aimed.pop("named", ()), **aimed), config, dry_run=dry_run, yes=yes, as_json=as_json))
+        aim = Aim(hosts=aimed.pop("named", ()), **aimed)
+        sys.exit(run_until_signal(act.id, config, partial(_plan_and_act, act, aim, config, dry_run=dry_run, yes=yes, as_json=as_json)))
 
-    command: Any = with_config(run)
-    for add in reversed([_operand(act), *map(_option, act.flags), *_ANSWERS, options]):
-        command = add(command)
-    return click.command(act.id, help=with_exit_codes(f"{act.help}.", ACT_EXIT_CODES))(command)
-
-
-_ANSWERS: Final[tuple[Option, ...]] = (
-    click.option("--dry-run", is_flag=True, help="Print the plan; change nothing."),
-    click.option("--yes", is_flag=True, help="Don't ask for confirmation."),
-    click.option("--json", "as_json", is_flag=True, help="Print plan and outcome as JSON, for scripts."),
-)
+    run.__doc__ = f"{act.help}."
+    return command(act.id, ACT_EXIT_CODES)(run)
 
 
-def _run(act: Act, aim: Aim, config: Config, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+def run_until_signal(name: str, config: Config, work: Callable[[EndSignal], Coroutine[Any, Any, int]], undone: str = "done") -> int:
+    """The exit code of a command that acts; none does where cockpit is read-only."""
     if config.readonly:
-        return refuse(f"{act.id}: {config.readonly_reason}", NOT_ALL)
+        return refuse(f"{name}: {config.readonly_reason}", NOT_ALL)
     ending = EndSignal()
+
+    async def work_on() -> int:
+        ending.cancels(asyncio.current_task())
+        return await work(ending)
+
     try:
-        code = asyncio.run(_plan_and_act(act, aim, config, ending, dry_run=dry_run, yes=yes, as_json=as_json))
+        code = asyncio.run(work_on())
     except asyncio.CancelledError:
-        code = refuse("nothing was done", NOT_ALL)
+        code = refuse(f"nothing was {undone}", NOT_ALL)
     return code if ending.number is None else 128 + ending.number
 
 
@@ -166,12 +181,11 @@ class EndSignal:
         raise KeyboardInterrupt
 
 
-async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *, as_json: bool, **how: bool) -> int:
     from cockpit.acts.executor import ActionExecutor
     from cockpit.acts.world import UnclearSessionError
-    from cockpit.monitor.single_look import look_once
+    from cockpit.monitor.monitor import look_once
 
-    ending.cancels(asyncio.current_task())
     monitor = await look_once(config)
     if meant := [address for address in monitor.open_choices if aim.session == address.origin]:
         monitor = await look_once(msgspec.structs.replace(config, address=meant[0].url))
@@ -183,7 +197,7 @@ async def _plan_and_act(act: Act, aim: Aim, config: Config, ending: EndSignal, *
             aim = replace(aim, id=find_id(act, aim.id or "", monitor.poller.snapshot))
         plan = await executor.plan(act, aim)
         named = bool(aim.session or aim.sessions)
-        return (await ask_and_act(executor, plan, ending, named=named, dry_run=dry_run, yes=yes, as_json=as_json))[0]
+        return (await ask_and_act(executor, plan, ending, named=named, as_json=as_json, **how))[0]
     except UnclearSessionError as error:
         option = next((flag.option for flag in act.flags if flag.field == "session"), "--address")
         return fail(f"{error}: choose one with {option}", NO_ANSWER, as_json=as_json)
@@ -232,7 +246,9 @@ def _code_of_plan(plan: Plan, *, named: bool = False) -> int:
         return NO_ANSWER
     if named and plan.empty and not plan.refused:
         return BAD_USAGE
-    return NOT_ALL if _asked_for(plan) or plan.unknown or plan.unreached else DONE
+    act = find_act(plan.act)
+    missed = any(act.is_asked_for(target, plan) for target in plan.refused)
+    return NOT_ALL if missed or plan.unknown or plan.unreached else DONE
 
 
 def _broken_off(plan: Plan, *, as_json: bool) -> int:
@@ -242,12 +258,6 @@ def _broken_off(plan: Plan, *, as_json: bool) -> int:
         failed = tuple(msgspec.structs.replace(target, error=unknown) for target in plan.targets)
         _print_json(plan, Receipt(plan.act, plan.title, failed=failed, unreached=plan.unreached, hosts=plan.hosts))
     return refuse(f"{plan.title} was aborted: the state of {count_targets(plan.targets)} is unknown", NOT_ALL)
-
-
-def _asked_for(plan: Plan) -> list[Target]:
-    """What was refused and should not have been."""
-    act = find_act(plan.act)
-    return [target for target in plan.refused if act.is_asked_for(target, plan)]
 
 
 def _say(host: str, progress: Progress) -> None:
@@ -287,24 +297,13 @@ def _why_not_confirmed(plan: Plan) -> str | None:
 
 def _print_json(plan: Plan, receipt: Receipt) -> None:
     outcome = outcome_of(receipt)
-    planned = [brief(target, plan.act) for target in plan.targets]
-    refused = (
-        outcome["refused"] if receipt.refused is plan.refused else [*(brief(one, plan.act) for one in plan.refused), *outcome["refused"]]
-    )
-    told = {"losses": list(plan.losses), "notes": [*plan.unknown, *plan.notes, *outcome["notes"]]}
+    before = () if receipt.refused is plan.refused else plan.refused
     whole = {
-        "plan": planned,
-        "done": outcome["done"],
-        "refused": refused,
-        "failed": outcome["failed"],
-        "freed": outcome["freed"],
-        **told,
+        "plan": [brief(target, plan.act) for target in plan.targets],
+        **outcome,
+        "refused": [*(brief(target, plan.act) for target in before), *outcome["refused"]],
+        "losses": plan.losses,
+        "notes": [*plan.unknown, *plan.notes, *outcome["notes"]],
         "took": receipt.took,
     }
     output.say_json(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
-
-
-def refuse(text: str, code: int) -> int:
-    """The sentence on stderr, and the code."""
-    output.note(text)
-    return code

@@ -35,11 +35,8 @@ def last_recorded() -> Snapshot | None:
     from cockpit.recording.recording import Recording
 
     try:
-        folder = next(iter(list_recordings(recordings_path())), None)
-        recording = None if folder is None else Recording.open([*list_segments(folder)][-1])
-    except (OSError, IndexError, RecordingError):
-        return None
-    if recording is None:
+        recording = Recording.open([*list_segments(next(iter(list_recordings(recordings_path()))))][-1])
+    except (OSError, IndexError, StopIteration, RecordingError):
         return None
     try:
         return recording.snapshot_at(recording.end)
@@ -47,9 +44,19 @@ def last_recorded() -> Snapshot | None:
         recording.close()
 
 
-def _nodes() -> Iterable[str | None]:
-    last = last_recorded()
-    return (node.title for node in (last.nodes or () if last else ()))
+def _of_last(names: Callable[[Snapshot], Iterable[str | None]]) -> Callable[[], Iterable[str | None]]:
+    def find() -> Iterable[str | None]:
+        last = last_recorded()
+        return names(last) if last else ()
+
+    return find
+
+
+_nodes = _of_last(lambda last: (node.title for node in last.nodes or ()))
+_jobs = _of_last(lambda last: (job.id for job in last.jobs or ()))
+_actors = _of_last(lambda last: (actor.name or actor.id for actor in last.actors or ()))
+_groups = _of_last(lambda last: (group.name or group.id for group in last.placement_groups or ()))
+_sessions = _of_last(lambda last: (last.cluster.session, *(session.name for session in last.sessions or ())))
 
 
 def _hosts() -> Iterable[str | None]:
@@ -59,28 +66,6 @@ def _hosts() -> Iterable[str | None]:
     with suppress(InputError):  # a mistake in the config is told by the command itself
         yield from (host.name for host in load({}).hosts)
     yield from _nodes()
-
-
-def _sessions() -> Iterable[str | None]:
-    last = last_recorded()
-    if last:
-        yield last.cluster.session
-        yield from (session.name for session in last.sessions or ())
-
-
-def _jobs() -> Iterable[str | None]:
-    last = last_recorded()
-    return (job.id for job in (last.jobs or () if last else ()))
-
-
-def _actors() -> Iterable[str | None]:
-    last = last_recorded()
-    return (actor.name or actor.id for actor in (last.actors or () if last else ()))
-
-
-def _groups() -> Iterable[str | None]:
-    last = last_recorded()
-    return (group.name or group.id for group in (last.placement_groups or () if last else ()))
 
 
 def _presets() -> Iterable[str]:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,14 +15,14 @@ import click
 from cockpit import output
 from cockpit.acts.act import Aim
 from cockpit.acts.audit import Audit, audit_path
-from cockpit.acts.plan import Receipt
 from cockpit.acts.table import find_act
-from cockpit.cli.acts import EndSignal, ask_and_act, fail, refuse
+from cockpit.cli.acts import EndSignal, ask_and_act, fail, run_until_signal
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, refuse, with_config
+from cockpit.cli.status import look_at_one
 from cockpit.cli.targets import explain
 from cockpit.config.document import InputError
-from cockpit.config.settings import Config, explain_choices
+from cockpit.config.settings import Config
 from cockpit.model import SUPERVISOR, Job, Snapshot
 from cockpit.presets import Preset, find_preset, launchable
 from cockpit.secrets import LineRedactor
@@ -42,76 +43,49 @@ END_INTERVAL_S = 0.5
 """Between two of these questions."""
 
 
-HELP = """Submit a preset's job once and print its log.
+@command(
+    "launch", {0: "job succeeded (--no-follow: submitted)", 1: "job failed, or not submitted", 3: "no answer, no such preset, or bad usage"}
+)
+@click.argument("preset", shell_complete=complete_presets)
+@click.option("--no-follow", is_flag=True, help="Submit the job and exit; don't print its log.")
+@consent_options
+@click.option("--force", is_flag=True, help="Submit even if a job of this preset is running, or if it can never fit.")
+@click.option("--json", "as_json", is_flag=True, help="Print plan and outcome as JSON, for scripts; don't print the log.")
+@cluster_options
+@with_config
+def launch(config: Config, preset: str, *, no_follow: bool, **how: Any) -> None:
+    """Submit a preset's job once and print its log.
 
-PRESET is a name, or a file such as ./ppo.yaml. Its working_dir is packed and uploaded. The log is printed until the job ends."""
-EXIT_CODES = {0: "job succeeded (--no-follow: submitted)", 1: "job failed, or not submitted", 3: "no answer, no such preset, or bad usage"}
-
-
-def launch_command(options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> click.Command:
-    """`options` adds those of every command that reads from a cluster."""
-
-    @click.command("launch", help=with_exit_codes(HELP, EXIT_CODES))
-    @click.argument("preset", shell_complete=complete_presets)
-    @click.option("--no-follow", is_flag=True, help="Submit the job and exit; don't print its log.")
-    @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
-    @click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
-    @click.option("--force", is_flag=True, help="Submit even if a job of this preset is running, or if it can never fit.")
-    @click.option("--json", "as_json", is_flag=True, help="Print plan and outcome as JSON, for scripts; don't print the log.")
-    @options
-    @with_config
-    def launch(config: Config, preset: str, *, no_follow: bool, **how: Any) -> None:
-        """The exit code is that of the job, unless its log is not followed."""
-        if config.readonly:
-            sys.exit(refuse(f"launch: {config.readonly_reason}", NOT_ALL))
-        try:
-            found = find_preset(preset)
-        except InputError as error:
-            sys.exit(fail(str(error), BAD_USAGE, as_json=how["as_json"]))
-        sys.exit(_run(config, found, follow=not (no_follow or how["as_json"] or how["dry_run"]), **how))
-
-    return launch
+    PRESET is a name, or a file such as ./ppo.yaml. Its working_dir is packed and uploaded. The log is printed until the job ends.
+    """
+    follow = not (no_follow or how["as_json"] or how["dry_run"])
+    with suppress(BrokenPipeError):
+        sys.exit(run_until_signal("launch", config, partial(_launch, config, preset, follow=follow, **how), "submitted"))
 
 
-def _run(config: Config, preset: Preset, **how: Any) -> int:
-    ending = EndSignal()
-    try:
-        code = asyncio.run(_launch(config, preset, ending, **how))
-    except asyncio.CancelledError:
-        code = refuse("nothing was submitted", NOT_ALL)
-    except BrokenPipeError:
-        code = DONE
-    return code if ending.number is None else 128 + ending.number
-
-
-async def _launch(config: Config, preset: Preset, ending: EndSignal, *, follow: bool, force: bool, **how: Any) -> int:
+async def _launch(config: Config, name: str, ending: EndSignal, *, follow: bool, force: bool, **how: Any) -> int:
     from cockpit.acts.executor import ActionExecutor
-    from cockpit.monitor.single_look import look_once
 
-    ending.cancels(asyncio.current_task())
-    monitor = await look_once(config)
-    if monitor.open_choices:
-        return fail(explain_choices(monitor.open_choices), NO_ANSWER, as_json=how["as_json"])
+    try:
+        preset = find_preset(name)
+        monitor = await look_at_one(config)
+    except InputError as error:
+        return fail(str(error), BAD_USAGE, as_json=how["as_json"])
     executor = ActionExecutor(monitor, Audit(audit_path(), monitor.clock))
     try:
         plan = await executor.plan(find_act("launch"), Aim(rows=(preset,), force=force))
         if how["yes"] and plan.word is not None and not how["dry_run"]:
             return fail(f"{plan.notes[0]}; --force submits it anyway", NOT_ALL, as_json=how["as_json"])
         code, receipt = await ask_and_act(executor, plan, ending, **how)
-    except NotMeantError as error:
-        return fail(str(error), NOT_ALL, as_json=how["as_json"])
     except SourceError as error:
-        return fail(explain(error, monitor.poller.snapshot), NO_ANSWER, as_json=how["as_json"])
+        code = NOT_ALL if isinstance(error, NotMeantError) else NO_ANSWER
+        return fail(explain(error, monitor.poller.snapshot), code, as_json=how["as_json"])
     finally:
         executor.close()
-    name = _submitted_id(receipt)
-    if name and not follow and not how["as_json"]:
-        output.note(f"print its log: cockpit logs -f {name}")
-    return await _follow(config, monitor, name, preset) if follow and name else code
-
-
-def _submitted_id(receipt: Receipt | None) -> str | None:
-    return next((target.id for target in receipt.done), None) if receipt else None
+    job = next((target.id for target in receipt.done), None) if receipt else None
+    if job and not follow and not how["as_json"]:
+        output.note(f"print its log: cockpit logs -f {job}")
+    return await _follow(config, monitor, job, preset) if follow and job else code
 
 
 async def _follow(config: Config, monitor: ClusterMonitor, name: str, preset: Preset) -> int:
@@ -186,7 +160,7 @@ async def _print_why_pending(config: Config, monitor: ClusterMonitor, name: str,
 
 async def _why_pending(config: Config, job: Job) -> str:
     """Why the job's supervisor actor is pending as cockpit knows it, else Ray's message."""
-    from cockpit.monitor.single_look import look_once
+    from cockpit.monitor.monitor import look_once
 
     snapshot: Snapshot = (await look_once(config)).poller.snapshot
     actor = next((actor for actor in snapshot.actors or () if actor.name == f"{SUPERVISOR}{job.id}"), None)

@@ -7,9 +7,12 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import click
+
 from cockpit import output
-from cockpit.cli.acts import refuse
-from cockpit.cli.exit_codes import DONE, NO_ANSWER
+from cockpit.cli.completion import complete_logs, complete_nodes
+from cockpit.cli.options import DONE, NO_ANSWER, cluster_options, command, refuse, with_config
+from cockpit.cli.status import look_interruptibly
 from cockpit.cli.targets import UnclearTargetError, did_you_mean, explain, listed, matching_actors, matching_nodes, only_actor
 from cockpit.config.settings import Config
 from cockpit.model import Job, Node, Snapshot
@@ -37,16 +40,43 @@ class LogRequest(NamedTuple):
 
 def print_log(config: Config, request: LogRequest) -> int:
     """A log to stdout: raw into a pipe; to a terminal without secrets, and able to do nothing to it."""
-    try:
-        return asyncio.run(_print(config, request))
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        return DONE
+    return look_interruptibly(_print(config, request))
+
+
+def count_of_lines(_: click.Context, __: click.Parameter, number: int) -> int:
+    """-1 is all of them."""
+    if number < -1 or number == 0:
+        raise click.BadParameter(f"expected a number of lines from 1, or -1 for all lines, got {number}")
+    return number
+
+
+@command("logs", {0: "printed", 3: "no such thing, no log, or bad usage"})
+@click.argument("target", shell_complete=complete_logs)
+@click.option("-f", "--follow", is_flag=True, help="Keep printing what is written; of a job until it ends.")
+@click.option(
+    "-n",
+    "lines",
+    type=int,
+    callback=count_of_lines,
+    default=1000,
+    metavar="N",
+    help="Start with the last N lines (default: 1000). -1: all lines.",
+)
+@click.option("--host", metavar="NODE", shell_complete=complete_nodes, help="On which node, if several have that pid or actor.")
+@click.option("--log", metavar="NAME", help="Which of its logs: out, err, out-before, err-before, job, or a file such as raylet.err.")
+@cluster_options
+@with_config
+def logs(config: Config, **request: Any) -> None:
+    """Print the log of a job, actor, process or node.
+
+    TARGET is a job's id; an actor's id, name or class, also of a dead actor; a pid; or a node. For an actor or a worker it prints stdout,
+    for a node the stdout of its raylet. `--log err` prints stderr; `--log err-before` the stderr of the process before a restart.
+    """
+    sys.exit(print_log(config, LogRequest(**request)))
 
 
 async def _print(config: Config, request: LogRequest) -> int:
-    from cockpit.monitor.single_look import look_once
+    from cockpit.monitor.monitor import look_once
 
     monitor = await look_once(config)
     try:

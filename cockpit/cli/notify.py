@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cockpit import output
-from cockpit.cli.exit_codes import DONE, NOT_ALL, with_exit_codes
+from cockpit.cli.options import DONE, NOT_ALL, cluster_options, command, refuse, with_config
 from cockpit.cli.service import Look, serve, unit_text
 from cockpit.config.document import abbreviate_home
 from cockpit.config.notify import NotifyTarget
@@ -24,13 +23,6 @@ if TYPE_CHECKING:
 
 SETTLING_S = 8.0
 """For which `watch` waits until everybody has answered before it prints findings."""
-WATCH_HELP = """Notify of findings that begin or end; no screen.
-
-Targets are listed under `notify` in the config file. Each notification is also printed. Runs until interrupted. One cockpit notifies for
-a cluster; a second one says which one does, and ends."""
-TEST_HELP = """Send a test message to each target.
-
-Targets are listed under `notify` in the config file. The answer of each is printed."""
 
 
 def attach_notifier(config: Config, monitor: ClusterMonitor) -> Notifier | None:
@@ -53,14 +45,13 @@ def _say_fault(monitor: ClusterMonitor, text: str | None) -> None:
         monitor.poller.doubt("notify", text)
 
 
-def watch(config: Config) -> int:
-    """Notify and print until interrupted; the exit code."""
+def _watch(config: Config) -> int:
     if config.readonly:
-        output.note(f"watch: {config.readonly_reason}, but notifying needs a file of what was sent; use `cockpit status --watch`")
-        return NOT_ALL
+        return refuse(
+            f"watch: {config.readonly_reason}, but notifying needs a file of what was sent; use `cockpit status --watch`", NOT_ALL
+        )
     if not config.notify:
-        output.note(f"watch: no targets: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`")
-        return NOT_ALL
+        return refuse(f"watch: no targets: {abbreviate_home(config_path())} has no `notify`; see `cockpit status --watch`", NOT_ALL)
     return serve(config, _attach_notifier)
 
 
@@ -71,8 +62,7 @@ def _attach_notifier(config: Config, monitor: ClusterMonitor) -> Look:
     def look() -> int | None:
         nonlocal printed
         if notifier is not None and notifier.holder is not None:
-            output.note(f"watch: {notifier.holder} notifies for this cluster")
-            return NOT_ALL
+            return refuse(f"watch: {notifier.holder} notifies for this cluster", NOT_ALL)
         if monitor.coverage.is_complete() or time.monotonic() - begun > SETTLING_S:
             _print_changes(printed, monitor.poller.snapshot)
             printed = monitor.poller.snapshot
@@ -92,13 +82,11 @@ def _print_changes(before: Snapshot, snapshot: Snapshot) -> None:
     output.flush()
 
 
-def try_targets(config: Config, number: int | None) -> int:
-    """Send each a message, and say what came back; the exit code."""
+def _try_targets(config: Config, number: int | None) -> int:
     import asyncio
 
     if not config.notify:
-        output.note(f"notify: {abbreviate_home(config_path())} lists no targets under `notify`")
-        return NOT_ALL
+        return refuse(f"notify: {abbreviate_home(config_path())} lists no targets under `notify`", NOT_ALL)
     if number is not None and not 1 <= number <= len(config.notify):
         raise click.UsageError(f"--target: expected a number from 1 to {len(config.notify)}")
     chosen = [(place, target) for place, target in enumerate(config.notify, 1) if number in (None, place)]
@@ -120,25 +108,30 @@ async def _test(config: Config, place: int, target: NotifyTarget) -> int:
     return DONE
 
 
-def notify_commands(cluster_options: Callable[..., Any], with_config: Callable[..., Any]) -> tuple[click.Command, click.Command]:
-    """The two commands."""
+@command("watch", {0: "printed", 1: "not told", 3: "no such cluster, or bad usage"})
+@click.option("--unit", is_flag=True, help="Print a systemd user unit.")
+@cluster_options
+@with_config
+def watch_command(config: Config, unit: bool) -> None:
+    """Notify of findings that begin or end; no screen.
 
-    @click.command("watch", help=with_exit_codes(WATCH_HELP, {0: "printed", 1: "not told", 3: "no such cluster, or bad usage"}))
-    @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
-    @cluster_options
-    @with_config
-    def watch_findings(config: Config, unit: bool) -> None:
-        if unit:
-            output.say(unit_text(config, "watch", "sends notifications about findings of a Ray cluster"))
-        else:
-            sys.exit(watch(config))
+    Targets are listed under `notify` in the config file. Each notification is also printed. Runs until interrupted. Only one
+    cockpit notifies for a cluster; a second one says which one does, and exits.
+    """
+    if unit:
+        output.say(unit_text(config, "watch", "sends notifications about findings of a Ray cluster"))
+    else:
+        sys.exit(_watch(config))
 
-    @click.command("notify", help=with_exit_codes(TEST_HELP, {0: "every target accepted it", 1: "one has not", 3: "bad usage"}))
-    @click.option("--test", is_flag=True, required=True, help="Send it.")
-    @click.option("--target", type=int, metavar="N", help="Only the Nth target of the list, from 1.")
-    @cluster_options
-    @with_config
-    def test_targets(config: Config, test: bool, target: int | None) -> None:  # noqa: ARG001 without it click asks for it
-        sys.exit(try_targets(config, target))
 
-    return watch_findings, test_targets
+@command("notify", {0: "every target accepted it", 1: "one has not", 3: "bad usage"})
+@click.option("--test", is_flag=True, required=True, help="Send the test message.")
+@click.option("--target", type=int, metavar="N", help="Only the Nth target of the list, from 1.")
+@cluster_options
+@with_config
+def notify_command(config: Config, test: bool, target: int | None) -> None:  # noqa: ARG001 without it click asks for it
+    """Send a test message to each target.
+
+    Targets are listed under `notify` in the config file. The answer of each is printed.
+    """
+    sys.exit(_try_targets(config, target))

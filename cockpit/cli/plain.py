@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from cockpit import output
-from cockpit.cli.exit_codes import DONE
 from cockpit.cli.notify import SETTLING_S, attach_notifier
+from cockpit.cli.options import DONE
 from cockpit.cli.record import attach_recorder
 from cockpit.cli.service import Look, serve
 from cockpit.config.settings import Config

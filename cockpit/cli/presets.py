@@ -5,39 +5,32 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from cockpit import output
-from cockpit.cli.acts import refuse
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, with_exit_codes
+from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, json_option, refuse, with_config
 from cockpit.config.document import InputError, abbreviate_home
 from cockpit.config.settings import Config
 from cockpit.presets import Preset, PresetError, UnknownPresetError, copy_preset, doubts, presets, presets_folder
 from cockpit.text import UNKNOWN, clean, count
 
-EXIT_CODES = {0: "OK", 1: "a preset can't be read or copied", 3: "no such preset, or bad usage"}
 _HEADS = ("NAME", "GPUS", "HOSTS", "ABOUT")
 
 
-def presets_command(with_config: Callable[[Any], Any]) -> click.Command:
-    """`cockpit presets`. The list needs no config, so that it works also while the config file has a mistake."""
-
-    @click.command("presets", help=with_exit_codes("List presets: yours, and the ready-made ones.", EXIT_CODES))
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-    @click.option(
-        "--copy", "name", metavar="NAME", shell_complete=complete_presets, help="Copy a ready-made preset into your folder, to edit it."
-    )
-    @click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing.")
-    def list_or_copy(as_json: bool, name: str | None, readonly: bool | None) -> None:
-        """The exit code is 0, or says that a preset has a mistake."""
-        sys.exit(_print_list(presets(), as_json=as_json) if name is None else with_config(_copy)(name=name, readonly=readonly))
-
-    return list_or_copy
+@command("presets", {0: "OK", 1: "a preset can't be read or copied", 3: "no such preset, or bad usage"})
+@json_option
+@click.option(
+    "--copy", "name", metavar="NAME", shell_complete=complete_presets, help="Copy a ready-made preset into your folder, to edit it."
+)
+@click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing.")
+def presets_command(as_json: bool, name: str | None, readonly: bool | None) -> None:
+    """List presets: yours, and the ready-made ones."""
+    # The list needs no config: it works also while the config file has a mistake.
+    sys.exit(_print_list(presets(), as_json=as_json) if name is None else with_config(_copy)(name=name, readonly=readonly))
 
 
 def _copy(config: Config, name: str) -> int:

@@ -1,61 +1,51 @@
-"""`cockpit record`: records without a screen, prints a systemd unit, cuts a part out; and the recording that a moment lies in."""
+"""`cockpit record`, which records without a screen and cuts a part out; `cockpit replay`; and where recordings are found."""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from cockpit import output
-from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, refuse, screen_options, with_config
 from cockpit.cli.service import Look, serve, unit_text
 from cockpit.config.settings import Config
+from cockpit.text import explain_os_error
 
 if TYPE_CHECKING:
     from cockpit.monitor.monitor import ClusterMonitor
     from cockpit.recording.recorder import Recorder
     from cockpit.recording.recording import Recording
-
-HELP = """Record a cluster without a screen.
-
-Runs until interrupted. The screen records too; one cockpit records a cluster, the others say which one does. RECORDING, for --cut, is a
-folder or a file; default: the latest."""
+    from cockpit.ui.app import Cockpit
 
 
-def make_recorder(config: Config) -> Recorder | None:
-    """`None` where nothing is to be recorded."""
+def attach_recorder(config: Config, monitor: ClusterMonitor) -> Recorder | None:
+    """Record what this monitor sees until it ends; `None` where nothing is to be recorded."""
     if config.readonly or not config.record:
         return None
     from cockpit.acts.audit import audit_path
     from cockpit.recording.folder import recordings_path
     from cockpit.recording.recorder import Recorder
 
-    return Recorder(recordings_path(), config.recording, acts_log=audit_path())
-
-
-def attach_recorder(config: Config, monitor: ClusterMonitor) -> Recorder | None:
-    """Have it record what this monitor sees, and end with it."""
-    recorder = make_recorder(config)
-    if recorder is not None:
-        monitor.poller.subscribe(recorder.hear)
-        monitor.ending.append(recorder.close)
+    recorder = Recorder(recordings_path(), config.recording, acts_log=audit_path())
+    monitor.poller.subscribe(recorder.hear)
+    monitor.ending.append(recorder.close)
     return recorder
 
 
-def record(config: Config) -> int:
-    """Record until it is interrupted; the exit code."""
+def _record(config: Config) -> int:
     if config.readonly:
-        output.note(f"record: {config.readonly_reason}")
-        return NOT_ALL
+        return refuse(f"record: {config.readonly_reason}", NOT_ALL)
     if not config.record:
-        output.note(f"record: it is off ({config.origins.get('record', 'record: off')})")
-        return NOT_ALL
+        return refuse(f"record: recording is off ({config.origins.get('record', 'record: off')})", NOT_ALL)
     return serve(config, _attach_recorder)
 
 
@@ -90,7 +80,7 @@ def find_recording(path: str | None, moment: float | None = None, address: str |
         recording.close()
     if moment is not None:
         raise RecordingError("nothing was recorded at that time")
-    raise RecordingError(f"nothing is recorded in {recordings_path()}; the screen records, and `cockpit record` without one")
+    raise RecordingError(f"no recording in {recordings_path()}; an open screen records, and so does `cockpit record`")
 
 
 def folders_at(address: str | None, host: str | None) -> Iterator[Path]:
@@ -115,8 +105,7 @@ def _is_of_one_host(address: str | None) -> bool:
     return address is None or (urlsplit(address).hostname or "") in ("localhost", "::1") or "://127." in address
 
 
-def cut_out(config: Config, span: str, path: str, source: str | None) -> int:
-    """Write a part of a recording to a file; the exit code."""
+def _cut_out(config: Config, span: str, path: str, source: str | None) -> int:
     from cockpit.recording.cut import cut
     from cockpit.recording.moments import parse_span
     from cockpit.recording.recording import RecordingError
@@ -126,36 +115,32 @@ def cut_out(config: Config, span: str, path: str, source: str | None) -> int:
         begin, end = parse_span(span, recording.end if source else time.time())
         frames = cut(recording, begin, end, Path(path))
     except (RecordingError, ValueError) as error:
-        output.note(str(error))
-        return BAD_USAGE
+        return refuse(str(error), BAD_USAGE)
     except OSError as error:
-        output.note(f"{path}: {(error.strerror or str(error)).lower()}")
-        return NOT_ALL
+        return refuse(f"{path}: {explain_os_error(error)}", NOT_ALL)
     output.note(f"Written: {path}, {frames} frames, {os.path.getsize(path)} bytes (secrets hidden; look at it before you send it)")
     return DONE
 
 
-def record_command(cluster_options: Callable[..., Any], with_config: Callable[..., Any]) -> click.Command:
-    """The command."""
+@command("record", {0: "printed, written", 1: "not recorded", 3: "no such recording, or bad usage"})
+@click.argument("recording", required=False, type=click.Path())
+@click.option("--unit", is_flag=True, help="Print a systemd user unit.")
+@click.option("--cut", "span", metavar="FROM..TO", help="Write what was recorded in that time to FILE: 02:10..02:40, -1h..-30m.")
+@click.option("-o", "--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="The file of --cut.")
+@cluster_options
+@with_config
+def record(config: Config, recording: str | None, unit: bool, span: str | None, path: str | None) -> None:
+    """Record a cluster without a screen.
 
-    @click.command("record", help=with_exit_codes(HELP, {0: "printed, written", 1: "not recorded", 3: "no such recording, or bad usage"}))
-    @click.argument("recording", required=False, type=click.Path())
-    @click.option("--unit", is_flag=True, help="Print a systemd user unit.")
-    @click.option("--cut", "span", metavar="FROM..TO", help="Write what was recorded in that time to FILE: 02:10..02:40, -1h..-30m.")
-    @click.option("-o", "--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="The file of --cut.")
-    @cluster_options
-    @with_config
-    def command(config: Config, recording: str | None, unit: bool, span: str | None, path: str | None) -> None:
-        if (span is None) != (path is None) or (recording is not None and span is None):
-            raise click.UsageError("--cut needs -o FILE, and -o and RECORDING need --cut")
-        if unit:
-            output.say(unit_text(config, "record", "records a Ray cluster"))
-        elif span is not None and path is not None:
-            sys.exit(cut_out(config, span, path, recording))
-        else:
-            sys.exit(record(config))
-
-    return command
+    Runs until interrupted. The screen records too; only one cockpit records a cluster, the others say which one does. RECORDING, for --cut,
+    is a folder or a file; default: the latest.
+    """
+    if (span is None) != (path is None) or (recording is not None and span is None):
+        raise click.UsageError("--cut needs -o FILE, and -o and RECORDING need --cut")
+    if unit:
+        output.say(unit_text(config, "record", "records a Ray cluster"))
+    else:
+        sys.exit(_record(config) if span is None or path is None else _cut_out(config, span, path, recording))
 
 
 def status_at(config: Config, at: str, *, as_json: bool) -> int:
@@ -169,16 +154,82 @@ def status_at(config: Config, at: str, *, as_json: bool) -> int:
         moment = parse_moment(at, time.time(), at_its_end=True)
         snapshot = find_recording(None, moment, config.address).snapshot_at(moment)
     except ValueError as error:
-        output.note(f"--at: {error}")
-        return BAD_USAGE
+        return refuse(f"--at: {error}", BAD_USAGE)
     except RecordingError as error:
-        output.note(str(error))
-        return NO_ANSWER
+        return refuse(str(error), NO_ANSWER)
     if snapshot is None:
-        output.note("what was recorded at that time is damaged")
-        return NO_ANSWER
+        return refuse("what was recorded at that time is damaged", NO_ANSWER)
     if as_json:
         output.say_json(status_json(snapshot, indent=2))
     else:
         output.say(f"As recorded at {moment_text(snapshot.taken, time.time())}:\n{status_text(snapshot)}")
     return exit_code(snapshot, [host.name for host in config.hosts])
+
+
+def attach_past(app: Cockpit) -> None:
+    """Where this screen's keys of time find what was recorded of its cluster, by this cockpit or by another one."""
+    from cockpit.recording.folder import recordings_path
+    from cockpit.ui.recorded import RecordedPast
+
+    app.recorded = RecordedPast(partial(_open_past, app), recordings_path())
+
+
+def _open_past(app: Cockpit) -> Recording:
+    """All sessions at its address: Ray may have been started anew since. Raises `SourceError`."""
+    from cockpit.cli.record import folders_at
+    from cockpit.recording.recording import Recording, RecordingError
+    from cockpit.sources.source import SourceError
+
+    own = app.recorder.state.path if app.recorder else None
+    folders = list(folders_at(app.snapshot.cluster.address, socket.gethostname()))
+    if own is not None:
+        folders = [*(folder for folder in folders if folder != own.parent), own.parent]
+    try:
+        if folders:
+            return Recording.open(*folders)
+    except RecordingError as error:
+        raise SourceError(str(error)) from None
+    reason = app.recorder.state.reason if app.recorder else None
+    raise SourceError(f"no recording of this cluster yet{f': {reason}' if reason else ''}")
+
+
+@command("replay", {0: "quit", 3: "no such recording, it can't be read, no terminal, or bad usage"})
+@click.argument("recording", required=False, type=click.Path())
+@click.option("-t", "time", metavar="TIME", help="Begin at 03:10, 11-22 03:10, or -20m before its end. Default: its end.")
+@screen_options
+@with_config
+def replay(config: Config, recording: str | None, time: str | None) -> None:
+    """Open the screen on a recording, without a cluster.
+
+    RECORDING is a file, or the folder of a cluster; default: the latest. It needs no cluster and no Ray.
+    """
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        sys.exit(refuse("replay needs a terminal; `cockpit status --at TIME` prints one moment", BAD_USAGE))
+    from cockpit.cli.screen import run_screen
+
+    sys.exit(_replay(config, recording, time, run_screen))
+
+
+def _replay(config: Config, path: str | None, time: str | None, show: Callable[[Cockpit], int]) -> int:
+    from cockpit.cli.record import find_recording
+    from cockpit.moment import parse_moment
+    from cockpit.recording.recording import RecordingError
+
+    try:
+        recording = find_recording(path, None, config.address)
+        begins_at = None if time is None else parse_moment(time, recording.end, at_its_end=True)
+    except (RecordingError, ValueError) as error:
+        return refuse(str(error), NO_ANSWER if isinstance(error, RecordingError) else BAD_USAGE)
+    return show(_screen_on(config, recording, begins_at))
+
+
+def _screen_on(config: Config, recording: Recording, begins_at: float | None) -> Cockpit:
+    """Its monitor looks at nothing: it is never run."""
+    from cockpit.monitor.monitor import ClusterMonitor
+    from cockpit.ui.app import Cockpit
+    from cockpit.ui.recorded import RecordedPast
+
+    app = Cockpit(config, lambda publish: ClusterMonitor(config, publish))
+    app.follows, app.begins_at = False, begins_at
+    app.recorded = RecordedPast(lambda: recording, recording.path)
+    return app

@@ -7,7 +7,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,9 +19,9 @@ from cockpit.acts.audit import brief, outcome_of
 from cockpit.acts.plan import Plan
 from cockpit.acts.recover.step_state import NAMES, Step, StepError
 from cockpit.acts.text import plan_lines
-from cockpit.cli.acts import EndSignal, fail, is_confirmed, refuse
+from cockpit.cli.acts import EndSignal, fail, is_confirmed, run_until_signal
 from cockpit.cli.completion import complete_presets
-from cockpit.cli.exit_codes import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, with_exit_codes
+from cockpit.cli.options import BAD_USAGE, DONE, NO_ANSWER, NOT_ALL, cluster_options, command, consent_options, refuse, with_config
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config
 from cockpit.presets import Preset, find_preset
@@ -31,56 +32,35 @@ from cockpit.text import clean
 if TYPE_CHECKING:
     from cockpit.acts.recover.runbook import Recovery
 
-HELP = f"""Restart a preset's cluster and launch its job.
 
-Steps: {", ".join(NAMES)}.
+@command("recover", {0: "done", 1: "a step failed, or nothing was done", 3: "no answer, no such preset, or bad usage"})
+@click.argument("preset", shell_complete=complete_presets)
+@click.option("--from", "begin", type=click.Choice(NAMES), default=NAMES[0], metavar="STEP", help="Start at this step.")
+@click.option("--skip", type=click.Choice(NAMES), multiple=True, metavar="STEP", help="Skip this step. Repeat for more.")
+@click.option("--no-follow", "follow", flag_value=False, default=True, help="Don't wait until the job shows progress.")
+@consent_options
+@click.option("--json", "as_json", is_flag=True, help="Print the plan and the outcome of each step as JSON, for scripts.")
+@cluster_options
+@with_config
+def recover(config: Config, preset: str, *, begin: str, skip: tuple[str, ...], follow: bool, **how: Any) -> None:
+    """Restart a preset's cluster and launch its job.
 
-It asks for confirmation once, before the first step, and stops at the first step that fails. --from continues there."""
-EXIT_CODES = {0: "done", 1: "a step failed, or nothing was done", 3: "no answer, no such preset, or bad usage"}
+    Steps: stop, kill-orphans, clean, hosts, start, wait, check, launch, follow.
 
-
-def recover_command(options: Callable[[Any], Any], with_config: Callable[[Any], Any]) -> click.Command:
-    """`options` adds those of every command that reads from a cluster."""
-
-    def run(config: Config, *, preset: str, begin: str, skip: tuple[str, ...], as_json: bool, **how: Any) -> None:
-        sys.exit(_run(config, preset, begin, skip, as_json=as_json, **how))
-
-    command: Any = with_config(run)
-    for add in reversed((
-        click.argument("preset", shell_complete=complete_presets),
-        click.option("--from", "begin", type=click.Choice(NAMES), default=NAMES[0], metavar="STEP", help="Start at this step."),
-        click.option("--skip", type=click.Choice(NAMES), multiple=True, metavar="STEP", help="Skip this step. Repeat for more."),
-        click.option("--no-follow", "follow", flag_value=False, default=True, help="Don't wait until the job shows progress."),
-        click.option("--dry-run", is_flag=True, help="Print the plan; change nothing."),
-        click.option("--yes", is_flag=True, help="Don't ask for confirmation."),
-        click.option("--json", "as_json", is_flag=True, help="Print the plan and the outcome of each step as JSON, for scripts."),
-        options,
-    )):  # fmt: skip
-        command = add(command)
-    return click.command("recover", help=with_exit_codes(HELP, EXIT_CODES))(command)
+    It asks for confirmation once, before the first step, and stops at the first step that fails. --from continues there.
+    """
+    about = {"begin": begin, "skip": skip, "follow": follow}
+    sys.exit(run_until_signal("recover", config, partial(_recover, config, preset, about, **how)))
 
 
-def _run(config: Config, name: str, begin: str, skip: tuple[str, ...], *, as_json: bool, follow: bool, **how: bool) -> int:
-    if config.readonly:
-        return refuse(f"recover: {config.readonly_reason}", NOT_ALL)
-    ending = EndSignal()
+async def _recover(config: Config, name: str, about: dict[str, Any], ending: EndSignal, *, as_json: bool, **how: bool) -> int:
+    from cockpit.acts.recover.runbook import begin_recovery
+
     try:
-        about = {"begin": begin, "skip": skip, "follow": follow}
-        code = asyncio.run(_recover(config, find_preset(name), about, ending, as_json=as_json, **how))
+        async with begin_recovery(config, find_preset(name), os.environ, **about) as recovery:
+            return await _confirm_and_run(recovery, ending, as_json=as_json, **how)
     except InputError as error:
         return fail(str(error), BAD_USAGE, as_json=as_json)
-    except asyncio.CancelledError:
-        code = refuse("nothing was done", NOT_ALL)
-    return code if ending.number is None else 128 + ending.number
-
-
-async def _recover(config: Config, preset: Preset, about: dict[str, Any], ending: EndSignal, *, as_json: bool, **how: bool) -> int:
-    from cockpit.acts.recover.runner import begin_recovery
-
-    ending.cancels(asyncio.current_task())
-    try:
-        async with begin_recovery(config, preset, os.environ, **about) as recovery:
-            return await _confirm_and_run(recovery, ending, as_json=as_json, **how)
     except StepError as error:
         return fail(f"nothing was done: {clean(str(error))}", NOT_ALL, as_json=as_json)
     except SourceError as error:
@@ -123,11 +103,7 @@ def _print_abort(recovery: Recovery) -> int:
 def _plan_lines(recovery: Recovery, plan: Plan) -> list[str]:
     short = (f"{plan.title} on {', '.join(plan.hosts)}: no Ray to stop", *plan.notes, "")
     lines = plan_lines(plan, time.time()) if not plan.empty else [clean(line) for line in short]
-    return [*lines, "Steps", *(f"  {step.name:<13} {_describe(step)}" for step in recovery.steps)]
-
-
-def _describe(step: Step) -> str:
-    return "skipped" if step.state == "skipped" else step.will
+    return [*lines, "Steps", *(f"  {step.name:<13} {'skipped' if step.state == 'skipped' else step.will}" for step in recovery.steps)]
 
 
 def _print_end(recovery: Recovery, *, as_json: bool) -> int:

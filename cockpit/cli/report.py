@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,14 @@ import click
 
 from cockpit import output
 from cockpit.cli.completion import complete_jobs
-from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL, with_exit_codes
+from cockpit.cli.options import BAD_USAGE, NOT_ALL, command, refuse, with_config
 from cockpit.cli.record import find_recording, folders_at
 from cockpit.config.settings import Config
 from cockpit.model import Cluster
 from cockpit.moment import parse_moment
 from cockpit.recording.files import RecordingError, list_segments
 from cockpit.recording.folder import folder_name
+from cockpit.text import explain_os_error
 
 if TYPE_CHECKING:
     from cockpit.recording.recording import Recording
@@ -25,38 +27,34 @@ if TYPE_CHECKING:
 
 DEFAULT_SPAN_S = 86_400.0
 """Of the end of a recording that is told of, where nobody says from when."""
-_EXIT_CODES = {0: "printed or written", 1: "it can't be written", 3: "no recording, or bad usage"}
-_HELP = """Report what happened, from a recording.
-
-Findings with their times, evidence and remedies, acts, jobs, failed sources, gaps, and who used how many GPU-hours. RECORDING is a file or
-the folder of a cluster; default: the latest."""
 
 
-def report_command(with_config: Callable[..., Any]) -> click.Command:
-    """The command."""
+@command("report", {0: "printed or written", 1: "it can't be written", 3: "no recording, or bad usage"})
+@click.argument("recording", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--from", "begin", metavar="TIME", help="Start of the report: 03:10, -20m or 2026-11-23T03:10. Default: a day before its end."
+)
+@click.option("--to", "end", metavar="TIME", help="End of the report. Default: the end of the recording.")
+@click.option(
+    "--job",
+    metavar="ID",
+    shell_complete=complete_jobs,
+    help="Only what concerns this job. Default for --from and --to: its beginning and its end.",
+)
+@click.option("--who", is_flag=True, help="Only who uses what: GPU-hours, GPUs and memory by job and by user.")
+@click.option("-o", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE: .html, .md or .json.")
+@with_config
+def report(config: Config, recording: Path | None, file: Path | None, **wanted: Any) -> None:
+    """Report what happened, from a recording.
 
-    @click.command("report", help=with_exit_codes(_HELP, _EXIT_CODES))
-    @click.argument("recording", required=False, type=click.Path(path_type=Path))
-    @click.option("--from", "begin", metavar="TIME", help="Begin there: 03:10, -20m or 2026-11-23T03:10. Default: a day before its end.")
-    @click.option("--to", "end", metavar="TIME", help="End there. Default: the end of the recording.")
-    @click.option(
-        "--job",
-        metavar="ID",
-        shell_complete=complete_jobs,
-        help="Only what concerns this job. Default for --from and --to: its beginning and its end.",
-    )
-    @click.option("--who", is_flag=True, help="Only who uses what: GPU-hours, GPUs and memory by job and by user.")
-    @click.option("-o", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE: .html, .md or .json.")
-    @with_config
-    def report(config: Config, recording: Path | None, file: Path | None, **wanted: Any) -> None:
-        try:
-            text = _report(config, recording, file, **wanted)
-        except (RecordingError, ValueError) as error:
-            output.note(str(error))
-            raise SystemExit(BAD_USAGE) from None
-        raise SystemExit(_deliver(config, text, file))
-
-    return report
+    Findings with their times, evidence and remedies, acts, jobs, failed sources, gaps, and who used how many GPU-hours. RECORDING is a file
+    or the folder of a cluster; default: the latest.
+    """
+    try:
+        text = _report(config, recording, file, **wanted)
+    except (RecordingError, ValueError) as error:
+        sys.exit(refuse(str(error), BAD_USAGE))
+    sys.exit(_deliver(config, text, file))
 
 
 def _report(config: Config, path: Path | None, file: Path | None, *, begin: str | None, end: str | None, job: str | None, who: bool) -> str:
@@ -73,7 +71,8 @@ def _report(config: Config, path: Path | None, file: Path | None, *, begin: str 
     until = recording.end if (chosen := ran[1] if until is None else until) is None else chosen
     since = until - DEFAULT_SPAN_S if (chosen := ran[0] if since is None else since) is None else chosen
     if since >= until or since > recording.end or until < recording.begin:
-        raise ValueError(f"nothing was recorded in that time: {recording.path} is of {_date(recording.begin)} to {_date(recording.end)}")
+        first, last = (time.strftime("%Y-%m-%d %H:%M", time.localtime(moment)) for moment in (recording.begin, recording.end))
+        raise ValueError(f"nothing was recorded in that time: {recording.path} covers {first} to {last}")
     account = make_account(recording, since, until, job)
     if job is not None and not account.jobs:
         raise ValueError(f"no job {job} was seen in that time")
@@ -91,10 +90,6 @@ def _with_earlier(recording: Recording, since: float) -> Recording:
         return recording
     recording.close()
     return Recording.open(*earlier, own)
-
-
-def _date(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def _job_span(recording: Recording, name: str) -> tuple[float | None, float | None]:
@@ -127,14 +122,12 @@ def _deliver(config: Config, text: str, file: Path | None) -> int:
         output.say(text)
         return 0
     if config.readonly:
-        output.note("--readonly writes no file; without -o it is printed")
-        return BAD_USAGE
+        return refuse("--readonly writes no file; without -o it is printed", BAD_USAGE)
     from cockpit.report.whole_file import OWNER_READS, write_whole
 
     try:
         write_whole(file, text, OWNER_READS)
     except OSError as error:
-        output.note(f"{file}: {(error.strerror or str(error)).lower()}")
-        return NOT_ALL
+        return refuse(f"{file}: {explain_os_error(error)}", NOT_ALL)
     output.say(f"Written: {file} (secrets hidden; read it before you send it)", err=True)
     return 0

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cockpit.cli.line import attach_line_writer
 from cockpit.cli.notify import attach_notifier
-from cockpit.cli.record import attach_recorder
-from cockpit.cli.replay import attach_past
+from cockpit.cli.record import attach_past, attach_recorder
 from cockpit.config.settings import Config
 from cockpit.sources.probes.spawn import spawn_local
 
@@ -69,7 +68,7 @@ def _make_executor(monitor: ClusterMonitor) -> ActionExecutor:
 
 def _begin_recovery(config: Config, preset: Any, **how: Any) -> Any:
     """A runbook, made from what is imported only then."""
-    from cockpit.acts.recover.runner import begin_recovery
+    from cockpit.acts.recover.runbook import begin_recovery
 
     return begin_recovery(config, preset, os.environ, **how)
 

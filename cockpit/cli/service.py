@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cockpit import output
-from cockpit.cli.exit_codes import BAD_USAGE, NOT_ALL
 from cockpit.cli.line import attach_line_writer
+from cockpit.cli.options import BAD_USAGE, NOT_ALL, refuse
 from cockpit.cli.status import look_interruptibly
 from cockpit.config.settings import Config, explain_choices
 
@@ -58,8 +57,7 @@ async def _serve(config: Config, attach: Callable[[Config, ClusterMonitor], Look
     try:
         while not running.done() and not ended.is_set():
             if monitor.open_choices:
-                output.note(explain_choices(monitor.open_choices))
-                return BAD_USAGE
+                return refuse(explain_choices(monitor.open_choices), BAD_USAGE)
             if (code := look()) is not None:
                 return code
             await asyncio.wait(

@@ -1,17 +1,21 @@
-"""`cockpit status` and `cockpit doctor`: one look at the cluster, or one at each interval until it is interrupted."""
+"""`cockpit status`, `doctor` and `metrics`: one look at the cluster, or one at each interval until it is interrupted."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from cockpit import output
-from cockpit.cli.exit_codes import BAD_USAGE
-from cockpit.cli.line import attach_line_writer, leave_line_of
+from cockpit.cli.line import attach_line_writer, leave_line_of, print_line
+from cockpit.cli.options import BAD_USAGE, DONE, NOT_ALL, STATUS_EXIT_CODES, cluster_options, command, json_option, refuse, with_config
 from cockpit.config.document import InputError
 from cockpit.config.settings import Config, explain_choices
+from cockpit.text import explain_os_error
 
 if TYPE_CHECKING:
     from cockpit.model import Snapshot
@@ -23,22 +27,61 @@ FIRST_SAMPLE_PATIENCE_S = 8.0
 """For which `status --watch` waits before it prints the first status."""
 
 
-def status(config: Config, *, as_json: bool, watch: bool = False) -> int:
-    """Print the status once, or until it is interrupted; the exit code."""
-    return look_interruptibly(_watch(config, as_json=as_json) if watch else _print_status(config, as_json=as_json))
+@command("status", STATUS_EXIT_CODES)
+@json_option
+@click.option(
+    "--watch", is_flag=True, help="Keep running; print findings as they start and clear. With --json: print everything at each interval."
+)
+@click.option("--at", metavar="TIME", help="As it was then, from the recording: 03:10, -20m, 2026-11-23T03:10.")
+@click.option("--line", is_flag=True, help="Print one line for tmux or a prompt: the last state that cockpit saw; it asks nothing.")
+@cluster_options
+@with_config
+def status(config: Config, as_json: bool, watch: bool, at: str | None, line: bool) -> None:
+    """Print the state of the cluster, as text or JSON."""
+    from cockpit.cli.record import status_at  # deferred: it serves by what is here
+
+    if line and (as_json or watch or at):
+        raise click.UsageError("--line prints the last known state: it can't be used with --json, --watch or --at")
+    if at is not None and watch:
+        raise click.UsageError("--at prints one moment, --watch goes on: use one of them")
+    if at is not None:
+        sys.exit(status_at(config, at, as_json=as_json))
+    if line:
+        sys.exit(print_line(config.address))
+    sys.exit(look_interruptibly(_watch(config, as_json=as_json)) if watch else print_status(config, as_json=as_json))
 
 
-def doctor(config: Config, *, as_json: bool, bundle: str | None) -> int:
-    """Print the report; the exit code. Raises `InputError` where the bundle can't be written."""
-    return look_interruptibly(_print_report(config, as_json=as_json, bundle=bundle))
+def print_status(config: Config, *, as_json: bool = False) -> int:
+    """Once; the exit code."""
+    return look_interruptibly(_print_status(config, as_json=as_json))
+
+
+@command("doctor", STATUS_EXIT_CODES)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts: every check with its result, and the status.")
+@click.option(
+    "--bundle",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Also write the report, the ends of Ray's own logs and the last half hour of the recording to FILE (.tar.gz), secrets hidden.",
+)
+@cluster_options
+@with_config
+def doctor(config: Config, as_json: bool, bundle: str | None) -> None:
+    """Run every check once, on every host.
+
+    It prints what is wrong, what is OK, and what could not be checked.
+    """
+    sys.exit(look_interruptibly(_print_report(config, as_json=as_json, bundle=bundle)))
 
 
 def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
-    """Its exit code; ctrl+c and a reader who has gone end it without a word."""
+    """Its exit code, that of bad usage for an `InputError`; ctrl+c and a reader who has gone end it without a word."""
     import asyncio
 
     try:
         return asyncio.run(look)
+    except InputError as error:
+        return refuse(str(error), BAD_USAGE)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -46,15 +89,22 @@ def look_interruptibly(look: Coroutine[Any, Any, int]) -> int:
         return 0
 
 
+async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
+    """One look, as `look_once` takes it. Raises `InputError` where a person must choose between several Rays."""
+    from cockpit.monitor.monitor import look_once
+
+    monitor = await look_once(config, **how)
+    if monitor.open_choices:
+        raise InputError(explain_choices(monitor.open_choices))
+    return monitor
+
+
 async def _print_status(config: Config, *, as_json: bool) -> int:
-    from cockpit.monitor.single_look import OTHER_HOSTS_PATIENCE_S, look_once
+    from cockpit.monitor.monitor import OTHER_HOSTS_PATIENCE_S
     from cockpit.report.status import exit_code, status_json
     from cockpit.report.text import status_text
 
-    monitor = await look_once(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)
-    if monitor.open_choices:
-        return refuse_undecided(monitor)
-    snapshot = monitor.poller.snapshot
+    snapshot = (await look_at_one(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)).poller.snapshot
     if as_json:
         output.say_json(status_json(snapshot, indent=2))
     else:
@@ -63,17 +113,12 @@ async def _print_status(config: Config, *, as_json: bool) -> int:
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 
-def refuse_undecided(monitor: ClusterMonitor) -> int:
-    """Say between which Rays a person must choose; the exit code."""
-    output.note(explain_choices(monitor.open_choices))
-    return BAD_USAGE
-
-
 async def _watch(config: Config, *, as_json: bool) -> int:
     import asyncio
 
     from cockpit.monitor.monitor import ClusterMonitor
     from cockpit.report.status import status_json
+    from cockpit.report.text import changes, status_text
 
     monitor = ClusterMonitor(config, lambda _: None)
     attach_line_writer(config, monitor)
@@ -87,7 +132,8 @@ async def _watch(config: Config, *, as_json: bool) -> int:
             if as_json:
                 output.say_json(status_json(snapshot))
             else:
-                _print_changes(printed, snapshot)
+                for text in [status_text(snapshot) + "\n"] if printed is None else changes(printed, snapshot):
+                    output.say(text)
             printed = snapshot
             output.flush()
             await asyncio.sleep(config.interval)
@@ -97,27 +143,14 @@ async def _watch(config: Config, *, as_json: bool) -> int:
     return 0
 
 
-def _print_changes(before: Snapshot | None, snapshot: Snapshot) -> None:
-    """The whole status at first; then findings that started or cleared."""
-    from cockpit.report.text import changes, status_text
-
-    for text in [status_text(snapshot) + "\n"] if before is None else changes(before, snapshot):
-        output.say(text)
-
-
 async def _print_report(config: Config, *, as_json: bool, bundle: str | None) -> int:
-    from pathlib import Path
-
-    from cockpit.monitor.single_look import look_once
     from cockpit.recording.folder import folder_name, recordings_path
     from cockpit.report.doctor import doctor_json, doctor_text, run_checks, write_bundle
     from cockpit.report.recorded import last_half_hour
     from cockpit.report.status import exit_code
 
-    monitor = await look_once(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
-    if monitor.open_choices:
-        return refuse_undecided(monitor)
-    snapshot = monitor.poller.snapshot
+    look = await look_at_one(config, everywhere=config.probe_hosts != "never", patience=DOCTOR_PATIENCE_S)
+    snapshot = look.poller.snapshot
     checked = run_checks(snapshot, config.limits)
     if as_json:
         output.say_json(doctor_json(snapshot, checked, config))
@@ -128,6 +161,43 @@ async def _print_report(config: Config, *, as_json: bool, bundle: str | None) ->
             recorded = last_half_hour(recordings_path() / folder_name(snapshot.cluster))
             write_bundle(Path(bundle), snapshot, checked, config, recorded)
         except OSError as error:
-            raise InputError(f"{bundle}: {(error.strerror or str(error)).lower()}") from None
+            raise InputError(f"{bundle}: {explain_os_error(error)}") from None
         output.say(f"\nWritten: {bundle} (secrets hidden; read it before you send it)", err=True)
     return exit_code(snapshot, [host.name for host in config.hosts])
+
+
+@command("metrics", {0: "printed or written, even if no Ray answers", 1: "not written", 3: "several Rays to choose from, or bad usage"})
+@click.option(
+    "--textfile",
+    "path",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write to FILE, replaced in one step; node_exporter reads NAME.prom.",
+)
+@cluster_options
+@with_config
+def metrics(config: Config, path: Path | None) -> None:
+    """Print the state once, as metrics for Prometheus.
+
+    Text format 0.0.4. Unknown values are left out; while Ray doesn't answer, cockpit_ray_reachable is 0. Run it from a timer, every
+    30 seconds or so; docs/metrics.md has one.
+    """
+    sys.exit(look_interruptibly(_print_metrics(config, path)))
+
+
+async def _print_metrics(config: Config, path: Path | None) -> int:
+    from cockpit.monitor.monitor import OTHER_HOSTS_PATIENCE_S
+    from cockpit.report.metrics import metrics_text
+    from cockpit.report.whole_file import ALL_READ, write_whole
+
+    snapshot = (await look_at_one(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)).poller.snapshot
+    leave_line_of(config, snapshot)
+    text = metrics_text(snapshot, [host.name for host in config.hosts])
+    if path is None:
+        output.say(text.rstrip("\n"))
+        return DONE
+    try:
+        write_whole(path, text, ALL_READ)
+    except OSError as error:
+        return refuse(f"{path}: {explain_os_error(error)}", NOT_ALL)
+    return DONE

@@ -11,13 +11,13 @@ from cockpit.acts.act import Act
 from cockpit.model import Actor, Node, PlacementGroup, Snapshot
 from cockpit.sources.source import SourceError
 
-SHORTEST_PREFIX: Final = 8
+MIN_PREFIX_CHARS: Final = 8
 """Characters of an id that stand for all of it, as cockpit and Ray print it."""
 MAX_NAMED: Final = 6
 """Of several that a word may mean."""
-LIKENESS: Final = 0.75
+MIN_LIKENESS: Final = 0.75
 """From which on a name is taken for what was meant; 1: it is the same."""
-SILENT: Final = ("address-wrong", "dashboard-silent")
+SILENCE_FINDINGS: Final = ("address-wrong", "dashboard-silent")
 """Findings that say why Ray does not answer."""
 MAX_COMPARED: Final = 2_000
 """Names that a mistyped one is compared with."""
@@ -43,7 +43,7 @@ def only_actor(target: str, actors: Sequence[Actor], snapshot: Snapshot) -> Acto
     if len(actors) > 1:
         titles = {node.id: node.title for node in snapshot.nodes or ()}
         names = [f"{actor.name or actor.id} ({actor.state}{f', {titles[actor.node]}' if actor.node in titles else ''})" for actor in actors]
-        raise UnclearTargetError(f"{target} means {len(actors)} actors: {listed(names)}; name one of them, or its id")
+        raise UnclearTargetError(f"{target} matches {len(actors)} actors: {listed(names)}; give the name or the id of one")
     return actors[0] if actors else None
 
 
@@ -54,7 +54,7 @@ def matching_nodes(snapshot: Snapshot, name: str) -> list[Node]:
 
 
 def _is_id(text: str, whole: str) -> bool:
-    return len(text) >= SHORTEST_PREFIX and whole.startswith(text.lower())
+    return len(text) >= MIN_PREFIX_CHARS and whole.startswith(text.lower())
 
 
 def listed(names: Iterable[str]) -> str:
@@ -66,13 +66,13 @@ def listed(names: Iterable[str]) -> str:
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """`; did you mean rm-72b?`, or nothing."""
-    near = get_close_matches(word, [*dict.fromkeys(filter(None, names))][:MAX_COMPARED], 1, LIKENESS)
+    near = get_close_matches(word, [*dict.fromkeys(filter(None, names))][:MAX_COMPARED], 1, MIN_LIKENESS)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def explain(error: SourceError, snapshot: Snapshot) -> str:
     """Its sentence; where Ray does not answer also what to do, as `cockpit status` says it."""
-    found = (finding for finding in snapshot.findings if error.cause == "silent" and finding.code in SILENT and finding.remedy)
+    found = (finding for finding in snapshot.findings if error.cause == "silent" and finding.code in SILENCE_FINDINGS and finding.remedy)
     return next((f"{error}. What to do: {finding.remedy.text}" for finding in found if finding.remedy), str(error))
 
 
@@ -89,7 +89,7 @@ def find_id(act: Act, word: str, snapshot: Snapshot) -> str:
     if len(found := names.get(word, ())) == 1:
         return found[0]
     if found:
-        raise UnclearTargetError(f"{word} means {len(found)} {what}s: {listed(found)}; give the id of one")
+        raise UnclearTargetError(f"{word} matches {len(found)} {what}s: {listed(found)}; give the id of one")
     raise UnclearTargetError(f"there is no {what} with the id or name {word} in the Ray at {place}{did_you_mean(word, names)}")
 
 

@@ -16,21 +16,21 @@ import msgspec
 import yaml
 
 from cockpit.secrets import redact
-from cockpit.text import clean
+from cockpit.text import clean, explain_os_error
 
 T = TypeVar("T")
 
-LARGEST: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """Bytes; what a person writes by hand is smaller."""
 
-HANDED: Final = ("/dev/fd/", "/dev/stdin")
+PIPE_PREFIXES: Final = ("/dev/fd/", "/dev/stdin")
 """What the shell hands over with `<(...)`, or a pipe: its writer is there."""
 READING: Final[dict[int, Path]] = {}
 """What each thread waits for, for whoever waits for the thread."""
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<where>.*)`)?$", re.DOTALL)
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-_LONGEST_NUMBER: Final = 100
+_MAX_NUMBER_CHARS: Final = 100
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _EXPECTED = re.compile(r"Expected `(?P<type>[^`]*)`")
 _TYPES: Final = {
@@ -57,7 +57,7 @@ def abbreviate_home(path: Path) -> str:
 
 def read(path: Path, most: int) -> bytes:
     """So many bytes of a regular file. Raises `OSError`, also where it is none: who opens a pipe waits for its writer."""
-    if str(path).startswith(HANDED):
+    if str(path).startswith(PIPE_PREFIXES):
         with path.open("rb") as pipe:
             return pipe.read(most)
     READING[threading.get_ident()] = path
@@ -81,12 +81,12 @@ def _check_regular(mode: int) -> None:
 def read_text(path: Path) -> str:
     """A small UTF-8 file, whole; a missing one raises `FileNotFoundError`."""
     try:
-        raw = read(path, LARGEST + 1)
+        raw = read(path, MAX_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
-    if len(raw) > LARGEST:
+        raise InputError(f"{abbreviate_home(path)}: {explain_os_error(error)}") from error
+    if len(raw) > MAX_BYTES:
         raise InputError(f"{abbreviate_home(path)}: larger than 1 MiB: too large for a file of cockpit")
     try:
         return raw.decode("utf-8-sig")
@@ -121,8 +121,7 @@ class Document:
         self._refuse_twins(self._root, "", set())
 
     def _refuse_bombs(self) -> None:
-        """A few lines may stand for billions of values, and `1:1:1:…`, a number of base 60, takes minutes to be made."""
-        if self._root is not None and _count_values(self._root, {}) > LARGEST:
+        if self._root is not None and _count_values(self._root, {}) > MAX_BYTES:
             raise InputError(f"{self.name}: its aliases expand to too many values")
 
     @classmethod
@@ -150,9 +149,6 @@ class Document:
     def type_mistake(self, where: str, expected: str) -> InputError:
         """What `convert` would say, for what no type can say."""
         return self.mistake(where, f"expected {expected}, got {_describe(self._find(where)[1])}")
-
-    def _is_below(self, where: str, key: str | None) -> bool:
-        return key is not None and re.split(r"[.\[]", where, maxsplit=1)[0] == key
 
     def line(self, where: str) -> int | None:
         """Counted from 1; that of the nearest value above, where the place itself isn't there."""
@@ -191,7 +187,7 @@ class Document:
         if "missing required field" in what and names:
             return self.mistake(where, f"{names[0]} is missing")
         own = words.get(re.sub(r"\[\d+\]", "[]", where))
-        if self._is_below(where, hidden):
+        if hidden is not None and re.split(r"[.\[]", where, maxsplit=1)[0] == hidden:
             return self.mistake(where, f"expected {own or _describe_type(what)}")
         if own is None and not what.startswith("Expected"):
             return self.mistake(where, what)
@@ -216,11 +212,14 @@ class Document:
 
 
 def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for, when each alias is written out; one that holds itself for too many."""
+    """How many values a node stands for, when each alias is written out; one that holds itself for too many.
+
+    A few lines may stand for billions of values, and `1:1:1:…`, a number of base 60, takes minutes to be made.
+    """
     if id(node) not in known:
-        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _MAX_NUMBER_CHARS:
             raise yaml.MarkedYAMLError(problem=f"a number of {len(node.value):,} characters", problem_mark=node.start_mark)
-        known[id(node)] = LARGEST
+        known[id(node)] = MAX_BYTES
         pairs = node.value if isinstance(node, yaml.MappingNode) else []
         below = [child for pair in pairs for child in pair] if pairs else node.value if isinstance(node, yaml.SequenceNode) else []
         known[id(node)] = 1 + sum(_count_values(child, known) for child in below)

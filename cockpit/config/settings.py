@@ -22,6 +22,7 @@ from cockpit.config.orchestrators import Layer, Orchestrator, find_orchestrators
 from cockpit.config.reach import DEFAULT_REACH, HOST_WORDS, HostEntry, host_entries, parse_hosts, reach_command
 from cockpit.config.thresholds import Limits, RecordingLimits
 from cockpit.model import Session, Value
+from cockpit.text import explain_os_error
 from cockpit.trust import why_not_ours
 
 DEFAULT_PORT: Final = 8265
@@ -43,8 +44,8 @@ class Config(Value, frozen=True):
     theme: str | None = None
     ascii: bool = False
     quiet: bool = False
-    plain: bool = False
     """Neither bell nor notification when a critical finding starts."""
+    plain: bool = False
     record: bool = True
     """Keep what is seen, for later; never with `readonly`."""
     recording: RecordingLimits = RecordingLimits()
@@ -117,11 +118,8 @@ _WORDS: Final = {
     "reach": "a command",
     "interval": "a number of seconds from 0.5 to 3600",
     "probe_hosts": "auto, always or never",
-    "readonly": "true or false",
     "theme": "the name of a theme",
-    "ascii": "true or false",
-    "quiet": "true or false",
-    "plain": "true or false",
+    **dict.fromkeys(("readonly", "ascii", "quiet", "plain"), "true or false"),
     "record": "on or off",
     "recording": "limits, such as `days: 7`",
     "findings": "thresholds, such as `disk_full: 0.9`",
@@ -209,10 +207,8 @@ def _read(path: Path) -> Layer:
 def _check(document: Document, name: str, value: Any) -> object:
     if name == "hosts":
         return host_entries(value, document, "hosts")
-    return check_targets(value, document) if name == "notify" else _validate_at(document, name, value)
-
-
-def _validate_at(document: Document, name: str, value: object) -> object:
+    if name == "notify":
+        return check_targets(value, document)
     try:
         return _validate(name, value)
     except InputError as error:
@@ -361,7 +357,7 @@ def init(path: Path) -> None:
     except PermissionError as error:
         raise InputError(f"{abbreviate_home(path)}: permission denied; set XDG_CONFIG_HOME to a folder that you may write") from error
     except OSError as error:
-        raise InputError(f"{abbreviate_home(path)}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{abbreviate_home(path)}: {explain_os_error(error)}") from error
 
 
 def config_text(config: Config) -> str:

@@ -176,7 +176,7 @@ def ray_python() -> str:
         interpreter = first[2:].strip() if first.startswith("#!") and "python" in first else str(beside)
         if shutil.which(interpreter):
             return interpreter
-    raise DemoError("there is no Ray here to start a demo cluster with; install it: pip install 'ray-cockpit[ray]'")
+    raise DemoError("the demo needs Ray, which is not installed here: pip install 'ray-cockpit[ray]'")
 
 
 def _start(python: str, folder: Path, hear: Callable[[str], None]) -> Iterator[DemoCluster]:

@@ -1,17 +1,18 @@
-"""Which Ray is followed: the one whose address was given, or else that of the session that lives on this host."""
+"""Which Ray is followed: that at the given address, or that of the session that lives here; and what the other Rays here answer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+
+from msgspec.structs import replace
 
 from cockpit.bug import bug
 from cockpit.config.document import InputError
 from cockpit.config.settings import Address, Config, resolve_address
 from cockpit.findings.rays_here import rays_on
-from cockpit.model import Host, OtherRay, Session, Snapshot
-from cockpit.monitor.other_rays import ask_rays
+from cockpit.model import Host, Job, OtherRay, Session, Snapshot
 from cockpit.monitor.poller import Poller
 from cockpit.sockets import listening_users
 from cockpit.sources.ray.client import RayClient
@@ -109,7 +110,7 @@ class ClusterChoice:
         self.address = address
         self._audience = Audience(address.url, given=address.given)
         self.ray = RayClient(address.url, token=lambda: self.token(), audience=self._audience, clock=self._poller.clock)
-        self._poller.watch(self.ray, self.ray.address)
+        self._poller.watch(self.ray.sources, self.ray.address)
 
     def followed_ray(self) -> RayClient:
         """Raises `SourceError` as long as none is followed."""
@@ -174,3 +175,73 @@ def local_sessions(hosts: Mapping[str, Host]) -> list[Session]:
 def _has_strangers(port: int) -> bool:
     """Whether another user than root and ourselves listens there."""
     return not listening_users(port) <= own_uids()
+
+
+MAX_ASKED = 16
+"""Rays asked at once: anybody can start what looks like thousands."""
+MAX_ANSWER_BYTES = 64 << 10
+"""Of which it is a few hundred where a Ray answers."""
+
+
+async def ask_rays(rays: Iterable[OtherRay], clock: Callable[[], float], *, strangers: bool = False) -> tuple[OtherRay, ...]:
+    """The same, our own first, each asked who it is; nobody is sent a token for that.
+
+    Other users' are asked only where a person wants it (`strangers`): they listen where their owner chooses, and send what he likes.
+    """
+    listed = sorted(rays, key=lambda ray: (ray.owner is not None, ray.url))
+    asked = [ray for ray in listed if strangers or ray.owner is None][:MAX_ASKED]
+    return (*await asyncio.gather(*(_ask(ray, clock) for ray in asked)), *(ray for ray in listed if ray not in asked))
+
+
+async def _ask(ray: OtherRay, clock: Callable[[], float]) -> OtherRay:
+    client = RayClient(ray.url, token=lambda: None, audience=Audience(ray.url, given=False), clock=clock, max_bytes=MAX_ANSWER_BYTES)
+    try:
+        session = await within(OTHER_RAY_TIMEOUT_S, client.session())
+        answers = session in (None, ray.session)  # an old Ray does not tell it
+    except SourceError as error:
+        answers = error.cause == "no token"
+    except asyncio.TimeoutError:
+        answers = False
+    finally:
+        await client.close()
+    return replace(ray, answers=answers)
+
+
+OTHER_RAY_TIMEOUT_S = 2.0
+"""How long a Ray that is not followed may take to say which jobs it has."""
+Token = Callable[[], str | None]
+SessionJobs = tuple[str, tuple[Job, ...]]
+"""A session's name, and the jobs of its Ray."""
+
+
+async def jobs_by_session(
+    followed: RayClient | None, others: Sequence[Session], token: Token, clock: Callable[[], float]
+) -> list[SessionJobs]:
+    """Of the Ray that is followed, `None` where that is not to be asked, and of those others that answer.
+
+    `token` is for the others. Raises `SourceError` when the followed one doesn't answer.
+    """
+    mine = [_read_jobs(followed)] if followed is not None else []
+    answers = await asyncio.gather(*mine, *(_read_jobs_of_other(session, token, clock) for session in others))
+    return [answer for answer in answers if answer is not None]
+
+
+async def _read_jobs_of_other(session: Session, token: Token, clock: Callable[[], float]) -> SessionJobs | None:
+    """`None` when it is silent, or says that it is another one."""
+    url = session.dashboard or ""
+    ray = RayClient(url, token=token, audience=Audience(url, given=False), clock=clock)
+    try:
+        answer = await within(OTHER_RAY_TIMEOUT_S, _read_jobs(ray))
+        return answer if answer[0] == session.name else None
+    except (SourceError, asyncio.TimeoutError):
+        return None
+    finally:
+        await ray.close()
+
+
+async def _read_jobs(ray: RayClient) -> SessionJobs:
+    session = await ray.session()
+    jobs = (await ray.read_jobs()).jobs
+    if session is None or await ray.session() != session:
+        raise SourceError("which session answers there is not known")
+    return session, jobs

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from cockpit.config.thresholds import OLD
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
-from cockpit.model import Gpu, Node, Snapshot
+from cockpit.model import Node, Snapshot
 from cockpit.usage import Usage
 
 STEP_S = 5.0
@@ -183,16 +183,9 @@ def _held_gpus(snapshot: Snapshot, jobs: Mapping[str, object]) -> Mapping[str, M
 
 def _values(node: Node) -> bytes:
     gpus = node.gpus or ()
-    busy, full = list(map(_busy, gpus)), list(map(_full, gpus))
+    busy = [_half_percent(gpu.utilization) for gpu in gpus]
+    full = [_share(gpu.memory_used, gpu.memory_total) for gpu in gpus]
     return bytes((_share(node.memory.used, node.memory.total), _mean(busy), _mean(full), *busy, *full))
-
-
-def _busy(gpu: Gpu) -> int:
-    return _half_percent(gpu.utilization)
-
-
-def _full(gpu: Gpu) -> int:
-    return _share(gpu.memory_used, gpu.memory_total)
 
 
 def _share(used: float | None, total: float | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -17,8 +17,6 @@ from cockpit.sources.ray.log_names import (
     GCS_LINES,
     GCS_LOG,
     PART_GLOB,
-    LostWorker,
-    WorkerLog,
     family,
     lost_workers,
     part_logs,
@@ -84,7 +82,14 @@ class LogFinder:
 
     async def logs_of(self, thing: Any) -> tuple[Log, ...]:
         """The one that matters most first; never empty."""
-        find = next((find for kind, find in self._finders() if isinstance(thing, kind)), self._of_job_of)
+        finders: tuple[tuple[type, Callable[[Any], Awaitable[Sequence[Log]]]], ...] = (
+            (Actor, self._of_actor),
+            (Process, self._of_process),
+            (Node, self._of_node),
+            (Job, self._of_job),
+            (Session, self._of_session),
+        )
+        find = next((find for kind, find in finders if isinstance(thing, kind)), self._of_job_of)
         logs = tuple(await find(thing))
         if not logs:
             raise SourceError(_why_none(thing, self._job_of(thing)))
@@ -119,33 +124,22 @@ class LogFinder:
             async for batch in self._ray().follow_log(job.id, lines):
                 yield batch
 
-        return Log("job", f"job-driver-{job.id}.log", node.title if node else "", follow, "the job has ended", partial(self._job_end, job))
+        def ended_at() -> float | None:
+            return next((known.ended for known in self._snapshot().jobs or () if known.id == job.id and not known.running), None)
 
-    def _finders(self) -> Iterable[tuple[type, Callable[[Any], Awaitable[Sequence[Log]]]]]:
-        return (
-            (Actor, self._of_actor),
-            (Process, self._of_process),
-            (Node, self._of_node),
-            (Job, self._of_job),
-            (Session, self._of_session),
-        )
+        return Log("job", f"job-driver-{job.id}.log", node.title if node else "", follow, "the job has ended", ended_at)
 
     async def _first(self, things: Sequence[Any]) -> tuple[Log, ...]:
-        """Why the first has none, where none has any."""
-        why: list[SourceError] = []
+        """Raises why the first has none, where none has any."""
+        why: SourceError | None = None
         for thing in things[:MAX_THINGS_ASKED]:
-            if logs := await self._try(thing, why):
-                return logs
-        if why:
-            raise why[0]
+            try:
+                return await self.logs_of(thing)
+            except SourceError as error:  # noqa: PERF203 four at most
+                why = why or error
+        if why is not None:
+            raise why
         return ()
-
-    async def _try(self, thing: Any, why: list[SourceError]) -> tuple[Log, ...]:
-        try:
-            return await self.logs_of(thing)
-        except SourceError as error:
-            why.append(error)
-            return ()
 
     # Of each kind of thing
 
@@ -187,7 +181,8 @@ class LogFinder:
         folder, is_over = self._folder_of(process), partial(self._is_process_gone, process)
         part = part_of(process.command or "") if process.kind in ("ray", "stale") else None
         if part:
-            return await self._of_part(folder, part, process, is_over)
+            names = await self._part_names(folder, process.node)
+            return [self._file(folder, name, is_over) for suffix in SUFFIXES for name in part_logs(names, part, suffix)]
         if process.kind == "driver":
             return await self._of_job_of(process)
         pids = [(each.ns_pid or each.pid, each.job or each.other_job) for each in (process, *self._parents(process))]
@@ -197,10 +192,6 @@ class LogFinder:
             if found := await self._of_worker(folder, pid, job, is_over):
                 return [*found, *await self._of_job_of(process)]
         return await self._of_job_of(process)
-
-    async def _of_part(self, folder: LogFolder, part: str, process: Process, is_over: IsOver) -> list[Log]:
-        names = await self._part_names(folder, process.node)
-        return [self._file(folder, name, is_over) for suffix in SUFFIXES for name in part_logs(names, part, suffix)]
 
     async def _of_node(self, node: Node) -> list[Log]:
         folder = self._folder(node)
@@ -223,7 +214,7 @@ class LogFinder:
 
     async def _of_worker(self, folder: LogFolder, pid: int, job: str | None, is_over: IsOver) -> list[Log]:
         names = await folder.names(worker_glob(pid))
-        return [self._worker_file(folder, log, is_over) for log in worker_logs(names, pid=pid, job=job)]
+        return [self._file(folder, log.name, is_over, label=log.stream) for log in worker_logs(names, pid=pid, job=job)]
 
     async def _of_lost(self, actor: Actor, own: set[str]) -> list[Log]:
         head = self._head()
@@ -231,15 +222,13 @@ class LogFinder:
             raise SourceError("which process an actor had before is in the log of the GCS, and no head node is known")
         lost = lost_workers(await self._folder(head).read_end(GCS_LOG, GCS_LINES), actor.id)
         current = {log.worker for log in worker_logs(own)}
-        return await self._of_last(next((one for one in lost if one.worker not in current), None))
-
-    async def _of_last(self, lost: LostWorker | None) -> list[Log]:
-        node = self._node(lost.node) if lost else None
-        if lost is None or node is None:
+        last = next((one for one in lost if one.worker not in current), None)
+        node = self._node(last.node) if last else None
+        if last is None or node is None:
             return []
         folder = self._folder(node)
-        found = worker_logs(await folder.names(f"worker-{lost.worker}-*"), worker=lost.worker)
-        return [self._worker_file(folder, log, always, BEFORE) for log in found]
+        found = worker_logs(await folder.names(f"worker-{last.worker}-*"), worker=last.worker)
+        return [self._file(folder, log.name, always, label=f"{log.stream}{BEFORE}") for log in found]
 
     async def _setup_logs(self, things: Sequence[Any]) -> list[Log]:
         """How the runtime environment was set up, on the node of these, else on the head."""
@@ -260,9 +249,6 @@ class LogFinder:
         mine = await folder.raylet_log(names, node) if node else None
         return without_others(names, mine) if mine else list(names)
 
-    def _worker_file(self, folder: LogFolder, log: WorkerLog, is_over: IsOver, when: str = "") -> Log:
-        return self._file(folder, log.name, is_over, label=f"{log.stream}{when}")
-
     def _file(self, folder: LogFolder, name: str, is_over: IsOver, ended: str = ENDED, *, label: str | None = None) -> Log:
         def follow(lines: int, on: bool) -> AsyncIterator[Sequence[str]]:
             return folder.follow(name, lines, is_over if on else always)
@@ -277,9 +263,6 @@ class LogFinder:
             return [_unreadable(label, node, error)]
 
     # Whether anybody still writes, by the newest snapshot
-
-    def _job_end(self, job: Job) -> float | None:
-        return next((known.ended for known in self._snapshot().jobs or () if known.id == job.id and not known.running), None)
 
     async def _is_gone(self, actor: Actor) -> bool:
         known = self._snapshot().actors
@@ -314,10 +297,8 @@ class LogFinder:
         session = self._snapshot().cluster.session
         if not session or node.id is None:
             session = next((one.name for one in (host.sessions or () if host else ()) if one.live), session)
-        if not session:
-            return None
         name = self._pool.local if host and host.local else host.name if host else node.title
-        return ProbePlace(name, session, self._selection.entry(node))
+        return ProbePlace(name, session, self._selection.entry(node)) if session else None
 
     def _folder_of(self, process: Process) -> LogFolder:
         """Of the session that a process is of: Ray knows only its own, and only on nodes that live."""
@@ -352,26 +333,14 @@ def _unreadable(label: str, node: Node | None, error: SourceError) -> Log:
 def _why_none(thing: Any, job: Job | None) -> str:
     """One sentence, and what it depends on; `job`: the one that it works for."""
     if isinstance(thing, Actor):
-        return f"no log of {_actor_words(thing)}: {_why_no_file(thing)}, and {_why_no_job_log(job)}"
+        supervised = thing.name.removeprefix(SUPERVISOR) if thing.internal and thing.name.startswith(SUPERVISOR) else ""
+        what = f"the supervisor of job {supervised}" if supervised else f"actor {thing.name or thing.class_}"
+        kept = "its node keeps no file of its process" if thing.pid and thing.node else "Ray does not tell which process it had"
+        own = "it has not had a process yet" if thing.pending else kept
+        return f"no log of {what}: {own}, and {'Ray no longer lists its job' if job is None else 'its job was not submitted to Ray'}"
     if isinstance(thing, Process):
         owner = thing.other_owner
         return f"no log of process {thing.pid}: {f'it belongs to {owner}' if owner else 'Ray writes none for it'}"
     if isinstance(thing, Node):
         return f"no log of {thing.title}: Ray's part there has written none that is still kept"
     return "no log: put the cursor on a job, an actor, a process of Ray, a node or a finding"
-
-
-def _actor_words(actor: Actor) -> str:
-    if actor.internal and actor.name.startswith(SUPERVISOR):
-        return f"the supervisor of job {actor.name.removeprefix(SUPERVISOR)}"
-    return f"actor {actor.name or actor.class_}"
-
-
-def _why_no_file(actor: Actor) -> str:
-    if actor.pending:
-        return "it has not had a process yet"
-    return "its node keeps no file of its process" if actor.pid and actor.node else "Ray does not tell which process it had"
-
-
-def _why_no_job_log(job: Job | None) -> str:
-    return "Ray no longer lists its job" if job is None else "its job was not submitted to Ray"

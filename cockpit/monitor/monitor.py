@@ -1,24 +1,22 @@
-"""One cluster under watch: puts the pipeline together, and answers what a person asks beyond the snapshot."""
+"""One cluster under watch, or looked at once: puts the pipeline together, and answers what a person asks beyond the snapshot."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 from cockpit.clock import CLOCK
-from cockpit.config.reach import HostEntry
+from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Address, Config
 from cockpit.findings import DETECTORS, FindingTracker
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Job, Process, Session, Snapshot
-from cockpit.monitor.cluster_choice import ClusterChoice, local_sessions
+from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_session, local_sessions
 from cockpit.monitor.coverage import Coverage
 from cockpit.monitor.host_selection import HostSelection
-from cockpit.monitor.jobs_by_session import SessionJobs, jobs_by_session
 from cockpit.monitor.logs import LogFinder
-from cockpit.monitor.orchestrator_watch import KUBERNETES_EVERY_S, SLURM_EVERY_S, OrchestratorWatch
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
 from cockpit.secrets import redact_variable
@@ -32,7 +30,7 @@ from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.jobs import JobActs
 from cockpit.sources.ray.log_files import LOG_LINES
 from cockpit.sources.slurm import read_allocation
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import Source, SourceError
 from cockpit.trust import find_token
 from cockpit.usage import Usage
 
@@ -40,6 +38,12 @@ SINGLE_LOOK_ASSUMED_S = 60.0
 """For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
 SINGLE_LOOK_PACE = Pace(burst=Pace.most)
 """Nothing is drawn that many starts at once could hold up."""
+SLURM_EVERY_S = 60.0
+"""Seconds between two questions: all jobs of a site ask one slurmctld."""
+KUBERNETES_EVERY_S = 30.0
+"""The same: KubeRay's own operator and the autoscaler ask the API server every few seconds; this answers from its memory."""
+ORCHESTRATOR_TIMEOUT_S = 45.0
+"""For all answers together; each has a limit of its own."""
 PROBE_INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -75,10 +79,7 @@ class ClusterMonitor:
         self.coverage = Coverage(config, self.poller, self.choice, self.selection)
         self.kubernetes = KubernetesApi(config.kubernetes) if config.kubernetes else None
         """Who is asked of the RayCluster that this Ray is; `None`: it is none that is known."""
-        self.orchestrators = (
-            OrchestratorWatch(self.poller, "Slurm", SLURM_EVERY_S, self._ask_slurm if config.slurm else None),
-            OrchestratorWatch(self.poller, "Kubernetes", KUBERNETES_EVERY_S, self._ask_kubernetes if self.kubernetes else None),
-        )
+        self.orchestrators = tuple(self._orchestrators())
         self.ports = PortQuestions(self.poller, self.pool, config.limits.job_failed)
         self.poller.subscribe(self.choice.hear)
         self.poller.subscribe(self.selection.hear)
@@ -90,11 +91,11 @@ class ClusterMonitor:
         """Look until cancelled."""
         self._is_running = True
         try:
-            await asyncio.gather(
-                self.pool.run(), self.poller.run(), self.choice.run(), *(orchestrator.run() for orchestrator in self.orchestrators)
-            )
+            self.poller.ask(self.orchestrators)
+            await asyncio.gather(self.pool.run(), self.poller.run(), self.choice.run())
         finally:
             self._is_running = False
+            self.poller.stop()
 
     def close(self) -> None:
         """End every child at once, and whatever else stands on this; waits for nothing."""
@@ -106,16 +107,13 @@ class ClusterMonitor:
         """Ask everything again now."""
         self.poller.refresh()
         self.pool.refresh()
-        for orchestrator in self.orchestrators:
-            orchestrator.refresh()
 
-    async def _ask_slurm(self) -> None:
-        if self.config.slurm is not None:
-            self.poller.tell(allocation=await read_allocation(self.config.slurm, self.clock()))
-
-    async def _ask_kubernetes(self) -> None:
-        if self.kubernetes is not None:
-            self.poller.tell(kubernetes=await read_ray_cluster(self.kubernetes))
+    def _orchestrators(self) -> Iterator[Source[object]]:
+        """Slurm and Kubernetes, asked of the job and of the RayCluster that cockpit was told of."""
+        if job := self.config.slurm:
+            yield Source("slurm", lambda: read_allocation(job, self.clock()), SLURM_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
+        if api := self.kubernetes:
+            yield Source("kubernetes", lambda: read_ray_cluster(api), KUBERNETES_EVERY_S, ORCHESTRATOR_TIMEOUT_S)
 
     def pace(self, step: int) -> float:
         """Look at this host so many steps oftener (-1) or less often (1); answers with the new interval, in seconds."""
@@ -222,7 +220,7 @@ class ClusterMonitor:
     async def environment(self, process: Process) -> list[str]:
         """The process's environment as `NAME=value`, sorted, secrets hidden. Raises `SourceError`."""
         if process.ticks is None:
-            raise SourceError(f"no probe has looked at process {process.pid}, so it can't be told from one that took its pid")
+            raise SourceError(f"no probe has looked at process {process.pid}, so cockpit can't rule out that another process took its pid")
         answer = await self.pool.ask(process.host, ("environ", str(process.pid), str(process.ticks)))
         found = convert_answer(answer, Environ, process.host).environ
         return sorted(f"{name}={redact_variable(name, value)}" for name, value in found.items())
@@ -236,3 +234,56 @@ class ClusterMonitor:
         words = ("stack", str(process.pid), str(process.ticks or 0))
         answer = await self.pool.ask(process.host, words, self.selection.entry(home) if home else None)
         return convert_answer(answer, Stacks, process.host)
+
+
+OTHER_HOSTS_PATIENCE_S = 3.0
+"""For which `cockpit status` waits for other hosts once Ray and this host have answered."""
+
+ORCHESTRATOR_PATIENCE_S = 2.0
+"""For which it waits for what Slurm says of its job, or Kubernetes of its RayCluster."""
+PORTS_PATIENCE_S = 2.0
+"""For which it waits to hear who listens on a port that a failed job wanted."""
+
+
+async def look_once(
+    config: Config, *, env: Mapping[str, str] = os.environ, patience: float = 8.0, everywhere: bool = False, hosts_patience: float = 0.0
+) -> ClusterMonitor:
+    """Everything that can be known within `patience` seconds; its poller holds the snapshot.
+
+    `hosts_patience`: seconds more for other hosts that are named, or whose GPU processes have no known owner. A fault names those of them
+    that have not been heard.
+    """
+    monitor = ClusterMonitor(config, lambda _: None, env=env, once=True, everywhere=everywhere, named=hosts_patience > 0)
+    monitor.poller.subscribe(lambda _: monitor.pool.replace_told(monitor.coverage.told_hosts()))
+    task = asyncio.ensure_future(monitor.run())
+    try:
+        await asyncio.wait(
+            [task, knowing := asyncio.ensure_future(monitor.wait_until_complete(patience))], return_when=asyncio.FIRST_COMPLETED
+        )
+        knowing.cancel()
+        for orchestrator in monitor.orchestrators:
+            await monitor.poller.wait_for_answer(orchestrator.name, ORCHESTRATOR_PATIENCE_S)
+        if hosts_patience and not monitor.open_choices:
+            await monitor.coverage.wait_for_hosts(hosts_patience)
+        await monitor.ports.ask_once(PORTS_PATIENCE_S)
+    finally:
+        monitor.close()
+        task.cancel()
+    for silent in monitor.coverage.silent_sources():
+        monitor.poller.doubt(silent, f"has not answered within {patience:.0f} s")
+    if everywhere or hosts_patience:
+        _doubt_unheard(monitor, hosts_patience or patience)
+    monitor.poller.rejoin()
+    return monitor
+
+
+def _doubt_unheard(monitor: ClusterMonitor, patience: float) -> None:
+    """Say which hosts have not been heard: what is shown is without them."""
+    for name in monitor.coverage.unanswered_hosts():
+        if monitor.config.reach == THROUGH_RAY:
+            why = "is not looked at: `reach: ray` allows acts only"
+        elif name in monitor.poller.parts.hosts:
+            why = f"has not listed all its processes and GPUs within {patience:.0f} s"
+        else:
+            why = f"has not been reached within {patience:.0f} s"
+        monitor.poller.doubt("probe", f"{name} {why}", name)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cockpit.model import DEADLOCK, GROUP_WAIT_PREFIX, Actor, Demand, Job, Node, PlacementGroup, Quantity, Wait
+from cockpit.model import DEADLOCK, GROUP_WAIT_PREFIX, Actor, Job, Node, PlacementGroup, Quantity, Wait
 from cockpit.placement import (
     SCALE,
     Ask,
@@ -91,7 +91,9 @@ class Reasons:
                 self._users.setdefault(actor.placement_group, []).append(actor)
         self._alike: dict[tuple[object, ...], NodeHold] = {}
         self._inside: dict[tuple[str, int | None], LivingNodes] = {}
-        self._queued = _queued_shapes(facts.status.demand) if facts.status and facts.asked else None
+        demand = facts.status.demand if facts.status and facts.asked else None
+        self._queued = None if demand is None else frozenset(shape(each.needs).amounts for each in demand)
+        """The shapes that raylets say wait for resources."""
         self.world = LivingNodes(self._places(), known=_are_names_known(facts, self._waiting))
         self._alive = {place.id for place in self.world.places}
         self._told: dict[tuple[Ask, str | None], Reason | None] = {}
@@ -327,8 +329,3 @@ def _actor_words(actor: Actor) -> str:
 
 def _fixed_amounts(needs: Mapping[str, float]) -> dict[str, int]:
     return {name: scale_amount(amount) for name, amount in needs.items()}
-
-
-def _queued_shapes(demand: Iterable[Demand] | None) -> frozenset[tuple[tuple[str, int], ...]] | None:
-    """The shapes that raylets say wait for resources."""
-    return None if demand is None else frozenset(shape(each.needs).amounts for each in demand)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -36,16 +37,8 @@ is known is as old as that, and what nobody has watched has not lasted."""
 replace = msgspec.structs.replace
 _PARTS: Mapping[type, str] = {
     NodeFacts: "nodes", StatusFacts: "status", ActorFacts: "actors", GroupFacts: "groups", JobFacts: "jobs", OomFacts: "oom",
+    Allocation: "allocation", RayCluster: "kubernetes",
 }  # fmt: skip
-
-
-class DashboardSource(Protocol):
-    """What the poller needs of Ray's dashboard."""
-
-    sources: tuple[Source[Any], ...]
-
-    async def close(self) -> None:
-        """Let go of its connections."""
 
 
 class Poller:
@@ -86,14 +79,11 @@ class Poller:
         while True:
             await wait_for_event(self._changed, PUBLISH_AT_LEAST_EVERY_S)
             self._changed.clear()
-            self.snapshot = await self._join_aside(self.parts)
+            # Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn.
+            self.snapshot = await aside(self._is_large, self._make_snapshot, self.parts)
             for publish in self._subscribers:
                 publish(self.snapshot)
-            await asyncio.sleep(self._pause())
-
-    def _pause(self) -> float:
-        """Seconds until the next snapshot at the least."""
-        return PUBLISH_PAUSE_S if self._is_settled else STARTUP_PUBLISH_PAUSE_S
+            await asyncio.sleep(PUBLISH_PAUSE_S if self._is_settled else STARTUP_PUBLISH_PAUSE_S)
 
     def subscribe(self, publish: Callable[[Snapshot], None]) -> None:
         """Have this called with every snapshot too."""
@@ -102,10 +92,6 @@ class Poller:
     def prepare_with(self, look_up: Callable[[Snapshot], None]) -> None:
         """Have this called with every snapshot before it is published; of a large cluster in the thread in which it is made."""
         self._preparers.append(look_up)
-
-    async def _join_aside(self, parts: Parts) -> Snapshot:
-        """Of a large cluster it is made aside: it takes a tenth of a second, and a key that is pressed meanwhile is drawn."""
-        return await aside(self._is_large, self._make_snapshot, parts)
 
     def rejoin(self) -> None:
         """A snapshot of all that is known now."""
@@ -150,17 +136,29 @@ class Poller:
     @property
     def _is_settled(self) -> bool:
         """Whether everybody who is asked has been heard, and a host."""
-        return bool(self.parts.hosts) and self._wakes.keys() <= self.answered
+        return bool(self.parts.hosts) and all(name in self.answered for name in self._wakes if _is_rays(name))
 
     async def change(self, patience: float) -> None:
         """Wait until something has been heard, but not longer than that."""
         heard = self._heard = asyncio.Event()
         await wait_for_event(heard, max(0.0, patience))
 
-    def watch(self, dashboard: DashboardSource, address: str | None = None) -> None:
-        """Begin to ask a dashboard's sources; each in its own task, so that a slow one delays no other."""
+    async def wait_for_answer(self, source: str, patience: float) -> None:
+        """Until it has answered or failed, but not longer than so many seconds; a fault says that it has not."""
+        deadline = time.monotonic() + patience
+        while source not in self.answered and time.monotonic() < deadline:
+            await self.change(deadline - time.monotonic())
+        if source not in self.answered:
+            self.doubt(source, f"{source.capitalize()} has not answered within {patience:.0f} s")
+
+    def watch(self, sources: Iterable[Source[Any]], address: str | None = None) -> None:
+        """Begin to ask the sources of a dashboard."""
         self._set(replace(self.parts, cluster=Cluster(address)))
-        for source in dashboard.sources:
+        self.ask(sources)
+
+    def ask(self, sources: Iterable[Source[Any]]) -> None:
+        """Begin to ask, each source in its own task, so that a slow one delays no other."""
+        for source in sources:
             self._wakes[source.name] = asyncio.Event()
             self._start(source)
 
@@ -184,15 +182,24 @@ class Poller:
             self._start(source)
 
     def leave(self) -> None:
-        """Stop asking, and forget what Ray said."""
-        for task in self._tasks:
-            task.cancel()
-        self._tasks, self._wakes = [], {}
-        self.answered = {name for name in self.answered if not name.startswith("ray.")}
-        kept = {key: fault for key, fault in self.parts.faults.items() if not key[0].startswith("ray.")}
-        as_of = {name: moment for name, moment in self.parts.as_of.items() if not name.startswith("ray.")}
+        """Stop asking Ray, and forget what it said."""
+        self._cancel(_is_rays)
+        self.answered = {name for name in self.answered if not _is_rays(name)}
+        kept = {key: fault for key, fault in self.parts.faults.items() if not _is_rays(key[0])}
+        as_of = {name: moment for name, moment in self.parts.as_of.items() if not _is_rays(name)}
         self._set(replace(self.parts.forget_ray(), cluster=Cluster(), faults=kept, as_of=as_of))
         self.judge.forget_findings()
+
+    def stop(self) -> None:
+        """Stop asking; what is known stays."""
+        self._cancel(lambda _: True)
+
+    def _cancel(self, is_meant: Callable[[str], bool]) -> None:
+        for task in self._tasks:
+            if is_meant(task.get_name()):
+                task.cancel()
+        self._tasks = [task for task in self._tasks if not is_meant(task.get_name())]
+        self._wakes = {name: wake for name, wake in self._wakes.items() if not is_meant(name)}
 
     def tell_others(self, others: tuple[OtherRay, ...]) -> None:
         """Which other Rays there are, while nothing answers at the address."""
@@ -223,11 +230,6 @@ class Poller:
         """Who listens on the ports that failed jobs wanted."""
         if ports != self.parts.ports:
             self._set(replace(self.parts, ports=ports))
-
-    def tell(self, **lent: Allocation | RayCluster) -> None:
-        """What Slurm or Kubernetes says of the job or the RayCluster that cockpit was told of, by the name of its part."""
-        if any(facts != getattr(self.parts, name) for name, facts in lent.items()):
-            self._set(replace(self.parts, **lent))
 
     def doubt(self, source: str, text: str, host: str | None = None, cause: Cause | None = None) -> None:
         """A source has failed; its last facts stay."""
@@ -294,6 +296,10 @@ class Poller:
             self._set(replace(self.parts, as_of=as_of, **({part: facts} if is_news else {})), news=is_news)
         else:
             self._set(replace(self.parts, as_of=as_of), news=False)
+
+
+def _is_rays(source: str) -> bool:
+    return source.startswith("ray.")
 
 
 def _is_another_cluster(before: Cluster, now: Cluster) -> bool:

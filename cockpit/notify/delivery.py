@@ -23,10 +23,9 @@ from cockpit.notify.message import Message
 from cockpit.notify.robots import ROBOTS, Post, RefusedError
 from cockpit.presets.variables import NAME
 from cockpit.secrets import HIDDEN, redact
-from cockpit.sources.disk import in_time
 from cockpit.sources.probes.spawn import spawn
 from cockpit.sources.ray.http_words import why_unreachable
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, in_time, within
 from cockpit.text import clean
 
 PATIENCE_S: Final = 10.0

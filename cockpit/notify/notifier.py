@@ -15,8 +15,7 @@ from cockpit.notify.recipient import Recipient
 from cockpit.notify.robots import RefusedError
 from cockpit.notify.told import ToldTo, cluster_folder, identify, load_told, save_told
 from cockpit.recording.folder import Lock, make_folder
-from cockpit.sources.disk import in_time
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import SourceError, in_time
 
 RETRY_S = 30.0
 """After which it is tried again to be the one who tells: another cockpit may have ended."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cockpit.model import Allocation, SlurmNode
-from cockpit.sources.program import ask_program
+from cockpit.sources.probes.process import ask_program
 from cockpit.sources.source import SourceError
 
 _FIELDS: Final = "%T|%L|%N"

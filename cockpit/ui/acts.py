@@ -11,8 +11,7 @@ from cockpit.acts.plan import Receipt, Target
 from cockpit.acts.table import ACTS, act_for, choose_rows, find_operation
 from cockpit.check.preset_list import PresetEntry
 from cockpit.model import Finding, Node, Process, Session
-from cockpit.sources.disk import in_time
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import SourceError, in_time
 from cockpit.ui.findings import find_things
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.nodes import NodePage

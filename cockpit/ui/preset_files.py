@@ -21,7 +21,7 @@ from cockpit.model import Job
 from cockpit.presets import copy_preset, presets_folder, read_preset, write_preset
 from cockpit.presets.folder import READY_MADE
 from cockpit.presets.save import preset_of
-from cockpit.sources.disk import in_time
+from cockpit.sources.source import in_time
 from cockpit.ui.acts import find_chosen
 from cockpit.ui.dialogs import NameDialog
 from cockpit.ui.inspection import InspectionApp

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from cockpit.model import Fault, Snapshot
 from cockpit.moment import moment_text
 from cockpit.monitor.history import STEP_S, STEPS_KEPT, History
-from cockpit.sources.disk import in_time
+from cockpit.sources.source import in_time
 from cockpit.ui.time_line import Stretch
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ async def performed(server: Server) -> Receipt:
 def test_a_node_that_is_a_pod_may_be_aimed_at_and_another_says_why_not():
     act, rows = act_for("X", [node(2, pod=WORKER)])  # type: ignore[misc]
     assert (act.id, act.aim_at(rows).id) == ("delete-pod", WORKER)
-    assert act_for("X", [node(2)]) == "node2 is no pod of a RayCluster that cockpit knows of"
+    assert act_for("X", [node(2)]) == "node2 is not a pod of a RayCluster that cockpit knows"
 
 
 @pytest.mark.parametrize("name", [WORKER, "node2", "10.0.0.2", f"{2:056x}"])
@@ -90,8 +90,8 @@ async def test_a_name_that_no_pod_has_is_an_error_and_so_is_no_raycluster():
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"ownerReferences": []}, "KubeRay has not made it for this RayCluster, and would make no other"),
-        ({"ownerReferences": [{"kind": "RayCluster", "name": "another"}]}, "KubeRay has not made it for this RayCluster"),
+        ({"ownerReferences": []}, "KubeRay did not create it for this RayCluster and would not replace it"),
+        ({"ownerReferences": [{"kind": "RayCluster", "name": "another"}]}, "KubeRay did not create it for this RayCluster"),
         ({"deletionTimestamp": "2026-11-24T02:45:30Z"}, "it is being deleted already"),
     ],
 )
@@ -112,7 +112,7 @@ async def test_the_uid_that_was_agreed_to_goes_with_the_order():
 @pytest.mark.parametrize(
     ("error", "refused", "failed"),
     [
-        (RefusedError("Conflict", "Precondition failed"), "another pod has been made since, and has its name", None),
+        (RefusedError("Conflict", "Precondition failed"), "a new pod has taken its name", None),
         (RefusedError("NotFound", "not found"), "it is gone already", None),
         (RefusedError("Forbidden", "no"), None, "Kubernetes refuses it: no; packaging/kubernetes-role.yaml has the Role that allows it"),
         (SourceError("no answer"), None, "no answer; whether it was deleted is not known"),

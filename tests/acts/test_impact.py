@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.acts.act import Impact, session_word
-from cockpit.acts.owners import with_gpus, with_names, with_owners
+from cockpit.acts.on_hosts import with_gpus, with_names, with_owners
 from cockpit.acts.plan import Plan, Target
 from cockpit.acts.table import find_act
 from cockpit.model import Actor, Bundle, Cluster, Hold, Job, PlacementGroup, Process, Snapshot

@@ -13,7 +13,7 @@ from cockpit.check.preset import look_and_check
 from cockpit.cli.check import preset_of
 from cockpit.cli.main import main
 from cockpit.config.settings import Address, Config
-from cockpit.monitor import single_look
+from cockpit.monitor import monitor as monitor_module
 from cockpit.presets import read_preset
 from tests.check.worlds import asked, cluster, group, machine
 
@@ -51,7 +51,7 @@ def seen(monkeypatch, tmp_path):
         configs.append(config)
         return Looked(config, cluster(machine(1)))
 
-    monkeypatch.setattr(single_look, "look_once", look_once)
+    monkeypatch.setattr(monitor_module, "look_once", look_once)
     return configs
 
 

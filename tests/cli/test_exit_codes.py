@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from cockpit.acts.plan import RAY, Plan, Receipt, Target, Unreached
 from cockpit.cli.acts import EndSignal
-from cockpit.cli.exit_codes import EXIT_CODES
 from cockpit.cli.main import main
+from cockpit.cli.options import EXIT_CODES
 from cockpit.cli.recover import _confirm_and_run
 from cockpit.model import Job, Snapshot
 from cockpit.sources.source import SourceError
@@ -61,7 +61,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         async def look(*_: Any, **__: Any) -> Any:
             return monitor
 
-        monkeypatch.setattr("cockpit.monitor.single_look.look_once", look)
+        monkeypatch.setattr("cockpit.monitor.monitor.look_once", look)
         monkeypatch.setattr("cockpit.acts.executor.ActionExecutor", Executor)
         return CliRunner().invoke(main, words.split()).exit_code
 

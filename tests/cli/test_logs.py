@@ -76,7 +76,9 @@ async def test_the_beginning_of_an_id_that_cockpit_prints_is_enough():
 
 
 async def test_a_word_that_means_several_actors_names_them():
-    with pytest.raises(SourceError, match=r"CriticModelActor means 4 actors: actor4 \(PENDING_CREATION\), .*; name one of them, or its id"):
+    with pytest.raises(
+        SourceError, match=r"CriticModelActor matches 4 actors: actor4 \(PENDING_CREATION\), .*; give the name or the id of one"
+    ):
         await meant("CriticModelActor")
     assert await meant("twin", "node2", actors=(actor(1, name="twin"), actor(2, name="twin", node=node(2).id))) == actor(2).key
 
@@ -108,7 +110,7 @@ def printed(monkeypatch, looked, request, *, terminal=False):
     async def look_once(config):
         return looked
 
-    monkeypatch.setattr("cockpit.monitor.single_look.look_once", look_once)
+    monkeypatch.setattr("cockpit.monitor.monitor.look_once", look_once)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     return print_log(Config(), request)
 

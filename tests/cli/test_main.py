@@ -267,7 +267,7 @@ def test_two_live_sessions_are_listed_and_none_is_taken(monkeypatch):
     async def look(_, **patience):
         return Two()
 
-    monkeypatch.setattr("cockpit.monitor.single_look.look_once", look)
+    monkeypatch.setattr("cockpit.monitor.monitor.look_once", look)
     result = cockpit("status")
     assert result.exit_code == 3
     assert "choose one with --address" in result.stderr

@@ -99,7 +99,9 @@ def test_the_unit_calls_this_cockpit(run):
     assert "systemctl --user enable --now cockpit-record" in text
 
 
-@pytest.mark.parametrize(("words", "reason"), [(("--readonly",), "cockpit is read-only (--readonly)"), ((), "it is off (COCKPIT_RECORD)")])
+@pytest.mark.parametrize(
+    ("words", "reason"), [(("--readonly",), "cockpit is read-only (--readonly)"), ((), "recording is off (COCKPIT_RECORD)")]
+)
 def test_it_is_not_recorded_where_nothing_may_be_written_or_it_is_off(run, monkeypatch, tmp_path, words, reason):
     monkeypatch.setenv("COCKPIT_RECORD", "off")
     answer = run("record", *words)

@@ -135,3 +135,7 @@ def test_it_says_where_to_go_on(begin, told, capsys):
     runbook.failed = replace(runbook.steps[4], state="failed", error="half of it runs", begin=begin)
     assert _print_end(runbook, as_json=False) == 1
     assert f"  continue with: cockpit recover ppo.yaml {told}\n" in capsys.readouterr().err
+
+
+def test_the_help_names_every_step():
+    assert f"Steps: {', '.join(NAMES)}." in " ".join(recover("--help").output.split())

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cockpit.cli import replay as command
+from cockpit.cli import record as command
 from cockpit.config.settings import Config
 from cockpit.model import Cluster
 from cockpit.recording.folder import recordings_path
@@ -39,26 +39,25 @@ def screen(recorder=None, cluster=HERE):
 def test_a_recording_is_opened_at_its_end_or_at_the_time_that_is_asked_for():
     path = write("session_now", NOW, NOW + 5, NOW + 10)
     apps = []
-    assert command.replay(Config(), str(path), None, lambda app: apps.append(app) or 0) == 0
-    assert command.replay(Config(), str(path.parent), "-5s", lambda app: apps.append(app) or 0) == 0
+    assert command._replay(Config(), str(path), None, lambda app: apps.append(app) or 0) == 0
+    assert command._replay(Config(), str(path.parent), "-5s", lambda app: apps.append(app) or 0) == 0
     assert [app.begins_at for app in apps] == [None, NOW + 5]
     assert not any(app.follows or app.acts for app in apps)
 
 
 @pytest.mark.parametrize(
-    ("path", "time", "said"), [("missing", None, "no such file"), (None, None, "nothing is recorded"), (None, "soon", "soon")]
+    ("path", "time", "said"), [("missing", None, "no such file"), (None, None, "no recording"), (None, "soon", "soon")]
 )
 def test_what_can_not_be_shown_is_one_sentence_and_no_screen(tmp_path, capsys, path, time, said):
     if time is not None:
         write("session_now", NOW)
-    assert command.replay(Config(), path and str(tmp_path / path), time, pytest.fail) == 3
+    assert command._replay(Config(), path and str(tmp_path / path), time, pytest.fail) == 3
     assert said in capsys.readouterr().err
 
 
 def test_without_a_terminal_it_says_what_prints_a_moment(capsys):
-    made = command.replay_command(lambda one: one, lambda one: lambda **flags: one(Config(), **flags), pytest.fail)
     with pytest.raises(SystemExit) as ended:
-        made.main([], standalone_mode=False)
+        command.replay.main([], standalone_mode=False)
     assert ended.value.code == 3
     assert "cockpit status --at TIME" in capsys.readouterr().err
 
@@ -81,5 +80,5 @@ def test_what_another_cockpit_records_is_the_past_of_this_one_too():
 
 def test_where_nothing_is_recorded_it_is_said_why():
     state = SimpleNamespace(path=None, reason="the disk is too small for recordings")
-    with pytest.raises(SourceError, match="nothing is recorded of this cluster yet: the disk is too small"):
+    with pytest.raises(SourceError, match="no recording of this cluster yet: the disk is too small"):
         command._open_past(screen(SimpleNamespace(state=state)))

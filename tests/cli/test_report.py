@@ -37,7 +37,7 @@ def report(*words):
 def test_without_a_recording_it_says_so():
     result = report()
     assert result.exit_code == 3
-    assert "nothing is recorded in" in result.output
+    assert "no recording in" in result.output
     assert "`cockpit record`" in result.output
 
 

@@ -29,7 +29,7 @@ def test_a_name_that_one_thing_has_is_its_id():
 
 
 def test_a_name_that_several_have_is_refused_with_their_ids():
-    with pytest.raises(UnclearTargetError, match=f"judge means 2 actors: {actor(1).id}, {actor(2).id}; give the id of one"):
+    with pytest.raises(UnclearTargetError, match=f"judge matches 2 actors: {actor(1).id}, {actor(2).id}; give the id of one"):
         meant(KILL, "judge", actors=(actor(1, name="judge"), actor(2, name="judge")))
 
 

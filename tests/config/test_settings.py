@@ -187,7 +187,7 @@ def test_a_folder_or_an_unreadable_file_is_said_so(path, tmp_path):
         load({}, {}, path)
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    with pytest.raises(InputError, match=r"~/loop: whose it is can't be told: too many levels of symbolic links, "):
+    with pytest.raises(InputError, match=r"~/loop: its owner can't be read: too many levels of symbolic links, "):
         load({}, {}, loop)
 
 

@@ -182,7 +182,7 @@ class ClusterMonitor:
 
     async def run(self) -> None:
         """Until cancelled."""
-        self._poller.watch(self._ray)
+        self._poller.watch(self._ray.sources)
         try:
             await asyncio.gather(self._poller.run(), *map(self._hear, range(NODES)))
         finally:

@@ -32,7 +32,7 @@ findings: {waiting_told: 1, waiting_hopeless: 4, waiting_long: 6, job_start: 6, 
 ABOUT = """
 import asyncio, json
 from cockpit.config.settings import load
-from cockpit.monitor.single_look import look_once
+from cockpit.monitor.monitor import look_once
 print(json.dumps([[found.code, found.subject, found.about] for found in asyncio.run(look_once(load({}))).poller.snapshot.findings]))
 """
 INCIDENTS = """

@@ -16,12 +16,9 @@ from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Address, Config
 from cockpit.model import Cluster, Hold, Holder, Host, Session
 from cockpit.monitor import cluster_choice as choice_module
-from cockpit.monitor import jobs_by_session as jobs_module
 from cockpit.monitor import monitor as monitor_module
-from cockpit.monitor import other_rays as others_module
 from cockpit.monitor import poller as poller_module
-from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor
-from cockpit.monitor.single_look import look_once
+from cockpit.monitor.monitor import PROBE_INTERVALS_S, ClusterMonitor, look_once
 from cockpit.sockets import Server
 from cockpit.sources.probes import pool as hosts_module
 from cockpit.sources.probes.host_probe import Pace
@@ -85,8 +82,7 @@ class Ray:
 
 @pytest.fixture
 def ray(monkeypatch):
-    for module in (choice_module, jobs_module, others_module):
-        monkeypatch.setattr(module, "RayClient", Ray)
+    monkeypatch.setattr(choice_module, "RayClient", Ray)
     monkeypatch.setattr(Ray, "made", [], raising=False)
     monkeypatch.setattr(Ray, "answer", Ray.answer)
     monkeypatch.setattr(Ray, "claims", {f"http://10.0.0.1:{8266 + number}": f"session_{name}" for number, name in enumerate("abc")})
@@ -468,7 +464,7 @@ async def test_an_answer_that_is_none_is_a_sentence_and_no_end_of_the_screen(loo
 
 
 async def test_a_process_that_no_probe_has_seen_has_no_environment(look):
-    with pytest.raises(SourceError, match="can't be told from one that took its pid"):
+    with pytest.raises(SourceError, match="can't rule out that another process took its pid"):
         await look().environment(process(7, ticks=None))
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cockpit.model import OtherRay
-from cockpit.monitor.other_rays import MAX_ASKED, ask_rays
+from cockpit.monitor.cluster_choice import MAX_ASKED, ask_rays
 
 SESSION = "session_2026-11-20_08-02-10_714202_8100"
 VERSION = {"version": "4", "ray_version": "2.60.0", "session_name": SESSION, "authentication_mode": "disabled"}

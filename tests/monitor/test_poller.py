@@ -6,7 +6,7 @@ import time
 import msgspec
 import pytest
 
-from cockpit.model import Cluster, Host, Job
+from cockpit.model import Cluster, Host, Job, RayCluster
 from cockpit.monitor import poller as poller_module
 from cockpit.monitor.poller import Poller
 from cockpit.sources.ray.client import JobFacts, NodeFacts
@@ -46,14 +46,6 @@ class Asked:
         await self.gate.wait()
 
 
-class Dashboard:
-    def __init__(self, *asked):
-        self.sources = tuple(each.source for each in asked)
-
-    async def close(self):
-        pass
-
-
 class Clock:
     now = NOW
 
@@ -71,7 +63,7 @@ class Watched:
         self.task = asyncio.ensure_future(self.poller.run())
 
     def watch(self, *asked):
-        self.poller.watch(Dashboard(*asked), "http://head:8265")
+        self.poller.watch([each.source for each in asked], "http://head:8265")
 
     async def until(self, fact):
         deadline = time.monotonic() + 60
@@ -440,6 +432,50 @@ def test_after_it_was_stopped_nothing_is_found_of_old_facts_and_nothing_has_last
         poller._make_snapshot(poller.parts)
     assert judge.looks == 4
     assert judge.forgiven == 3600.0
+
+
+FOUND = RayCluster("default", "ray", pods=())
+
+
+async def test_what_kubernetes_says_stays_when_it_fails_and_when_another_ray_is_followed(watched):
+    asked = Asked("kubernetes", FOUND)
+    watched.poller.ask([asked.source])
+    await watched.shows(lambda snapshot: snapshot.kubernetes is FOUND)
+    asked.answer = SourceError("kubectl: connection refused")
+    await watched.until(lambda: watched.faults == {"kubernetes": "kubectl: connection refused"})
+    watched.poller.leave()
+    times = asked.times
+    await watched.until(lambda: asked.times > times)
+    assert watched.poller.parts.kubernetes is FOUND
+    assert watched.faults == {"kubernetes": "kubectl: connection refused"}
+
+
+async def test_whoever_waits_for_an_answer_waits_no_longer_than_that_and_a_fault_says_so(watched):
+    slow = Asked("slurm", every=3600, timeout=3600)
+    slow.gate = asyncio.Event()
+    watched.poller.ask([slow.source])
+    await watched.poller.wait_for_answer("slurm", 0.0)
+    assert watched.faults == {"slurm": "Slurm has not answered within 0 s"}
+    slow.gate.set()
+    await watched.poller.wait_for_answer("slurm", 60.0)
+    assert watched.faults == {}
+
+
+async def test_after_a_stop_nobody_is_asked_and_what_is_known_stays(watched):
+    kubernetes, jobs = Asked("kubernetes", FOUND), Asked()
+    watched.watch(jobs)
+    watched.poller.ask([kubernetes.source])
+    await watched.shows(lambda snapshot: snapshot.kubernetes and snapshot.jobs)
+    asking = list(watched.poller._tasks)
+    watched.poller.stop()
+    await asyncio.wait(asking)  # a question that has been put is put
+    times = kubernetes.times, jobs.times
+    watched.poller.refresh()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (kubernetes.times, jobs.times) == times
+    assert watched.poller.parts.kubernetes is FOUND
+    assert watched.poller.parts.jobs is JOBS
 
 
 async def test_who_prepares_is_asked_of_each_snapshot_before_it_is_published(watched):

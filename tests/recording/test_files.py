@@ -97,5 +97,5 @@ def test_nothing_is_written_through_a_link_or_where_everybody_may_write(tmp_path
     assert not (tmp_path / "elsewhere").exists()
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(PermissionError, match="everybody can write it"):
+    with pytest.raises(PermissionError, match="everybody can write to it"):
         open_for_writing(tmp_path / "open" / "a.cockpit", checks_folder=True)

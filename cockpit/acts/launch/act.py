@@ -37,17 +37,14 @@ class LaunchAct(Act):
         return await world.keep(Launches).plan(self, aim, hear)
 
     async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
-        """Once, whoever else does the same."""
         from cockpit.acts.launch.launch import Launches  # deferred, as above
 
         return await world.keep(Launches).perform(plan, hear)
 
-    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:  # noqa: ARG002 as its sisters
-        """Nothing ends with it."""
+    def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         return Impact()
 
-    def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 always
-        """It goes to one Ray."""
+    def needs_cluster(self, aim: Aim) -> bool:
         return True
 
 

@@ -27,8 +27,8 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import ParamSpec
 
@@ -36,8 +36,16 @@ from msgspec.structs import replace
 
 from cockpit.acts.act import Act, Aim
 from cockpit.acts.launch.package import Package
-from cockpit.acts.launch.relaunch import check_uploaded, order_of_job
-from cockpit.acts.launch.submission import Order, content_of, name_for, order_of, pack_working_dir, secret_hider
+from cockpit.acts.launch.submission import (
+    Order,
+    check_uploaded,
+    content_of,
+    name_for,
+    order_of,
+    order_of_job,
+    pack_working_dir,
+    secret_hider,
+)
 from cockpit.acts.plan import RAY, Plan, Receipt, Target
 from cockpit.acts.world import Hear
 from cockpit.check.preset import look_and_check
@@ -48,11 +56,10 @@ from cockpit.model import Job
 from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.presets import Preset
 from cockpit.secrets import redact
-from cockpit.sources.disk import in_time
 from cockpit.sources.probes.requests import Progress
 from cockpit.sources.ray.submit import CONTENT, KEY, LaunchOrigin, ListedSubmission, Submission, SubmissionList, Submissions
 from cockpit.sources.ray.wire import PRESET
-from cockpit.sources.source import NotMeantError, SourceError
+from cockpit.sources.source import NotMeantError, SourceError, in_time
 from cockpit.text import age, plural, size
 
 DOUBLE_PRESS_S = 10.0
@@ -71,18 +78,18 @@ P = ParamSpec("P")
 class Ready:
     """What a plan is carried out with; secrets are in it."""
 
+    order: Order
     key: str
-    origin: LaunchOrigin
-    template: str
-    content: str
     submission: Submission
-    hide: Callable[[str], str] = field(repr=False)
     package: Package | None
-    uploaded: tuple[str, ...]
-    """Packages that were Ray's when it was planned."""
     seen: frozenset[str]
     """Jobs of the same origin that whoever agrees to the plan has been told of."""
     force: bool
+
+    @property
+    def content(self) -> str:
+        """The same for the same job and folder."""
+        return content_of(self.order.shown, self.package)
 
 
 class Launches:
@@ -119,11 +126,11 @@ class Launches:
         )
         others = _others(order.origin, look)
         submission = await in_time(partial(order.submission, package), order.preset.path)
-        ready = _ready(order, submission, package, others, force=force)
+        ready = Ready(order, secrets.token_hex(8), submission, package, frozenset(other.id for other in others), force)
         self._keep(ready)
         target = _target(ready, _command(order), look)
         told = (*(_describe(other, look) for other in others), *fit, *_changes(ready, look), *_folder_lines(order, package), *order.notes)
-        told += (f"the job's id holds the minute of its launch: now it would be {target.id}",) if "{time}" in ready.template else ()
+        told += (f"the job's id holds the minute of its launch: now it would be {target.id}",) if "{time}" in ready.order.template else ()
         return Plan(
             act.id,
             act.title,
@@ -141,10 +148,10 @@ class Launches:
         try:
             done, notes = await self._submit(self._check_latest(plan), target, hear)
         except (NotMeantError, InputError) as error:
-            return Receipt(plan.act, plan.title, refused=(replace(target, reason=str(error)),), hosts=plan.hosts)
+            return plan.receipt(refused=(replace(target, reason=str(error)),))
         except SourceError as error:
-            return Receipt(plan.act, plan.title, failed=(replace(target, error=str(error)),), hosts=plan.hosts)
-        return Receipt(plan.act, plan.title, done=(done,), notes=notes, hosts=plan.hosts)
+            return plan.receipt(failed=(replace(target, error=str(error)),))
+        return plan.receipt(done=(done,), notes=notes)
 
     def _check_latest(self, plan: Plan) -> Ready:
         if self._ready is None or plan.requests[RAY].get("key") != self._ready.key:
@@ -153,30 +160,30 @@ class Launches:
 
     async def _submit(self, ready: Ready, target: Target, hear: Hear) -> tuple[Target, tuple[str, ...]]:
         sent = await self._upload(ready.package, hear) if ready.package else ""
-        await check_uploaded(self._submissions, ready.uploaded)
+        await check_uploaded(self._submissions, ready.order.uploaded)
         hear(RAY, Progress("submitting"))
         look = await self._last_look(ready)
         if mine := next((job for job in look.jobs if job.key == ready.key), None):
-            return _outcome(target, mine, "already submitted by this plan"), ()
+            return replace(target, id=mine.id, outcome="already submitted by this plan"), ()
         self._refuse_twin(ready, look)
         began = time.monotonic()
         job, ours = await self._submit_once(ready, look)
         if not ours:
             _check_same(ready, job)
-            return _outcome(
-                target, job, f"already launched at the same moment by {job.user or 'somebody else'} as {job.id}: there is one job"
-            ), ()
+            outcome = f"already launched at the same moment by {job.user or 'somebody else'} as {job.id}: there is one job"
+            return replace(target, id=job.id, outcome=outcome), ()
         late = await self._find_twins(ready, job) if time.monotonic() - began > MINUTE_END_GUARD_S else ()
-        return _outcome(target, job, f"submitted{sent}"), late
+        return replace(target, id=job.id, outcome=f"submitted{sent}"), late
 
     async def _submit_once(self, ready: Ready, look: SubmissionList) -> tuple[ListedSubmission, bool]:
         """The job, and whether it is ours. An id that a job of another kind has taken is left to it."""
         taken = set(look.names)
         while True:
-            name = name_for(ready.template, look.moment or time.time(), taken)
+            name = name_for(ready.order.template, look.moment or time.time(), taken)
             metadata = {**ready.submission.metadata, KEY: ready.key, CONTENT: ready.content}
-            job, ours = await self._submissions.submit(replace(ready.submission, submission_id=name, metadata=metadata), ready.hide)
-            if ours or job.origin == ready.origin:
+            submission = replace(ready.submission, submission_id=name, metadata=metadata)
+            job, ours = await self._submissions.submit(submission, secret_hider(ready.order.hidden))
+            if ours or job.origin == ready.order.origin:
                 return job, ours
             taken.add(name)
 
@@ -185,18 +192,18 @@ class Launches:
         while True:
             look = await self._submissions.look()
             left = MINUTE_S - (look.moment or 0.0) % MINUTE_S
-            if "{time}" not in ready.template or left > MINUTE_END_GUARD_S:
+            if "{time}" not in ready.order.template or left > MINUTE_END_GUARD_S:
                 return look
             await asyncio.sleep(left)
 
     def _refuse_twin(self, ready: Ready, look: SubmissionList) -> None:
-        new = [job for job in _others(ready.origin, look) if job.id not in ready.seen]
+        new = [job for job in _others(ready.order.origin, look) if job.id not in ready.seen]
         if new and not ready.force:
             raise NotMeantError(f"{_describe(new[0], look)}: launched after this plan was made, so nothing was submitted")
 
     async def _find_twins(self, ready: Ready, job: ListedSubmission) -> tuple[str, ...]:
         look = await self._submissions.look()
-        twins = [other for other in _others(ready.origin, look) if other.id not in {job.id, *ready.seen}]
+        twins = [other for other in _others(ready.order.origin, look) if other.id not in {job.id, *ready.seen}]
         return tuple(f"Ray was slow, and meanwhile {_describe(twin, look)}: stop one of the two (J)" for twin in twins)
 
     async def _upload(self, package: Package, hear: Hear) -> str:
@@ -224,21 +231,6 @@ class Launches:
         self._ready = ready
 
 
-def _ready(order: Order, submission: Submission, package: Package | None, others: Iterable[ListedSubmission], *, force: bool) -> Ready:
-    return Ready(
-        key=secrets.token_hex(8),
-        origin=order.origin,
-        template=order.template,
-        content=content_of(order.shown, package),
-        submission=submission,
-        hide=secret_hider(order.hidden),
-        package=package,
-        uploaded=order.uploaded,
-        seen=frozenset(other.id for other in others),
-        force=force,
-    )
-
-
 def throttle(tell: Callable[P, None]) -> Callable[P, None]:
     """So often that a person can follow."""
     last = 0.0
@@ -256,7 +248,7 @@ def _check_same(ready: Ready, job: ListedSubmission) -> None:
     """A job of this origin is there, and not what was planned."""
     if job.content != ready.content:
         who = job.user or "somebody else"
-        raise NotMeantError(f"{who} launched another version of {ready.origin} at the same moment as {job.id}: nothing was submitted")
+        raise NotMeantError(f"{who} launched another version of {ready.order.origin} at the same moment as {job.id}: nothing was submitted")
 
 
 def _command(order: Order) -> tuple[str, ...]:
@@ -295,10 +287,10 @@ def _describe(job: ListedSubmission, look: SubmissionList) -> str:
 
 def _changes(ready: Ready, look: SubmissionList) -> Iterator[str]:
     """Whoever relaunches what has failed should know that it isn't the same."""
-    launched = [job for job in look.jobs if job.origin == ready.origin and job.content]
+    launched = [job for job in look.jobs if job.origin == ready.order.origin and job.content]
     last = max(launched, key=lambda job: job.started or 0.0, default=None)
     if last is not None and last.content != ready.content:
-        what = "the preset or its working_dir" if ready.origin.mark == PRESET else "what Ray reports of it"
+        what = "the preset or its working_dir" if ready.order.origin.mark == PRESET else "what Ray reports of it"
         yield f"{what} has changed since {last.id} was launched"
 
 
@@ -320,10 +312,6 @@ def _folder_lines(order: Order, package: Package | None) -> Iterator[str]:
 
 
 def _target(ready: Ready, command: tuple[str, ...], look: SubmissionList) -> Target:
-    name = name_for(ready.template, look.moment or time.time(), look.names)
+    name = name_for(ready.order.template, look.moment or time.time(), look.names)
     target = Target("job", RAY, command, id=name)
     return replace(target, size=ready.package.size, files=ready.package.contents.files) if ready.package else target
-
-
-def _outcome(target: Target, job: ListedSubmission, outcome: str) -> Target:
-    return replace(target, id=job.id, outcome=outcome)

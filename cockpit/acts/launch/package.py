@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from pathspec import GitIgnoreSpec
 
 from cockpit.config.document import InputError, read
-from cockpit.text import clean, plural, size
+from cockpit.text import clean, explain_os_error, plural, size
 
 PACKAGE_LIMIT = 100 * 2**20
 """Bytes. Ray's dashboard takes only less (DASHBOARD_CLIENT_MAX_SIZE, 2.9 to 2.60); beyond it says 413."""
@@ -31,7 +31,7 @@ DEFAULT_EXCLUDES = ".git,.venv,venv,__pycache__"
 """What newer Rays leave out by themselves, unless RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES says otherwise."""
 MAX_NAMES = 5
 """In a sentence."""
-_PIECE = 1 << 20
+_PIECE_BYTES = 1 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every file in the package: the same content is the same package."""
 Hear = Callable[[int, int], None]
@@ -95,7 +95,7 @@ class Package:
     def pieces(self) -> Iterator[bytes]:
         """All of it, from the start."""
         self.data.seek(0)
-        while piece := self.data.read(_PIECE):
+        while piece := self.data.read(_PIECE_BYTES):
             yield piece
 
 
@@ -114,9 +114,7 @@ def pack(contents: Contents, hear: Hear = lambda *_: None, *, stopped: Callable[
         length = target.seek(0, os.SEEK_END)
     except OSError as error:
         target.close()
-        raise InputError(
-            f"{contents.folder} can't be packed in {tempfile.gettempdir()}: {(error.strerror or str(error)).lower()}"
-        ) from None
+        raise InputError(f"{contents.folder} can't be packed in {tempfile.gettempdir()}: {explain_os_error(error)}") from None
     except BaseException:
         target.close()
         raise
@@ -151,7 +149,7 @@ def _add(archive: zipfile.ZipFile, found: Found, digest: Any, stopped: Callable[
     try:
         handle = os.open(found.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe put there meanwhile would wait for ever
     except OSError as error:
-        return f"was left out: {_reason(error)}"
+        return f"was left out: {explain_os_error(error)}"
     with os.fdopen(handle, "rb") as source:
         before = os.fstat(handle)
         if not stat.S_ISREG(before.st_mode):
@@ -170,7 +168,7 @@ def _add(archive: zipfile.ZipFile, found: Found, digest: Any, stopped: Callable[
 def _copy(source: IO[bytes], archive: zipfile.ZipFile, entry: zipfile.ZipInfo, digest: Any, stopped: Callable[[], bool]) -> int:
     length = 0
     with archive.open(entry, "w") as packed:
-        while piece := source.read(_PIECE):
+        while piece := source.read(_PIECE_BYTES):
             if stopped():
                 raise StoppedError
             packed.write(piece)
@@ -228,7 +226,7 @@ class _Walk:
             status = folder.stat()
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            self._skip(name, _reason(error))
+            self._skip(name, explain_os_error(error))
             return
         here = (status.st_dev, status.st_ino)
         if here in above:
@@ -245,7 +243,7 @@ class _Walk:
             status = entry.stat()
         except OSError as error:
             if not self._left_out(name, rules):
-                self._skip(name, "it is a broken link" if isinstance(error, FileNotFoundError) else _reason(error))
+                self._skip(name, "it is a broken link" if isinstance(error, FileNotFoundError) else explain_os_error(error))
             return
         folder = stat.S_ISDIR(status.st_mode)
         if self._left_out(f"{name}/" if folder else name, rules):
@@ -304,10 +302,6 @@ def _unfit(name: str, status: os.stat_result) -> str | None:
     return None
 
 
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
-
-
 def pack_archive(path: Path) -> Package:
     """A package that somebody has made already. Raises `InputError`."""
     try:
@@ -320,5 +314,5 @@ def pack_archive(path: Path) -> Package:
         source.seek(0)
         digest = hashlib.sha256(source.read())
     except OSError as error:
-        raise InputError(f"working_dir {path} can't be read: {_reason(error)}") from None
+        raise InputError(f"working_dir {path} can't be read: {explain_os_error(error)}") from None
     return Package(f"gcs://_ray_pkg_{digest.hexdigest()[:40]}.zip", length, Contents(path.parent, [Found(path, path.name, length)]), source)

@@ -15,7 +15,7 @@ from pathlib import Path
 import nvml
 
 GIB = 1 << 30
-TURN = 20.0
+TURN_S = 20.0
 """Seconds of rollout, then seconds of training."""
 
 
@@ -23,16 +23,16 @@ def hold(pid: int, devices: list[str], gigabytes: float, training: int, generati
     """Hold memory for good, busy as the turn demands. Without simulated GPUs there is nothing to hold."""
     state = os.environ.get(nvml.STATE)
     while state:
-        rollout = int(time.time() / TURN) % 2 == 0
+        rollout = int(time.time() / TURN_S) % 2 == 0
         nvml.hold(Path(state), pid, devices, int(gigabytes * GIB), busy=generating if rollout else training)
-        time.sleep(TURN - time.time() % TURN)
+        time.sleep(TURN_S - time.time() % TURN_S)
 
 
 class Model:
     """One rank of one model, on the GPU that Ray gave it."""
 
     gigabytes, training, generating = 0.0, 0, 0
-    interval = TURN
+    interval = TURN_S
     """Seconds between two lines of its log."""
 
     def __init__(self) -> None:

@@ -7,9 +7,9 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, TypeVar
 
 import httpcore
 import msgspec
@@ -18,7 +18,7 @@ from cockpit.config.kubernetes import ACCOUNT, API_HOST, KubernetesPlace
 from cockpit.secrets import redact
 from cockpit.sources.connections import Answer, Connections
 from cockpit.sources.lenient_json import NotRayError, decode
-from cockpit.sources.program import ANSWER_S, ask_program
+from cockpit.sources.probes.process import ANSWER_S, ask_program
 from cockpit.sources.source import SourceError, within
 from cockpit.text import clean
 from cockpit.trust import read_small
@@ -42,11 +42,9 @@ class RefusedError(SourceError):
         self.reason = reason
 
 
-class Way(Protocol):
-    """How it is asked."""
-
-    async def __call__(self, method: Literal["GET", "DELETE"], path: str, body: bytes = b"") -> bytes:
-        """What it answers. Raises `RefusedError`, `SourceError`."""
+Method = Literal["GET", "DELETE"]
+Way = Callable[[Method, str, bytes], Awaitable[bytes]]
+"""How it is asked: method, path and body; raises `RefusedError`, `SourceError`."""
 
 
 class KubernetesApi:
@@ -59,7 +57,7 @@ class KubernetesApi:
     async def get(self, path: str, shape: type[T]) -> T:
         """Raises `RefusedError`, `SourceError`."""
         try:
-            return decode(await self._ask("GET", path), shape)
+            return decode(await self._ask("GET", path, b""), shape)
         except NotRayError as error:
             raise SourceError(f"{WHO} answers in a way that cockpit can't read: {error}") from None
 
@@ -69,7 +67,7 @@ class KubernetesApi:
         await self._ask("DELETE", path, json.dumps(options).encode())
 
 
-async def ask_kubectl(method: Literal["GET", "DELETE"], path: str, body: bytes = b"") -> bytes:
+async def ask_kubectl(method: Method, path: str, body: bytes = b"") -> bytes:
     """By kubectl, which knows every way to log in."""
     more = ("-f", "-") if body else ()
     try:
@@ -96,7 +94,7 @@ class ServiceAccount:
         self._url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
         self._account = account
 
-    async def __call__(self, method: Literal["GET", "DELETE"], path: str, body: bytes = b"") -> bytes:
+    async def __call__(self, method: Method, path: str, body: bytes = b"") -> bytes:
         """Raises `RefusedError`, `SourceError`."""
         try:
             return await within(ANSWER_S, self._exchange(method, path, body))

@@ -6,11 +6,12 @@ import asyncio
 import re
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from cockpit.model import Container, ContainerEnd, Pod, RayCluster, RayJob
-from cockpit.sources.kubernetes import wire
 from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
 
 T = TypeVar("T")
@@ -31,12 +32,132 @@ _UNITS: Final[Mapping[str, float]] = {
 }  # fmt: skip
 
 
+# The JSON of Kubernetes and KubeRay (ray.io/v1), as far as it is read
+
+
+class _Object(msgspec.Struct, rename="camel", frozen=True):
+    """All of it is written in camelCase, and leaves out what is empty."""
+
+
+class _Owner(_Object, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class _Metadata(_Object, frozen=True):
+    name: str = ""
+    uid: str = ""
+    labels: Mapping[str, str] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    """When its grace period ends."""
+    owner_references: tuple[_Owner, ...] | None = None
+
+
+class _Condition(_Object, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Waiting(_Object, frozen=True):
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Terminated(_Object, frozen=True):
+    reason: str | None = None
+    exit_code: int | None = None
+    finished_at: str | None = None
+
+
+class _ContainerState(_Object, frozen=True):
+    """`state`, `lastState`: one of them, or none."""
+
+    waiting: _Waiting | None = None
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(_Object, frozen=True):
+    name: str = ""
+    restart_count: int = 0
+    state: _ContainerState = _ContainerState()
+    last_state: _ContainerState = _ContainerState()
+
+
+class _Resources(_Object, frozen=True):
+    limits: Mapping[str, str | int | float] | None = None
+
+
+class _ContainerSpec(_Object, frozen=True):
+    name: str = ""
+    resources: _Resources = _Resources()
+
+
+class _PodSpec(_Object, frozen=True):
+    containers: tuple[_ContainerSpec, ...] = ()
+    init_containers: tuple[_ContainerSpec, ...] | None = None
+
+
+class _PodStatus(_Object, frozen=True):
+    phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    conditions: tuple[_Condition, ...] | None = None
+    container_statuses: tuple[_ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[_ContainerStatus, ...] | None = None
+
+
+class _Pod(_Object, frozen=True):
+    metadata: _Metadata = _Metadata()
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+class _RayClusterStatus(_Object, frozen=True):
+    """`status`. KubeRay's operator leaves a number out where it is 0."""
+
+    state: str | None = None
+    reason: str | None = None
+    desired_worker_replicas: int = 0
+    conditions: tuple[_Condition, ...] | None = None
+
+
+class _RayCluster(_Object, frozen=True):
+    """Of `/apis/ray.io/v1`. Without a status the operator hasn't seen it yet."""
+
+    metadata: _Metadata = _Metadata()
+    status: _RayClusterStatus | None = None
+
+
+class _RayJobStatus(_Object, frozen=True):
+    job_id: str = ""
+    job_status: str = ""
+    job_deployment_status: str = ""
+    ray_cluster_name: str = ""
+    message: str | None = None
+
+
+class _RayJob(_Object, frozen=True):
+    metadata: _Metadata = _Metadata()
+    status: _RayJobStatus = _RayJobStatus()
+
+
+class _List(_Object, Generic[T], frozen=True):
+    items: tuple[T, ...] = ()
+
+
+# As facts
+
+
 async def read_ray_cluster(api: KubernetesApi) -> RayCluster:
     """What may not be read is `None`, and `lacks` says why. Raises `SourceError` where anything else goes wrong."""
     lacks: dict[str, str] = {}
     known, pods = await asyncio.gather(_allowed(lacks, "raycluster", _read_resource(api)), _allowed(lacks, "pods", list_pods(api)))
-    jobs = await _allowed(lacks, "rayjobs", _list_jobs(api, known.metadata if known else wire.Metadata()))
-    status = (known.status if known else None) or wire.RayClusterStatus()
+    jobs = await _allowed(lacks, "rayjobs", _list_jobs(api, known.metadata if known else _Metadata()))
+    status = (known.status if known else None) or _RayClusterStatus()
     return RayCluster(
         api.place.namespace,
         api.place.cluster,
@@ -57,7 +178,7 @@ async def check_ray_cluster(api: KubernetesApi) -> None:
 async def list_pods(api: KubernetesApi) -> tuple[Pod, ...]:
     """The nodes of Ray's, there and to come. Raises `RefusedError`, `SourceError`."""
     query = urlencode({"labelSelector": f"ray.io/cluster={api.place.cluster}", **_CACHED})
-    found = await api.get(f"{_pods(api)}?{query}", wire.List[wire.Pod])
+    found = await api.get(f"{_pods(api)}?{query}", _List[_Pod])
     return tuple(_pod(each, api.place.cluster) for each in found.items if _label(each, "node-type") in _NODE_TYPES)
 
 
@@ -84,36 +205,36 @@ async def _allowed(lacks: dict[str, str], part: str, question: Awaitable[T]) -> 
         return None
 
 
-async def _read_resource(api: KubernetesApi) -> wire.RayCluster:
-    return await api.get(f"{_rays(api, 'rayclusters')}/{api.place.cluster}?{urlencode(_CACHED)}", wire.RayCluster)
+async def _read_resource(api: KubernetesApi) -> _RayCluster:
+    return await api.get(f"{_rays(api, 'rayclusters')}/{api.place.cluster}?{urlencode(_CACHED)}", _RayCluster)
 
 
-async def _list_jobs(api: KubernetesApi, cluster: wire.Metadata) -> tuple[RayJob, ...]:
+async def _list_jobs(api: KubernetesApi, cluster: _Metadata) -> tuple[RayJob, ...]:
     """Where a RayJob has made the RayCluster, that one is asked for; else all have to be: what they run on is no label of theirs."""
     owner = next((owner.name for owner in cluster.owner_references or () if owner.kind == "RayJob"), None)
     path = _rays(api, "rayjobs")
     if owner is not None:
-        found: Iterable[wire.RayJob] = (await api.get(f"{path}/{quote(owner, safe='')}?{urlencode(_CACHED)}", wire.RayJob),)
+        found: Iterable[_RayJob] = (await api.get(f"{path}/{quote(owner, safe='')}?{urlencode(_CACHED)}", _RayJob),)
     else:
-        found = (await api.get(f"{path}?{urlencode(_CACHED)}", wire.List[wire.RayJob])).items
+        found = (await api.get(f"{path}?{urlencode(_CACHED)}", _List[_RayJob])).items
     return tuple(_job(each) for each in found if each.status.ray_cluster_name == api.place.cluster)
 
 
-def _job(job: wire.RayJob) -> RayJob:
+def _job(job: _RayJob) -> RayJob:
     status = job.status
     return RayJob(job.metadata.name, status.job_id, status.job_status, status.job_deployment_status, status.message)
 
 
-def _trouble(status: wire.RayClusterStatus) -> str | None:
+def _trouble(status: _RayClusterStatus) -> str | None:
     failures = [one.message or one.reason for one in status.conditions or () if one.type == _FAILURE and one.status == "True"]
     return next(filter(None, failures), None) or status.reason or None
 
 
-def _label(pod: wire.Pod, name: str) -> str:
+def _label(pod: _Pod, name: str) -> str:
     return (pod.metadata.labels or {}).get(f"ray.io/{name}", "")
 
 
-def _pod(pod: wire.Pod, cluster: str) -> Pod:
+def _pod(pod: _Pod, cluster: str) -> Pod:
     metadata, status = pod.metadata, pod.status
     conditions = {one.type: one for one in status.conditions or ()}
     scheduled, ends = conditions.get("PodScheduled"), conditions.get(_ENDS)
@@ -134,11 +255,11 @@ def _pod(pod: wire.Pod, cluster: str) -> Pod:
     )
 
 
-def _words(condition: wire.Condition) -> str:
+def _words(condition: _Condition) -> str:
     return condition.message or condition.reason or "it does not say why"
 
 
-def _containers(pod: wire.Pod) -> Iterator[Container]:
+def _containers(pod: _Pod) -> Iterator[Container]:
     limits = {spec.name: spec.resources.limits or {} for spec in (*pod.spec.containers, *(pod.spec.init_containers or ()))}
     for one in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
         waiting, ended = one.state.waiting, one.state.terminated or one.last_state.terminated

@@ -17,6 +17,7 @@ from cockpit.sources.probes.decode import host_of, is_hello, read_hello, read_sa
 from cockpit.sources.probes.process import Child
 from cockpit.sources.probes.spawn import bury, spawn
 from cockpit.sources.source import SourceError
+from cockpit.text import explain_os_error
 
 
 class ProbeListener(Protocol):
@@ -102,12 +103,12 @@ class HostProbe:
         """Run the probe, or take over one that runs already."""
         self._ended = [process for process in self._ended if process.returncode is None]
         if len(self._ended) >= MAX_UNREAPED_CHILDREN:
-            self.refuse(f"{len(self._ended)} probes of {self.name} were killed and hang in its kernel; no more are started")
+            self.refuse(f"{len(self._ended)} probes of {self.name} were killed but are stuck in its kernel; no more are started")
             return
         try:
             process = early or spawn(call.command)
         except OSError as error:
-            self.refuse(f"{self.name}: {call.command[0]}: {(error.strerror or str(error)).lower()}")
+            self.refuse(f"{self.name}: {call.command[0]}: {explain_os_error(error)}")
             return
         self._heard, self._sample_count = None, 0
         self._skews.clear()
@@ -142,7 +143,7 @@ class HostProbe:
             return
         if (code := self.child.poll_exit()) is not None:
             self._forget_failures(now)
-            self.refuse(why_it_ended(self.name, code, self.child.last_words, spoke=self._sample_count > 0))
+            self.refuse(why_it_ended(self.name, code, self.child.last_words, spoke=self._sample_count > 0, restarts=True))
             return
         silence = now - (self._heard or self.child.started)
         patience = 3 * self.interval + self._pace.silence
@@ -216,14 +217,15 @@ class HostProbe:
             self.child.garbage = line[:300].decode("utf-8", "replace")
 
 
-def why_it_ended(name: str, code: int, last: str, *, spoke: bool) -> str:
+def why_it_ended(name: str, code: int, last: str, *, spoke: bool, restarts: bool = False) -> str:
     """One sentence; `last` is the last line that the child said to a person."""
+    again = "; started again" if restarts else ""
     number = -code if code < 0 else code - 128 if 128 < code < 128 + signal.NSIG else 0
     if number:
-        return f"the probe of {name} was killed by signal {number}; started again"
+        return f"the probe of {name} was killed by signal {number}{again}"
     if code == 127 or (code == 126 and not spoke):
         return f"{name}: no Python to run there: {last or f'exit code {code}'}"
     if last and not (spoke and code == 0):
         return f"{name}: {last}"
     ended = "ended by itself" if code == 0 else f"ended with code {code}"
-    return f"the probe of {name} {ended}; started again"
+    return f"the probe of {name} {ended}{again}"

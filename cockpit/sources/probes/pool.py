@@ -20,8 +20,8 @@ from cockpit.sources.lenient_json import loads
 from cockpit.sources.probes.decode import is_hello
 from cockpit.sources.probes.host_probe import HostProbe, Pace, ProbeCommand, ProbeListener, why_it_ended
 from cockpit.sources.probes.payload import program
-from cockpit.sources.probes.process import Child
-from cockpit.sources.probes.spawn import bury, local_command, spawn, watch_words
+from cockpit.sources.probes.process import Child, HearLines, start_child, wait_for_exit
+from cockpit.sources.probes.spawn import bury, local_command, watch_words
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.ray.nodes import NodeFacts
 from cockpit.sources.source import SourceError, wait_for_event
@@ -115,16 +115,15 @@ class ProbePool:
 
         `entry` says how to reach a host that has not been looked at.
         """
-        answers = _Answers()
-        child = await self._start_question(host, words, entry, answers.hear, lambda: None)
+        answers: list[bytes] = []  # the last of them counts
+        child = await self._start_question(host, words, entry, lambda lines: answers.extend(filter(_may_be_answer, lines)))
         try:
-            code = await self._end_of(child, host, answers)
+            code = await wait_for_exit(child, f"the probe of {host}", self._pace.answer, MAX_ANSWER_BYTES)
         finally:
-            child.end()
             self._asked.discard(child)
-        if answers.last is not None:
-            return _parse_answer(answers.last, host)
-        raise SourceError(why_it_ended(host, code, child.last_words, spoke=False).replace("; started again", ""))
+        if answers:
+            return _parse_answer(answers[-1], host)
+        raise SourceError(why_it_ended(host, code, child.last_words, spoke=False))
 
     async def listen(self, host: str, words: Sequence[str], entry: HostEntry | None = None) -> AsyncIterator[dict[str, Any]]:
         """The same for a question that is answered little by little, such as `log SESSION NAME LINES --follow`, until `{"end": true}`."""
@@ -132,7 +131,7 @@ class ProbePool:
         turned = asyncio.Event()
 
         def hear(lines: Sequence[bytes]) -> None:
-            heard.extend(line for line in lines if line.startswith(b"{") and not is_hello(line))
+            heard.extend(filter(_may_be_answer, lines))
             turned.set()
 
         child = await self._start_question(host, words, entry, hear, turned.set)
@@ -148,17 +147,13 @@ class ProbePool:
         finally:
             child.end()
             self._asked.discard(child)
-        raise SourceError(why_it_ended(host, code, child.last_words, spoke=False).replace("; started again", ""))
+        raise SourceError(why_it_ended(host, code, child.last_words, spoke=False))
 
     async def _start_question(
-        self, host: str, words: Sequence[str], entry: HostEntry | None, hear: Callable[[list[bytes]], None], wake: Callable[[], None]
+        self, host: str, words: Sequence[str], entry: HostEntry | None, hear: HearLines, wake: Callable[[], None] = lambda: None
     ) -> Child:
         call = await self._question_command(host, words, self._entries.get(host) or entry)
-        try:
-            process = spawn(call.command)
-        except OSError as error:
-            raise SourceError(f"{host}: {call.command[0]}: {(error.strerror or str(error)).lower()}") from error
-        child = Child(process, hear, wake, call.text)
+        child = start_child(host, call.command, hear, wake, call.text)
         self._asked.add(child)
         return child
 
@@ -263,36 +258,23 @@ class ProbePool:
     async def _question_command(self, host: str, words: Sequence[str], entry: HostEntry | None) -> ProbeCommand:
         if host == self.local:
             return ProbeCommand(local_command(words), 0.0)
-        if entry is None or self._config.reach == THROUGH_RAY:
-            raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
-        try:
-            command = reach_command(self._config.reach, entry, self.control_sockets.control)
-        except InputError as error:
-            raise SourceError(f"{host}: {error}") from error
+        command = command_to_reach(host, self._config.reach, entry, self.control_sockets)
         return ProbeCommand(command, 0.0, await asyncio.to_thread(program, ["--no-lifeline", *words]))
 
-    async def _end_of(self, child: Child, host: str, answers: _Answers) -> int:
-        deadline = time.monotonic() + self._pace.answer
-        while (code := child.poll_exit()) is None:
-            if answers.size > MAX_ANSWER_BYTES:
-                raise SourceError(f"the probe of {host} sent more than {MAX_ANSWER_BYTES >> 20} MiB and was stopped")
-            if time.monotonic() > deadline:
-                raise SourceError(f"the probe of {host} did not answer within {self._pace.answer:.0f} s")
-            await asyncio.sleep(0.02)
-        return code
+
+def command_to_reach(host: str, reach: str, entry: HostEntry | None, sockets: SshControlSockets | None) -> list[str]:
+    """The words that give a pipe to a Python there. Raises `SourceError`."""
+    if entry is None or reach == THROUGH_RAY:
+        raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
+    try:
+        return reach_command(reach, entry, sockets.control if sockets else "none")
+    except InputError as error:
+        raise SourceError(f"{host}: {error}") from error
 
 
-class _Answers:
-    """What is said to one question: the last line that may be its answer is kept."""
-
-    def __init__(self) -> None:
-        self.last: bytes | None = None
-        self.size = 0
-
-    def hear(self, lines: Sequence[bytes]) -> None:
-        """Also a banner, and whatever else a login shell prints."""
-        self.size += sum(map(len, lines))
-        self.last = next((line for line in reversed(lines) if line.startswith(b"{") and not is_hello(line)), self.last)
+def _may_be_answer(line: bytes) -> bool:
+    """A login shell prints other things too."""
+    return line.startswith(b"{") and not is_hello(line)
 
 
 def has_told(host: Host, rays: NodeFacts | None, now: float) -> bool:

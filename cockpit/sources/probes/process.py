@@ -7,14 +7,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Any, Final
 
 from cockpit.config.reach import last_words
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import loads
-from cockpit.sources.probes.spawn import bury
-from cockpit.text import clean
+from cockpit.sources.probes.spawn import bury, spawn
+from cockpit.sources.source import SourceError
+from cockpit.text import clean, explain_os_error
 
 MAX_LINE_BYTES: Final = 16 << 20
 """Bytes; a look at a host of ten thousand processes has a quarter of it."""
@@ -25,6 +26,9 @@ _STDERR_BYTES: Final = 8192
 """Bytes of stderr that are remembered."""
 _LINGER_S: Final = 1.0
 """Seconds given to a program that has closed its stdout to end by itself."""
+
+
+HearLines = Callable[[list[bytes]], None]
 
 
 class LineCutter:
@@ -64,7 +68,7 @@ class Child:
     def __init__(
         self,
         process: subprocess.Popen[bytes],
-        hear: Callable[[list[bytes]], None],
+        hear: HearLines,
         wake: Callable[[], None],
         send: bytes | None = None,
     ) -> None:
@@ -74,6 +78,8 @@ class Child:
         self._hear, self._wake, self._send = hear, wake, memoryview(send or b"")
         self._stays = send is None  # without a text the pipe stays open: its end tells the child that we are gone
         self._lines, self._errors = LineCutter(), b""
+        self.size = 0
+        """Bytes of its lines so far."""
         self._closed: float | None = None
         self._loop = asyncio.get_running_loop()
         for pipe in (process.stdin, process.stdout, process.stderr):
@@ -136,6 +142,7 @@ class Child:
         if self._lines.dropped:
             self.garbage = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
         if lines:
+            self.size += sum(map(len, lines))
             self._hear(lines)
 
     def _read_errors(self) -> None:
@@ -186,3 +193,45 @@ def _read_chunk(pipe: IO[bytes] | None) -> bytes | None:
         return os.read(_fd(pipe), _CHUNK_BYTES)
     except (BlockingIOError, ValueError):  # ValueError: closed, because what was just heard made somebody end this child
         return None
+
+
+ANSWER_S: Final = 10.0
+"""Seconds for one answer: a busy slurmctld or API server takes a few."""
+MAX_BYTES: Final = 64 << 20
+"""Of an answer: of thousands of pods it is some 10 kB each."""
+_TURN_S: Final = 0.02
+
+
+def start_child(
+    who: str, command: Sequence[str], hear: HearLines, wake: Callable[[], None] = lambda: None, send: bytes | None = None
+) -> Child:
+    """A program that runs; raises `SourceError`, which begins with who was meant to be asked by it."""
+    try:
+        return Child(spawn(command), hear, wake, send)
+    except OSError as error:
+        raise SourceError(f"{who}: {command[0]}: {explain_os_error(error)}") from error
+
+
+async def wait_for_exit(child: Child, who: str, seconds: float, most_bytes: int) -> int:
+    """Its exit code; it has been ended when this returns. Raises `SourceError` where it takes longer, or says more."""
+    deadline = time.monotonic() + seconds
+    try:
+        while (code := child.poll_exit()) is None:
+            if child.size > most_bytes:
+                raise SourceError(f"{who} sent more than {most_bytes >> 20} MiB and was stopped")
+            if time.monotonic() > deadline:
+                raise SourceError(f"{who} did not answer within {seconds:.0f} s")
+            await asyncio.sleep(_TURN_S)
+    finally:
+        child.end()
+    return code
+
+
+async def ask_program(who: str, *words: str, send: bytes = b"") -> list[bytes]:
+    """The lines that it prints; `who` is asked by it. Raises `SourceError`."""
+    lines: list[bytes] = []
+    child = start_child(f"{who} can't be asked", words, lines.extend, send=send)
+    code = await wait_for_exit(child, f"{who} ({words[0]})", ANSWER_S, MAX_BYTES)
+    if code or child.garbage:
+        raise SourceError(f"{words[0]}: {child.last_words or f'exit code {code}'}")
+    return lines

@@ -10,14 +10,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from cockpit.secrets import redact
-from cockpit.sources.probes.process import Child, parse_message
-from cockpit.sources.probes.spawn import local_command, spawn
-from cockpit.sources.source import SourceError
+from cockpit.sources.probes.process import Child, HearLines, parse_message, start_child
+from cockpit.sources.probes.spawn import local_command
 from cockpit.text import clean
 
 IDLE_TIMEOUT_S: Final = 60.0
 """Seconds after which a tunnel without a task ends."""
-Hear = Callable[[list[bytes]], None]
 
 
 class RayPlace(NamedTuple):
@@ -30,7 +28,7 @@ class RayPlace(NamedTuple):
 class RayTask:
     """A program on a node; `hear`, `wake` and the rest are as those of a `Child`."""
 
-    def __init__(self, hear: Hear, wake: Callable[[], None], tunnel: RayTunnel, number: int) -> None:
+    def __init__(self, hear: HearLines, wake: Callable[[], None], tunnel: RayTunnel, number: int) -> None:
         self.started = time.monotonic()
         self.garbage = ""
         self.number = number
@@ -73,7 +71,7 @@ class RayTunnel:
         self._number = 0
         self._idle: asyncio.TimerHandle | None = None
 
-    def run(self, node: str, text: bytes, hear: Hear, wake: Callable[[], None]) -> RayTask:
+    def run(self, node: str, text: bytes, hear: HearLines, wake: Callable[[], None]) -> RayTask:
         """Run a program there. Raises `SourceError` when this host can't even begin."""
         self.notice_end()
         self._number += 1
@@ -115,10 +113,7 @@ class RayTunnel:
             self._idle.cancel()
         if self._child is None or self._child.poll_exit() is not None:
             command = local_command(["--no-lifeline", "ray-tunnel", self._session])
-            try:
-                self._child = Child(spawn(command), self._hear, self.notice_end)
-            except OSError as error:
-                raise SourceError(f"{command[0]}: {(error.strerror or str(error)).lower()}") from error
+            self._child = start_child("Ray can't be used to reach other hosts", command, self._hear, self.notice_end)
         return self._child
 
     def _hear(self, lines: list[bytes]) -> None:

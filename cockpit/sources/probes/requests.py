@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
-from cockpit.config.document import InputError
-from cockpit.config.reach import THROUGH_RAY, HostEntry, reach_command
+from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
 from cockpit.secrets import redact
 from cockpit.sources.probes.host_probe import why_it_ended
 from cockpit.sources.probes.payload import program
-from cockpit.sources.probes.process import Child, parse_message
+from cockpit.sources.probes.pool import command_to_reach
+from cockpit.sources.probes.process import Child, parse_message, start_child
 from cockpit.sources.probes.ray_tunnel import RayPlace, RayTask, RayTunnel
-from cockpit.sources.probes.spawn import ISOLATED, spawn
+from cockpit.sources.probes.spawn import ISOLATED
 from cockpit.sources.probes.ssh_control import SshControlSockets
 from cockpit.sources.source import SourceError, within
 from cockpit.text import clean
@@ -169,11 +169,7 @@ class ProbeRequests:
             raise SourceError(f"{request.host}: cockpit is closing")
         if way == "ray":
             return self._start_ray_task(request, running)
-        command = self._command(request.host)
-        try:
-            return Child(spawn(command), running.hear, running.wake, request.text)
-        except OSError as error:
-            raise SourceError(f"{request.host}: {command[0]}: {(error.strerror or str(error)).lower()}") from error
+        return start_child(request.host, self._command(request.host), running.hear, running.wake, request.text)
 
     def _start_ray_task(self, request: HostRequest, running: ProbeRequest) -> RayTask:
         place = self._places.get(request.host)
@@ -188,14 +184,7 @@ class ProbeRequests:
         """Never a request: a command line is read by everybody, and by `ray stop`."""
         if host == self._local:
             return [*ISOLATED, "-"]
-        if host not in self._entries:
-            raise SourceError(f"cockpit has no way to reach {host}: add it under `hosts` in the config")
-        try:
-            return reach_command(
-                self._config.reach, self._entries[host], self._control_sockets.control if self._control_sockets else "none"
-            )
-        except InputError as error:
-            raise SourceError(f"{host}: {error}") from error
+        return command_to_reach(host, self._config.reach, self._entries.get(host), self._control_sockets)
 
 
 class ProbeRequest:
@@ -226,10 +215,11 @@ class ProbeRequest:
         while self._reply is None:
             if (code := child.poll_exit()) is not None and self._reply is None:
                 child.garbage = self._garbage
-                raise SourceError(why_it_ended(self._host, code, child.last_words, spoke=self.spoke).replace("; started again", ""))
+                raise SourceError(why_it_ended(self._host, code, child.last_words, spoke=self.spoke))
             now = time.monotonic()
             if now - self._heard > patience:
-                raise SourceError(self._timeout_text(child, now - self._heard))
+                last = f": {child.last_words}" if child.last_words else ""
+                raise SourceError(f"{self._host}: timed out, no answer for {now - self._heard:.0f} s{last}")
             if now - began > at_most:
                 raise SourceError(f"{self._host}: timed out, no result within {at_most:.0f} s")
             with suppress(asyncio.TimeoutError):  # an end makes no sound
@@ -238,10 +228,6 @@ class ProbeRequest:
         if isinstance(error := self._reply.get("error"), str):
             raise ProbeRefusedError(f"{self._host}: {redact(clean(error))}")
         return self._reply
-
-    def _timeout_text(self, child: Child | RayTask, silence: float) -> str:
-        last = f": {child.last_words}" if child.last_words else ""
-        return f"{self._host}: timed out, no answer for {silence:.0f} s{last}"
 
     def hear(self, lines: Sequence[bytes]) -> None:
         """Progress, the answer, or what a login shell prints."""

@@ -19,7 +19,7 @@ MAX_MESSAGE_CHARS = 21_000
 """Characters. Ray itself cuts the log in a failed job's message at 20,000."""
 MAX_ENV_BYTES = 128 << 10
 """Of a runtime environment, or a command, that is read; what is read is kept. Linux gives a program no text that is longer."""
-NEVER = 2.5e14
+NEVER_MS = 2.5e14
 """Milliseconds: the year 9892. A date that can't be written would be a time that can't be drawn."""
 _SENTENCE_CHARS = 600
 _NOTHING = (b"null", b"[]", b"{}")
@@ -151,7 +151,7 @@ def group(entry: wire.Group, since: float | None, strategy: str | None, shift: f
     """One placement group; `shift` makes a date of Ray's one of our clock."""
     state = entry.state or ""
     asked = entry.stats.creation_request_received_ns if entry.stats else None
-    if state != "RESCHEDULING" and asked and 0 < asked < NEVER * 1e6:
+    if state != "RESCHEDULING" and asked and 0 < asked < NEVER_MS * 1e6:
         since = asked / 1e9 + shift
     return PlacementGroup(
         id=entry.placement_group_id,
@@ -244,4 +244,4 @@ _remembered_environment = Recent(_read_environment, 1024)
 
 def _seconds(milliseconds: float | None) -> float | None:
     """0 stands for a time that has not come, and the largest 64-bit number for one that was never written."""
-    return milliseconds / 1000 if milliseconds and 0 < milliseconds < NEVER else None
+    return milliseconds / 1000 if milliseconds and 0 < milliseconds < NEVER_MS else None

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import httpcore
@@ -104,35 +105,41 @@ class Dashboard:
 
     async def json(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, params: Params | None = None) -> T:
         """The answer to `GET path`, decoded."""
-        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params)
-        return await aside(len(body) > ASIDE_FROM_BYTES, self.decode_body, body, shape, path)
+        return await self._read_body(
+            await self.get(path, timeout=timeout, endpoint=endpoint, params=params), "GET", path, partial(decode, shape=shape)
+        )
+
+    async def find(self, path: str, shape: type[T], *, timeout: float, endpoint: str) -> T | None:
+        """The same; `None` where there is no such thing (404)."""
+        try:
+            return await self.json(path, shape, timeout=timeout, endpoint=endpoint)
+        except RefusalError as error:
+            if error.status == 404:
+                return None
+            raise
 
     async def data(self, path: str, shape: type[T], *, timeout: float, endpoint: str | None = None, params: Params | None = None) -> T:
         """The same for answers in an envelope, of which only the data matter."""
-        body = await self.get(path, timeout=timeout, endpoint=endpoint, params=params)
-        reply = await aside(len(body) > ASIDE_FROM_BYTES, self.decode_body, body, wire.Reply[shape], path)  # type: ignore[valid-type]  # a shape is a value here
-        return self.unwrap(reply, path)
+        reply = await self.json(path, wire.Reply[shape], timeout=timeout, endpoint=endpoint, params=params)  # type: ignore[valid-type]  # a shape is a value here
+        return self._unwrap(reply, path)
 
     async def nodes(self, *, timeout: float) -> wire.NodesData:
         """The largest answer there is: all nodes, with all that their agents have told."""
         body = await self.get("/nodes", timeout=timeout, params={"view": "summary"})
-        reply = await aside(len(body) > ASIDE_FROM_BYTES, self._read_as, body, "GET", "/nodes", wire.decode_nodes)
-        return self.unwrap(reply, "/nodes")
+        return self._unwrap(await self._read_body(body, "GET", "/nodes", wire.decode_nodes), "/nodes")
 
-    def decode_body(self, body: bytes, shape: type[T], path: str, method: str = "GET") -> T:
-        """The body as `shape`."""
-        return self._read_as(body, method, path, lambda body: decode(body, shape))
+    async def _read_body(self, body: bytes, method: str, path: str, read: Callable[[bytes], T]) -> T:
+        return await aside(len(body) > ASIDE_FROM_BYTES, self._read_as, body, method, path, read)
 
-    def _read_as(self, body: bytes, method: str, path: str, decode: Callable[[bytes], T]) -> T:
+    def _read_as(self, body: bytes, method: str, path: str, read: Callable[[bytes], T]) -> T:
         try:
-            return decode(body)
+            return read(body)
         except NotRayError as error:
             if body.lstrip()[:1] == b"<":
                 raise SourceError(f"{self.shown} is not a Ray dashboard: it sent an HTML page ({asked_for(method, path)})") from None
             raise SourceError(f"{self.shown} does not answer like Ray: {error} ({asked_for(method, path)})") from None
 
-    def unwrap(self, reply: wire.Reply[T], path: str) -> T:
-        """What is in the envelope."""
+    def _unwrap(self, reply: wire.Reply[T], path: str) -> T:
         if reply.data is None:
             raise SourceError(
                 f"Ray dashboard {self.shown} sent no data ({asked_for('GET', path)}): {_line(reply.msg or 'no reason given')}"
@@ -146,8 +153,7 @@ class Dashboard:
         answer to the last question else (`aiohttp_cache` in dashboard/optional_utils.py; `nocache` is known since 2.49).
         """
         endpoint = endpoint or path
-        lock = self._busy.setdefault(endpoint, asyncio.Lock())
-        async with lock:
+        async with self._busy.setdefault(endpoint, asyncio.Lock()):
             self._refuse_while_resting(endpoint, path)
             asked = self._clock()
             with self._resting_after_silence(endpoint, path, timeout):
@@ -184,7 +190,7 @@ class Dashboard:
         """
         kind = {"Content-Type": "application/json"} if content else {}
         answer = await self._within(timeout, method, path, self._exchange(method, path, {}, content, hide, kind))
-        return self.decode_body(answer, shape, path, method)
+        return await self._read_body(answer, method, path, partial(decode, shape=shape))
 
     async def put(self, path: str, pieces: AsyncIterator[bytes], length: int, *, timeout: float) -> None:
         """Send so many bytes."""
@@ -262,7 +268,7 @@ class Dashboard:
                 return
             self._audience.meet()
             if secret and (reason := self._audience.why_not_trusted()) is not None:
-                raise RefusalError(f"{self.shown} gets no secret: {reason}; if it is the right Ray, name it with --address", 401)
+                raise RefusalError(f"{self.shown} is sent no secret: {reason}; if it is the right Ray, name it with --address", 401)
 
         return {} if self._audience.is_met and not secret else {"trace": check}
 
@@ -337,7 +343,7 @@ class Dashboard:
         except httpcore.TimeoutException:
             raise NoAnswerError(f"Ray dashboard {self.shown} did not answer in time ({asked})") from None
         except httpcore.RemoteProtocolError:
-            raise NoAnswerError(f"Ray dashboard {self.shown} broke off its answer or does not speak HTTP ({asked})") from None
+            raise NoAnswerError(f"Ray dashboard {self.shown} ended its answer early or does not speak HTTP ({asked})") from None
         except httpcore.NetworkError:
             raise NoAnswerError(f"Ray dashboard {self.shown} closed the connection ({asked})") from None
         except (
@@ -367,13 +373,9 @@ def _reason(body: bytes) -> str:
         text = decode(body, wire.Reply[object]).msg or ""
     except NotRayError:
         text = body[:20_000].decode("utf-8", "replace")
-    return _line(_last_error_line(text) if text.startswith("Traceback") else text) or "nothing"
-
-
-def _last_error_line(trace: str) -> str:
-    """What a traceback ends in. One within another ends in a lone full stop."""
-    lines = [line for line in trace.splitlines() if line.strip(" .")]
-    return lines[-1] if lines else trace
+    if text.startswith("Traceback"):  # what it ends in; one within another ends in a lone full stop
+        text = [line for line in text.splitlines() if line.strip(" .")][-1]
+    return _line(text) or "nothing"
 
 
 def _moment(date: str | None) -> float | None:

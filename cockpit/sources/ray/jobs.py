@@ -7,13 +7,12 @@ import re
 import time
 from contextlib import suppress
 from typing import Literal
-from urllib.parse import quote
 
 from cockpit.model import Job, Value
 from cockpit.sources.ray import wire
 from cockpit.sources.ray.actors import job as job_of
 from cockpit.sources.ray.http import Dashboard, NoAnswerError, RefusalError
-from cockpit.sources.ray.submit import Submissions
+from cockpit.sources.ray.submit import Submissions, job_path
 from cockpit.sources.source import NotMeantError, SourceError
 
 STOP_TIMEOUT_S = 30.0
@@ -86,10 +85,10 @@ class JobActs:
         """The job as it is now, if it is still the one that was planned and Ray can be told of it."""
         if _MISLEADING_ID.search(name):
             raise NotMeantError(f"the id of job {name[:100]!r} contains characters that Ray may take for another job's id")
-        entry = await self._ask(name)
+        entry = await self.submissions.entry(name)
         job = job_of(entry) if entry is not None else None
         if entry is None or job is None:
-            raise NotMeantError(f"Ray knows no job {name} any more")
+            raise NotMeantError(f"Ray no longer lists job {name}")
         if job.submission is None:
             info = entry.driver_info or wire.DriverInfo()
             driver = f"process {info.pid or '–'} on {info.node_ip_address or '–'}"
@@ -120,27 +119,15 @@ class JobActs:
         return job
 
     async def _look(self, name: str, timeout: float = _READ_TIMEOUT_S) -> Job | None:
-        entry = await self._ask(name, timeout)
+        entry = await self.submissions.entry(name, timeout)
         return job_of(entry) if entry is not None else None
-
-    async def _ask(self, name: str, timeout: float = _READ_TIMEOUT_S) -> wire.Job | None:
-        try:
-            return await self._dashboard.json(_path(name), wire.Job, timeout=timeout, endpoint="/api/jobs/{id}")
-        except RefusalError as error:
-            if error.status == 404:
-                return None
-            raise
 
     async def _write(self, method: Literal["POST", "DELETE"], name: str, end: str, shape: type[wire.T]) -> wire.T:
         try:
-            return await self._dashboard.write(method, f"{_path(name)}{end}", shape, timeout=_WRITE_TIMEOUT_S)
+            return await self._dashboard.write(method, f"{job_path(name)}{end}", shape, timeout=_WRITE_TIMEOUT_S)
         except RefusalError as error:
             if error.status == 404:
-                raise NotMeantError(f"Ray knows no job {name} any more") from None
+                raise NotMeantError(f"Ray no longer lists job {name}") from None
             raise
         except NoAnswerError as error:
             raise NoAnswerError(f"{error}; whether Ray did it is not known") from None
-
-
-def _path(name: str) -> str:
-    return f"/api/jobs/{quote(name, safe='')}"

@@ -26,10 +26,10 @@ WHOLE_LOG_BYTES = 16 * 2**20
 MAX_LINE_BYTES = 2**20
 DRAINED_AFTER_S = 1.5
 """Seconds of silence, three of Ray's intervals, after which a log that nobody writes to any more has been read."""
-BEAT, LOOK = 0.25, 2.0
+BEAT_S, LOOK_INTERVAL_S = 0.25, 2.0
 """Seconds between two looks at whether anything came, and, in silence, at whether anybody still writes."""
 MAX_TRIES = 6
-PATIENCE, LONG_PATIENCE = 5.0, 120.0
+FIND_TIMEOUT_S, FIND_IN_WHOLE_TIMEOUT_S = 5.0, 120.0
 """Seconds in which the place must have been found in the last lines, and in a whole log."""
 _FAILED = b"[get_logs] Fetch log error"
 
@@ -129,7 +129,7 @@ class LogStream:
         while True:
             lines, place = self._resumption(overlap)
             connection = _Connection(self._dashboard, {"lines": lines, **params})
-            patience = PATIENCE if lines > 0 else LONG_PATIENCE
+            patience = FIND_TIMEOUT_S if lines > 0 else FIND_IN_WHOLE_TIMEOUT_S
             async for data in self._until_cut(connection, place, patience):
                 if batch := self._read.feed(data):
                     yield batch
@@ -157,7 +157,7 @@ class LogStream:
         """What is new on one connection, until it ends, until the log is drained, or until the place isn't found."""
         silence, asked, begun = 0.0, 0.0, time.monotonic()
         fresh = self._read.size == 0
-        async for data in connection.pieces(BEAT):
+        async for data in connection.pieces(BEAT_S):
             if not place.is_found and time.monotonic() - begun > patience:
                 return
             if data:
@@ -165,7 +165,7 @@ class LogStream:
                 if new := place.feed(data):
                     yield new
                 continue
-            silence, asked = silence + BEAT, asked + BEAT
+            silence, asked = silence + BEAT_S, asked + BEAT_S
             if fresh and self._read.size:
                 fresh, self._from_start = False, self._from_start or self._read.count < self._first - 1
             if not place.is_found and silence >= 2 * DRAINED_AFTER_S:
@@ -173,7 +173,7 @@ class LogStream:
             if self.over and place.is_found and silence >= DRAINED_AFTER_S:
                 connection.drained = True
                 return
-            if not self.over and asked >= LOOK:
+            if not self.over and asked >= LOOK_INTERVAL_S:
                 asked = 0.0
                 self.over = await self._is_over()
 

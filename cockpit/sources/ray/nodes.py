@@ -86,23 +86,23 @@ class Nodes:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._shift = clock, shift_of(clock)
-        self._known_figure: dict[str, _Memory] = {}
+        self._memories: dict[str, _Memory] = {}
         self._doubt = Doubt(clock)
         self._names = Names()
         self._used: Mapping[str, str] = {}
 
     def __len__(self) -> int:
-        return len(self._known_figure)
+        return len(self._memories)
 
     @property
     def strange(self) -> bool:
         """Whether there is a node whose identity only `/api/v0/nodes` can tell."""
-        return any(memory.identity is None or (not memory.alive and memory.message is None) for memory in self._known_figure.values())
+        return any(memory.identity is None or (not memory.alive and memory.message is None) for memory in self._memories.values())
 
     def learn(self, identities: Iterable[wire.Identity]) -> None:
         """Remember who is who."""
         for identity in identities:
-            if memory := self._known_figure.get(identity.node_id):
+            if memory := self._memories.get(identity.node_id):
                 memory.identity = identity
                 memory.message = memory.message or identity.state_message
                 memory.date(identity.start_time_ms, identity.end_time_ms)
@@ -116,17 +116,17 @@ class Nodes:
             self._doubt.settle()
         elif self._doubt.holds():
             raise SourceError(f"Ray's dashboard suddenly {loss}; cockpit checks again first")
-        self._known_figure = {node_id: self._known_figure.get(node_id) or _Memory() for node_id in listed}
+        self._memories = {node_id: self._memories.get(node_id) or _Memory() for node_id in listed}
         newest = max((now for entry in listed.values() if (now := sound(entry.now)) is not None), default=0.0)
         for node_id, entry in listed.items():
-            self._remember(self._known_figure[node_id], entry, newest)
+            self._remember(self._memories[node_id], entry, newest)
         self._used = data.node_logical_resources or {}
 
     def facts(self) -> NodeFacts:
         """All that is known now."""
-        living = [(node_id, memory) for node_id, memory in self._known_figure.items() if memory.alive]
+        living = [(node_id, memory) for node_id, memory in self._memories.items() if memory.alive]
         return NodeFacts(
-            nodes=tuple(self._node(node_id, memory, uses(self._used.get(node_id, ""))) for node_id, memory in self._known_figure.items()),
+            nodes=tuple(self._node(node_id, memory, uses(self._used.get(node_id, ""))) for node_id, memory in self._memories.items()),
             workers=tuple(worker for node_id, memory in living for worker in _workers(node_id, memory)),
             holders=tuple(holder for node_id, memory in living if memory.figures for holder in _holders(node_id, memory.figures.gpus)),
             growing=any(memory.raylet and memory.raylet.node_type_name for _, memory in living),
@@ -134,9 +134,9 @@ class Nodes:
 
     def _loss(self, listed: Mapping[str, wire.Summary]) -> str | None:
         """What is missing and should not be: nodes don't leave the list, they die in it; and they don't lose all their figures at once."""
-        living = {node_id: memory for node_id, memory in self._known_figure.items() if memory.alive}
+        living = {node_id: memory for node_id, memory in self._memories.items() if memory.alive}
         if gone := living.keys() - listed.keys():
-            return f"lists {plural(len(listed), 'node')} (before: {len(self._known_figure)}), without {len(gone)} that were alive"
+            return f"lists {plural(len(listed), 'node')} (before: {len(self._memories)}), without {len(gone)} that were alive"
         had = any(memory.now is not None for memory in living.values())
         if had and all(listed[node_id].now is None for node_id in living):
             return "has no figures of any node"

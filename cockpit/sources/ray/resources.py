@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
-LARGEST = 1e18
+MAX_AMOUNT = 1e18
 """No cluster has so much of anything; whatever is smaller fits 64 bits."""
 _GROUPED = re.compile(r"(?P<name>.+?)_group_(?:(?P<bundle>\d+)_)?[0-9a-f]{36}")
 _MANGLED_GROUP = re.compile(r".+?Group\d*[0-9A-Fa-f]{36}")
@@ -21,7 +21,7 @@ KNOWN = ("object_store_memory", "node:__internal_head__", "accelerator_type:")
 
 def sound(number: Number | None) -> Number | None:
     """`None` for what is no amount: NaN, infinity, absurdly much. Ray passes on whatever its agents and users write."""
-    return number if number is not None and -LARGEST < number < LARGEST else None
+    return number if number is not None and -MAX_AMOUNT < number < MAX_AMOUNT else None
 
 
 def whole(number: float | None) -> int | None:
@@ -86,14 +86,15 @@ def uses(text: str) -> dict[str, tuple[float, float]]:
     found = {}
     for line in text.splitlines():
         if match := _USE.fullmatch(line):
-            used, total = _amount(match["used"], match["unit"]), _amount(match["total"], match["whole"])
+            used, total = parse_amount(match["used"], match["unit"]), parse_amount(match["total"], match["whole"])
             if match["reserved"]:
-                used += _amount(match["reserved"], match["piece"]) - _amount(match["inner"], match["part"])
+                used += parse_amount(match["reserved"], match["piece"]) - parse_amount(match["inner"], match["part"])
             found[match["name"]] = (used, total)
     return found
 
 
-def _amount(digits: str, unit: str) -> float:
+def parse_amount(digits: str, unit: str = "") -> float:
+    """A number as Ray prints it, times its unit of memory; what is none counts as nothing."""
     try:
         return float(digits) * _MEMORY.get(unit, 1)
     except ValueError:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from cockpit.model import Demand, Quantity, Value
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
-from cockpit.sources.ray.resources import Names, is_grouped, plain, sound, uses, whole
+from cockpit.sources.ray.resources import Names, is_grouped, parse_amount, plain, sound, uses, whole
 from cockpit.sources.source import SourceError
 
 FROZEN_AFTER_S = 20.0
@@ -116,14 +116,7 @@ def parse_status(text: str) -> StatusFacts:
 
 def _shapes(text: str) -> list[dict[str, float]]:
     return [
-        plain({name: _number(amount) for name, amount in _NEED.findall(inner)})
+        plain({name: parse_amount(amount) for name, amount in _NEED.findall(inner)})
         for inner, times in _SHAPE.findall(text)
         for _ in range(min(int(times or 1), MAX_BUNDLES))
     ]
-
-
-def _number(digits: str) -> float:
-    try:
-        return float(digits)
-    except ValueError:
-        return 0.0

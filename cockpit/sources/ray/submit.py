@@ -127,7 +127,7 @@ class Submissions:
 
     async def before(self, name: str) -> Before | None:
         """What was submitted under this id; `None`: Ray knows it no more. Raises `SourceError`."""
-        entry = await self._entry(name)
+        entry = await self.entry(name)
         if entry is None or entry.submission_id is None:
             return None
         env = decode(bytes(entry.runtime_env), Any)
@@ -196,18 +196,17 @@ class Submissions:
         return None
 
     async def _find(self, name: str) -> ListedSubmission | None:
-        entry = await self._entry(name)
+        entry = await self.entry(name)
         return None if entry is None else next(_list_jobs([entry]), None)
 
-    async def _entry(self, name: str) -> wire.Job | None:
-        try:
-            return await self._dashboard.json(
-                f"/api/jobs/{quote(name, safe='')}", wire.Job, timeout=_READ_TIMEOUT_S, endpoint="/api/jobs/{id}"
-            )
-        except RefusalError as error:
-            if error.status == 404:
-                return None
-            raise
+    async def entry(self, name: str, timeout: float = _READ_TIMEOUT_S) -> wire.Job | None:
+        """As Ray lists it; `None`: it knows it no more. Raises `SourceError`."""
+        return await self._dashboard.find(job_path(name), wire.Job, timeout=timeout, endpoint="/api/jobs/{id}")
+
+
+def job_path(name: str) -> str:
+    """Where Ray's job API has a job."""
+    return f"/api/jobs/{quote(name, safe='')}"
 
 
 _NO_AGENT = "No available agent to submit job"

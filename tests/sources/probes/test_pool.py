@@ -88,7 +88,7 @@ async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
 
     monkeypatch.setattr("cockpit.sources.probes.pool.local_command", local)
     monkeypatch.setattr("cockpit.sources.probes.host_probe.spawn", noted)
-    monkeypatch.setattr("cockpit.sources.probes.pool.spawn", noted)
+    monkeypatch.setattr("cockpit.sources.probes.process.spawn", noted)
     yield lab
     lab.task.cancel()
     with suppress(asyncio.CancelledError):
@@ -404,7 +404,7 @@ async def test_where_killed_probes_hang_in_the_kernel_no_more_are_piled_up(lab):
     await lab.until(lambda: lab.told.said)
     stuck = [spawn(["sleep", "60"]) for _ in range(3)]
     lab.hosts._watches["refused-1"]._ended.extend(stuck)
-    await lab.until(lambda: "hang in its kernel" in lab.told.faults["refused-1"])
+    await lab.until(lambda: "stuck in its kernel" in lab.told.faults["refused-1"])
     for process in stuck:
         bury(process)
     await lab.until(lambda: lab.told.faults["refused-1"].endswith("Connection refused"))
@@ -562,7 +562,7 @@ async def test_a_question_that_nobody_waits_for_any_more_ends_its_child(lab):
     ],
 )
 def test_why_a_probe_ended(code, last, spoke, text):
-    assert why_it_ended("w1", code, last, spoke=spoke) == text
+    assert why_it_ended("w1", code, last, spoke=spoke, restarts=True) == text
 
 
 def test_lines_are_cut_wherever_the_chunks_end():

@@ -86,10 +86,10 @@ async def test_a_good_answer_in_small_pieces_is_a_good_answer():
 
 
 async def test_half_an_answer_is_none():
-    assert "broke off its answer or does not speak HTTP (asked for its version)" in await failure(
+    assert "ended its answer early or does not speak HTTP (asked for its version)" in await failure(
         saying(OK + b'Content-Length: 99\r\n\r\n{"ray')
     )
-    assert "broke off its answer" in await failure(saying(OK + b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"ray\r\n'))
+    assert "ended its answer early" in await failure(saying(OK + b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"ray\r\n'))
 
 
 async def test_an_endless_answer_is_cut_off(monkeypatch):

@@ -105,7 +105,7 @@ async def test_silence_to_the_end_leaves_it_open():
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        ((404, "Job pg-1 does not exist"), "knows no job pg-1 any more"),
+        ((404, "Job pg-1 does not exist"), "no longer lists job pg-1"),
         ({**OVER, "start_time": OVER["start_time"] + 1}, "now a different job"),
         ({**OVER, "start_time": None}, "now a different job"),
         ({**OVER, "submission_id": "other"}, "now a different job"),
@@ -185,7 +185,7 @@ async def test_a_new_job_of_a_deleted_ones_id_is_let_alone(other: Any):
     [
         ((500, "Traceback (most recent call last):\n  in x\nRuntimeError: No available agent"), "RuntimeError: No available agent"),
         ((400, "Can only stop submission type jobs"), r"HTTP 400 \(asked to stop a job\): Can only stop submission type jobs"),
-        ((404, "Job pg-1 does not exist"), "knows no job pg-1 any more"),
+        ((404, "Job pg-1 does not exist"), "no longer lists job pg-1"),
         ((200, "<html>"), r"sent an HTML page \(asked to stop a job\)"),
     ],
 )  # fmt: skip

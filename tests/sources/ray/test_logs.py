@@ -106,8 +106,8 @@ async def serving(log: LogServer) -> AsyncIterator[RayClient]:
 @pytest.fixture(autouse=True)
 def in_haste(monkeypatch):
     monkeypatch.setattr(logs, "DRAINED_AFTER_S", 0.3)
-    monkeypatch.setattr(logs, "BEAT", 0.05)
-    monkeypatch.setattr(logs, "LOOK", 0.2)
+    monkeypatch.setattr(logs, "BEAT_S", 0.05)
+    monkeypatch.setattr(logs, "LOOK_INTERVAL_S", 0.2)
 
 
 async def followed(log: LogServer, lines: int = 5000) -> list[str]:
@@ -204,7 +204,7 @@ async def test_a_log_that_says_the_same_again_and_again_is_counted_when_it_was_h
 
 
 async def test_a_log_that_went_on_for_long_after_a_cut_is_taken_up_from_the_whole(monkeypatch):
-    monkeypatch.setattr(logs, "PATIENCE", 0.3)
+    monkeypatch.setattr(logs, "FIND_TIMEOUT_S", 0.3)
     log = LogServer()
     log.write(*numbered(0, 10_000))
     log.cuts = [5_000]
@@ -220,8 +220,8 @@ async def test_a_log_that_went_on_for_long_after_a_cut_is_taken_up_from_the_whol
 
 
 async def test_a_log_that_is_another_one_after_a_cut_is_not_mixed_with_the_first(monkeypatch):
-    monkeypatch.setattr(logs, "PATIENCE", 0.3)
-    monkeypatch.setattr(logs, "LONG_PATIENCE", 0.3)
+    monkeypatch.setattr(logs, "FIND_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(logs, "FIND_IN_WHOLE_TIMEOUT_S", 0.3)
     log = LogServer()
     log.write(*numbered(0, 10_000))
     log.cuts = [5_000]

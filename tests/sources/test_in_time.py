@@ -16,9 +16,8 @@ from cockpit.acts.table import find_act
 from cockpit.config import document
 from cockpit.config.document import InputError, read_text
 from cockpit.presets import read_preset
-from cockpit.sources import disk
-from cockpit.sources.disk import in_time
-from cockpit.sources.source import SourceError
+from cockpit.sources import source as disk
+from cockpit.sources.source import SourceError, in_time
 from tests.sources.ray.job_table import JobTable, Operator, dashboard
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.sources import program
-from cockpit.sources.program import ask_program
+from cockpit.sources.probes import process as program
+from cockpit.sources.probes.process import ask_program
 from cockpit.sources.source import SourceError
 
 
@@ -19,8 +19,8 @@ async def test_what_it_prints_is_its_answer():
     [
         (("no-such-program-here",), "Slurm can't be asked: no-such-program-here: no such file or directory"),
         (("sh", "-c", "echo not now >&2; exit 3"), "sh: not now"),
-        (("sleep", "100"), r"Slurm did not answer within 0 s \(sleep\)"),
-        (("yes",), r"Slurm sent more than 0 MB \(yes\)"),
+        (("sleep", "100"), r"Slurm \(sleep\) did not answer within 0 s"),
+        (("yes",), r"Slurm \(yes\) sent more than 0 MiB and was stopped"),
     ],
 )  # fmt: skip
 async def test_why_it_has_not_answered_is_one_sentence(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], why: str):

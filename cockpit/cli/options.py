@@ -1,0 +1,149 @@
+"""What commands share: flags, the config that is made of them, exit codes, and a help that lists these."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+import click
+
+from cockpit import output
+from cockpit.cli.completion import complete_themes
+from cockpit.config.document import InputError
+from cockpit.config.settings import load
+
+DONE, NOT_ALL, NO_ANSWER = 0, 1, 3
+BAD_USAGE: Final = NO_ANSWER
+"""Of every command. `status` follows monitoring plugins: 0 OK, 1 warning, 2 critical, 3 unknown. So 2 can't mean a mistyped option."""
+EXIT_CODES: Final = {
+    "0": "done, or nothing to do; of `status`: OK",
+    "1": "something failed, was refused, or is not known; of `status`: warning",
+    "2": "only of `status` and `doctor`: critical; of `check`: never fits",
+    "3": "no answer; or bad usage: a wrong option, a name that doesn't exist",
+    "128+N": "ended by signal N (130: ctrl+c)",
+}
+"""What they mean everywhere; a command's own help says it in its words."""
+STATUS_EXIT_CODES: Final = {0: "OK", 1: "warning or stale data", 2: "critical", 3: "no answer, or bad usage"}
+ACT_EXIT_CODES: Final = {
+    0: "done, or nothing to do",
+    1: "something failed, was refused, or is not known",
+    3: "no answer, no such thing, or bad usage",
+}
+
+
+def with_exit_codes(text: str, codes: Mapping[int, str] | Mapping[str, str]) -> str:
+    """The help of a command, with a line for each of its exit codes that click doesn't wrap."""
+    width = max(len(str(code)) for code in codes)
+    return "\n".join([text, "", "\b", "Exit codes:", *(f"  {code:<{width}}  {meaning}" for code, meaning in codes.items())])
+
+
+def refuse(text: str, code: int) -> int:
+    """The sentence on stderr, and the code."""
+    output.note(text)
+    return code
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Option = Callable[[Function], Function]
+
+
+def command(
+    name: str, codes: Mapping[int, str], kind: type[click.Command] = click.Command
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command whose help is the docstring of its function, with its exit codes."""
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        return click.command(name, cls=kind, help=with_exit_codes(inspect.getdoc(function) or "", codes))(function)
+
+    return make
+
+
+def with_options(*options: Option[Function]) -> Option[Function]:
+    """Adds these options, the first of them first in the help."""
+
+    def add_all(function: Function) -> Function:
+        for add in reversed(options):
+            function = add(function)
+        return function
+
+    return add_all
+
+
+def name_of_theme(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """One that there is, also where nothing is drawn; only a name of Textual's own waits for Textual."""
+    from cockpit.config.themes import find_theme_file
+
+    if name is None or find_theme_file(name) is not None:
+        return name
+    from cockpit.ui.theme import why_no_theme
+
+    if (reason := why_no_theme(name)) is not None:
+        raise click.BadParameter(reason)
+    return name
+
+
+cluster_options = with_options(
+    click.option("--address", metavar="URL", help="Ray dashboard, such as http://head:8265. Default: the Ray on this host."),
+    click.option("--hosts", metavar="FILE|a,b,c", help="More hosts to probe, beyond those that Ray reports."),
+    click.option("--slurm", metavar="JOBID", help="Nodes of this Slurm job, reached by srun. Default: the job that cockpit runs in."),
+    click.option(
+        "--kubernetes",
+        metavar="NS/RAYCLUSTER",
+        help="Pods of this RayCluster (KubeRay), reached by kubectl. Default: that of the pod that cockpit runs in.",
+    ),
+    click.option("--interval", metavar="S", help="Seconds between two samples of a host. Default: 2."),
+    click.option("--readonly", is_flag=True, default=None, help="Show everything, change nothing."),
+)
+"""Of every command that reads from a cluster."""
+screen_options = with_options(
+    click.option(
+        "--theme",
+        metavar="NAME",
+        callback=name_of_theme,
+        shell_complete=complete_themes,
+        help="Colour theme, such as midnight or daylight.",
+    ),
+    click.option("--ascii", is_flag=True, default=None, help="Draw with ASCII characters only."),
+    click.option("--quiet", is_flag=True, default=None, help="No bell and no notification when a critical finding starts."),
+)
+"""Of what opens a screen."""
+plain_option = click.option(
+    "--plain", is_flag=True, default=None, help="For a screen reader: the state as lines of text, then a line for each change."
+)
+"""Of what opens a live screen."""
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+consent_options = with_options(
+    click.option("--dry-run", is_flag=True, help="Print the plan; change nothing."),
+    click.option("--yes", is_flag=True, help="Don't ask for confirmation."),
+)
+"""Of every command that acts."""
+_OF_CONFIG = ("address", "hosts", "slurm", "kubernetes", "interval", "readonly", "theme", "ascii", "quiet", "plain")
+
+
+def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives the command its config, made from its own options and those before its name; a mistake in one is one sentence.
+
+    The config reads `COCKPIT_*` variables, not click's `auto_envvar_prefix`: that would make COCKPIT_KILL_ORPHANS_YES=1 a confirmation.
+    """
+
+    @wraps(function)
+    def run(**flags: Any) -> Any:
+        before_command = click.get_current_context().find_root().params
+        own = {name: flags.pop(name, None) for name in _OF_CONFIG}
+        given = {name: before_command.get(name) if value is None else value for name, value in own.items()}
+        try:
+            named = given.pop("slurm"), given.pop("kubernetes")
+            if named == (None, None):
+                config = load(given)
+            else:
+                from cockpit.cli.orchestrators import find_named_orchestrators
+
+                config = load(given, orchestrators=find_named_orchestrators(*named))
+        except InputError as error:
+            sys.exit(refuse(str(error), BAD_USAGE))
+        return function(config, **flags)
+
+    return run

@@ -1,0 +1,44 @@
+"""`--slurm JOBID` and `--kubernetes NAMESPACE/RAYCLUSTER`: what was named is asked for before anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from cockpit.config import kubernetes, slurm
+from cockpit.config.document import InputError
+from cockpit.config.orchestrators import Orchestrator
+from cockpit.sources.kubernetes.api import KubernetesApi
+from cockpit.sources.kubernetes.facts import check_ray_cluster
+from cockpit.sources.slurm import list_nodes
+from cockpit.sources.source import SourceError
+
+
+def find_named_orchestrators(job: str | None, cluster: str | None) -> tuple[Orchestrator, ...]:
+    """The job of Slurm's and the RayCluster of KubeRay's that were named, as these know them now. Raises `InputError`."""
+    found: list[Orchestrator] = []
+    if job is not None:
+        found.append(_find(slurm.FLAG, _find_allocation, job))
+    if cluster is not None:
+        found.append(_find(kubernetes.FLAG, _find_place, cluster))
+    return tuple(found)
+
+
+def _find(flag: str, find: Callable[[str], Orchestrator], name: str) -> Orchestrator:
+    try:
+        return find(name)
+    except (SourceError, InputError) as error:
+        raise InputError(f"{flag}: {error}") from error
+
+
+def _find_allocation(job: str) -> slurm.SlurmHosts:
+    if not slurm.is_job_id(job):
+        raise InputError(f"expected the id of a job such as 12345, got {job}")
+    return slurm.named_allocation(job, asyncio.run(list_nodes(job)))
+
+
+def _find_place(name: str) -> kubernetes.KubernetesPlace:
+    place = kubernetes.named_place(name, os.environ)
+    asyncio.run(check_ray_cluster(KubernetesApi(place)))
+    return place

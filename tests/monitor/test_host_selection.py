@@ -1,0 +1,50 @@
+"""Pods that run are hosts, as long as they run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from cockpit.config.kubernetes import CLUSTER, KubernetesPlace
+from cockpit.config.reach import HostEntry
+from cockpit.config.settings import Config
+from cockpit.model import Cluster, Pod, RayCluster, Snapshot
+from cockpit.monitor.host_selection import HostSelection
+from tests.world import node, snapshot
+
+FOUND = RayCluster(
+    "default", "ray", pods=(Pod("ray-worker", "u2", ip="10.0.0.2", phase="Running"), Pod("ray-waits", "u3", phase="Pending"))
+)
+
+
+def selected(known: Snapshot, *, named: bool = True, **config: object) -> tuple[dict[str, HostEntry], HostSelection]:
+    """The hosts that are looked at."""
+    wanted: list[dict[str, HostEntry]] = []
+    place = KubernetesPlace("default", "ray") if named else KubernetesPlace("default", "ray", CLUSTER, inside=True)
+    pool = SimpleNamespace(local="laptop", want=wanted.append)
+    selection = HostSelection(Config(kubernetes=place, **config), pool, named=True)  # type: ignore[arg-type]  # as a pool is
+    selection.hear(known)
+    return wanted[-1], selection
+
+
+WORKER = HostEntry("ray-worker", address="10.0.0.2")
+
+
+def test_when_ray_is_down_the_pods_that_run_are_looked_at():
+    down = snapshot(cluster=Cluster("http://10.0.0.1:8265", reachable=False), nodes=None, processes=(), kubernetes=FOUND)
+    assert selected(down, named=False)[0] == {"ray-worker": WORKER}
+
+
+def test_pods_of_a_raycluster_that_was_named_are_looked_at_as_hosts_that_were_named():
+    well = snapshot(nodes=(node(1), node(2)), processes=(), kubernetes=FOUND)
+    assert selected(well)[0] == {"ray-worker": WORKER}
+    assert selected(well, named=False)[0] == {}
+
+
+def test_a_node_is_reached_by_the_name_of_its_pod_and_no_longer_when_that_is_gone():
+    well = snapshot(nodes=(node(1), node(2)), processes=(), kubernetes=FOUND)
+    _, selection = selected(well)
+    assert selection.entry(node(2)) == WORKER
+    gone = snapshot(nodes=(node(1),), processes=(), kubernetes=RayCluster("default", "ray", pods=()))
+    selection.hear(gone)
+    assert "ray-worker" not in selection.select_others(gone)
+    assert selection.entry(node(2)) == HostEntry("node2", address="10.0.0.2")
