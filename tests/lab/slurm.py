@@ -40,7 +40,7 @@ class Slurm:
         With `cgroups` nothing that a step has started outlives it: then call `close` once the lab is closed.
         """
         self.hosts, self._cgroups = [lab[name] for name in nodes], [FREEZER / f"{lab.name}-{name}" for name in nodes if cgroups]
-        for host, folder in zip(self.hosts, self._cgroups):
+        for host, folder in zip(self.hosts, self._cgroups, strict=False):
             _give_cgroup(host, folder)
         key, conf = secrets.token_bytes(64), self._conf()
         for host in lab.hosts.values():

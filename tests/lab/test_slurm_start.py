@@ -128,7 +128,8 @@ def test_ray_is_started_in_steps_that_outlive_cockpits_own(allocation: Allocatio
     assert any("both are here" in line for line in told["steps"][-1]["lines"])
     assert [text for text in seen.result() if "export TRAIN_API_KEY" not in text] == [], "but in the shell of this test"
     assert set(allocation.steps()) == {"head", "w1"}
-    assert not [process for host in allocation.slurm.hosts for process in host.matching("srun")], "no step of Ray's needs one"
+    left = [process.command for host in allocation.slurm.hosts for process in host.matching("srun") if "srun" in process.command[0]]
+    assert left == [], "no step of Ray's needs one"
     assert allocation.raylets() == BOTH
 
 
@@ -169,7 +170,6 @@ def test_whoever_has_only_logged_in_recovers_it_too(allocation: Allocation):
     words = f"recover /tmp/p.yaml --yes --no-follow --slurm {allocation.job} --address http://{allocation.head.address}:8265"
     code, told, said = allocation.cockpit(words, login=True)
     assert code == 0, (told, said)
-    assert any("stop" in step["name"] and step["receipts"] for step in told["steps"] if "receipts" in step) or before != allocation.steps()
     assert set(allocation.steps()) == {"head", "w1"}
     assert not set(allocation.steps().values()) & set(before.values())
     assert allocation.raylets() == BOTH

@@ -1,6 +1,6 @@
 """Runs `ray start` in a step of Slurm's of its own, which lives on when whoever has asked for it ends, and ends with its Ray.
 
-Slurm ends with a step whatever that has started, so that nothing which a step of cockpit's starts can outlive it, and neither can an `srun`.
+Slurm ends with a step whatever that has started: nothing that a step of cockpit's starts can outlive it, not even an `srun`.
 A step needs its `srun` only to be started and to have its output carried. But each `srun` has a child that waits for its end to end the
 step too; where a step's end kills both, it is chance which of them goes first. So here both are held, then killed at once, as soon as Ray
 runs: from then on the step has no `srun`, and ends with Ray, by `scancel JOB.STEP`, or with the job.
@@ -60,7 +60,7 @@ try:
 except ChildProcessError:
     pass
 """
-"""In the step. What it is to run comes by its stdin, as secrets are in it; it writes to the log itself, as nothing carries its output later.
+"""In the step. What it is to run comes by its stdin, as secrets are in it; it writes to the log itself: nothing carries its output later.
 
 While `ray start` runs it adopts what that leaves behind (PR_SET_CHILD_SUBREAPER), which is Ray's parts, and waits for their end; later
 orphans are not its own. Its lock is held for as long as it lives.
