@@ -157,12 +157,12 @@ def test_its_stop_ends_its_steps(allocation: Allocation):
 
 
 def test_two_operators_start_it_once(allocation: Allocation):
-    words = "recover /tmp/p.yaml --yes --no-follow --from clean --skip launch"
+    words = "recover /tmp/p.yaml --yes --no-follow --from start --skip launch"
     with ThreadPoolExecutor() as pool:
         ends = [*pool.map(lambda _: allocation.cockpit(words), range(2))]
     assert [code for code, _, _ in ends] == [0, 0], ends
     assert allocation.raylets() == BOTH
-    assert len(allocation.head.ssh("squeue -h -s -o %j").split()) == len(["batch", "ray", "ray"])
+    assert eventually(lambda: sorted(allocation.head.ssh("squeue -h -s -o %j").split()) == ["batch", "ray", "ray"])
 
 
 def test_whoever_has_only_logged_in_recovers_it_too(allocation: Allocation):
@@ -178,13 +178,13 @@ def test_whoever_has_only_logged_in_recovers_it_too(allocation: Allocation):
 def test_a_start_whose_cockpit_is_ended_in_the_middle_is_not_started_twice(allocation: Allocation):
     allocation.cockpit("stop --yes")
     eventually(lambda: not allocation.steps())
-    words = f"{COCKPIT} recover /tmp/p.yaml --yes --no-follow --from start --skip launch"
-    step = f"srun --overlap --jobid={allocation.job} -N 1 -n 1 -w head --job-name=cockpit {words}"
+    words = "recover /tmp/p.yaml --yes --no-follow --from start --skip launch"
+    step = f"srun --overlap --jobid={allocation.job} -N 1 -n 1 -w head --job-name=cockpit {COCKPIT} {words}"
     allocation.head.spawn("bash", "-c", f"export TRAIN_API_KEY={SECRET}; exec {step}")
     eventually(lambda: allocation.head.matching("ray", "start", "--head"), every=0.02)
     allocation.head.ssh("scancel $(squeue -h -s -o '%i %j' | grep ' cockpit$' | cut -d' ' -f1)")
     eventually(lambda: " cockpit" not in allocation.head.ssh("squeue -h -s -o '%i %j'"))
-    code, told, said = allocation.cockpit("recover /tmp/p.yaml --yes --no-follow")
+    code, told, said = allocation.cockpit(words)
     assert code == 0, (told, said)
     assert allocation.raylets() == BOTH
     assert set(allocation.steps()) == {"head", "w1"}

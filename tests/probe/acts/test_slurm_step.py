@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,20 +18,22 @@ import pytest
 from cockpit.probe.acts import start
 from cockpit.probe.acts.start.ray_start import Outcome
 from cockpit.probe.acts.start.slurm_step import SlurmStep, find_step, without_slurm
-from tests.probe.acts.start_stand_in import SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
+from cockpit.sources.probes import payload
+from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
 
 SRUN = """
 echo "$@" >{notes}/srun_argv; env >{notes}/srun_env; echo $$ >{notes}/srun_pid
 while [ "$1" != --quiet ]; do shift; done
 shift
 [ -z "$SLURM_MEM_PER_NODE" ] || exit 9
-SLURM_STEP_ID=7 CUDA_VISIBLE_DEVICES=0,1 setsid "$@" <&0 &
+(for fd in $(ls /proc/$BASHPID/fd); do [ $fd -le 2 ] || eval "exec $fd>&-"; done
+exec env SLURM_STEP_ID=7 CUDA_VISIBLE_DEVICES=0,1 setsid "$@") <&0 &
 wait $!
 code=$?
 [ $code = 0 ] || echo "srun: error: w1: task 0: Exited with exit code $code" >&2
 exit $code
 """
-"""What stands in for Slurm: the step is in a session of its own, as no process of it is a child of `srun`."""
+"""What stands in for Slurm: the step is in a session of its own and has nothing of `srun`'s open, as no process of it is its child."""
 
 
 @pytest.fixture
@@ -82,6 +87,24 @@ def test_ray_runs_in_a_step_that_needs_no_srun_and_ends_with_it(notes: Path, gcs
     assert "import ctypes" in Path(f"/proc/{step}/cmdline").read_text(), "what Ray leaves behind is its own"
     os.kill(pid, signal.SIGKILL)
     until(lambda: not is_there(step))
+
+
+def test_whoever_comes_next_waits_for_a_start_whose_cockpit_was_ended_with_its_step(notes: Path, gcs: str):
+    slow = RAYLET.replace("setsid", f"touch {notes}/begun; sleep 1; setsid").replace(">{notes}/argv", ">>{notes}/argv")
+    stand_in(notes / "ray", slow.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
+    asked = request(notes, gcs)
+    asked["targets"] = run_stage(start.plan, asked)["targets"]
+    text = json.dumps({**asked, "stage": "do"})
+    with subprocess.Popen([sys.executable, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as probe:
+        assert probe.stdin
+        probe.stdin.write(payload.program(["--no-lifeline", "act", text], acting=True))
+        probe.stdin.close()
+        until((notes / "begun").exists)
+        os.killpg(probe.pid, signal.SIGKILL)
+        os.killpg(int((notes / "srun_pid").read_text()), signal.SIGKILL)
+    done = run_stage(start.do, asked)
+    assert [one["outcome"] for one in done["done"]] == [f"already runs: {SESSION}"]
+    assert len((notes / "argv").read_text().splitlines()) == 1
 
 
 def test_its_environment_is_the_presets_over_slurms_and_srun_hears_none_of_it(notes: Path, gcs: str):

@@ -83,7 +83,8 @@ def _telling_lines(text: str) -> List[str]:
 def turn(gcs: str, tell: Tell) -> Iterator[int]:
     """Ours alone to start a part of the Ray of that GCS here: a lock in a folder that nobody else can write to. Raises `NoWayError`.
 
-    Whoever was first is waited for, and so is a `ray start` of theirs that goes on without them: it has the same file open.
+    Whoever was first is waited for, and so is a `ray start` of theirs that goes on without them: it has the same file open, or in a step
+    of Slurm's the one beside it.
     """
     folder = trust.private_folder()
     if folder is None:
@@ -91,9 +92,23 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
     held = os.open(f"{folder}/ray-start-{split(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _await_lock(held, tell)
+        _await_step(held, tell)
         yield held
     finally:
         os.close(held)
+
+
+def _await_step(held: int, tell: Tell) -> None:
+    with suppress(FileNotFoundError):
+        beside = os.open(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _await_lock(beside, tell)
+        finally:
+            os.close(beside)
+
+
+def _lock_of_step(held: int) -> str:
+    return os.readlink(f"/proc/self/fd/{held}") + ".step"
 
 
 def _await_lock(held: int, tell: Tell) -> None:
@@ -129,7 +144,7 @@ def run(installation: Installation, words: Sequence[str], name: str, held: int, 
         if step is None:
             process = programs.start(command, installation.account, installation.environ, cwd=home, **settings)
         else:
-            given = {"env": installation.given, "log": log, "home": home, "lock": f"{os.readlink(f'/proc/self/fd/{held}')}.step"}
+            given = {"env": installation.given, "log": log, "home": home, "lock": _lock_of_step(held)}
             process = step.start(command, installation.account, installation.ours, given, **settings)
     finally:
         os.close(file)

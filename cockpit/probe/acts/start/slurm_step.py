@@ -26,24 +26,18 @@ JOB = "SLURM_JOB_ID"
 NODE = "SLURMD_NODENAME"
 STARTED = "`ray start` has ended with 0: this step stays until all that it has started has ended"
 """What stands in the log once Ray runs."""
-LOCK_PATIENCE = 30
-"""Seconds that a `ray start` waits in its step for the last one of that cluster, which ends a moment after its Ray."""
 _KEPT = ("SLURM_CONF",)
 _OF_SLURM = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SALLOC_")
 _CODE = f"""\
-import ctypes, fcntl, json, os, subprocess, sys, time
+import ctypes, fcntl, json, os, subprocess, sys
 asked = json.load(sys.stdin)
 if os.uname().nodename != asked["host"]:
     sys.exit("srun has started this on " + os.uname().nodename + " instead of " + asked["host"])
-until, held = time.monotonic() + {LOCK_PATIENCE}, os.open(asked["lock"], os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-while True:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        break
-    except BlockingIOError:
-        if time.monotonic() > until:
-            sys.exit("another step of Slurm's has started that cluster here, and has not ended")
-        time.sleep(0.1)
+held = os.open(asked["lock"], os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+try:
+    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit("another step of Slurm's starts that cluster here at this moment")
 log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
 os.dup2(log, 1), os.dup2(log, 2)
 adopts = ctypes.CDLL(None).prctl
@@ -51,6 +45,7 @@ adopts(36, 1)
 environ = {{**os.environ, **asked["env"]}}
 code = subprocess.call(asked["words"], env=environ, cwd=asked["home"], stdin=subprocess.DEVNULL)
 adopts(36, 0)
+os.close(held)
 if code:
     sys.exit(code)
 os.write(1, {STARTED!r}.encode() + b"\\n")
@@ -63,7 +58,7 @@ except ChildProcessError:
 """In the step. What it is to run comes by its stdin, as secrets are in it; it writes to the log itself: nothing carries its output later.
 
 While `ray start` runs it adopts what that leaves behind (PR_SET_CHILD_SUBREAPER), which is Ray's parts, and waits for their end; later
-orphans are not its own. Its lock is held for as long as it lives.
+orphans are not its own. As long as `ray start` runs it holds a lock that whoever comes next waits for: who has asked may be gone by then.
 """
 
 
