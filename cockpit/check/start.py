@@ -18,7 +18,7 @@ def start_lines(preset: Preset, site: Site, snapshot: Snapshot) -> Iterator[Line
         yield Line("doubt", f"job.env sets {DEVICES}, but Ray sets it for each worker itself", f"remove {DEVICES} from job.env")
     if site.allocation is not None:
         text = f"no Ray runs: checked against the {_amount(site, len(site.places))} of Slurm's job {site.allocation}"
-        yield Line("later", text, "start Ray on them, each by a step of its own: `srun --overlap ... ray start ... --block`")
+        yield Line("later", text, "write a preset with a `ray` section, and start Ray on them with `cockpit recover PRESET`")
     if preset.ray is None:
         return
     if site.planned:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import secrets
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tests.lab.cluster import eventually
 from tests.lab.hosts import Host, Lab
@@ -17,6 +21,10 @@ HOLD = "#!/bin/bash\nenv | grep ^SLURM_ > /tmp/allocation\nsleep infinity\n"
 """An allocation in which nothing runs yet; what Slurm says of it is in /tmp/allocation of its first node."""
 
 
+FREEZER = Path("/sys/fs/cgroup/freezer")
+"""By which Slurm finds and ends whatever a step has started, as on real clusters; of cgroup version 1."""
+
+
 def why_no_slurm() -> str | None:
     """What this machine lacks for it, or `None`."""
     missing = [name for name in PROGRAMS if not shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")]
@@ -26,9 +34,14 @@ def why_no_slurm() -> str | None:
 class Slurm:
     """Runs until its lab is closed."""
 
-    def __init__(self, lab: Lab, nodes: Sequence[str]) -> None:
-        """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do."""
-        self.hosts = [lab[name] for name in nodes]
+    def __init__(self, lab: Lab, nodes: Sequence[str], *, cgroups: bool = False) -> None:
+        """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do.
+
+        With `cgroups` nothing that a step has started outlives it: then call `close` once the lab is closed.
+        """
+        self.hosts, self._cgroups = [lab[name] for name in nodes], [FREEZER / f"{lab.name}-{name}" for name in nodes if cgroups]
+        for host, folder in zip(self.hosts, self._cgroups, strict=False):
+            _give_cgroup(host, folder)
         key, conf = secrets.token_bytes(64), self._conf()
         for host in lab.hosts.values():
             _lay_out(host, key, conf)
@@ -41,6 +54,13 @@ class Slurm:
     def head(self) -> Host:
         """Where the controller runs."""
         return self.hosts[0]
+
+    def close(self) -> None:
+        """Remove what is not in its lab's folder."""
+        for folder in self._cgroups:
+            for path, *_ in os.walk(folder, topdown=False):
+                with contextlib.suppress(OSError):  # one that has a process yet
+                    os.rmdir(path)
 
     def allocate(self) -> Mapping[str, str]:
         """An allocation of all hosts: the variables that a job finds in it."""
@@ -59,7 +79,7 @@ class Slurm:
 SlurmctldHost={self.head.name}({self.head.address})
 SlurmUser=root
 AuthType=auth/munge
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/{"cgroup" if self._cgroups else "linuxproc"}
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
@@ -86,3 +106,10 @@ def _lay_out(host: Host, key: bytes, conf: str) -> None:
     (run / "lab" / "munge.key").chmod(0o400)
     files = "--key-file=/run/lab/munge.key --seed-file=/run/munge/seed --log-file=/run/munge/log --pid-file=/run/munge/pid"
     host.ssh(f"munged --force {files}")
+
+
+def _give_cgroup(host: Host, folder: Path) -> None:
+    """One of its own, which it takes for all that there is."""
+    folder.mkdir()
+    subprocess.run(["nsenter", "-t", str(host.init), "-m", "mount", "--bind", folder, FREEZER], check=True)
+    (host.folder / "run" / "lab" / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")

@@ -233,7 +233,8 @@ class RecoverySteps:
 
     async def _plan_start(self, hear: Hear, **more: Any) -> Plan:
         """What starting would be on each host, as of now. Workers need to know where the head will be, which only the head can say."""
-        requests = start_requests(self._start, self.names, self._env, self._known, job=self._preset.job is not None, **more)
+        more = {"job": self._preset.job is not None, "slurm": self._monitor.config.slurm, **more}
+        requests = start_requests(self._start, self.names, self._env, self._known, **more)
         plan = await self._executor.plan(find_act("start"), Aim(hosts=tuple(requests), requests=requests), hear)
         self._known.update({target.host: target for target in (*plan.targets, *plan.refused)})
         return plan

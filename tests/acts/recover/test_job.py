@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cockpit.acts.act import Aim
 from cockpit.acts.plan import Plan, Target, Unreached
 from cockpit.acts.recover.job import JobSteps
 from cockpit.acts.recover.step_state import StepError
@@ -30,9 +31,10 @@ class Door:
 
     def __init__(self, plan: Plan, called: dict[str, str]) -> None:
         self._plan, self._called, self.asked = plan, called, 0
+        self.aim = Aim()
 
-    async def plan(self, *_: object) -> Plan:
-        self.asked += 1
+    async def plan(self, _: object, aim: Aim, *__: object) -> Plan:
+        self.asked, self.aim = self.asked + 1, aim
         return self._plan
 
     def meet(self, entry: HostEntry) -> str:
@@ -48,7 +50,8 @@ def deeds(called: dict[str, str], plan: Plan) -> tuple[RecoverySteps, Door]:
         pass
 
     executor: Any = Door(plan, called)
-    monitor: Any = SimpleNamespace(wait_until_complete=wait_until_complete, choice=SimpleNamespace())
+    config = SimpleNamespace(slurm="42")
+    monitor: Any = SimpleNamespace(wait_until_complete=wait_until_complete, choice=SimpleNamespace(), config=config)
     return RecoverySteps(monitor, executor, PRESET, {}, "http://head:8265"), executor
 
 
@@ -71,6 +74,12 @@ async def test_a_head_that_has_said_nothing_is_not_waited_for():
     await runbook.survey(quiet)
     with pytest.raises(StepError, match="no Ray is known to run on the head"):
         await runbook.wait(quiet, quiet)
+
+
+async def test_every_host_is_told_of_which_job_of_slurms_it_is_a_node():
+    runbook, executor = deeds({"head": "login-1", "10.0.0.1": "w1"}, Plan("start", "Start Ray"))
+    await runbook.survey(quiet)
+    assert {host: request["slurm"] for host, request in executor.aim.requests.items()} == {"login-1": "42", "w1": "42"}
 
 
 async def test_hosts_of_which_none_answers_are_not_reachable():

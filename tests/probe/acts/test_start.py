@@ -15,28 +15,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cockpit.probe.acts import start
-from cockpit.probe.acts.host_state import Watcher
 from cockpit.probe.acts.start import fitness, installation
-from cockpit.probe.acts.start.fitness import find_listeners, own_address
+from cockpit.probe.acts.start.fitness import find_listeners
 from cockpit.probe.acts.start.ray_start import Outcome, why_apart
 from cockpit.sources.probes import payload
-
-SESSION = f"session_2026-11-21_07-17-58_164160_{os.getpid()}"
-VERSIONS = '["2.60.0", "3.11.7"]'
-RAYLET = """
-echo "$@" >{notes}/argv; env >{notes}/env; pwd >{notes}/cwd
-setsid bash -c 'for fd in $(ls /proc/$$/fd); do [ $fd -le 2 ] || eval "exec $fd>&-"; done
-exec -a /opt/raylet {python} -c "import time; time.sleep(1000)" --raylet_socket_name=/r --session_dir=/tmp/{session} \
---gcs-address={gcs}' &
-echo $! >{notes}/pid
-sleep 0.2
-"""
-"""What stands in for `ray start`: it leaves something behind that looks like a raylet, and which has nothing of its open."""
+from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
 
 
 @pytest.fixture
@@ -44,6 +31,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """What the stand-in writes down, beside itself and its Python."""
     with tempfile.TemporaryDirectory(prefix="start") as folder:
         monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
         path = Path(folder)
         stand_in(path / "python", f"echo '{VERSIONS}'")
         yield path
@@ -53,32 +41,9 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def gcs() -> Iterator[str]:
-    """Where a head's GCS would be: something answers there."""
-    address = own_address(None)
-    with socket.socket() as server:
-        server.bind((address, 0))
-        server.listen()
-        yield f"{address}:{server.getsockname()[1]}"
-
-
-def stand_in(path: Path, script: str) -> Path:
-    path.write_text(f"#!/bin/bash\n{script}\n")
-    path.chmod(0o755)
-    return path
-
-
-def raylet(notes: Path, gcs: str) -> None:
-    stand_in(notes / "ray", RAYLET.format(notes=notes, python=sys.executable, session=SESSION, gcs=gcs))
-
-
-def request(notes: Path, gcs: str | None, *words: str, **more: Any) -> dict[str, Any]:
-    usual = {"role": "worker", "words": list(words), "env": {"TRAIN": "yes"}, "python": str(notes / "python"), "gcs": gcs}
-    return {"act": "start", **usual, **more}
-
-
-def run_stage(stage: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = stage(asked, Watcher(asked), lambda *_: None)
-    return answer
+    """Where a head's GCS would be."""
+    with own_gcs() as address:
+        yield address
 
 
 def test_a_worker_is_started_with_the_presets_flags_and_environment(notes: Path, gcs: str):
@@ -236,7 +201,7 @@ def test_in_a_step_of_slurms_that_would_take_ray_with_it_nothing_is_started(monk
     assert len(against) == (step is not None)
     for text in against:
         assert text.startswith(
-            f"this is step {step} of Slurm's job 42, and Slurm ends with it whatever it has started: start Ray in a step"
+            f"this is step {step} of Slurm's job 42, and Slurm ends with it whatever it has started; without srun and SLURM_JOB_ID no other"
         )
         assert "srun --overlap --jobid=42 --nodes=1 --ntasks=1 -w " in text
 

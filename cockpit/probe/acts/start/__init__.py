@@ -4,8 +4,8 @@ The request adds `role` ("head" | "worker"), `words` (what `ray start` is given 
 preset's; secrets are in it, so that it is never answered), `python` (of the preset; `null`: that of the Ray that runs or ran here, or of
 a login), `ray`, `user` and `how` (what an earlier answer has found, while Ray still ran), `likely` (where the head has its `ray`), `gcs`
 (of a worker: where the head's GCS is, as `host:port`), `name` (under which the others find this host), `session` (that the head has by
-now, if it has one), `job` (true: one is to be submitted to the head) and `survey` (true: only who is here is asked, as long as another
-Ray may have the ports).
+now, if it has one), `job` (true: one is to be submitted to the head), `slurm` (the id of the job of Slurm's whose nodes the hosts are)
+and `survey` (true: only who is here is asked, as long as another Ray may have the ports).
 
 The one target is a `host`, whose `part` is its role and whose `id` stands for the command. `why` says it with its numbers, `live` that it
 already runs (of one that failed or was refused: that a part of it does), and `facts` holds `ray`, `user`, `how` (it was found),
@@ -30,6 +30,7 @@ from ..ray import NoWayError
 from . import ray_start
 from .fitness import PORTS, Fitness, judge, own_address
 from .installation import Installation, install, versions
+from .slurm_step import find_step
 
 GIB = 1 << 30
 Answer = Dict[str, Any]
@@ -71,7 +72,8 @@ def _carry_out(request: Request, watcher: Watcher, held: int, tell: Tell) -> Ans
     elif target["live"]:
         answer["done"].append({**target, "outcome": f"already runs: {target['session']}"})
     else:
-        outcome, target = _start_target(request, watcher, target, partial(ray_start.run, installation, held=held, tell=tell))
+        run = partial(ray_start.run, installation, held=held, tell=tell, step=find_step(request))
+        outcome, target = _start_target(request, watcher, target, run)
         answer[outcome].append(target)
     return answer
 
@@ -119,7 +121,7 @@ def _consider_target(request: Request, look: HostState, tell: Tell, *, measured:
     target: Target = {
         "what": "host", "id": hashlib.sha256(command.encode()).hexdigest()[:12], "name": request["role"], "part": request["role"],
         "user": installation.user, "command": command,
-        "live": bool(runs), "session": runs[0] if runs else None, "facts": facts, "why": _why(installation, facts, command),
+        "live": bool(runs), "session": runs[0] if runs else None, "facts": facts, "why": _why(request, installation, facts, command),
         "notes": [] if runs or survey else list(fitness.doubts),
     }  # fmt: skip
     return ({**target, "reason": reason} if reason else target), installation
@@ -219,10 +221,11 @@ def _rays(look: HostState) -> List[Dict[str, Any]]:
     return [{"session": session, "gcs": address, "here": here} for session, address, here in sorted(found) if session]
 
 
-def _why(installation: Installation, facts: Dict[str, Any], command: str) -> List[str]:
+def _why(request: Request, installation: Installation, facts: Dict[str, Any], command: str) -> List[str]:
     """What will be run, and the host's numbers."""
     version = f"Ray {facts.get('ray_version') or '?'}, Python {facts.get('python_version') or '?'}"
-    return [command, f"as {installation.user}, {version} ({installation.why})", *_numbers(facts)]
+    step = find_step(request)
+    return [command, f"as {installation.user}, {version} ({installation.why})", *([step.why] if step else []), *_numbers(facts)]
 
 
 def _numbers(facts: Dict[str, Any]) -> List[str]:

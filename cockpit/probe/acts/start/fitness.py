@@ -14,6 +14,7 @@ from ...look.kinds import OWNED
 from ...look.origin import flag
 from ...look.processes import read
 from ..host_state import HostState
+from .slurm_step import find_step
 
 PORTS = {"--port": 6379, "--dashboard-port": 8265, "--ray-client-server-port": 10001}
 """What a head takes when nothing is said."""
@@ -176,13 +177,16 @@ def _files() -> Fitness:
 
 
 def _slurm_step() -> Fitness:
-    """Slurm ends with a step whatever that has started (proctrack/cgroup); steps without a number end with the job."""
+    """Slurm ends with a step whatever that has started (proctrack/cgroup); steps without a number end with the job.
+
+    Without an `srun`, or without Slurm's variables, no other step can be made from here.
+    """
     with suppress(OSError):
         step = _STEP.search(read("/proc/self/cgroup").decode("utf-8", "replace"))
-        if step is not None:
+        if step is not None and find_step({}) is None:
             own = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
             why = f"this is step {step[2]} of Slurm's job {step[1]}, and Slurm ends with it whatever it has started"
-            return Fitness((f"{why}: start Ray in a step of its own: {own}",), (), {})
+            return Fitness((f"{why}; without srun and SLURM_JOB_ID no other step can be started from here: {own}",), (), {})
     return Fitness((), (), {})
 
 

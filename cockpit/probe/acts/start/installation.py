@@ -40,9 +40,17 @@ class Installation(NamedTuple):
     ray: str
     user: str
     """A name, or a number."""
-    environ: Mapping[str, str]
+    ours: Mapping[str, str]
+    """The environment without what the preset says of it."""
+    given: Mapping[str, str]
+    """What the preset says of it; secrets are in it."""
     why: str
     """How it was found."""
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """In which it runs."""
+        return {**self.ours, **self.given}
 
     @property
     def python(self) -> str:
@@ -69,7 +77,8 @@ def install(request: Request, look: HostState) -> Installation:
     mine = user_name(os.geteuid())
     if user not in (mine, str(os.geteuid())) and (os.geteuid() != 0 or _entry(user) is None):
         raise NoWayError(f"Ray ran as {user} here; {mine} can't start it as that user")
-    installation = Installation(ray, user, environment(request, ray, user), why)
+    given = {str(name): str(value) for name, value in (request.get("env") or {}).items()}
+    installation = Installation(ray, user, environment(ray, user), given, why)
     reason = trust.why_not_run(ray, trust.ROOT) or trust.why_not_interpret(ray) if installation.account.uid == trust.ROOT else None
     if reason is not None:
         raise NoWayError(f"root does not run {ray} ({why}): {reason}")
@@ -138,15 +147,15 @@ def _likely(request: Request) -> Tuple[str, str, str]:
     return ray, user_name(os.geteuid()), "where the head has its own"
 
 
-def environment(request: Request, ray: str, user: str) -> Dict[str, str]:
-    """Ours, as an operator finds it who logs in, and the preset's over it; nothing of another Ray. Of ours another user gets little."""
+def environment(ray: str, user: str) -> Dict[str, str]:
+    """Ours, as an operator finds it who logs in, without anything of another Ray. Another user gets little of it."""
     entry = _entry(user)
     ours = {name: value for name, value in programs.our_environment().items() if name not in MISLEADING}
     if entry and entry.pw_uid != os.geteuid():
         whose = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
         ours = {name: value for name, value in {**trust.kept_environment(ours, entry.pw_uid), **whose}.items() if "TOKEN" not in name}
     path = f"{os.path.dirname(ray)}:{ours.get('PATH') or os.defpath}"
-    return {**ours, "PATH": path, **{str(name): str(value) for name, value in (request.get("env") or {}).items()}}
+    return {**ours, "PATH": path}
 
 
 def versions(installation: Installation) -> Tuple[str | None, str | None]:

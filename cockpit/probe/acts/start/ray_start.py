@@ -9,13 +9,15 @@ import socket
 import subprocess
 import time
 from contextlib import contextmanager, suppress
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from ... import programs, trust
 from ...look.pointers import split
 from ..host_state import Tell
 from ..ray import NoWayError
+from . import slurm_step
 from .installation import Installation
+from .slurm_step import SlurmStep
 
 LIMIT = 180.0
 """Seconds after which a `ray start` that is still at work is ended: Ray's own patience with a slow raylet is not longer."""
@@ -27,7 +29,7 @@ CONNECT = 5.0
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TELLING = re.compile(r"error|exception|fail|mismatch|denied|no such|usage:|taken|in use|invalid|unable|cannot|can't", re.IGNORECASE)
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)(?:: |$)")
-_FRAME = re.compile(r'File "|raise |\^+$|-+$')
+_FRAME = re.compile(r'File "|raise |\^+$|-+$|srun: (?:error: \S+: task 0: Exited with|cluster configuration lacks)')
 CAUSES: Sequence[Tuple[str, str]] = (
     (r"[Aa]lready running at|is already running", "a Ray already runs at that address"),
     (r"(?i:address) already in use|bind.*fail|Failed to bind|port .* is (?:already )?in use|already occupied", "a port is taken"),
@@ -43,6 +45,7 @@ CAUSES: Sequence[Tuple[str, str]] = (
     (r"[Nn]o such option|Error: Invalid value|Usage: ray start", "this Ray doesn't know one of the flags"),
     (r"[Ff]ailed to start GCS", "the GCS has not come up"),
     (r"timed out during startup", "a part of Ray has not come up in time"),
+    (r"^srun: (?:error: (?:Unable to (?:create step|confirm)|.*[Ll]aunch fail)|Job \d+ step creation)", "Slurm has started no step for it"),
     (r"[Ff]ailed to (?:get|connect).*(?:GCS|gcs)|Unable to connect to (?:GCS|Redis)|Connection refused|(?i:deadline.exceeded)|timed out",
      "the head's GCS doesn't answer from here"),
 )  # fmt: skip
@@ -61,7 +64,7 @@ class Outcome(NamedTuple):
     @property
     def sentence(self) -> str:
         """Why it failed, with the last lines that matter."""
-        cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text)), None)
+        cause = next((words for pattern, words in CAUSES if re.search(pattern, self.text, re.MULTILINE)), None)
         how = f"`ray start` has not ended within {LIMIT:.0f} s" if self.code is None else f"`ray start` ended with {self.code}"
         said = " / ".join(line[:300] for line in dict.fromkeys(_telling_lines(self.text))) or "no output"
         return f"{f'{cause}: ' if cause else ''}{how}: {said} (full output: {self.log})"
@@ -80,7 +83,8 @@ def _telling_lines(text: str) -> List[str]:
 def turn(gcs: str, tell: Tell) -> Iterator[int]:
     """Ours alone to start a part of the Ray of that GCS here: a lock in a folder that nobody else can write to. Raises `NoWayError`.
 
-    Whoever was first is waited for, and so is a `ray start` of theirs that goes on without them: it has the same file open.
+    Whoever was first is waited for, and so is a `ray start` of theirs that goes on without them: it has the same file open, or in a step
+    of Slurm's the one beside it.
     """
     folder = trust.private_folder()
     if folder is None:
@@ -88,9 +92,23 @@ def turn(gcs: str, tell: Tell) -> Iterator[int]:
     held = os.open(f"{folder}/ray-start-{split(gcs)[1]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _await_lock(held, tell)
+        _await_step(held, tell)
         yield held
     finally:
         os.close(held)
+
+
+def _await_step(held: int, tell: Tell) -> None:
+    with suppress(FileNotFoundError):
+        beside = os.open(_lock_of_step(held), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _await_lock(beside, tell)
+        finally:
+            os.close(beside)
+
+
+def _lock_of_step(held: int) -> str:
+    return os.readlink(f"/proc/self/fd/{held}") + ".step"
 
 
 def _await_lock(held: int, tell: Tell) -> None:
@@ -113,30 +131,41 @@ def _is_locked(held: int) -> bool:
     return True
 
 
-def run(installation: Installation, words: Sequence[str], name: str, held: int, tell: Tell) -> Outcome:
+def run(installation: Installation, words: Sequence[str], name: str, held: int, tell: Tell, step: SlurmStep | None = None) -> Outcome:
     """In a session of its own: neither our end nor that of the connection reaches what it starts. It alone keeps the lock that is `held`.
 
-    Raises `OSError`, `TrustError`.
+    In a job of Slurm's that takes a `step`. Raises `OSError`, `TrustError`.
     """
     log, file = _log(name)
     tell(" ".join([installation.ray, *words]))
+    settings: Dict[str, Any] = {"stdout": file, "stderr": subprocess.STDOUT, "pass_fds": (held,)}
+    command, home = [installation.ray, *words], _home(installation)
     try:
-        process = programs.start(
-            [installation.ray, *words], installation.account, installation.environ, stdout=file, stderr=subprocess.STDOUT,
-            pass_fds=(held,), cwd=_home(installation),
-        )  # fmt: skip
+        if step is None:
+            process = programs.start(command, installation.account, installation.environ, cwd=home, **settings)
+        else:
+            given = {"env": installation.given, "log": log, "home": home, "lock": _lock_of_step(held)}
+            process = step.start(command, installation.account, installation.ours, given, **settings)
     finally:
         os.close(file)
+    return Outcome(_await_start(process, log, tell, step), _text(log), log)
+
+
+def _await_start(process: subprocess.Popen[bytes], log: str, tell: Tell, step: SlurmStep | None) -> int | None:
+    """How it ended; one in a step has done so when it says so, and is left alone from then on."""
     began = told = time.monotonic()
     while process.poll() is None and time.monotonic() - began < LIMIT:
         time.sleep(0.05)
+        if step is not None and slurm_step.STARTED in _text(log):
+            slurm_step.release(process)
+            return 0
         if time.monotonic() - told > TELL_EVERY:
             told = time.monotonic()
             tell(f"`ray start` has been running for {told - began:.0f} s: {_last(log)}")
     code = process.poll()
     if code is None:
-        programs.end(process)
-    return Outcome(code, _text(log), log)
+        (programs.end if step is None else slurm_step.give_up)(process)
+    return code
 
 
 def why_apart(gcs: str) -> str | None:
@@ -159,7 +188,7 @@ def _log(name: str) -> Tuple[str, int]:
     for folder in [*folders, *filter(None, [trust.private_folder()])]:  # a home may be full or read-only
         path = os.path.join(folder, f"ray-start-{name}-{os.geteuid()}.log")
         with suppress(OSError):
-            return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     return os.devnull, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 

@@ -1,0 +1,202 @@
+"""In an allocation of Slurm's, `recover` starts Ray in steps that outlive cockpit and its own step, and that end with their Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.lab import hosts, slurm
+from tests.lab.cluster import ENV, eventually
+from tests.lab.conftest import NO_RAY, RAY
+from tests.lab.eyes import COCKPIT
+from tests.lab.hosts import Host, Lab
+from tests.lab.slurm import FREEZER, Slurm
+
+pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
+
+SECRET = "sk-" + "5e" * 20
+FLAGS = {"num_gpus": 8, "num_cpus": 8, "object_store_memory": "100MB", "disable_usage_stats": True}
+PRESET: dict[str, Any] = {
+    "ray": {
+        "head": {"host": "head", "dashboard_host": "0.0.0.0", **FLAGS},
+        "workers": [{"host": "w1", **FLAGS}],
+        "env": {**ENV, "RAY_AUTH_MODE": "disabled", "TRAIN_API_KEY": "${TRAIN_API_KEY}"},
+        "python": str(RAY.with_name("python")),
+    },
+    "job": {"entrypoint": "echo both are here; sleep 10000", "entrypoint_num_cpus": 0},
+    "needs": {"bundles": [{"GPU": 8, "count": 2}]},
+}
+
+
+class Allocation:
+    """Of two nodes in which no Ray runs yet, and a host from which it can only be asked for."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.slurm, self.lab = Slurm(lab, ["head", "w1"], cgroups=FREEZER.is_dir()), lab
+        self.head, self.worker = self.slurm.hosts
+        self.job = self.slurm.allocate()["SLURM_JOB_ID"]
+        self.preset("p")
+
+    def preset(self, name: str, **of_head: Any) -> None:
+        """On every host; the head has these flags more."""
+        ray = {**PRESET["ray"], "head": {**PRESET["ray"]["head"], **of_head}}
+        for host in self.lab.hosts.values():
+            (host.tmp / f"{name}.yaml").write_text(json.dumps({**PRESET, "ray": ray}))
+
+    def cockpit(self, words: str, *, login: bool = False) -> tuple[int, dict[str, Any], str]:
+        """Run in a step of its own on the first node, or on the host beside: its exit code, its JSON, and what it said beside."""
+        step = "" if login else f"srun --overlap --jobid={self.job} -N 1 -n 1 -w head "
+        line = f"export TRAIN_API_KEY={SECRET}; {step}{COCKPIT} {words} --json 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said"
+        printed = (self.lab["login"] if login else self.head).ssh(line, timeout=280)
+        raw, _, rest = printed.rpartition("}\n\n")
+        code, _, said = (rest if raw else printed.lstrip("\n")).partition("\n")
+        return int(code), json.loads(raw + "}") if raw else {}, said
+
+    def steps(self) -> dict[str, str]:
+        """The steps of Ray's that run now: by node, the id."""
+        rows = [line.split() for line in self.head.ssh("squeue -h -s -o '%i %j %N'").splitlines()]
+        return {node: step for step, name, node in rows if name == "ray"}
+
+    def raylets(self) -> dict[str, int]:
+        return {host.name: len(host.matching("raylet/raylet")) for host in self.slurm.hosts}
+
+
+BOTH = {"head": 1, "w1": 1}
+NONE = {"head": 0, "w1": 0}
+
+
+@pytest.fixture(scope="module")
+def allocation() -> Iterator[Allocation]:
+    if reason := hosts.why_not() or slurm.why_no_slurm() or (None if RAY.exists() else NO_RAY):
+        pytest.skip(reason)
+    lab = Lab(f"sr{os.getpid() % 100000}", ["head", "w1", "login"], {"PATH": f"{os.environ['PATH']}:/usr/sbin", **slurm.ENV})
+    made = None
+    try:
+        made = Allocation(lab)
+        yield made
+    finally:
+        lab.close()
+        if made is not None:
+            made.slurm.close()
+
+
+def test_a_check_names_the_next_command(allocation: Allocation):
+    code, told, said = allocation.cockpit("check /tmp/p.yaml")
+    assert code == 1, said
+    (later,) = [line for line in told["lines"] if line["level"] == "later"]
+    assert later["text"] == "no Ray runs: checked against the 2 nodes, 16 GPU that the preset starts"
+    assert later["change"] == "`cockpit recover p`"
+
+
+def test_a_start_that_fails_is_told_in_rays_words_and_leaves_no_step(allocation: Allocation):
+    allocation.preset("bad", temp_dir="relative")
+    code, told, said = allocation.cockpit("recover /tmp/bad.yaml --yes --no-follow")
+    assert code == 1, (told, said)
+    (failed,) = [step for step in told["steps"] if step["state"] == "failed"]
+    assert failed["name"] == "start"
+    assert "`ray start` ended with 1" in failed["error"]
+    assert "temp_dir must be absolute path" in failed["error"]
+    assert "ray-start-head-0.log" in failed["error"]
+    eventually(lambda: not allocation.steps())
+
+
+def watched(hosts_: list[Host], over: Event) -> list[str]:
+    """The command lines, until it is over, that have the secret in them."""
+    found = []
+    while not over.is_set():
+        found += [process.text for host in hosts_ for process in host.processes() if SECRET in process.text]
+    return found
+
+
+def test_ray_is_started_in_steps_that_outlive_cockpits_own(allocation: Allocation):
+    over = Event()
+    with ThreadPoolExecutor() as pool:
+        seen = pool.submit(watched, allocation.slurm.hosts, over)
+        try:
+            code, told, said = allocation.cockpit("recover /tmp/p.yaml --yes")
+        finally:
+            over.set()
+    assert code == 0, (told, said)
+    assert [step["name"] for step in told["steps"] if step["state"] == "done"] == [step["name"] for step in told["steps"]]
+    assert any("both are here" in line for line in told["steps"][-1]["lines"])
+    assert [text for text in seen.result() if "export TRAIN_API_KEY" not in text] == [], "but in the shell of this test"
+    assert set(allocation.steps()) == {"head", "w1"}
+    left = [process.command for host in allocation.slurm.hosts for process in host.matching("srun") if "srun" in process.command[0]]
+    assert left == [], "no step of Ray's needs one"
+    assert allocation.raylets() == BOTH
+
+
+def test_the_environment_is_what_the_preset_says(allocation: Allocation):
+    for host in allocation.slurm.hosts:
+        (raylet,) = host.matching("raylet/raylet")
+        environ = raylet.outer.environ()
+        assert (environ["TRAIN_API_KEY"], environ["RAY_AUTH_MODE"]) == (SECRET, "disabled")
+        assert f"{allocation.job}.{environ['SLURM_STEP_ID']}" == allocation.steps()[host.name], "beside what Slurm says of its step"
+
+
+def test_a_ray_that_runs_in_a_step_is_not_started_again(allocation: Allocation):
+    before = allocation.steps()
+    code, told, said = allocation.cockpit("recover /tmp/p.yaml --yes --no-follow --from start --skip launch")
+    assert code == 0, (told, said)
+    assert allocation.steps() == before
+    assert allocation.raylets() == BOTH
+
+
+def test_its_stop_ends_its_steps(allocation: Allocation):
+    code, told, said = allocation.cockpit("stop --yes")
+    assert code == 0, (told, said)
+    eventually(lambda: not allocation.steps())
+    assert allocation.raylets() == NONE
+
+
+def test_two_operators_start_it_once(allocation: Allocation):
+    words = "recover /tmp/p.yaml --yes --no-follow --from start --skip launch"
+    with ThreadPoolExecutor() as pool:
+        ends = [*pool.map(lambda _: allocation.cockpit(words), range(2))]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert allocation.raylets() == BOTH
+    assert eventually(lambda: sorted(allocation.head.ssh("squeue -h -s -o %j").split()) == ["batch", "ray", "ray"])
+
+
+def test_whoever_has_only_logged_in_recovers_it_too(allocation: Allocation):
+    before = allocation.steps()
+    words = f"recover /tmp/p.yaml --yes --no-follow --slurm {allocation.job} --address http://{allocation.head.address}:8265"
+    code, told, said = allocation.cockpit(words, login=True)
+    assert code == 0, (told, said)
+    assert set(allocation.steps()) == {"head", "w1"}
+    assert not set(allocation.steps().values()) & set(before.values())
+    assert allocation.raylets() == BOTH
+
+
+def test_a_start_whose_cockpit_is_ended_in_the_middle_is_not_started_twice(allocation: Allocation):
+    allocation.cockpit("stop --yes")
+    eventually(lambda: not allocation.steps())
+    words = "recover /tmp/p.yaml --yes --no-follow --from start --skip launch"
+    step = f"srun --overlap --jobid={allocation.job} -N 1 -n 1 -w head --job-name=cockpit {COCKPIT} {words}"
+    allocation.head.spawn("bash", "-c", f"export TRAIN_API_KEY={SECRET}; exec {step}")
+    eventually(lambda: allocation.head.matching("ray", "start", "--head"), every=0.02)
+    allocation.head.ssh("scancel $(squeue -h -s -o '%i %j' | grep ' cockpit$' | cut -d' ' -f1)")
+    eventually(lambda: " cockpit" not in allocation.head.ssh("squeue -h -s -o '%i %j'"))
+    code, told, said = allocation.cockpit(words)
+    assert code == 0, (told, said)
+    assert allocation.raylets() == BOTH
+    assert set(allocation.steps()) == {"head", "w1"}
+
+
+def test_scancel_of_its_step_ends_it(allocation: Allocation):
+    allocation.head.ssh(f"scancel {shlex.quote(allocation.steps()['w1'])}")
+    eventually(lambda: set(allocation.steps()) == {"head"})
+    eventually(lambda: allocation.raylets() == {"head": 1, "w1": 0})
+
+
+def test_it_ends_with_the_job(allocation: Allocation):
+    allocation.head.ssh(f"scancel {allocation.job}")
+    eventually(lambda: allocation.raylets() == NONE)
+    eventually(lambda: not allocation.head.ssh("squeue -h -s -o %i").split())
