@@ -192,7 +192,7 @@ def _xid_finding(facts: Facts, host: Host, told: Sequence[tuple[Gpu, Xid]]) -> F
 
 
 def _ago(facts: Facts, xid: Xid) -> str:
-    return age(facts.now - (xid.moment or facts.now))
+    return age(max(0.0, facts.now - (xid.moment or facts.now)))
 
 
 def _hardware_xids(gpu: Gpu) -> list[Xid]:
