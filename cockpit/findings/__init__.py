@@ -8,12 +8,11 @@ from cockpit.findings.checks import Check
 from cockpit.findings.control import ended_ray, refused, silent_dashboard, silent_gcs, silent_monitor, wrong_address
 from cockpit.findings.disks import full_disks, full_shm, full_stores, small_shm
 from cockpit.findings.facts import Facts
-from cockpit.findings.gpu_clocks import low_clocks, lowered_power
-from cockpit.findings.gpu_links import faulty_links
+from cockpit.findings.gpu_leftovers import idle_workers, orphaned_memory
 from cockpit.findings.gpu_memory import free_but_held, free_but_in_use, unexplained_memory
 from cockpit.findings.gpu_memory_growth import growing_gpu_memory
-from cockpit.findings.gpus import gpu_counts, gpu_trouble
-from cockpit.findings.idle_workers import idle_workers
+from cockpit.findings.gpu_speed import faulty_links, low_clocks, lowered_power
+from cockpit.findings.gpus import gpu_counts, gpu_trouble, reported_xids
 from cockpit.findings.interfaces import missing_interfaces
 from cockpit.findings.jobs import failed_jobs, pending_jobs
 from cockpit.findings.kubernetes import (
@@ -27,7 +26,6 @@ from cockpit.findings.kubernetes import (
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
 from cockpit.findings.missing import missing_hosts
 from cockpit.findings.nodes import dead_nodes, silent_agents
-from cockpit.findings.orphans import orphaned_memory
 from cockpit.findings.ray_memory import large_parts
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.findings.slow_ranks import lagging_gpus
@@ -36,7 +34,6 @@ from cockpit.findings.tasks import task_limits
 from cockpit.findings.tracker import Detector, FindingTracker
 from cockpit.findings.versions import differing_versions, open_files
 from cockpit.findings.waiting import deadlocks, waiting_actors, waiting_groups
-from cockpit.findings.xids import reported_xids
 
 __all__ = ["CHECKS", "DETECTORS", "Check", "Detector", "Facts", "FindingTracker", "Limits"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cockpit.findings.facts import Facts
 from cockpit.model import Allocation, Finding, Remedy, SlurmNode
-from cockpit.text import clean, count, plural
+from cockpit.text import clean, plural
 
 MAX_NAMED = 6
 """Jobs and nodes that are named."""
@@ -25,24 +25,19 @@ def ending_allocation(facts: Facts) -> Iterator[Finding]:
     if job.ends < facts.now and facts.has_fault("slurm"):  # it has ended, and Slurm knows it no more
         return
     running = [one.id for one in facts.snapshot.jobs or () if one.status == "RUNNING"]
+    jobs = "" if not running else f" and {clean(running[0])}" if len(running) == 1 else f" and {len(running)} running jobs"
     left = f"{max(1, math.ceil((job.ends - facts.now) / 60))} min"
     yield Finding(
         code="slurm-ends",
         level="warning" if running or facts.snapshot.jobs is None else "info",
         subject=f"Slurm job {job.job}",
-        text=f"Slurm ends its job {job.job} in {left}, and with it this Ray{_with_jobs(running)}",
+        text=f"Slurm ends its job {job.job} in {left}, and with it this Ray{jobs}",
         evidence=(f"squeue: job {job.job} is {clean(job.state)}, {left} left", *map(clean, running[:MAX_NAMED])),
         remedy=Remedy(
             "save a checkpoint before that, and submit the job again from it; or ask for more time: "
             f"`scontrol update JobId={job.job} TimeLimit=+60`, which at most sites only an operator of Slurm may do"
         ),
     )
-
-
-def _with_jobs(running: Sequence[str]) -> str:
-    if not running:
-        return ""
-    return f" and {clean(running[0])}" if len(running) == 1 else f" and {count(len(running))} running jobs"
 
 
 def leaving_nodes(facts: Facts) -> Iterator[Finding]:
@@ -52,7 +47,7 @@ def leaving_nodes(facts: Facts) -> Iterator[Finding]:
         return
     alive = {name: node.key for node in facts.living_nodes for name in (node.host, node.host.partition(".")[0], node.name)}
     known = [node for node in job.nodes if node.name in alive]
-    silent = [node for node in known if _is_out(node)]
+    silent = [node for node in known if "*" in node.state or _state(node) in OUT]
     if silent:
         yield _down_finding(job, silent, alive)
     if draining := [node for node in known if _state(node) in LEAVING and node not in silent]:
@@ -63,13 +58,9 @@ def _state(node: SlurmNode) -> str:
     return node.state.lower().rstrip(SIGNS)
 
 
-def _is_out(node: SlurmNode) -> bool:
-    return "*" in node.state or _state(node) in OUT
-
-
 def _down_finding(job: Allocation, nodes: Sequence[SlurmNode], alive: Mapping[str, str]) -> Finding:
     text = (
-        f"Slurm calls {_names(nodes)} down or not responding, but Ray counts {_them(nodes)} as alive: "
+        f"Slurm calls {_names(nodes)} down or not responding, but Ray counts {'it' if len(nodes) == 1 else 'them'} as alive: "
         f"where Slurm gives a node up, it ends job {job.job} as a whole"
     )
     remedy = (
@@ -90,18 +81,10 @@ def _drain_finding(job: Allocation, nodes: Sequence[SlurmNode], alive: Mapping[s
 
 def _finding(code: str, text: str, remedy: str, nodes: Sequence[SlurmNode], alive: Mapping[str, str]) -> Finding:
     """`alive`: the keys of Ray's nodes by name."""
-    evidence = tuple(map(_line, nodes[:MAX_NAMED]))
+    lines = (f"sinfo: {node.name} is {node.state}{f': {node.reason}' if node.reason else ''}" for node in nodes[:MAX_NAMED])
     about = tuple(alive[node.name] for node in nodes)
-    return Finding(code=code, level="warning", subject=_names(nodes), text=text, evidence=evidence, remedy=Remedy(remedy), about=about)
+    return Finding(code, "warning", _names(nodes), text, tuple(map(clean, lines)), remedy=Remedy(remedy), about=about)
 
 
 def _names(nodes: Sequence[SlurmNode]) -> str:
     return clean(nodes[0].name) if len(nodes) == 1 else plural(len(nodes), "node")
-
-
-def _them(nodes: Sequence[SlurmNode]) -> str:
-    return "it" if len(nodes) == 1 else "them"
-
-
-def _line(node: SlurmNode) -> str:
-    return clean(f"sinfo: {node.name} is {node.state}" + (f": {node.reason}" if node.reason else ""))

@@ -10,7 +10,6 @@ from cockpit.model import Host, Node, Snapshot
 from cockpit.text import plural
 
 MAX_HOSTS_NAMED = 4
-"""Hosts that are named; the rest is counted."""
 
 
 class Lack(NamedTuple):
@@ -57,34 +56,62 @@ def _is_silent(need: Need, snapshot: Snapshot) -> bool:
     return lack is not None and lack.whole
 
 
-def dashboard(snapshot: Snapshot) -> Lack | None:
-    """Ray's dashboard."""
-    return None if snapshot.cluster.reachable else Lack("Ray's dashboard does not answer")
+def _unless(words: str, is_told: Callable[[Snapshot], object]) -> Need:
+    return lambda snapshot: None if is_told(snapshot) else Lack(words)
 
 
-def nodes(snapshot: Snapshot) -> Lack | None:
-    """Ray's list of nodes; those without an id are hosts of the config."""
-    return None if any(node.id for node in snapshot.nodes or ()) else Lack("Ray has not listed its nodes")
+def _on_each_host(words: str, is_seen: Callable[[Host], bool]) -> Need:
+    """What a probe tells of each host on which a node lives."""
+
+    def lack(snapshot: Snapshot) -> Lack | None:
+        known = {node for host in snapshot.hosts.values() if is_seen(host) for node in host.nodes}
+        living = _living_nodes(snapshot)
+        if not living and any(map(is_seen, snapshot.hosts.values())):
+            return None
+        return _lack_of_some(words, [node for node in living if node.id not in known], living)
+
+    return lack
 
 
-def actors(snapshot: Snapshot) -> Lack | None:
-    """Ray's list of actors."""
-    return Lack("Ray has not listed its actors") if snapshot.actors is None else None
+def _in_kubernetes(part: str) -> Need:
+    def lack(snapshot: Snapshot) -> Lack | None:
+        if (cluster := snapshot.kubernetes) is None:
+            return Lack("Kubernetes has not answered")
+        return Lack(cluster.lacks[part]) if part in cluster.lacks else None
+
+    return lack
 
 
-def groups(snapshot: Snapshot) -> Lack | None:
-    """Ray's list of placement groups."""
-    return Lack("Ray has not listed its placement groups") if snapshot.placement_groups is None else None
+def listed_gpus(snapshot: Snapshot) -> Lack | None:
+    """The GPUs of every node, as a probe or Ray's agent sees them."""
+    living = _living_nodes(snapshot)
+    return _lack_of_some("no source lists the GPUs of", [node for node in living if node.gpus is None], living)
 
 
-def jobs(snapshot: Snapshot) -> Lack | None:
-    """Ray's list of jobs."""
-    return Lack("Ray has not listed its jobs") if snapshot.jobs is None else None
+def _living_nodes(snapshot: Snapshot) -> list[Node]:
+    return [node for node in snapshot.nodes or () if node.state == "ALIVE" and node.id]
 
 
-def resources(snapshot: Snapshot) -> Lack | None:
-    """What the autoscaler's monitor has counted."""
-    return Lack("the autoscaler's monitor has not reported resource usage") if snapshot.demand is None else None
+def _lack_of_some(words: str, blind: Sequence[Node], living: Sequence[Node]) -> Lack | None:
+    if living and not blind:
+        return None
+    more = f" and {plural(len(blind) - MAX_HOSTS_NAMED, 'more host')}" if len(blind) > MAX_HOSTS_NAMED else ""
+    names = ", ".join(node.title for node in blind[:MAX_HOSTS_NAMED]) + more
+    return Lack(f"{words} {names or 'any host'}", whole=len(blind) == len(living))
+
+
+dashboard = _unless("Ray's dashboard does not answer", lambda snapshot: snapshot.cluster.reachable)
+nodes = _unless("Ray has not listed its nodes", lambda snapshot: any(node.id for node in snapshot.nodes or ()))
+"""Those without an id are hosts of the config."""
+actors = _unless("Ray has not listed its actors", lambda snapshot: snapshot.actors is not None)
+groups = _unless("Ray has not listed its placement groups", lambda snapshot: snapshot.placement_groups is not None)
+jobs = _unless("Ray has not listed its jobs", lambda snapshot: snapshot.jobs is not None)
+resources = _unless("the autoscaler's monitor has not reported resource usage", lambda snapshot: snapshot.demand is not None)
+allocation = _unless("Slurm has not answered", lambda snapshot: snapshot.allocation)
+hosts = _on_each_host("no process list from", lambda host: host.processes is not None)
+gpus = _on_each_host("no NVML data from", lambda host: host.gpus is not None)
+xids = _on_each_host("Xids can't be read on", lambda host: all(gpu.xids is not None for gpu in host.gpus or ()))
+raycluster, pods, rayjobs = map(_in_kubernetes, ("raycluster", "pods", "rayjobs"))
 
 
 def is_in_slurm(snapshot: Snapshot) -> bool:
@@ -92,77 +119,6 @@ def is_in_slurm(snapshot: Snapshot) -> bool:
     return snapshot.allocation is not None or any(fault.source == "slurm" for fault in snapshot.faults)
 
 
-def allocation(snapshot: Snapshot) -> Lack | None:
-    """What Slurm says of its job."""
-    return None if snapshot.allocation else Lack("Slurm has not answered")
-
-
 def is_in_kubernetes(snapshot: Snapshot) -> bool:
     """Whether cockpit was told of a RayCluster of KubeRay's."""
     return snapshot.kubernetes is not None or any(fault.source == "kubernetes" for fault in snapshot.faults)
-
-
-def raycluster(snapshot: Snapshot) -> Lack | None:
-    """The RayCluster itself."""
-    return _lack_in_kubernetes(snapshot, "raycluster")
-
-
-def pods(snapshot: Snapshot) -> Lack | None:
-    """Its pods."""
-    return _lack_in_kubernetes(snapshot, "pods")
-
-
-def rayjobs(snapshot: Snapshot) -> Lack | None:
-    """The RayJobs on it."""
-    return _lack_in_kubernetes(snapshot, "rayjobs")
-
-
-def _lack_in_kubernetes(snapshot: Snapshot, part: str) -> Lack | None:
-    cluster = snapshot.kubernetes
-    if cluster is None:
-        return Lack("Kubernetes has not answered")
-    return Lack(cluster.lacks[part]) if part in cluster.lacks else None
-
-
-def hosts(snapshot: Snapshot) -> Lack | None:
-    """The process table of every host."""
-    return _missing_hosts(snapshot, lambda host: host.processes is not None, "no process list from")
-
-
-def gpus(snapshot: Snapshot) -> Lack | None:
-    """NVML on every host, as a probe sees it."""
-    return _missing_hosts(snapshot, lambda host: host.gpus is not None, "no NVML data from")
-
-
-def xids(snapshot: Snapshot) -> Lack | None:
-    """Xids of every GPU, as the kernel's log or NVML's events tell them."""
-    return _missing_hosts(snapshot, lambda host: all(gpu.xids is not None for gpu in host.gpus or ()), "Xids can't be read on")
-
-
-def listed_gpus(snapshot: Snapshot) -> Lack | None:
-    """The GPUs of every node, as a probe or Ray's agent sees them."""
-    living = _living_nodes(snapshot)
-    blind = [node for node in living if node.gpus is None]
-    return _blind_nodes("no source lists the GPUs of", blind, living) if blind or not living else None
-
-
-def _missing_hosts(snapshot: Snapshot, seen: Callable[[Host], bool], words: str) -> Lack | None:
-    known = {node for host in snapshot.hosts.values() if seen(host) for node in host.nodes}
-    living = _living_nodes(snapshot)
-    blind = [node for node in living if node.id not in known]
-    if not living and any(map(seen, snapshot.hosts.values())):
-        return None
-    return _blind_nodes(words, blind, living) if blind or not living else None
-
-
-def _living_nodes(snapshot: Snapshot) -> list[Node]:
-    return [node for node in snapshot.nodes or () if node.state == "ALIVE" and node.id]
-
-
-def _blind_nodes(words: str, blind: Sequence[Node], living: Sequence[Node]) -> Lack:
-    return Lack(f"{words} {_host_names([node.title for node in blind]) or 'any host'}", whole=len(blind) == len(living))
-
-
-def _host_names(titles: Sequence[str]) -> str:
-    more = f" and {plural(len(titles) - MAX_HOSTS_NAMED, 'more host')}" if len(titles) > MAX_HOSTS_NAMED else ""
-    return ", ".join(titles[:MAX_HOSTS_NAMED]) + more

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.rays_here import dashboard_of, live_sessions, rays_on
-from cockpit.model import Cause, Fault, Finding, Host, Job, OtherRay, Process, Remedy
+from cockpit.model import Cause, Fault, Finding, Host, Job, OtherRay, Remedy
 from cockpit.text import age, plural
 
 DASHBOARD_SCRIPTS = ("/dashboard/dashboard.py",)
@@ -34,6 +34,11 @@ class RayPart(NamedTuple):
         return self.state == "T"
 
     @property
+    def is_down(self) -> bool:
+        """Whether it can't answer."""
+        return self.stopped or self.pid is None
+
+    @property
     def words(self) -> str:
         """For the middle of a sentence."""
         if self.pid is None:
@@ -45,23 +50,32 @@ class RayPart(NamedTuple):
         """Evidence."""
         return f"ps on {self.host}: " + ("no such process" if self.pid is None else f"pid {self.pid} is in state {self.state or 'unknown'}")
 
+    def remedy(self, log: str, gone: str) -> Remedy:
+        """`log`: where to read why it does not answer; `gone`: what to do where it has ended."""
+        if self.stopped:
+            return Remedy(f"find out who stopped it; `kill -CONT {self.pid}` on {self.host} resumes it")
+        return Remedy(f"read {log}; {gone}" if self.pid is None else f"read {log}")
+
+
+AGAIN = "run its command line again as Ray's user (Ray does not restart it)"
+
 
 def silent_gcs(facts: Facts) -> Iterator[Finding]:
     """The GCS does not answer, or its own host shows why it can't."""
     fault, part = _fault(facts, "ray.gcs", "gcs"), _find_gcs(facts)
-    if fault and not _is_down(part) and _is_hiccup(facts):
-        fault = None
-    if not (fault or _is_down(part)) or facts.seconds_lasting("gcs-silent", "GCS") < facts.limits.gcs_silent:
+    is_down = part is not None and part.is_down
+    if not is_down and (fault is None or _is_hiccup(facts)):
         return
-    why = f": {part.words}" if part and (_is_down(part) or fault) else ""
+    if facts.seconds_lasting("gcs-silent", "GCS") < facts.limits.gcs_silent:
+        return
     gone = part is not None and part.pid is None
     what = "Ray ends on all nodes after a minute without a GCS" if gone else "nothing new can start, and Ray's data is old"
     yield Finding(
         code="gcs-silent",
         level="critical",
         subject="GCS",
-        text=f"Ray's GCS does not answer{why}; {what}",
-        evidence=tuple(filter(None, (_request_line(facts, fault, "/api/gcs_healthz"), part.line if part else ""))),
+        text=f"Ray's GCS does not answer{f': {part.words}' if part else ''}; {what}",
+        evidence=_evidence(_request_line(facts, fault, "/api/gcs_healthz"), part),
         since=fault.since if fault else None,
         remedy=_remedy(
             part, "logs/gcs_server.out on the head, and check the head's load and memory", "save what you can, then restart Ray"
@@ -69,43 +83,49 @@ def silent_gcs(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def _evidence(line: str, part: RayPart | None) -> tuple[str, ...]:
+    return tuple(filter(None, (line, part.line if part else "")))
+
+
+def _remedy(part: RayPart | None, log: str, gone: str) -> Remedy:
+    return part.remedy(log, gone) if part else Remedy(f"read {log}")
+
+
 def silent_dashboard(facts: Facts) -> Iterator[Finding]:
     """The dashboard does not answer, though the Ray that it belongs to lives on a host that is looked at."""
-    fault = _fault(facts, "ray.identity", "silent")
-    if fault is None or facts.snapshot.cluster.reachable is not False or _is_down(_find_gcs(facts)) or _is_elsewhere(facts):
+    fault, gcs = _silent_fault(facts), _find_gcs(facts)
+    if fault is None or (gcs and gcs.is_down) or _is_elsewhere(facts):
         return
     homes = [host for host in facts.fresh_hosts if _is_ray_alive_on(facts, host)]
-    if (
-        not homes
-        or facts.seconds_lasting("dashboard-silent", "dashboard") < facts.limits.dashboard_silent
-        or (facts.is_single_look and _is_young(facts, homes))
-    ):
+    if not homes or facts.seconds_lasting("dashboard-silent", "dashboard") < facts.limits.dashboard_silent:
+        return
+    if facts.is_single_look and _is_young(facts, homes):
         return
     home = next((host for host in homes if _is_head(facts, host)), None)
-    part = _find_part(facts, home, DASHBOARD_SCRIPTS) if home else None
-    why = f": {part.words}" if part else ""
+    part = _find_part(facts, home, DASHBOARD_SCRIPTS)
     yield Finding(
         code="dashboard-silent",
         level="critical",
         subject="dashboard",
-        text=f"Ray runs on {(home or homes[0]).name}, but its dashboard{_address_words(facts)} does not answer{why}; "
-        "running jobs continue, new ones can't be submitted",
-        evidence=tuple(filter(None, (fault.text, part.line if part else ""))),
+        text=f"Ray runs on {(home or homes[0]).name}, but its dashboard{_address_words(facts)} does not answer"
+        f"{f': {part.words}' if part else ''}; running jobs continue, new ones can't be submitted",
+        evidence=_evidence(fault.text, part),
         since=fault.since,
-        remedy=_remedy(part, "logs/dashboard.log on the head", "run its command line again as Ray's user (Ray does not restart it)"),
+        remedy=_remedy(part, "logs/dashboard.log on the head", AGAIN),
     )
 
 
 def wrong_address(facts: Facts) -> Iterator[Finding]:
     """Nothing has ever answered at the address: which other Ray of this host does, or that none runs here."""
-    fault, cluster = _fault(facts, "ray.identity", "silent"), facts.snapshot.cluster
+    fault, cluster = _silent_fault(facts), facts.snapshot.cluster
     host = next((host for host in facts.fresh_hosts if host.local and host.sessions is not None), None)
-    if fault is None or host is None or cluster.reachable is not False or cluster.session is not None:
+    if fault is None or host is None or cluster.session is not None:
         return
     others = tuple(rays_on(host)) if cluster.others is None and facts.is_single_look else cluster.others
     if others is None or (_is_ray_alive_on(facts, host) and not _is_elsewhere(facts)):
         return
-    found = sorted((ray for ray in others if ray.answers or _is_unheard(ray)), key=lambda ray: (not ray.answers, ray.owner or "", ray.url))
+    heard = [ray for ray in others if ray.answers or (ray.answers is None and ray.owner is None)]  # there may be no time to ask our own
+    found = sorted(heard, key=lambda ray: (not ray.answers, ray.owner or "", ray.url))
     here = " and ".join(map(_other_ray_words, found))
     unasked = any(ray.answers is None for ray in others)
     none = "no Ray of yours that answers" if unasked else "no Ray that answers" if others else "no Ray"
@@ -171,11 +191,6 @@ def _others_words(others: Sequence[OtherRay]) -> str:
     return "".join(f"if you mean the Ray of {ray.owner}: `cockpit --address {ray.url}`; " for ray in unasked[:1])
 
 
-def _is_unheard(ray: OtherRay) -> bool:
-    """Whether it is root's or our own, and there was no time to hear whether it answers."""
-    return ray.answers is None and ray.owner is None
-
-
 def _other_ray_words(ray: OtherRay) -> str:
     owner, heard = f" of {ray.owner}" if ray.owner else "", "" if ray.answers else ", which has not answered yet"
     return f"a Ray{owner} at {ray.url}{heard}"
@@ -191,25 +206,21 @@ def _other_ray_line(ray: OtherRay) -> str:
 
 def ended_ray(facts: Facts) -> Iterator[Finding]:
     """The Ray that was watched is no more, its dashboard with it."""
-    fault, session = _fault(facts, "ray.identity", "silent"), facts.snapshot.cluster.session
-    if (
-        fault is None
-        or facts.snapshot.cluster.reachable is not False
-        or session is None
-        or any(_is_ray_alive_on(facts, host) for host in facts.fresh_hosts)
-    ):
+    fault, session = _silent_fault(facts), facts.snapshot.cluster.session
+    if fault is None or session is None or any(_is_ray_alive_on(facts, host) for host in facts.fresh_hosts):
         return
-    dead = [host for host in facts.fresh_hosts if _is_head(facts, host) and _has_ended_on(host, session)]
+    known = {host.name: [one for one in host.sessions or () if one.name == session] for host in facts.fresh_hosts if _is_head(facts, host)}
+    dead = [host for host, sessions in known.items() if any(one.live is False for one in sessions)]
     if not dead or facts.seconds_lasting("ray-ended", session) < facts.limits.gcs_silent:
         return
     running = [job for job in facts.snapshot.jobs or () if job.running]
-    stopped = any(known.stopped for host in dead for known in host.sessions or () if known.name == session)
+    stopped = any(one.stopped for host in dead for one in known[host])
     yield Finding(
         code="ray-ended",
         level="info" if not running else "warning" if stopped else "critical",
         subject=session,
-        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0].name}{_ended_jobs_words(running, stopped=stopped)}",
-        evidence=(fault.text, f"ps on {dead[0].name}: no raylet of {session} runs there"),
+        text=f"Ray {'was stopped' if stopped else 'has ended'} on its head {dead[0]}{_ended_jobs_words(running, stopped=stopped)}",
+        evidence=(fault.text, f"ps on {dead[0]}: no raylet of {session} runs there"),
         since=fault.since,
         remedy=Remedy(
             "read the end of logs/gcs_server.out and logs/raylet.out of that session; end orphan processes, then start Ray again"
@@ -234,23 +245,21 @@ def _ended_jobs_words(running: Sequence[Job], *, stopped: bool) -> str:
 
 def silent_monitor(facts: Facts) -> Iterator[Finding]:
     """The autoscaler's monitor has stopped reporting: used and pending resources are unknown from then on."""
-    fault = _fault(facts, "ray.status", "monitor")
-    if fault is None or facts.has_fault("ray.gcs") or facts.snapshot.cluster.reachable is False or _is_down(_find_gcs(facts)):
+    fault, gcs = _fault(facts, "ray.status", "monitor"), _find_gcs(facts)
+    if fault is None or facts.has_fault("ray.gcs") or facts.snapshot.cluster.reachable is False or (gcs and gcs.is_down):
         return
     if facts.seconds_lasting("monitor-silent", "monitor") < facts.limits.monitor_silent:
         return
-    home = next((host for host in facts.fresh_hosts if _is_head(facts, host)), None)
-    part = _find_part(facts, home, MONITOR_SCRIPTS) if home else None
-    why = f": {part.words}" if part else ""
+    part = _find_part(facts, next((host for host in facts.fresh_hosts if _is_head(facts, host)), None), MONITOR_SCRIPTS)
     yield Finding(
         code="monitor-silent",
         level="warning",
         subject="monitor",
-        text=f"the autoscaler's monitor has reported nothing for more than {age(facts.now - fault.since)}{why}; "
-        "used and pending resources are that old, and no node is added",
-        evidence=tuple(filter(None, (_request_line(facts, fault, "/api/cluster_status"), part.line if part else ""))),
+        text=f"the autoscaler's monitor has reported nothing for more than {age(facts.now - fault.since)}"
+        f"{f': {part.words}' if part else ''}; used and pending resources are that old, and no node is added",
+        evidence=_evidence(_request_line(facts, fault, "/api/cluster_status"), part),
         since=fault.since,
-        remedy=_remedy(part, "logs/monitor.log on the head", "run its command line again as Ray's user (Ray does not restart it)"),
+        remedy=_remedy(part, "logs/monitor.log on the head", AGAIN),
     )
 
 
@@ -294,22 +303,17 @@ def _fault(facts: Facts, source: str, cause: Cause) -> Fault | None:
     return next((fault for fault in facts.snapshot.faults if fault.source == source and fault.cause == cause), None)
 
 
+def _silent_fault(facts: Facts) -> Fault | None:
+    """Nothing answers at the address."""
+    return _fault(facts, "ray.identity", "silent") if facts.snapshot.cluster.reachable is False else None
+
+
 def _address_words(facts: Facts) -> str:
     return f" at {facts.snapshot.cluster.address}" if facts.snapshot.cluster.address else ""
 
 
 def _request_line(facts: Facts, fault: Fault | None, path: str) -> str:
     return f"GET {facts.snapshot.cluster.address or ''}{path}: {fault.text}" if fault else ""
-
-
-def _remedy(part: RayPart | None, look: str, gone: str) -> Remedy:
-    if part is None or (part.pid is not None and not part.stopped):
-        return Remedy(f"read {look}")
-    return Remedy(f"find out who stopped it; `kill -CONT {part.pid}` on {part.host} resumes it" if part.stopped else f"read {look}; {gone}")
-
-
-def _is_down(part: RayPart | None) -> bool:
-    return part is not None and (part.stopped or part.pid is None)
 
 
 def _find_gcs(facts: Facts) -> RayPart | None:
@@ -326,23 +330,15 @@ def _find_gcs(facts: Facts) -> RayPart | None:
     return None
 
 
-def _find_part(facts: Facts, host: Host, words: tuple[str, ...]) -> RayPart | None:
+def _find_part(facts: Facts, host: Host | None, scripts: Sequence[str]) -> RayPart | None:
     """By the words of its command line; `None` where the process table wasn't read."""
-    if host.processes is None:
+    if host is None or host.processes is None:
         return None
     for process in facts.processes.get(host.name, ()):
-        if (
-            process.kind == "ray"
-            and _is_ours(facts, process.session)
-            and _is_running_script(process, words)
-            and process.state not in ("Z", "X")
-        ):
+        named = process.kind == "ray" and any(script in (process.command or "") for script in scripts)
+        if named and _is_ours(facts, process.session) and process.state not in ("Z", "X"):
             return RayPart(host.name, process.pid, process.state)
     return RayPart(host.name)
-
-
-def _is_running_script(process: Process, words: tuple[str, ...]) -> bool:
-    return any(word in (process.command or "") for word in words)
 
 
 def _is_ours(facts: Facts, session: str | None) -> bool:
@@ -375,10 +371,6 @@ def _has_another_port(facts: Facts, host: Host, name: str) -> bool:
     except ValueError:
         return False
     return None not in (asked, there) and asked != there
-
-
-def _has_ended_on(host: Host, session: str) -> bool:
-    return any(known.name == session and known.live is False for known in host.sessions or ())
 
 
 def _is_head(facts: Facts, host: Host) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cockpit.config.thresholds import OLD, Limits
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.model import Actor, Host, Job, Node, PlacementGroup, Process, Snapshot
+from cockpit.model import Actor, Finding, Gpu, Host, Job, Level, Node, PlacementGroup, Process, Remedy, Snapshot
 
 STEPS_PER_WINDOW = 20
 """In so many steps counts are remembered: those of 10,000 actors that all restart again and again are a megabyte each time."""
@@ -200,6 +200,22 @@ class Facts:
     @cached_property
     def _titles(self) -> Counter[str]:
         return Counter(node.title for node in self.living_nodes)
+
+    def host_finding(
+        self, host: Host, code: str, level: Level, text: str, evidence: Iterable[str], remedy: str, gpus: Iterable[Gpu] | None = None
+    ) -> Finding:
+        """About a host, or some GPUs of it, as its probe has seen them last."""
+        mine = [node.key for node in map(self.nodes.get, host.nodes) if node] or [f"node:{host.name}"]
+        about = tuple(mine) if gpus is None else tuple(dict.fromkeys(f"{mine[0]}:{gpu.index}" for gpu in gpus))
+        title, seen = self.host_title(host), self.stale_since(host.name)
+        return Finding(code, level, title, text, tuple(evidence), remedy=Remedy(remedy), about=about, seen=seen)
+
+    def node_finding(
+        self, node: Node, code: str, level: Level, text: str, evidence: Iterable[str], remedy: Remedy, about: Iterable[str] = ()
+    ) -> Finding:
+        """About a node, by its physical facts, and what else is meant."""
+        seen = self.oldest_stale([node])
+        return Finding(code, level, self.title(node), text, tuple(evidence), remedy=remedy, about=(node.key, *about), seen=seen)
 
     def last_heard_before_fault(self, *sources: str) -> float | None:
         """When the last of these sources that can't be believed now was heard; `None` where all can be."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import ceil
 from typing import NamedTuple
@@ -11,11 +11,12 @@ from typing import NamedTuple
 from cockpit.findings.facts import Facts
 from cockpit.findings.gpus import has_waited_long, waiting_words
 from cockpit.findings.waiting import what_words
-from cockpit.model import Finding, Gpu, Host, Node, Process, Remedy
+from cockpit.model import Finding, Gpu, Host, Level, Node, Process, Remedy
 from cockpit.text import clean, plural, ratio, size
 
 CLEAR_FACTOR = 0.75
 """Of the mark at which a finding begins: where it ends."""
+CODE = "gpu-memory-held"
 KINDS_AT_WORK = ("worker", "driver", "child")
 MAX_EVIDENCE_LINES = 8
 """Lines of evidence of one kind."""
@@ -23,8 +24,7 @@ SEARCH_REMEDY = (
     "as root, list the processes that have the devices open: `fuser -v /dev/nvidia*`, also inside containers; "
     "if there are none, the driver's count is wrong: reset the GPU (`nvidia-smi -r -i INDEX`) or reboot the host"
 )
-
-Holders = Mapping[int, Sequence[Process]]
+END_REMEDY = Remedy("end orphan processes there, and ask the owners of the others", "kill-orphans")
 
 
 class Held(NamedTuple):
@@ -49,24 +49,23 @@ def unexplained_memory(facts: Facts) -> Iterator[Finding]:
 
 def _has_unexplained(host: Host, least: float) -> bool:
     """Whether a GPU has more memory in use than visible processes hold of it: quickly, for on most hosts none has."""
-    mine: dict[int, int] = {}
+    mine: dict[int, int] = defaultdict(int)
     for process in host.processes or ():
         if process.gpus and process.ticks is not None:
             for hold in process.gpus:
-                if hold.memory and hold.memory > 0:
-                    mine[hold.index] = mine.get(hold.index, 0) + hold.memory
-    return any((gpu.memory_used or 0) - mine.get(gpu.index, 0) > least for gpu in host.gpus or ())
+                mine[hold.index] += max(0, hold.memory or 0)
+    return any((gpu.memory_used or 0) - mine[gpu.index] > least for gpu in host.gpus or ())
 
 
 def _gpus_with_holders(facts: Facts, host: Host) -> list[Held]:
     """The GPUs whose memory and holders are known; none where NVML doesn't tell who holds what, as in most containers."""
     if not host.gpus or host.processes is None:
         return []
-    holders: dict[int, list[Process]] = {}
+    holders: dict[int, list[Process]] = defaultdict(list)
     owned = {process.key: process for process in facts.processes.get(host.name, ())}
     for process in host.processes:
         for hold in process.gpus:
-            holders.setdefault(hold.index, []).append(owned.get(process.key, process))
+            holders[hold.index].append(owned.get(process.key, process))
     told = any(process.ticks is not None for processes in holders.values() for process in processes)
     if not told and any(process.job or process.actor for process in host.processes):
         return []
@@ -86,18 +85,11 @@ def _account(gpu: Gpu, holders: Sequence[Process]) -> Held | None:
 
 
 def _unexplained_finding(facts: Facts, host: Host, over: Sequence[Held]) -> Finding:
-    total, gpus = sum(held.unexplained for held in over), [held.gpu.label for held in over]
-    return Finding(
-        code="gpu-memory-unexplained",
-        level="warning",
-        subject=facts.host_title(host),
-        text=f"{size(total)} of GPU memory is in use on {plural(len(gpus), 'GPU')} of {facts.host_title(host)} ({', '.join(gpus)}), "
-        "but no visible process holds it",
-        evidence=tuple(_accounting_line(held) for held in over[:MAX_EVIDENCE_LINES]),
-        remedy=Remedy(SEARCH_REMEDY),
-        about=tuple(node.key for node in map(facts.nodes.get, host.nodes) if node) or (f"node:{host.name}",),
-        seen=facts.stale_since(host.name),
-    )
+    total, labels = sum(held.unexplained for held in over), [held.gpu.label for held in over]
+    on = f"{plural(len(labels), 'GPU')} of {facts.host_title(host)} ({', '.join(labels)})"
+    text = f"{size(total)} of GPU memory is in use on {on}, but no visible process holds it"
+    evidence = map(_accounting_line, over[:MAX_EVIDENCE_LINES])
+    return facts.host_finding(host, "gpu-memory-unexplained", "warning", text, evidence, SEARCH_REMEDY)
 
 
 def _accounting_line(held: Held) -> str:
@@ -118,7 +110,7 @@ def free_but_held(facts: Facts) -> Iterator[Finding]:
         sure, taken = _taken_gpus(facts, node, host.gpus or (), partial(_gpus_with_holders, facts, host))
         if sure < 1 or not (facts.waiting_for_gpus or any(map(_is_held_by_foreign, taken))):
             continue
-        if facts.seconds_lasting("gpu-memory-held", facts.title(node)) >= facts.limits.gpu_held_age:
+        if facts.seconds_lasting(CODE, facts.title(node)) >= facts.limits.gpu_held_age:
             yield _held_finding(facts, node, sure, taken)
 
 
@@ -131,36 +123,32 @@ def free_but_in_use(facts: Facts) -> Iterator[Finding]:
         if node.probed or not node.gpus or node.id in facts.hosts or near[node.ip or node.host] > 1:
             continue
         sure, taken = _taken_gpus(facts, node, node.gpus, partial(_reported_holders, facts, node))
-        if sure >= 1 and facts.seconds_lasting("gpu-memory-held", facts.title(node)) >= facts.limits.gpu_held_age:
+        if sure >= 1 and facts.seconds_lasting(CODE, facts.title(node)) >= facts.limits.gpu_held_age:
             yield _in_use_finding(facts, node, sure, taken)
 
 
 def _reported_holders(facts: Facts, node: Node) -> list[Held]:
-    holders: dict[int, list[Process]] = {}
-    for process in facts.processes.get(node.title, ()):
-        for hold in process.gpus if process.node == node.id else ():
-            holders.setdefault(hold.index, []).append(process)
-    return [Held(gpu, holders.get(gpu.index, ()), 0) for gpu in node.gpus or ()]
+    return [Held(gpu, facts.gpu_holders.get((node.id or "", gpu.index), ()), 0) for gpu in node.gpus or ()]
 
 
 def _in_use_finding(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) -> Finding:
     """Where a job has just ended it may be that one's; and without anybody who waits it may be meant so."""
-    title, waiting = facts.title(node), [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
+    waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
     ended = facts.has_job_just_ended(facts.limits.gpu_held_age)
+    evidence = (
+        *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
+        "no probe runs there; `nvidia-smi` and `ps -ef` on that host show whose pids these are",
+    )
+    text = _held_words(facts, node, sure, "outside this Ray", waiting)
+    about = (each.key for each in waiting[:MAX_EVIDENCE_LINES])
+    return facts.node_finding(node, CODE, "warning" if waiting and not ended else "info", text, evidence, END_REMEDY, about)
+
+
+def _held_words(facts: Facts, node: Node, sure: int, whose: str, waiting: Sequence[object]) -> str:
     wait = f", and {waiting_words(waiting)} for GPUs" if waiting else ""
-    return Finding(
-        code="gpu-memory-held",
-        level="warning" if waiting and not ended else "info",
-        subject=title,
-        text=f"Ray counts {plural(sure, 'GPU')} of {title} as free, but {_their(sure)} memory is in use outside this Ray: "
-        f"work placed there runs out of memory{wait}",
-        evidence=(
-            *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
-            "no probe runs there; `nvidia-smi` and `ps -ef` on that host show whose pids these are",
-        ),
-        remedy=Remedy("end orphan processes there, and ask the owners of the others", "kill-orphans"),
-        about=(node.key, *(each.key for each in waiting[:MAX_EVIDENCE_LINES])),
-        seen=facts.oldest_stale((node,)),
+    return (
+        f"Ray counts {plural(sure, 'GPU')} of {facts.title(node)} as free, but {'its' if sure == 1 else 'their'} memory is in use {whose}: "
+        f"work placed there runs out of memory{wait}"
     )
 
 
@@ -172,7 +160,7 @@ def _taken_gpus(facts: Facts, node: Node, gpus: Sequence[Gpu], held: Callable[[]
     spare, mark = _free_gpus(node, len(gpus)), facts.limits.gpu_free
     if spare < 1:
         return 0, []
-    if facts.was_found("gpu-memory-held", facts.title(node)):
+    if facts.was_found(CODE, facts.title(node)):
         mark *= CLEAR_FACTOR
     if not any(_is_fuller(gpu, mark) for gpu in gpus):
         return 0, []
@@ -210,29 +198,19 @@ def _is_held_by_foreign(held: Held) -> bool:
 
 
 def _held_finding(facts: Facts, node: Node, sure: int, taken: Sequence[Held]) -> Finding:
-    title, waiting = facts.title(node), facts.waiting_for_gpus
-    wait = f", and {waiting_words(waiting)} for GPUs" if waiting else ""
-    left = [process for held in taken for process in held.holders if process.left_over]
-    return Finding(
-        code="gpu-memory-held",
-        level="critical" if any(each.wait == "room" for each in waiting) else "warning",
-        subject=title,
-        text=f"Ray counts {plural(sure, 'GPU')} of {title} as free, but {_their(sure)} memory is in use by others: "
-        f"work placed there runs out of memory{wait}",
-        evidence=(
-            *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
-            *(f"waits for GPUs: {what_words(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
-        ),
-        remedy=Remedy("end orphan processes there, and ask the owners of the others", "kill-orphans" if left else None)
-        if any(map(_is_held_by_foreign, taken)) or left
-        else Remedy(SEARCH_REMEDY),
-        about=(
-            node.key,
-            *dict.fromkeys(process.key for held in taken for process in held.holders),
-            *(each.key for each in waiting[:MAX_EVIDENCE_LINES]),
-        ),
-        seen=facts.oldest_stale((node,)),
+    waiting, holders = facts.waiting_for_gpus, [process for held in taken for process in held.holders]
+    evidence = (
+        *map(_holders_line, taken[:MAX_EVIDENCE_LINES]),
+        *(f"waits for GPUs: {what_words(each)}" for each in waiting[:MAX_EVIDENCE_LINES]),
     )
+    remedy = Remedy(SEARCH_REMEDY)
+    if any(process.left_over for process in holders):
+        remedy = END_REMEDY
+    elif any(map(_is_held_by_foreign, taken)):
+        remedy = Remedy(END_REMEDY.text)
+    level: Level = "critical" if any(each.wait == "room" for each in waiting) else "warning"
+    about = (*dict.fromkeys(process.key for process in holders), *(each.key for each in waiting[:MAX_EVIDENCE_LINES]))
+    return facts.node_finding(node, CODE, level, _held_words(facts, node, sure, "by others", waiting), evidence, remedy, about)
 
 
 def _holders_line(held: Held) -> str:
@@ -243,7 +221,3 @@ def _holders_line(held: Held) -> str:
     )
     whose = ", ".join(names) or "no visible process"
     return f"GPU {held.gpu.label}: {size(held.gpu.memory_used)} of {size(held.gpu.memory_total)} in use, by {whose}"
-
-
-def _their(number: int) -> str:
-    return "its" if number == 1 else "their"

@@ -1,15 +1,16 @@
-"""GPUs that are lost, ill or slowed down, and GPUs that Ray and NVML count differently."""
+"""GPUs that are lost, ill or slowed down, Xids that their driver has reported, and GPUs that Ray and NVML count differently."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from cockpit.findings.facts import Facts
 from cockpit.findings.waiting import most_waited
-from cockpit.findings.xids import hardware_xids, xid_line
-from cockpit.model import Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy
+from cockpit.model import LEVELS, Actor, Finding, Gpu, Host, Level, Node, PlacementGroup, Remedy, Xid
 from cockpit.text import age, clean, count, plural
 
 NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
@@ -17,7 +18,8 @@ NO_DEVICES = ("", "-1", "none", "void", "nodevfiles")
 SLOWED_GAP_S = 60.0
 """Seconds for which a GPU that is slowed down now and then may run freely without being done with it."""
 MAX_GPUS_PER_HOST = 10_000
-"""More GPUs than that no host has, whatever it says."""
+"""No host has more, whatever it says."""
+MAX_XID_LINES = 10
 MAX_XIDS_PER_GPU = 2
 
 
@@ -59,7 +61,7 @@ _RESET = f"{_DRAIN}, then reset the GPU (`nvidia-smi -r -i INDEX`)"
 _TROUBLES: tuple[Trouble, ...] = (
     Trouble("gpu-lost", "critical", lambda gpu: bool(gpu.fault),
         "is lost: NVML can't reach it any more", "are lost: NVML can't reach them any more",
-        lambda gpu: f"NVML: {clean(gpu.fault or '')[:200]}" + ("" if hardware_xids(gpu) else "; `dmesg | grep -i xid` shows why"),
+        lambda gpu: f"NVML: {clean(gpu.fault or '')[:200]}" + ("" if _hardware_xids(gpu) else "; `dmesg | grep -i xid` shows why"),
         f"{_RESET}; if it doesn't come back, reboot the host; if it is lost again, replace it", "gpu_lost_age"),
     Trouble("gpu-recovery", "critical", lambda gpu: bool(gpu.recovery) and not _should_drain(gpu),
         "has failed: NVML requests a recovery", "have failed: NVML requests a recovery", _recovery_line,
@@ -96,19 +98,18 @@ def gpu_trouble(facts: Facts) -> Iterator[Finding]:
                 yield _trouble_finding(facts, host, trouble, found)
 
 
+def which_gpus(facts: Facts, host: Host, gpus: Sequence[Gpu]) -> str:
+    """`GPUs 3, 4 of w1`."""
+    return f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpu.label for gpu in gpus)} of {facts.host_title(host)}"
+
+
 def _trouble_finding(facts: Facts, host: Host, trouble: Trouble, ill: Sequence[Gpu]) -> Finding:
-    which = f"GPU{'s' if len(ill) > 1 else ''} {_gpu_labels(ill)}" if ill else "A GPU"
-    words = (trouble.many if len(ill) > 1 else trouble.one) if ill else f"{trouble.past} within the last {age(trouble.gap)}"
-    return Finding(
-        code=trouble.code,
-        level="info" if trouble.gap and facts.is_single_look else trouble.level,  # what comes and goes may be gone after a moment
-        subject=facts.host_title(host),
-        text=f"{which} of {facts.host_title(host)} {words}",
-        evidence=tuple(line for gpu in ill for line in _gpu_evidence(facts, trouble, gpu)),
-        remedy=Remedy(_with_indices(trouble.remedy, ill)),
-        about=tuple(node.key for node in map(facts.nodes.get, host.nodes) if node) or (f"node:{host.name}",),
-        seen=facts.stale_since(host.name),
-    )
+    text = f"A GPU of {facts.host_title(host)} {trouble.past} within the last {age(trouble.gap)}"
+    if ill:
+        text = f"{which_gpus(facts, host, ill)} {trouble.many if len(ill) > 1 else trouble.one}"
+    level: Level = "info" if trouble.gap and facts.is_single_look else trouble.level  # what comes and goes may be gone after a moment
+    evidence = (line for gpu in ill for line in _gpu_evidence(facts, trouble, gpu))
+    return facts.host_finding(host, trouble.code, level, text, evidence, _with_indices(trouble.remedy, ill))
 
 
 def _with_indices(remedy: str, gpus: Sequence[Gpu]) -> str:
@@ -121,11 +122,89 @@ def _gpu_evidence(facts: Facts, trouble: Trouble, gpu: Gpu) -> Iterator[str]:
     """What NVML says, and what the driver has reported of it in the last day; of heat and power it reports nothing."""
     yield f"GPU {gpu.label}: {trouble.line(gpu)}"
     if not trouble.gap:
-        yield from (xid_line(facts, gpu, xid) for xid in hardware_xids(gpu)[:MAX_XIDS_PER_GPU])
+        yield from (_xid_line(facts, gpu, xid) for xid in _hardware_xids(gpu)[:MAX_XIDS_PER_GPU])
 
 
-def _gpu_labels(gpus: Sequence[Gpu]) -> str:
-    return ", ".join(gpu.label for gpu in gpus)
+_RETEST = "drain the node (`ray drain-node`), reset the GPU (`nvidia-smi -r -i INDEX`) or reboot, and test it (`dcgmi diag -r 3`)"
+_JOB_MISTAKE = "mostly the job's own mistake: see the end of its log; if it happens again with other jobs on this GPU alone, test the GPU"
+
+
+class Meaning(NamedTuple):
+    """What an Xid tells."""
+
+    level: Level
+    words: str
+    remedy: str = _RETEST
+
+
+# As in NVIDIA's catalog of Xids (docs.nvidia.com/deploy/xid-errors).
+_XID_MEANINGS: Mapping[int, Meaning] = {
+    13: Meaning("info", "a kernel has failed (graphics engine exception)", _JOB_MISTAKE),
+    31: Meaning("info", "a kernel has used an address that is not there (MMU fault)", _JOB_MISTAKE),
+    43: Meaning("info", "the driver has stopped a program on it", _JOB_MISTAKE),
+    45: Meaning("info", "the driver has ended a program on it, mostly after another error", _JOB_MISTAKE),
+    48: Meaning("critical", "a memory error that could not be corrected (double-bit ECC)"),
+    62: Meaning("critical", "its power management has failed (PMU halt)"),
+    63: Meaning("info", "a bad row of its memory was set aside, to be retired or remapped"),
+    64: Meaning("warning", "a bad row of its memory could not be retired or remapped"),
+    74: Meaning("warning", "an NVLink error", "see the NVLinks of its host (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`); " + _RETEST),
+    79: Meaning("critical", "it has fallen off the bus", _RETEST + "; look at its power and its seat"),
+    92: Meaning("warning", "many memory errors that were corrected"),
+    94: Meaning("warning", "a memory error that has ended the program on it alone (contained)", "start that job again; then " + _RETEST),
+    95: Meaning("critical", "a memory error that may have spread (uncontained)"),
+    119: Meaning("critical", "its own processor does not answer (GSP timeout)"),
+    120: Meaning("critical", "its own processor has failed (GSP error)"),
+}
+_OTHER_XID = Meaning(
+    "warning", "an error of the driver or the GPU", "see NVIDIA's catalog of Xids (docs.nvidia.com/deploy/xid-errors); " + _RETEST
+)
+HARMLESS_XIDS = frozenset({63})
+"""A row of memory that was remapped: where something is to be done, a pending remap is a finding of its own."""
+
+
+def reported_xids(facts: Facts) -> Iterator[Finding]:
+    """By host, until some hours after the last one; those that mostly are a job's mistake, for less."""
+    for host in facts.snapshot.hosts.values():
+        told = [(gpu, xid) for gpu in host.gpus or () if gpu.xids and gpu.index < 1000 for xid in gpu.xids if _is_told(facts, xid)]
+        if told:
+            yield _xid_finding(facts, host, sorted(told, key=lambda pair: -(pair[1].moment or 0.0)))
+
+
+def _meaning(xid: Xid) -> Meaning:
+    return _XID_MEANINGS.get(xid.code, _OTHER_XID)
+
+
+def _is_told(facts: Facts, xid: Xid) -> bool:
+    """A moment far ahead of ours tells nothing."""
+    told = facts.limits.xid_info_told if _meaning(xid).level == "info" else facts.limits.xid_told
+    return xid.moment is not None and xid.code not in HARMLESS_XIDS and -told <= facts.now - xid.moment < told
+
+
+def _xid_finding(facts: Facts, host: Host, told: Sequence[tuple[Gpu, Xid]]) -> Finding:
+    """`told`: the newest first."""
+    gpu, worst = min(told, key=lambda pair: LEVELS.index(_meaning(pair[1]).level))
+    meaning, more = _meaning(worst), f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    which = which_gpus(facts, host, [gpu])
+    text = f"The driver has reported Xid {worst.code} of {which} {_ago(facts, worst)} ago: {meaning.words}{more}"
+    evidence = (_xid_line(facts, one, xid) for one, xid in told[:MAX_XID_LINES])
+    found = facts.host_finding(host, "gpu-xid", meaning.level, text, evidence, meaning.remedy, [one for one, _ in told])
+    return replace(found, since=told[-1][1].moment)
+
+
+def _ago(facts: Facts, xid: Xid) -> str:
+    return age(max(0.0, facts.now - (xid.moment or facts.now)))
+
+
+def _hardware_xids(gpu: Gpu) -> list[Xid]:
+    """Those that tell of the GPU itself and not of a job's mistake, the newest first: why it may be ill."""
+    known = [xid for xid in gpu.xids or () if xid.moment is not None and (_meaning(xid).level != "info" or xid.code in HARMLESS_XIDS)]
+    return sorted(known, key=lambda xid: -(xid.moment or 0.0))
+
+
+def _xid_line(facts: Facts, gpu: Gpu, xid: Xid) -> str:
+    """As evidence."""
+    source = f"`dmesg -T | grep -i xid`: {clean(xid.text)[:200]}" if xid.text else "told by NVML"
+    return f"GPU {gpu.label}: Xid {xid.code}, {_meaning(xid).words}, {_ago(facts, xid)} ago ({source})"
 
 
 def gpu_counts(facts: Facts) -> Iterator[Finding]:
@@ -137,7 +216,7 @@ def gpu_counts(facts: Facts) -> Iterator[Finding]:
         if near[node.ip or node.host] > 1:
             shared.setdefault(node.ip or node.host, []).append(node)
         elif node.resources and (node.gpus is not None or (sighted and _is_agent_blind(node))):
-            yield from _count_findings(facts, node, _gpus_in_ray(node), len(node.gpus or ()))
+            yield from _count_findings(facts, node, len(node.gpus or ()))
     for nodes in shared.values():
         yield from _shared_host_findings(facts, nodes)
 
@@ -154,8 +233,9 @@ def _gpus_in_ray(node: Node) -> float | None:
     return total if total is not None and 0 <= total <= MAX_GPUS_PER_HOST else None
 
 
-def _count_findings(facts: Facts, node: Node, promised: float | None, there: int) -> Iterator[Finding]:
-    """A raylet that is alone on its host."""
+def _count_findings(facts: Facts, node: Node, there: int) -> Iterator[Finding]:
+    """A raylet with GPUs of its own."""
+    promised = _gpus_in_ray(node)
     if promised is None or (promised == there and not node.probed):
         return
     listed = _visible_devices(facts, node)
@@ -163,9 +243,9 @@ def _count_findings(facts: Facts, node: Node, promised: float | None, there: int
     if promised > usable:
         yield from _if_lasting(facts, _too_many_finding(facts, node, promised, there, listed))
     elif promised < usable and not _has_mig_devices(node) and (promised or not node.head):
-        yield from _if_lasting(facts, _too_few_finding(facts, node, promised, usable))
+        yield from _if_lasting(facts, _too_few_finding(facts, node, promised, usable, listed))
     if strange := _missing_devices(node, listed):
-        yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange))
+        yield from _if_lasting(facts, _unknown_devices_finding(facts, node, strange, _count_evidence(node, promised, listed)))
 
 
 def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
@@ -174,57 +254,38 @@ def _if_lasting(facts: Facts, finding: Finding) -> Iterator[Finding]:
 
 
 def _too_many_finding(facts: Facts, node: Node, promised: float, there: int, listed: Sequence[str] | None) -> Finding:
-    title = facts.title(node)
     seen = f"its raylet can use only {len(listed)}" if listed is not None and len(listed) < there else f"NVML sees {there}"
     if not node.probed:
         seen = f"its agent sees {there or 'none'} (it stops at the first one that NVML can't reach)"
-    return Finding(
-        code="gpu-count",
-        level="warning",
-        subject=title,
-        text=f"Ray offers {_gpus_words(promised)} on {title}, but {seen}: work placed there can fail for lack of a GPU",
-        evidence=_count_evidence(node, promised, listed),
-        remedy=Remedy(
-            "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, restart Ray "
-            "there without --num-gpus and RAY_OVERRIDE_RESOURCES, with the right CUDA_VISIBLE_DEVICES"
-        ),
-        about=(node.key,),
-        seen=facts.oldest_stale((node,)),
+    text = f"Ray offers {_gpus_words(promised)} on {facts.title(node)}, but {seen}: work placed there can fail for lack of a GPU"
+    remedy = Remedy(
+        "if a GPU is missing, search for it (`nvidia-smi -L`, `lspci | grep -i nvidia`, `dmesg | grep -i xid`); if not, restart Ray "
+        "there without --num-gpus and RAY_OVERRIDE_RESOURCES, with the right CUDA_VISIBLE_DEVICES"
+    )
+    return facts.node_finding(node, "gpu-count", "warning", text, _count_evidence(node, promised, listed), remedy)
+
+
+def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int, listed: Sequence[str] | None) -> Finding:
+    waiting = [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
+    wait = f", while {waiting_words(waiting)} for GPUs" if waiting else ""
+    text = f"Ray offers only {_gpus_words(promised)} of the {usable} usable on {facts.title(node)}{wait}"
+    remedy = Remedy(f"if Ray may use the others: restart Ray on the node with --num-gpus={usable}")
+    about = (each.key for each in waiting[:8])
+    return facts.node_finding(
+        node, "gpu-unused", "warning" if waiting else "info", text, _count_evidence(node, promised, listed), remedy, about
     )
 
 
-def _too_few_finding(facts: Facts, node: Node, promised: float, usable: int) -> Finding:
-    title, waiting = facts.title(node), [each for each in facts.waiting_for_gpus if has_waited_long(facts, each)]
-    wait = f", while {waiting_words(waiting)} for GPUs" if waiting else ""
-    return Finding(
-        code="gpu-unused",
-        level="warning" if waiting else "info",
-        subject=title,
-        text=f"Ray offers only {_gpus_words(promised)} of the {usable} usable on {title}{wait}",
-        evidence=_count_evidence(node, promised, _visible_devices(facts, node)),
-        remedy=Remedy(f"if Ray may use the others: restart Ray on the node with --num-gpus={usable}"),
-        about=(node.key, *(each.key for each in waiting[:8])),
-        seen=facts.oldest_stale((node,)),
-    )  # fmt: skip
+def _unknown_devices_finding(facts: Facts, node: Node, strange: Sequence[str], evidence: Sequence[str]) -> Finding:
+    named = clean(", ".join(strange))[:80]
+    text = f"The raylet of {facts.title(node)} was given GPUs that do not exist: CUDA_VISIBLE_DEVICES names {named}"
+    remedy = Remedy("restart Ray on the node with a CUDA_VISIBLE_DEVICES that `nvidia-smi -L` lists")
+    return facts.node_finding(node, "gpu-visible", "warning", text, evidence, remedy)
 
 
 def has_waited_long(facts: Facts, waiting: Actor | PlacementGroup) -> bool:
     """Whether it has waited longer than anything needs to start."""
     return most_waited(facts, waiting, facts.now) >= facts.limits.waiting_long
-
-
-def _unknown_devices_finding(facts: Facts, node: Node, strange: Sequence[str]) -> Finding:
-    title = facts.title(node)
-    return Finding(
-        code="gpu-visible",
-        level="warning",
-        subject=title,
-        text=f"The raylet of {title} was given GPUs that do not exist: CUDA_VISIBLE_DEVICES names {clean(', '.join(strange))[:80]}",
-        evidence=_count_evidence(node, _gpus_in_ray(node) or 0, _visible_devices(facts, node)),
-        remedy=Remedy("restart Ray on the node with a CUDA_VISIBLE_DEVICES that `nvidia-smi -L` lists"),
-        about=(node.key,),
-        seen=facts.oldest_stale((node,)),
-    )
 
 
 def waiting_words(waiting: Sequence[object]) -> str:
@@ -286,7 +347,7 @@ def _shared_host_findings(facts: Facts, nodes: Sequence[Node]) -> Iterator[Findi
             groups.append((devices, [node]))
     for devices, members in groups:
         if len(members) == 1:
-            yield from _count_findings(facts, members[0], _gpus_in_ray(members[0]), len(devices))
+            yield from _count_findings(facts, members[0], len(devices))
         else:
             yield from _too_many_together(facts, members, len(devices))
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
 
 from cockpit.findings.facts import Facts
 from cockpit.model import Container, Finding, Job, Level, Pod, RayCluster, RayJob, Remedy
 from cockpit.text import age, clean, plural, size
 
-MAX_NAMED = 6
-"""Pods that are named."""
-MAX_CHARS = 300
-"""Of what Kubernetes says."""
+MAX_NAMED, MAX_TEXT_CHARS = 6, 300
+"""Pods that are named; characters of what Kubernetes says."""
 SOURCE = "kubernetes"
 IMAGE_REASONS = frozenset(["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"])
 """Why a container waits for its image (pkg/kubelet/images/types.go)."""
@@ -25,28 +24,11 @@ UNDER_WAY = ("", "Running")
 """How far KubeRay is with a RayJob whose job it watches."""
 
 
-class Hit(NamedTuple):
-    """A container of a pod."""
-
-    pod: Pod
-    container: Container
-
-    @property
-    def ended(self) -> float | None:
-        """When, the last time."""
-        return self.container.ended.at if self.container.ended else None
-
-    @property
-    def words(self) -> str:
-        """Both by name."""
-        return clean(f"{self.pod.name}, container {self.container.name}")
-
-
 def waiting_pods(facts: Facts) -> Iterator[Finding]:
     """Pods that no node has room for, or whose image can't be had; those that wait for the same are told together."""
     alike: dict[tuple[str, str], list[Pod]] = {}
     for pod in _pods(facts):
-        if (waits := _why_waiting(facts, pod)) is not None:
+        if waits := _why_waiting(facts, pod):
             alike.setdefault(waits, []).append(pod)
     for (code, why), pods in alike.items():
         yield _waiting_finding(facts, code, why, pods)
@@ -69,114 +51,82 @@ def _why_waiting(facts: Facts, pod: Pod) -> tuple[str, str] | None:
 
 def _waiting_finding(facts: Facts, code: str, why: str, pods: list[Pod]) -> Finding:
     first = min(pods, key=lambda pod: (pod.created or facts.now, pod.name))
-    since = first.created
-    lasting = "" if since is None else f" for {age(max(0.0, facts.now - since))}"
-    what = "can't get its image" if code == "pod-image" else "waits to be started"
-    what = what if len(pods) == 1 else what.replace("waits", "wait").replace("its image", "their image")
-    remedy = (
-        "correct `image` or `imagePullSecrets` in the RayCluster, or push the image"
-        if code == "pod-image"
-        else "free what is missing, add nodes, or ask for less in the RayCluster; Ray does not see this pod before it runs"
-    )
-    text = f"{_names(pods)} {what}{lasting}: {_short(why)}"
-    return Finding(
-        code=code,
-        level="warning",
-        subject=f"pod {clean(first.name)}",
-        text=text,
-        evidence=_evidence(facts, pods),
-        since=since,
-        remedy=Remedy(remedy),
-    )
+    lasting = "" if first.created is None else f" for {age(facts.now - first.created)}"
+    one = len(pods) == 1
+    if code == "pod-image":
+        what, remedy = (
+            f"can't get {'its' if one else 'their'} image",
+            "correct `image` or `imagePullSecrets` in the RayCluster, or push the image",
+        )
+    else:
+        what = f"{'waits' if one else 'wait'} to be started"
+        remedy = "free what is missing, add nodes, or ask for less in the RayCluster; Ray does not see this pod before it runs"
+    found = _pod_finding(facts, code, f"pod {clean(first.name)}", f"{_names(pods)} {what}{lasting}: {_short(why)}", remedy, pods)
+    return replace(found, since=first.created, about=())
+
+
+def _pod_finding(facts: Facts, code: str, subject: str, text: str, remedy: str, pods: list[Pod], level: Level = "warning") -> Finding:
+    addresses = {pod.ip for pod in pods if pod.ip}
+    about = tuple(node.key for node in facts.living_nodes if node.ip in addresses)
+    return Finding(code, level, subject, text, _evidence(facts, pods), remedy=Remedy(remedy), about=about)
 
 
 def killed_containers(facts: Facts) -> Iterator[Finding]:
     """The kernel has ended a container's first process for lack of memory: to Ray that is a node that has died without a word."""
-    for hit in _hits(facts):
-        ended = hit.container.ended
-        if ended is None or ended.reason != OOM or (hit.ended is not None and facts.now - hit.ended >= facts.limits.oom_told):
+    for pod, one in _containers(facts):
+        if one.ended is None or one.ended.reason != OOM or (one.ended.at is not None and facts.now - one.ended.at >= facts.limits.oom_told):
             continue
-        limit = f" at its limit of {size(hit.container.memory_limit)}" if hit.container.memory_limit is not None else ""
-        when = "" if hit.ended is None else f" {age(max(0.0, facts.now - hit.ended))} ago"
-        fresh = hit.ended is not None and facts.now - hit.ended < facts.limits.oom_fresh
-        yield _hit_finding(
-            facts,
-            "pod-oom-killed",
-            "critical" if fresh else "warning",
-            hit,
-            f"The kernel killed container {clean(hit.container.name)} of pod {clean(hit.pod.name)} for lack of memory{limit}{when}"
-            f"{_restarts(hit)}",
-            "raise `resources.limits.memory` of its group in the RayCluster, or reduce the memory of what runs there",
-        )
+        limit = f" at its limit of {size(one.memory_limit)}" if one.memory_limit is not None else ""
+        when = "" if one.ended.at is None else f" {age(facts.now - one.ended.at)} ago"
+        again = f"; it has been started again {plural(one.restarts, 'time')}" if one.restarts else ""
+        fresh = one.ended.at is not None and facts.now - one.ended.at < facts.limits.oom_fresh
+        text = f"The kernel killed container {clean(one.name)} of pod {clean(pod.name)} for lack of memory{limit}{when}{again}"
+        remedy = "raise `resources.limits.memory` of its group in the RayCluster, or reduce the memory of what runs there"
+        found = _pod_finding(facts, "pod-oom-killed", _title(pod, one), text, remedy, [pod], "critical" if fresh else "warning")
+        yield replace(found, since=one.ended.at)
 
 
 def crashing_containers(facts: Facts) -> Iterator[Finding]:
     """What the kubelet starts again and again; one that was killed for lack of memory is told as that."""
-    for hit in _hits(facts):
-        one, limits = hit.container, facts.limits
-        lately = hit.ended is not None and facts.now - hit.ended <= limits.restarts_within
-        if (one.ended and one.ended.reason == OOM) or not (one.waiting == CRASHES or (lately and one.restarts >= limits.restarts)):
+    limits = facts.limits
+    for pod, one in _containers(facts):
+        ended = one.ended
+        lately = ended is not None and ended.at is not None and facts.now - ended.at <= limits.restarts_within
+        if (ended and ended.reason == OOM) or not (one.waiting == CRASHES or (lately and one.restarts >= limits.restarts)):
             continue
-        how = "" if one.ended is None else f", the last time with {_end_words(hit)}"
-        yield _hit_finding(
-            facts,
-            "pod-crash-loop",
-            "warning",
-            hit,
-            f"Container {clean(one.name)} of pod {clean(hit.pod.name)} has ended {plural(one.restarts, 'time')}, "
-            f"and is started again and again{how}",
-            f"read what it said: `kubectl logs -p -n {_cluster(facts).namespace} {clean(hit.pod.name)} -c {clean(one.name)}`",
+        how = ""
+        if ended is not None:
+            how = f", the last time with {ended.reason or 'no reason'}" + (
+                "" if ended.exit_code is None else f", exit code {ended.exit_code}"
+            )
+        text = (
+            f"Container {clean(one.name)} of pod {clean(pod.name)} has ended {plural(one.restarts, 'time')}, "
+            f"and is started again and again{clean(how)}"
         )
+        remedy = f"read what it said: `kubectl logs -p -n {_cluster(facts).namespace} {clean(pod.name)} -c {clean(one.name)}`"
+        found = _pod_finding(facts, "pod-crash-loop", _title(pod, one), text, remedy, [pod])
+        yield replace(found, since=ended.at if ended else None)
 
 
-def _hit_finding(facts: Facts, code: str, level: Level, hit: Hit, text: str, remedy: str) -> Finding:
-    return Finding(
-        code=code,
-        level=level,
-        subject=hit.words,
-        text=text,
-        evidence=_evidence(facts, [hit.pod]),
-        since=hit.ended,
-        remedy=Remedy(remedy),
-        about=_nodes(facts, [hit.pod]),
-    )
-
-
-def _restarts(hit: Hit) -> str:
-    return f"; it has been started again {plural(hit.container.restarts, 'time')}" if hit.container.restarts else ""
-
-
-def _end_words(hit: Hit) -> str:
-    ended = hit.container.ended
-    if ended is None:
-        return "no word"
-    return clean(f"{ended.reason or 'no reason'}{'' if ended.exit_code is None else f', exit code {ended.exit_code}'}")
+def _title(pod: Pod, container: Container) -> str:
+    return clean(f"{pod.name}, container {container.name}")
 
 
 def leaving_pods(facts: Facts) -> Iterator[Finding]:
     """Kubernetes takes a pod away, or has evicted it."""
     alive = {node.ip for node in facts.living_nodes}
     for pod in _pods(facts):
-        evicted = pod.phase == "Failed" and pod.reason is not None
-        if not evicted and (pod.ip not in alive or (pod.ends is None and pod.why_ends is None)):
+        if pod.phase == "Failed" and pod.reason is not None:
+            text = f"Kubernetes has ended pod {clean(pod.name)}: {_short(pod.reason)}"
+            remedy = "see why in `kubectl get events`; a training job without checkpoints starts from the beginning"
+        elif pod.ip in alive and (pod.ends is not None or pod.why_ends is not None):
+            left = "" if pod.ends is None else f" in {age(pod.ends - facts.now)} at the latest"
+            why = _short(pod.why_ends or "somebody has deleted it")
+            text = f"Kubernetes is ending pod {clean(pod.name)}{left}, and what runs on it: {why}"
+            remedy = "save a checkpoint if there is time; KubeRay makes another pod, which starts empty"
+        else:
             continue
-        why = pod.reason if evicted else pod.why_ends
-        done = "has ended" if evicted else "is ending"
-        left = "" if evicted or pod.ends is None else f" in {age(max(0.0, pod.ends - facts.now))} at the latest"
-        yield Finding(
-            code="pod-leaving",
-            level="warning",
-            subject=clean(pod.name),
-            text=f"Kubernetes {done} pod {clean(pod.name)}{left}{', and what runs on it' if not evicted else ''}"
-            f": {_short(why or 'somebody has deleted it')}",
-            evidence=_evidence(facts, [pod]),
-            remedy=Remedy(
-                "see why in `kubectl get events`; a training job without checkpoints starts from the beginning"
-                if evicted
-                else "save a checkpoint if there is time; KubeRay makes another pod, which starts empty"
-            ),
-            about=_nodes(facts, [pod]),
-        )
+        yield _pod_finding(facts, "pod-leaving", clean(pod.name), text, remedy, [pod])
 
 
 def missing_pods(facts: Facts) -> Iterator[Finding]:
@@ -255,8 +205,8 @@ def _pods(facts: Facts) -> tuple[Pod, ...]:
     return () if facts.has_fault(SOURCE) else _cluster(facts).pods or ()
 
 
-def _hits(facts: Facts) -> Iterator[Hit]:
-    return (Hit(pod, container) for pod in _pods(facts) for container in pod.containers)
+def _containers(facts: Facts) -> Iterator[tuple[Pod, Container]]:
+    return ((pod, container) for pod in _pods(facts) for container in pod.containers)
 
 
 def _names(pods: list[Pod]) -> str:
@@ -265,7 +215,7 @@ def _names(pods: list[Pod]) -> str:
 
 def _short(text: str) -> str:
     said = clean(" ".join(text.split())).rstrip(".")
-    return said if len(said) <= MAX_CHARS else f"{said[: MAX_CHARS - 1]}…"
+    return said if len(said) <= MAX_TEXT_CHARS else f"{said[: MAX_TEXT_CHARS - 1]}…"
 
 
 def _evidence(facts: Facts, pods: list[Pod]) -> tuple[str, ...]:
@@ -277,9 +227,3 @@ def _evidence(facts: Facts, pods: list[Pod]) -> tuple[str, ...]:
 def _state(pod: Pod) -> str:
     each = [f"{one.name} {one.waiting or 'up'}, {plural(one.restarts, 'restart')}" for one in pod.containers]
     return clean("; ".join([pod.phase or "no phase", *each]))
-
-
-def _nodes(facts: Facts, pods: Iterable[Pod]) -> tuple[str, ...]:
-    """The keys of the nodes that they are."""
-    addresses = {pod.ip for pod in pods if pod.ip}
-    return tuple(node.key for node in facts.living_nodes if node.ip in addresses)

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
+from cockpit.findings.gpu_leftovers import orphaned_memory
 from cockpit.findings.gpu_memory import free_but_held, unexplained_memory
-from cockpit.findings.orphans import orphaned_memory
 from cockpit.model import Fault, Finding, Gpu, Hold, Host, Job, Process, Quantity, Snapshot
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, actor, gpu, node, process, snapshot, theirs

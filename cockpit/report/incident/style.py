@@ -26,20 +26,8 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 
 _FILLS: Final = (
-    "busy",
-    "idle",
-    "unknown",
-    "dead",
-    "placement",
-    "loading",
-    "rank",
-    "turn",
-    "unused",
-    "unseen",
-    "critical",
-    "warning",
-    "info",
-)
+    "busy", "idle", "unknown", "dead", "placement", "loading", "rank", "turn", "unused", "unseen", "critical", "warning", "info",
+)  # fmt: skip
 _RULES: Final = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--ground);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.idle_workers import idle_workers
+from cockpit.findings.gpu_leftovers import idle_workers
 from cockpit.model import Hold, Process, Snapshot
 from tests.findings.detection import looked, only
 from tests.world import GIB, NOW, node, process, snapshot

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.gpu_clocks import low_clocks, lowered_power
+from cockpit.findings.gpu_speed import low_clocks, lowered_power
 from cockpit.model import Finding, Gpu, Host, Snapshot
 from tests.findings.detection import looked, only
 from tests.world import NOW, gpu, node, snapshot

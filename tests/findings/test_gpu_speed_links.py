@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.gpu_links import faulty_links
+from cockpit.findings.gpu_speed import faulty_links
 from cockpit.model import Finding, Gpu, GpuLinks, Host, Snapshot
 from tests.findings.detection import codes, looked, only
 from tests.world import NOW, gpu, node, snapshot

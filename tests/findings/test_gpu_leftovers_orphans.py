@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.findings import FindingTracker, Limits
-from cockpit.findings.orphans import orphaned_memory
+from cockpit.findings.gpu_leftovers import orphaned_memory
 from cockpit.model import Hold, Host, Job
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, process, snapshot

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.findings.xids import reported_xids
+from cockpit.findings.gpus import reported_xids
 from cockpit.model import Gpu, Host, Snapshot, Xid
 from tests.findings.detection import looked, only
 from tests.world import NOW, gpu, node, snapshot
