@@ -22,8 +22,9 @@ import pytest
 from cockpit.probe.acts import start
 from cockpit.probe.acts.host_state import Watcher
 from cockpit.probe.acts.start import fitness, installation
-from cockpit.probe.acts.start.fitness import find_listeners, own_address
+from cockpit.probe.acts.start.fitness import own_address
 from cockpit.probe.acts.start.ray_start import Outcome, why_apart
+from cockpit.probe.look.network import listening_sockets
 from cockpit.sources.probes import payload
 
 SESSION = f"session_2026-11-21_07-17-58_164160_{os.getpid()}"
@@ -284,9 +285,9 @@ def free_port() -> int:
 
 
 def test_listening_ports_are_seen(gcs: str):
-    assert int(gcs.rpartition(":")[2]) in find_listeners()
+    assert int(gcs.rpartition(":")[2]) in {one.port for one in listening_sockets()}
     with closed() as port:
-        assert port not in find_listeners()
+        assert port not in {one.port for one in listening_sockets()}
 
 
 @contextmanager
