@@ -1,116 +1,15 @@
-"""What a cluster is: the words that every other module speaks.
+"""What a cluster is: the words that every other module speaks, all of them importable from here.
 
 `None` means *unknown* everywhere: it is drawn as `–`, and is never 0 and never an empty list. Sizes are bytes, times POSIX seconds,
 utilization 0-100. Every value is immutable. Text from the cluster is kept exactly as it came (ids are sent back in calls); whatever
 draws it makes it safe first (`cockpit.text.clean`). Commands and entrypoints have had their secrets taken out before they get here.
 """
 
-from cockpit.model.finding import LEVELS, Finding, Level, Remedy
-from cockpit.model.gpu import Gpu, GpuLinks, Xid
-from cockpit.model.host import (
-    LEFT_OVER,
-    Amount,
-    Cause,
-    Disk,
-    Fault,
-    Hold,
-    Host,
-    HostMemory,
-    Kind,
-    Listener,
-    MemoryUser,
-    OomKill,
-    Past,
-    Pointer,
-    Port,
-    Process,
-    RayProcess,
-    Session,
-    ShmUser,
-    SocketInterfaces,
-    TaskLimit,
-    TempDir,
-    describe_owner,
-)
-from cockpit.model.kubernetes import Container, ContainerEnd, Pod, RayCluster, RayJob
-from cockpit.model.ray import (
-    DEADLOCK,
-    GROUP_WAIT_PREFIX,
-    PENDING_STATES,
-    SUPERVISOR,
-    Actor,
-    Bundle,
-    Cluster,
-    Demand,
-    Holder,
-    Job,
-    Node,
-    NodeState,
-    OtherRay,
-    PlacementGroup,
-    Quantity,
-    Wait,
-    Worker,
-)
-from cockpit.model.slurm import Allocation, SlurmNode
-from cockpit.model.snapshot import Snapshot
-from cockpit.model.value import Value
-
-__all__ = [
-    "DEADLOCK",
-    "GROUP_WAIT_PREFIX",
-    "LEFT_OVER",
-    "LEVELS",
-    "PENDING_STATES",
-    "SUPERVISOR",
-    "Actor",
-    "Allocation",
-    "Amount",
-    "Bundle",
-    "Cause",
-    "Cluster",
-    "Container",
-    "ContainerEnd",
-    "Demand",
-    "Disk",
-    "Fault",
-    "Finding",
-    "Gpu",
-    "GpuLinks",
-    "Hold",
-    "Holder",
-    "Host",
-    "HostMemory",
-    "Job",
-    "Kind",
-    "Level",
-    "Listener",
-    "MemoryUser",
-    "Node",
-    "NodeState",
-    "OomKill",
-    "OtherRay",
-    "Past",
-    "PlacementGroup",
-    "Pod",
-    "Pointer",
-    "Port",
-    "Process",
-    "Quantity",
-    "RayCluster",
-    "RayJob",
-    "RayProcess",
-    "Remedy",
-    "Session",
-    "ShmUser",
-    "SlurmNode",
-    "Snapshot",
-    "SocketInterfaces",
-    "TaskLimit",
-    "TempDir",
-    "Value",
-    "Wait",
-    "Worker",
-    "Xid",
-    "describe_owner",
-]
+from cockpit.model.finding import *  # noqa: F403 each name is in one place: where it is defined
+from cockpit.model.gpu import *  # noqa: F403
+from cockpit.model.host import *  # noqa: F403
+from cockpit.model.kubernetes import *  # noqa: F403
+from cockpit.model.ray import *  # noqa: F403
+from cockpit.model.slurm import *  # noqa: F403
+from cockpit.model.snapshot import *  # noqa: F403
+from cockpit.model.value import *  # noqa: F403

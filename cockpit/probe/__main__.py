@@ -14,10 +14,11 @@ import threading
 import time
 from typing import Any, NoReturn, Sequence
 
-from .look.host import addresses
 from .look.logs import list_logs, read_log
+from .look.network import addresses
 from .look.ports import port_listeners
-from .look.processes import Users, boot_time, legible, lives, read_environ
+from .look.proc import Users, boot_time, legible
+from .look.processes import lives, read_environ
 from .look.sample import Sampler, usual_temps
 from .look.stacks import stack
 

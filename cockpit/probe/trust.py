@@ -15,6 +15,8 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Tuple
 ROOT = 0
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a folder is opened, so that a link in its place is an error."""
+FOLDER_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+"""A folder that may not be ours to read, and may be reached by a link."""
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LINKS = 40
@@ -38,28 +40,30 @@ def own_uids() -> Tuple[int, int]:
 
 
 @contextmanager
+def opened(path: str, flags: int = FOLDER, folder: int | None = None) -> Iterator[int]:
+    """Its descriptor, which is closed in the end. Raises `OSError`."""
+    handle = os.open(path, flags, dir_fd=folder)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
 def open_file(path: str, owners: Tuple[int, ...] | None = None, folder: int | None = None, *, link: int = os.O_NOFOLLOW) -> Iterator[int]:
     """A regular file that somebody else may have put there, open for reading: no link as its last part, and no pipe or device is opened.
 
     `owners`: only a file of one of these, with no other name. `folder`: an open one that the path starts from. `link`: 0 for a link of
     the kernel's own, in /proc. Raises `OSError`.
     """
-    with _close_after(os.open(path, _PLACE | link, dir_fd=folder)) as place:
+    with opened(path, _PLACE | link, folder) as place:
         status = os.fstat(place)
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(2, "it is not a regular file", path)
         if owners is not None and (status.st_uid not in owners or status.st_nlink > 1):
             raise PermissionError(13, "it belongs to another user", path)
-        with _close_after(os.open(f"/proc/self/fd/{place}", _FILE)) as handle:  # exactly what was looked at
+        with opened(f"/proc/self/fd/{place}", _FILE) as handle:  # exactly what was looked at
             yield handle
-
-
-@contextmanager
-def _close_after(handle: int) -> Iterator[int]:
-    try:
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def read_begin(

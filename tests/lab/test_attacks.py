@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from cockpit.probe.look.protected import LARGE_BYTES
+from cockpit.probe.look.sizes import LARGE_BYTES
 from tests.lab import hosts
 from tests.lab.cluster import ENV, eventually, lay_out
 from tests.lab.conftest import NO_RAY, RAY

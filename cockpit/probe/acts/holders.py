@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Dict, Iterable, Iterator, Mapping, NamedTuple, Set, Tuple
 
 from ..look.kinds import OWNED
-from ..look.processes import Forest, ScannedProcess, read
+from ..look.proc import read
+from ..look.processes import Forest, ScannedProcess
 from ..trust import own_uids
 from .host_state import HostState, Tell
 

@@ -13,10 +13,10 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set
 from ..look.classify import classify
 from ..look.collector import Collector
 from ..look.gpus import GpuReading, Nvml
-from ..look.kernel_log import uptime
 from ..look.kinds import OWNED, KindVerdict
 from ..look.past import Past
-from ..look.processes import TICKS_PER_SECOND, Forest, ProcessTable, ScannedProcess, boot_time, user_name
+from ..look.proc import TICKS_PER_SECOND, boot_time, uptime, user_name
+from ..look.processes import Forest, ProcessTable, ScannedProcess
 from ..look.sample import facts_of, usual_temps
 from ..look.sessions import Sessions, SessionScanner
 

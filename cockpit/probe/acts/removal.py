@@ -13,8 +13,8 @@ import stat
 import time
 from typing import Callable, Container, Dict, Iterable, Set
 
-from ..look.processes import user_name
-from ..look.protected import DearFiles
+from ..look.proc import user_name
+from ..look.sizes import DearFiles
 from ..look.tree import FolderEntry, Place, Walk, place
 from .host_state import Tell
 

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from typing import Dict, Iterable
 
-from .evidence import Evidence, session_name
+from .evidence import Evidence, Lineage, has_same_variables, is_adopter, session_name
 from .kinds import LEFT, NO_SIGN, OWNED, KindVerdict, ProcessFacts, SessionFolder, Sign
-from .lineage import Lineage, has_same_variables, is_adopter
 from .origin import SERVICES, WORKERS
 from .processes import Forest, ScannedProcess
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import socket
-import struct
 from typing import Dict, Iterable, Mapping, NamedTuple, Tuple
 
-from .processes import PAGE, ScannedProcess, read
+from .proc import PAGE_BYTES, read, read_or_nothing
+from .processes import ScannedProcess
 
 Amount = Dict[str, "int | str | None"]
-DEFAULT_THRESHOLD = 0.95
-_SIOCGIFADDR = 0x8915
+_CGROUPS = (
+    ("memory.max", "memory.current", "memory.stat", ""),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_"),
+)
+"""Of version 2 and 1: the files of a limit, of what is used and of what that is, and how its names begin there."""
 
 
 class MemoryUse(NamedTuple):
@@ -27,61 +29,35 @@ class MemoryUse(NamedTuple):
 
 def memory(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> MemoryUse:
     """As Ray 2.60 does it (src/ray/common/monitors/memory_monitor_utils.cc): the cgroup's figures only where its limit is the lower one."""
-    info = _meminfo(f"{proc}/meminfo")
+    words = (line.split() for line in read(f"{proc}/meminfo").decode().splitlines())
+    info = {word[0].rstrip(":"): int(word[1]) * 1024 for word in words if len(word) > 1}
     total, available = info.get("MemTotal"), info.get("MemAvailable")
-    limit, used = _limit(cgroup), _cgroup_used(cgroup)
-    if limit is not None and (total is None or limit < total):
-        return MemoryUse(None if used is None else max(0, min(used, limit)), limit, total, _cgroup_shared(cgroup))
+    limited = _read_cgroup(cgroup)
+    if limited is not None and limited.total is not None and (total is None or limited.total < total):
+        return limited._replace(host_total=total)
     return MemoryUse(total - available if total is not None and available is not None else None, total, shared=info.get("Shmem"))
 
 
-def _meminfo(path: str) -> Dict[str, int]:
-    words = (line.split() for line in read(path).decode().splitlines())
-    return {word[0].rstrip(":"): int(word[1]) * 1024 for word in words if len(word) > 1}
-
-
-def _limit(cgroup: str) -> int | None:
-    """Of version 2 where that file is there, else of version 1; `max` and 0 are no limit."""
-    for path in (f"{cgroup}/memory.max", f"{cgroup}/memory/memory.limit_in_bytes"):
-        try:
-            text = read(path).decode().strip()
-        except OSError:
+def _read_cgroup(folder: str) -> MemoryUse | None:
+    """Of version 2 where its limit is there, else of version 1; `max` and 0 are no limit. The page cache the kernel can take back."""
+    for limit_file, use_file, stat_file, prefix in _CGROUPS:
+        limit, use = read_or_nothing(f"{folder}/{limit_file}").strip(), read_or_nothing(f"{folder}/{use_file}").strip()
+        if not limit:
             continue
-        return int(text) or None if text.isdigit() else None
-    return None
-
-
-def _cgroup_used(cgroup: str) -> int | None:
-    """Without the page cache, which the kernel can take back."""
-    for usage, stat, prefix in (
-        (f"{cgroup}/memory.current", f"{cgroup}/memory.stat", ""),
-        (f"{cgroup}/memory/memory.usage_in_bytes", f"{cgroup}/memory/memory.stat", "total_"),
-    ):
-        try:
-            current, lines = int(read(usage)), read(stat).decode().splitlines()
-        except OSError:
-            continue
-        cache = dict(line.split()[:2] for line in lines if " " in line)
-        if f"{prefix}inactive_file" not in cache or f"{prefix}active_file" not in cache:
+        if not limit.isdigit() or not int(limit):
             return None
-        return current - int(cache[f"{prefix}inactive_file"]) - int(cache[f"{prefix}active_file"])
-    return None
-
-
-def _cgroup_shared(cgroup: str) -> int | None:
-    for path, name in ((f"{cgroup}/memory.stat", "shmem"), (f"{cgroup}/memory/memory.stat", "total_shmem")):
-        try:
-            lines = read(path).decode().splitlines()
-        except OSError:
-            continue
-        return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), None)
+        said = dict(line.split()[:2] for line in read_or_nothing(f"{folder}/{stat_file}").splitlines() if " " in line)
+        known = [use, said.get(f"{prefix}inactive_file"), said.get(f"{prefix}active_file")]
+        current, *cache = (int(text) if text and text.isdigit() else None for text in known)
+        used = None if current is None or None in cache else max(0, min(current - sum(filter(None, cache)), int(limit)))
+        return MemoryUse(used, int(limit), shared=int(said[f"{prefix}shmem"]) if f"{prefix}shmem" in said else None)
     return None
 
 
 def shared_memory(pid: int) -> int | None:
     """Of its resident memory what may be others' too: files, /dev/shm; `None`: it has ended. /proc/PID/stat has only the sum."""
     try:
-        return int(read(f"/proc/{pid}/statm").split()[2]) * PAGE
+        return int(read(f"/proc/{pid}/statm").split()[2]) * PAGE_BYTES
     except (OSError, IndexError, ValueError):
         return None
 
@@ -104,7 +80,7 @@ def _kill_at(total: int | None, settings: Mapping[str, str] | None, argv: Tuple[
         return None
     try:
         refresh = float(settings.get("RAY_memory_monitor_refresh_ms", 250))
-        threshold = float(settings.get("RAY_memory_usage_threshold", DEFAULT_THRESHOLD))
+        threshold = float(settings.get("RAY_memory_usage_threshold", 0.95))
         free = int(settings.get("RAY_min_memory_free_bytes", -1))
     except ValueError:
         return None
@@ -121,12 +97,11 @@ class Cpu:
 
     def read(self) -> float | None:
         """Percent of all processors; `None` when no time has passed since the last look."""
-        busy, total = _cpu_times()
-        spent, passed = busy - self._last[0], total - self._last[1]
-        if passed <= 0:
+        (busy, total), (busy_before, total_before) = _cpu_times(), self._last
+        if total <= total_before:
             return None
         self._last = busy, total
-        return round(min(100.0, max(0.0, 100 * spent / passed)), 1)
+        return round(min(100.0, max(0.0, 100 * (busy - busy_before) / (total - total_before))), 1)
 
 
 def _cpu_times() -> Tuple[int, int]:
@@ -150,29 +125,3 @@ def disks(folders: Iterable[str]) -> list[Amount]:
         if device not in found:
             found[device] = {"path": folder, **space(folder)}
     return list(found.values())
-
-
-def addresses() -> list[str]:
-    """All but loopback and link-local ones, IPv4 first."""
-    found = [address for _, name in socket.if_nameindex() for address in [_address(name)] if address and not address.startswith("127.")]
-    return [*dict.fromkeys(found), *dict.fromkeys(_addresses_v6())]
-
-
-def _address(interface: str) -> str | None:
-    import fcntl  # only for the greeting
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
-        except OSError:
-            return None  # it has no IPv4 address
-    return socket.inet_ntoa(answer[20:24])
-
-
-def _addresses_v6() -> list[str]:
-    try:
-        rows = [line.split() for line in read("/proc/net/if_inet6").decode().splitlines()]
-    except OSError:
-        return []
-    scopes = {"00": "global"}
-    return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] in scopes]

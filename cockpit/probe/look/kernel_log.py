@@ -7,7 +7,7 @@ import re
 import time
 from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
 
-from .processes import read
+from .proc import in_first_namespace, read_or_nothing
 from .xids import MARK, Bus, Xid, newest, parse_line
 
 Kill = Dict[str, Any]
@@ -16,8 +16,6 @@ COUNTERS = ("memory.events", "memory/memory.oom_control")
 """Below /sys/fs/cgroup, of a container."""
 _SLURM_JOB = re.compile(r"^0::/(\S{1,500}/job_\d{1,12})(?:/|$)", re.MULTILINE)
 """Of cgroup version 2: `system.slice/slurmstepd.scope/job_42/step_3/user/task_0` (slurm.conf, cgroup.conf: ConstrainRAMSpace)."""
-FIRST_PID_NAMESPACE = "pid:[4026531836]"
-"""PROC_PID_INIT_INO of linux/proc_ns.h."""
 MOST_RECORDS = 20_000
 _KILLED = re.compile(
     r"Killed process (?P<pid>\d+) \((?P<name>.*?)\),? .*?"
@@ -77,12 +75,11 @@ class Kernel:
     def _read_counters(self) -> list[Kill] | None:
         """A counter says that there was one, not who: the moment is when it was seen to have grown."""
         for path in self._counters:
-            try:
-                words = dict(line.split()[:2] for line in read(path).decode().splitlines() if " " in line)
-                count = int(words["oom_kill"])
-            except (OSError, ValueError, KeyError):
+            said = dict(line.split()[:2] for line in read_or_nothing(path).splitlines() if " " in line).get("oom_kill", "")
+            if not said.isdigit():
                 continue
-            before, self._count = self._count, count
+            count, before = int(said), self._count
+            self._count = count
             if before is None or count <= before:
                 return []
             return [{"by": "kernel", "moment": self._now(), "text": f"oom_kill in {path} has grown from {before} to {count}"}]
@@ -91,10 +88,7 @@ class Kernel:
 
 def find_counters(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Tuple[str, ...]:
     """Files that count kills: of a job of Slurm's, within which we run, its own, which counts those of all its steps; of a container."""
-    try:
-        job = _SLURM_JOB.search(read(f"{proc}/self/cgroup").decode("utf-8", "replace"))
-    except OSError:
-        job = None
+    job = _SLURM_JOB.search(read_or_nothing(f"{proc}/self/cgroup"))
     return (*((f"{cgroups}/{job[1]}/memory.events",) if job else ()), *(f"{cgroups}/{name}" for name in COUNTERS))
 
 
@@ -119,16 +113,3 @@ def _split(record: str, booted: float) -> Tuple[float | None, str]:
     head, _, text = record.partition(";")
     words = head.split(",")
     return booted + int(words[2]) / 1e6 if len(words) > 2 and words[2].isdigit() else None, text
-
-
-def in_first_namespace() -> bool:
-    """Whether every process of this machine is seen from here: not in a container."""
-    try:
-        return os.readlink("/proc/self/ns/pid") == FIRST_PID_NAMESPACE
-    except OSError:
-        return False
-
-
-def uptime() -> float:
-    """Seconds since this host was started, by a clock that nobody sets."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

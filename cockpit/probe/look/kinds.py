@@ -9,11 +9,10 @@ import os
 from typing import FrozenSet, Mapping, NamedTuple, Tuple
 
 from .processes import Identity, ScannedProcess
+from .tree import Place
 
 OWNED = ("ray", "worker", "driver", "child")
 LEFT = ("orphan", "stale")
-Place = Tuple[int, int]
-"""Device and inode: what a folder is, whatever it is called and by whatever link or mount it is reached."""
 
 
 class Listener(NamedTuple):

@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, Iterator
 
 from .. import trust
 from .kinds import SessionFolder
-from .processes import ProcessTable, legible
+from .proc import legible
+from .processes import ProcessTable
 from .sessions import MOST_LOGS, SessionScanner
 from .tree import place
 

@@ -94,7 +94,7 @@ def trace(argv: Sequence[str], name: str, environ: Mapping[str, str] | None, log
     return ProcessOrigin(
         role=role,
         session=_session(argv if role in SERVICES else (), logs),
-        raylet=_number(known.get("RAY_RAYLET_PID")),
+        raylet=to_number(known.get("RAY_RAYLET_PID")),
         node=flag(argv, "--node_id", "--node-id") or known.get("RAY_NODE_ID"),
         job=None if submission or role == "supervisor" else _job(job, head),
         submission=submission,
@@ -166,7 +166,8 @@ def _job(said: str | None, head: bytes) -> str | None:
     return found[1].decode() if found else None
 
 
-def _number(text: str | None) -> int | None:
+def to_number(text: str | None) -> int | None:
+    """`None` where it is none."""
     return int(text) if text and text.isdigit() else None
 
 

@@ -6,7 +6,8 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from .kinds import LEFT, OWNED, KindVerdict, ProcessFacts, SeenWorker
 from .origin import WORKERS
-from .processes import TICKS_PER_SECOND, Forest, Identity, ScannedProcess
+from .proc import TICKS_PER_SECOND
+from .processes import Forest, Identity, ScannedProcess
 
 HOUR, MINUTE = 3600 * TICKS_PER_SECOND, 60 * TICKS_PER_SECOND
 

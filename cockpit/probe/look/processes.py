@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import pwd
-import queue
-import threading
-import time
-from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Set, Tuple
+from contextlib import suppress
+from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Tuple
 
 from .. import trust
-from .interfaces import Interfaces, read_interfaces
+from .network import Interfaces, read_interfaces
 from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
+from .proc import PAGE_BYTES, TICKS_PER_SECOND, Batch, legible, read_at_once, read_link, read_or_nothing, uptime
 
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
 STUCK_AFTER = 1.0
 """Seconds after which a process whose memory map is locked (its cmdline and environ then hang) is left alone."""
 MOST_ENVIRON_BYTES = 8 << 20
@@ -107,43 +103,23 @@ def parse_stat(text: bytes) -> ScannedProcess:
     pid, _, name = head.partition(b" (")
     rest = tail.split(None, 22)
     state, parent, group, leader, terminal, ticks, pages = rest[0].decode(), *rest[1:5], rest[19], rest[21]
-    numbers = int(parent), int(group), int(leader), int(ticks), int(pages) * PAGE, int(terminal)
+    numbers = int(parent), int(group), int(leader), int(ticks), int(pages) * PAGE_BYTES, int(terminal)
     return ScannedProcess(int(pid), name.decode("utf-8", "replace"), state, *numbers, bool(int(rest[6]) & _KERNEL_THREAD), int(rest[17]))
-
-
-def read(path: str) -> bytes:
-    """A whole file of /proc."""
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
-
-
-def read_at_once(path: str, most: int) -> bytes:
-    """A file of /proc that one system call returns whole, as those of a process are; cut after `most` bytes."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(handle, most)
-    finally:
-        os.close(handle)
 
 
 def read_stat(pid: int) -> ScannedProcess | None:
     """`None` when there is no such process any more."""
     try:
-        text = read_at_once(f"/proc/{pid}/stat", 4096)
-        found = parse_stat(text)
+        found = parse_stat(read_at_once(f"/proc/{pid}/stat", 4096))
     except (OSError, ValueError, IndexError):
         return None
-    return found._replace(state=_worst_state(pid) or found.state) if found.state == "Z" and _threads(text) > 1 else found
+    return found._replace(state=_worst_state(pid) or found.state) if found.state == "Z" and found.threads > 1 else found
 
 
 def lives(pid: int, ticks: int) -> bool:
     """Whether exactly that process is there, and is no zombie."""
     found = read_stat(pid)
     return found is not None and found.ticks == ticks and found.state not in "ZXx"
-
-
-def _threads(text: bytes) -> int:
-    return int(text.rpartition(b")")[2].split(None, 19)[17])
 
 
 def _worst_state(pid: int) -> str | None:
@@ -178,11 +154,6 @@ def _pairs(entries: Iterable[bytes]) -> Dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def legible(text: str) -> str:
-    """The same, with U+FFFD for what is no UTF-8, so that it can be sent and drawn."""
-    return os.fsencode(text).decode("utf-8", "replace")
-
-
 def read_details(stat: ScannedProcess) -> Details:
     """May hang, when the process is stuck with its memory map locked."""
     argv = read_argv(stat.pid)
@@ -190,9 +161,12 @@ def read_details(stat: ScannedProcess) -> Details:
     kept = None if text is None else _pick_wanted(text)
     logs = [link for link in (read_link(f"/proc/{stat.pid}/fd/{number}") for number in (1, 2)) if link]
     uid, pids = _status(stat.pid)
-    settled = not stat.alive or (bool(argv) and text != b"" and _age(stat) > SETTLED_AFTER)
-    head = _log_head(stat.pid) if any(f"-{NO_JOB}-" in log for log in logs) else b""
-    apart = len(pids) > 1 or _namespace(stat.pid) not in (None, _namespace("self"))
+    settled = not stat.alive or (bool(argv) and text != b"" and uptime() - stat.ticks / TICKS_PER_SECOND > SETTLED_AFTER)
+    head = b""
+    if any(f"-{NO_JOB}-" in log for log in logs):
+        with suppress(OSError):  # through the process, whose mounts may be others than ours
+            head = trust.read_begin(f"/proc/{stat.pid}/fd/1", 512, link=0)
+    apart = len(pids) > 1 or read_link(f"/proc/{stat.pid}/ns/cgroup") not in (None, read_link("/proc/self/ns/cgroup"))
     inside = read_link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
     origin = trace(argv, stat.name, kept, logs, head)
     if origin.role and _sets_user(stat.pid):
@@ -209,29 +183,12 @@ def _sets_user(pid: int) -> bool:
         return False
 
 
-def _namespace(pid: int | str) -> str | None:
-    """The cgroup namespace; `None` where that can't be told."""
-    return read_link(f"/proc/{pid}/ns/cgroup")
-
-
-def _log_head(pid: int) -> bytes:
-    """How the log begins that its stdout writes to: through the process, whose mounts may be others than ours."""
-    try:
-        return trust.read_begin(f"/proc/{pid}/fd/1", 512, link=0)
-    except OSError:
-        return b""
-
-
 def _pick_wanted(environ: bytes) -> Dict[str, str]:
     """Few processes have any of these; the others' environments are not even taken apart."""
     if b"RAY_" not in environ:
         return {}
     found = _pairs(entry for entry in environ.split(b"\0") if entry.startswith(_BEGINNINGS))
     return {name: legible(found[name]) for name in WANTED.intersection(found)}
-
-
-def _age(stat: ScannedProcess) -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - stat.ticks / TICKS_PER_SECOND
 
 
 def read_argv(pid: int) -> Tuple[str, ...]:
@@ -244,55 +201,11 @@ def read_argv(pid: int) -> Tuple[str, ...]:
     return tuple(word.decode("utf-8", "replace") for word in text.split(b"\0")) if text else ()
 
 
-def read_link(path: str) -> str | None:
-    """`None`: it is gone, no link, or not ours to read."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return None
-
-
 def _status(pid: int) -> Tuple[int | None, Tuple[int, ...]]:
-    uid: int | None = None
-    pids: Tuple[int, ...] = ()
-    try:
-        text = read(f"/proc/{pid}/status")  # whole: there may be thousands of groups before its pids
-    except OSError:
-        return None, ()
-    for name, _, value in (line.partition(b":") for line in text.split(b"\n", 20)):
-        if name == b"Uid":
-            uid = int(value.split()[0])
-        elif name == b"NSpid":
-            pids = tuple(int(word) for word in value.split())
-    return uid, pids
-
-
-class _Batch:
-    """Details being read by a thread of its own, which may hang in any of them."""
-
-    def __init__(self, stats: list[ScannedProcess], look: Callable[[ScannedProcess], Details]) -> None:
-        self.stats = stats
-        self.found: Dict[Identity, Tuple[str, Details]] = {}
-        self.at = 0
-        self.finished = threading.Event()
-        self._look = look
-        threading.Thread(target=self._run, name="details", daemon=True).start()
-
-    def _run(self) -> None:
-        for at, stat in enumerate(self.stats):
-            self.at = at
-            self.found[stat.identity] = stat.name, self._look(stat)
-        self.finished.set()
-
-    def wait(self, patience: float) -> int | None:
-        """`None` when all is read, else the place of the process that doesn't answer."""
-        at, since = self.at, time.monotonic()
-        while not self.finished.wait(0.05):
-            if self.at != at:
-                at, since = self.at, time.monotonic()
-            elif time.monotonic() - since > patience:
-                return at
-        return None
+    """Its user, and its pids."""
+    lines = read_or_nothing(f"/proc/{pid}/status").split("\n", 20)  # whole: there may be thousands of groups before its pids
+    said = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
+    return int(said["Uid"][0]) if "Uid" in said else None, tuple(map(int, said.get("NSpid", ())))
 
 
 class ProcessTable:
@@ -302,7 +215,7 @@ class ProcessTable:
         self._look = look
         self._patience = patience
         self._known: Dict[Identity, Tuple[str, Details]] = {}
-        self._hanging: list[_Batch] = []
+        self._hanging: list[Batch[ScannedProcess, Tuple[Identity, Tuple[str, Details]]]] = []
 
     def scan(self) -> Forest:
         """Every process there is. Kernel threads are left out: they hold no memory and start nothing of Ray."""
@@ -318,73 +231,23 @@ class ProcessTable:
 
     def _learn(self, stats: list[ScannedProcess]) -> None:
         for batch in self._hanging:  # what hung may have answered since
-            self._known.update(batch.found)
+            self._known.update(batch.answers)
         self._hanging = [batch for batch in self._hanging if not batch.finished.is_set()]
         patience = self._patience
         while stats:
-            batch = _Batch(stats, self._look)
+            batch = Batch(stats, lambda stat: (stat.identity, (stat.name, self._look(stat))))
             at = batch.wait(patience)
             patience = max(patience / 2, LEAST_PATIENCE)
-            self._known.update(batch.found)
+            self._known.update(batch.answers)
             if at is None:
                 return
             stuck = stats[at]
             uid, pids = _status(stuck.pid)  # that asks nothing of its memory
             about = Details(uid=uid, origin=trace((), stuck.name, None), pids=pids or (stuck.pid,), stuck=True)
-            self._known[stuck.pid, stuck.ticks] = stuck.name, about
+            self._known[stuck.identity] = stuck.name, about
             self._hanging.append(batch)
             stats = stats[at + 1 :]
 
 
 def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def boot_time() -> float:
-    """When this host was started."""
-    for line in read("/proc/stat").split(b"\n"):
-        if line.startswith(b"btime "):
-            return float(line.split()[1])
-    return 0.0
-
-
-def user_name(uid: int) -> str:
-    """By the host's own user database, else the number. May hang, when that database is on the network."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OSError):
-        return str(uid)
-
-
-class Users:
-    """Names of users, looked up by a thread of its own that may hang; until it has answered a user is a number."""
-
-    def __init__(self, look: Callable[[int], str] = user_name, patience: float = 0.05) -> None:
-        self._look = look
-        self._patience = patience
-        self._names: Dict[int, str] = {}
-        self._asked: Set[int] = set()
-        self._wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._idle = threading.Event()
-        self._idle.set()
-        threading.Thread(target=self._run, name="users", daemon=True).start()
-
-    def name(self, uid: int | None) -> str | None:
-        """Waits a moment for a name that is new, but for none while another one hangs."""
-        if uid is None:
-            return None
-        if uid not in self._asked:
-            self._asked.add(uid)
-            waits = self._idle.is_set()
-            self._idle.clear()
-            self._wanted.put(uid)
-            if waits:
-                self._idle.wait(self._patience)
-        return self._names.get(uid, str(uid))
-
-    def _run(self) -> None:
-        while True:
-            uid = self._wanted.get()
-            self._names[uid] = self._look(uid)
-            if self._wanted.empty():
-                self._idle.set()

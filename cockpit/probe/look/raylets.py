@@ -1,15 +1,53 @@
-"""Raylets and GCSs that live on this host: what they were started with, and how near they are to limits of files, processes and threads."""
+"""Raylets and GCSs that live on this host: which Ray, Python and training frameworks they have, and how near they are to their limits.
+
+What is installed is read off the files that lie there: nothing of it is executed. The kernel counts processes and threads alike, as tasks.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Dict, NamedTuple, Tuple
+import re
+from contextlib import suppress
+from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
 
-from .installed import Frameworks, frameworks, python_version, ray_version
-from .processes import Forest, Identity, ScannedProcess, legible, read_at_once, read_environ
-from .tasks import TaskLimit, task_limits
+from .. import trust
+from .origin import flag
+from .proc import in_first_namespace, legible, read_at_once, read_link, read_or_nothing
+from .processes import Forest, Identity, ScannedProcess, read_environ
 
 ROLES = ("raylet", "gcs_server")
+MOST_LINKS = 40
+MOST_BYTES = 1 << 16
+_RAY = re.compile(r'^version = "([^"\n]{1,40})"', re.MULTILINE)
+_HEADER = re.compile(r'^#define\s+PY_VERSION\s+"([^"\n]{1,40})"', re.MULTILINE)
+_VENV = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?)", re.MULTILINE)
+_INCLUDE = re.compile(r"python3\.\d+t?$")
+_FRAMEWORK = re.compile(r"(openrlhf|verl)-(\d[\w.!+]{0,40}?)(?:-py3[\w.]*)?\.(?:dist|egg)-info$")
+CGROUPS = "/sys/fs/cgroup"
+OF_HOST = (("threads", "/proc/sys/kernel/threads-max"), ("pids", "/proc/sys/kernel/pid_max"))
+EXEMPT = 1 << 21 | 1 << 24
+"""CAP_SYS_ADMIN and CAP_SYS_RESOURCE: for whoever has one of them `ulimit -u` doesn't count (kernel/fork.c), and for root neither."""
+DEEPEST = 32
+"""Cgroups above a process that are looked at."""
+
+
+class Frameworks(NamedTuple):
+    """Training frameworks that lie in the same folder as Ray."""
+
+    changed: int
+    """When something was installed there last, as the file system says."""
+    releases: Mapping[str, str]
+
+
+class TaskLimit(NamedTuple):
+    """One limit, and how near it is."""
+
+    what: str
+    """`user`, `cgroup`, `threads` (of the host) or `pids` (of the host)."""
+    used: int
+    limit: int
+    path: str | None = None
+    """A cgroup's file that says the limit."""
 
 
 class Started(NamedTuple):
@@ -49,9 +87,10 @@ class Rays:
         return {process.identity: self._service(process, found[process.identity], forest) for process in there}
 
     def _service(self, process: ScannedProcess, started: Started, forest: Forest) -> RayService:
-        limits = _limits(process.pid)
+        lines = ((line[:25].rstrip(), line[25:].split()) for line in read_or_nothing(f"/proc/{process.pid}/limits").splitlines())
+        limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
         tasks = task_limits(process, forest, limits.get("Max processes")) if process.origin.role == "raylet" else None
-        files = _open_files(process.pid), limits.get("Max open files")
+        files = _count_open_files(process.pid), limits.get("Max open files")
         return RayService(started, *files, self._frameworks[process.identity], tasks)
 
     def _find_installed(self, process: ScannedProcess) -> Frameworks | None:
@@ -69,19 +108,158 @@ def _read_started(process: ScannedProcess) -> Started:
     return Started(ray_version(process), python_version(process), None if visible is None else legible(visible))
 
 
-def _limits(pid: int) -> Dict[str, int]:
-    """The soft ones, without those that are `unlimited`."""
-    try:
-        lines = read_at_once(f"/proc/{pid}/limits", 4096).decode().splitlines()
-    except OSError:
-        return {}
-    columns = ((line[:25].rstrip(), line[25:].split()) for line in lines)
-    return {name: int(words[0]) for name, words in columns if words and words[0].isdigit()}
-
-
-def _open_files(pid: int) -> int | None:
+def _count_open_files(pid: int) -> int | None:
     """From Linux 6.2 on the folder's size is their number; before that they are counted."""
     try:
         return os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:
         return None
+
+
+# What is installed
+
+
+def ray_version(process: ScannedProcess) -> str | None:
+    """Of the package that its program lies in: `.../ray/core/src/ray/raylet/raylet`."""
+    package = _package(process)
+    return _find_in_file(_RAY, _root(process), f"{package}/_version.py") if package else None
+
+
+def _package(process: ScannedProcess) -> str | None:
+    package, found, _ = (process.details.argv[0] if process.details.argv else "").rpartition("/core/src/ray/")
+    return package if found and package.startswith("/") else None
+
+
+def frameworks(process: ScannedProcess, known: Frameworks | None = None) -> Frameworks | None:
+    """`known` as long as nothing was installed since; `None` where that folder can't be seen."""
+    package = _package(process)
+    if package is None:
+        return None
+    root = _root(process)
+    place = root + resolve_links(root, os.path.dirname(package))
+    try:
+        changed = os.stat(place).st_mtime_ns
+        if known and known.changed == changed:
+            return known
+        found = [(match[1], match[2]) for match in map(_FRAMEWORK.match, os.listdir(place)) if match]
+    except OSError:
+        return None
+    names = [name for name, _ in found]  # where a half removed one lies beside another, neither is believed
+    return Frameworks(changed, {name: release for name, release in found if names.count(name) == 1})
+
+
+def python_version(process: ScannedProcess) -> str | None:
+    """Of the interpreter of a raylet's workers: the last number of it counts too, so that half of it is not told."""
+    command = flag(process.details.argv, "--python_worker_command", "--python-worker-command") or ""
+    interpreter = command.split(" ", 1)[0]
+    if not interpreter.startswith("/"):
+        return None
+    root = _root(process)
+    real, prefix = (os.path.dirname(os.path.dirname(path)) for path in (resolve_links(root, interpreter), interpreter))
+    return _read_header(root, real) or _find_in_file(_VENV, root, f"{prefix}/pyvenv.cfg")
+
+
+def _read_header(root: str, prefix: str) -> str | None:
+    """By its C headers, where there are those of one Python only."""
+    try:
+        names = [name for name in os.listdir(root + resolve_links(root, f"{prefix}/include")) if _INCLUDE.match(name)]
+    except OSError:
+        return None
+    return _find_in_file(_HEADER, root, f"{prefix}/include/{names[0]}/patchlevel.h") if len(names) == 1 else None
+
+
+def _root(process: ScannedProcess) -> str:
+    """Its files as it sees them itself, in a container too. Where that is not allowed ours are its own, unless it is in another one."""
+    root = f"/proc/{process.pid}/root"
+    return root if os.path.isdir(f"{root}/proc") or process.details.apart else ""
+
+
+def resolve_links(root: str, path: str) -> str:
+    """The same path with links followed as they are meant below that root."""
+    parts, done, links = path.split("/")[::-1], "", 0
+    while parts:
+        part = parts.pop()
+        if part in ("", ".", ".."):
+            done = os.path.dirname(done) if part == ".." else done
+            continue
+        link = read_link(f"{root}{done}/{part}")
+        if link is None:
+            done = f"{done}/{part}"
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return path
+        done = "" if link.startswith("/") else done
+        parts += link.split("/")[::-1]
+    return done
+
+
+def _find_in_file(pattern: re.Pattern[str], root: str, path: str) -> str | None:
+    """In how that file begins; `None` also where there is none."""
+    with suppress(OSError):
+        found = pattern.search(trust.read_begin(root + resolve_links(root, path), MOST_BYTES).decode("utf-8", "replace"))
+        return found[1] if found else None
+    return None
+
+
+# How many tasks there may be
+
+
+def task_limits(process: ScannedProcess, forest: Forest, nproc: int | None) -> Tuple[TaskLimit, ...]:
+    """Those that it and all that it starts must keep. `nproc` is its RLIMIT_NPROC."""
+    return (*_of_user(process, forest, nproc), *_of_cgroups(process.pid), *_of_host())
+
+
+def _of_user(process: ScannedProcess, forest: Forest, nproc: int | None) -> Iterator[TaskLimit]:
+    """In another user namespace they are counted apart from those that are seen here."""
+    uid, pid = process.details.uid, process.pid
+    if uid and nproc and not _is_exempt(pid) and _user_namespace(pid) == _user_namespace("self") is not None:
+        yield TaskLimit("user", sum(one.threads for one in forest.values() if one.details.uid == uid), nproc)
+
+
+def _is_exempt(pid: int) -> bool:
+    """Also where that can't be read."""
+    lines = read_or_nothing(f"/proc/{pid}/status").split("\n")
+    powers = next((line.split()[1] for line in lines if line.startswith("CapEff:")), None)
+    return powers is None or bool(int(powers, 16) & EXEMPT)
+
+
+def _user_namespace(pid: int | str) -> str | None:
+    return read_link(f"/proc/{pid}/ns/user")
+
+
+def _of_cgroups(pid: int) -> Iterator[TaskLimit]:
+    """All above it count too: the one that is nearest to its limit."""
+    found = [limit for folder in pids_folders(read_or_nothing(f"/proc/{pid}/cgroup"), CGROUPS) for limit in [_of_folder(folder)] if limit]
+    if found:
+        yield max(found, key=lambda one: one.used / one.limit)
+
+
+def pids_folders(text: str, root: str) -> Iterator[str]:
+    """By /proc/PID/cgroup, in version 1 and 2, from its own folder upwards; a container may see only the uppermost, under no name."""
+    for number, controllers, path in (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2):
+        if number != "0" and "pids" not in controllers.split(","):
+            continue
+        base = root if number == "0" else f"{root}/pids"
+        parts = [part for part in path.split("/") if part][:DEEPEST]
+        if ".." not in parts:
+            yield from ("/".join((base, *parts[:depth])) for depth in range(len(parts), -1, -1))
+
+
+def _of_folder(folder: str) -> TaskLimit | None:
+    """`None`: there is no limit, or it can't be read."""
+    limit, used = (read_or_nothing(f"{folder}/{name}").strip() for name in ("pids.max", "pids.current"))
+    known = limit.isdigit() and used.isdigit() and int(limit) > 0
+    return TaskLimit("cgroup", int(used), int(limit), legible(f"{folder}/pids.max")) if known else None
+
+
+def _of_host() -> Iterator[TaskLimit]:
+    """Each thread takes a pid. In a container the two may speak of different things."""
+    if not in_first_namespace():
+        return
+    try:
+        used = int(read_at_once("/proc/loadavg", 256).split()[3].partition(b"/")[2])
+        limits = [(what, int(read_at_once(path, 64))) for what, path in OF_HOST]
+    except (OSError, ValueError, IndexError):
+        return
+    yield from (TaskLimit(what, used, limit) for what, limit in limits if limit > 0)

@@ -12,18 +12,17 @@ from . import host
 from .classify import classify
 from .collector import LENIENCE, Collector
 from .gpus import Gpu, GpuReading, Nvml
-from .kernel_log import Kernel, in_first_namespace, uptime
+from .kernel_log import Kernel
 from .kinds import KindVerdict, ProcessFacts, SessionFolder
 from .oom_kills import Kill, KillScanner, session_of
 from .origin import SOCKET_INTERFACES
 from .past import Past
-from .processes import TICKS_PER_SECOND, Forest, Identity, ProcessTable, ScannedProcess, Users, boot_time, legible
+from .proc import TICKS_PER_SECOND, Users, boot_time, in_first_namespace, legible, uptime
+from .processes import Forest, Identity, ProcessTable, ScannedProcess
 from .raylets import ROLES, Rays, RayService
 from .sessions import DEFAULT_TEMP, Folder, Sessions, SessionScanner, date_writes
-from .shared_memory import SharedMemory, read_shared_memory, shm_users
-from .sizes import Size, Sizes
+from .sizes import SharedMemory, Size, Sizes, added_size, disk_of, read_shared_memory, shm_users, torchrun_folders
 from .temp_dirs import Places, look
-from .torchrun import added_size, disk_of, torchrun_folders
 from .xids import Bus, Xid
 
 Sample = Dict[str, Any]

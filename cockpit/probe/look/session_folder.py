@@ -12,8 +12,8 @@ from itertools import islice
 from typing import FrozenSet, NamedTuple, Tuple
 
 from .. import trust
-from .kinds import Listener, Place, SessionFolder
-from .tree import place
+from .kinds import Listener, SessionFolder
+from .tree import Place, place
 
 _RAYLET_LOG = re.compile(r"raylet(\.\d+)?\.out(\.\d+)?$")
 _RAYLET_LINE = re.compile(rb"\[[^\]]{10,40} [A-Z] (\d{1,10}) \d+\] \(raylet\)")

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import time
+from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
-from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
 from .. import trust
-from .kinds import Driver, Listener, Place, SessionFolder
+from .kinds import Driver, Listener, SessionFolder
+from .network import listening_sockets
 from .origin import flag
-from .processes import Forest, Identity, ScannedProcess, legible, read, user_name
+from .proc import legible, open_files, read_link, user_name
+from .processes import Forest, Identity, ScannedProcess
 from .session_folder import Records, find_place, inspect, raylet_logs, read_records
+from .tree import Place
 
 DEFAULT_TEMP = "/tmp/ray"  # noqa: S108 Ray's own default
 _NAME = re.compile(r"session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_\d+_\d+$")
 _DRIVER_LOG = re.compile(r"python-core-driver-([0-9a-f]{8})[0-9a-f]*_(\d+)\.log$")
 _JOB_LOG = re.compile(r"job-driver-(.+)\.log$")
 _TOLD_TO_END = re.compile(rb'reason_message: "received SIGTERM"|received SIGTERM\. Existing local drain request')
-_LISTEN = b"0A"
 MOST_JOBS = 200
 MOST_TEMPS, MOST_SESSIONS, MOST_LOGS = 256, 1000, 200_000
 """Of temp dirs, of sessions in all of them, of files in a folder: whoever names a temp dir may have filled it."""
@@ -219,10 +221,7 @@ def _names(folder: str) -> Tuple[str, ...]:
 
 def _mounts_of(pid: int | str) -> str:
     """Its mount namespace; empty where that can't be told."""
-    try:
-        return os.readlink(f"/proc/{pid}/ns/mnt")
-    except OSError:
-        return ""
+    return read_link(f"/proc/{pid}/ns/mnt") or ""
 
 
 def _find_raylets(forest: Forest, paths: Mapping[int, str]) -> Dict[Place | None, Tuple[Listener, ...]]:
@@ -250,10 +249,9 @@ def _session_paths(temps: Iterable[str]) -> Tuple[str, ...]:
 
 
 def _names_in(temp: str) -> Iterable[str]:
-    try:
-        return sorted(name for name in _names(temp) if _NAME.match(name))
-    except OSError:
-        return ()
+    with suppress(OSError):
+        return sorted(filter(_NAME.match, _names(temp)))
+    return ()
 
 
 def _folder(path: str, facts: SessionFolder, name_of: Callable[[int], str | None]) -> Folder:
@@ -273,16 +271,12 @@ def was_told_to_end(log: str) -> bool | None:
 
 def date_writes(logs: Iterable[Logs]) -> Dict[str, float]:
     """By submission id, when its log was written to last; of the latest ones only."""
-    found = {job: _read_mtime(path) for one in logs for job, path in one.jobs.items()}
-    latest = sorted(((moment, job) for job, moment in found.items() if moment is not None), reverse=True)[:MOST_JOBS]
-    return {legible(job): round(moment, 1) for moment, job in latest}
-
-
-def _read_mtime(path: str) -> float | None:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return None
+    found: List[Tuple[float, str]] = []
+    for one in logs:
+        for job, path in one.jobs.items():
+            with suppress(OSError):  # it is gone
+                found.append((os.stat(path).st_mtime, job))
+    return {legible(job): round(moment, 1) for moment, job in nlargest(MOST_JOBS, found)}
 
 
 def is_session(name: str) -> bool:
@@ -302,9 +296,8 @@ def _parse_start(name: str) -> float | None:
 def _holds(process: ScannedProcess, session: str, log: str) -> bool:
     """Whether it has that log open. Where its files can't be seen: whether the log was written since it was started."""
     end = f"/{os.path.basename(session)}/logs/{log}"
-    folder = f"/proc/{process.pid}/fd"
     try:
-        return any(_target(f"{folder}/{name}").endswith(end) for name in os.listdir(folder))
+        return any(link.endswith(end) for link in open_files(process.pid))
     except PermissionError:
         return _age(f"/proc/{process.pid}") >= _age(f"{session}/logs/{log}")
     except OSError:
@@ -318,47 +311,18 @@ def _age(path: str) -> float:
         return 0.0
 
 
-def _target(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
-
-
 def _dashboard_address(process: ScannedProcess, port: int) -> str | None:
     """Where a dashboard really listens: with --port-retries it may have moved on. Its flags where that can't be seen."""
     argv = process.details.argv
-    host = flag(argv, "--host") or "127.0.0.1"
     try:
-        places = _listeners(process.pid)
+        links = {*open_files(process.pid)}
     except PermissionError:
-        return _url(host, port)
+        return _url(flag(argv, "--host") or "127.0.0.1", port)
     except OSError:
         return None
     ports = range(port, port + int(flag(argv, "--port-retries") or 0) + 1)
-    near = sorted(place for place in places if place[1] in ports)
+    near = sorted((one.host, one.port) for one in listening_sockets(process.pid) if one.port in ports and one.link in links)
     return _url(*near[0]) if near else None
-
-
-def _listeners(pid: int) -> list[Tuple[str, int]]:
-    """The addresses that one process listens on, in its own network namespace."""
-    folder = f"/proc/{pid}/fd"
-    sockets = {_target(f"{folder}/{name}") for name in os.listdir(folder)}
-    found = []
-    for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
-        for line in read(f"/proc/{pid}/net/{table}").splitlines()[1:]:
-            words = line.split()
-            if words[3] == _LISTEN and f"socket:[{words[9].decode()}]" in sockets:
-                found.append(_place(family, words[1].decode()))
-    return found
-
-
-def _place(family: socket.AddressFamily, text: str) -> Tuple[str, int]:
-    """`0100007F:1F41` is 127.0.0.1:8001: words of four bytes, each in the order of this machine's processor (little-endian ones)."""
-    address, _, port = text.partition(":")
-    raw = bytes.fromhex(address)
-    turned = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
-    return socket.inet_ntop(family, turned), int(port, 16)
 
 
 def _url(host: str, port: int) -> str:

@@ -1,16 +1,22 @@
-"""How much a session's folder takes, and what in it may be dear. Counted slowly, so that nobody notices."""
+"""How much folders take, and whose: sessions, with what in them may be dear to somebody; torchrun's logs in /tmp; /dev/shm.
+
+Dear are checkpoints, core dumps, and what jobs have written into their working_dir. Sessions are counted slowly, so that nobody notices.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 import time
+from contextlib import suppress
 from itertools import islice
-from typing import Callable, Dict, Iterable, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from .protected import DearFiles
-from .tree import FOLDER, MovedError, Walk, encode_path
+from ..trust import FOLDER, opened, own_uids
+from .host import Amount, space
+from .tree import FolderEntry, MovedError, Walk, encode_path
 
 KEEPS = 20
 MOST_FILES = 2_000_000
@@ -20,6 +26,18 @@ LOOK_AGAIN = 10.0
 STIRRED = 0.05
 """Share of a disk by which it has changed, so that its folders are counted anew: what fills it is looked for."""
 PAUSE_EVERY, PAUSE = 200, 0.01
+UNPACKED_WITHIN_S = 60.0
+"""Ray unpacks a working_dir at once, and all its files have that time; what is younger than the oldest by more, a job has written."""
+LARGE_BYTES = 1 << 20
+"""So large a file in a working_dir is kept, whatever its age: data or weights."""
+_FILE = re.compile(
+    r"(.*checkpoint.*|.*\.(safetensors|pth?|ckpt|distcp|gguf|onnx|npz|h5)|(pytorch|adapter)_model.*\.bin|global_step.*|core([.-].*\d)?)$",
+    re.DOTALL | re.IGNORECASE,
+)
+_FOLDER = re.compile(r"(.*checkpoints?([-_.]?.*)?|ckpt(s|[-_].*|\d+)?|global_step.*|iter_\d+)$", re.DOTALL | re.IGNORECASE)
+_SOURCE = re.compile(r".*\.(py|pyi|pyc|md|rst|txt|sh|ya?ml|toml|html|ipynb|cu|cuh|c|cc|cpp|h|hpp|log)$", re.DOTALL)
+_INSTALLED = {"site-packages", "dist-packages"}
+_PACKAGE = re.compile(r"(runtime_resources/working_dir_files/[^/]+)(?:/|$)")
 
 
 class Size(NamedTuple):
@@ -76,32 +94,180 @@ def _measure_use(folder: str) -> float:
 
 
 def count(folder: str, sleep: Callable[[float], None] = time.sleep, most: int = MOST_FILES) -> Size:
-    """Stays on the folder's file system and follows no links; what can't be read counts nothing."""
+    """Stays on the folder's file system and follows no links; what can't be read counts nothing, nor do folders' own blocks."""
     try:
         top = os.open(folder, FOLDER)
     except OSError:
         return Size(0, ())  # removed since, or not ours to read
+    total, number, dear = 0, 0, DearFiles()
     try:
-        return _count(top, sleep, most)
+        for number, entry in enumerate(islice(Walk(top), most + 1), 1):
+            if number % PAUSE_EVERY == 0:
+                sleep(PAUSE)
+            total += entry.status.st_blocks * 512 if stat.S_ISREG(entry.status.st_mode) else 0
+            dear.see(entry)
     except (OSError, MovedError):
         return Size(None, ())
     finally:
         os.close(top)
+    return Size(total if number <= most else None, tuple(encode_path(path) for path in islice(dear.found, KEEPS)))
 
 
-def _count(top: int, sleep: Callable[[float], None], most: int) -> Size:
-    """Folders' own blocks are not worth a thought."""
-    total = 0
-    dear = DearFiles()
-    for number, entry in enumerate(Walk(top), 1):
-        if number > most:
-            return Size(None, _list_kept(dear))
-        if number % PAUSE_EVERY == 0:
-            sleep(PAUSE)
-        total += entry.status.st_blocks * 512 if stat.S_ISREG(entry.status.st_mode) else 0
-        dear.see(entry)
-    return Size(total, _list_kept(dear))
+# What is dear
 
 
-def _list_kept(dear: DearFiles) -> Tuple[str, ...]:
-    return tuple(encode_path(path) for path in islice(dear.found, KEEPS))
+class DearFiles:
+    """What was found while a folder is gone through, a folder after all that lies in it."""
+
+    def __init__(self) -> None:
+        self.found: Dict[str, None] = {}
+        """Files, and folders of which all stays; paths from the top."""
+        self._unpacked: Dict[str, float] = {}
+        """By package, when it was unpacked."""
+        self._waiting: Dict[str, List[Tuple[str, os.stat_result]]] = {}
+        """By package, files that may be dear: that is known once its oldest one is."""
+
+    def see(self, entry: FolderEntry) -> None:
+        """One entry."""
+        package = _package(entry.path)
+        if entry.is_folder:
+            self._settle(entry.path)
+            return
+        if package is not None and stat.S_ISREG(entry.status.st_mode):
+            self._unpacked[package] = min(entry.status.st_mtime, self._unpacked.get(package, entry.status.st_mtime))
+        if _is_worthless(entry.path, entry.status):
+            return
+        named = _named_dear(entry.path)
+        if named is not None:
+            self.found[named] = None
+        elif package is not None:
+            self._waiting.setdefault(package, []).append((entry.path, entry.status))
+
+    def why_kept(self, path: str, status: os.stat_result) -> str | None:
+        """Under which path it is kept: also what has come since; `None`: it may go."""
+        if _is_worthless(path, status):
+            return None
+        named, package = _named_dear(path), _package(path)
+        if named is not None or package is None:
+            return named
+        return _together(path, package) if self._is_result(package, status) else None
+
+    def _settle(self, package: str) -> None:
+        for path, status in self._waiting.pop(package, ()):
+            if self._is_result(package, status):
+                self.found[_together(path, package)] = None
+
+    def _is_result(self, package: str, status: os.stat_result) -> bool:
+        unpacked = self._unpacked.get(package)
+        return unpacked is None or status.st_size >= LARGE_BYTES or status.st_mtime > unpacked + UNPACKED_WITHIN_S
+
+
+def _package(path: str) -> str | None:
+    """The folder of an unpacked working_dir that the path lies in."""
+    found = _PACKAGE.match(path)
+    return found[1] if found and found[1] != path else None
+
+
+def _together(path: str, package: str) -> str:
+    """The folder that the file lies in, if that is not the working_dir itself."""
+    folder = os.path.dirname(path)
+    return path if folder == package else folder
+
+
+def _is_worthless(path: str, status: os.stat_result) -> bool:
+    """Source code, what pip has installed, an empty file: dear to nobody here."""
+    parts = path.split("/")
+    return not status.st_size or not stat.S_ISREG(status.st_mode) or bool(_SOURCE.match(parts[-1])) or not _INSTALLED.isdisjoint(parts)
+
+
+def _named_dear(path: str) -> str | None:
+    """The file, or the highest folder above it that is named like a checkpoint."""
+    parts = path.split("/")
+    for depth, part in enumerate(parts[:-1], 1):
+        if _FOLDER.match(part):
+            return "/".join(parts[:depth])
+    return path if _FILE.match(parts[-1]) else None
+
+
+# /dev/shm
+
+SHM = "/dev/shm"  # noqa: S108 a fixed place
+MOST_SHM_FILES = 20_000
+"""Beyond that it gives up, and nobody's share is known."""
+DEEPEST_SHM_FOLDER = 8
+"""Folders that lie in each other; what is deeper is out of sight."""
+MOST_USERS = 16
+"""The largest of them."""
+
+
+class SharedMemory(NamedTuple):
+    """`owners`: bytes of the files that have a name there, by user id; what is deleted and still mapped is in none of them."""
+
+    amount: Amount
+    owners: Dict[int, int] | None = None
+
+
+def read_shared_memory(place: str = SHM) -> SharedMemory:
+    """Raises `OSError`."""
+    return SharedMemory(space(place), measure_owners(place))
+
+
+def measure_owners(place: str, most: int = MOST_SHM_FILES) -> Dict[int, int] | None:
+    """`None`: not ours to read, too many files, or they are moved about."""
+    owners: Dict[int, int] = {}
+    met: Set[int] = set()
+    try:
+        with opened(place) as top:
+            for number, entry in enumerate(Walk(top, lambda path: path.count("/") < DEEPEST_SHM_FOLDER)):
+                status = entry.status
+                if number >= most:
+                    return None
+                if stat.S_ISREG(status.st_mode) and status.st_ino not in met:
+                    met.add(status.st_ino)
+                    owners[status.st_uid] = owners.get(status.st_uid, 0) + status.st_blocks * 512
+    except (MovedError, OSError):
+        return None
+    return owners
+
+
+def shm_users(owners: Dict[int, int] | None, name: Callable[[int], str | None]) -> list[Dict[str, Any]] | None:
+    """The largest, always in the same order."""
+    if owners is None:
+        return None
+    largest = sorted(owners, key=lambda uid: -owners[uid])[:MOST_USERS]
+    return [{"user": name(uid), "size": owners[uid]} for uid in sorted(largest)]
+
+
+# Logs of torchrun
+
+TORCHRUN_PLACE = "/tmp"  # noqa: S108 where mkdtemp puts them, if nobody has set TMPDIR
+TORCHRUN_NAME = re.compile(r"torchelastic_[a-z0-9_]{8}$")
+MOST_TORCHRUN_FOLDERS = 200
+"""Folders that are measured, root's and ours first: everybody may put as many there as he likes."""
+
+
+def torchrun_folders(place: str = TORCHRUN_PLACE) -> Tuple[str, ...]:
+    """Those that are measured."""
+    found: List[Tuple[bool, str]] = []
+    with suppress(OSError):  # not ours to read
+        for name in filter(TORCHRUN_NAME.match, os.listdir(place)):
+            with suppress(OSError):  # gone, or a mount of another user's that lets nobody look
+                status = os.lstat(f"{place}/{name}")
+                if stat.S_ISDIR(status.st_mode):
+                    found.append((status.st_uid not in own_uids(), f"{place}/{name}"))
+    return tuple(path for _, path in sorted(found)[:MOST_TORCHRUN_FOLDERS])
+
+
+def disk_of(disks: Sequence[Mapping[str, Any]], place: str = TORCHRUN_PLACE) -> str | None:
+    """The path of the disk that this place is on, if it is among them."""
+    try:
+        device = os.stat(place).st_dev
+        return next((str(disk["path"]) for disk in disks if os.stat(str(disk["path"])).st_dev == device), None)
+    except OSError:
+        return None
+
+
+def added_size(folders: Sequence[str], known: Mapping[str, Size]) -> int | None:
+    """`None` until all have been measured."""
+    sizes = [known[folder].size if folder in known else None for folder in folders]
+    return None if None in sizes else sum(filter(None, sizes))

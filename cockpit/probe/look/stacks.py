@@ -10,7 +10,8 @@ from typing import Any, Dict, Iterable, List
 
 from .. import programs, trust
 from ..trust import TrustError
-from .processes import legible, lives, read_environ, read_stat
+from .proc import legible
+from .processes import lives, read_environ, read_stat
 
 PATIENCE = 8.0
 """Seconds for py-spy: it reads the symbols of every library that is mapped, which takes long on a host under load."""

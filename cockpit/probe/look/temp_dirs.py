@@ -3,16 +3,109 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import time
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Tuple
 
-from .mounts import why_shared
-from .pointers import FILE, LINK, SessionPointer, is_here, pointer, points_at, serves, split
-from .processes import Forest, legible
-from .sessions import Sessions, is_session
+from .. import trust
+from .network import is_here, split
+from .origin import flag
+from .proc import legible
+from .processes import Forest, ScannedProcess
+from .sessions import Folder, Sessions, is_session
+from .tree import why_shared
 
 Fact = Dict[str, Any]
+LINK, FILE = "session_latest", "ray_current_cluster"
+PATIENCE_S = 1.0
+"""For whoever may listen at an address of this host."""
+
+
+class SessionPointer(NamedTuple):
+    """One of them, and what it says."""
+
+    temp: str
+    name: str
+    status: os.stat_result
+    says: str
+
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        return f"{self.temp}/{self.name}"
+
+
+def pointer(temp: str, name: str) -> SessionPointer | None:
+    """`None`: there is none, or it is not of the kind that Ray makes."""
+    path = f"{temp}/{name}"
+    try:
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode) if name == LINK else stat.S_ISREG(status.st_mode):
+            says = os.readlink(path) if name == LINK else trust.read_begin(path, 256).decode("utf-8", "replace").strip()
+            return SessionPointer(temp, name, status, says)
+    except OSError:
+        pass
+    return None
+
+
+def points_at(link: SessionPointer) -> str:
+    """The session that the link names."""
+    return os.path.basename(link.says.rstrip("/"))
+
+
+def serves(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> Tuple[bool | None, str]:
+    """Whether a cluster lives at the address in that file, as far as this host can tell, and how that is known."""
+    host, port = split(found.says)
+    if port is None:
+        return False, "it holds no address"
+    for pid, process in forest.items():
+        if process.alive and process.origin.role in ("raylet", "gcs_server", "dashboard") and _names(process, host, port):
+            return True, f"{process.origin.role} {pid} is of the cluster at {found.says}"
+    hidden = _why_hidden(found, forest, folders)
+    if hidden is not None:
+        return None, hidden
+    if is_here(host):
+        return _listens(host, port, found.says)
+    if not host.replace(".", "").isdigit() and ":" not in host:
+        return None, f"whether {found.says} is an address of this host can't be told"
+    return False, f"{found.says} is another host's, and no raylet here belongs to that cluster"
+
+
+def _names(process: ScannedProcess, host: str, port: int) -> bool:
+    """Also when its command line can't be read."""
+    argv = process.details.argv
+    if process.origin.role == "gcs_server":
+        served = flag(argv, "--gcs_server_port", "--gcs-server-port")
+        return not argv or (served == str(port) and flag(argv, "--node-ip-address", "--node_ip_address") in (None, host))
+    named, at = split(flag(argv, "--gcs-address", "--gcs_address") or "")
+    return not argv or (at == port and (named == host or (is_here(named) and is_here(host))))
+
+
+def _why_hidden(found: SessionPointer, forest: Forest, folders: Iterable[Folder]) -> str | None:
+    """Why a raylet of that cluster may run here and not be seen."""
+    if 1 not in forest:
+        return "other users' processes are hidden here"
+    seen = {os.path.basename(process.origin.session or "") for process in forest.values() if process.origin.role == "raylet"}
+    for folder in folders:
+        name = os.path.basename(folder.path)
+        if os.path.dirname(folder.path) == found.temp and folder.answers is not False and name not in seen:
+            return f"{name} may be of that cluster, and its raylet can't be seen from here"
+    return None
+
+
+def _listens(host: str, port: int, address: str) -> Tuple[bool | None, str]:
+    try:
+        with socket.create_connection((host, port), timeout=PATIENCE_S):
+            return True, f"something listens at {address}"
+    except ConnectionRefusedError:
+        return False, f"nothing listens at {address}, which is this host's, and no raylet here belongs to that cluster"
+    except OSError as error:
+        return None, f"whether something listens at {address} can't be told: {error}"
+
+
+# As facts
+
 YOUNG = 60.0
 """Seconds for which what looks dead may be about to live: a session's folder is there before its processes are."""
 
@@ -27,7 +120,8 @@ class Places(NamedTuple):
 def look(temps: Iterable[str], forest: Forest, sessions: Sessions, name: Callable[[int], str | None]) -> Places:
     """Each folder once, however many names it has."""
     folders = tuple({os.path.realpath(temp): temp for temp in reversed(tuple(temps)) if os.path.isdir(temp)}.values())[::-1]
-    pointers = (found for temp in folders for found in (_link(temp, forest, sessions), _file(temp, forest, sessions)) if found)
+    readers = ((LINK, _link), (FILE, _file))
+    pointers = (read(temp, forest, sessions) for temp in folders for name, read in readers if os.path.lexists(f"{temp}/{name}"))
     return Places(tuple(_temp(temp, name) for temp in folders), tuple(pointers))
 
 
@@ -38,15 +132,12 @@ def _temp(path: str, name: Callable[[int], str | None]) -> Fact:
     return {"path": legible(path), "owner": name(os.stat(path).st_uid), "writable": writable}
 
 
-def _link(temp: str, forest: Forest, sessions: Sessions) -> Fact | None:
-    path = f"{temp}/{LINK}"
-    if not os.path.lexists(path):
-        return None
+def _link(temp: str, forest: Forest, sessions: Sessions) -> Fact:
     found = pointer(temp, LINK)
     if found is None:
-        return _fact(path, "", False)
+        return _fact(f"{temp}/{LINK}", "", False)
     lives = _lives(points_at(found), forest, sessions)
-    return _fact(path, found.says, lives if lives or not _doubtful(found, os.path.join(temp, found.says)) else None)
+    return _fact(found.path, found.says, lives if lives or not _doubtful(found, os.path.join(temp, found.says)) else None)
 
 
 def _lives(session: str, forest: Forest, sessions: Sessions) -> bool | None:
@@ -60,12 +151,9 @@ def _lives(session: str, forest: Forest, sessions: Sessions) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
-def _file(temp: str, forest: Forest, sessions: Sessions) -> Fact | None:
+def _file(temp: str, forest: Forest, sessions: Sessions) -> Fact:
     """An address of another host can't be judged from here, unless a raylet here belongs to that cluster."""
-    path = f"{temp}/{FILE}"
-    if not os.path.lexists(path):
-        return None
-    found = pointer(temp, FILE)
+    path, found = f"{temp}/{FILE}", pointer(temp, FILE)
     if found is None:
         return _fact(path, "", None if os.path.isfile(path) and not os.path.islink(path) else False)
     lives, _ = serves(found, forest, sessions.folders)
@@ -82,11 +170,8 @@ def _doubtful(found: SessionPointer, target: str) -> bool:
         status = found.status
     if time.time() - status.st_mtime < YOUNG and (stat.S_ISREG(status.st_mode) or is_session(os.path.basename(target))):
         return True
-    temp = os.open(found.temp, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with trust.opened(found.temp, trust.FOLDER_PLACE) as temp:
         return why_shared(temp) is not None
-    finally:
-        os.close(temp)
 
 
 def _fact(path: str, target: str, alive: bool | None) -> Fact:

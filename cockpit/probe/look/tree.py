@@ -1,4 +1,7 @@
-"""Goes through a folder by descriptors: never through a link, onto another file system, or out of a folder that is moved meanwhile."""
+"""Goes through a folder by descriptors: never through a link, onto another file system, or out of a folder that is moved meanwhile.
+
+And which file systems there are, and whether other hosts use them too.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,16 @@ import os
 import stat
 from typing import Callable, Iterator, NamedTuple, Tuple
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How a folder is opened, so that a link in its place is an error."""
+from ..trust import FOLDER
+from .proc import read, read_or_nothing
+
 Place = Tuple[int, int]
-"""Device and inode: what a folder is, whatever it is called and wherever it lies."""
+"""Device and inode: what a folder is, whatever it is called and by whatever link or mount it is reached."""
+LOCAL = frozenset((
+    "aufs", "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuse.fuse-overlayfs", "fuseblk", "hfsplus", "jfs",
+    "msdos", "ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "tmpfs", "ubifs", "vfat", "xfs", "zfs",
+))  # fmt: skip
+"""File systems that one host alone mounts to write. Any other may be shared: there are more of those than anybody can list."""
 
 
 class FolderEntry(NamedTuple):
@@ -61,7 +70,7 @@ class Walk:
         self._here = -1
         self._path = ""
         self._line: list[_Level] = []
-        self._device, self._mount, self._lies = os.fstat(top).st_dev, _mount(top), where(top)
+        self._device, self._mount, self._lies = os.fstat(top).st_dev, mount_number(top), where(top)
 
     def __iter__(self) -> Iterator[FolderEntry]:
         """Raises `MovedError`."""
@@ -119,7 +128,7 @@ class Walk:
             replaced = error.errno in (errno.ELOOP, errno.ENOTDIR)
             self._trouble(path, "it was replaced" if replaced else str(error.strerror))
             return False
-        other = os.fstat(child).st_dev != self._device or _mount(child) != self._mount
+        other = os.fstat(child).st_dev != self._device or mount_number(child) != self._mount
         reason = "another file system is mounted there" if other else self._why_not(place(os.fstat(child)))
         if reason is not None:
             os.close(child)
@@ -177,14 +186,47 @@ def _byte(text: str) -> bytes:
         return os.fsencode("\\x" + text)
 
 
-def _mount(descriptor: int) -> bytes | None:
-    """The mount that an open folder lies on: a folder of the same file system may be mounted into another one."""
-    try:
-        with open(f"/proc/self/fdinfo/{descriptor}", "rb", buffering=0) as file:
-            return next((line for line in file.read(1024).splitlines() if line.startswith(b"mnt_id:")), None)
-    except OSError:
-        return None
-
-
 def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder and name else folder or name
+
+
+# Mounts
+
+
+class Mount(NamedTuple):
+    """One of those that this process can see."""
+
+    number: int
+    point: str
+    kind: str
+    """The type of its file system, as `nfs4` or `fuse.sshfs`."""
+
+
+def mounts() -> Iterator[Mount]:
+    """All that this process can see."""
+    for line in read("/proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(b" - ")
+        words = before.split()
+        for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+            words[4] = words[4].replace(code, byte)
+        yield Mount(int(words[0]), os.fsdecode(words[4]), os.fsdecode(after.split()[0]))
+
+
+def mount_number(descriptor: int) -> int | None:
+    """Of the mount that an open folder lies on: a folder of the same file system may be mounted into another one."""
+    lines = read_or_nothing(f"/proc/self/fdinfo/{descriptor}").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
+
+
+def mounted_in(path: str) -> str | None:
+    """A mount point there or below."""
+    return next((mount.point for mount in mounts() if mount.point == path or mount.point.startswith(f"{path}/")), None)
+
+
+def why_shared(folder: int) -> str | None:
+    """Why a process on another host may use that open folder; `None` when none can."""
+    number = mount_number(folder)
+    kind = next((mount.kind for mount in mounts() if mount.number == number), None)
+    if kind is None:
+        return "whether other hosts share its file system can't be told"
+    return None if kind in LOCAL else f"it lies on a file system that other hosts share ({kind})"

@@ -29,7 +29,8 @@ import pynvml  # noqa: F401
 
 from cockpit.probe.acts import kill  # noqa: F401 the same
 from cockpit.probe.acts.perform import perform
-from cockpit.probe.look.processes import TICKS_PER_SECOND, boot_time, lives, read_stat
+from cockpit.probe.look.proc import TICKS_PER_SECOND, boot_time
+from cockpit.probe.look.processes import lives, read_stat
 from tests.probe.acts.grown import EVIL, LAUNCHER, RAY, RECORD, SETSID, TEMP, USER, WAYS, Node, Session, World
 from tests.probe.acts.real import RealRay
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look import mounts as mounted
+from cockpit.probe.look import tree as mounted
 from tests.probe.acts.grounds import NAME, OTHER, Ground, age, session, what
 
 

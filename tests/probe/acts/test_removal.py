@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.acts.removal import Removal, Survey
-from cockpit.probe.look.protected import DearFiles
-from cockpit.probe.look.tree import FOLDER, MovedError
+from cockpit.probe.look.sizes import DearFiles
+from cockpit.probe.look.tree import MovedError
+from cockpit.probe.trust import FOLDER
 from tests.probe.acts.grounds import NAME, age, listening, session, what, write
 
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root")

@@ -19,7 +19,7 @@ from cockpit.probe.acts import clean, holders
 from cockpit.probe.acts.clean import shm
 from cockpit.probe.acts.host_state import Watcher
 from cockpit.probe.look.processes import ProcessTable
-from cockpit.probe.look.tree import FOLDER
+from cockpit.probe.trust import FOLDER
 from tests.probe.acts.grounds import LONG_AGO, Ground, age, program, what
 from tests.probe.alone import ended_pid
 

@@ -20,8 +20,8 @@ import pytest
 
 from cockpit.probe.acts import start
 from cockpit.probe.acts.start import fitness, installation
-from cockpit.probe.acts.start.fitness import find_listeners
 from cockpit.probe.acts.start.ray_start import Outcome, why_apart
+from cockpit.probe.look.network import listening_sockets
 from cockpit.sources.probes import payload
 from tests.probe.acts.start_stand_in import RAYLET, SESSION, VERSIONS, own_gcs, raylet, request, run_stage, stand_in
 
@@ -196,7 +196,7 @@ def test_more_gpus_than_cuda_visible_devices_names_are_refused_before_ray_does(n
     ],
 )
 def test_in_a_step_of_slurms_that_would_take_ray_with_it_nothing_is_started(monkeypatch: pytest.MonkeyPatch, cgroup: str, step: str | None):
-    monkeypatch.setattr(fitness, "read", lambda _: cgroup.encode())
+    monkeypatch.setattr(fitness, "read_or_nothing", lambda _: cgroup)
     against = fitness._slurm_step().against
     assert len(against) == (step is not None)
     for text in against:
@@ -249,9 +249,9 @@ def free_port() -> int:
 
 
 def test_listening_ports_are_seen(gcs: str):
-    assert int(gcs.rpartition(":")[2]) in find_listeners()
+    assert int(gcs.rpartition(":")[2]) in {one.port for one in listening_sockets()}
     with closed() as port:
-        assert port not in find_listeners()
+        assert port not in {one.port for one in listening_sockets()}
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from cockpit.probe.acts.stop.steps import Stopping
 from cockpit.probe.look.classify import classify
 from cockpit.probe.look.gpus import GpuReading
 from cockpit.probe.look.kinds import Driver, ProcessFacts, SessionFolder
-from cockpit.probe.look.processes import ScannedProcess, read_stat, user_name
+from cockpit.probe.look.proc import user_name
+from cockpit.probe.look.processes import ScannedProcess, read_stat
 from cockpit.probe.look.sessions import Sessions
 from tests.probe.alone import Alone, dead_session, ended_pid, left_variables
 from tests.probe.forests import FOLDERS, NODE, OTHER, RAY, SESSION, forest, gcs, left, process, raylet, worker

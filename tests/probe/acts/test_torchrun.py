@@ -30,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In place of /tmp; what else runs on this machine has no PyTorch that counts here."""
     place = tmp_path / "tmp"
     place.mkdir()
-    monkeypatch.setattr(torchrun, "PLACE", str(place))
+    monkeypatch.setattr(torchrun, "TORCHRUN_PLACE", str(place))
     monkeypatch.setattr(torchrun, "_why_outside", lambda _folder: None)
     real = torchrun._why_rank
     monkeypatch.setattr(torchrun, "_why_rank", lambda process: real(process) if process.parent == os.getpid() else None)
@@ -250,7 +250,7 @@ def test_nothing_goes_from_a_place_where_others_may_put_something_else(ground, p
 def test_a_container_that_does_not_see_all_processes_removes_nothing_that_others_may_share(ground, place, monkeypatch):
     left(place)
     monkeypatch.undo()
-    monkeypatch.setattr(torchrun, "PLACE", str(place))
+    monkeypatch.setattr(torchrun, "TORCHRUN_PLACE", str(place))
     monkeypatch.setattr(torchrun, "in_first_namespace", lambda: False)
     monkeypatch.setattr(torchrun, "mounts", lambda: iter(()))
     assert reason(ground, place).startswith("processes outside of this container may use it")

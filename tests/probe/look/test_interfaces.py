@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look.interfaces import Interfaces, read_interfaces
+from cockpit.probe.look.network import Interfaces, read_interfaces
 
 DEV = "Inter-|   Receive\n face |bytes\n    lo: 1 2\n  eth0: 3 4\n"
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.probe.look.links import MOST_LINKS, read_links
+from cockpit.probe.look.gpus import MOST_LINKS, read_links
 
 
 class NvmlError(Exception):

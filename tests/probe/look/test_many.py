@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from cockpit.probe.look.gpus import GpuReading
-from cockpit.probe.look.processes import Details, ProcessTable, ScannedProcess, Users
+from cockpit.probe.look.proc import Users
+from cockpit.probe.look.processes import Details, ProcessTable, ScannedProcess
 from cockpit.probe.look.sample import Sampler
 from cockpit.probe.look.sessions import Sessions
 

@@ -16,7 +16,7 @@ from cockpit.probe.look.kernel_log import Kernel, find_counters, parse
 from cockpit.probe.look.kinds import ProcessFacts
 from cockpit.probe.look.oom_kills import KillScanner
 from cockpit.probe.look.past import Past
-from cockpit.probe.look.processes import TICKS_PER_SECOND
+from cockpit.probe.look.proc import TICKS_PER_SECOND
 from tests.probe.forests import forest, process, raylet, worker
 from tests.probe.silent_kernel import SilentKernel
 

@@ -10,7 +10,8 @@ import pytest
 
 from cockpit.probe.look import ports
 from cockpit.probe.look.ports import COMMAND, port_listeners
-from cockpit.probe.look.processes import read_stat, user_name
+from cockpit.probe.look.proc import user_name
+from cockpit.probe.look.processes import read_stat
 
 ME = {"pid": os.getpid(), "user": user_name(os.geteuid())}
 
@@ -41,7 +42,7 @@ def test_a_socket_that_does_not_listen_is_nobody_s():
 
 
 def test_of_a_process_that_may_not_be_looked_into_the_user_is_known(monkeypatch):
-    monkeypatch.setattr(ports, "_links", lambda _pid: iter(()))
+    monkeypatch.setattr(ports, "open_files", lambda _pid: iter(()))
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         one.listen()

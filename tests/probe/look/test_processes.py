@@ -13,20 +13,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look import processes
-from cockpit.probe.look.processes import (
-    PAGE,
-    Details,
-    ProcessTable,
-    ScannedProcess,
-    Users,
-    boot_time,
-    legible,
-    parse_stat,
-    read_details,
-    read_environ,
-    read_stat,
-    user_name,
-)
+from cockpit.probe.look.proc import PAGE_BYTES, Users, boot_time, legible, user_name
+from cockpit.probe.look.processes import Details, ProcessTable, ScannedProcess, parse_stat, read_details, read_environ, read_stat
 
 CAPTURED = (
     b"8913 (ray::A) S 8432 8913 4637 0 -1 4194304 21873 0 0 0 117 21 0 0 35 15 27 0 27283 13894438912 17291 "
@@ -35,7 +23,7 @@ CAPTURED = (
 
 
 def test_a_captured_stat_is_read():
-    assert parse_stat(CAPTURED) == ScannedProcess(8913, "ray::A", "S", 8432, 8913, 4637, 27283, 17291 * PAGE, threads=27)
+    assert parse_stat(CAPTURED) == ScannedProcess(8913, "ray::A", "S", 8432, 8913, 4637, 27283, 17291 * PAGE_BYTES, threads=27)
 
 
 @pytest.mark.parametrize("name", ["a b", "(sd-pam)", ") S 1 (", "tmux: server", "ü", ""])

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look.installed import python_version, ray_version, resolve_links
 from cockpit.probe.look.processes import ScannedProcess, read_stat
-from cockpit.probe.look.raylets import Rays, RayService, Started
+from cockpit.probe.look.raylets import Rays, RayService, Started, python_version, ray_version, resolve_links
 from tests.probe.forests import SESSION, forest, process, raylet
 
 HERE = ".".join(map(str, sys.version_info[:3]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cockpit.probe.look.shared_memory import DEEPEST, MOST_USERS, measure_owners, read_shared_memory, shm_users
+from cockpit.probe.look.sizes import DEEPEST_SHM_FOLDER, MOST_USERS, measure_owners, read_shared_memory, shm_users
 
 BLOCK = 4096
 
@@ -39,7 +39,7 @@ def test_too_many_files_are_nobody_s_and_what_is_too_deep_is_out_of_sight(tmp_pa
         write(tmp_path / str(number), 1)
     assert measure_owners(str(tmp_path), 4) is None
     assert measure_owners(str(tmp_path), 5) == {os.getuid(): 5 * BLOCK}
-    write(tmp_path.joinpath(*"x" * (DEEPEST + 1), "deep"), 1)
+    write(tmp_path.joinpath(*"x" * (DEEPEST_SHM_FOLDER + 1), "deep"), 1)
     assert measure_owners(str(tmp_path)) == {os.getuid(): 5 * BLOCK}
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look import tasks
+from cockpit.probe.look import raylets as tasks
 from cockpit.probe.look.processes import ProcessTable
-from cockpit.probe.look.tasks import TaskLimit, pids_folders, task_limits
+from cockpit.probe.look.raylets import TaskLimit, pids_folders, task_limits
 from tests.probe.forests import forest, process, raylet
 
 HERE = os.getpid()
@@ -78,11 +78,11 @@ def test_of_a_process_that_is_gone_nothing_is_told():
 @pytest.mark.parametrize(
     ("text", "folders"),
     [
-        (b"0::/user.slice/ray\n", ["/c/user.slice/ray", "/c/user.slice", "/c"]),
-        (b"9:name=systemd:/x\n8:pids:/docker/4f\n0::/\n", ["/c/pids/docker/4f", "/c/pids/docker", "/c/pids", "/c"]),
-        (b"4:cpu,pids:/a:b\n", ["/c/pids/a:b", "/c/pids"]),
-        (b"0::/../../elsewhere\n", []),
-        (b"3:cpu:/a\n\nx\n", []),
+        ("0::/user.slice/ray\n", ["/c/user.slice/ray", "/c/user.slice", "/c"]),
+        ("9:name=systemd:/x\n8:pids:/docker/4f\n0::/\n", ["/c/pids/docker/4f", "/c/pids/docker", "/c/pids", "/c"]),
+        ("4:cpu,pids:/a:b\n", ["/c/pids/a:b", "/c/pids"]),
+        ("0::/../../elsewhere\n", []),
+        ("3:cpu:/a\n\nx\n", []),
     ],
 )
 def test_every_cgroup_above_it_is_asked(text, folders):
@@ -91,7 +91,7 @@ def test_every_cgroup_above_it_is_asked(text, folders):
 
 def of_cgroups(monkeypatch, root: Path):
     monkeypatch.setattr(tasks, "CGROUPS", str(root))
-    monkeypatch.setattr(tasks, "pids_folders", lambda _, root: pids_folders(b"0::/slice/unit\n", root))
+    monkeypatch.setattr(tasks, "pids_folders", lambda _, root: pids_folders("0::/slice/unit\n", root))
     one = raylet(HERE, uid=0)
     return task_limits(one, forest(one), None)
 

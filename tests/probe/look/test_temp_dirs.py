@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.probe.look import pointers, temp_dirs
+from cockpit.probe.look import network, temp_dirs
 from cockpit.probe.look.processes import Forest
 from cockpit.probe.look.sessions import SessionScanner
 from tests.probe.forests import forest, gcs, process, raylet
@@ -30,7 +30,7 @@ def temp() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch) -> None:
-    monkeypatch.setattr(pointers, "addresses", lambda: ["10.0.0.1"])
+    monkeypatch.setattr(network, "addresses", lambda: ["10.0.0.1"])
 
 
 def old(path: Path) -> Path:

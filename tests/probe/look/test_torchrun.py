@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cockpit.probe.look import torchrun
-from cockpit.probe.look.sizes import Size
-from cockpit.probe.look.torchrun import added_size, disk_of, torchrun_folders
+from cockpit.probe.look import sizes
+from cockpit.probe.look.sizes import Size, added_size, disk_of, torchrun_folders
 
 
 def test_only_folders_of_that_name_are_measured(tmp_path, monkeypatch):
@@ -13,7 +12,7 @@ def test_only_folders_of_that_name_are_measured(tmp_path, monkeypatch):
     (tmp_path / "torchelastic_00000002").write_text("x")
     (tmp_path / "torchelastic_00000003").symlink_to(tmp_path)
     assert torchrun_folders(str(tmp_path)) == (f"{tmp_path}/torchelastic_00000000", f"{tmp_path}/torchelastic_00000001")
-    monkeypatch.setattr(torchrun, "MOST", 1)
+    monkeypatch.setattr(sizes, "MOST_TORCHRUN_FOLDERS", 1)
     assert torchrun_folders(str(tmp_path)) == (f"{tmp_path}/torchelastic_00000000",)
     assert torchrun_folders(str(tmp_path / "absent")) == ()
 

@@ -7,7 +7,8 @@ import os
 
 import pytest
 
-from cockpit.probe.look.tree import FOLDER, MovedError, Walk, decode_path, encode_path
+from cockpit.probe.look.tree import MovedError, Walk, decode_path, encode_path
+from cockpit.probe.trust import FOLDER
 
 
 @pytest.fixture

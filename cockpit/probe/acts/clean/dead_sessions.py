@@ -10,10 +10,10 @@ from typing import Dict, Iterable, Iterator, Mapping, NamedTuple
 
 from ... import trust
 from ...look.kinds import SessionFolder
-from ...look.mounts import mounted_in, why_shared
-from ...look.processes import user_name
+from ...look.proc import user_name
 from ...look.sessions import Folder, is_session
-from ...look.tree import FOLDER, MovedError, decode_path, encode_path, place, where
+from ...look.tree import MovedError, decode_path, encode_path, mounted_in, place, where, why_shared
+from ...trust import FOLDER
 from ..holders import describe_uses, holds, why_in_use
 from ..host_state import HostState, Request, Target
 from ..liveness import LivenessGuard, why_alive, why_answers

@@ -7,9 +7,8 @@ import os
 from typing import Collection, Tuple
 
 from ...look.kinds import SessionFolder
-from ...look.mounts import why_shared
-from ...look.pointers import FILE, LINK, SessionPointer, pointer, points_at, serves
-from ...look.tree import decode_path, encode_path, place
+from ...look.temp_dirs import FILE, LINK, SessionPointer, pointer, points_at, serves
+from ...look.tree import decode_path, encode_path, place, why_shared
 from ..host_state import HostState, Target
 from ..liveness import why_alive
 from .request import Cleaning, CleanRefusedError, file_target, not_ours

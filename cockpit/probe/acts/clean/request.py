@@ -7,7 +7,8 @@ import os
 import time
 from typing import Any, Dict, NamedTuple
 
-from ...look.processes import Forest, user_name
+from ...look.proc import user_name
+from ...look.processes import Forest
 from ...look.tree import encode_path
 from ..host_state import Request, Target, Tell, Watcher
 

@@ -16,8 +16,8 @@ import time
 from typing import Iterator, NamedTuple
 
 from ...look.processes import Forest
-from ...look.tree import FOLDER, place
-from ...trust import own_uids
+from ...look.tree import place
+from ...trust import FOLDER, own_uids
 from ..host_state import HostState, Target
 from .request import Cleaning, CleanRefusedError, file_target, not_ours
 

@@ -17,12 +17,11 @@ from contextlib import contextmanager, suppress
 from itertools import count, islice
 from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
-from ...look.kernel_log import in_first_namespace
-from ...look.mounts import mounts, why_shared
-from ...look.processes import TICKS_PER_SECOND, ScannedProcess, boot_time, read, read_environ, read_link
-from ...look.torchrun import NAME, PLACE
-from ...look.tree import FOLDER, FolderEntry, MovedError, Walk, encode_path, place
-from ...trust import own_uids, why_changeable
+from ...look.proc import TICKS_PER_SECOND, boot_time, in_first_namespace, read, read_link
+from ...look.processes import ScannedProcess, read_environ
+from ...look.sizes import TORCHRUN_NAME, TORCHRUN_PLACE
+from ...look.tree import FolderEntry, MovedError, Walk, encode_path, mounts, place, why_shared
+from ...trust import FOLDER, own_uids, why_changeable
 from ..host_state import HostState, Target
 from .request import Cleaning, CleanRefusedError, FailedError, file_target, not_ours
 from .shm import Leftover, is_used
@@ -80,19 +79,19 @@ def plan(cleaning: Cleaning, look: HostState) -> None:
     finally:
         os.close(parent)
     if there[MOST:]:
-        cleaning.note(f"{len(there) - MOST:,} more folders of torchrun in {PLACE} were not checked: root's and ours come first")
+        cleaning.note(f"{len(there) - MOST:,} more folders of torchrun in {TORCHRUN_PLACE} were not checked: root's and ours come first")
 
 
 def _open_place() -> int:
     """Raises `OSError` also where others than root and we may put something else in the place of what lies there."""
-    reason = why_changeable(PLACE, os.geteuid())
+    reason = why_changeable(TORCHRUN_PLACE, os.geteuid())
     if reason is not None:
         raise OSError(errno.EPERM, reason)
-    return os.open(PLACE, FOLDER)
+    return os.open(TORCHRUN_PLACE, FOLDER)
 
 
 def _find(parent: int) -> Iterator["tuple[str, os.stat_result]"]:
-    for name in sorted(filter(NAME.match, os.listdir(parent))):
+    for name in sorted(filter(TORCHRUN_NAME.match, os.listdir(parent))):
         try:
             status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         except OSError:  # gone, or a mount of another user's that lets nobody look
@@ -104,7 +103,7 @@ def _find(parent: int) -> Iterator["tuple[str, os.stat_result]"]:
 def _plan_one(
     cleaning: Cleaning, look: HostState, uses: _Uses, parent: int, name: str, status: os.stat_result, looked_at: Iterator[int]
 ) -> None:
-    target = {**file_target("torchrun", f"{PLACE}/{name}", status), "size": None}
+    target = {**file_target("torchrun", f"{TORCHRUN_PLACE}/{name}", status), "size": None}
     try:
         with _opened(parent, name, status.st_dev, status.st_ino) as folder:
             inside = _judge(look, uses, folder, name, looked_at)
@@ -121,7 +120,7 @@ def _plan_one(
 def do(cleaning: Cleaning, target: Target) -> str:
     """What became of it. Raises `CleanRefusedError`, `FailedError`, `MovedError`, `OSError`."""
     place_of, name = os.path.split(target["path"])
-    if place_of != PLACE or not NAME.match(name):
+    if place_of != TORCHRUN_PLACE or not TORCHRUN_NAME.match(name):
         raise CleanRefusedError("not a folder of torchrun")
     parent = _open_place()
     try:

@@ -23,7 +23,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 from ... import programs, trust
 from ...look.kinds import SessionFolder
 from ...look.origin import flag
-from ...look.processes import ScannedProcess, lives, read_environ, read_stat, user_name
+from ...look.proc import user_name
+from ...look.processes import ScannedProcess, lives, read_environ, read_stat
 from ...trust import Account, TrustError
 from ..host_state import HostState, Request, Target, Tell, Watcher
 

@@ -21,8 +21,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Callable, ContextManager, Dict, List, Tuple
 
+from ...look.network import is_here, split
 from ...look.origin import flag
-from ...look.pointers import is_here, split
 from ...look.processes import ScannedProcess
 from ...trust import TrustError
 from ..host_state import HostState, Request, Target, Tell, Watcher

@@ -11,8 +11,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ...look.host import memory
 from ...look.kinds import OWNED
-from ...look.origin import flag
-from ...look.processes import read
+from ...look.network import addresses, listening_sockets
+from ...look.origin import flag, to_number
+from ...look.ports import port_listeners
+from ...look.proc import read_or_nothing
 from ..host_state import HostState
 from .slurm_step import find_step
 
@@ -25,7 +27,6 @@ FULL = 0.95
 FILES = 65536
 """Open files that Ray asks for."""
 GIB = 1 << 30
-_LISTEN = "0A"
 _STEP = re.compile(r"/job_(\d+)/step_(\d+)(?:/|$)", re.MULTILINE)
 _LOGIND = ("/usr/lib/systemd", "/lib/systemd", "/run/systemd", "/etc/systemd")
 
@@ -54,7 +55,7 @@ def judge(look: HostState, words: Sequence[str], environ: Mapping[str, str], *, 
 
 def _gpus(look: HostState, words: Sequence[str], environ: Mapping[str, str]) -> Fitness:
     """As Ray counts them: those of NVML that CUDA_VISIBLE_DEVICES lets through."""
-    wanted, found, visible = _number(flag(words, "--num-gpus")), _count(look), _visible(environ)
+    wanted, found, visible = to_number(flag(words, "--num-gpus")), _count(look), _visible(environ)
     facts = {"gpus": found, "gpus_visible": visible, "num_gpus": wanted, **_measure_held_memory(look)}
     against: List[str] = []
     doubts: List[str] = []
@@ -97,52 +98,41 @@ def _measure_held_memory(look: HostState) -> Dict[str, Any]:
 def _ports(look: HostState, words: Sequence[str], *, head: bool, job: bool) -> Fitness:
     """A port that was asked for must be free; of those that Ray would choose by itself some move on."""
     asked = {word.partition("=")[0] for word in words if word.startswith("--") and word.partition("=")[0].endswith("port")}
-    wanted = {name: _number(flag(words, name)) for name in asked if "worker-port" not in name}
+    wanted = {name: to_number(flag(words, name)) for name in asked if "worker-port" not in name}
     usual = {name: port for name, port in {**(PORTS if head else {}), **AGENT}.items() if name not in wanted}
     needed = {*asked, "--port", *(AGENT if head and job else ())}
-    taken = find_listeners()
+    taken = {one.port for one in listening_sockets()}
     against: List[str] = []
     doubts: List[str] = []
     for name, port in sorted({**wanted, **usual}.items()):
         if not port or port not in taken:
             continue
-        text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_holder(look, taken[port])}"
+        text = f"port {port} ({name[2:].replace('-', '_')}) is taken by {_holder(look, port)}"
         loss = ": no job could be submitted to this node" if name in AGENT else ""
         (against if name in needed else doubts).append(text + loss)
     return Fitness(tuple(against), tuple(doubts), {})
 
 
-def find_listeners() -> Dict[int, str]:
-    """Ports on which something listens here, each with the inode of its socket."""
-    found = {}
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            rows = [line.split() for line in read(f"/proc/self/net/{table}").decode().splitlines()[1:]]
-            found.update({int(row[1].rpartition(":")[2], 16): row[9] for row in rows if row[3] == _LISTEN})
-    return found
-
-
-def _holder(look: HostState, inode: str) -> str:
-    """Who has that socket open."""
-    for pid, process in look.forest.items():
-        with suppress(OSError):
-            folder = f"/proc/{pid}/fd"
-            if any(os.readlink(f"{folder}/{name}") == f"socket:[{inode}]" for name in os.listdir(folder)):
-                return f"{process.origin.role or process.name} {pid} of {look.target(pid)['user'] or '?'}"
+def _holder(look: HostState, port: int) -> str:
+    """Who listens there."""
+    for found in port_listeners(port)["listeners"]:
+        process = look.forest.get(found["pid"])
+        if process is not None:
+            return f"{process.origin.role or process.name} {process.pid} of {found['user']}"
     return "a process that can't be seen from here"
 
 
 def _judge_shared_memory(words: Sequence[str]) -> Fitness:
     """Ray puts the object store elsewhere, on a disk, when it doesn't fit into /dev/shm."""
-    wanted = _number(flag(words, "--object-store-memory"))
+    wanted = to_number(flag(words, "--object-store-memory"))
     free, total = _space("/dev/shm")  # noqa: S108 where Ray's objects lie
     held = memory()
     left = None if held.used is None or held.total is None else held.total - held.used
     facts = {"shm_free": free, "shm": total, "memory_free": left, "memory": held.total}
-    if wanted and free is not None and free < wanted and not flag(words, "--plasma-directory"):
-        text = f"object_store_memory is {wanted / GIB:.1f} GiB, but /dev/shm has {free / GIB:.1f} GiB free: Ray would put it on a disk"
-        return Fitness((), (text,), facts)
-    return Fitness((), (), facts)
+    if not wanted or free is None or free >= wanted or flag(words, "--plasma-directory"):
+        return Fitness((), (), facts)
+    text = f"object_store_memory is {wanted / GIB:.1f} GiB, but /dev/shm has {free / GIB:.1f} GiB free: Ray would put it on a disk"
+    return Fitness((), (text,), facts)
 
 
 def _disk(words: Sequence[str], environ: Mapping[str, str]) -> Fitness:
@@ -156,8 +146,7 @@ def _disk(words: Sequence[str], environ: Mapping[str, str]) -> Fitness:
         return Fitness((f"the disk of {place} is full",), (), facts)
     if free is not None and total and 1 - free / total >= FULL:
         full = f"{100 * (1 - free / total):.0f} % full, {free / GIB:.1f} GiB free"
-        text = f"the disk of {place} is {full}: above 95 % Ray spills no objects"
-        return Fitness((), (text,), facts)
+        return Fitness((), (f"the disk of {place} is {full}: above 95 % Ray spills no objects",), facts)
     return Fitness((), (), facts)
 
 
@@ -181,22 +170,19 @@ def _slurm_step() -> Fitness:
 
     Without an `srun`, or without Slurm's variables, no other step can be made from here.
     """
-    with suppress(OSError):
-        step = _STEP.search(read("/proc/self/cgroup").decode("utf-8", "replace"))
-        if step is not None and find_step({}) is None:
-            own = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
-            why = f"this is step {step[2]} of Slurm's job {step[1]}, and Slurm ends with it whatever it has started"
-            return Fitness((f"{why}; without srun and SLURM_JOB_ID no other step can be started from here: {own}",), (), {})
-    return Fitness((), (), {})
+    step = _STEP.search(read_or_nothing("/proc/self/cgroup"))
+    if step is None or find_step({}) is not None:
+        return Fitness((), (), {})
+    own = f"srun --overlap --jobid={step[1]} --nodes=1 --ntasks=1 -w {socket.gethostname()} ray start ... --block"
+    why = f"this is step {step[2]} of Slurm's job {step[1]}, and Slurm ends with it whatever it has started"
+    return Fitness((f"{why}; without srun and SLURM_JOB_ID no other step can be started from here: {own}",), (), {})
 
 
 def _logind() -> Fitness:
     """Whether what a login has started ends with it, in whatever session it is."""
-    with suppress(OSError):
-        scope = "/session-" in read("/proc/self/cgroup").decode()
-        if scope and os.geteuid() != 0 and _kills():
-            return Fitness((), ("logind ends all processes of a login (KillUserProcesses=yes): Ray would end with this connection",), {})
-    return Fitness((), (), {})
+    ends = "/session-" in read_or_nothing("/proc/self/cgroup") and os.geteuid() != 0 and _kills()
+    why = "logind ends all processes of a login (KillUserProcesses=yes): Ray would end with this connection"
+    return Fitness((), (why,) if ends else (), {})
 
 
 def _kills() -> bool:
@@ -206,26 +192,13 @@ def _kills() -> bool:
         with suppress(OSError):
             names = sorted(os.listdir(f"{folder}/logind.conf.d"))
             files += [f"{folder}/logind.conf.d/{name}" for name in names if name.endswith(".conf")]
-    lines = [line.strip() for file in files for line in _lines(file)]
+    lines = [line.strip() for file in files for line in read_or_nothing(file).splitlines()]
     said = [line.partition("=")[2].strip().lower() for line in lines if line.startswith("KillUserProcesses=")]
     return bool(said) and said[-1] in ("yes", "true", "1", "on")
 
 
-def _lines(path: str) -> List[str]:
-    try:
-        return read(path).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
-
-
 def own_address(name: str | None, toward: str = "192.0.2.1") -> str | None:
     """Under which address the others of a cluster find this host: that of the name, else the one on the way to them, or to the world."""
-    from ...look.host import addresses  # its interfaces are asked for only here
-
     mine = addresses()
     with suppress(OSError):
         found = [entry[4][0] for entry in socket.getaddrinfo(name, None, socket.AF_UNSPEC, socket.SOCK_STREAM)] if name else []

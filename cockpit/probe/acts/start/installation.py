@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
 from ... import programs, trust
-from ...look.processes import user_name
+from ...look.proc import user_name
 from ...trust import Account, TrustError
 from ..host_state import HostState, Request
 from ..ray import NoWayError, find

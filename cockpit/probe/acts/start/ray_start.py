@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from ... import programs, trust
-from ...look.pointers import split
+from ...look.network import split
 from ..host_state import Tell
 from ..ray import NoWayError
 from . import slurm_step

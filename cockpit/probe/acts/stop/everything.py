@@ -16,7 +16,8 @@ import time
 from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Tuple
 
 from ... import programs, trust
-from ...look.processes import Identity, ScannedProcess, user_name
+from ...look.proc import user_name
+from ...look.processes import Identity, ScannedProcess
 from ...trust import TrustError
 from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
 from ..ray import ClusterPython, NoWayError, find

@@ -7,7 +7,8 @@ from typing import Any, Collection, Dict, List, Mapping, Set
 
 from ...look.kinds import LEFT
 from ...look.origin import SERVICES
-from ...look.processes import Identity, read
+from ...look.proc import read
+from ...look.processes import Identity
 from .. import kill
 from ..host_state import HostState, Request, Target, Tell, Watcher, grace_of
 from ..signals import Ending, Grip, ProtectedError, grip

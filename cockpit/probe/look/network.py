@@ -1,0 +1,92 @@
+"""The network as this host or a process on it has it: interfaces, addresses, and who listens on which port."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Iterator, NamedTuple, Tuple
+
+from .proc import read, read_or_nothing
+
+_UP, _REJECT = 0x1, 0x200
+"""RTF_UP and RTF_REJECT of linux/route.h."""
+_ANY = "00000000"
+_LISTEN = "0A"
+_SIOCGIFADDR = 0x8915
+
+
+class Interfaces(NamedTuple):
+    """As the process sees them: a container has its own."""
+
+    names: Tuple[str, ...]
+    default: str | None = None
+    """That of the route which the kernel prefers; `None`: there is no default route for IPv4."""
+
+
+def read_interfaces(pid: int, proc: str = "/proc") -> Interfaces | None:
+    """`None` where that can't be told."""
+    try:
+        lines = read(f"{proc}/{pid}/net/dev").decode("utf-8", "replace").split("\n")[2:]
+    except OSError:
+        return None
+    rows = [line.split() for line in read_or_nothing(f"{proc}/{pid}/net/route").split("\n")[1:]]
+    usable = (row for row in rows if len(row) > 7 and row[1] == row[7] == _ANY and int(row[3], 16) & (_UP | _REJECT) == _UP)
+    preferred = min(usable, key=lambda row: int(row[6]), default=None)
+    names = tuple(line.partition(":")[0].strip() for line in lines if ":" in line)
+    return Interfaces(names, preferred[0] if preferred else None)
+
+
+def addresses() -> list[str]:
+    """All but loopback and link-local ones, IPv4 first."""
+    found = [address for _, name in socket.if_nameindex() for address in [_address(name)] if address and not address.startswith("127.")]
+    rows = [line.split() for line in read_or_nothing("/proc/net/if_inet6").splitlines()]
+    found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] == "00"]  # of global scope
+    return [*dict.fromkeys(found)]
+
+
+def _address(interface: str) -> str | None:
+    import fcntl  # only for the greeting
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            return None  # it has no IPv4 address
+    return socket.inet_ntoa(answer[20:24])
+
+
+def is_here(host: str) -> bool:
+    """Whether that is an address of this host."""
+    return host.startswith("127.") or host in ("::1", "localhost") or host in addresses()
+
+
+def split(address: str) -> Tuple[str, int | None]:
+    """Host and port; no port where it is no address."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port) if host and port.isascii() and port.isdigit() and 0 < int(port) < 65536 else None
+
+
+class ListeningSocket(NamedTuple):
+    """A TCP socket that listens, in one network namespace."""
+
+    host: str
+    port: int
+    uid: int
+    link: str
+    """What a descriptor of it leads to: `socket:[inode]`."""
+
+
+def listening_sockets(pid: int | str = "self") -> Iterator[ListeningSocket]:
+    """All in the network namespace of that process, by its tables; a kernel without IPv6 has only one."""
+    for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+        for row in map(str.split, read_or_nothing(f"/proc/{pid}/net/{table}").splitlines()[1:]):
+            if row[3] == _LISTEN:
+                yield ListeningSocket(*_place(family, row[1]), int(row[7]), f"socket:[{row[9]}]")
+
+
+def _place(family: socket.AddressFamily, text: str) -> Tuple[str, int]:
+    """`0100007F:1F41` is 127.0.0.1:8001: words of four bytes, each in the order of this machine's processor (little-endian ones)."""
+    address, _, port = text.partition(":")
+    raw = bytes.fromhex(address)
+    turned = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    return socket.inet_ntop(family, turned), int(port, 16)
