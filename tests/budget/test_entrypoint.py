@@ -60,8 +60,6 @@ NODES = f"{PYTHON} --actor.num_nodes $NODES --ref.num_nodes $NODES"
         f"#!/bin/bash\n#SBATCH --nodes=2\nsrun --overlap -N1 {NODES.replace('$NODES', '$SLURM_NNODES')}",
         f"launch() {{ local NODES=$1; shift; {NODES} \"$@\"; }}\nlaunch 2 --train.seed 1",
         f"run() {{ echo \"+ $*\"; \"$@\"; }}\nNODES=2; run {NODES}",
-        f"HOSTS=()\nfor ((i = 0; i < 2; i++)); do HOSTS+=(h$i); done\nNODES=${{#HOSTS[@]}}; {NODES}",
-        f"NODES=2\ncat > /tmp/train.sh <<EOF\nset -e\n{NODES}\nEOF\nchmod +x /tmp/train.sh\nsrun -N1 bash /tmp/train.sh",
     ],
 )  # fmt: skip
 def test_nodes_are_counted_however_a_script_comes_to_them(script: str):
@@ -88,6 +86,8 @@ def test_nodes_are_counted_however_a_script_comes_to_them(script: str):
         f"docker exec -e NODES=2 trainer bash -c '{NODES.replace('$NODES', '${NODES:-1}')}'",
         f"read -r -d '' words <<EOF\n{MODULE} {FLAGS}\nEOF\npython -m $words",
         f"echo 2 | xargs -I@ {PYTHON} --actor.num_nodes @",
+        f"HOSTS=()\nfor ((i = 0; i < 2; i++)); do HOSTS+=(h$i); done\nNODES=${{#HOSTS[@]}}; {NODES}",
+        f"NODES=2\ncat > /tmp/train.sh <<EOF\nset -e\n{NODES}\nEOF\nchmod +x /tmp/train.sh\nsrun -N1 bash /tmp/train.sh",
         "sbatch run.sh",
     ],
 )  # fmt: skip

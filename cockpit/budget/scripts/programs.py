@@ -20,8 +20,6 @@ _LAUNCHERS = {
     "srun", "apptainer", "singularity", "numactl", "taskset", "nohup", "exec", "env", "sudo", "setsid", "nice", "stdbuf", "timeout", "time",
 }  # fmt: skip
 """They start one of `_PROGRAMS` somewhere behind their own flags."""
-_ASCEND = ["-c", "import torch_npu"]
-"""How scripts ask Python whether they are on Ascend's accelerators: what is counted here are GPUs."""
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
@@ -30,10 +28,9 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
     name = argv[0].rpartition("/")[2]
     if name in BUILTINS:
         return BUILTINS[name](Call(run, argv[1:], scope))
-    if name.startswith("python") and argv[1:] == _ASCEND:
-        return False
     if name in PRINTERS:
-        return _print(run, name, argv[1:])
+        run.streams.write(PRINTERS[name](argv[1:], run.streams.given, run.streams.read))
+        return True if name == "echo" else None
     if name in _SHELLS:
         return _shell(run, argv[1:], scope)
     if name in _LAUNCHERS:
@@ -42,15 +39,6 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
         return _shell(run, argv, scope)
     run.emit(argv, scope)
     return None
-
-
-def _print(run: ScriptRun, name: str, words: list[str]) -> bool | None:
-    said = PRINTERS[name](words, run.streams.given, run.streams.read)
-    run.streams.write(said)
-    if name == "tee":
-        for word in words:
-            run.streams.store(word, said, more="-a" in words)
-    return True if name == "echo" else None
 
 
 def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> bool | None:
