@@ -227,19 +227,6 @@ def test_a_plain_job_whose_script_cannot_be_read_is_counted_with_a_doubt():
     assert not budget_of("python prepare.py", job={"GPU": 1}).lines
 
 
-def test_what_must_be_set_for_the_training_to_start_is_said():
-    guards = "N=${NODES:-2}\nfor name in MODEL DATA; do :; done\n"
-    guards += 'if [ -z "$MODEL" ]; then echo "MODEL?"; exit 1; fi\n[[ -n "${DATA:-}" ]] || exit 2\n'
-    budget = budget_of(guards + f"{PYTHON} --actor.num_nodes $N --ref.num_nodes $N")
-    assert gpus(budget) == 8
-    assert [line.text.split(",")[0] for line in budget.lines if line.level == "doubt"] == [
-        "MODEL is taken as set",
-        "DATA is taken as set",
-        "NODES is taken as not set",
-    ]
-    assert budget_of("[ -z $MODEL ] && exit 1\npython prepare.py").groups is None
-
-
 def test_a_program_of_a_framework_that_is_not_known_is_said():
     budget = budget_of("python -m openrlhf.cli.train_ppo_ray_prmbox --pretrain m")
     assert (budget.groups, budget.unread) == (None, ("openrlhf.cli.train_ppo_ray_prmbox is a program that is not known here",))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cockpit.budget.scripts.builtins import BUILTINS, Call, show
-from cockpit.budget.scripts.output import PRINTERS
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -20,7 +21,36 @@ _LAUNCHERS = {
     "srun", "apptainer", "singularity", "numactl", "taskset", "nohup", "exec", "env", "sudo", "setsid", "nice", "stdbuf", "timeout", "time",
 }  # fmt: skip
 """They start one of `_PROGRAMS` somewhere behind their own flags."""
+_ASCEND = ["-c", "import torch_npu"]
+"""How scripts ask Python whether they are on Ascend's accelerators: what is counted here are GPUs."""
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
+
+
+Read = Callable[[str], "str | None"]
+
+
+def _echo(words: list[str], _: str | None, _read: Read) -> str | None:
+    end = "" if words[:1] == ["-n"] else "\n"
+    words = words[1:] if words[:1] == ["-n"] else words
+    return None if words[:1] and re.fullmatch(r"-[neE]+", words[0]) else " ".join(words) + end
+
+
+def _cat(words: list[str], given: str | None, read: Read) -> str | None:
+    texts = [None if word.startswith("-") else read(word) for word in words] or [given]
+    return None if None in texts else "".join(each or "" for each in texts)
+
+
+def _part(cut: Callable[[str], str]) -> Callable[[list[str], str | None, Read], str | None]:
+    return lambda words, *_: None if len(words) != 1 or UNKNOWN in words[0] else cut(words[0]) + "\n"
+
+
+PRINTERS: dict[str, Callable[[list[str], str | None, Read], str | None]] = {
+    "echo": _echo,
+    "cat": _cat,
+    "dirname": _part(lambda path: posixpath.dirname(path) or "."),
+    "basename": _part(posixpath.basename),
+}
+"""What a program prints for its words, its standard input and a reader of files; `None`: that can't be known."""
 
 
 def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
@@ -28,6 +58,8 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
     name = argv[0].rpartition("/")[2]
     if name in BUILTINS:
         return BUILTINS[name](Call(run, argv[1:], scope))
+    if name.startswith("python") and argv[1:] == _ASCEND:
+        return False
     if name in PRINTERS:
         run.streams.write(PRINTERS[name](argv[1:], run.streams.given, run.streams.read))
         return True if name == "echo" else None

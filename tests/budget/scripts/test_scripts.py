@@ -196,7 +196,7 @@ def test_what_goes_on_for_ever_in_the_background_holds_nothing_up():
 
 
 def test_how_often_a_while_runs_is_not_known_unless_it_is_never():
-    options = 'N=1; while [ $# -gt 0 ]; do case $1 in -n) N=$2; shift ;; esac; shift; done; run $N'
+    options = "N=1; while [ $# -gt 0 ]; do case $1 in -n) N=$2; shift ;; esac; shift; done; run $N"
     assert only(options) == ("run", "1")
     assert only(options, "-n", "2") == ("run", UNKNOWN)
 
