@@ -108,38 +108,14 @@ def budget_of(
     text = entrypoint.replace(UNKNOWN, "")
     given = _Given(read, job, _find_pins(packages), installed)
 
-    def budget_with(open_: Sequence[str]) -> tuple[Budget, tuple[str, ...]]:
-        return _budget(text, {**env, **dict.fromkeys(open_)}, given)
+    def budget_with(unknown: Mapping[str, None]) -> tuple[Budget, tuple[str, ...]]:
+        return _budget(text, {**env, **unknown}, given)
 
-    budget, assumed = budget_with(())
-    needed = () if _trains(budget) else _required_variables(budget_with, assumed)
-    budget, assumed = budget_with(needed) if needed else (budget, assumed)
-    decisive = [name for name in assumed[:_ASSUMED] if budget_with((*needed, name))[0].groups != budget.groups]
-    lines = [(name, f"{name} is taken as set, because without it the script trains nothing") for name in needed]
-    lines += [(name, f"{name} is taken as not set, because nothing here sets it") for name in decisive]
-    return msgspec.structs.replace(
-        budget, lines=(*budget.lines, *(Line("doubt", said, f"{name} in the preset's env") for name, said in lines))
-    )
-
-
-def _trains(budget: Budget) -> bool:
-    return budget.framework not in {None, "Ray"}
-
-
-def _required_variables(
-    budget_with: Callable[[Sequence[str]], tuple[Budget, tuple[str, ...]]], assumed: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The variables that nothing sets and without which a script ends before it trains."""
-    names: tuple[str, ...] = ()
-    while assumed and len(names) + len(assumed) <= _ASSUMED:
-        names += assumed
-        assumed = budget_with(names)[1]
-    if not names or not _trains(budget_with(names)[0]):
-        return ()
-    for name in names:
-        others = tuple(each for each in names if each != name)
-        names = others if _trains(budget_with(others)[0]) else names
-    return names
+    budget, assumed = budget_with({})
+    decisive = (name for name in assumed[:_ASSUMED] if budget_with({name: None})[0].groups != budget.groups)
+    why = "is taken as not set, because nothing here sets it"
+    doubts = (Line("doubt", f"{name} {why}", f"{name} in the preset's env") for name in decisive)
+    return msgspec.structs.replace(budget, lines=(*budget.lines, *doubts))
 
 
 def _budget(text: str, env: Mapping[str, str | None], given: _Given) -> tuple[Budget, tuple[str, ...]]:

@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Literal, NamedTuple
 
 from cockpit.budget import Budget, Group, Line
-from cockpit.check.flags import knobs
 from cockpit.check.nodes import Site
 from cockpit.check.queue import Queue, take_place
 from cockpit.placement import SCALE, Ask, FreeCapacity, LivingNodes, NodeShare, Place, PlacementVerdict, Shape, amount, ask, sentence, shape
@@ -18,6 +17,8 @@ JOB = "this job"
 When = Literal["now", "ever"]
 SHOWN = 3
 """Nodes that a line names."""
+_ENGINES = "vLLM"
+_HYDRA = "trainer.n_gpus_per_node and trainer.nnodes"
 
 
 class GroupRun(NamedTuple):
@@ -103,9 +104,9 @@ def _impossible(runs: Sequence[GroupRun], site: Site, whole: LivingNodes, budget
     alone = [run for run in runs if whole.room(run.ask, "ever") == "no"]
     surely = [run for run in alone if run.sure is run.ask or (run.sure.names and whole.room(run.sure, "ever") == "no")]
     for run in surely:
-        yield _refuse(run.title, whole, run.sure, site, knobs(budget, run.group.name))
+        yield _refuse(run.title, whole, run.sure, site, _flags_of(budget, run.group.name))
     if not surely and sum(run.number for run in runs) > 1 and whole.room(together := _together(runs), "ever") == "no":
-        yield _refuse("all groups together", whole, together, site, knobs(budget, None))
+        yield _refuse("all groups together", whole, together, site, _flags_of(budget, None))
     yield from (_unsure(run, run.title, whole) for run in alone if run not in surely)
 
 
@@ -201,7 +202,7 @@ def _waits(run: GroupRun, done: int, ground: FreeCapacity, site: Site, budget: B
     if verdict is None or told is None:
         return Line("unknown", f"{run.title}: too many possible placements to check")
     after = f"; {count(rest)} more wait for it" if rest else ""
-    change = _change(run.ask, verdict.names, world, "now", site, knobs(budget, run.group.name))
+    change = _change(run.ask, verdict.names, world, "now", site, _flags_of(budget, run.group.name))
     return Line("later", f"{which}: {told}{_empty(site)}{after}", change)
 
 
@@ -245,3 +246,36 @@ def _change(wanted: Ask, short: Sequence[str], world: LivingNodes, when: When, s
 def _sum_of(wanted: Ask, world: LivingNodes) -> str:
     held = sum(place.used.get("CPU", 0) for place in world.places)
     return amount("CPU", wanted.sum("CPU") + held, bare=True)
+
+
+def _flags_of(budget: Budget, group: str | None) -> str | None:
+    """By the names that this command's dialect has for them, of all groups where none is named; `None` where they are not known."""
+    flags = [key for key in budget.settings if key.startswith("--")]
+    match budget.framework:
+        case "OpenRLHF" | "simpleRL-reason" if flags:
+            return _name_dotted(group) if any("." in key for key in flags) else _name_undotted(group)
+        case "veRL" | "simpleRL-reason":
+            return _HYDRA
+        case "Ray":
+            return "needs, entrypoint_num_gpus"
+        case _:
+            return None
+
+
+def _name_dotted(group: str | None) -> str:
+    """OpenRLHF from 0.10.2 on."""
+    if group == _ENGINES:
+        return "--vllm.num_engines, --vllm.tensor_parallel_size"
+    return f"--{_model(group)}.num_gpus_per_node" if group else "--actor.num_gpus_per_node, --vllm.num_engines, or --train.colocate_all"
+
+
+def _name_undotted(group: str | None) -> str:
+    """Before that."""
+    if group == _ENGINES:
+        return "--vllm_num_engines, --vllm_tensor_parallel_size"
+    return f"--{_model(group)}_num_gpus_per_node" if group else "--actor_num_gpus_per_node, --vllm_num_engines, or --colocate_all_models"
+
+
+def _model(group: str | None) -> str:
+    """The first of those that share it."""
+    return (group or "").partition(" + ")[0]

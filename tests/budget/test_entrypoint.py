@@ -60,8 +60,6 @@ NODES = f"{PYTHON} --actor.num_nodes $NODES --ref.num_nodes $NODES"
         f"#!/bin/bash\n#SBATCH --nodes=2\nsrun --overlap -N1 {NODES.replace('$NODES', '$SLURM_NNODES')}",
         f"launch() {{ local NODES=$1; shift; {NODES} \"$@\"; }}\nlaunch 2 --train.seed 1",
         f"run() {{ echo \"+ $*\"; \"$@\"; }}\nNODES=2; run {NODES}",
-        f"HOSTS=()\nfor ((i = 0; i < 2; i++)); do HOSTS+=(h$i); done\nNODES=${{#HOSTS[@]}}; {NODES}",
-        f"NODES=2\ncat > /tmp/train.sh <<EOF\nset -e\n{NODES}\nEOF\nchmod +x /tmp/train.sh\nsrun -N1 bash /tmp/train.sh",
     ],
 )  # fmt: skip
 def test_nodes_are_counted_however_a_script_comes_to_them(script: str):
@@ -88,6 +86,8 @@ def test_nodes_are_counted_however_a_script_comes_to_them(script: str):
         f"docker exec -e NODES=2 trainer bash -c '{NODES.replace('$NODES', '${NODES:-1}')}'",
         f"read -r -d '' words <<EOF\n{MODULE} {FLAGS}\nEOF\npython -m $words",
         f"echo 2 | xargs -I@ {PYTHON} --actor.num_nodes @",
+        f"HOSTS=()\nfor ((i = 0; i < 2; i++)); do HOSTS+=(h$i); done\nNODES=${{#HOSTS[@]}}; {NODES}",
+        f"NODES=2\ncat > /tmp/train.sh <<EOF\nset -e\n{NODES}\nEOF\nchmod +x /tmp/train.sh\nsrun -N1 bash /tmp/train.sh",
         "sbatch run.sh",
     ],
 )  # fmt: skip
@@ -225,19 +225,6 @@ def test_a_plain_job_whose_script_cannot_be_read_is_counted_with_a_doubt():
     budget = budget_of("bash prepare.sh", job={"GPU": 1})
     assert (gpus(budget), [line.level for line in budget.lines]) == (1, ["doubt"])
     assert not budget_of("python prepare.py", job={"GPU": 1}).lines
-
-
-def test_what_must_be_set_for_the_training_to_start_is_said():
-    guards = "N=${NODES:-2}\nfor name in MODEL DATA; do :; done\n"
-    guards += 'if [ -z "$MODEL" ]; then echo "MODEL?"; exit 1; fi\n[[ -n "${DATA:-}" ]] || exit 2\n'
-    budget = budget_of(guards + f"{PYTHON} --actor.num_nodes $N --ref.num_nodes $N")
-    assert gpus(budget) == 8
-    assert [line.text.split(",")[0] for line in budget.lines if line.level == "doubt"] == [
-        "MODEL is taken as set",
-        "DATA is taken as set",
-        "NODES is taken as not set",
-    ]
-    assert budget_of("[ -z $MODEL ] && exit 1\npython prepare.py").groups is None
 
 
 def test_a_program_of_a_framework_that_is_not_known_is_said():

@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from cockpit.budget.scripts.conditions import holds
-from cockpit.budget.scripts.patterns import quote
+from cockpit.budget.scripts.conditions import holds, quote
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -84,10 +83,7 @@ def _shift(call: Call) -> bool | None:
 
 def _unset(call: Call) -> bool | None:
     for name in call.words:
-        if name.isidentifier():
-            call.scope.unset_one(name)
-        elif not name.startswith("-"):
-            call.scope.variables[re.split(r"\W", name)[0]] = UNKNOWN
+        call.scope.variables[re.split(r"\W", name)[0]] = UNKNOWN
     return True
 
 
@@ -123,9 +119,9 @@ def _leave_loops(kind: Leaving) -> Callable[[Call], bool | None]:
 
 
 def _change_files(call: Call) -> bool | None:
-    """`cp`, `mv`, `sed -i`: what lies in the files that they name isn't known after it."""
+    """`cp`, `mv`, `tee`, `sed -i`: what lies in the files that they name isn't known after it."""
     for word in call.words:
-        call.run.streams.store(word, None)
+        call.run.streams.mark_changed(word)
     call.run.streams.write(None)
     return None
 
@@ -147,5 +143,5 @@ BUILTINS: dict[str, Callable[[Call], bool | None]] = {
     "return": _leave("return"),
     "break": _leave_loops("break"),
     "continue": _leave_loops("continue"),
-    **dict.fromkeys(("cp", "mv", "ln", "sed"), _change_files),
+    **dict.fromkeys(("cp", "mv", "ln", "sed", "tee"), _change_files),
 }

@@ -1,11 +1,12 @@
-"""Conditions: `[ … ]` and `[[ … ]]`, as far as they compare what is known."""
+"""Conditions: `[ … ]` and `[[ … ]]`, and which values a pattern matches, as far as both are known."""
 
 from __future__ import annotations
 
+import fnmatch
+import operator
 import re
 from collections.abc import Callable
 
-from cockpit.budget.scripts.patterns import matches
 from cockpit.budget.scripts.sums import SOMEWHERE, UNKNOWN
 
 Operand = tuple[str, str]
@@ -14,13 +15,22 @@ Fact = Callable[[str, str], "bool | None"]
 """What `-f file` and its like ask, with the sign and the word."""
 
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
-    "-eq": lambda one, other: one == other,
-    "-ne": lambda one, other: one != other,
-    "-lt": lambda one, other: one < other,
-    "-le": lambda one, other: one <= other,
-    "-gt": lambda one, other: one > other,
-    "-ge": lambda one, other: one >= other,
-}
+    "-eq": operator.eq, "-ne": operator.ne, "-lt": operator.lt, "-le": operator.le, "-gt": operator.gt, "-ge": operator.ge,
+}  # fmt: skip
+_NOT_FOLLOWED = re.compile(r"\[\[:|[@?*+!]\(")
+"""Classes of characters, and patterns within patterns."""
+
+
+def quote(text: str) -> str:
+    """Text as a pattern that matches nothing else."""
+    return re.sub(r"([*?[/])", r"[\1]", text)
+
+
+def matches(value: str, pattern: str) -> bool | None:
+    """Whether a pattern matches all of a value; `None`: it isn't followed."""
+    if {UNKNOWN, SOMEWHERE} & {*value, *pattern} or _NOT_FOLLOWED.search(pattern):
+        return None
+    return fnmatch.fnmatchcase(value, pattern.replace("[^", "[!"))
 
 
 def holds(words: list[Operand], fact: Fact) -> bool | None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cockpit.budget.scripts.patterns import change_value, quote
+from cockpit.budget.scripts.conditions import quote
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS, Scope, Value
-from cockpit.budget.scripts.sums import UNKNOWN
+from cockpit.budget.scripts.sums import UNKNOWN, evaluate_sum
 from cockpit.budget.scripts.words import Word, WordPart, heredoc_text, read_word
 
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?(.*)", re.DOTALL | re.ASCII)
-_CHANGE = re.compile(
-    r"\s*(?:(?P<first>\+\+|--)\s*(?P<one>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)\s*(?:(?P<twice>\+\+|--)|(?P<sign>[-+*/%]?)=(?!=)(?P<rest>.*)))\s*",
-    re.DOTALL | re.ASCII,
-)
 _CHANGES_SOMETHING = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
 _BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 
@@ -96,19 +92,11 @@ def _values(part: WordPart, scope: Scope) -> tuple[str, ...]:
 
 
 def count(expression: str, scope: Scope) -> str:
-    """The result of a sum, which may change one variable; after what else might change one, it isn't known."""
-    found = _CHANGE.fullmatch(expression)
-    if not found or _CHANGES_SOMETHING.search(found["rest"] or ""):
-        for name in re.findall(r"[A-Za-z_]\w*", expression) if _CHANGES_SOMETHING.search(expression) else ():
-            scope.variables[name] = UNKNOWN
-        return scope.evaluate_sum(expression)
-    name, step = found["name"] or found["one"], found["first"] or found["twice"]
-    before = scope.evaluate_sum(name)
-    after = scope.evaluate_sum(
-        f"{name} {step[0]} 1" if step else f"{name} {found['sign']} ({found['rest']})" if found["sign"] else found["rest"]
-    )
-    scope.assign(name, after)
-    return before if found["twice"] else after
+    """The result of a sum; what one changes isn't known after it."""
+    if not _CHANGES_SOMETHING.search(expression):
+        return evaluate_sum(expression, scope.one_value)
+    scope.variables |= dict.fromkeys(re.findall(r"[A-Za-z_]\w*", expression), UNKNOWN)
+    return UNKNOWN
 
 
 def parameter(inside: str, scope: Scope) -> Value:
@@ -135,7 +123,7 @@ def _index(value: Value | None, name: str, index: str | None, scope: Scope) -> V
         return items
     if index is None:
         return items[0] if items else ""
-    number = scope.evaluate_sum(text(heredoc_text(index), scope))
+    number = count(text(heredoc_text(index), scope), scope)
     if UNKNOWN in items or not re.fullmatch(r"-?\d{1,6}", number):
         return UNKNOWN
     return items[int(number)] if -len(items) <= int(number) < len(items) else ""
@@ -145,15 +133,7 @@ def _change(name: str, value: Value | None, rest: str, scope: Scope) -> Value:
     sign = re.match(r":?[-=+?]", rest)
     if sign:
         return _default(name, value, sign[0], rest[sign.end() :], scope)
-    if isinstance(value, tuple):
-        return _sublist(value, rest, first=int(name in "@*"))
-    if not isinstance(value, str) or UNKNOWN in value:
-        return UNKNOWN
-    change = re.match(r"##|#|%%|%|//|/", rest)
-    argument = pattern(_rest(rest[change.end() :]), scope) if change else UNKNOWN
-    if change is None or UNKNOWN in argument:
-        return UNKNOWN
-    return change_value(change[0], value, argument)
+    return _sublist(value, rest, first=int(name in "@*")) if isinstance(value, tuple) else UNKNOWN
 
 
 def _sublist(items: tuple[str, ...], rest: str, first: int) -> Value:

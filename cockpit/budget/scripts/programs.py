@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cockpit.budget.scripts.builtins import BUILTINS, Call, show
-from cockpit.budget.scripts.output import PRINTERS
 from cockpit.budget.scripts.scope import Scope
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -25,6 +26,33 @@ _ASCEND = ["-c", "import torch_npu"]
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
+Read = Callable[[str], "str | None"]
+
+
+def _echo(words: list[str], _: str | None, _read: Read) -> str | None:
+    end = "" if words[:1] == ["-n"] else "\n"
+    words = words[1:] if words[:1] == ["-n"] else words
+    return None if words[:1] and re.fullmatch(r"-[neE]+", words[0]) else " ".join(words) + end
+
+
+def _cat(words: list[str], given: str | None, read: Read) -> str | None:
+    texts = [None if word.startswith("-") else read(word) for word in words] or [given]
+    return None if None in texts else "".join(each or "" for each in texts)
+
+
+def _part(cut: Callable[[str], str]) -> Callable[[list[str], str | None, Read], str | None]:
+    return lambda words, *_: None if len(words) != 1 or UNKNOWN in words[0] else cut(words[0]) + "\n"
+
+
+PRINTERS: dict[str, Callable[[list[str], str | None, Read], str | None]] = {
+    "echo": _echo,
+    "cat": _cat,
+    "dirname": _part(lambda path: posixpath.dirname(path) or "."),
+    "basename": _part(posixpath.basename),
+}
+"""What a program prints for its words, its standard input and a reader of files; `None`: that can't be known."""
+
+
 def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
     """What a command does to the shell; whatever else it is, it is noted."""
     name = argv[0].rpartition("/")[2]
@@ -33,7 +61,8 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
     if name.startswith("python") and argv[1:] == _ASCEND:
         return False
     if name in PRINTERS:
-        return _print(run, name, argv[1:])
+        run.streams.write(PRINTERS[name](argv[1:], run.streams.given, run.streams.read))
+        return True if name == "echo" else None
     if name in _SHELLS:
         return _shell(run, argv[1:], scope)
     if name in _LAUNCHERS:
@@ -42,15 +71,6 @@ def run_program(run: ScriptRun, argv: list[str], scope: Scope) -> bool | None:
         return _shell(run, argv, scope)
     run.emit(argv, scope)
     return None
-
-
-def _print(run: ScriptRun, name: str, words: list[str]) -> bool | None:
-    said = PRINTERS[name](words, run.streams.given, run.streams.read)
-    run.streams.write(said)
-    if name == "tee":
-        for word in words:
-            run.streams.store(word, said, more="-a" in words)
-    return True if name == "echo" else None
 
 
 def _launch(run: ScriptRun, name: str, argv: list[str], scope: Scope) -> bool | None:

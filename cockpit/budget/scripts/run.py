@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 from cockpit.budget.scripts import tree
-from cockpit.budget.scripts.conditions import Operand, holds
+from cockpit.budget.scripts.conditions import Operand, holds, matches, quote
 from cockpit.budget.scripts.expand import count, fields, pattern, text
-from cockpit.budget.scripts.flow import Flow, LeftError, ScriptCommand, StopError, nothing
-from cockpit.budget.scripts.patterns import matches, quote
+from cockpit.budget.scripts.flow import Flow, ScriptCommand, StopError, nothing
 from cockpit.budget.scripts.programs import run_program
 from cockpit.budget.scripts.scope import Scope, Value
 from cockpit.budget.scripts.sums import UNKNOWN
@@ -106,14 +105,18 @@ class ScriptRun(Flow):
         """A command between files."""
         if node.node == tree.Simple((), ()):
             self.streams.write(None)  # `$(< file)`, which isn't followed
-        given, target, more = self.streams.given, None, False
+        given, target = self.streams.given, None
         for redirect in node.redirects:
             if redirect.sign.startswith("<") and redirect.stream in {"", "0"}:
                 given = self._source(redirect, scope)
             elif redirect.sign.startswith((">", "&>")) and redirect.stream in {"", "1"}:
-                target, more = self._target(redirect, scope), redirect.sign.endswith(">>")
+                target = text(redirect.word, scope)
         with self.streams.with_input(given) if given is not self.streams.given else nullcontext():
-            return self.node(node.node, scope) if target is None else self._store_output(node.node, scope, target, more=more)
+            if target is None:
+                return self.node(node.node, scope)
+            _, status = self.streams.capture_output(lambda: self.node(node.node, scope))
+        self.streams.mark_changed(target)
+        return status
 
     def _source(self, redirect: tree.Redirect, scope: Scope) -> str | None:
         if redirect.heredoc is not None:
@@ -123,16 +126,6 @@ class ScriptRun(Flow):
             return None if said == UNKNOWN else said + "\n" * bool(said)
         said = text(redirect.word, scope)
         return said + "\n" if redirect.sign == "<<<" else self.streams.read(said) if redirect.sign == "<" else None
-
-    def _target(self, redirect: tree.Redirect, scope: Scope) -> str:
-        """Where it prints to; another stream, as in `>&2`, is nothing that is read."""
-        said = text(redirect.word, scope)
-        return "/dev/null" if redirect.sign == ">&" and (said.isdigit() or said == "-") else said
-
-    def _store_output(self, node: tree.Node, scope: Scope, target: str, *, more: bool) -> bool | None:
-        said, status = self.streams.capture_output(lambda: self.node(node, scope))
-        self.streams.store(target, said, more=more)
-        return status
 
     def conditional(self, node: tree.If, scope: Scope) -> bool | None:
         """`if`: all branches from the first whose condition can't be known."""
@@ -165,40 +158,15 @@ class ScriptRun(Flow):
         return True
 
     def loop(self, node: tree.While, scope: Scope) -> bool | None:
-        """`while`, as long as its condition is known; what would go on for ever ends the shell that it is in."""
-        before = None
-        for _ in range(MAX_TURNS):
-            status = self.node(node.condition, scope)
-            if status is None:
-                self.walk_unknown_turns(partial(self._once, node), scope)
-                return None
-            if status is node.until:
-                return True
-            end = self.run_until_left(lambda: self.sequence(node.body, scope), scope, "break", "continue")
-            if end.left != "break":
-                self._step(node, scope)
-            if end.broken:
-                self.walk_unknown_turns(partial(self._once, node), scope)
-                scope.merge([scope.copy(), *end.broken])
-                return None
-            if end.left == "break":
-                return True
-            now = (dict(scope.variables), scope.arguments, dict(self.streams.written))
-            if now == before:
-                break
-            before = now
-        self.unread["The script goes on for too long to be followed"] = None
-        self.streams.write(None)
-        raise LeftError("exit", None)
+        """`while` and `until`: how often isn't known, unless it is never."""
+        if self.node(node.condition, scope) is not node.until:
+            self.walk_unknown_turns(partial(self._once, node), scope)
+            return None
+        return True
 
     def _once(self, node: tree.While, scope: Scope) -> bool | None:
         self.sequence(node.body, scope)
-        self._step(node, scope)
-        return None
-
-    def _step(self, node: tree.While, scope: Scope) -> None:
-        if node.step is not None:
-            self.node(node.step, scope)
+        return self.node(node.condition, scope)
 
     def case(self, node: tree.Case, scope: Scope) -> bool | None:
         """`case`: the branch that matches, or all that might."""
@@ -278,11 +246,12 @@ class ScriptRun(Flow):
         if argv[0] != "export" and self._locals and "g" not in flags:
             for name in every:
                 self._locals[-1].setdefault(name, scope.variables.get(name))
-                scope.unset_one(name)
-        scope.opaque |= set(every) if flags & set("Ailnu") and argv[0] != "export" else set()
+                scope.variables[name] = ""
         self._assign(node, scope, exported=argv[0] == "export" or "x" in flags)
         for name, value in said.items():
             scope.assign(name, value)
+        if flags & set("Ailnu") and argv[0] != "export":  # tables, whole numbers and references aren't followed
+            scope.variables |= dict.fromkeys(every, UNKNOWN)
         scope.exported |= set(names) if argv[0] == "export" and "n" not in flags else set()
         return True
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from cockpit.budget.scripts.sums import UNKNOWN, evaluate_sum
+from cockpit.budget.scripts.sums import UNKNOWN
 
 MAX_TEXT_CHARS = 200_000
 Value = str | tuple[str, ...]
@@ -38,10 +38,6 @@ class Scope:
     """Nothing that can't be read may have set a variable."""
     questions: int = 0
     """Within a condition: there, what nothing sets is empty."""
-    opaque: frozenset[str] = frozenset()
-    """Variables that `declare -A`, `-i` and their like made: what they hold isn't followed."""
-    gone: frozenset[str] = frozenset()
-    """Variables that `unset` took away."""
 
     @contextmanager
     def reading_condition(self) -> Iterator[None]:
@@ -65,7 +61,6 @@ class Scope:
 
     def restore(self, before: Mapping[str, Value | None]) -> None:
         """Gives variables the values that they had; `None`: they were not set."""
-        self.gone = self.gone.difference(before)
         for name, value in before.items():
             self.variables.pop(name, None)
             if value is not None:
@@ -81,29 +76,18 @@ class Scope:
         self.variables = {name: _common([each.variables.get(name) for each in others]) for name in names}
         self.exported = set().union(*(each.exported for each in others))
         self.all_told = all(each.all_told for each in others)
-        self.opaque = self.opaque.union(*(each.opaque for each in others))
-        self.gone = frozenset.intersection(*(each.gone for each in others))
         arguments = others[0].arguments
         self.arguments = arguments if all(each.arguments == arguments for each in others) else (UNKNOWN,)
 
     def assign(self, name: str, value: Value, *, more: bool = False) -> None:
         """Sets a variable, or adds to it."""
-        old = self.variables.get(name, UNKNOWN if _SET_ELSEWHERE.fullmatch(name) and name not in self.gone else "")
-        self.gone -= {name}
-        if name in self.opaque:
-            self.variables[name] = UNKNOWN
-        elif not more:
+        old = self.variables.get(name, UNKNOWN if _SET_ELSEWHERE.fullmatch(name) else "")
+        if not more:
             self.variables[name] = _make_array(value) if isinstance(value, tuple) else value
         elif isinstance(value, tuple) or isinstance(old, tuple):
             self.variables[name] = _make_array((*_as_list(old), *_as_list(value)))
         else:
             self.variables[name] = (str(old) + str(value))[:MAX_TEXT_CHARS]
-
-    def unset_one(self, name: str) -> None:
-        """`unset`."""
-        self.variables.pop(name, None)
-        self.exported.discard(name)
-        self.gone |= {name}
 
     def value(self, name: str) -> Value | None:
         """`None`: nothing here sets it."""
@@ -116,7 +100,7 @@ class Scope:
             return known.get(name, UNKNOWN)
         if name == "PWD" and name not in self.variables:
             return self.output("pwd", self)
-        return self.variables.get(name, "" if name in self.gone else None)
+        return self.variables.get(name)
 
     def one_value(self, name: str) -> str:
         """A variable's value, for a sum or a test."""
@@ -125,10 +109,6 @@ class Scope:
             return value[0] if value else ""
         return value if isinstance(value, str) else UNKNOWN
 
-    def evaluate_sum(self, expression: str) -> str:
-        """The result of a sum that changes nothing."""
-        return evaluate_sum(expression, self.one_value)
-
     def _argument(self, number: int) -> str:
         if UNKNOWN in self.arguments[:number]:
             return UNKNOWN
@@ -136,8 +116,8 @@ class Scope:
 
     def unset(self, name: str) -> bool | None:
         """Whether a variable is not set, as far as anybody can know; what is taken for granted is noted."""
-        if name in self.gone or (name.isdigit() and UNKNOWN not in self.arguments[: int(name)]):
-            return name in self.gone or int(name) > len(self.arguments)
+        if name.isdigit() and UNKNOWN not in self.arguments[: int(name)]:
+            return int(name) > len(self.arguments)
         value = self.value(name)
         if value is None and self.all_told and not _SET_ELSEWHERE.fullmatch(name):
             self.assumed[name] = None

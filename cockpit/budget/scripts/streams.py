@@ -1,4 +1,4 @@
-"""What commands read and print while a script is walked through: pipes, heredocs, and files that the script itself writes."""
+"""What commands read and print while a script is walked through: pipes, heredocs, and files that the script has not changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Streams:
         self.unsure = 0
         """How many conditions that can't be known stand around this place."""
         self.folder: str | None = _START
-        self.written: dict[str, str | None] = {}
+        self._changed: set[str] = set()
         self._read = read
         self._sinks: list[_Sink] = []
 
@@ -80,19 +80,13 @@ class Streams:
         return from_start(path) if path.startswith(_START) else posixpath.normpath(path)
 
     def read(self, said: str) -> str | None:
-        """A file's text, as it is by now."""
+        """A file's text; what the script has changed isn't known any more."""
         path = self.path(said)
-        if path is None:
-            return None
-        return self.written[path] if path in self.written else self._read(path)
+        return None if path is None or path in self._changed else self._read(path)
 
-    def store(self, said: str, text: str | None, *, more: bool = False) -> None:
-        """Writes a file."""
-        path = self.path(said)
-        if path is None or path.startswith("/dev/"):
-            return
-        before = self.read(said) if more else ""
-        self.written[path] = None if text is None or before is None or self.unsure else before + text
+    def mark_changed(self, said: str) -> None:
+        """A file that the script writes."""
+        self._changed |= {path for path in (self.path(said),) if path}
 
 
 def from_start(path: str) -> str:

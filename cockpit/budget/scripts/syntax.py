@@ -153,7 +153,7 @@ class _Parser(Reader):
         if len(more) != 2:
             raise self.error("for ((…)) has not three parts")
         self.separator()
-        turns = While(False, Sum(condition if condition.strip() else "1"), self.turns(), Sum(step))
+        turns = While(False, Sum(condition if condition.strip() else "1"), Sequence((*self.turns().items, (Sum(step), "\n"))))
         return Sequence(((Sum(first), "\n"), (turns, "\n")))
 
     def listed_words(self) -> tuple[Word, ...]:

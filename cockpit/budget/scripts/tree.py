@@ -81,12 +81,11 @@ class For(NamedTuple):
 
 
 class While(NamedTuple):
-    """`while` and `until`; `for ((…))` has a step that follows each turn."""
+    """`while` and `until`."""
 
     until: bool
     condition: Node
     body: Sequence
-    step: Node | None = None
 
 
 class Case(NamedTuple):
