@@ -166,6 +166,7 @@ ROWS = {
         "test_reach.py",
         "test_several_rays.py",
         "test_slurm.py",
+        "test_slurm_user.py",
         "test_stop.py",
         "test_cluster.py",
         "test_models.py",

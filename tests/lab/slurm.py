@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 
 from tests.lab.cluster import eventually
@@ -13,6 +16,8 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
 CONF = "/run/lab/slurm.conf"
 ENV: Mapping[str, str] = {"SLURM_CONF": CONF}
 """What a login on such a host needs."""
+NAMESPACE_NUMBER = "print(int.from_bytes(fcntl.ioctl(open('/proc/self/ns/mnt'), 0x8008B705, bytes(8)), sys.byteorder))"
+"""NS_GET_MNTNS_ID (linux/nsfs.h)."""
 HOLD = "#!/bin/bash\nenv | grep ^SLURM_ > /tmp/allocation\nsleep infinity\n"
 """An allocation in which nothing runs yet; what Slurm says of it is in /tmp/allocation of its first node."""
 
@@ -26,15 +31,15 @@ def why_no_slurm() -> str | None:
 class Slurm:
     """Runs until its lab is closed."""
 
-    def __init__(self, lab: Lab, nodes: Sequence[str]) -> None:
-        """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do."""
+    def __init__(self, lab: Lab, nodes: Sequence[str], more: str = "") -> None:
+        """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do. `more`: lines of its configuration."""
         self.hosts = [lab[name] for name in nodes]
-        key, conf = secrets.token_bytes(64), self._conf()
+        key, conf = secrets.token_bytes(64), self._conf() + more
         for host in lab.hosts.values():
             _lay_out(host, key, conf)
         self.head.ssh("slurmctld")
         for host in self.hosts:
-            host.ssh(f"slurmd -N {host.name}")
+            host.ssh(f"{_in_an_older_namespace()} slurmd -N {host.name}")
         eventually(lambda: self.head.ssh("sinfo -h -t idle -o %D").strip() == str(len(self.hosts)))
 
     @property
@@ -75,6 +80,20 @@ SlurmdLogFile=/run/slurm/slurmd.log
 SlurmctldLogFile=/run/slurm/slurmctld.log
 {nodes}PartitionName=all Nodes=ALL Default=YES State=UP
 """
+
+
+def _in_an_older_namespace() -> str:
+    """Before a slurmd that gives jobs mounts of their own. A namespace is kept only by one with a lower number, and Linux 6.18 numbers
+    those that each CPU makes by itself."""
+    cpus = sorted(os.sched_getaffinity(0))
+    oldest = min(cpus, key=_number_of_a_new_namespace)
+    return f"taskset -c {oldest} unshare --mount --propagation unchanged taskset -c {','.join(map(str, cpus))}"
+
+
+def _number_of_a_new_namespace(cpu: int) -> int:
+    """0 also where the kernel does not tell it."""
+    made = ["taskset", "-c", str(cpu), "unshare", "--mount", sys.executable, "-c", f"import fcntl, sys; {NAMESPACE_NUMBER}"]
+    return int(subprocess.run(made, capture_output=True, text=True, check=False).stdout or 0)
 
 
 def _lay_out(host: Host, key: bytes, conf: str) -> None:
