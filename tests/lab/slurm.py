@@ -83,8 +83,10 @@ SlurmctldLogFile=/run/slurm/slurmctld.log
 
 
 def _in_an_older_namespace() -> str:
-    """Before a slurmd that gives jobs mounts of their own. A namespace is kept only by one with a lower number, and Linux 6.18 numbers
-    those that each CPU makes by itself."""
+    """Before a slurmd that gives jobs mounts of their own.
+
+    A mount namespace is kept only by one with a lower number, and Linux 6.18 numbers those that each CPU makes by itself.
+    """
     cpus = sorted(os.sched_getaffinity(0))
     oldest = min(cpus, key=_number_of_a_new_namespace)
     return f"taskset -c {oldest} unshare --mount --propagation unchanged taskset -c {','.join(map(str, cpus))}"

@@ -143,7 +143,8 @@ def test_from_outside_of_its_tmp_nothing_of_a_living_ray_is_called_dead_or_touch
     place = {"root": job.head, "train": job.users["head"], "other": job.strangers["head"]}[who]
     ray = job.head.matching("gcs_server") + job.head.matching("raylet")
     facts = once(place, MEANT, "export RAY_AUTH_MODE=disabled;")[1]
-    assert {"orphan", "stale"}.isdisjoint(kinds(facts, "head")) and "ray" in kinds(facts, "head")
+    assert {"orphan", "stale"}.isdisjoint(kinds(facts, "head"))
+    assert "ray" in kinds(facts, "head")
     assert not [session for session in facts["sessions"] if not session["live"]]
     assert not act(place, f"{command} head --yes {MEANT}", "export RAY_AUTH_MODE=disabled;")[1].get("done")
     assert all(part.is_alive() for part in ray)
@@ -153,12 +154,16 @@ def test_another_user_is_refused_to_stop_it_with_the_reason(job: Job):
     raylet = job.head.matching("raylet/raylet")[0]
     _, told, _ = act(job.strangers["head"], f"stop head --yes {MEANT}", "export RAY_AUTH_MODE=disabled;")
     assert "only train and root may stop it" in json.dumps(told["refused"])
-    assert not told.get("done") and raylet.is_alive()
+    assert not told.get("done")
+    assert raylet.is_alive()
 
 
 def test_the_doctor_says_the_way_and_what_needs_root(job: Job):
     text = job.inside("head").ssh(f"{COCKPIT} doctor", check=False)
-    assert f"Other hosts: by srun, steps of Slurm job {job.id} (SLURM_JOB_ID): probes, and every act, as you, without root: other users'" in text
+    assert (
+        f"Other hosts: by srun, steps of Slurm job {job.id} (SLURM_JOB_ID): probes, and every act, as you, without root: other users'"
+        in text
+    )
     from_login = job.login.ssh(f"{COCKPIT} doctor --slurm {job.id}", check=False)
     assert "this host has no Ray, but head has one" in from_login
     assert f"run cockpit there: `srun --overlap --jobid={job.id} -w head --pty cockpit`" in from_login
@@ -213,10 +218,12 @@ def test_ranks_of_a_step_are_nobodys_orphans_on_a_node_on_which_their_ray_is_dea
         for place in (job.worker, job.users["w1"]):
             outside = once(place, "--address http://127.0.0.1:1")[1]
             kind, why = kind_of(outside, "w1", left.pid)
-            assert kind == "unknown" and "it sees other files than cockpit" in why
+            assert kind == "unknown"
+            assert "it sees other files than cockpit" in why
         _, told, _ = act(job.login, f"kill-orphans --yes --slurm {job.id}")
         assert [(row["host"], row["pid"]) for row in told["done"]] == [("w1", left.pid)]
-        assert rank.is_alive() and not left.is_alive()
+        assert rank.is_alive()
+        assert not left.is_alive()
     finally:
         step.kill()
     job.settle()
@@ -228,7 +235,8 @@ def test_his_own_left_over_is_ended_on_both_nodes_and_roots_is_refused_with_the_
     code, told, _ = act(job.login, f"kill-orphans --yes --slurm {job.id}")
     assert {(row["host"], row["pid"]) for row in told["done"]} == {("head", left[0].pid), ("w1", left[1].pid)}
     (refused,) = [row for row in told["refused"] if row.get("pid") == roots.pid]
-    assert code == 1 and "its environment can't be read: no permission" in refused["reason"]
+    assert code == 1
+    assert "its environment can't be read: no permission" in refused["reason"]
     assert roots.is_alive()
     roots.kill()
 

@@ -78,7 +78,9 @@ def _open_roots_home(host: Host) -> None:
     if not inside or (host.folder / "run" / "lab" / "root").exists():
         return
     binds = [f"mkdir -p /run/lab/root/{path} && mount --bind {ROOTS_HOME}/{path} /run/lab/root/{path}" for path in inside]
-    host.ssh(" && ".join(["mkdir /run/lab/root", "mount -t tmpfs -o mode=755 tmpfs /run/lab/root", *binds, "mount --rbind /run/lab/root /root"]))
+    host.ssh(
+        " && ".join(["mkdir /run/lab/root", "mount -t tmpfs -o mode=755 tmpfs /run/lab/root", *binds, "mount --rbind /run/lab/root /root"])
+    )
 
 
 def _needed() -> Sequence[Path]:
@@ -89,5 +91,3 @@ def _needed() -> Sequence[Path]:
 
 def can_run(user: User, program: str) -> bool:
     return bool(user.ssh(f"{program} --version", check=False).strip())
-
-

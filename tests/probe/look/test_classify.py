@@ -377,7 +377,9 @@ def test_what_sees_other_files_than_we_do_is_said_to_and_is_ended_by_nobody():
     inside = inside._replace(details=inside.details._replace(elsewhere=True))
     found = judged(inside, folders=[])[210]
     assert (found.kind, found.undecided) == ("unknown", None)
-    assert found.why[0].endswith("it sees other files than cockpit (in a container, or a job with a /tmp of its own): look from inside that")
+    assert found.why[0].endswith(
+        "it sees other files than cockpit (in a container, or a job with a /tmp of its own): look from inside that"
+    )
 
 
 def test_a_variable_that_names_another_node_does_not_count():
