@@ -122,6 +122,11 @@ def kind_of(facts: Facts, host: str, pid: int) -> tuple[str, str]:
     return found["kind"], found["why"][0]
 
 
+def is_on(text: str, pid: int) -> bool:
+    """Whether the cursor is on its row."""
+    return any("▸" in line and str(pid) in line for line in text.splitlines())
+
+
 def test_he_may_not_log_in_to_the_nodes_and_his_tmp_is_his_jobs_own(job: Job):
     assert job.login.ssh("ssh -o BatchMode=yes -o StrictHostKeyChecking=no head true 2>/dev/null || echo refused").strip() == "refused"
     assert "ray" in job.inside("w1").ssh("ls /tmp").split()
@@ -199,8 +204,12 @@ def test_the_stack_of_a_process_on_a_node_is_read_through_srun(job: Job):
         terminal.press("4")
         terminal.until(str(agent.pid))
         terminal.press("/")
-        terminal.type(f"{agent.pid}")
+        terminal.type("RuntimeEnvAgent")
+        shown = terminal.till(lambda text: "gcs_server" not in text and str(agent.pid) in text)
         terminal.press("Enter")
+        if not is_on(shown, agent.pid):
+            terminal.press("Down")
+        terminal.till(lambda text: is_on(text, agent.pid))
         terminal.press("s")
         terminal.until("run_forever")
     job.settle()
