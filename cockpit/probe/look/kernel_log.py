@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import time
@@ -16,6 +17,8 @@ COUNTERS = ("memory.events", "memory/memory.oom_control")
 """Below /sys/fs/cgroup, of a container."""
 _SLURM_JOB = re.compile(r"^0::/(\S{1,500}/job_\d{1,12})(?:/|$)", re.MULTILINE)
 """Of cgroup version 2: `system.slice/slurmstepd.scope/job_42/step_3/user/task_0` (slurm.conf, cgroup.conf: ConstrainRAMSpace)."""
+_SLURM_JOB_V1 = re.compile(r"^\d{1,9}:memory:/(\S{1,500}/job_\d{1,12})(?:/|$)", re.MULTILINE)
+"""Of version 1: `slurm/uid_1000/job_42/step_3/task_0`. There each counts only the kills of its own tasks."""
 FIRST_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of linux/proc_ns.h."""
 MOST_RECORDS = 20_000
@@ -77,11 +80,10 @@ class Kernel:
     def _read_counters(self) -> list[Kill] | None:
         """A counter says that there was one, not who: the moment is when it was seen to have grown."""
         for path in self._counters:
-            try:
-                words = dict(line.split()[:2] for line in read(path).decode().splitlines() if " " in line)
-                count = int(words["oom_kill"])
-            except (OSError, ValueError, KeyError):
+            counts = [count for count in map(_count_kills, glob.glob(path)) if count is not None]
+            if not counts:
                 continue
+            count = sum(counts)
             before, self._count = self._count, count
             if before is None or count <= before:
                 return []
@@ -92,10 +94,21 @@ class Kernel:
 def find_counters(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Tuple[str, ...]:
     """Files that count kills: of a job of Slurm's, within which we run, its own, which counts those of all its steps; of a container."""
     try:
-        job = _SLURM_JOB.search(read(f"{proc}/self/cgroup").decode("utf-8", "replace"))
+        own = read(f"{proc}/self/cgroup").decode("utf-8", "replace")
     except OSError:
-        job = None
-    return (*((f"{cgroups}/{job[1]}/memory.events",) if job else ()), *(f"{cgroups}/{name}" for name in COUNTERS))
+        own = ""
+    job, old = _SLURM_JOB.search(own), _SLURM_JOB_V1.search(own)
+    of_job = f"{cgroups}/{glob.escape(job[1])}/memory.events" if job else None
+    of_tasks = f"{cgroups}/memory/{glob.escape(old[1])}/step_*/task_*/memory.oom_control" if old else None
+    return (*filter(None, (of_job, of_tasks)), *(f"{cgroups}/{name}" for name in COUNTERS))
+
+
+def _count_kills(path: str) -> int | None:
+    try:
+        words = dict(line.split()[:2] for line in read(path).decode().splitlines() if " " in line)
+        return int(words["oom_kill"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def parse(record: str, booted: float) -> Kill | None:

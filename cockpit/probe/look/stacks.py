@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List
 
 from .. import programs, trust
 from ..trust import TrustError
-from .processes import legible, lives, read_environ, read_stat, read_uid
+from .processes import legible, lives, read, read_environ, read_stat, read_uid
 
 PATIENCE = 8.0
 """Seconds for py-spy: it reads the symbols of every library that is mapped, which takes long on a host under load."""
@@ -101,8 +101,7 @@ def _why_denied(pid: int) -> str:
 def _ptrace_scope() -> int:
     """0 also where the kernel has no such rule."""
     try:
-        with open(PTRACE_SCOPE, "rb") as file:
-            return int(file.read(16))
+        return int(read(PTRACE_SCOPE))
     except (OSError, ValueError):
         return 0
 
