@@ -167,6 +167,7 @@ ROWS = {
         "test_several_rays.py",
         "test_slurm.py",
         "test_slurm_start.py",
+        "test_slurm_user.py",
         "test_stop.py",
         "test_cluster.py",
         "test_models.py",

@@ -26,7 +26,7 @@ class Coverage:
         if (
             self._selection.everywhere
             and self._reaches_hosts
-            and not all(map(self._has_answered, self._selection.select_hosts(self._poller.snapshot)))
+            and not all(map(self._has_looked_around, self._selection.select_hosts(self._poller.snapshot)))
         ):
             return False
         if self._choice.ray is None:
@@ -65,8 +65,12 @@ class Coverage:
         """Wait until every other host that matters to a single look has answered, but not longer than that."""
         deadline = time.monotonic() + timeout
         self._selection.hear(self._poller.snapshot)
-        while self._reaches_hosts and self.unanswered_hosts() and time.monotonic() < deadline:
+        while self._reaches_hosts and not self._have_named_looked_around() and time.monotonic() < deadline:
             await self._poller.change(deadline - time.monotonic())
+
+    def _have_named_looked_around(self) -> bool:
+        awaited = self._selection.select_awaited(self._poller.snapshot) if self._config.probe_hosts != "never" else {}
+        return all(map(self._has_looked_around, awaited))
 
     def _is_complete_with_newest(self) -> bool:
         """Whether it is complete with what was heard last: hosts of which Ray has told only now are to be looked at too."""
@@ -98,3 +102,8 @@ class Coverage:
         host = parts.hosts.get(name)
         told = host is not None and has_told(host, parts.nodes, self._poller.clock())
         return told or ("probe", name) in parts.faults
+
+    def _has_looked_around(self, name: str) -> bool:
+        """The same, and its sessions: they prove what is left over. A temp dir that hangs keeps nobody waiting beyond their patience."""
+        host = self._poller.parts.hosts.get(name)
+        return self._has_answered(name) and (host is None or host.sessions is not None or ("probe", name) in self._poller.parts.faults)

@@ -27,7 +27,7 @@ from cockpit.report.status import status_json
 from cockpit.report.text import finding_lines, hosts_probed
 from cockpit.secrets import LineRedactor
 from cockpit.text import clean, plural
-from cockpit.trust import read_end
+from cockpit.trust import ROOT, read_end
 
 ASSUMED_DURATION_S = 60.0
 """For which one look takes what it sees to have lasted, where a finding needs a duration."""
@@ -132,9 +132,15 @@ def describe_reach(config: Config) -> str:
         of = f", steps of Slurm job {config.slurm}" if config.slurm and origin in SLURM_ORIGINS else ""
         of = f" exec, into the pods of RayCluster {place.title}" if place else of
         probes = "no probes (probe_hosts: never)" if config.probe_hosts == "never" else "probes"
-        way = f"by {program}{of} ({origin}): {probes}, and every act, as the user that it logs in as"
+        user = _slurms_user() if program == "srun" else "the user that it logs in as"
+        way = f"by {program}{of} ({origin}): {probes}, and every act, as {user}"
     allowed = f"; {config.readonly_reason}" if config.readonly else ""
     return f"{way}{allowed}. To change it: `reach` in {abbreviate_home(config_path())}"
+
+
+def _slurms_user() -> str:
+    """A step runs as whoever has started it."""
+    return "you" if os.geteuid() == ROOT else "you, without root: other users' processes are shown, but only root can judge and end them"
 
 
 def _line(each: CheckResult) -> str:

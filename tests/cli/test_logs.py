@@ -107,7 +107,7 @@ async def test_a_job_that_is_called_as_a_number_is_the_job():
 
 
 def printed(monkeypatch, looked, request, *, terminal=False):
-    async def look_once(config):
+    async def look_once(config, **how):
         return looked
 
     monkeypatch.setattr("cockpit.monitor.monitor.look_once", look_once)

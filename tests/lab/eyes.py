@@ -42,7 +42,7 @@ def lay_config(lab: Lab) -> None:
 
 def once(host: Host, words: str = "", env: str = "") -> tuple[int, Facts, str]:
     """One `cockpit status --json`: its exit code, what it knows, and what it said beside."""
-    printed = host.ssh(f"{env} {COCKPIT} status --json {words} 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said")
+    printed = host.ssh(f"said=$(mktemp); {env} {COCKPIT} status --json {words} 2>$said; code=$?; echo; echo $code; cat $said; rm $said")
     raw, _, rest = printed.rpartition("}\n\n")
     code, _, said = (rest if raw else printed.lstrip("\n")).partition("\n")
     return int(code), json.loads(raw + "}") if raw else {}, said
@@ -50,7 +50,9 @@ def once(host: Host, words: str = "", env: str = "") -> tuple[int, Facts, str]:
 
 def act(host: Host, words: str, env: str = "") -> tuple[int, Facts, str]:
     """One act by its command, `--json`: its exit code, plan and outcome, and what it said beside."""
-    printed = host.ssh(f"{env} {COCKPIT} {words} --json 2>/tmp/said; code=$?; echo; echo $code; cat /tmp/said", timeout=120)
+    printed = host.ssh(
+        f"said=$(mktemp); {env} {COCKPIT} {words} --json 2>$said; code=$?; echo; echo $code; cat $said; rm $said", timeout=120
+    )
     raw, _, rest = printed.rpartition("}\n\n")
     code, _, said = (rest if raw else printed.lstrip("\n")).partition("\n")
     return int(code), json.loads(raw + "}") if raw else {}, said

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,8 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
 CONF = "/run/lab/slurm.conf"
 ENV: Mapping[str, str] = {"SLURM_CONF": CONF}
 """What a login on such a host needs."""
+NAMESPACE_NUMBER = "print(int.from_bytes(fcntl.ioctl(open('/proc/self/ns/mnt'), 0x8008B705, bytes(8)), sys.byteorder))"
+"""NS_GET_MNTNS_ID (linux/nsfs.h)."""
 HOLD = "#!/bin/bash\nenv | grep ^SLURM_ > /tmp/allocation\nsleep infinity\n"
 """An allocation in which nothing runs yet; what Slurm says of it is in /tmp/allocation of its first node."""
 
@@ -34,20 +37,20 @@ def why_no_slurm() -> str | None:
 class Slurm:
     """Runs until its lab is closed."""
 
-    def __init__(self, lab: Lab, nodes: Sequence[str], *, cgroups: bool = False) -> None:
-        """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do.
+    def __init__(self, lab: Lab, nodes: Sequence[str], more: str = "", *, cgroups: bool = False) -> None:
+        """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do. `more`: lines of its configuration.
 
         With `cgroups` nothing that a step has started outlives it: then call `close` once the lab is closed.
         """
         self.hosts, self._cgroups = [lab[name] for name in nodes], [FREEZER / f"{lab.name}-{name}" for name in nodes if cgroups]
         for host, folder in zip(self.hosts, self._cgroups, strict=False):
             _give_cgroup(host, folder)
-        key, conf = secrets.token_bytes(64), self._conf()
+        key, conf = secrets.token_bytes(64), self._conf() + more
         for host in lab.hosts.values():
             _lay_out(host, key, conf)
         self.head.ssh("slurmctld")
         for host in self.hosts:
-            host.ssh(f"slurmd -N {host.name}")
+            host.ssh(f"{_in_an_older_namespace()} slurmd -N {host.name}")
         eventually(lambda: self.head.ssh("sinfo -h -t idle -o %D").strip() == str(len(self.hosts)))
 
     @property
@@ -95,6 +98,22 @@ SlurmdLogFile=/run/slurm/slurmd.log
 SlurmctldLogFile=/run/slurm/slurmctld.log
 {nodes}PartitionName=all Nodes=ALL Default=YES State=UP
 """
+
+
+def _in_an_older_namespace() -> str:
+    """Before a slurmd that gives jobs mounts of their own.
+
+    A mount namespace is kept only by one with a lower number, and Linux 6.18 numbers those that each CPU makes by itself.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    oldest = min(cpus, key=_number_of_a_new_namespace)
+    return f"taskset -c {oldest} unshare --mount --propagation unchanged taskset -c {','.join(map(str, cpus))}"
+
+
+def _number_of_a_new_namespace(cpu: int) -> int:
+    """0 also where the kernel does not tell it."""
+    made = ["taskset", "-c", str(cpu), "unshare", "--mount", sys.executable, "-c", f"import fcntl, sys; {NAMESPACE_NUMBER}"]
+    return int(subprocess.run(made, capture_output=True, text=True, check=False).stdout or 0)
 
 
 def _lay_out(host: Host, key: bytes, conf: str) -> None:

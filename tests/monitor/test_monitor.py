@@ -535,6 +535,9 @@ if sys.argv[-1].startswith("frozen"):
     time.sleep(3600)
 print(json.dumps({"hello": 1, "addresses": ["10.0.0.1" if sys.argv[-1] == "here" else "10.0.0.9"]}), flush=True)
 processes = None if sys.argv[-1].startswith("half") else []
+if sys.argv[-1].startswith("slow"):
+    print(json.dumps({"taken": time.time(), "processes": [], "sessions": None, "gpus": []}), flush=True)
+    time.sleep(0.5)
 print(json.dumps({"taken": time.time(), "processes": processes, "sessions": [], "gpus": []}), flush=True)
 time.sleep(3600)
 """
@@ -549,11 +552,13 @@ def seen(monkeypatch, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
-    async def look(*names, hosts_patience=30.0, reach=f"{sys.executable} {program} {{name}}", **more):
+    async def look(*names, hosts_patience=30.0, reach=f"{sys.executable} {program} {{name}}", keep=None, **more):
         hosts = tuple(name if isinstance(name, HostEntry) else HostEntry(name) for name in names)
         config = Config(address=f"http://127.0.0.1:{port}", hosts=hosts, reach=reach, **more)
         monitor = await look_once(config, env={}, patience=30, hosts_patience=hosts_patience)
         monitor.poller.leave()
+        if keep is not None:
+            keep.append(monitor)
         snapshot = monitor.poller.snapshot
         return set(snapshot.hosts) - {HERE}, {fault.host: fault.text for fault in snapshot.faults if fault.source == "probe"}
 
@@ -580,6 +585,12 @@ async def test_a_host_that_has_told_only_a_part_is_said_so(seen):
         {"half1"},
         {"half1": "half1 has not listed all its processes and GPUs within 2 s"},
     )
+
+
+async def test_a_named_host_is_waited_for_until_it_has_listed_its_sessions_which_prove_what_is_left_over(seen):
+    monitors = []
+    assert await seen("slow1", keep=monitors) == ({"slow1"}, {})
+    assert monitors[0].poller.snapshot.hosts["slow1"].sessions == ()
 
 
 async def test_a_named_host_that_is_this_one_is_not_waited_for(seen):

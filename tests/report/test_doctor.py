@@ -141,7 +141,7 @@ PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
         (Config(), "by ssh (default): probes, and every act, as the user that it logs in as"),
         (
             Config(slurm="42", reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"}),
-            "by srun, steps of Slurm job 42 (SLURM_JOB_ID): probes, and every act, as the user that it logs in as",
+            "by srun, steps of Slurm job 42 (SLURM_JOB_ID): probes, and every act, as you",
         ),
         (
             Config(slurm="42", reach="sshpass -p hunter22 ssh {name} {python} -", origins={"reach": "config.yaml:3"}),
@@ -159,6 +159,15 @@ def test_it_says_how_other_hosts_are_reached_who_said_so_and_what_that_allows(co
     assert said in describe_reach(config)
     assert f"Other hosts: {describe_reach(config)}" in doctor_text(*looked(seen(idle(1))), config).splitlines()
     assert json.loads(doctor_json(*looked(seen(idle(1))), config))["reach"] == describe_reach(config)
+
+
+def test_in_a_job_of_slurms_it_says_what_cannot_be_known_without_root(monkeypatch: pytest.MonkeyPatch):
+    config = Config(slurm="42", reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"})
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert "every act, as you. To change it" in describe_reach(config)
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    said = "as you, without root: other users' processes are shown, but only root can judge and end them. To change it"
+    assert said in describe_reach(config)
 
 
 def test_without_a_dashboard_what_only_ray_knows_is_unknown():

@@ -122,7 +122,7 @@ class Evidence:
             return Sign(None, f"{told} both tell of {named} (RAY_RAYLET_PID): of which it is can't be told")
         home = homes[0] if homes else None
         if home is None:
-            return Sign(None, f"no session of its user on this host tells of {named} (RAY_RAYLET_PID): it may be another host's")
+            return Sign(None, f"no session of its user on this host tells of {named} (RAY_RAYLET_PID): {_why_untold(process)}")
         if self.is_alive(home, process) is None or self._has_unseen_raylet(process):
             return Sign(None, f"whether {named} of {home.name} lives can't be told: a raylet of that user can't be seen from here")
         return Sign(False, f"{named} of {home.name} is dead{self._now_at(pid)} (RAY_RAYLET_PID)")
@@ -187,7 +187,7 @@ class Evidence:
         if folder is None or folder.uid not in (process.details.uid, ROOT):
             if self.elder_sessions(process):
                 return Sign(True, f"it comes from job {job}", proves=False)
-            return Sign(None, f"it comes from job {job}, and writes to no log of a session of its user here: it may be another host's")
+            return Sign(None, f"it comes from job {job}, and writes to no log of a session of its user here: {_why_untold(process)}")
         alive = self.is_alive(folder, process)
         if alive is None or (not alive and (folder.uid != process.details.uid or self._has_unseen_raylet(process))):
             return Sign(None, f"it comes from job {job} in {folder.name}; whether that lives can't be told from here")
@@ -265,6 +265,13 @@ def _may_be_inside(process: ScannedProcess, other: ScannedProcess) -> bool:
     if len(mine.pids) == len(its.pids):
         return mine.inside == its.inside
     return len(mine.pids) > len(its.pids)
+
+
+def _why_untold(process: ScannedProcess) -> str:
+    """Why its session may be one of which nothing is known here."""
+    if process.details.elsewhere:
+        return "it sees other files than cockpit (in a container, or a job with a /tmp of its own): look from inside that"
+    return "it may be another host's"
 
 
 def _is_other_node(folder: SessionFolder, node: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import time
@@ -16,6 +17,8 @@ COUNTERS = ("memory.events", "memory/memory.oom_control")
 """Below /sys/fs/cgroup, of a container."""
 _SLURM_JOB = re.compile(r"^0::/(\S{1,500}/job_\d{1,12})(?:/|$)", re.MULTILINE)
 """Of cgroup version 2: `system.slice/slurmstepd.scope/job_42/step_3/user/task_0` (slurm.conf, cgroup.conf: ConstrainRAMSpace)."""
+_SLURM_JOB_V1 = re.compile(r"^\d{1,9}:memory:/(\S{1,500}/job_\d{1,12})(?:/|$)", re.MULTILINE)
+"""Of version 1: `slurm/uid_1000/job_42/step_3/task_0`. There each counts only the kills of its own tasks."""
 MOST_RECORDS = 20_000
 _KILLED = re.compile(
     r"Killed process (?P<pid>\d+) \((?P<name>.*?)\),? .*?"
@@ -75,11 +78,11 @@ class Kernel:
     def _read_counters(self) -> list[Kill] | None:
         """A counter says that there was one, not who: the moment is when it was seen to have grown."""
         for path in self._counters:
-            said = dict(line.split()[:2] for line in read_or_nothing(path).splitlines() if " " in line).get("oom_kill", "")
-            if not said.isdigit():
+            counts = [count for count in map(_count_kills, glob.glob(path)) if count is not None]
+            if not counts:
                 continue
-            count, before = int(said), self._count
-            self._count = count
+            count = sum(counts)
+            before, self._count = self._count, count
             if before is None or count <= before:
                 return []
             return [{"by": "kernel", "moment": self._now(), "text": f"oom_kill in {path} has grown from {before} to {count}"}]
@@ -88,8 +91,16 @@ class Kernel:
 
 def find_counters(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Tuple[str, ...]:
     """Files that count kills: of a job of Slurm's, within which we run, its own, which counts those of all its steps; of a container."""
-    job = _SLURM_JOB.search(read_or_nothing(f"{proc}/self/cgroup"))
-    return (*((f"{cgroups}/{job[1]}/memory.events",) if job else ()), *(f"{cgroups}/{name}" for name in COUNTERS))
+    own = read_or_nothing(f"{proc}/self/cgroup")
+    job, old = _SLURM_JOB.search(own), _SLURM_JOB_V1.search(own)
+    of_job = f"{cgroups}/{glob.escape(job[1])}/memory.events" if job else None
+    of_tasks = f"{cgroups}/memory/{glob.escape(old[1])}/step_*/task_*/memory.oom_control" if old else None
+    return (*filter(None, (of_job, of_tasks)), *(f"{cgroups}/{name}" for name in COUNTERS))
+
+
+def _count_kills(path: str) -> int | None:
+    words = dict(line.split()[:2] for line in read_or_nothing(path).splitlines() if " " in line)
+    return int(words["oom_kill"]) if words.get("oom_kill", "").isdigit() else None
 
 
 def parse(record: str, booted: float) -> Kill | None:

@@ -43,6 +43,8 @@ class Details(NamedTuple):
     stuck: bool = False
     apart: bool = False
     """It is in another PID or cgroup namespace than we are: memory limits there are not those that we see."""
+    elsewhere: bool = False
+    """It is in another mount namespace: the files that it sees are not ours."""
     interfaces: Interfaces | None = None
     """The network interfaces that it has, where its environment names some of them; `None`: it doesn't, or that can't be told."""
     settled: bool = True
@@ -172,7 +174,10 @@ def read_details(stat: ScannedProcess) -> Details:
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)
     interfaces = read_interfaces(stat.pid) if any(name in (kept or {}) for name in SOCKET_INTERFACES) else None
-    return Details(argv, kept, uid, pids or (stat.pid,), inside, origin, apart=apart, interfaces=interfaces, settled=settled)
+    elsewhere = read_link(f"/proc/{stat.pid}/ns/mnt") not in (None, read_link("/proc/self/ns/mnt"))
+    return Details(
+        argv, kept, uid, pids or (stat.pid,), inside, origin, apart=apart, elsewhere=elsewhere, interfaces=interfaces, settled=settled
+    )
 
 
 def _sets_user(pid: int) -> bool:
@@ -199,6 +204,11 @@ def read_argv(pid: int) -> Tuple[str, ...]:
         return ()
     text = text.rstrip(b"\0")
     return tuple(word.decode("utf-8", "replace") for word in text.split(b"\0")) if text else ()
+
+
+def read_uid(pid: int) -> int | None:
+    """Its user; `None` where it has ended."""
+    return _status(pid)[0]
 
 
 def _status(pid: int) -> Tuple[int | None, Tuple[int, ...]]:

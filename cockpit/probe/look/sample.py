@@ -48,8 +48,8 @@ class Sampler:
         """Set whenever a collector has answered for the first time."""
         self._cpu = host.Cpu()
         self._past = Past()
-        self._judged: Tuple[Forest, Dict[int, KindVerdict], float] = ({}, {}, 0.0)
-        """Of which processes, as what, and until when that is believed, by the monotonic clock."""
+        self._judged: Tuple[Forest, bool, Dict[int, KindVerdict], float] = ({}, False, {}, 0.0)
+        """Of which processes, whether by their sessions, as what, and until when that is believed, by the monotonic clock."""
         self._users = users
         self._sizes = Sizes()
         self._torchrun: Tuple[str, ...] = ()
@@ -133,13 +133,17 @@ class Sampler:
         }
 
     def _judge(self, forest: Forest, reading: GpuReading, sessions: Sessions) -> Dict[int, KindVerdict]:
-        """Of very many processes as seldom as they are looked at; of few each time, for what holds a GPU may have changed."""
-        known, verdicts, until = self._judged
-        if known is not forest or time.monotonic() >= until:
+        """Of very many processes as seldom as they are looked at; of few each time, for what holds a GPU may have changed.
+
+        Again as soon as sessions are known: they prove what is left over.
+        """
+        known, by_sessions, verdicts, until = self._judged
+        have_sessions = self._sessions.facts is not None
+        if known is not forest or by_sessions is not have_sessions or time.monotonic() >= until:
             before = time.thread_time()
             verdicts = classify(forest, facts_of(sessions, reading, self._past))
             self._past.learn(forest, verdicts, int(uptime() * TICKS_PER_SECOND))
-            self._judged = forest, verdicts, time.monotonic() + LENIENCE * (time.thread_time() - before)
+            self._judged = forest, have_sessions, verdicts, time.monotonic() + LENIENCE * (time.thread_time() - before)
         return verdicts
 
     def _process(self, pid: int, process: ScannedProcess | None, verdict: KindVerdict, reading: GpuReading) -> Sample:

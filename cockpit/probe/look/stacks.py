@@ -10,13 +10,14 @@ from typing import Any, Dict, Iterable, List
 
 from .. import programs, trust
 from ..trust import TrustError
-from .proc import legible
-from .processes import lives, read_environ, read_stat
+from .proc import legible, read_or_nothing
+from .processes import lives, read_environ, read_stat, read_uid
 
 PATIENCE = 8.0
 """Seconds for py-spy: it reads the symbols of every library that is mapped, which takes long on a host under load."""
 TRIES = 3
 """A process that is not stopped may change its stack while it is read; py-spy then says that it couldn't."""
+PTRACE_SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 MOST_THREADS, MOST_FRAMES = 300, 150
 NO_PY_SPY = (
     "py-spy is not on this host: `pip install py-spy` in the environment of Ray (it comes with ray[default]), or put it on the PATH of root"
@@ -80,14 +81,28 @@ def _thread(thread: Answer) -> Answer:
 
 def _why(said: str, pid: int) -> str:
     if "ermission" in said:
-        return (
-            f"py-spy may not look into process {pid}: run cockpit as root or as its user, and where kernel.yama.ptrace_scope is not 0 "
-            "as root (in a container: with the capability SYS_PTRACE)"
-        )
+        return f"py-spy may not look into process {pid}: {_why_denied(pid)}"
     if "python version" in said or "python interpreter" in said.lower():
         return f"process {pid} runs no Python that py-spy knows"
     line = next((line for line in reversed(said.splitlines()) if line.strip() and not line.startswith((" ", "\t"))), "it says nothing")
     return f"py-spy can't read process {pid}: {line.strip()[:300]}"
+
+
+def _why_denied(pid: int) -> str:
+    """The rule of the kernel's that forbids it (ptrace(2))."""
+    uid = read_uid(pid)
+    if os.geteuid() not in (uid, trust.ROOT) and uid is not None:
+        return "it is another user's: run cockpit as root or as its user"
+    scope = _ptrace_scope()
+    if scope:
+        return f"kernel.yama.ptrace_scope is {scope} on this host: only root may, or everybody for his own processes once that is 0"
+    return "run cockpit as root (in a container: with the capability SYS_PTRACE)"
+
+
+def _ptrace_scope() -> int:
+    """0 also where the kernel has no such rule."""
+    said = read_or_nothing(PTRACE_SCOPE).strip()
+    return int(said) if said.isdigit() else 0
 
 
 def _py_spy(pid: int) -> "tuple[str | None, str | None]":

@@ -371,6 +371,17 @@ def test_a_variable_counts_only_where_a_session_of_its_user_tells_of_that_raylet
         assert "may be another host's" in found.why[0]
 
 
+def test_what_sees_other_files_than_we_do_is_said_to_and_is_ended_by_nobody():
+    """Such as a job of Slurm's with a /tmp of its own, seen from outside of it."""
+    inside = left(210)
+    inside = inside._replace(details=inside.details._replace(elsewhere=True))
+    found = judged(inside, folders=[])[210]
+    assert (found.kind, found.undecided) == ("unknown", None)
+    assert found.why[0].endswith(
+        "it sees other files than cockpit (in a container, or a job with a /tmp of its own): look from inside that"
+    )
+
+
 def test_a_variable_that_names_another_node_does_not_count():
     assert kinds(left(210, RAY_NODE_ID="ff" * 28))[210] == "unknown"
 

@@ -44,6 +44,13 @@ def test_of_a_hundred_thousand_processes_is_judged_once_for_each_look_at_them(sa
     assert sampler._judge(dict(many), GpuReading(), Sessions()) is not first
 
 
+def test_as_soon_as_sessions_are_known_it_is_judged_by_them(sampler):
+    many = forest(100_000)
+    before = sampler._judge(many, GpuReading(), Sessions())
+    sampler._sessions.facts = Sessions()
+    assert sampler._judge(many, GpuReading(), Sessions()) is not before
+
+
 def test_a_thousand_real_processes_are_all_seen():
     with subprocess.Popen([sys.executable, "-c", FORK, "1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None

@@ -232,6 +232,22 @@ def test_in_a_job_of_slurms_its_own_cgroup_counts_for_all_its_steps(tmp_path):
     assert kernel.read() == [{"by": "kernel", "moment": 77.0, "text": f"oom_kill in {job}/memory.events has grown from 0 to 1"}]
 
 
+def test_of_cgroup_version_1_the_kills_of_all_tasks_of_the_job_are_added_up(tmp_path):
+    """As Slurm 22.05 was seen to lay them out: the job's own file stays at 0."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text("4:memory:/slurm_w1/uid_12345/job_42/step_3/task_0\n0::/\n")
+    job = tmp_path / "cgroups" / "memory" / "slurm_w1" / "uid_12345" / "job_42"
+    tasks = [job / "step_0" / "task_0", job / "step_3" / "task_0"]
+    for folder in (job, *tasks):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
+    kernel = Kernel(str(tmp_path / "absent"), find_counters(str(tmp_path), str(tmp_path / "cgroups")), lambda: 77.0)
+    assert kernel.read() == []
+    (tasks[0] / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    (found,) = kernel.read()
+    assert found["text"] == f"oom_kill in {job}/step_*/task_*/memory.oom_control has grown from 0 to 1"
+
+
 @pytest.mark.parametrize("told", ["0::/\n", "4:memory:/slurm/uid_0/job_42/step_0\n0::/\n", "0::/user.slice/job_x/step_1\n", "0::/../job_1"])
 def test_outside_of_one_those_of_a_container_count(tmp_path, told):
     (tmp_path / "self").mkdir()

@@ -95,6 +95,17 @@ def test_what_py_spy_complains_of_is_a_sentence(said: str, told: str):
     assert told in stacks._why(said, 7)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it becomes another user")
+def test_why_py_spy_may_not_look_is_the_rule_that_forbids_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    own = os.getpid()
+    monkeypatch.setattr(stacks, "PTRACE_SCOPE", str(tmp_path / "ptrace_scope"))
+    assert "run cockpit as root (in a container" in stacks._why("Permission denied", own)
+    (tmp_path / "ptrace_scope").write_text("1\n")
+    assert "kernel.yama.ptrace_scope is 1 on this host: only root may" in stacks._why("Permission denied", own)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert "it is another user's: run cockpit as root or as its user" in stacks._why("Permission denied", own)
+
+
 def test_what_is_no_answer_is_an_error():
     assert "can't be read" in stacks._threads(b"[{}]")["error"]
     assert "can't be read" in stacks._threads(b"half a")["error"]
