@@ -60,11 +60,15 @@ PROCESS = (
 )
 """Modules and tests that start processes, as patterns of `path::name`; a test may also bear the mark `process` itself."""
 SLOW = (
+    "findings/test_hostile_hosts.py::test_hostile*",
+    "findings/test_hostile_waiting.py::test_hostile*",
+    "monitor/test_pending.py::test_absurd*",
     "probe/look/test_many.py",
     "recording/test_hostile.py::test_no_mutation*",
     "test_secrets.py::*takes_longer_than_its_length*",
     "ui/test_footer.py::test_changing_pages_leaves_nothing_behind",
     "ui/test_garbage.py::test_what_came_since*",
+    "ui/test_log_view.py::test_ten_thousand_lines*",
     "ui/test_log_view.py::*takes_longer_than_its_length*",
     "ui/test_plan_dialog.py::test_hostile_text*",
 )
