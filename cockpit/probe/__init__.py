@@ -10,6 +10,7 @@ The first line says who speaks::
 Then one sample per interval, complete in itself (whoever reads may skip any number of them)::
 
     {"taken": 1795223833.8,
+     "machine": "boot id of the kernel, and the PID namespace of the probe",
      "cpu": 39.4, "cpus": 192,
      "memory": {"used": 1, "total": 2, "host_total": null | 4, "shared": 1, "kill_at": 3},
      "shm": {"used": 1, "total": 2},
@@ -22,16 +23,17 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
                                        "pcie_replays", "nvlinks", "nvlinks_active", "nvlink_errors"},
                       "xids": null | [{"code", "moment", "text"}]}],
      "driver": "version of the NVIDIA driver",
-     "processes": [{"pid", "ns_pid", "worker", "ticks", "started", "parent", "user", "command", "name", "state",
+     "processes": [{"pid", "ns_pid", "inside", "worker", "ticks", "started", "parent", "user", "command", "name", "state",
                     "rss", "shared", "gpus": [{"index", "memory"}], "kind", "why": ["…"], "job", "session", "node", "undecided",
                     "sockets": null | {"nccl", "gloo", "there": ["eth0"], "default"},
                     "asks": ["name of a session"],
+                    "container": null | {"engine", "name", "user"},
                     "past": null | [worker, ticks, raylet, ticks, session, job, until, uid]}],
      "memory_users": [{"pid", "rss", "shared", "user", "command"}],
      "sessions": null | [{"name", "path", "live", "owner", "size", "keeps": ["…"], "dashboard", "latest", "started",
                    "trusted"}],
      "nodes": ["ray node id of each live raylet here"],
-     "rays": null | [{"role", "pid", "session", "node", "state", "ray", "python", "visible", "files", "files_limit",
+     "rays": null | [{"role", "pid", "session", "node", "state", "apart", "ray", "python", "visible", "files", "files_limit",
                       "frameworks": null | {"openrlhf": "0.8.5"},
                       "tasks": null | [{"what": "user" | "cgroup" | "threads" | "pids", "used", "limit", "path"}]}],
      "temps": null | [{"path", "owner", "writable"}],
@@ -42,7 +44,9 @@ Then one sample per interval, complete in itself (whoever reads may skip any num
 
 Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown: anything may be while its source has not answered yet.
 `gpus` is `null` when NVML can't be asked (a fault says why, unless there simply is no NVIDIA driver) and `[]` when it says there is none.
-The fields are those of `cockpit.model`. `ns_pid` is the pid that a process in a container has there, `null` when it is the same; `worker`
+The fields are those of `cockpit.model`. `ns_pid` is the pid that a process in a container has there, `null` when it is the same, and
+`inside` names that PID namespace; `container` is what its engine calls it, and the user whose engine that is. `apart`: a raylet counts
+another memory than the probe sees, and may have another /dev/shm. `worker`
 is that of the Ray worker whose log its stdout is; `user` is a number until the host's user database has answered; `kill_at` is `null` when
 the raylet counts another memory than the probe sees.
 

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, NoReturn, Sequence
 
-from .look.host import addresses
+from .look.host import addresses, machine
 from .look.logs import list_logs, read_log
 from .look.ports import port_listeners
 from .look.processes import Users, boot_time, legible, lives, read_environ
@@ -95,15 +95,6 @@ def _act(request: str) -> None:
     from .acts.perform import perform
 
     perform(request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
-
-
-def machine() -> str | None:
-    """What no other host, and no other container on it, says of itself."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return None
 
 
 def watch(interval: float, once: bool) -> None:

@@ -38,6 +38,7 @@ LOG_BYTES = 1 << 20
 LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log", "dashboard_agent.log", "monitor.log")
 """What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
 SLURM_ORIGINS = (FLAG, JOB)
+ENGINES = ("podman", "docker", "crictl")
 _PARTS = ("textual", "httpx", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
@@ -93,6 +94,7 @@ def doctor_text(snapshot: Snapshot, checked: Sequence[CheckResult], config: Conf
 def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> Iterator[str]:
     yield _where(snapshot)
     yield f"Other hosts: {describe_reach(config)}"
+    yield from describe_containers(snapshot, config)
     repeats = Repeats(snapshot)
     for finding in snapshot.findings:
         yield ""
@@ -130,11 +132,26 @@ def describe_reach(config: Config) -> str:
     else:
         program = config.reach.split()[0]
         of = f", steps of Slurm job {config.slurm}" if config.slurm and origin in SLURM_ORIGINS else ""
+        of = " exec, into containers" if program in ENGINES else of
         of = f" exec, into the pods of RayCluster {place.title}" if place else of
         probes = "no probes (probe_hosts: never)" if config.probe_hosts == "never" else "probes"
         way = f"by {program}{of} ({origin}): {probes}, and every act, as the user that it logs in as"
     allowed = f"; {config.readonly_reason}" if config.readonly else ""
     return f"{way}{allowed}. To change it: `reach` in {abbreviate_home(config_path())}"
+
+
+def describe_containers(snapshot: Snapshot, config: Config) -> Iterator[str]:
+    """A line for each container with processes of Ray's that nobody looks into: what is not known of it, and the way in."""
+    seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
+    for host, container in seen:
+        if container is not None:
+            engine, name = container.engine, container.name
+            whose = f", of user {container.user}" if container.user else ""
+            yield (
+                f"Container {name} on {host} ({engine}{whose}): what is left over in it, and its /dev/shm, are seen only from inside. As that "
+                f"user, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
+                f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
+            )
 
 
 def _line(each: CheckResult) -> str:

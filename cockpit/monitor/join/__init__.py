@@ -202,16 +202,18 @@ class _NodeUsage:
 
 
 def _on_host(node: Node, host: Host | None) -> Node:
+    """Of a raylet in a container that the probe is not in, Ray's agent knows the memory limit, and nobody the /dev/shm."""
     if host is None or host.taken is None or (node.seen or 0) - host.taken > PROBE_OVERTAKEN_S:
         return node
+    apart = node.id is not None and any(ray.apart and ray.node == node.id for ray in host.rays or ())
     return replace(
         node,
         seen=host.taken,
         probed=True,
         cpu=host.cpu,
         cpus=host.cpus or node.cpus,
-        memory=host.memory,
-        shm=host.shm,
+        memory=node.memory if apart else host.memory,
+        shm=node.shm if apart else host.shm,
         disks=host.disks,
         gpus=_gpus(node.gpus, host.gpus),
     )
