@@ -94,7 +94,7 @@ def doctor_text(snapshot: Snapshot, checked: Sequence[CheckResult], config: Conf
 def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> Iterator[str]:
     yield _where(snapshot)
     yield f"Other hosts: {describe_reach(config)}"
-    yield from describe_containers(snapshot, config)
+    yield from describe_containers(snapshot)
     repeats = Repeats(snapshot)
     for finding in snapshot.findings:
         yield ""
@@ -140,18 +140,20 @@ def describe_reach(config: Config) -> str:
     return f"{way}{allowed}. To change it: `reach` in {abbreviate_home(config_path())}"
 
 
-def describe_containers(snapshot: Snapshot, config: Config) -> Iterator[str]:
+def describe_containers(snapshot: Snapshot) -> Iterator[str]:
     """A line for each container with processes of Ray's that nobody looks into: what is not known of it, and the way in."""
     seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
     for host, container in seen:
         if container is not None:
-            engine, name = container.engine, container.name
-            whose = f", of user {container.user}" if container.user else ""
-            yield (
-                f"Container {name} on {host} ({engine}{whose}): what is left over in it, and its /dev/shm, are seen only from inside. As that "
-                f"user, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
-                f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
-            )
+            yield _container_line(host, container.engine, container.name, container.user)
+
+
+def _container_line(host: str, engine: str, name: str, user: str | None) -> str:
+    return (
+        f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): what is left over in it and its /dev/shm are seen only "
+        f"from inside. {f'As {user}' if user else 'There'}, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
+        f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
+    )
 
 
 def _line(each: CheckResult) -> str:
