@@ -119,7 +119,7 @@ def read_printed(printed: str) -> tuple[int, Facts]:
 class Container:
     """One that has this host's files, and a /tmp and a /dev/shm of its own; without a Ray until `start_ray`."""
 
-    def __init__(self, podman: Podman, name: str, words: str = "--network host", shm: str = "1g", state: str = nvml.STATE) -> None:
+    def __init__(self, podman: Podman, name: str, words: str = "--network host", shm: str = "1g", state: str = f"${nvml.STATE}") -> None:
         """`words`: more for `podman run`; `state`: the file of its GPUs."""
         self.podman, self.host, self.name = podman, podman.host, name
         self.root = f"{HOMES[podman.user]}/{name}"
@@ -127,7 +127,7 @@ class Container:
         binds = " ".join(f"-v {path}:{path}:ro" for path in ("/usr", *_needed()))
         own = f"-v /run/lab:/run/lab -v {self.root}.tmp:/tmp"
         env = " ".join(f"-e {key}={value}" for key, value in {**ENV, "RAY_AUTH_MODE": "disabled"}.items())
-        gpus = f"-e LD_LIBRARY_PATH=$LD_LIBRARY_PATH -e {nvml.STATE}=${state}"
+        gpus = f"-e LD_LIBRARY_PATH=$LD_LIBRARY_PATH -e {nvml.STATE}={state}"
         podman(f"run -d --name {name} --shm-size {shm} {words} {binds} {own} {env} {gpus} --rootfs {self.root} /bin/sleep infinity")
 
     def start_ray(self, words: str = "", env: str = "") -> None:
