@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -122,7 +122,7 @@ def build_plan(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapp
         for host, reply in replies.items()
         if machines[reply.machine or host] != host
     )
-    replies = {host: replies[host] for host in machines.values()}
+    replies = {host: _without_inner(replies[host], machines) for host in machines.values()}
     kept = {host: {name: value for name, value in asked[host].items() if name not in ("jobs", "past", "stage")} for host in asked}
     return Plan(
         act=act.id,
@@ -136,6 +136,16 @@ def build_plan(act: Act, answers: Mapping[str, Answer], asked: Mapping[str, Mapp
         hosts=tuple(answers),
         requests=kept,
     )
+
+
+def _without_inner(reply: ProbeReply, machines: Collection[str]) -> ProbeReply:
+    """What runs in a container that was asked itself is that one's to tell."""
+    boot = (reply.machine or "").partition(" ")[0]
+
+    def own(targets: Sequence[Target]) -> tuple[Target, ...]:
+        return tuple(target for target in targets if target.inside is None or f"{boot} {target.inside}" not in machines)
+
+    return replace(reply, targets=own(reply.targets), refused=own(reply.refused))
 
 
 def build_receipt(act: Act, plan: Plan, answers: Mapping[str, Answer]) -> Receipt:

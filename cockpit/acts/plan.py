@@ -35,6 +35,8 @@ class Target(Value, frozen=True):
     state: str | None = None
     rss: int | None = None
     kind: str | None = None
+    inside: str | None = None
+    """As of a `Process`."""
     part: str | None = None
     """Which part of a Ray it is, when that Ray is to be stopped."""
     beyond: bool | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from cockpit.model.gpu import Gpu
@@ -92,6 +92,17 @@ class Port(Value, frozen=True):
     listeners: tuple[Listener, ...] = ()
 
 
+class HostContainer(Value, frozen=True):
+    """A container that a process runs in, as seen from outside of it."""
+
+    engine: str
+    """The command that starts a program in it: podman, docker, crictl."""
+    name: str
+    """Its name, or the beginning of its id."""
+    user: str | None = None
+    """Whose engine it is: another user's doesn't know it."""
+
+
 class Process(Value, frozen=True, kw_only=True):
     """A process that matters here: it holds GPU memory, or is Ray's, or comes from Ray.
 
@@ -130,6 +141,10 @@ class Process(Value, frozen=True, kw_only=True):
     """Ray's id of the node it runs on, where that is known."""
     ns_pid: int | None = None
     """Its pid as it knows it itself, inside its container; `None` when that is the same, or unknown."""
+    inside: str | None = None
+    """The PID namespace of its container; `None` when it is the probe's own, or unknown."""
+    container: HostContainer | None = None
+    """`None`: it runs in none, or in which can't be told."""
     worker: int | None = None
     """The pid, as its container counts, of the Ray worker whose log its stdout is: itself, or one that it comes from, alive or not."""
     undecided: str | None = None
@@ -140,6 +155,10 @@ class Process(Value, frozen=True, kw_only=True):
     """Undecided: the names of the sessions any of which its job may belong to; all of them must be asked."""
     past: Past | None = None
     """What the probe has seen of it earlier and nobody can see now; an acting probe is given it."""
+
+    def is_seen_by(self, machines: Collection[str | None], own: str | None) -> bool:
+        """Whether it runs in a container that one of these probes (`Host.machine`) is in, and `own`, which tells of it, is not."""
+        return self.inside is not None and own is not None and f"{own.partition(' ')[0]} {self.inside}" in machines
 
     @property
     def key(self) -> str:
@@ -227,6 +246,8 @@ class RayProcess(Value, frozen=True):
     """A raylet's: releases of `openrlhf` and `verl` that lie beside its Ray; `None` where that can't be seen."""
     tasks: tuple[TaskLimit, ...] | None = None
     """A raylet's; a limit that doesn't count for it, or that is not known, is not among them."""
+    apart: bool = False
+    """It is in a container that the probe is not in: it counts another memory, and may have another /dev/shm."""
 
 
 class Pointer(Value, frozen=True):
@@ -354,5 +375,7 @@ class Host(Value, frozen=True):
     shm_users: tuple[ShmUser, ...] | None = None
     unanswered: tuple[str, ...] = ()
     """Sources of the probe, called as in its faults, which have not answered once."""
+    machine: str | None = None
+    """What no other host, and no other container on it, says of itself: the boot id of its kernel, and its probe's PID namespace."""
     faults: tuple[Fault, ...] = ()
     local: bool = False

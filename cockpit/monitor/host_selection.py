@@ -88,9 +88,14 @@ class HostSelection:
         return entry.target in near or entry.target.startswith(LOOPBACK_PREFIXES)
 
     def _entries(self, nodes: Sequence[Node], snapshot: Snapshot) -> Iterator[HostEntry]:
-        """Ray forgets how the hosts of dead nodes are called: where a node lives there again, the host is reached as that one's."""
+        """Ray forgets how the hosts of dead nodes are called: where a node lives there again, the host is reached as that one's.
+
+        A node whose raylet runs here, as in a container with an address of its own, is this host.
+        """
         living = {node.ip: node for node in snapshot.nodes or () if node.state == "ALIVE" and node.ip}
-        return (self._roster.entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in nodes)
+        here = {node for host in snapshot.hosts.values() if host.local for node in host.nodes}
+        others = (node for node in nodes if node.id not in here)
+        return (self._roster.entry(node if node.state == "ALIVE" else living.get(node.ip, node)) for node in others)
 
 
 def _entries_of_pods(cluster: RayCluster | None) -> Iterator[HostEntry]:

@@ -13,7 +13,8 @@ of `Sample` in `cockpit/sources/probes/decode.py`, in the words of `cockpit.mode
 Sizes are bytes, times POSIX seconds by the host's own clock, `null` is unknown: anything may be while its source has not answered yet.
 `gpus` is `null` when NVML can't be asked (a fault says why, unless there simply is no NVIDIA driver). `user` is a number until the host's
 user database has answered. Commands are raw: secrets are still in them. `written` are the latest 200 logs of submitted jobs of each session
-that lives. `links` may be a minute old; what is said of `rays`, `temps`, `pointers` and logs 10 s.
+that lives. `links` may be a minute old; what is said of `rays`, `temps`, `pointers` and logs 10 s. `ns_pid` is the pid that a process in
+a container has there, `null` when it is the same, `inside` names that PID namespace, and `container` is what its engine calls it.
 
 A process whose `undecided` is `"job"` is `unknown` only because this host can't tell whether its `job` (Ray's job id or a submission id)
 still runs in any of the sessions that `asks` names: while it does it is a `child`, once all have said that it doesn't an `orphan`. Whoever

@@ -14,6 +14,7 @@ import threading
 import time
 from typing import Any, NoReturn, Sequence
 
+from .look.host import machine
 from .look.logs import list_logs, read_log
 from .look.network import addresses
 from .look.ports import port_listeners
@@ -96,15 +97,6 @@ def _act(request: str) -> None:
     from .acts.perform import perform
 
     perform(request, lambda line: say(line if "tell" in line else {**line, "machine": machine()}))
-
-
-def machine() -> str | None:
-    """What no other host, and no other container on it, says of itself."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return None
 
 
 def watch(interval: float, once: bool) -> None:

@@ -38,6 +38,7 @@ LOG_BYTES = 1 << 20
 LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log", "dashboard_agent.log", "monitor.log")
 """What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
 SLURM_ORIGINS = (FLAG, JOB)
+ENGINES = ("podman", "docker", "crictl")
 _PARTS = ("textual", "httpcore", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
@@ -93,6 +94,7 @@ def doctor_text(snapshot: Snapshot, checked: Sequence[CheckResult], config: Conf
 def _lines(snapshot: Snapshot, checked: Sequence[CheckResult], config: Config) -> Iterator[str]:
     yield _where(snapshot)
     yield f"Other hosts: {describe_reach(config)}"
+    yield from describe_containers(snapshot)
     repeats = Repeats(snapshot)
     for finding in snapshot.findings:
         yield ""
@@ -130,6 +132,7 @@ def describe_reach(config: Config) -> str:
     else:
         program = config.reach.split()[0]
         of = f", steps of Slurm job {config.slurm}" if config.slurm and origin in SLURM_ORIGINS else ""
+        of = " exec, into containers" if program in ENGINES else of
         of = f" exec, into the pods of RayCluster {place.title}" if place else of
         probes = "no probes (probe_hosts: never)" if config.probe_hosts == "never" else "probes"
         user = _slurms_user() if program == "srun" else "the user that it logs in as"
@@ -141,6 +144,22 @@ def describe_reach(config: Config) -> str:
 def _slurms_user() -> str:
     """A step runs as whoever has started it."""
     return "you" if os.geteuid() == ROOT else "you, without root: other users' processes are shown, but only root can judge and end them"
+
+
+def describe_containers(snapshot: Snapshot) -> Iterator[str]:
+    """A line for each container with processes of Ray's that nobody looks into: what is not known of it, and the way in."""
+    seen = dict.fromkeys((one.host, one.container) for one in snapshot.processes or () if one.container and one.kind != "foreign")
+    for host, container in seen:
+        if container is not None:
+            yield _container_line(host, container.engine, container.name, container.user)
+
+
+def _container_line(host: str, engine: str, name: str, user: str | None) -> str:
+    return (
+        f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): what is left over in it and its /dev/shm are seen only "
+        f"from inside. {f'As {user}' if user else 'There'}, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
+        f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
+    )
 
 
 def _line(each: CheckResult) -> str:

@@ -202,19 +202,32 @@ class _NodeUsage:
 
 
 def _on_host(node: Node, host: Host | None) -> Node:
+    """Of a raylet in a container that the probe is not in, Ray's agent knows a memory limit, and nobody the /dev/shm."""
     if host is None or host.taken is None or (node.seen or 0) - host.taken > PROBE_OVERTAKEN_S:
         return node
+    apart = node.id is not None and any(ray.apart and ray.node == node.id for ray in host.rays or ())
     return replace(
         node,
         seen=host.taken,
         probed=True,
         cpu=host.cpu,
         cpus=host.cpus or node.cpus,
-        memory=host.memory,
-        shm=host.shm,
+        memory=node.memory if apart and _is_limited(node, host) else host.memory,
+        shm=node.shm if apart else host.shm,
         disks=host.disks,
-        gpus=_gpus(node.gpus, host.gpus),
+        gpus=_gpus(node.gpus, _given(node.gpus, host.gpus) if apart else host.gpus),
     )
+
+
+def _is_limited(node: Node, host: Host) -> bool:
+    return node.memory.total is not None and host.memory.total is not None and node.memory.total < host.memory.total
+
+
+def _given(rays: tuple[Gpu, ...] | None, probes: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:
+    """Of the probe's those that a container was given, as Ray's agent in there sees them by another number."""
+    given = {gpu.uuid for gpu in rays or ()}
+    found = tuple(gpu for gpu in probes or () if gpu.uuid in given)
+    return found if len(found) == len(given) > 0 else probes
 
 
 def _gpus(rays: tuple[Gpu, ...] | None, probes: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:

@@ -37,16 +37,18 @@ def processes_of(
     by_host = _group_by(places, lambda node: places[node])
     listed: list[Process] = []
     seen: set[tuple[str, int]] = set()
+    machines = {host.machine for host in hosts.values() if host.processes is not None}
     for host in hosts.values():
         if host.processes is not None:
             own = by_host.get(host.name, [])
             elsewhere = _find_holds_elsewhere(host, vouched, own, reported or {})
+            spaces = _PidSpaces(host)
             found = [
-                replace(process, gpus=elsewhere[_rays_pid(process)]) if _rays_pid(process) in elsewhere and not process.gpus else process
-                for process in _add_owners(host, vouched, own)
+                process if process.gpus else replace(process, gpus=spaces.first(elsewhere, process) or ())
+                for process in _add_owners(host, vouched, own, spaces)
             ]
-            listed += found
-            seen |= {(node, _rays_pid(process)) for node in own for process in found}
+            listed += [process for process in found if not process.is_seen_by(machines, host.machine)]
+            seen |= {(node, _rays_pid(process)) for node in own for process in found if spaces.is_counted_by(process, node)}
     probed = {node for node, name in places.items() if hosts[name].processes is not None}
     for node, processes in (reported or {}).items():
         listed += (
@@ -91,10 +93,19 @@ def _group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key,
 
 def _find_holds_elsewhere(
     host: Host, vouched: _Vouched, own: Sequence[str], reported: Mapping[str, list[Process]]
-) -> dict[int, tuple[Hold, ...]]:
+) -> Mapping[int, Sequence[tuple[str, tuple[Hold, ...]]]]:
     """By pid: what Ray's agents report of GPUs that the probe doesn't see, because another raylet on its host was given them."""
     others = [node for node in own if (gpus := vouched.gpus.get(node)) and not same_devices(gpus, host.gpus)]
-    return {process.pid: process.gpus for node in others for process in reported.get(node, ())}
+    return _by_pid((process.pid, node, process.gpus) for node in others for process in reported.get(node, ()))
+
+
+def _by_pid(told: Iterable[tuple[int | None, str, Thing]]) -> Mapping[int, Sequence[tuple[str, Thing]]]:
+    """Each Ray on a host may count its own pids, so that several have the same one."""
+    found: dict[int, list[tuple[str, Thing]]] = {}
+    for pid, node, thing in told:
+        if pid is not None:
+            found.setdefault(pid, []).append((node, thing))
+    return found
 
 
 def _rays_pid(process: Process) -> int:
@@ -102,10 +113,34 @@ def _rays_pid(process: Process) -> int:
     return process.ns_pid or process.pid
 
 
-def _add_owners(host: Host, vouched: _Vouched, ids: Sequence[str]) -> tuple[Process, ...]:
+class _PidSpaces:
+    """Which of a host's processes each node's Ray counts by their pids: those in the PID namespace of its raylet."""
+
+    def __init__(self, host: Host) -> None:
+        raylets = {ray.pid: ray.node for ray in host.rays or () if ray.role == "raylet"}
+        self._of = {raylets[one.pid]: _pid_space(one) for one in host.processes or () if one.pid in raylets}
+
+    def is_counted_by(self, process: Process, node: str | None) -> bool:
+        """Of a node whose raylet is not seen nothing speaks against it."""
+        if node in self._of:
+            return self._of[node] == _pid_space(process)
+        return not self._of or _pid_space(process) in self._of.values()
+
+    def first(self, told: Mapping[int, Sequence[tuple[str, Thing]]], process: Process) -> Thing | None:
+        """What a node's Ray tells of that process, by the pid that it knows it by."""
+        by_pid = told.get(_rays_pid(process), ())
+        return next((thing for node, thing in by_pid if self.is_counted_by(process, node)), None)
+
+
+def _pid_space(process: Process) -> tuple[str | None, bool]:
+    """Where its PID namespace can't be read, it is seen all the same that it is not ours."""
+    return process.inside, process.ns_pid is not None and process.inside is None
+
+
+def _add_owners(host: Host, vouched: _Vouched, ids: Sequence[str], spaces: _PidSpaces) -> tuple[Process, ...]:
     """A host's processes with node, job and actor, as Ray vouches for them; a child belongs to the actor it descends from."""
-    workers = {worker.pid: worker for node in ids for worker in vouched.workers.get(node, ())}
-    drivers = {job.driver_pid: job for node in ids for job in vouched.drivers.get(node, ())}
+    workers = _by_pid((worker.pid, node, worker) for node in ids for worker in vouched.workers.get(node, ()))
+    drivers = _by_pid((job.driver_pid, node, job) for node in ids for job in vouched.drivers.get(node, ()))
     found = {process.pid: process for process in host.processes or ()}
     only = ids[0] if len(ids) == 1 else None
     alone: bool | None = None
@@ -114,7 +149,7 @@ def _add_owners(host: Host, vouched: _Vouched, ids: Sequence[str]) -> tuple[Proc
         seen: set[int] = set()
         at: Process | None = process
         while at is not None and at.pid not in seen:
-            worker = workers.get(_rays_pid(at))
+            worker = spaces.first(workers, at)
             if worker is not None and at.kind != "foreign" and at.node in (None, worker.node) and _is_ours(at, vouched) is not False:
                 return worker
             seen.add(at.pid)
@@ -123,7 +158,7 @@ def _add_owners(host: Host, vouched: _Vouched, ids: Sequence[str]) -> tuple[Proc
 
     def settle(process: Process) -> Process:
         nonlocal alone
-        worker, driver = owner(process), drivers.get(_rays_pid(process))
+        worker, driver = owner(process), spaces.first(drivers, process)
         ours = _is_ours(process, vouched, known=worker is not None or driver is not None)
         if ours is None and process.job:
             alone = _is_alone(host, vouched.session or vouched.only) if alone is None else alone

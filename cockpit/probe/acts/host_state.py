@@ -69,6 +69,7 @@ class HostState(_Seen):
             "ticks": process.ticks,
             "started": round(boot_time() + process.ticks / TICKS_PER_SECOND, 2),
             "parent": process.parent,
+            "inside": process.details.inside,
             "user": None if process.details.uid is None else user_name(process.details.uid),
             "command": process.command[:4096] or process.name,
             "name": process.name,

@@ -80,7 +80,8 @@ def _collect_targets(look: HostState, pid: int, ticks: int | None) -> Dict[int, 
 def _doubtful(look: HostState, pid: int) -> bool:
     """It may be left over and nobody can say whether; worth a word, and no more."""
     verdict, process = look.verdicts[pid], look.forest[pid]
-    suspect = pid in look.reading.holders or verdict.undecided is not None or not process.origin.readable
+    elsewhere = verdict.from_ray and len(process.details.pids) > 1
+    suspect = pid in look.reading.holders or verdict.undecided is not None or not process.origin.readable or elsewhere
     return verdict.kind == "unknown" and suspect and process.alive
 
 

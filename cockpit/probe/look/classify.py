@@ -18,11 +18,14 @@ from __future__ import annotations
 
 from typing import Dict, Iterable
 
+from .containers import find_container, judged_inside
 from .evidence import Evidence, Lineage, has_same_variables, is_adopter, session_name
+from .gpus import NOBODY
 from .kinds import LEFT, NO_SIGN, OWNED, KindVerdict, ProcessFacts, SessionFolder, Sign
 from .origin import SERVICES, WORKERS
 from .processes import Forest, ScannedProcess
 
+NOT_OURS = "NVML tells of a pid that is no GPU process's of this container: it counts as the machine does"
 CONTRADICTION = "these reasons contradict each other"
 
 
@@ -31,7 +34,8 @@ def classify(forest: Forest, facts: ProcessFacts) -> Dict[int, KindVerdict]:
     verdicts = _Classifier(forest, facts).classify()
     listed = {pid: verdict for pid, verdict in verdicts.items() if verdict.from_ray or pid in facts.holders}
     for pid in facts.holders.difference(forest):
-        listed[pid] = KindVerdict("unknown", (f"pid {pid} can't be seen from here: it runs in another PID namespace, or has just ended",))
+        hidden = f"pid {pid} can't be seen from here: it runs in another PID namespace, or has just ended"
+        listed[pid] = KindVerdict("unknown", (NOT_OURS if pid == NOBODY else hidden,))
     return listed
 
 
@@ -52,7 +56,13 @@ class _Classifier:
             for other in reversed(line):
                 if other.pid not in self.verdicts:
                     self.verdicts[other.pid] = self._judge(other)
-        return self.verdicts
+        return {pid: self._tell_container(self.forest[pid], verdict) for pid, verdict in self.verdicts.items()}
+
+    def _tell_container(self, process: ScannedProcess, verdict: KindVerdict) -> KindVerdict:
+        """What can't be told from here may be told in there."""
+        if verdict.kind != "unknown" or verdict.undecided or len(process.details.pids) < 2 or not process.alive:
+            return verdict
+        return verdict._replace(why=(*verdict.why, judged_inside(find_container(process, self.forest))))
 
     def _judge(self, process: ScannedProcess) -> KindVerdict:
         if not process.alive:

@@ -8,6 +8,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 from .collector import CollectError
+from .proc import in_first_namespace, read_link
 from .xids import Bus, Xid, XidEvents, parse_bus
 
 Gpu = Dict[str, Any]
@@ -25,6 +26,8 @@ RECOVERY = {
 """nvmlDeviceGpuRecoveryAction_t, without 0, which asks for nothing."""
 HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
 """Of nvmlClocksEventReasons. A power cap, idleness and clocks that somebody has set are no bad signs."""
+NOBODY = 0
+"""In place of a pid that is no process's of this PID namespace."""
 _MEASURES = (
     "utilization", "memory_used", "memory_total", "power", "power_limit", "power_default", "temperature", "ecc", "clock",
     "clock_reasons", "recovery", "remap", "slowed", "links",
@@ -184,7 +187,7 @@ class Nvml:
         if whole:
             gpu.update(_measures(nvml, handle))
         for pid, amount in _holders(nvml, handle).items():
-            holders.setdefault(pid, {})[index] = amount
+            _add(holders.setdefault(pid if is_ours(pid) else NOBODY, {}), index, amount)
         return gpu
 
     def _identity(self, nvml: Any, index: int, handle: Any) -> Gpu:
@@ -263,6 +266,30 @@ def _holders(nvml: Any, handle: Any) -> Dict[int, int | None]:
             amount, before = process.usedGpuMemory, found.get(process.pid)
             found[process.pid] = amount if before is None else max(before, amount or 0)
     return found
+
+
+def _add(held: Dict[int, int | None], index: int, amount: int | None) -> None:
+    before = held.get(index, 0)
+    held[index] = None if amount is None or before is None else before + amount
+
+
+def is_ours(pid: int, proc: str = "/proc", dev: str = "/dev", nested: bool | None = None) -> bool:
+    """Whether NVML's pid is one of this PID namespace, as far as that can be told.
+
+    To a container some drivers tell the machine's own pids, which in there are nobody's or somebody else's: who uses a GPU has a file of
+    the driver's open. Where there are none, NVML is simulated, or of another kind.
+    """
+    if not (nested if nested is not None else not in_first_namespace()) or not os.path.exists(f"{dev}/nvidiactl"):
+        return True
+    folder = f"{proc}/{pid}/fd"
+    try:
+        return not os.path.exists(f"{proc}/{pid}") or any(_opens(f"{folder}/{name}", f"{dev}/nvidia") for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _opens(link: str, beginning: str) -> bool:
+    return (read_link(link) or "").startswith(beginning)
 
 
 def _mig_devices(nvml: Any, handle: Any) -> Dict[int, Any] | None:

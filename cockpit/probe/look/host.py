@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Dict, Iterable, Mapping, NamedTuple, Tuple
 
-from .proc import PAGE_BYTES, read, read_or_nothing
+from .proc import PAGE_BYTES, read, read_link, read_or_nothing
 from .processes import ScannedProcess
 
 Amount = Dict[str, "int | str | None"]
@@ -125,3 +125,9 @@ def disks(folders: Iterable[str]) -> list[Amount]:
         if device not in found:
             found[device] = {"path": folder, **space(folder)}
     return list(found.values())
+
+
+def machine() -> str | None:
+    """What no other host, and no other container on it, says of itself."""
+    boot, space = read_or_nothing("/proc/sys/kernel/random/boot_id").strip(), read_link("/proc/self/ns/pid")
+    return f"{boot} {space}" if boot and space else None

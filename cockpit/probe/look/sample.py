@@ -11,6 +11,7 @@ from .. import trust
 from . import host
 from .classify import classify
 from .collector import LENIENCE, Collector
+from .containers import find_container
 from .gpus import Gpu, GpuReading, Nvml
 from .kernel_log import Kernel
 from .kinds import KindVerdict, ProcessFacts, SessionFolder
@@ -46,6 +47,7 @@ class Sampler:
         self.boot = boot_time()
         self.first = threading.Event()
         """Set whenever a collector has answered for the first time."""
+        self._machine = host.machine()
         self._cpu = host.Cpu()
         self._past = Past()
         self._judged: Tuple[Forest, bool, Dict[int, KindVerdict], float] = ({}, False, {}, 0.0)
@@ -111,6 +113,7 @@ class Sampler:
         return {
             "taken": round(time.time(), 3),
             "up": round(uptime(), 3),
+            "machine": self._machine,
             "cpu": self._cpu.read(),
             "cpus": os.cpu_count(),
             "memory": self._memory_facts(raylets),
@@ -162,12 +165,30 @@ class Sampler:
         if process is None:
             return {
                 "pid": pid,
-                **dict.fromkeys(("ns_pid", "worker", "ticks", "started", "parent", "user", "command", "name", "state", "rss", "shared")),
+                **dict.fromkeys(
+                    (
+                        "ns_pid",
+                        "inside",
+                        "container",
+                        "worker",
+                        "ticks",
+                        "started",
+                        "parent",
+                        "user",
+                        "command",
+                        "name",
+                        "state",
+                        "rss",
+                        "shared",
+                    )
+                ),
                 **about,
             }
         return {
             "pid": pid,
             "ns_pid": process.ns_pid,
+            "inside": process.details.inside,
+            "container": self._container(process),
             "worker": process.origin.worker,
             "ticks": process.ticks,
             "started": round(self.boot + process.ticks / TICKS_PER_SECOND, 2),
@@ -181,6 +202,10 @@ class Sampler:
             "sockets": _sockets(process),
             **about,
         }
+
+    def _container(self, process: ScannedProcess) -> Sample | None:
+        found = find_container(process, self._processes.facts or {})
+        return found and {"engine": found.engine, "name": found.name, "user": self._users.name(found.uid)}
 
     def _kill(self, kill: Kill) -> Kill:
         """Whether the kernel has killed one of Ray's is known of those that were seen before."""
@@ -305,6 +330,7 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> 
         "session": os.path.basename(verdict.session) if verdict.session else None,
         "node": verdict.node if role == "raylet" else None,
         "state": process.state,
+        "apart": process.details.apart,
         **ray.started._asdict(),
         "files": ray.files,
         "files_limit": ray.files_limit,

@@ -59,6 +59,7 @@ class Sample(msgspec.Struct):
     taken: float
     up: float | None = None
     """The same by a clock that nobody sets: seconds since the host was started."""
+    machine: str | None = None
     cpu: float | None = None
     cpus: int | None = None
     memory: HostMemory | None = None
@@ -158,6 +159,7 @@ def host_of(sample: Sample, name: str, addresses: Sequence[str], taken: float, s
         name=name,
         addresses=tuple(addresses),
         taken=taken,
+        machine=sample.machine,
         cpu=sample.cpu,
         cpus=sample.cpus,
         memory=sample.memory or HostMemory(),

@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 from cockpit.config.reach import last_words
 from cockpit.secrets import redact
 from cockpit.sources.lenient_json import loads
-from cockpit.sources.probes.spawn import bury, spawn
+from cockpit.sources.probes.spawn import HELD_CODE, bury, spawn
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, explain_os_error
 
@@ -75,8 +75,9 @@ class Child:
         self.process, self.started = process, time.monotonic()
         self.garbage = ""
         """The last line that was not meant for us: a banner, a message of the day."""
-        self._hear, self._wake, self._send = hear, wake, memoryview(send or b"")
-        self._stays = send is None  # without a text the pipe stays open: its end tells the child that we are gone
+        held = send is not None and isinstance(process.args, list) and HELD_CODE in process.args
+        self._hear, self._wake, self._send = hear, wake, memoryview((b"%d\n" % len(send or b"") if held else b"") + (send or b""))
+        self._stays = send is None or held  # its end tells the child that we are gone; but it may have to come before a text is read
         self._lines, self._errors = LineCutter(), b""
         self.size = 0
         """Bytes of its lines so far."""
@@ -86,7 +87,7 @@ class Child:
             os.set_blocking(_fd(pipe), False)
         self._loop.add_reader(_fd(process.stdout), self._read)
         self._loop.add_reader(_fd(process.stderr), self._read_errors)
-        if not self._stays:
+        if send is not None:
             self._loop.add_writer(_fd(process.stdin), self._write)
 
     @property

@@ -1,0 +1,72 @@
+"""Which container a process runs in: by the program that watches over it for its engine, else by the name of its cgroup."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Tuple
+
+from .processes import Forest, ScannedProcess
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+"""As podman and Docker allow it. It ends in a command that people copy, and anybody may call a process conmon."""
+_ENGINES = {"libpod": "podman", "docker": "docker", "crio": "crictl", "cri-containerd": "crictl"}
+"""By how its cgroup is called: the command that starts a program in it."""
+_NAMESPACES = {"moby": "docker", "k8s.io": "crictl"}
+"""The same by containerd's name for whoever it works for."""
+SHORT = 12
+"""Characters of an id that engines print themselves."""
+
+
+class Container(NamedTuple):
+    """One whose processes are seen from outside of it."""
+
+    engine: str
+    """The command that starts a program in it."""
+    name: str
+    """Its name; where only its id is known, the beginning of that."""
+    uid: int | None = None
+    """Whose engine it is: another user's doesn't know it. `None`: that can't be told."""
+
+
+def find_container(process: ScannedProcess, forest: Forest) -> Container | None:
+    """The outermost that it runs in, as seen from here; `None`: none, or of no engine that is known."""
+    if len(process.details.pids) < 2:
+        return None
+    watcher, passed = forest.get(process.parent), {process.pid}
+    while watcher is not None and len(watcher.details.pids) > 1 and watcher.pid not in passed:
+        passed.add(watcher.pid)
+        watcher = forest.get(watcher.parent)
+    return (_by_watcher(watcher) if watcher else None) or _by_cgroup(process.details.cgroup)
+
+
+def _by_watcher(watcher: ScannedProcess) -> Container | None:
+    """Conmon is podman's and CRI-O's, and knows the name; a shim is containerd's, and knows the id."""
+    argv, uid = watcher.details.argv, watcher.details.uid
+    if watcher.name == "conmon":
+        name, identity = _flag(argv, "-n") or "", _flag(argv, "-c") or ""
+        return _made("crictl", identity[:SHORT], uid) if name.startswith("k8s_") else _made("podman", name, uid)
+    if watcher.name.startswith("containerd-shim"):
+        return _made(_NAMESPACES.get(_flag(argv, "-namespace") or ""), (_flag(argv, "-id") or "")[:SHORT], uid)
+    return None
+
+
+def _by_cgroup(cgroup: Tuple[str, str] | None) -> Container | None:
+    return _made(_ENGINES.get(cgroup[0]), cgroup[1][:SHORT], None) if cgroup else None
+
+
+def _flag(argv: Tuple[str, ...], name: str) -> str | None:
+    """Its value is the next word."""
+    return argv[argv.index(name) + 1] if name in argv[:-1] else None
+
+
+def _made(engine: str | None, name: str, uid: int | None) -> Container | None:
+    return Container(engine, name, uid) if engine and _NAME.fullmatch(name) else None
+
+
+def judged_inside(container: Container | None) -> str:
+    """Why a process in it is not judged from here, and who can."""
+    if container is None:
+        return "it runs in another PID namespace, which has to be looked at from inside: run cockpit in its container"
+    whose = f" of uid {container.uid}" if container.uid else ""
+    command = f"{container.engine} exec -it {container.name} cockpit"
+    return f"it runs in container {container.name} of {container.engine}{whose}, which has to be looked at from inside: `{command}`"

@@ -1,0 +1,220 @@
+"""Podman on hosts of a lab, root's and an ordinary user's, and containers in which a real Ray runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import psutil
+
+from cockpit.demo import nvml
+from tests.lab.cluster import ENV, eventually
+from tests.lab.conftest import RAY
+from tests.lab.eyes import COCKPIT, Facts
+from tests.lab.hosts import CHECKOUT, ROOT, Host
+from tests.lab.leftovers import OLD, RAYLET
+from tests.probe.alone import dead_session, left_variables
+
+PROGRAMS = ("podman", "runc", "conmon", "newuidmap", "slirp4netns")
+START = "--num-cpus=4 --object-store-memory=100000000 --disable-usage-stats --block"
+USER, UID, FIRST_SUBUID = "train", 1500, 200_000
+"""An ordinary user of a host, and where the numbers begin that his containers may use (subuid(5))."""
+HOMES = {"root": "/run/lab/home", USER: f"/run/lab/homes/{USER}"}
+CONF = '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "runc"\n'
+STORAGE = '[storage]\ndriver = "vfs"\ngraphroot = "/tmp/store"\nrunroot = "/run/podman"\n'
+"""Root's: nothing of it lies outside of the lab."""
+SCOPES: Mapping[str, str] = {
+    "passwd": f"{USER}:x:{UID}:{UID}::{HOMES[USER]}:/bin/bash",
+    "group": f"{USER}:x:{UID}:",
+    "subuid": f"{USER}:{FIRST_SUBUID}:65536",
+    "subgid": f"{USER}:{FIRST_SUBUID}:65536",
+}
+"""What is added to files of /etc, on that host alone."""
+
+
+def why_no_podman() -> str | None:
+    """What this machine lacks for it, or `None`."""
+    missing = [name for name in PROGRAMS if not shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")]
+    return f"needs {', '.join(missing)} (Debian: apt install podman runc uidmap slirp4netns)" if missing else None
+
+
+def lay_out_podman(host: Host) -> None:
+    """An ordinary user, podman's own files, and a Python that everybody may run: seen on this host alone."""
+    etc = host.folder / "run" / "lab" / "etc"
+    (etc / "containers").mkdir(parents=True)
+    shutil.copy("/etc/containers/policy.json", etc / "containers")
+    (etc / "containers" / "containers.conf").write_text(CONF)
+    (etc / "containers" / "storage.conf").write_text(STORAGE)
+    for name, line in SCOPES.items():
+        (etc / name).write_text(f"{Path('/etc', name).read_text()}{line}\n")
+    binds = "\n".join(f"mount --bind /run/lab/etc/{name} /etc/{name}" for name in ("containers", *SCOPES))
+    host.ssh(
+        f"""set -e
+        {binds}
+        install -d -m 755 /run/lab/homes
+        install -d -m 700 -o {UID} -g {UID} {HOMES[USER]} /run/user/{UID}
+        {_open_root_home()}""".replace("install -d -m 700", "mkdir -p /run/user; install -d -m 700")
+    )
+
+
+def _open_root_home() -> str:
+    """Where this Python lies below /root, that has the mode 0700: another /root on that host, with nothing but what is needed in it."""
+    needed = [path for path in _needed() if path.startswith("/root/")]
+    away = "\n".join(f"mkdir -p /run/lab/kept{path} && mount --bind {path} /run/lab/kept{path}" for path in needed)
+    back = "\n".join(f"mkdir -p {path} && mount --move /run/lab/kept{path} {path}" for path in needed)
+    return f"{away}\nmount -t tmpfs -o mode=755 tmpfs /root\n{back}" if needed else "true"
+
+
+def _needed() -> list[str]:
+    """Folders of this machine with what a container runs."""
+    paths = {str(Path(path).resolve()) for path in (CHECKOUT, sys.prefix, sys.base_prefix, ROOT / "cache")}
+    return sorted(path for path in paths if not any(path.startswith(f"{other}/") for other in {*paths, "/usr"}))
+
+
+class Podman:
+    """As one user of a host."""
+
+    def __init__(self, host: Host, user: str = "root") -> None:
+        self.host, self.user = host, user
+
+    def run(self, command: str, check: bool = True) -> str:
+        """What a shell of that user prints."""
+        if self.user == "root":
+            return self.host.ssh(command, check=check)
+        kept = " ".join(f"{name}=${name}" for name in ("PATH", "LD_LIBRARY_PATH", nvml.STATE))
+        env = f"env -i HOME={HOMES[self.user]} USER={self.user} XDG_RUNTIME_DIR=/run/user/{UID} {kept}"
+        login = f"cd / && setpriv --reuid={self.user} --regid={self.user} --init-groups {env}"
+        return self.host.ssh(f"{login} bash -c {shlex.quote(command)}", check=check)
+
+    def __call__(self, words: str, check: bool = True) -> str:
+        return self.run(f"podman {words}", check)
+
+    def write_config(self, text: str) -> None:
+        """What cockpit of that user reads."""
+        self.run(f"mkdir -p ~/.config/cockpit && printf %s {shlex.quote(text)} > ~/.config/cockpit/config.yaml")
+
+    def cockpit(self, words: str) -> tuple[int, Facts]:
+        """As that user, outside of all containers: its exit code, and the JSON that it prints."""
+        printed = self.run(f"{COCKPIT} {words} --json; echo $?")
+        return read_printed(printed)
+
+    def say(self, words: str) -> str:
+        """What it prints for people."""
+        return self.run(f"{COCKPIT} {words} 2>&1; true")
+
+
+def read_printed(printed: str) -> tuple[int, Facts]:
+    """What a cockpit has printed, and below it its exit code."""
+    raw, _, code = printed.rstrip().rpartition("\n")
+    return int(code), json.loads(raw[raw.index("{") :]) if "{" in raw else {}
+
+
+class Container:
+    """One that has this host's files, and a /tmp and a /dev/shm of its own; without a Ray until `start_ray`."""
+
+    def __init__(self, podman: Podman, name: str, words: str = "--network host", shm: str = "1g", state: str = f"${nvml.STATE}") -> None:
+        """`words`: more for `podman run`; `state`: the file of its GPUs."""
+        self.podman, self.host, self.name = podman, podman.host, name
+        self.root = f"{HOMES[podman.user]}/{name}"
+        podman.run(_lay_out_root(self.root))
+        binds = " ".join(f"-v {path}:{path}:ro" for path in ("/usr", *_needed()))
+        own = f"-v /run/lab:/run/lab -v {self.root}.tmp:/tmp"
+        env = " ".join(f"-e {key}={value}" for key, value in {**ENV, "RAY_AUTH_MODE": "disabled"}.items())
+        gpus = f"-e LD_LIBRARY_PATH=$LD_LIBRARY_PATH -e {nvml.STATE}={state}"
+        podman(f"run -d --name {name} --shm-size {shm} {words} {binds} {own} {env} {gpus} --rootfs {self.root} /bin/sleep infinity")
+
+    def start_ray(self, words: str = "", env: str = "") -> None:
+        """A head with a dashboard, and wait until it tells of its node."""
+        self.podman(f"exec -d {env} {self.name} {RAY} start --head {START} {words}")
+        eventually(lambda: self.run("curl -s -m 5 http://127.0.0.1:8265/api/version"))
+        eventually(lambda: self.look()["nodes"])
+
+    @property
+    def tmp(self) -> Path:
+        """Its /tmp, seen from outside of the host."""
+        return Path(f"{self.host.folder}{self.root}.tmp")
+
+    def run(self, command: str) -> str:
+        return self.podman(f"exec {self.name} {command}; true")
+
+    def cockpit(self, words: str) -> tuple[int, Facts]:
+        """Inside it."""
+        return read_printed(self.podman(f"exec {self.name} {COCKPIT} {words} --json; echo $?"))
+
+    def look(self) -> Facts:
+        """As cockpit inside it sees things."""
+        return self.cockpit("status")[1]
+
+    def spawn(self, command: str) -> psutil.Process:
+        """What its first process adopts, as `sleep` with another name: a process of it, seen from outside of the host."""
+        before = {process.pid for process in self.processes()}
+        adopted = f"setsid {command} </dev/null >/dev/null 2>&1 & sleep 0.2"
+        self.podman(f"exec {self.name} bash -c {shlex.quote(adopted)}")
+        return eventually(lambda: next((one for one in self.processes() if one.pid not in before and _is_sleep(one)), None))
+
+    def leave_orphan(self) -> psutil.Process:
+        """What a worker of a Ray that is gone has left in it."""
+        if not (self.tmp / "ray" / OLD).exists():
+            dead_session(self.tmp / "ray", RAYLET, OLD, UID if self.podman.user == USER else 0)
+        variables = " ".join(f"{name}={value}" for name, value in left_variables(Path("/tmp"), RAYLET).items())
+        return self.spawn(f"env {variables} bash -c 'exec -a VLLM::EngineCore sleep 10000'")
+
+    def hold(self, process: psutil.Process, device: int, memory: int) -> None:
+        """As a driver that tells each PID namespace the numbers of its own: the process holds memory of a GPU, inside and outside."""
+        start, (*_, near, within) = nvml.start_ticks(process.pid), numbers_of(process.pid)
+        nvml.add(self.host.state, *(f"proc {device} {pid} {memory} 0 start {start}" for pid in (near, within)))
+
+    @cached_property
+    def init(self) -> int:
+        """Its first process, seen from outside of the host."""
+        near = int(self.podman(f"inspect -f '{{{{.State.Pid}}}}' {self.name}"))
+        return next(pid for pid in psutil.pids() if numbers_of(pid)[-2:-1] == [near] and is_below(pid, self.host.init))
+
+    def processes(self) -> list[psutil.Process]:
+        """All of it, seen from outside of the host."""
+        own = os.readlink(f"/proc/{self.init}/ns/pid")
+        return [psutil.Process(pid) for pid in psutil.pids() if is_in(pid, own)]
+
+    def remove(self) -> None:
+        self.podman(f"rm -f -t 0 {self.name}", check=False)
+
+
+def _lay_out_root(root: str) -> str:
+    """Folders alone: what is in them is mounted."""
+    folders = f"{root}/etc {root}/usr {root}/proc {root}/sys {root}/dev {root}/run {root}/tmp {root}/var/tmp {root}.tmp"
+    links = " ".join(f"&& ln -sfn usr/{name} {root}/{name}" for name in ("bin", "sbin", "lib", "lib64"))
+    files = "/etc/passwd /etc/group /etc/nsswitch.conf /etc/ld.so.cache"
+    return f"mkdir -p {folders} {links} && cp {files} {root}/etc/ && chmod 1777 {root}.tmp"
+
+
+def _is_sleep(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.name() == "sleep"
+    return False
+
+
+def numbers_of(pid: int) -> list[int]:
+    """Its pids, from ours to that in its own namespace; none where it has ended."""
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return [int(number) for number in next(line for line in lines if line.startswith("NSpid:")).split()[1:]]
+    return []
+
+
+def is_in(pid: int, namespace: str) -> bool:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/pid") == namespace
+    return False
+
+
+def is_below(pid: int, init: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return init in (parent.pid for parent in psutil.Process(pid).parents())
+    return False
