@@ -125,7 +125,9 @@ def missing(text: str) -> Iterator[str]:
 def main() -> int:
     """Runs the tests of the detectors and writes the page; 1 where a finding has no test that makes it."""
     collector = Collector()
-    if (code := pytest.main(["-q", "--no-header", "-n0", str(ROOT / "tests" / "findings")], plugins=[collector])) != 0:
+    # What this module imports has loaded plugins of pytest's before pytest could: it warns, and a warning is an error.
+    options = ["-q", "--no-header", "-n0", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    if (code := pytest.main([*options, str(ROOT / "tests" / "findings")], plugins=[collector])) != 0:
         return int(code)
     text = page(collector.found)
     PAGE.write_text(text, encoding="utf-8")
