@@ -283,13 +283,11 @@ def is_ours(pid: int, proc: str = "/proc", dev: str = "/dev", nested: bool | Non
         return True
     folder = f"{proc}/{pid}/fd"
     try:
-        return not os.path.exists(f"{proc}/{pid}") or any(_opens(f"{folder}/{name}", f"{dev}/nvidia") for name in os.listdir(folder))
+        if not os.path.exists(f"{proc}/{pid}"):
+            return True
+        return any((read_link(f"{folder}/{name}") or "").startswith(f"{dev}/nvidia") for name in os.listdir(folder))
     except OSError:
         return False
-
-
-def _opens(link: str, beginning: str) -> bool:
-    return (read_link(link) or "").startswith(beginning)
 
 
 def _mig_devices(nvml: Any, handle: Any) -> Dict[int, Any] | None:

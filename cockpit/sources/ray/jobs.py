@@ -103,7 +103,7 @@ class JobActs:
         """The job when it is over, or as it is at last. Silence in between is waited out."""
         trouble: SourceError | None = None
         job: Job | None = None
-        while time.monotonic() < until:
+        while (job is None and trouble is None) or time.monotonic() < until:  # asked once at least, however late it is
             await asyncio.sleep(self._pause)
             try:
                 job = await self._look(name, min(_READ_TIMEOUT_S, max(until - time.monotonic(), 0.1)))
