@@ -57,7 +57,9 @@ def main() -> int:
             "several": lambda: several.measure(env, options.seconds),
         }
         for part in chosen:
-            rows += _measure(part, measures[part])
+            found = _measure(part, measures[part])
+            print(*(f"{row.verdict}: {row.what}: {row.note}" for row in found), sep="\n", flush=True)
+            rows += found
     print(table(rows))
     return int(any(row.verdict == "OVER" for row in rows))
 

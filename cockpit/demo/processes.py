@@ -25,7 +25,7 @@ def find_marked(value: str) -> list[psutil.Process]:
 def _all_processes() -> Iterator[psutil.Process]:
     """Not `psutil.process_iter`: from psutil 6.0 on it goes on telling of a process that has ended, though another has its pid by now."""
     for pid in psutil.pids():
-        with contextlib.suppress(psutil.Error):  # gone meanwhile
+        with contextlib.suppress(psutil.Error, IndexError):  # gone meanwhile; the second where psutil finds its /proc/PID/stat empty
             yield psutil.Process(pid)
 
 
