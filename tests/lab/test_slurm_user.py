@@ -270,3 +270,22 @@ def test_his_ray_is_stopped_on_both_nodes_and_its_files_are_removed_from_the_job
     assert (code, {row["host"] for row in told["done"]}) == (0, {"head", "w1"}), (said, told)
     for node in ("head", "w1"):
         assert not [name for name in job.inside(node).ssh("ls /tmp/ray").split() if name.startswith("session_2")]
+
+
+def test_then_recover_starts_his_ray_anew_in_steps_of_its_own(job: Job):
+    flags = {"num_gpus": 8, "num_cpus": 4, "object_store_memory": "100MB", "disable_usage_stats": True}
+    ray = {
+        "head": {"host": "head", **flags},
+        "workers": [{"host": "w1", **flags}],
+        "env": {**ENV, "RAY_AUTH_MODE": "disabled"},
+        "python": str(RAY.with_name("python")),
+    }
+    train = {"entrypoint": "echo both are here; sleep 10000", "entrypoint_num_cpus": 0}
+    (job.head.folder / "run" / "lab" / "home-train" / "p.yaml").write_text(json.dumps({"ray": ray, "job": train}))
+    code, told, said = act(job.inside("head"), f"recover {job.login.home}/p.yaml --yes")
+    assert code == 0, (told, said)
+    assert {step["state"] for step in told["steps"]} == {"done"}
+    assert any("both are here" in line for line in told["steps"][-1]["lines"])
+    for host in job.slurm.hosts:
+        assert [one.outer.uids().real for one in host.matching("raylet/raylet")] == [UID]
+    assert [node["state"] for node in once(job.inside("head"))[1]["nodes"]] == ["ALIVE", "ALIVE"]
