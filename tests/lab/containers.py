@@ -7,8 +7,9 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -105,6 +106,23 @@ class Podman:
         printed = self.run(f"{COCKPIT} {words} --json; echo $?")
         return read_printed(printed)
 
+    def watch(self, ends: contextlib.ExitStack) -> Callable[[], Facts]:
+        """A cockpit that goes on watching, and what it says now."""
+        self.run(f"setsid {COCKPIT} status --json --watch --interval 0.5 </dev/null >/tmp/watched.jsonl 2>/tmp/watched.said &")
+        ends.callback(self.end_watch)
+
+        def now() -> Facts:
+            whole = [line for line in (self.host.tmp / "watched.jsonl").read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+            facts: Facts = json.loads(whole[-1])
+            return facts
+
+        return now
+
+    def end_watch(self) -> None:
+        """Without a word of farewell."""
+        for process in self.host.matching("cockpit", "status", "--watch"):
+            process.kill()
+
     def say(self, words: str) -> str:
         """What it prints for people."""
         return self.run(f"{COCKPIT} {words} 2>&1; true")
@@ -181,6 +199,17 @@ class Container:
         """All of it, seen from outside of the host."""
         own = os.readlink(f"/proc/{self.init}/ns/pid")
         return [psutil.Process(pid) for pid in psutil.pids() if is_in(pid, own)]
+
+    def spawn_as(self, pid: int) -> psutil.Process:
+        """The same with this pid in there."""
+        last = f"echo {pid - 1} > /proc/sys/kernel/ns_last_pid"
+        started = f"setsid sleep 10000 </dev/null >/dev/null 2>&1 & kill -0 {pid}"
+        subprocess.run(["nsenter", "-t", str(self.init), "-p", "bash", "-c", f"{last}; {started}"], check=True)
+        return eventually(lambda: next(one for one in self.processes() if numbers_of(one.pid)[-1:] == [pid]))
+
+    def restart(self) -> None:
+        self.podman(f"restart -t 0 {self.name}")
+        self.__dict__.pop("init", None)  # it has another first process now
 
     def remove(self) -> None:
         self.podman(f"rm -f -t 0 {self.name}", check=False)

@@ -1,139 +1,237 @@
-"""Ray in a container: seen from its host, from inside and through `podman exec`, and kills hit the right namespace or nothing."""
+"""Ray in containers, root's and a user's: seen from outside, inside and through `podman exec`; kills hit the right namespace or nothing."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shlex
-import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import ExitStack
 
 import psutil
 import pytest
 
+from cockpit.demo import nvml
 from tests.lab import hosts
-from tests.lab.cluster import ENV, eventually
+from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.eyes import COCKPIT, Facts, act, kinds, once
+from tests.lab.containers import Container, Podman, lay_out_podman, numbers_of, why_no_podman
+from tests.lab.eyes import COCKPIT, Facts, kinds, screen
 from tests.lab.hosts import Host, Lab, is_alive
-from tests.lab.leftovers import OLD, RAYLET
-from tests.probe.alone import dead_session, left_variables
+from tests.lab.leftovers import GIB
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(600)]
 
-PODMAN = "podman --root /tmp/store --runroot /run/podman --cgroup-manager cgroupfs --events-backend file --runtime runc"
-START = "--num-cpus=4 --object-store-memory=100000000 --disable-usage-stats --block"
-SHARED = "/tmp/shared"
-"""Of the host, that each container has as its /tmp, in a folder of its name."""
+REACH = 'reach: "podman exec -i {name} {python} -"\n'
+SLIRP = "--network slirp4netns -p 8270:8265 --memory 2g"
+DRIVER = "import ray, time; ray.init(); time.sleep(10000)"
 
 
-class Container:
-    """On a host of a lab, with this host's files but a /tmp of its own, and a Ray in it."""
-
-    def __init__(self, host: Host, name: str, network: str) -> None:
-        self.host, self.name, self.network = host, name, network
-        (self.tmp / "ray").mkdir(parents=True)
-        self.tmp.chmod(0o1777)
-        told = {
-            **ENV,
-            "RAY_AUTH_MODE": "disabled",
-            "NVML_SIM_STATE": "/run/lab/nvml.state",
-            "LD_LIBRARY_PATH": host.ssh("echo $LD_LIBRARY_PATH").strip(),
-        }
-        env = " ".join(f"-e {key}={value}" for key, value in told.items())
-        binds = f"-v /run/lab:/run/lab -v {SHARED}/{name}:/tmp"
-        host.ssh(f"{PODMAN} run -d --name {name} --network {network} --shm-size 1g {binds} {env} --rootfs /:O /bin/sleep infinity")
-        host.ssh(f"{PODMAN} exec -d {name} {RAY} start --head {START}")
-        eventually(lambda: self.run("curl -s -m 5 http://127.0.0.1:8265/api/version"))
-        eventually(lambda: self.look()["nodes"])
-
-    @property
-    def tmp(self) -> Path:
-        """Its /tmp, seen from outside of the host."""
-        return self.host.tmp / "shared" / self.name
-
-    def run(self, command: str) -> str:
-        return self.host.ssh(f"{PODMAN} exec {self.name} {command}; true")
-
-    def look(self, words: str = "") -> Facts:
-        """As cockpit inside it sees things."""
-        printed = self.run(f"{COCKPIT} status --json {words}")
-        facts: Facts = json.loads(printed[printed.index("{") :])
-        return facts
-
-    def leave_orphan(self) -> psutil.Process:
-        """What a worker of a Ray that is gone has left in it."""
-        dead_session(self.tmp / "ray", RAYLET, OLD, 0)
-        variables = " ".join(f"{name}={value}" for name, value in left_variables(Path("/tmp"), RAYLET).items())
-        started = f"setsid env {variables} bash -c 'exec -a VLLM::EngineCore sleep 10000' </dev/null >/dev/null 2>&1 &"
-        self.run(f"bash -c {shlex.quote(started)}")
-        return eventually(lambda: next((one for one in self.processes() if one.cmdline()[:1] == ["VLLM::EngineCore"]), None))
-
-    def processes(self) -> list[psutil.Process]:
-        """All of it, seen from outside of the host."""
-        init = int(self.host.ssh(f"{PODMAN} inspect -f '{{{{.State.Pid}}}}' {self.name}"))
-        outer = next(pid for pid in psutil.pids() if numbers_of(pid)[-2:-1] == [init] and is_below(pid, self.host.init))
-        own = os.readlink(f"/proc/{outer}/ns/pid")
-        return [psutil.Process(pid) for pid in psutil.pids() if is_in(pid, own)]
-
-
-def numbers_of(pid: int) -> list[int]:
-    """Its pids, from ours to that in its own namespace; none where it has ended."""
-    with contextlib.suppress(OSError):
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return [int(number) for number in next(line for line in lines if line.startswith("NSpid:")).split()[1:]]
-    return []
-
-
-def is_in(pid: int, namespace: str) -> bool:
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/pid") == namespace
-    return False
-
-
-def is_below(pid: int, init: int) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return init in (parent.pid for parent in psutil.Process(pid).parents())
-    return False
-
-
-@pytest.fixture(params=["host", "none"])
-def container(request: pytest.FixtureRequest) -> Iterator[Container]:
-    """Its network is the host's, or one of its own without a way out."""
-    missing = [name for name in ("podman", "runc", "conmon") if not shutil.which(name)]
-    lacks = f"needs {', '.join(missing)} (Debian: apt install podman runc)" if missing else None
-    if reason := hosts.why_not() or lacks or (None if RAY.exists() else NO_RAY):
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    """With podman, and an ordinary user beside root."""
+    if reason := hosts.why_not() or why_no_podman() or (None if RAY.exists() else NO_RAY):
         pytest.skip(reason)
-    lab = Lab(f"pd{os.getpid() % 100000}", ["head"], {"PATH": f"{os.environ['PATH']}:/usr/sbin"})
+    lab = Lab(f"pd{os.getpid() % 100000}", ["head"], {"PATH": f"{RAY.parent}:{os.environ['PATH']}:/usr/sbin"})
     try:
-        made = Container(lab["head"], "train", request.param)
-        config = lab["head"].folder / "run" / "lab" / "home" / ".config" / "cockpit" / "config.yaml"
-        config.parent.mkdir(parents=True)
-        config.write_text(f'reach: "{PODMAN} exec -i {{name}} {sys.executable} -"\n')
-        yield made
+        lay_out_podman(lab["head"])
+        yield lab["head"]
     finally:
-        lab["head"].ssh(f"{PODMAN} rm -f -t 0 train", check=False)
         lab.close()
 
 
-def test_a_ray_in_a_container_is_told_alike_from_inside_and_from_outside_and_kills_hit_what_was_meant(container: Container):
-    host = container.host
-    inside = container.look()
+@pytest.fixture
+def made(host: Host) -> Iterator[ExitStack]:
+    """What a test has made goes with it."""
+    with ExitStack() as stack:
+        stack.callback(host.reset_gpus)
+        for user in ("root", "train"):
+            Podman(host, user).write_config("{}\n")
+        yield stack
+
+
+def container(made: ExitStack, podman: Podman, name: str, *args: str, **more: str) -> Container:
+    one = Container(podman, name, *args, **more)
+    made.callback(one.remove)
+    return one
+
+
+def probes_in(one: Container) -> list[psutil.Process]:
+    """Those that cockpit has sent into it."""
+    return [process for process in one.processes() if is_alive(process) and "given.readline" in " ".join(process.cmdline())]
+
+
+def why(facts: Facts, pid: int) -> str:
+    return next(" ".join(process["why"]) for process in facts["processes"] if process["pid"] == pid)
+
+
+@pytest.mark.parametrize(
+    ("user", "words", "ray"),
+    [
+        ("root", "--network host", ""),
+        ("train", "--network host", ""),
+        ("root", SLIRP, "--dashboard-host 0.0.0.0"),
+        ("root", "--network none", ""),
+    ],
+    ids=["root", "rootless", "own network", "no network"],
+)
+def test_a_ray_in_a_container_is_told_alike_from_inside_and_outside_and_kills_hit_what_was_meant(host, made, user, words, ray):
+    podman = Podman(host, user)
+    one = container(made, podman, "train", words)
+    one.start_ray(ray)
+    at = " --address http://127.0.0.1:8270" if words == SLIRP else ""
+    inside, outside = one.look(), podman.cockpit(f"status{at}")[1]
     assert (inside["cluster"]["reachable"], inside["faults"]) == (True, [])
-    outside = once(host)[1]
-    assert outside["cluster"]["reachable"] is (container.network == "host")
+    assert (outside["cluster"]["reachable"], outside["faults"] == []) == ((words != "--network none"),) * 2
     for facts in (inside, outside):
         assert {process["kind"] for process in facts["processes"]} == {"ray", "child"}
 
-    orphan = container.leave_orphan()
-    alive = set(container.processes()) - {orphan}
+    orphan = one.leave_orphan()
+    one.hold(orphan, 3, 30 * GIB)
+    alive = set(one.processes()) - {orphan}
     _, near, within = numbers_of(orphan.pid)[-3:]
-    assert not act(host, "kill-orphans --yes")[1]["done"], "its namespace is another one: nothing proves from here that it is dead"
-    assert kinds(once(host)[1], "head")[near] == "unknown"
-    code, ended, said = act(host, "kill-orphans --yes --hosts train")
-    assert (code, said, [(row["host"], row["pid"]) for row in ended["done"]]) == (0, "", [("train", within)])
+    code, refused = podman.cockpit("kill-orphans --yes")
+    assert (code, refused["done"]) == (1, []), "its namespace is another one: nothing proves from here that it is dead"
+    assert kinds(podman.cockpit(f"status{at}")[1], "head")[near] == "unknown"
+    command = "podman exec -it train cockpit"
+    assert f"`{command}`" in podman.say("kill-orphans --yes")
+    assert f"run `{command}`" in podman.say(f"doctor{at}")
+    assert is_alive(orphan)
+
+    code, ended = one.cockpit("kill-orphans --yes")
+    assert (code, [row["pid"] for row in ended["done"]], ended["freed"]["gpu"]) == (0, [within], 30 * GIB)
     eventually(lambda: not is_alive(orphan))
-    assert alive <= {process for process in container.processes() if is_alive(process)}
+    assert alive <= {process for process in one.processes() if is_alive(process)}
+
+    podman.write_config(f"hosts: [train]\n{REACH}")
+    second = one.leave_orphan()
+    within = numbers_of(second.pid)[-1]
+    code, ended = podman.cockpit("kill-orphans --yes --hosts train")
+    assert [(row["host"], row["pid"]) for row in ended["done"]] == [("train", within)]
+    eventually(lambda: not is_alive(second))
+    assert alive <= {process for process in one.processes() if is_alive(process)}
+    eventually(lambda: not probes_in(one))
+
+
+def test_what_a_container_is_given_is_what_its_ray_has_and_what_only_the_inside_knows_is_unknown_outside(host, made):
+    """Its memory by a real cgroup, its /dev/shm, two of eight GPUs."""
+    root, state = Podman(host), host.state.with_name("two.state")
+    lines = [line for line in host.state.read_text().splitlines() if line.startswith(("gpu 4 ", "gpu 5 "))]
+    state.write_text("".join(line.replace("gpu 4", "gpu 0").replace("gpu 5", "gpu 1") + "\n" for line in lines))
+    one = container(made, root, "own", SLIRP, shm="64m", state="/run/lab/two.state")
+    one.start_ray("--dashboard-host 0.0.0.0")
+
+    inside = one.look()
+    assert {"shm-small", "memory-limit-cgroup"} <= {finding["code"] for finding in inside["findings"]}
+    (node,) = inside["nodes"]
+    assert (node["memory"]["total"], node["memory"]["kill_at"], node["shm"]["total"]) == (2 * GIB, int(0.95 * 2 * GIB), 64 << 20)
+
+    outside = eventually(
+        lambda: (facts := root.cockpit("status --address http://127.0.0.1:8270")[1])["nodes"][0]["memory"]["total"] and facts
+    )
+    (seen,) = outside["nodes"]
+    assert (seen["memory"]["total"], seen["memory"]["kill_at"], seen["shm"]["total"]) == (2 * GIB, None, None)
+    assert [gpu["uuid"] for gpu in seen["gpus"]] == [gpu["uuid"] for gpu in node["gpus"]]
+    assert [gpu["index"] for gpu in seen["gpus"]] == [4, 5]
+    assert "gpu-unused" not in {finding["code"] for finding in outside["findings"]}
+
+    root.write_config(f"hosts: [own]\nprobe_hosts: always\n{REACH}")
+    facts = json.loads(root.run(f"{COCKPIT} doctor --json --address http://127.0.0.1:8270; true"))
+    both = next(each for each in facts["status"]["nodes"] if each["id"] == node["id"])
+    limits = ("total", "kill_at", "host_total")
+    assert [both["memory"][name] for name in limits] == [node["memory"][name] for name in limits]
+    assert both["shm"]["total"] == 64 << 20
+    assert {process["host"] for process in facts["status"]["processes"]} == {"own"}, "each is told once, by whoever sees it from inside"
+
+
+def test_a_stranger_with_the_pid_that_a_driver_has_in_its_container_is_not_taken_for_it(host, made):
+    root = Podman(host)
+    one = container(made, root, "train")
+    one.start_ray()
+    one.run(f"{RAY} job submit --no-wait --submission-id ppo -- {sys.executable} -c '{DRIVER}'")
+    driver = eventually(lambda: json.loads(one.run("curl -s http://127.0.0.1:8265/api/jobs/ppo"))["driver_info"])
+    wanted = int(driver["pid"])
+    pid = int(host.ssh(f"echo {wanted - 1} > /proc/sys/kernel/ns_last_pid; setsid sleep 10000 </dev/null >/dev/null 2>&1 & echo $!"))
+    made.callback(lambda: host.ssh(f"kill -9 {pid}", check=False))
+    assert pid == wanted
+    stranger = next(process for process in host.processes() if process.pid == pid)
+    nvml.add(host.state, f"proc 2 {pid} {30 * GIB} 0 start {nvml.start_ticks(stranger.outer.pid)}")
+    for words in ("status", "doctor"):
+        facts = root.cockpit(words)[1]
+        listed = {process["pid"]: process for process in facts.get("status", facts)["processes"]}
+        assert (listed[pid]["kind"], listed[pid]["job"], listed[pid]["actor"]) == ("foreign", None, None)
+    root.cockpit("kill-orphans --yes")
+    assert stranger.is_alive()
+
+
+def test_pids_that_nvml_counts_as_the_machine_does_are_nobodys_in_a_container(host, made):
+    root = Podman(host)
+    one = container(made, root, "train")
+    bystander, user = one.spawn("sleep 10000"), one.spawn("bash -c 'touch /dev/nvidia0; exec sleep 10000 3</dev/nvidia0'")
+    one.run("touch /dev/nvidiactl")
+    (*_, first), (*_, second) = numbers_of(bystander.pid), numbers_of(user.pid)
+    nvml.add(host.state, f"proc 2 {first} {GIB} 0", f"proc 3 {second} {GIB} 0")
+    held = {process["pid"]: process for process in one.look()["processes"]}
+    assert (held[second]["kind"], [hold["index"] for hold in held[second]["gpus"]]) == ("foreign", [3])
+    assert first not in held
+    assert (held[0]["kind"], [hold["index"] for hold in held[0]["gpus"]]) == ("unknown", [2])
+    assert "counts as the machine does" in why({"processes": held.values()}, 0)
+    one.cockpit("kill-orphans --yes")
+    assert is_alive(bystander)
+    assert is_alive(user)
+
+
+@pytest.mark.parametrize("user", ["root", "train"])
+def test_orphans_in_several_containers_are_ended_through_podman_exec(host, made, user):
+    podman = Podman(host, user)
+    both = [container(made, podman, name, "--network none") for name in ("one", "two")]
+    podman.write_config(f"hosts: [one, two]\n{REACH}")
+    orphans = [one.leave_orphan() for one in both]
+    pids = [numbers_of(orphan.pid)[-1] for orphan in orphans]
+    done = podman.cockpit("kill-orphans --yes")[1]["done"]
+    assert sorted((row["host"], row["pid"]) for row in done) == sorted(zip(("one", "two"), pids, strict=True))
+    eventually(lambda: not any(map(is_alive, orphans)))
+
+
+def test_a_container_that_is_started_anew_while_a_plan_is_open_keeps_what_has_the_same_pid_there(host, made):
+    root = Podman(host)
+    one = container(made, root, "train", "--network none")
+    root.write_config(f"hosts: [train]\n{REACH}")
+    pid = numbers_of(one.leave_orphan().pid)[-1]
+    with screen(host, "kill-orphans") as terminal:
+        terminal.until("[y/N]")
+        one.restart()
+        innocent = one.spawn_as(pid)
+        assert numbers_of(innocent.pid)[-1] == pid
+        terminal.type("y")
+        terminal.press("Enter")
+        terminal.until("its pid now belongs to another process")
+    assert is_alive(innocent)
+
+
+def test_a_container_that_is_stopped_or_removed_is_said_to_be(host, made):
+    root = Podman(host)
+    one = container(made, root, "train", "--network none")
+    root.write_config(f"hosts: [train]\n{REACH}")
+    one.leave_orphan()
+    root("stop -t 0 train")
+    assert root.cockpit("kill-orphans --yes")[0] == 1
+    assert "container state improper" in root.say("kill-orphans --yes")
+    root("rm -f train")
+    assert 'no container with name or ID "train"' in root.say("kill-orphans --yes")
+
+
+def test_a_restart_of_a_container_is_seen_and_its_new_ray_is_followed(host, made):
+    user = Podman(host, "train")
+    one = container(made, user, "train")
+    one.start_ray()
+    user.write_config(f"hosts: [train]\nprobe_hosts: always\n{REACH}")
+    watched = user.watch(made)
+    eventually(lambda: {process["host"] for process in watched()["processes"]} == {"train"} and not watched()["faults"])
+    old = watched()["cluster"]["session"]
+    one.restart()
+    eventually(lambda: watched()["cluster"]["reachable"] is False)
+    one.start_ray()
+    eventually(lambda: watched()["cluster"]["session"] not in (None, old) and not watched()["faults"])
+    user.end_watch()
+    eventually(lambda: not probes_in(one))

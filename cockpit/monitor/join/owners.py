@@ -160,7 +160,7 @@ def _add_owners(host: Host, vouched: _Vouched, ids: Sequence[str], spaces: _PidS
         nonlocal alone
         worker, driver = owner(process), spaces.first(drivers, process)
         ours = _is_ours(process, vouched, known=worker is not None or driver is not None)
-        if ours is None and process.job:
+        if ours is None and process.job and process.inside is None:  # what a Ray has left in a container is not seen from outside
             alone = _is_alone(host, vouched.session or vouched.only) if alone is None else alone
             return _with_ids(process, worker, driver, only, ours=alone or None)
         mine = _with_ids(process, worker, driver, only, ours=ours)
