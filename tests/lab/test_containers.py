@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -63,6 +64,18 @@ def probes_in(one: Container) -> list[psutil.Process]:
 
 def why(facts: Facts, pid: int) -> str:
     return next(" ".join(process["why"]) for process in facts["processes"] if process["pid"] == pid)
+
+
+def host_pid_of_a_driver(host: Host, one: Container) -> int:
+    """Of a process of the host that has the number of a job's driver in the container. Raises `ValueError` where that is taken: again."""
+    job = f"ppo{time.monotonic_ns()}"
+    one.run(f"{RAY} job submit --no-wait --submission-id {job} -- {sys.executable} -c '{DRIVER}'")
+    wanted = int(eventually(lambda: json.loads(one.run(f"curl -s http://127.0.0.1:8265/api/jobs/{job}"))["driver_info"])["pid"])
+    pid = int(host.ssh(f"echo {wanted - 1} > /proc/sys/kernel/ns_last_pid; setsid sleep 10000 </dev/null >/dev/null 2>&1 & echo $!"))
+    if pid != wanted:
+        host.ssh(f"kill -9 {pid}")
+        raise ValueError
+    return pid
 
 
 @pytest.mark.parametrize(
@@ -148,12 +161,8 @@ def test_a_stranger_with_the_pid_that_a_driver_has_in_its_container_is_not_taken
     root = Podman(host)
     one = container(made, root, "train")
     one.start_ray()
-    one.run(f"{RAY} job submit --no-wait --submission-id ppo -- {sys.executable} -c '{DRIVER}'")
-    driver = eventually(lambda: json.loads(one.run("curl -s http://127.0.0.1:8265/api/jobs/ppo"))["driver_info"])
-    wanted = int(driver["pid"])
-    pid = int(host.ssh(f"echo {wanted - 1} > /proc/sys/kernel/ns_last_pid; setsid sleep 10000 </dev/null >/dev/null 2>&1 & echo $!"))
+    pid = eventually(lambda: host_pid_of_a_driver(host, one))
     made.callback(lambda: host.ssh(f"kill -9 {pid}", check=False))
-    assert pid == wanted
     stranger = next(process for process in host.processes() if process.pid == pid)
     nvml.add(host.state, f"proc 2 {pid} {30 * GIB} 0 start {nvml.start_ticks(stranger.outer.pid)}")
     for words in ("status", "doctor"):

@@ -12,12 +12,12 @@ import pytest
 from cockpit.config.kubernetes import CLUSTER, KubernetesPlace
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Config
-from cockpit.model import Cluster, Pod, RayCluster, Snapshot
+from cockpit.model import Cluster, Host, Pod, RayCluster, Snapshot
 from cockpit.monitor.host_selection import HostSelection
 from cockpit.monitor.orchestrator_watch import OrchestratorWatch
 from cockpit.monitor.poller import Poller
 from cockpit.sources.source import SourceError
-from tests.world import node, snapshot
+from tests.world import NOW, node, snapshot
 
 FOUND = RayCluster(
     "default", "ray", pods=(Pod("ray-worker", "u2", ip="10.0.0.2", phase="Running"), Pod("ray-waits", "u3", phase="Pending"))
@@ -124,3 +124,9 @@ def test_a_node_is_reached_by_the_name_of_its_pod_and_no_longer_when_that_is_gon
     selection.hear(gone)
     assert "ray-worker" not in selection.select_others(gone)
     assert selection.entry(node(2)) == HostEntry("node2", address="10.0.0.2")
+
+
+def test_a_node_whose_raylet_is_seen_here_as_in_a_container_is_reached_through_nobody():
+    here = Host("laptop", ("10.9.9.9",), NOW, local=True, nodes=(node(2).id,))
+    well = snapshot(nodes=(node(1), node(2)), processes=(), hosts={"laptop": here})
+    assert list(selected(well)[1].select_others(well)) == ["node1"]
