@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import queue
-import re
 import threading
 import time
 from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Set, Tuple
 
 from .. import trust
+from .containers import read_cgroup
 from .interfaces import Interfaces, read_interfaces
 from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
 
@@ -26,7 +26,6 @@ SETTLED_AFTER = 3.0
 """Seconds of a process's life after which it has become what it was started for: forked, redirected, executed."""
 _CHUNK_BYTES = 1 << 16
 _BEGINNINGS = (b"RAY_", *(f"{name}=".encode() for name in SOCKET_INTERFACES))
-_CONTAINER_CGROUP = re.compile(rb"[/:](libpod|docker|crio|cri-containerd)[-/]([0-9a-f]{64})(?![0-9a-f])")
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of linux/sched.h. Their pids tell nothing: in a container pid 2 is somebody's program."""
 
@@ -198,7 +197,7 @@ def read_details(stat: ScannedProcess) -> Details:
     head = _log_head(stat.pid) if any(f"-{NO_JOB}-" in log for log in logs) else b""
     apart = len(pids) > 1 or _namespace(stat.pid) not in (None, _namespace("self"))
     inside = read_link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
-    cgroup = _container_cgroup(stat.pid) if len(pids) > 1 else None
+    cgroup = read_cgroup(stat.pid) if len(pids) > 1 else None
     origin = trace(argv, stat.name, kept, logs, head)
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)
@@ -217,15 +216,6 @@ def _sets_user(pid: int) -> bool:
 def _namespace(pid: int | str) -> str | None:
     """The cgroup namespace; `None` where that can't be told."""
     return read_link(f"/proc/{pid}/ns/cgroup")
-
-
-def _container_cgroup(pid: int) -> Tuple[str, str] | None:
-    """Podman's `…/libpod-ID`, `docker-ID.scope` or `/docker/ID`, `crio-ID.scope`, `cri-containerd-ID.scope`."""
-    try:
-        found = _CONTAINER_CGROUP.search(read_at_once(f"/proc/{pid}/cgroup", 1 << 16))
-    except OSError:
-        return None
-    return (found[1].decode(), found[2].decode()) if found else None
 
 
 def _log_head(pid: int) -> bytes:
