@@ -83,7 +83,7 @@ def _needed() -> list[str]:
 def remove_cgroups() -> None:
     """Those that containers of root have left, of which podman keeps the parent; not while another lab has any."""
     for parent in Path("/sys/fs/cgroup").glob("*/libpod_parent"):
-        for folder in (*parent.glob("libpod-*"), parent):
+        for folder in (*parent.glob("libpod-*"), parent / "conmon", parent):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
