@@ -139,6 +139,25 @@ async def test_a_host_that_has_two_names_is_one_host(executor):
     assert "w7 and w1 are the same host" in plan.notes
 
 
+async def test_a_container_that_is_asked_itself_tells_of_its_own_processes(executor):
+    outer = {**ROW, "pid": 9012, "inside": "pid:[2]"}
+    asked = {
+        "head": {
+            "plan": {
+                "targets": [outer, {**ROW, "pid": 5}],
+                "refused": [{**outer, "reason": "seen from outside"}],
+                "machine": "boot pid:[1]",
+            }
+        },
+        "w1": {"plan": {"targets": [ROW], "machine": "boot pid:[2]"}},
+    }
+    plan = await executor(**asked).plan(find_act("kill-orphans"), Aim())
+    assert ([(target.host, target.pid) for target in plan.targets], plan.refused) == ([("head", 5), ("w1", 12)], ())
+    asked["w1"]["plan"]["machine"] = "other pid:[2]"
+    plan = await executor(**asked).plan(find_act("kill-orphans"), Aim())
+    assert [target.pid for target in plan.targets] == [9012, 5, 12]
+
+
 async def test_what_a_host_is_silent_about_has_not_been_done(executor):
     made = executor(w1={"plan": {"targets": [ROW, {**ROW, "pid": 13}]}, "do": {"done": [ROW]}})
     receipt = await made.perform(await made.plan(find_act("kill-orphans"), Aim()))

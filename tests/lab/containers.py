@@ -19,12 +19,13 @@ from cockpit.demo import nvml
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import RAY
 from tests.lab.eyes import COCKPIT, Facts
-from tests.lab.hosts import CHECKOUT, ROOT, Host
+from tests.lab.hosts import CHECKOUT, ROOT, Host, is_alive
 from tests.lab.leftovers import OLD, RAYLET
 from tests.probe.alone import dead_session, left_variables
 
 PROGRAMS = ("podman", "runc", "conmon", "newuidmap", "slirp4netns")
 START = "--num-cpus=4 --object-store-memory=100000000 --disable-usage-stats --block"
+PARTS = ("gcs/gcs_server", "raylet/raylet", "DashboardAgent", "dashboard/dashboard.py")
 USER, UID, FIRST_SUBUID = "train", 1500, 200_000
 """An ordinary user of a host, and where the numbers begin that his containers may use (subuid(5))."""
 HOMES = {"root": "/run/lab/home", USER: f"/run/lab/homes/{USER}"}
@@ -67,7 +68,7 @@ def lay_out_podman(host: Host) -> None:
 
 def _open_root_home() -> str:
     """Where this Python lies below /root, that has the mode 0700: another /root on that host, with nothing but what is needed in it."""
-    needed = [path for path in _needed() if path.startswith("/root/")]
+    needed = [path for path in _needed() if Path(path).is_relative_to("/root")]
     away = "\n".join(f"mkdir -p /run/lab/kept{path} && mount --bind {path} /run/lab/kept{path}" for path in needed)
     back = "\n".join(f"mkdir -p {path} && mount --move /run/lab/kept{path} {path}" for path in needed)
     return f"{away}\nmount -t tmpfs -o mode=755 tmpfs /root\n{back}" if needed else "true"
@@ -77,6 +78,14 @@ def _needed() -> list[str]:
     """Folders of this machine with what a container runs."""
     paths = {str(Path(path).resolve()) for path in (CHECKOUT, sys.prefix, sys.base_prefix, ROOT / "cache")}
     return sorted(path for path in paths if not any(path.startswith(f"{other}/") for other in {*paths, "/usr"}))
+
+
+def remove_cgroups() -> None:
+    """Those that containers of root have left, of which podman keeps the parent; not while another lab has any."""
+    for parent in Path("/sys/fs/cgroup").glob("*/libpod_parent"):
+        for folder in (*parent.glob("libpod-*"), parent / "conmon", parent):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 class Podman:
@@ -200,10 +209,6 @@ class Container:
         own = os.readlink(f"/proc/{self.init}/ns/pid")
         return [psutil.Process(pid) for pid in psutil.pids() if is_in(pid, own)]
 
-    def parts_of_ray(self) -> set[psutil.Process]:
-        """Its services, which last as long as it does; what they start for a moment isn't among them."""
-        return {one for one in self.processes() if one.name() in ("raylet", "gcs_server")}
-
     def spawn_as(self, pid: int) -> psutil.Process:
         """The same with this pid in there."""
         last = f"echo {pid - 1} > /proc/sys/kernel/ns_last_pid"
@@ -214,6 +219,10 @@ class Container:
     def restart(self) -> None:
         self.podman(f"restart -t 0 {self.name}")
         self.__dict__.pop("init", None)  # it has another first process now
+
+    def parts(self) -> set[psutil.Process]:
+        """Those of its Ray that live."""
+        return {one for one in self.processes() if is_alive(one) and any(word in " ".join(one.cmdline()) for word in PARTS)}
 
     def remove(self) -> None:
         self.podman(f"rm -f -t 0 {self.name}", check=False)

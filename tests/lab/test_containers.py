@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -15,8 +16,8 @@ from cockpit.demo import nvml
 from tests.lab import hosts
 from tests.lab.cluster import eventually
 from tests.lab.conftest import NO_RAY, RAY
-from tests.lab.containers import Container, Podman, lay_out_podman, numbers_of, why_no_podman
-from tests.lab.eyes import Facts, kinds, screen
+from tests.lab.containers import Container, Podman, lay_out_podman, numbers_of, remove_cgroups, why_no_podman
+from tests.lab.eyes import COCKPIT, Facts, kinds, screen
 from tests.lab.hosts import Host, Lab, is_alive
 from tests.lab.leftovers import GIB
 
@@ -38,6 +39,7 @@ def host() -> Iterator[Host]:
         yield lab["head"]
     finally:
         lab.close()
+        remove_cgroups()
 
 
 @pytest.fixture
@@ -65,6 +67,18 @@ def why(facts: Facts, pid: int) -> str:
     return next(" ".join(process["why"]) for process in facts["processes"] if process["pid"] == pid)
 
 
+def host_pid_of_a_driver(host: Host, one: Container) -> int:
+    """Of a process of the host that has the number of a job's driver in the container. Raises `ValueError` where that is taken: again."""
+    job = f"ppo{time.monotonic_ns()}"
+    one.run(f"{RAY} job submit --no-wait --submission-id {job} -- {sys.executable} -c '{DRIVER}'")
+    wanted = int(eventually(lambda: json.loads(one.run(f"curl -s http://127.0.0.1:8265/api/jobs/{job}"))["driver_info"])["pid"])
+    pid = int(host.ssh(f"echo {wanted - 1} > /proc/sys/kernel/ns_last_pid; setsid sleep 10000 </dev/null >/dev/null 2>&1 & echo $!"))
+    if pid != wanted:
+        host.ssh(f"kill -9 {pid}")
+        raise ValueError
+    return pid
+
+
 @pytest.mark.parametrize(
     ("user", "words", "ray"),
     [
@@ -88,7 +102,8 @@ def test_a_ray_in_a_container_is_told_alike_from_inside_and_outside_and_kills_hi
 
     orphan = one.leave_orphan()
     one.hold(orphan, 3, 30 * GIB)
-    alive = one.parts_of_ray()
+    parts = one.parts()
+    assert len(parts) == 4
     _, near, within = numbers_of(orphan.pid)[-3:]
     code, refused = podman.cockpit("kill-orphans --yes")
     assert (code, refused["done"]) == (1, []), "its namespace is another one: nothing proves from here that it is dead"
@@ -101,7 +116,7 @@ def test_a_ray_in_a_container_is_told_alike_from_inside_and_outside_and_kills_hi
     code, ended = one.cockpit("kill-orphans --yes")
     assert (code, [row["pid"] for row in ended["done"]], ended["freed"]["gpu"]) == (0, [within], 30 * GIB)
     eventually(lambda: not is_alive(orphan))
-    assert alive <= {process for process in one.processes() if is_alive(process)}
+    assert one.parts() == parts
 
     podman.write_config(f"hosts: [train]\n{REACH}")
     second = one.leave_orphan()
@@ -109,20 +124,47 @@ def test_a_ray_in_a_container_is_told_alike_from_inside_and_outside_and_kills_hi
     code, ended = podman.cockpit("kill-orphans --yes --hosts train")
     assert [(row["host"], row["pid"]) for row in ended["done"]] == [("train", within)]
     eventually(lambda: not is_alive(second))
-    assert alive <= {process for process in one.processes() if is_alive(process)}
+    assert one.parts() == parts
     eventually(lambda: not probes_in(one))
+
+
+def test_what_a_container_is_given_is_what_its_ray_has_and_what_only_the_inside_knows_is_unknown_outside(host, made):
+    """Its memory by a real cgroup, its /dev/shm, two of eight GPUs."""
+    root, state = Podman(host), host.state.with_name("two.state")
+    lines = [line for line in host.state.read_text().splitlines() if line.startswith(("gpu 4 ", "gpu 5 "))]
+    state.write_text("".join(line.replace("gpu 4", "gpu 0").replace("gpu 5", "gpu 1") + "\n" for line in lines))
+    one = container(made, root, "own", SLIRP, shm="64m", state="/run/lab/two.state")
+    one.start_ray("--dashboard-host 0.0.0.0")
+
+    inside = one.look()
+    assert {"shm-small", "memory-limit-cgroup"} <= {finding["code"] for finding in inside["findings"]}
+    (node,) = inside["nodes"]
+    assert (node["memory"]["total"], node["memory"]["kill_at"], node["shm"]["total"]) == (2 * GIB, int(0.95 * 2 * GIB), 64 << 20)
+
+    outside = eventually(
+        lambda: (facts := root.cockpit("status --address http://127.0.0.1:8270")[1])["nodes"][0]["memory"]["total"] and facts
+    )
+    (seen,) = outside["nodes"]
+    assert (seen["memory"]["total"], seen["memory"]["kill_at"], seen["shm"]["total"]) == (2 * GIB, None, None)
+    assert [gpu["uuid"] for gpu in seen["gpus"]] == [gpu["uuid"] for gpu in node["gpus"]]
+    assert [gpu["index"] for gpu in seen["gpus"]] == [4, 5]
+    assert "gpu-unused" not in {finding["code"] for finding in outside["findings"]}
+
+    root.write_config(f"hosts: [own]\nprobe_hosts: always\n{REACH}")
+    facts = json.loads(root.run(f"{COCKPIT} doctor --json --address http://127.0.0.1:8270; true"))
+    both = next(each for each in facts["status"]["nodes"] if each["id"] == node["id"])
+    limits = ("total", "kill_at", "host_total")
+    assert [both["memory"][name] for name in limits] == [node["memory"][name] for name in limits]
+    assert both["shm"]["total"] == 64 << 20
+    assert {process["host"] for process in facts["status"]["processes"]} == {"own"}, "each is told once, by whoever sees it from inside"
 
 
 def test_a_stranger_with_the_pid_that_a_driver_has_in_its_container_is_not_taken_for_it(host, made):
     root = Podman(host)
     one = container(made, root, "train")
     one.start_ray()
-    one.run(f"{RAY} job submit --no-wait --submission-id ppo -- {sys.executable} -c '{DRIVER}'")
-    driver = eventually(lambda: json.loads(one.run("curl -s http://127.0.0.1:8265/api/jobs/ppo"))["driver_info"])
-    wanted = int(driver["pid"])
-    pid = int(host.ssh(f"echo {wanted - 1} > /proc/sys/kernel/ns_last_pid; setsid sleep 10000 </dev/null >/dev/null 2>&1 & echo $!"))
+    pid = eventually(lambda: host_pid_of_a_driver(host, one))
     made.callback(lambda: host.ssh(f"kill -9 {pid}", check=False))
-    assert pid == wanted
     stranger = next(process for process in host.processes() if process.pid == pid)
     nvml.add(host.state, f"proc 2 {pid} {30 * GIB} 0 start {nvml.start_ticks(stranger.outer.pid)}")
     for words in ("status", "doctor"):

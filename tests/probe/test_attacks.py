@@ -378,6 +378,6 @@ def test_a_login_shell_of_roots_reads_nothing_of_another_users_home(common, monk
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     installation._of_login()
     assert not (common / "ran").exists()
-    environ = installation.environment({}, "/usr/bin/ray", "root")
+    environ = installation.environment("/usr/bin/ray", "root")
     assert environ["HOME"] != str(home)
     assert "BASH_ENV" not in environ

@@ -10,10 +10,11 @@ import tarfile
 import pytest
 from msgspec.structs import replace
 
+from cockpit.config.document import abbreviate_home
 from cockpit.config.kubernetes import KubernetesPlace
-from cockpit.config.settings import Config
+from cockpit.config.settings import Config, config_path
 from cockpit.findings import CHECKS, DETECTORS, FindingTracker, Limits
-from cockpit.model import Allocation, Cluster, Fault, Hold, Host, RayCluster, Session, Snapshot
+from cockpit.model import Allocation, Cluster, Fault, Hold, Host, HostContainer, RayCluster, Session, Snapshot
 from cockpit.report.doctor import describe_reach, doctor_json, doctor_text, run_checks, write_bundle
 from tests.world import GIB, NOW, gpu, node, process, snapshot
 
@@ -138,6 +139,10 @@ PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
             Config(kubernetes=PLACE, reach="ray", origins={"reach": "RAY_CLUSTER_NAME"}),
             "a Ray that lives on this host; with kubectl in PATH also into the pods of RayCluster default/ray. To change it",
         ),
+        (
+            Config(reach="podman exec -i {name} {python} -", origins={"reach": "config.yaml:2"}),
+            "by podman exec, into containers (config.yaml:2): probes",
+        ),
         (Config(), "by ssh (default): probes, and every act, as the user that it logs in as"),
         (
             Config(slurm="42", reach="srun --jobid=42 {python} -", origins={"reach": "SLURM_JOB_ID"}),
@@ -168,6 +173,19 @@ def test_in_a_job_of_slurms_it_says_what_cannot_be_known_without_root(monkeypatc
     monkeypatch.setattr("os.geteuid", lambda: 12345)
     said = "as you, without root: other users' processes are shown, but only root can judge and end them. To change it"
     assert said in describe_reach(config)
+
+
+def test_a_container_that_nobody_looks_into_is_named_with_the_ways_in():
+    inner = process(1701, kind="unknown", ns_pid=485, container=HostContainer("podman", "train", "ann"))
+    text = doctor_text(*looked(seen(idle(1), processes=(inner, replace(inner, pid=1702)))), Config())
+    (line,) = [line for line in text.splitlines() if line.startswith("Container ")]
+    assert line == (
+        "Container train on node1 (podman, user ann): what is left over in it and its /dev/shm are seen only from inside. As ann, run "
+        '`podman exec -it train cockpit`, or set `hosts: [train]` and `reach: "podman exec -i {name} {python} -"` in '
+        f"{abbreviate_home(config_path())}"
+    )
+    foreign = replace(inner, kind="foreign")
+    assert "Container" not in doctor_text(*looked(seen(idle(1), processes=(foreign,))), Config())
 
 
 def test_without_a_dashboard_what_only_ray_knows_is_unknown():

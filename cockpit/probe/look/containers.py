@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Tuple
+from typing import TYPE_CHECKING, NamedTuple, Tuple
 
-from .processes import Forest, ScannedProcess
+if TYPE_CHECKING:
+    from .processes import Forest, ScannedProcess  # which reads the cgroups of processes here
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 """As podman and Docker allow it. It ends in a command that people copy, and anybody may call a process conmon."""
+_CGROUP = re.compile(rb"[/:](libpod|docker|crio|cri-containerd)[-/]([0-9a-f]{64})(?![0-9a-f])")
+"""podman's `…/libpod-ID`, `docker-ID.scope` or `/docker/ID`, `crio-ID.scope`, `cri-containerd-ID.scope`."""
 _ENGINES = {"libpod": "podman", "docker": "docker", "crio": "crictl", "cri-containerd": "crictl"}
 """By how its cgroup is called: the command that starts a program in it."""
 _NAMESPACES = {"moby": "docker", "k8s.io": "crictl"}
@@ -26,6 +29,16 @@ class Container(NamedTuple):
     """Its name; where only its id is known, the beginning of that."""
     uid: int | None = None
     """Whose engine it is: another user's doesn't know it. `None`: that can't be told."""
+
+
+def read_cgroup(pid: int) -> Tuple[str, str] | None:
+    """An engine's word for containers, and the id of one, as a process's cgroup is called."""
+    try:
+        with open(f"/proc/{pid}/cgroup", "rb") as file:
+            found = _CGROUP.search(file.read(1 << 16))
+    except OSError:
+        return None
+    return (found[1].decode(), found[2].decode()) if found else None
 
 
 def find_container(process: ScannedProcess, forest: Forest) -> Container | None:

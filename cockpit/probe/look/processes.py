@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Tuple
 
 from .. import trust
+from .containers import read_cgroup
 from .network import Interfaces, read_interfaces
 from .origin import NO_JOB, SOCKET_INTERFACES, WANTED, ProcessOrigin, trace
 from .proc import PAGE_BYTES, TICKS_PER_SECOND, Batch, legible, read_at_once, read_link, read_or_nothing, uptime
@@ -22,7 +22,6 @@ SETTLED_AFTER = 3.0
 """Seconds of a process's life after which it has become what it was started for: forked, redirected, executed."""
 _CHUNK_BYTES = 1 << 16
 _BEGINNINGS = (b"RAY_", *(f"{name}=".encode() for name in SOCKET_INTERFACES))
-_CONTAINER_CGROUP = re.compile(rb"[/:](libpod|docker|crio|cri-containerd)[-/]([0-9a-f]{64})(?![0-9a-f])")
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of linux/sched.h. Their pids tell nothing: in a container pid 2 is somebody's program."""
 
@@ -174,7 +173,7 @@ def read_details(stat: ScannedProcess) -> Details:
             head = trust.read_begin(f"/proc/{stat.pid}/fd/1", 512, link=0)
     apart = len(pids) > 1 or read_link(f"/proc/{stat.pid}/ns/cgroup") not in (None, read_link("/proc/self/ns/cgroup"))
     inside = read_link(f"/proc/{stat.pid}/ns/pid") if len(pids) > 1 else None
-    cgroup = _container_cgroup(stat.pid) if len(pids) > 1 else None
+    cgroup = read_cgroup(stat.pid) if len(pids) > 1 else None
     origin = trace(argv, stat.name, kept, logs, head)
     if origin.role and _sets_user(stat.pid):
         origin = ProcessOrigin(readable=False)
@@ -189,15 +188,6 @@ def _sets_user(pid: int) -> bool:
         return bool(os.stat(f"/proc/{pid}/exe").st_mode & trust.SETS_ID)
     except OSError:
         return False
-
-
-def _container_cgroup(pid: int) -> Tuple[str, str] | None:
-    """Podman's `…/libpod-ID`, `docker-ID.scope` or `/docker/ID`, `crio-ID.scope`, `cri-containerd-ID.scope`."""
-    try:
-        found = _CONTAINER_CGROUP.search(read_at_once(f"/proc/{pid}/cgroup", 1 << 16))
-    except OSError:
-        return None
-    return (found[1].decode(), found[2].decode()) if found else None
 
 
 def _pick_wanted(environ: bytes) -> Dict[str, str]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from cockpit.model import Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Pod, Quantity, RayCluster, Worker
+from msgspec.structs import replace
+
+from cockpit.model import Amount, Cluster, Hold, Holder, Host, HostMemory, Job, OomKill, Pod, Quantity, RayCluster, RayProcess, Worker
 from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import JobFacts, NodeFacts, OomFacts, StatusFacts
 from tests.world import GIB, NOW, gpu, node, process
@@ -248,3 +250,25 @@ def test_a_thousand_hosts_cost_no_look_at_all_of_rays_workers_each():
     assert found
     assert {one.node for one in found if one.pid == 100} == set(homes)
     assert Counted.times < len(homes) // 4
+
+
+APART = (RayProcess("raylet", 301, node=HEAD, apart=True),)
+
+
+def test_of_a_container_that_nobody_looks_into_the_memory_limit_is_rays_word_and_its_shm_unknown():
+    limited = node(1, memory=HostMemory(3, 7), shm=Amount())
+    (seen,) = joined(nodes=node_facts(limited), hosts={"node1": host(rays=APART, shm=Amount(1, 64))}).nodes
+    assert (seen.memory, seen.shm) == (HostMemory(3, 7), Amount())
+    (free,) = joined(nodes=node_facts(replace(limited, memory=HostMemory(3, 10))), hosts={"node1": host(rays=APART)}).nodes
+    assert free.memory == HostMemory(5, 10, 9)
+    (near,) = joined(nodes=node_facts(limited), hosts={"node1": host(shm=Amount(1, 64))}).nodes
+    assert (near.memory, near.shm) == (HostMemory(5, 10, 9), Amount(1, 64))
+
+
+def test_of_a_hosts_gpus_a_container_has_those_that_ray_sees_in_it():
+    given = node(1, gpus=(gpu(0, uuid="c"),))
+    all_of_them = tuple(gpu(index, uuid=uuid) for index, uuid in enumerate("abc"))
+    (seen,) = joined(nodes=node_facts(given), hosts={"node1": host(rays=APART, gpus=all_of_them)}).nodes
+    assert [(one.index, one.uuid) for one in seen.gpus] == [(2, "c")]
+    (near,) = joined(nodes=node_facts(given), hosts={"node1": host(gpus=all_of_them)}).nodes
+    assert near.gpus == all_of_them

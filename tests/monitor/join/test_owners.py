@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from cockpit.model import Cluster, Hold, Host, Job, OomKill, RayProcess, Session, Worker
 from cockpit.monitor.join import Join, Parts
 from cockpit.sources.ray.client import JobFacts, NodeFacts, OomFacts
@@ -170,3 +172,46 @@ def test_a_job_that_runs_outweighs_every_sign_of_death():
     assert (found.kind, found.why[0]) == ("child", "its job ppo still runs")
     assert only(by_probe(1, THEIRS, kind="orphan"), jobs=(runs,)).kind == "orphan"
     assert only(by_probe(1, MINE, kind="orphan")).kind == "orphan"
+
+
+INSIDE = "pid:[4026532178]"
+IN_CONTAINER = {"rays": (RayProcess("raylet", 9301, MINE, HERE),), "nodes": (HERE,)}
+
+
+def in_container(pid: int, within: int, **more):
+    return by_probe(pid, MINE, ns_pid=within, inside=INSIDE, **more)
+
+
+def test_pids_of_a_ray_in_a_container_are_those_of_its_own_processes_alone():
+    workers = (Worker(HERE, 57, "02000000", "actor"),)
+    raylet, its = in_container(9301, 17, kind="ray", job=None), in_container(9057, 57)
+    near = by_probe(57, None, kind="unknown", job=None)
+    beside = by_probe(8057, None, kind="unknown", job=None, ns_pid=57, inside="pid:[4026532999]")
+    found = joined(raylet, its, near, beside, workers=workers, **IN_CONTAINER).processes
+    assert [(one.pid, one.actor) for one in found if one.actor] == [(9057, "actor")]
+
+
+def test_a_stranger_with_the_pid_of_a_driver_in_a_container_is_no_driver():
+    job = replace(PPO, status="RUNNING", driver_pid=57, driver_node=HERE)
+    raylet, stranger = in_container(9301, 17, kind="ray", job=None), by_probe(57, None, kind="foreign", job=None)
+    assert [one.kind for one in joined(raylet, stranger, jobs=(job,), **IN_CONTAINER).processes] == ["ray", "foreign"]
+    its = in_container(9057, 57, kind="foreign", job=None)
+    assert [one.kind for one in joined(raylet, its, jobs=(job,), **IN_CONTAINER).processes] == ["ray", "driver"]
+
+
+def test_what_a_dead_ray_has_left_in_a_container_is_not_given_to_a_job_with_the_same_id():
+    left = by_probe(9057, None, kind="unknown", ns_pid=57, inside=INSIDE)
+    found = only(left, sessions=(folder(MINE),), rays=RAYS[:1], nodes=(HERE,))
+    assert (found.job, found.other_job) == (None, "02000000")
+
+
+def test_what_a_probe_sees_from_inside_is_not_told_again_from_outside():
+    outer = by_probe(9057, MINE, ns_pid=57, inside=INSIDE)
+    hosts = {
+        "node1": Host("node1", (), NOW, processes=(outer, by_probe(3, MINE)), machine="boot pid:[4026531836]"),
+        "train": Host("train", (), NOW, processes=(by_probe(57, MINE, host="train"),), machine=f"boot {INSIDE}"),
+    }
+    found = Join()(Parts(cluster=FOLLOWED, hosts=hosts), NOW).processes
+    assert [(one.host, one.pid) for one in found] == [("node1", 3), ("train", 57)]
+    elsewhere = {**hosts, "train": replace(hosts["train"], machine=f"other {INSIDE}")}
+    assert len(Join()(Parts(cluster=FOLLOWED, hosts=elsewhere), NOW).processes) == 3

@@ -1,0 +1,53 @@
+"""What is sent into a container: it ends with us, though its engine goes on reading what it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import stat
+import sys
+
+import pytest
+
+from cockpit.sources.probes.payload import program
+from cockpit.sources.probes.process import Child
+from cockpit.sources.probes.spawn import is_into_container, spawn
+
+
+@pytest.mark.parametrize(
+    ("command", "so"),
+    [
+        ("podman exec -i train python3 -", True),
+        ("/usr/bin/podman --root /data/store exec -i train /opt/python -", True),
+        ("sudo -u ann docker exec -i train python3 -", True),
+        ("kubectl exec -i -n ray pod -- python3 -", False),
+        ("ssh podman python3 -", False),
+        ("podman run -i image python3 -", False),
+        ("podman exec -i train python3 --version", False),
+    ],
+)
+def test_it_is_known_by_the_command(command, so):
+    assert is_into_container(shlex.split(command)) is so
+
+
+@pytest.mark.process
+async def test_a_probe_in_a_container_speaks_and_ends_when_its_stdin_does(tmp_path, monkeypatch):
+    engine = tmp_path / "podman"
+    engine.write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
+    engine.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    heard: list[bytes] = []
+    child = Child(
+        spawn(["podman", "exec", "-i", "train", sys.executable, "-"]),
+        heard.extend,
+        lambda: None,
+        program(["--interval", "0.5", "--no-lifeline"]),
+    )
+    while len(heard) < 3:
+        assert child.poll_exit() is None, child.last_words
+        await asyncio.sleep(0.01)
+    child.release()
+    assert child.process.stdin
+    child.process.stdin.close()
+    assert child.process.wait(60) == 0
+    child.end()
