@@ -79,7 +79,10 @@ class Cluster:
         self.gcs_address = f"{self.head.address}:6379"
         self.http = httpx.Client(
             limits=httpx.Limits(max_keepalive_connections=0),  # nobody closes them
-            base_url=self.address, timeout=60, trust_env=False, headers={"Authorization": f"Bearer {token}"} if token else {}
+            base_url=self.address,
+            timeout=60,
+            trust_env=False,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
         )
 
     @property
