@@ -86,8 +86,8 @@ def idle_workers(facts: Facts) -> Iterator[Finding]:
     lasting = (one for one in idle if facts.seconds_lasting(IDLE_CODE, one.key) >= facts.limits.idle_worker_age or facts.is_single_look)
     mark = facts.limits.idle_worker_memory
     for place, workers in _by_place(facts, lasting).items():
-        if facts.is_over_mark(sum(map(_held, workers)), mark, CLEAR_FACTOR * mark, IDLE_CODE, place):
-            yield _idle_finding(facts, place, sorted(workers, key=lambda process: -_held(process)))
+        if facts.is_over_mark(sum(map(_sum_memory, workers)), mark, CLEAR_FACTOR * mark, IDLE_CODE, place):
+            yield _idle_finding(facts, place, sorted(workers, key=lambda process: -_sum_memory(process)))
 
 
 def _is_idle_worker(process: Process) -> bool:
@@ -95,7 +95,7 @@ def _is_idle_worker(process: Process) -> bool:
     return process.kind == "worker" and process.actor is None and process.ours is not False and title[:1] == [IDLE_TITLE]
 
 
-def _held(process: Process) -> int:
+def _sum_memory(process: Process) -> int:
     return sum(max(0, hold.memory or 0) for hold in process.gpus)
 
 
@@ -107,7 +107,7 @@ def _idle_finding(facts: Facts, place: str, idle: Sequence[Process]) -> Finding:
         code=IDLE_CODE,
         level="info" if facts.is_single_look else "warning",  # a worker that was seen once may get its next task in a moment
         subject=place,
-        text=f"{plural(len(idle), 'idle Ray worker holds', 'idle Ray workers hold')} {size(sum(map(_held, idle)))} of GPU memory on "
+        text=f"{plural(len(idle), 'idle Ray worker holds', 'idle Ray workers hold')} {size(sum(map(_sum_memory, idle)))} of GPU memory on "
         f"{plural(len(labels), 'GPU')} of {place} ({', '.join(labels)}){lasting}, though no task of theirs runs",
         evidence=tuple(_worker_line(facts, process) for process in idle[:MAX_EVIDENCE_LINES]),
         since=min(since, default=None),

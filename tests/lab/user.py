@@ -75,11 +75,18 @@ def _add_line(host: Host, name: str, line: str) -> None:
 def _open_roots_home(host: Host) -> None:
     """In its place a folder that all may read, with nothing in it but what runs cockpit and Ray."""
     inside = [path.relative_to(ROOTS_HOME) for path in _needed() if path.is_relative_to(ROOTS_HOME)]
-    if not inside or (host.folder / "run" / "lab" / "root").exists():
+    if not inside or (host.folder / "run" / "lab" / "open-home").exists():
         return
-    binds = [f"mkdir -p /run/lab/root/{path} && mount --bind {ROOTS_HOME}/{path} /run/lab/root/{path}" for path in inside]
+    binds = [f"mkdir -p /run/lab/open-home/{path} && mount --bind {ROOTS_HOME}/{path} /run/lab/open-home/{path}" for path in inside]
     host.ssh(
-        " && ".join(["mkdir /run/lab/root", "mount -t tmpfs -o mode=755 tmpfs /run/lab/root", *binds, "mount --rbind /run/lab/root /root"])
+        " && ".join(
+            [
+                "mkdir /run/lab/open-home",
+                "mount -t tmpfs -o mode=755 tmpfs /run/lab/open-home",
+                *binds,
+                "mount --rbind /run/lab/open-home /root",
+            ]
+        )
     )
 
 

@@ -215,7 +215,7 @@ def _on_host(node: Node, host: Host | None) -> Node:
         memory=node.memory if apart and _is_limited(node, host) else host.memory,
         shm=node.shm if apart else host.shm,
         disks=host.disks,
-        gpus=_gpus(node.gpus, _given(node.gpus, host.gpus) if apart else host.gpus),
+        gpus=_gpus(node.gpus, _select_given(node.gpus, host.gpus) if apart else host.gpus),
     )
 
 
@@ -223,7 +223,7 @@ def _is_limited(node: Node, host: Host) -> bool:
     return node.memory.total is not None and host.memory.total is not None and node.memory.total < host.memory.total
 
 
-def _given(rays: tuple[Gpu, ...] | None, probes: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:
+def _select_given(rays: tuple[Gpu, ...] | None, probes: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:
     """Of the probe's those that a container was given, as Ray's agent in there sees them by another number."""
     given = {gpu.uuid for gpu in rays or ()}
     found = tuple(gpu for gpu in probes or () if gpu.uuid in given)

@@ -57,14 +57,14 @@ def _by_watcher(watcher: ScannedProcess) -> Container | None:
     argv, uid = watcher.details.argv, watcher.details.uid
     if watcher.name == "conmon":
         name, identity = _flag(argv, "-n") or "", _flag(argv, "-c") or ""
-        return _made("crictl", identity[:SHORT], uid) if name.startswith("k8s_") else _made("podman", name, uid)
+        return _name_container("crictl", identity[:SHORT], uid) if name.startswith("k8s_") else _name_container("podman", name, uid)
     if watcher.name.startswith("containerd-shim"):
-        return _made(_NAMESPACES.get(_flag(argv, "-namespace") or ""), (_flag(argv, "-id") or "")[:SHORT], uid)
+        return _name_container(_NAMESPACES.get(_flag(argv, "-namespace") or ""), (_flag(argv, "-id") or "")[:SHORT], uid)
     return None
 
 
 def _by_cgroup(cgroup: Tuple[str, str] | None) -> Container | None:
-    return _made(_ENGINES.get(cgroup[0]), cgroup[1][:SHORT], None) if cgroup else None
+    return _name_container(_ENGINES.get(cgroup[0]), cgroup[1][:SHORT], None) if cgroup else None
 
 
 def _flag(argv: Tuple[str, ...], name: str) -> str | None:
@@ -72,7 +72,7 @@ def _flag(argv: Tuple[str, ...], name: str) -> str | None:
     return argv[argv.index(name) + 1] if name in argv[:-1] else None
 
 
-def _made(engine: str | None, name: str, uid: int | None) -> Container | None:
+def _name_container(engine: str | None, name: str, uid: int | None) -> Container | None:
     return Container(engine, name, uid) if engine and _NAME.fullmatch(name) else None
 
 
