@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
+
+import msgspec
 
 from cockpit.acts.plan import Plan, Receipt, Target
 from cockpit.model import Snapshot
@@ -19,8 +20,7 @@ Operand = Literal["hosts", "id", "ray_id"]
 """What follows the name of a command: hosts, an id as people gave it, an id in hex as Ray made it."""
 
 
-@dataclass(frozen=True)
-class Aim:
+class Aim(msgspec.Struct, frozen=True):
     """What somebody has pointed at, and how they want it. Nothing named: everything that the act is for."""
 
     rows: tuple[Any, ...] = ()
@@ -42,12 +42,11 @@ class Aim:
     older_than: float | None = None
     protected: tuple[str, ...] = ()
     """Paths that look like checkpoints or core dumps, to be deleted all the same."""
-    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    requests: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
     """What each host is asked, where they are not all asked the same."""
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """A flag of an act's command."""
 
     field: str

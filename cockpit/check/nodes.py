@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.findings.gpus import NO_DEVICES
@@ -22,20 +21,19 @@ from cockpit.sources.ray.resources import mangle
 DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(msgspec.Struct, frozen=True, dict=True):
     """Nodes as placement sees them, and what is known of the hosts below them, by the ids of the places."""
 
     places: tuple[Place, ...]
-    nodes: Mapping[str, Node] = field(default_factory=dict)
-    hosts: Mapping[str, Host] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = msgspec.field(default_factory=dict)
+    hosts: Mapping[str, Host] = msgspec.field(default_factory=dict)
     planned: bool = False
     """No Ray runs: these are the nodes that the preset would start, or those of the allocation."""
     allocation: str | None = None
     """The job of Slurm's whose nodes these are, on which no Ray runs yet."""
     more: str | None = None
     """Where more nodes may come from: an autoscaler, or hosts of the preset that have not joined."""
-    devices: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = msgspec.field(default_factory=dict)
     """CUDA_VISIBLE_DEVICES of each Ray, where it has one that is known."""
     why: str | None = None
     """Why nothing can be said of what fits; `None`: it can."""
@@ -73,7 +71,7 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
         return _plan_site(preset.ray.nodes, preset.ray.env, snapshot, wanted)
     lives = next((f", although a Ray runs on {session.host}" for session in snapshot.sessions or () if session.live), "")
     if (job := snapshot.allocation) is not None and job.nodes and not lives:
-        return dataclasses.replace(_plan_site([RayNode(node.name) for node in job.nodes], {}, snapshot, wanted), allocation=job.job)
+        return msgspec.structs.replace(_plan_site([RayNode(node.name) for node in job.nodes], {}, snapshot, wanted), allocation=job.job)
     at = f" at {snapshot.cluster.address}" if snapshot.cluster.address else ""
     return Site((), why=f"no Ray dashboard answers{at}{lives}")
 

@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from cockpit import output
 from cockpit.acts.act import Act, Aim, Flag

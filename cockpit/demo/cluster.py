@@ -15,12 +15,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import httpx
+import msgspec
 import platformdirs
 
 from cockpit import output
@@ -46,8 +46,7 @@ class DemoError(Exception):
     """The demo can't be; its text is one sentence for a person."""
 
 
-@dataclass(frozen=True)
-class DemoCluster:
+class DemoCluster(msgspec.Struct, frozen=True):
     """A running demo."""
 
     address: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
+
+import msgspec
 
 from cockpit.config.thresholds import OLD
 from cockpit.findings.trend import Series, Trend, find_trend
@@ -31,8 +32,7 @@ class KillLine(NamedTuple):
     assumed: bool
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """Whose memory it is: an actor's, else a job's, else another Ray's, else that of what runs."""
 
     key: str
@@ -44,8 +44,7 @@ class Owner:
     user: str | None = None
 
 
-@dataclass(frozen=True)
-class Holding:
+class Holding(msgspec.Struct, frozen=True):
     """What one owner holds on a host now: what its processes have for themselves. What processes share has one owner more."""
 
     owner: Owner

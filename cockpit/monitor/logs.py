@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from cockpit.model import SUPERVISOR, Actor, Finding, Job, Node, Process, Session, Snapshot
 from cockpit.monitor.host_selection import HostSelection
@@ -41,8 +42,7 @@ ENDED: Final = "the process has ended"
 Follow = Callable[[int, bool], AsyncIterator[Sequence[str]]]
 
 
-@dataclass(frozen=True)
-class Log:
+class Log(msgspec.Struct, frozen=True):
     """One log that can be opened: `follow(lines, on)` gives its last lines in batches, and with `on` what is written from then on."""
 
     label: str

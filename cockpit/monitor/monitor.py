@@ -36,7 +36,7 @@ from cockpit.usage import Usage
 
 SINGLE_LOOK_ASSUMED_S = 60.0
 """For which a single look takes things to have been so: what needs longer to be sure of takes somebody who watches."""
-SINGLE_LOOK_PACE = Pace(burst=Pace.most)
+SINGLE_LOOK_PACE = Pace(burst=Pace().most)
 """Nothing is drawn that many starts at once could hold up."""
 SLURM_EVERY_S = 60.0
 """Seconds between two questions: all jobs of a site ask one slurmctld."""

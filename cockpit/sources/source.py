@@ -6,8 +6,9 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from cockpit.config.document import READING
 from cockpit.model import Cause
@@ -28,8 +29,7 @@ class NotMeantError(SourceError):
     """Nothing was done, because what is there is not, or not provably, what was meant."""
 
 
-@dataclass(frozen=True)
-class Source(Generic[Facts_co]):
+class Source(msgspec.Struct, Generic[Facts_co], frozen=True):
     """Something that is asked again and again, one request at a time."""
 
     name: str

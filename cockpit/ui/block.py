@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from cockpit.text import UNKNOWN, clean
@@ -25,8 +25,7 @@ MAX_LENT_LINES: Final = 12
 """Enough for the facts of most things."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """A section as it lies on the screen: its heading on line `top`, its rows below; `first` counts rows over all sections."""
 
     section: Section[Any]

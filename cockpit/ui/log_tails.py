@@ -6,8 +6,9 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from cockpit.monitor.logs import BEFORE, Log
 from cockpit.secrets import LineRedactor
@@ -36,8 +37,7 @@ _RAY_MARK: Final = re.compile(r":(?:job_id|actor_name|task_name):.*")
 """What Ray's workers write at the top of out and err alike, and before a task: no words of the program."""
 
 
-@dataclass(frozen=True)
-class LogTail:
+class LogTail(msgspec.Struct, frozen=True):
     """What was read of the log that matters for a thing, or why it could not be read."""
 
     log: Log | None = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
 
 from cockpit.model import Fault, Snapshot
 from cockpit.moment import moment_text
@@ -28,8 +29,7 @@ MAX_MORE_S: Final = 60.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class PastMoment:
+class PastMoment(msgspec.Struct, frozen=True):
     """The state of a past moment."""
 
     at: float
@@ -38,7 +38,7 @@ class PastMoment:
     """What the line of time shows around it."""
     gap: tuple[float, float] | None = None
     """From when to when nothing was recorded, where it lies in that."""
-    history: History = field(default_factory=History)
+    history: History = msgspec.field(default_factory=History)
 
 
 class RecordedPast:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
 from textual import work
 from textual.driver import Driver
 from textual.timer import Timer

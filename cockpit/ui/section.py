@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
 
 from cockpit.ui.marks import Piece
 from cockpit.ui.view import View
@@ -24,8 +25,7 @@ Pairs: TypeAlias = Iterator[tuple[str, Cell]]
 """Names and values, for `facts`."""
 
 
-@dataclass(frozen=True)
-class Column(Generic[Row]):
+class Column(msgspec.Struct, Generic[Row], frozen=True):
     """One column. Its text may be foreign and hostile: the table cleans whatever it draws."""
 
     title: str
@@ -45,8 +45,7 @@ class Column(Generic[Row]):
     """Lines over which a long text may go, where lines would stay blank."""
 
 
-@dataclass(frozen=True)
-class Section(Generic[Row]):
+class Section(msgspec.Struct, Generic[Row], frozen=True):
     """Rows of one kind. `rows` is `None` when they are not known, which is not the same as none."""
 
     key: str
@@ -117,8 +116,11 @@ def fit_columns(columns: Sequence[Column[Any]], width: int) -> tuple[tuple[Colum
     return tuple(zip(kept, widths, strict=True))
 
 
-@dataclass(frozen=True)
-class Item(Generic[Row]):
+class PageRow(msgspec.Struct, frozen=True):
+    """A line of a page that is no fact of the cluster itself; what it stands for is in its `about`, where it has one."""
+
+
+class Item(PageRow, Generic[Row], frozen=True):
     """A row that stands for no value of the model."""
 
     key: str
@@ -127,8 +129,7 @@ class Item(Generic[Row]):
     """What opens on Enter."""
 
 
-@dataclass(frozen=True)
-class FactRow:
+class FactRow(PageRow, frozen=True):
     """A row of text: one fact, with what it is called."""
 
     key: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from cockpit.model import Actor, Finding, Job, Process
@@ -37,8 +37,7 @@ Calls = tuple[StackFrame, ...]
 """The innermost call first."""
 
 
-@dataclass(frozen=True)
-class Stack:
+class Stack(msgspec.Struct, frozen=True):
     """The threads of one process, or why they could not be read."""
 
     title: str

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import msgspec
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -39,8 +40,7 @@ TONES: Final[Mapping[str | None, Tone]] = {"critical": "bad", "warning": "warn",
 RECORDED, GAP, OUTSIDE, HERE = ("─", "-"), ("·", "."), (" ", " "), ("┃", "|")
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True):
     """What the line shows."""
 
     begin: float

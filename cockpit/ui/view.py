@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
 from typing import Any, TypeVar
+
+import msgspec
 
 from cockpit.check.preset_list import PresetEntry
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Gpu, Hold, Host, Job, Node, PlacementGroup, Process, Snapshot
@@ -226,13 +227,12 @@ def _sum_memory(gpus: Iterable[Gpu]) -> tuple[int, int]:
     return sum(used for used, _ in known), sum(total for _, total in known)
 
 
-@dataclass(frozen=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """Everything a cell may be drawn from."""
 
-    snapshot: Snapshot = field(default_factory=Snapshot)
-    index: Index = field(default_factory=lambda: Index(Snapshot()))
-    history: History = field(default_factory=History)
+    snapshot: Snapshot = msgspec.field(default_factory=Snapshot)
+    index: Index = msgspec.field(default_factory=lambda: Index(Snapshot()))
+    history: History = msgspec.field(default_factory=History)
     now: float = 0.0
     width: int = 80
     ascii: bool = False
@@ -241,7 +241,7 @@ class View:
     """Whether acts are available; else their keys are not shown."""
     preset_entries: tuple[PresetEntry, ...] | None = None
     """The presets as read last; `None` until the page Presets is opened."""
-    log_tails: Mapping[str, LogTail] = field(default_factory=dict)
+    log_tails: Mapping[str, LogTail] = msgspec.field(default_factory=dict)
     """The last lines of logs, by key of the thing that they are of."""
     ago: float | None = None
     """How long ago the moment is that is shown, in seconds; `None`: it is now."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from cockpit.config.thresholds import OLD
 from cockpit.findings.stalls import GPUS_PER_ODD_ONE, IDLE_CLEAR_PERCENT
@@ -36,8 +37,7 @@ MAX_GPUS = 10_000.0
 _RESERVATION_SOURCES = frozenset(["ray.actors", "ray.placement_groups", "ray.identity", "ray.gcs"])
 
 
-@dataclass
-class JobState:
+class JobState(msgspec.Struct):
     """What of a job speaks for a cause."""
 
     waits: bool = False
@@ -58,8 +58,7 @@ class Owner(NamedTuple):
     """A job's id as its actors carry it; else the user, empty where that is not known."""
 
 
-@dataclass
-class Use:
+class Use(msgspec.Struct):
     """What one owner has at one moment, in GPUs; one that several share counts in equal parts."""
 
     reserved: float | None = 0.0
@@ -67,13 +66,13 @@ class Use:
     held: float | None = 0.0
     """Whose memory its processes hold."""
     busy: float = 0.0
-    idle: dict[IdleCause, float] = field(default_factory=dict)
+    idle: dict[IdleCause, float] = msgspec.field(default_factory=dict)
     unknown: float = 0.0
     """Of which nobody knows whether they work."""
     gpu_memory: int | None = None
     host_memory: int | None = None
     user: str | None = None
-    nodes: set[str] = field(default_factory=set)
+    nodes: set[str] = msgspec.field(default_factory=set)
     """Keys of the nodes on which it has something."""
 
     @property
@@ -87,8 +86,7 @@ class Use:
             self.idle[cause] = self.idle.get(cause, 0.0) + gpus
 
 
-@dataclass
-class Fleet:
+class Fleet(msgspec.Struct):
     """All GPUs of the cluster at one moment; `None`: of none of them it is known."""
 
     gpus: int | None = None
@@ -98,8 +96,7 @@ class Fleet:
     unknown: int = 0
 
 
-@dataclass
-class Look:
+class Look(msgspec.Struct):
     """One moment."""
 
     uses: Mapping[Owner, Use]

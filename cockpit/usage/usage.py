@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from cockpit.config.thresholds import LARGE
 from cockpit.model import Job, Snapshot
@@ -34,15 +35,14 @@ class MemoryMark(NamedTuple):
     """Above which Ray ends workers, where that is known."""
 
 
-@dataclass
-class HourSums:
+class HourSums(msgspec.Struct):
     """GPU-seconds; `idle` is by cause. What was had is busy, idle or unknown."""
 
     reserved: float = 0.0
     held: float = 0.0
     busy: float = 0.0
     unknown: float = 0.0
-    idle: dict[IdleCause, float] = field(default_factory=dict)
+    idle: dict[IdleCause, float] = msgspec.field(default_factory=dict)
 
     @property
     def idle_sum(self) -> float:
@@ -64,8 +64,7 @@ class HourSums:
             self.idle[cause] = self.idle.get(cause, 0.0) + seconds
 
 
-@dataclass
-class FleetSums:
+class FleetSums(msgspec.Struct):
     """GPU-seconds of all GPUs: how many there were, were reserved, busy and idle, and of how many that is not known."""
 
     gpus: float = 0.0
@@ -76,19 +75,18 @@ class FleetSums:
 
     def add(self, fleet: Fleet, step: float) -> None:
         """They were so for so many seconds."""
-        for name in vars(self):
+        for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + step * (getattr(fleet, name) or 0))
 
 
-@dataclass
-class OwnerUsage:
+class OwnerUsage(msgspec.Struct):
     """What one job has used, or a user without one."""
 
     owner: Owner
     user: str | None = None
     job: Job | None = None
     """As it was last listed."""
-    sums: HourSums = field(default_factory=HourSums)
+    sums: HourSums = msgspec.field(default_factory=HourSums)
     seen_s: float = 0.0
     """Seconds in which it was there and somebody watched."""
     unwatched_s: float = 0.0
@@ -111,12 +109,11 @@ class OwnerUsage:
         return self.job.id if self.job else self.owner.name
 
 
-@dataclass
-class UserUsage:
+class UserUsage(msgspec.Struct):
     """What one user's jobs and processes have used; `None`: of whom that is not known."""
 
     user: str | None
-    sums: HourSums = field(default_factory=HourSums)
+    sums: HourSums = msgspec.field(default_factory=HourSums)
     jobs: int = 0
     gpus: float | None = None
     """That they have now."""

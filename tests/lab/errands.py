@@ -9,8 +9,9 @@ import asyncio
 import json
 import sys
 import time
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from cockpit.config.reach import DEFAULT_REACH, HostEntry
 from cockpit.config.settings import Config

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.sources.source import SourceError
 from cockpit.ui.log_reading import MIN_SIGHT_S

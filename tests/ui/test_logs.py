@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup
 from cockpit.sources.source import SourceError

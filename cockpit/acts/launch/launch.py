@@ -28,10 +28,10 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import ParamSpec
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.acts.act import Act, Aim
@@ -74,8 +74,7 @@ MAX_SKIPPED = 10
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """What a plan is carried out with; secrets are in it."""
 
     order: Order

@@ -15,11 +15,11 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+import msgspec
 from pathspec import GitIgnoreSpec
 
 from cockpit.config.document import InputError, read
@@ -42,8 +42,7 @@ class StoppedError(Exception):
     """Nobody waits for the package any more."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """One file or empty folder to be packed."""
 
     path: Path
@@ -53,13 +52,12 @@ class Found:
     folder: bool = False
 
 
-@dataclass
-class Contents:
+class Contents(msgspec.Struct):
     """What would be packed of a folder, and what would not though nobody said so."""
 
     folder: Path
-    found: list[Found] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    found: list[Found] = msgspec.field(default_factory=list)
+    skipped: list[str] = msgspec.field(default_factory=list)
     """Sentences: what can't be packed, and why."""
 
     @property
@@ -78,8 +76,7 @@ class Contents:
         return sorted((each for each in self.found if each.size), key=lambda each: (-each.size, each.name))[:MAX_NAMES]
 
 
-@dataclass(frozen=True)
-class Package:
+class Package(msgspec.Struct, frozen=True):
     """A packed folder; its bytes vanish with the process, however that ends."""
 
     uri: str

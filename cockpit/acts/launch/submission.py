@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,8 +40,7 @@ _LISTS = ("pip", "uv")
 """Of Ray's runtime_env: a list of packages, or the name of a local file that holds it."""
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(msgspec.Struct, frozen=True):
     """What is to be launched. Secrets are in it: it is never drawn, logged or kept."""
 
     preset: Preset

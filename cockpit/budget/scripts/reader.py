@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+import msgspec
 
 from cockpit.budget.scripts.tree import Assign, Heredoc, Redirect
 from cockpit.budget.scripts.words import BLANK, ENDS, ShellError, Word, WordPart, find_end, heredoc_text, read_word
@@ -13,14 +14,13 @@ _REDIRECT = re.compile(r"(\d{0,4}|\{\w+\})(<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!
 _OPERATOR = re.compile(r";;&?|;&|&&|\|\||\|&|[;&|\n]")
 
 
-@dataclass
-class Reader:
+class Reader(msgspec.Struct):
     """A text, and where in it the reading is."""
 
     text: str
     at: int = 0
     depth: int = 0
-    waiting: list[Heredoc] = field(default_factory=list)
+    waiting: list[Heredoc] = msgspec.field(default_factory=list)
 
     def error(self, what: str) -> ShellError:
         """What is wrong, and in which line."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from cockpit.budget.scripts.sums import UNKNOWN
 
@@ -20,19 +22,18 @@ _SET_ELSEWHERE = re.compile(
 _ENTRY = re.compile(r"\[([^]]*)\]=(.*)", re.DOTALL)
 
 
-@dataclass
-class Scope:
+class Scope(msgspec.Struct):
     """All that a script's words may speak of."""
 
-    variables: dict[str, Value] = field(default_factory=dict)
-    exported: set[str] = field(default_factory=set)
+    variables: dict[str, Value] = msgspec.field(default_factory=dict)
+    exported: set[str] = msgspec.field(default_factory=set)
     arguments: tuple[str, ...] = ()
     """`$1` and on."""
     name: str = UNKNOWN
     """`$0`."""
     output: Callable[[str, Scope], str] = lambda *_: UNKNOWN
     """What a command substitution prints."""
-    assumed: dict[str, None] = field(default_factory=dict)
+    assumed: dict[str, None] = msgspec.field(default_factory=dict)
     """Variables that nothing here sets, and that were taken as not set."""
     all_told: bool = True
     """Nothing that can't be read may have set a variable."""

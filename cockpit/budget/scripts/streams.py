@@ -5,7 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+import msgspec
 
 from cockpit.budget.scripts.scope import MAX_TEXT_CHARS
 from cockpit.budget.scripts.sums import SOMEWHERE, UNKNOWN
@@ -14,12 +15,11 @@ _START = f"/{SOMEWHERE}"
 """The folder in which a script begins."""
 
 
-@dataclass
-class _Sink:
+class _Sink(msgspec.Struct):
     """What is printed here, as long as all of it is known."""
 
     unsure: int
-    texts: list[str] = field(default_factory=list)
+    texts: list[str] = msgspec.field(default_factory=list)
     whole: bool = True
 
     def text(self) -> str | None:

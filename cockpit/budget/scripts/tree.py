@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from cockpit.budget.scripts.words import Word
 
@@ -19,8 +20,7 @@ class Assign(NamedTuple):
     """An array's; else `None`."""
 
 
-@dataclass
-class Heredoc:
+class Heredoc(msgspec.Struct):
     """What a command reads from `<<` or `<<<`; its body is known when its line has ended."""
 
     end: str

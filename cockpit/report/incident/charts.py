@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from cockpit.model import LEVELS
 from cockpit.report.incident import words
@@ -20,8 +21,7 @@ LABEL_CHARS = 34
 TICKS = 5
 
 
-@dataclass(frozen=True)
-class _Scale:
+class _Scale(msgspec.Struct, frozen=True):
     """Where a moment lies in a chart."""
 
     begin: float

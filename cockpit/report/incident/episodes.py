@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from cockpit.model import LEVELS, Finding
 from cockpit.recording.events import Event
@@ -14,8 +15,7 @@ AGAIN_WITHIN_S = 60.0
 """Seconds within which what comes again is the same episode."""
 
 
-@dataclass
-class Span(Generic[Thing]):
+class Span(msgspec.Struct, Generic[Thing]):
     """One thing, for as long as it was there."""
 
     key: str

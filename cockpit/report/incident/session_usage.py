@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
 from itertools import pairwise
+
+from msgspec.structs import astuple
 
 from cockpit.model import Snapshot
 from cockpit.report.incident.account import FleetHours, UsageRow, UserRow

@@ -8,9 +8,10 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from subprocess import Popen
 from typing import Protocol
+
+import msgspec
 
 from cockpit.model import Host
 from cockpit.sources.probes.decode import host_of, is_hello, read_hello, read_sample
@@ -36,8 +37,7 @@ class ProbeListener(Protocol):
         """The probe speaks well again."""
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """How patient one is, in seconds."""
 
     tick: float = 0.25
@@ -65,8 +65,7 @@ class Pace:
     """For a one-shot question."""
 
 
-@dataclass(frozen=True)
-class ProbeCommand:
+class ProbeCommand(msgspec.Struct, frozen=True):
     """What to run for a probe, and the text to send it."""
 
     command: Sequence[str]

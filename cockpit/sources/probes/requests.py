@@ -7,9 +7,10 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
 
 from cockpit.config.reach import THROUGH_RAY, HostEntry
 from cockpit.config.settings import Config
@@ -35,8 +36,7 @@ ANSWER_KEYS: Final = frozenset(("targets", "done", "error"))
 Way = Literal["local", "reach", "ray"]
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far a host is: `waiting`, `connecting`, `running` until its probe says more; in the end `answered`, or why there is no answer."""
 
     text: str
@@ -44,8 +44,7 @@ class Progress:
     of: int | None = None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a host has answered, raw: secrets are in it; or one sentence that says why there is no answer."""
 
     host: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.clock import redate, shift_of
@@ -55,8 +55,7 @@ class Doubt:
         return self._times < DOUBTED_ANSWERS or self._clock() - self._since < DOUBT_S
 
 
-@dataclass
-class _Memory:
+class _Memory(msgspec.Struct):
     """What is remembered of one node. The dashboard blanks a node's record when it dies, and its figures when a module restarts."""
 
     now: float | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from cockpit.model import Actor, Bundle, PlacementGroup, Snapshot
@@ -13,12 +12,11 @@ from cockpit.sources.source import SourceError
 from cockpit.text import UNKNOWN, count, size
 from cockpit.ui import cells
 from cockpit.ui.columns import actor_search, amount, leaf, reason, words
-from cockpit.ui.section import NO_ANSWER, Cell, Column, Page, Section
+from cockpit.ui.section import NO_ANSWER, Cell, Column, Page, PageRow, Section
 from cockpit.ui.view import View
 
 
-@dataclass(frozen=True)
-class ClassRow:
+class ClassRow(PageRow, frozen=True):
     """All actors of one class and job."""
 
     name: str
@@ -36,8 +34,7 @@ class ClassRow:
         return next((actor for actor in self.actors if actor.pending), self.actors[0])
 
 
-@dataclass(frozen=True)
-class GroupRow:
+class GroupRow(PageRow, frozen=True):
     """A placement group, or one of its bundles."""
 
     group: PlacementGroup

@@ -22,7 +22,7 @@ from cockpit.ui.log_tails import LogTail
 from cockpit.ui.pages.findings import about_section, finding_sections
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.presets import preset_sections
-from cockpit.ui.section import Cell, Column, FactRow, Item, Page, Pairs, Section, facts, paragraphs
+from cockpit.ui.section import Cell, Column, FactRow, Item, Page, PageRow, Pairs, Section, facts, paragraphs
 from cockpit.ui.view import View
 
 Thing = TypeVar("Thing", Actor, PlacementGroup, Process)
@@ -40,7 +40,7 @@ OLD_AFTER_S = 15.0
 
 def about(row: Any) -> Any:
     """The thing a row stands for: itself, unless it says otherwise. A finding is about rows, and stands for itself."""
-    return row if isinstance(row, msgspec.Struct) else getattr(row, "about", row)
+    return row if isinstance(row, Finding) else getattr(row, "about", row)
 
 
 def clipboard_text(row: Any) -> str:
@@ -58,9 +58,13 @@ def clipboard_text(row: Any) -> str:
 def json_text(rows: Iterable[Any]) -> str:
     """The facts that the rows stand for, as JSON; empty when they stand for none."""
     things = [about(row) or row for row in rows]
-    facts = [hide_secrets(thing) if isinstance(thing, PresetEntry) else thing for thing in things if isinstance(thing, msgspec.Struct)]
+    facts = [hide_secrets(thing) if isinstance(thing, PresetEntry) else thing for thing in things if _is_fact(thing)]
     text = msgspec.json.encode(facts[0] if len(facts) == 1 else facts, enc_hook=str)
     return msgspec.json.format(text, indent=2).decode() if facts else ""
+
+
+def _is_fact(thing: Any) -> bool:
+    return isinstance(thing, msgspec.Struct) and not isinstance(thing, PageRow)
 
 
 def detail_of(row: Any) -> Page | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from cockpit.model import LEVELS, Actor, Fault, Finding, Node, PlacementGroup, Process, Session
 from cockpit.report.faults import also_down, by_cause

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, overload
 
@@ -15,12 +14,11 @@ from cockpit.text import UNKNOWN, age, percent, ratio, size
 from cockpit.ui import cells
 from cockpit.ui.columns import words
 from cockpit.ui.marks import EMPTY_BELOW, bar
-from cockpit.ui.section import Cell, Column, Section
+from cockpit.ui.section import Cell, Column, PageRow, Section
 from cockpit.ui.view import View
 
 
-@dataclass(frozen=True)
-class GpuRow:
+class GpuRow(PageRow, frozen=True):
     """A GPU of a node, or a process that holds memory of it."""
 
     node: Node

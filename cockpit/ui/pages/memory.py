@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cockpit.findings.memory import kill_order, newest_worker
@@ -15,7 +14,7 @@ from cockpit.ui import cells
 from cockpit.ui.columns import amount
 from cockpit.ui.findings import find_things
 from cockpit.ui.marks import Tone, bar, chart, spark
-from cockpit.ui.section import Cell, Column, Page, Section, facts
+from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View
 
 CHART_ROWS, CHART_ROWS_LOW = 8, 5
@@ -32,8 +31,7 @@ CHART_HEADROOM = 1.25
 """The chart's top, as a multiple of the kill line or of the highest use."""
 
 
-@dataclass(frozen=True)
-class OwnerRow:
+class OwnerRow(PageRow, frozen=True):
     """What one owner holds."""
 
     holding: Holding

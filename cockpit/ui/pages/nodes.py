@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cockpit.findings.memory_trend import SHARED_MEMORY_NAME
@@ -16,7 +15,7 @@ from cockpit.ui.pages.findings import about_section
 from cockpit.ui.pages.gpus import GpuRows, gpu_rows, gpus_section
 from cockpit.ui.pages.memory import kill_line_words, memory_rest, share
 from cockpit.ui.pages.overview import nodes_section
-from cockpit.ui.section import Cell, Column, Page, Section, facts
+from cockpit.ui.section import Cell, Column, Page, PageRow, Section, facts
 from cockpit.ui.view import View
 
 NO_PROBE = "not known: no probe on this host"
@@ -148,8 +147,7 @@ def _memory_users(page: NodePage, node: Node, view: View) -> list[MemoryUser] | 
     return sorted(users, key=lambda user: -user.private)
 
 
-@dataclass(frozen=True)
-class MemoryRow:
+class MemoryRow(PageRow, frozen=True):
     """A part of the host's memory: of a process that holds much, with what it is to Ray, if anything; or of nobody."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from cockpit.findings.memory_trend import DEFAULT_THRESHOLD
 from cockpit.model import Actor, Job, Node, PlacementGroup, Process, Snapshot
@@ -17,7 +18,7 @@ from cockpit.ui import cells
 from cockpit.ui.columns import GPU_MEMORY_COLUMN, PID_COLUMN, ago, amount, process_search, reason, words
 from cockpit.ui.marks import spark
 from cockpit.ui.pages.findings import worst_section
-from cockpit.ui.section import MAX_TEXT_LINES, Column, Page, Section
+from cockpit.ui.section import MAX_TEXT_LINES, Column, Page, PageRow, Section
 from cockpit.ui.view import View
 
 MAX_ROWS = 200
@@ -28,8 +29,7 @@ JOB_PAST_WIDTH = 180
 JOB_PAST_CELLS = 30
 
 
-@dataclass(frozen=True)
-class WaitingRow:
+class WaitingRow(PageRow, frozen=True):
     """Something that waits: a group, a job, or all actors of one class that want the same."""
 
     about: Actor | PlacementGroup | Job

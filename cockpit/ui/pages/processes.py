@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cockpit.model import Process
@@ -11,7 +10,7 @@ from cockpit.text import UNKNOWN
 from cockpit.ui import cells
 from cockpit.ui.columns import amount, gpu_memory, process_search, reason, words
 from cockpit.ui.pages.nodes import sessions_section
-from cockpit.ui.section import Cell, Column, Page, Section
+from cockpit.ui.section import Cell, Column, Page, PageRow, Section
 from cockpit.ui.view import View
 
 GPU_MEMORY = "GPU MEM"
@@ -20,8 +19,7 @@ BY_GPU_MEMORY = (GPU_MEMORY, False)
 KIND_ORDER = ("orphan", "stale", "unknown", "worker", "child", "driver", "ray", cells.OTHER_RAY, "foreign")
 
 
-@dataclass(frozen=True)
-class ProcessRow:
+class ProcessRow(PageRow, frozen=True):
     """A process, and where it hangs in the tree."""
 
     about: Process

@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.clock import CLOCK
 from cockpit.config.reach import NO_PROMPT, HostEntry
