@@ -16,7 +16,7 @@ FLAG: Final = "--slurm"
 NODES: Final = "SLURM_JOB_NODELIST"
 """Such as `gpu[001-004,9],login1`: a list of names, each with any number of brackets in it (slurm.conf(5), srun(1): `--nodelist`)."""
 ALL_NODES: Final = "SLURM_NODELIST"
-"""The older name of the same. For a step that `srun --jobid` starts from outside of its job, 22.05 writes the step's own nodes into `NODES`."""
+"""The older name of the same. A step that `srun --jobid` starts from outside of its job finds only its own nodes in `NODES` (22.05)."""
 MAX_NODES: Final = 2_000
 REACH: Final = "srun --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist={{name}} --quiet {{python}} -"
 """A step beside those that hold the resources (`--overlap`, since 20.11)."""
