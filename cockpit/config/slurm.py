@@ -15,6 +15,8 @@ JOB: Final = "SLURM_JOB_ID"
 FLAG: Final = "--slurm"
 NODES: Final = "SLURM_JOB_NODELIST"
 """Such as `gpu[001-004,9],login1`: a list of names, each with any number of brackets in it (slurm.conf(5), srun(1): `--nodelist`)."""
+ALL_NODES: Final = "SLURM_NODELIST"
+"""The older name of the same. A step that `srun --jobid` starts from outside of its job finds only its own nodes in `NODES` (22.05)."""
 MAX_NODES: Final = 2_000
 REACH: Final = "srun --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist={{name}} --quiet {{python}} -"
 """A step beside those that hold the resources (`--overlap`, since 20.11)."""
@@ -36,14 +38,20 @@ class SlurmHosts(NamedTuple):
 
 def find_allocation(env: Mapping[str, str]) -> SlurmHosts | None:
     """`None` outside of one, and where there is no `srun`. Slurm sets these variables for what it starts, and only its user can."""
-    job, nodes = env.get(JOB, ""), env.get(NODES, "")
-    if not is_job_id(job) or not nodes or shutil.which("srun", path=env.get("PATH")) is None:
+    job = env.get(JOB, "")
+    if not is_job_id(job) or not env.get(NODES) or shutil.which("srun", path=env.get("PATH")) is None:
         return None
+    listed = {name: _read_nodes_of(env.get(name, "")) for name in (NODES, ALL_NODES)}
+    widest = max(listed, key=lambda name: len(listed[name]))
+    return SlurmHosts(job, REACH.format(job=job), listed[widest], (JOB, widest))
+
+
+def _read_nodes_of(nodes: str) -> tuple[HostEntry, ...]:
+    """None where the list can't be read."""
     try:
-        hosts = read_nodes(nodes)
+        return read_nodes(nodes)
     except InputError:
-        hosts = ()
-    return SlurmHosts(job, REACH.format(job=job), hosts, (JOB, NODES))
+        return ()
 
 
 def named_allocation(job: str, nodes: str) -> SlurmHosts:

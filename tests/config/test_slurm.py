@@ -98,3 +98,11 @@ def test_outside_of_a_job_there_is_none(programs: Path, env: dict[str, str]):
 
 def test_without_srun_hosts_are_reached_as_ever(tmp_path: Path):
     assert load({}, allocation(tmp_path), tmp_path / "none.yaml").reach == DEFAULT_REACH
+
+
+def test_a_step_that_was_started_from_outside_of_its_job_has_all_nodes_of_the_job_as_hosts(programs: Path, tmp_path: Path):
+    """As `srun --overlap --jobid=1 -w gpu-a-03` of Slurm 22.05 writes them, from a login host."""
+    env = {**allocation(programs, "gpu-a-03"), "SLURM_NODELIST": "gpu-a-[01-03]"}
+    config = load({}, env, tmp_path / "none.yaml")
+    assert [entry.name for entry in config.hosts] == ["gpu-a-01", "gpu-a-02", "gpu-a-03"]
+    assert config.origins["hosts"] == "SLURM_NODELIST"
