@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -14,6 +15,7 @@ from cockpit import output
 from cockpit.cli.completion import complete_themes
 from cockpit.config.document import InputError
 from cockpit.config.settings import load
+from cockpit.config.slurm import has_other_names
 
 DONE, NOT_ALL, NO_ANSWER = 0, 1, 3
 BAD_USAGE: Final = NO_ANSWER
@@ -142,6 +144,10 @@ def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
                 from cockpit.cli.orchestrators import find_named_orchestrators
 
                 config = load(given, orchestrators=find_named_orchestrators(*named))
+            if has_other_names(config.origins.get("hosts"), os.environ, os.uname().nodename):
+                from cockpit.cli.orchestrators import with_addresses
+
+                config = with_addresses(config)
         except InputError as error:
             sys.exit(refuse(str(error), BAD_USAGE))
         return function(config, **flags)

@@ -6,12 +6,15 @@ import asyncio
 import os
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from cockpit.config import kubernetes, slurm
 from cockpit.config.document import InputError
 from cockpit.config.orchestrators import Orchestrator
+from cockpit.config.settings import Config
 from cockpit.sources.kubernetes.api import KubernetesApi
 from cockpit.sources.kubernetes.facts import check_ray_cluster
-from cockpit.sources.slurm import list_nodes
+from cockpit.sources.slurm import list_nodes, read_addresses
 from cockpit.sources.source import SourceError
 
 
@@ -23,6 +26,16 @@ def find_named_orchestrators(job: str | None, cluster: str | None) -> tuple[Orch
     if cluster is not None:
         found.append(_find(kubernetes.FLAG, _find_place, cluster))
     return tuple(found)
+
+
+def with_addresses(config: Config) -> Config:
+    """With the addresses of Slurm's nodes, as far as Slurm tells them: Ray may know a node by no other name."""
+    try:
+        known = asyncio.run(read_addresses(",".join(host.name for host in config.hosts)))
+    except SourceError:
+        return config
+    hosts = (host if host.address else replace(host, address=known.get(host.name, "")) for host in config.hosts)
+    return replace(config, hosts=tuple(hosts))
 
 
 def _find(flag: str, find: Callable[[str], Orchestrator], name: str) -> Orchestrator:

@@ -17,6 +17,8 @@ NODES: Final = "SLURM_JOB_NODELIST"
 """Such as `gpu[001-004,9],login1`: a list of names, each with any number of brackets in it (slurm.conf(5), srun(1): `--nodelist`)."""
 ALL_NODES: Final = "SLURM_NODELIST"
 """The older name of the same. A step that `srun --jobid` starts from outside of its job finds only its own nodes in `NODES` (22.05)."""
+OWN_NAME: Final = "SLURMD_NODENAME"
+"""What Slurm calls the node on which a step runs."""
 MAX_NODES: Final = 2_000
 REACH: Final = "srun --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist={{name}} --quiet {{python}} -"
 """A step beside those that hold the resources (`--overlap`, since 20.11)."""
@@ -57,6 +59,11 @@ def _read_nodes_of(nodes: str) -> tuple[HostEntry, ...]:
 def named_allocation(job: str, nodes: str) -> SlurmHosts:
     """The job that a person has named, whose nodes Slurm lists so. Raises `InputError`."""
     return SlurmHosts(job, REACH.format(job=job), read_nodes(nodes), (FLAG, FLAG))
+
+
+def has_other_names(origin: str | None, env: Mapping[str, str], hostname: str) -> bool:
+    """Whether Ray may call the nodes something else than Slurm, whose list of hosts comes from `origin`: then their addresses tell them."""
+    return origin == FLAG or (origin in (NODES, ALL_NODES) and env.get(OWN_NAME, hostname) != hostname)
 
 
 def is_job_id(text: str) -> bool:

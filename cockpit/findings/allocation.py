@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from cockpit.findings.facts import Facts
-from cockpit.model import Allocation, Finding, Remedy, SlurmNode
+from cockpit.model import Allocation, Finding, Node, Remedy, SlurmNode
 from cockpit.text import clean, plural
 
 MAX_NAMED = 6
@@ -45,20 +45,25 @@ def leaving_nodes(facts: Facts) -> Iterator[Finding]:
     job = facts.snapshot.allocation
     if job is None:
         return
-    alive = {name: node.key for node in facts.living_nodes for name in (node.host, node.host.partition(".")[0], node.name)}
-    known = [node for node in job.nodes if node.name in alive]
+    alive = {name: node.key for node in facts.living_nodes for name in _names_of(node)}
+    places = {node.name: alive[name] for node in job.nodes for name in reversed((node.name, *node.others)) if name in alive}
+    known = [node for node in job.nodes if node.name in places]
     silent = [node for node in known if "*" in node.state or _state(node) in OUT]
     if silent:
-        yield _down_finding(job, silent, alive)
+        yield _down_finding(job, silent, places)
     if draining := [node for node in known if _state(node) in LEAVING and node not in silent]:
-        yield _drain_finding(job, draining, alive)
+        yield _drain_finding(job, draining, places)
+
+
+def _names_of(node: Node) -> Iterator[str]:
+    yield from filter(None, (node.host, node.host.partition(".")[0], node.name, node.ip))
 
 
 def _state(node: SlurmNode) -> str:
     return node.state.lower().rstrip(SIGNS)
 
 
-def _down_finding(job: Allocation, nodes: Sequence[SlurmNode], alive: Mapping[str, str]) -> Finding:
+def _down_finding(job: Allocation, nodes: Sequence[SlurmNode], places: Mapping[str, str]) -> Finding:
     text = (
         f"Slurm calls {_names(nodes)} down or not responding, but Ray counts {'it' if len(nodes) == 1 else 'them'} as alive: "
         f"where Slurm gives a node up, it ends job {job.job} as a whole"
@@ -67,22 +72,22 @@ def _down_finding(job: Allocation, nodes: Sequence[SlurmNode], alive: Mapping[st
         f"see whether slurmd runs there (`scontrol show node {clean(nodes[0].name)}`), and save a checkpoint; "
         "a job that was submitted with --no-kill goes on without the node"
     )
-    return _finding("slurm-node-down", text, remedy, nodes, alive)
+    return _finding("slurm-node-down", text, remedy, nodes, places)
 
 
-def _drain_finding(job: Allocation, nodes: Sequence[SlurmNode], alive: Mapping[str, str]) -> Finding:
+def _drain_finding(job: Allocation, nodes: Sequence[SlurmNode], places: Mapping[str, str]) -> Finding:
     text = (
         f"Slurm takes {_names(nodes)} out of service after job {job.job}: what runs there goes on, "
         "but a job that is submitted again will not get the same nodes"
     )
     remedy = "read the reason: if it is a fault of the node, save a checkpoint and start again on other nodes"
-    return _finding("slurm-node-drain", text, remedy, nodes, alive)
+    return _finding("slurm-node-drain", text, remedy, nodes, places)
 
 
-def _finding(code: str, text: str, remedy: str, nodes: Sequence[SlurmNode], alive: Mapping[str, str]) -> Finding:
-    """`alive`: the keys of Ray's nodes by name."""
+def _finding(code: str, text: str, remedy: str, nodes: Sequence[SlurmNode], places: Mapping[str, str]) -> Finding:
+    """`places`: the keys of Ray's nodes by name."""
     lines = (f"sinfo: {node.name} is {node.state}{f': {node.reason}' if node.reason else ''}" for node in nodes[:MAX_NAMED])
-    about = tuple(alive[node.name] for node in nodes)
+    about = tuple(places[node.name] for node in nodes)
     return Finding(code, "warning", _names(nodes), text, tuple(map(clean, lines)), remedy=Remedy(remedy), about=about)
 
 

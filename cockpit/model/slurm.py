@@ -13,6 +13,8 @@ class SlurmNode(Value, frozen=True):
     """As `sinfo` writes it in full: `allocated`, `draining`, `down*`; a sign at its end says more (sinfo(1), NODE STATE CODES)."""
     reason: str | None = None
     """What somebody wrote who took it out of service."""
+    others: tuple[str, ...] = ()
+    """What else it is called: its `NodeHostname`, which is what `hostname -s` says there, and its `NodeAddr`."""
 
 
 class Allocation(Value, frozen=True):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterable, Iterator
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from cockpit.model import Allocation, SlurmNode
 from cockpit.sources.probes.process import ask_program
-from cockpit.sources.source import SourceError
+from cockpit.sources.source import SourceError, within
 
 _FIELDS: Final = "%T|%L|%N"
 """State, time left and nodes of a job (squeue(1)); the time left depends on no clock and no time zone."""
-_NODE_FIELDS: Final = "%N|%T|%E"
-"""Name, state and reason of a node (sinfo(1))."""
+_NODE_FIELDS: Final = "%N|%n|%o|%T|%E"
+"""Name, host name, address, state and reason of a node (sinfo(1))."""
+RESOLVE_TIMEOUT_S: Final = 5.0
+"""Within which the names of all nodes are resolved; what is not known by then stays unknown."""
 _LEFT = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})")
 _LIST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 
@@ -45,6 +50,25 @@ async def list_nodes(job: str) -> str:
     return nodes
 
 
+async def read_addresses(nodes: str) -> Mapping[str, str]:
+    """By Slurm's names: the IP addresses at which nodes answer, where they are known. Raises `SourceError`."""
+    found = {node.name: node.others[-1] for node in await _read_nodes(nodes) if node.others}
+    named = list(found)
+    asked = [asyncio.ensure_future(_resolve(found[name])) for name in named]
+    with suppress(asyncio.TimeoutError):
+        await within(RESOLVE_TIMEOUT_S, asyncio.gather(*asked))
+    addresses = [task.result() if task.done() and not task.cancelled() else None for task in asked]
+    return {name: address for name, address in zip(named, addresses, strict=True) if address}
+
+
+async def _resolve(address: str) -> str | None:
+    try:
+        infos = await asyncio.get_running_loop().getaddrinfo(address, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    return str(infos[0][4][0])
+
+
 async def _read_nodes(nodes: str) -> Iterable[SlurmNode]:
     """Each once: a node is listed for each of its partitions."""
     rows = await _ask("sinfo", f"--nodes={nodes}", "--Node", "--noheader", f"--format={_NODE_FIELDS}")
@@ -53,10 +77,10 @@ async def _read_nodes(nodes: str) -> Iterable[SlurmNode]:
 
 def _parse_nodes(rows: Iterable[str]) -> Iterator[SlurmNode]:
     for row in rows:
-        name, _, rest = row.partition("|")
-        state, _, reason = rest.partition("|")
+        name, host, address, state, reason = (*row.split("|", 4), "", "", "", "")[:5]
         if name and state:
-            yield SlurmNode(name, state, None if reason.strip() in ("", "none") else reason.strip())
+            known = None if reason.strip() in ("", "none") else reason.strip()
+            yield SlurmNode(name, state, known, tuple(other for other in (host, address) if other))
 
 
 def _parse_left(text: str) -> float | None:

@@ -9,7 +9,7 @@ import pytest
 from cockpit.config.document import InputError
 from cockpit.config.reach import DEFAULT_REACH, HostEntry, reach_command
 from cockpit.config.settings import load
-from cockpit.config.slurm import MAX_NODES, expand_nodes, find_allocation, named_allocation
+from cockpit.config.slurm import MAX_NODES, expand_nodes, find_allocation, has_other_names, named_allocation
 
 
 @pytest.fixture
@@ -106,3 +106,13 @@ def test_a_step_that_was_started_from_outside_of_its_job_has_all_nodes_of_the_jo
     config = load({}, env, tmp_path / "none.yaml")
     assert [entry.name for entry in config.hosts] == ["gpu-a-01", "gpu-a-02", "gpu-a-03"]
     assert config.origins["hosts"] == "SLURM_NODELIST"
+
+
+def test_addresses_are_asked_for_where_slurm_and_the_host_itself_use_other_names():
+    assert has_other_names("--slurm", {}, "login1")
+    assert has_other_names("SLURM_JOB_NODELIST", {"SLURMD_NODENAME": "gpu-a-01"}, "c27n01")
+    assert has_other_names("SLURM_NODELIST", {"SLURMD_NODENAME": "gpu1"}, "gpu1.cluster.example")
+    assert not has_other_names("SLURM_JOB_NODELIST", {"SLURMD_NODENAME": "gpu1"}, "gpu1")
+    assert not has_other_names("SLURM_JOB_NODELIST", {}, "gpu1")
+    assert not has_other_names("config.yaml:2", {"SLURMD_NODENAME": "gpu-a-01"}, "c27n01")
+    assert not has_other_names(None, {}, "gpu1")

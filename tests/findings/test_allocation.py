@@ -81,3 +81,11 @@ def test_without_slurm_there_is_nothing():
 def test_what_somebody_wrote_as_the_reason_is_drawn_and_does_nothing():
     found = only(looked(seen(SlurmNode("node1", "drained", "\x1b[2Jbad\nfan")), 0, detectors=BOTH), "slurm-node-drain")
     assert found.evidence == ("sinfo: node1 is drained: �[2Jbad fan",)
+
+
+@pytest.mark.parametrize("other", ["node-2.cluster", "c27n02", "10.0.0.2"])
+def test_a_node_that_slurm_calls_by_another_name_is_known_by_its_host_name_or_address(other: str):
+    known = seen(SlurmNode("gpu-a-02", "draining", "Xid 79", ("c27n02", "10.0.0.2")))
+    called = replace(node(2), host=other if other != "10.0.0.2" else "elsewhere", ip="10.0.0.2" if other != "c27n02" else "")
+    found = only(looked(replace(known, nodes=(node(1), called)), 0, detectors=BOTH), "slurm-node-drain")
+    assert (found.subject, found.about) == ("gpu-a-02", (called.key,))

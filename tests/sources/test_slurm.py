@@ -6,7 +6,7 @@ import pytest
 
 from cockpit.model import Allocation, SlurmNode
 from cockpit.sources import slurm
-from cockpit.sources.slurm import list_nodes, read_allocation
+from cockpit.sources.slurm import list_nodes, read_addresses, read_allocation
 from cockpit.sources.source import SourceError
 
 NOW = 1_700_000_000.0
@@ -27,9 +27,10 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 async def test_a_job_has_its_time_left_and_each_of_its_nodes_once(printed: dict[str, list[str]]):
     printed["squeue"] = ["RUNNING|1-02:03:04|gpu[1-2]"]
-    printed["sinfo"] = ["gpu1|mixed|none", "gpu1|mixed|none", "gpu2|draining|Xid 79 | fan"]
+    printed["sinfo"] = ["gpu1|c27n01|10.0.0.1|mixed|none", "gpu1|c27n01|10.0.0.1|mixed|none", "gpu2|gpu2|gpu2|draining|Xid 79 | fan"]
     found = await read_allocation("42", NOW)
-    assert found == Allocation("42", "RUNNING", NOW + 93784, (SlurmNode("gpu1", "mixed"), SlurmNode("gpu2", "draining", "Xid 79 | fan")))
+    first = SlurmNode("gpu1", "mixed", others=("c27n01", "10.0.0.1"))
+    assert found == Allocation("42", "RUNNING", NOW + 93784, (first, SlurmNode("gpu2", "draining", "Xid 79 | fan", ("gpu2", "gpu2"))))
     assert printed["asked"][1].startswith("sinfo --nodes=gpu[1-2] --Node")
 
 
@@ -63,3 +64,17 @@ async def test_what_is_no_list_of_nodes_is_given_to_no_program(printed: dict[str
     printed["squeue"] = ["RUNNING|3:04|gpu1 --config=/tmp/x"]
     assert (await read_allocation("42", NOW)).nodes == ()
     assert len(printed["asked"]) == 1
+
+
+async def test_a_node_has_the_address_that_slurm_tells_or_that_its_name_resolves_to(printed: dict[str, list[str]]):
+    printed["sinfo"] = ["gpu1|c27n01|10.0.0.1|mixed|none", "gpu2|gpu2|localhost|mixed|none", "gpu3|gpu3|no.such.name.invalid|mixed|none"]
+    found = await read_addresses("gpu[1-3]")
+    assert found["gpu1"] == "10.0.0.1"
+    assert found["gpu2"] in ("127.0.0.1", "::1")
+    assert "gpu3" not in found
+
+
+async def test_a_line_that_is_cut_is_no_node(printed: dict[str, list[str]]):
+    printed["squeue"] = ["RUNNING|3:04|gpu1"]
+    printed["sinfo"] = ["gpu1|gpu1", "", "|||"]
+    assert (await read_allocation("42", NOW)).nodes == ()
