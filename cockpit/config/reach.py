@@ -168,6 +168,8 @@ def reach_command(reach: str, entry: HostEntry, control: str = "none") -> list[s
 
 
 NO_PROMPT: Final = "ssh can't ask for a password here; it needs a key or an agent"
+OWNER_ONLY: Final = "Slurm starts steps in a job for nobody but its owner, not even for root: run cockpit as that user"
+_STEP_DENIED = re.compile(r"Unable to create step for job \d{1,12}: Access/permission denied")
 _DENIED = re.compile(r"Permission denied \([\w,@.-]+\)\.$")
 """Ways of logging in stand in parentheses; what is denied later says less."""
 _OFFENDING = re.compile(r"^Offending \S+ key in (.+?)\s*$", re.MULTILINE)
@@ -176,6 +178,8 @@ _OFFENDING = re.compile(r"^Offending \S+ key in (.+?)\s*$", re.MULTILINE)
 def last_words(errors: str) -> str:
     """What a person would look at first in what a command printed on stderr: its last line, but ssh's says too little of host keys."""
     last = errors.strip().rpartition("\n")[2].strip()
+    if last.startswith("srun: ") and (denied := _STEP_DENIED.search(errors)):
+        return f"{denied[0]}: {OWNER_ONLY}"
     if _DENIED.search(last):
         return f"{last.rstrip('.')}: {NO_PROMPT}"
     if last != "Host key verification failed.":

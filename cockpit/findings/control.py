@@ -147,9 +147,17 @@ def wrong_address(facts: Facts) -> Iterator[Finding]:
             if found
             else _way_to(facts, heads[0])
             if heads
-            else f"{_others_words(others)}{NO_RAY_REMEDY}"
+            else f"{_others_words(others)}{_ray_remedy(facts)}"
         ),
     )
+
+
+def _ray_remedy(facts: Facts) -> str:
+    """Where no node of the job can be looked at, a Ray may well run there."""
+    job, here = facts.snapshot.allocation, {host.name for host in facts.snapshot.hosts.values() if host.local}
+    if job is None or not any(fault.source == "probe" and fault.host not in here for fault in facts.snapshot.faults):
+        return NO_RAY_REMEDY
+    return f"see first why the nodes of Slurm's job {job.job} can't be looked at: `cockpit doctor`"
 
 
 class _Head(NamedTuple):
@@ -357,20 +365,20 @@ def _is_ray_alive_on(facts: Facts, host: Host) -> bool:
     live = live_sessions(host)
     if facts.snapshot.cluster.session:
         return facts.snapshot.cluster.session in live
-    others = {name for name in live if _has_another_port(facts, host, name)}
+    others = {name for name in live if _listens_elsewhere(facts, host, name)}
     return bool(live - others - ({""} if others else set())) and _is_head(facts, host)
 
 
-def _has_another_port(facts: Facts, host: Host, name: str) -> bool:
-    """Whether its dashboard listens on another port than the one in the address, which is then a typing mistake."""
+def _listens_elsewhere(facts: Facts, host: Host, name: str) -> bool:
+    """Whether its dashboard can't be what the address means: it has another port, or listens on its own host alone."""
+    asked, there = (
+        urlsplit(url or "") for url in (facts.snapshot.cluster.address, dashboard_of(host, name, facts.processes.get(host.name, ())))
+    )
     try:
-        asked, there = (
-            urlsplit(facts.snapshot.cluster.address or "").port,
-            urlsplit(dashboard_of(host, name, facts.processes.get(host.name, ())) or "").port,
-        )
+        other_port = None not in (asked.port, there.port) and asked.port != there.port
     except ValueError:
         return False
-    return None not in (asked, there) and asked != there
+    return other_port or (there.hostname in LOOPBACK_NAMES and asked.hostname not in (None, *LOOPBACK_NAMES))
 
 
 def _is_head(facts: Facts, host: Host) -> bool:

@@ -23,6 +23,8 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
         live = [session for session in host.sessions if session.live and session.name not in alone]
         if len({session.name for session in live}) < 2 or facts.seconds_lasting("sessions-several", host.name) < facts.limits.sessions_age:
             continue
+        if _are_in_jobs_of_their_own(host, {session.name for session in live}):
+            continue
         sky = {session.name for session in live if f"/{SKYPILOT_FOLDER}/" in session.path}
         shared = len(host.gpus or ()) if len({session.name for session in live} - sky) > 1 else 0
         same = "GPU" if shared == 1 else plural(shared, "GPU")
@@ -38,6 +40,12 @@ def several_sessions(facts: Facts) -> Iterator[Finding]:
             else Remedy("keep SkyPilot's session; never use `ray stop`, which would end all of them"),
             about=tuple(session.key for session in live),
         )
+
+
+def _are_in_jobs_of_their_own(host: Host, sessions: set[str]) -> bool:
+    """Whether Slurm keeps them apart, as it does jobs that share a node: each has its own GPUs, and its owner needs it."""
+    jobs = {ray.session: ray.slurm for ray in host.rays or () if ray.session in sessions and ray.role == "raylet"}
+    return len(jobs) == len(sessions) == len(set(jobs.values()) - {None})
 
 
 def lone_gcs(facts: Facts) -> Iterator[Finding]:

@@ -248,6 +248,8 @@ class RayProcess(Value, frozen=True):
     """A raylet's; a limit that doesn't count for it, or that is not known, is not among them."""
     apart: bool = False
     """It is in a container that the probe is not in: it counts another memory, and may have another /dev/shm."""
+    slurm: str | None = None
+    """The job of Slurm's in whose cgroup it is; `None` also where Slurm makes no cgroups."""
 
 
 class Pointer(Value, frozen=True):

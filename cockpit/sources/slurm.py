@@ -15,6 +15,8 @@ from cockpit.sources.source import SourceError, within
 
 _FIELDS: Final = "%T|%L|%N"
 """State, time left and nodes of a job (squeue(1)); the time left depends on no clock and no time zone."""
+NO_SUCH_JOB: Final = "Invalid job id"
+"""What squeue says of one that ended some minutes ago (ESLURM_INVALID_JOB_ID, slurm_errno.c)."""
 _NODE_FIELDS: Final = "%N|%n|%o|%T|%E"
 """Name, host name, address, state and reason of a node (sinfo(1))."""
 RESOLVE_TIMEOUT_S: Final = 5.0
@@ -25,10 +27,14 @@ _LIST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 
 async def read_job(job: str) -> tuple[str, float | None, str]:
     """Its state, the seconds that it still has (`None`: no limit), and the list of its nodes. Raises `SourceError`."""
-    rows = [line.split("|") for line in await _ask("squeue", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")]
+    gone = SourceError(f"Slurm's job {job} has ended, or there is none")
+    try:
+        rows = [line.split("|") for line in await _ask("squeue", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")]
+    except SourceError as error:
+        raise gone if NO_SUCH_JOB in str(error) else error from None
     found = [row for row in rows if len(row) == len(_FIELDS.split("|"))]
     if not found:
-        raise SourceError(f"Slurm's job {job} has ended, or there is none")
+        raise gone
     if len(found) > 1:
         raise SourceError(f"{job} is {len(found)} jobs of Slurm's, an array: name one by its own id (squeue -r -o '%A %i' -j {job})")
     state, left, nodes = found[0]

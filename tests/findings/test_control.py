@@ -204,6 +204,17 @@ def test_where_no_ray_runs_the_next_steps_are_said():
         assert step in found.remedy.text
 
 
+def test_where_no_node_of_slurms_job_can_be_looked_at_a_ray_may_run_there():
+    made = wrongly_addressed()
+    unreached = replace(
+        made, allocation=Allocation("42", "RUNNING", None, ()), faults=(*made.faults, Fault("probe", "srun: no", NOW, "gpu1"))
+    )
+    remedy = only(looked(unreached, detectors=(wrong_address,)), "address-wrong").remedy.text
+    assert remedy == "see first why the nodes of Slurm's job 42 can't be looked at: `cockpit doctor`"
+    reached = replace(unreached, faults=made.faults)
+    assert "`ray start --head`" in only(looked(reached, detectors=(wrong_address,)), "address-wrong").remedy.text
+
+
 IN_PODS = RayCluster("ray", "raycluster-kuberay")
 FORWARD = "`kubectl port-forward -n ray gpu1 8265:8265`"
 
@@ -316,3 +327,11 @@ def test_a_locked_door_is_one_finding_that_says_which_side_lacks_what(cause, cod
 
 def test_a_healthy_head_has_nothing():
     assert looked(head(RAYLET, GCS, faults=()), detectors=CONTROL) == ()
+
+
+def test_a_dashboard_that_listens_on_its_own_host_alone_is_not_called_silent_at_another_address():
+    made = wrongly_addressed(replace(UNSEEN, url=OURS.url), address="http://10.0.0.1:8265")
+    far = replace(made, hosts={"node1": replace(made.hosts["node1"], addresses=("10.0.0.1",))}, processes=(DASHBOARD,))
+    assert "dashboard-silent" not in codes(looked(far, detectors=(wrong_address, silent_dashboard)))
+    here = replace(far, cluster=replace(far.cluster, address=OURS.url))
+    assert codes(looked(here, detectors=(wrong_address, silent_dashboard))) == {"dashboard-silent"}

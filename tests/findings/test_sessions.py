@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.sessions import dead_pointers, foreign_temps, lone_gcs, several_sessions
 from cockpit.model import Cluster, Host, Pointer, RayProcess, Session, TempDir
-from tests.findings.detection import looked, only
+from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, gpu, snapshot
 
 ALONE = (several_sessions, lone_gcs, dead_pointers, foreign_temps)
@@ -134,3 +134,12 @@ def test_what_was_seen_long_ago_is_not_told():
         taken=None, sessions=(session(OLD, True), session(NEW, True)), pointers=(LATEST,), temps=(TempDir("/tmp/ray", "x", False),)
     )
     assert looked(stale, detectors=ALONE) == ()
+
+
+def test_sessions_in_jobs_of_slurm_of_their_own_share_no_gpus():
+    live = (session(OLD, True), session(NEW, True, "other", "/tmp/other/ray"))
+    mine, others = RayProcess("raylet", 25, OLD, slurm="1"), RayProcess("raylet", 228, NEW, slurm="2")
+    assert looked(host(sessions=live, rays=(mine, others)), detectors=ALONE) == ()
+    for unclear in (replace(others, slurm="1"), replace(others, slurm=None)):
+        assert codes(looked(host(sessions=live, rays=(mine, unclear)), detectors=ALONE)) == {"sessions-several"}
+    assert codes(looked(host(sessions=live, rays=(mine,)), detectors=(several_sessions,))) == {"sessions-several"}

@@ -78,3 +78,12 @@ async def test_a_line_that_is_cut_is_no_node(printed: dict[str, list[str]]):
     printed["squeue"] = ["RUNNING|3:04|gpu1"]
     printed["sinfo"] = ["gpu1|gpu1", "", "|||"]
     assert (await read_allocation("42", NOW)).nodes == ()
+
+
+async def test_a_job_that_slurm_has_forgotten_has_ended(monkeypatch: pytest.MonkeyPatch):
+    async def ask(*_: str) -> list[str]:
+        raise SourceError("squeue: slurm_load_jobs error: Invalid job id specified")
+
+    monkeypatch.setattr(slurm, "_ask", ask)
+    with pytest.raises(SourceError, match="^Slurm's job 42 has ended, or there is none$"):
+        await list_nodes("42")

@@ -23,6 +23,10 @@ _HEADER = re.compile(r'^#define\s+PY_VERSION\s+"([^"\n]{1,40})"', re.MULTILINE)
 _VENV = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?)", re.MULTILINE)
 _INCLUDE = re.compile(r"python3\.\d+t?$")
 _FRAMEWORK = re.compile(r"(openrlhf|verl)-(\d[\w.!+]{0,40}?)(?:-py3[\w.]*)?\.(?:dist|egg)-info$")
+_SLURM_JOB = re.compile(
+    r"^\d{1,9}:[^:\n]{0,200}:/(?:slurm(?:_[\w.-]{1,200})?|system\.slice/(?:[\w.-]{1,200}_)?slurmstepd\.scope)[^\n]{0,500}?/job_(\d{1,12})(?:/|$)",
+    re.MULTILINE,
+)
 CGROUPS = "/sys/fs/cgroup"
 OF_HOST = (("threads", "/proc/sys/kernel/threads-max"), ("pids", "/proc/sys/kernel/pid_max"))
 EXEMPT = 1 << 21 | 1 << 24
@@ -57,6 +61,8 @@ class Started(NamedTuple):
     python: str | None = None
     visible: str | None = None
     """Its CUDA_VISIBLE_DEVICES."""
+    slurm: str | None = None
+    """The job of Slurm's in whose cgroup it is."""
 
 
 class RayService(NamedTuple):
@@ -105,7 +111,14 @@ def _read_started(process: ScannedProcess) -> Started:
     if process.details.stuck:
         return Started()
     visible = (read_environ(process.pid) or {}).get("CUDA_VISIBLE_DEVICES")
-    return Started(ray_version(process), python_version(process), None if visible is None else legible(visible))
+    shown = None if visible is None else legible(visible)
+    return Started(ray_version(process), python_version(process), shown, find_slurm_job(read_or_nothing(f"/proc/{process.pid}/cgroup")))
+
+
+def find_slurm_job(cgroups: str) -> str | None:
+    """By /proc/PID/cgroup, which everybody may read and only root writes: `…/slurmstepd.scope/job_42/step_0/…`, `/slurm/uid_7/job_42/…`."""
+    found = set(_SLURM_JOB.findall(cgroups))
+    return found.pop() if len(found) == 1 else None
 
 
 def _count_open_files(pid: int) -> int | None:

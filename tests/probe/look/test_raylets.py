@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.probe.look.processes import ScannedProcess, read_stat
-from cockpit.probe.look.raylets import Rays, RayService, Started, python_version, ray_version, resolve_links
+from cockpit.probe.look.raylets import Rays, RayService, Started, find_slurm_job, python_version, ray_version, resolve_links
 from tests.probe.forests import SESSION, forest, process, raylet
 
 HERE = ".".join(map(str, sys.version_info[:3]))
@@ -190,3 +190,19 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(package):
     os.mkfifo(package / "_version.py")
     one = process(os.getpid(), f"{package}/core/src/ray/raylet/raylet --raylet_socket_name=s")
     assert ray_version(one) is None
+
+
+@pytest.mark.parametrize(
+    ("cgroups", "job"),
+    [
+        ("5:memory:/slurm/uid_1000/job_42/step_0/task_0\n1:freezer:/slurm/uid_1000/job_42/step_0\n", "42"),
+        ("0::/system.slice/slurmstepd.scope/job_42/step_3/user/task_0\n", "42"),
+        ("0::/system.slice/n1_slurmstepd.scope/job_42/step_3/user/task_0\n", "42"),
+        ("0::/user.slice/user-1000.slice/job_42\n", None),
+        ("0::/\n", None),
+        ("5:memory:/slurm/uid_1000/job_42\n1:freezer:/slurm/uid_1000/job_43\n", None),
+        ("", None),
+    ],
+)
+def test_the_job_of_slurm_is_read_off_the_cgroups(cgroups: str, job: str | None):
+    assert find_slurm_job(cgroups) == job
