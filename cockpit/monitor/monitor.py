@@ -263,6 +263,7 @@ async def look_once(
         knowing.cancel()
         for orchestrator in monitor.orchestrators:
             await monitor.poller.wait_for_answer(orchestrator.name, ORCHESTRATOR_PATIENCE_S)
+        monitor.poller.rejoin()  # the pods that they have told of are hosts to wait for
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
         await monitor.ports.ask_once(PORTS_PATIENCE_S)

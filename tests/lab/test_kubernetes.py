@@ -92,6 +92,12 @@ def test_both_pods_have_one_probe_each_by_exec_and_nothing_is_wrong_with_them(po
     assert {"orphan", "stale"}.isdisjoint(kinds(facts, "ray-head") | kinds(facts, "ray-worker"))
 
 
+def test_one_look_waits_for_the_pods_of_the_raycluster_that_was_named(pods: Pods):
+    facts = pods.look()
+    assert is_probed(facts)
+    assert not [fault for fault in facts["faults"] if fault["source"] == "probe"]
+
+
 def test_the_probes_in_pods_end_with_the_cockpit_that_sent_them_also_when_that_is_killed(pods: Pods):
     watcher = Watcher(pods.login, f"{NAMED} {pods.address}", WATCHING)
     watcher.until(is_probed)
