@@ -1,4 +1,4 @@
-"""Which other hosts are looked at: where Ray is down, where GPU memory is held by no known owner, and those that a person has named."""
+"""Which other hosts are looked at: where Ray is down or a GPU is held by no known owner, containers, and those that are named."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from cockpit.config.reach import HostEntry, Roster, named_apart
 from cockpit.config.settings import Config
 from cockpit.model import LEFT_OVER, Node, Process, RayCluster, Snapshot
 from cockpit.sources.probes.pool import ProbePool
+from cockpit.sources.probes.spawn import ENGINES, find_executor
 
 LOOPBACK_PREFIXES = ("127.", "::1", "localhost")
 _OWNED_KINDS = frozenset(["worker", "driver"])
 _SUSPECT_KINDS = frozenset(["unknown", *LEFT_OVER])
+
+
+def are_containers(config: Config) -> bool:
+    """Whether the hosts of the config are containers: Ray doesn't know them by these names, and what is left over in them only they see."""
+    return find_executor(config.reach.split()) in ENGINES
 
 
 class HostSelection:
@@ -24,6 +30,7 @@ class HostSelection:
         self._cluster: RayCluster | None = None
         self._hosts = config.hosts
         self._roster = Roster(config.hosts)
+        self._are_containers = are_containers(config)
 
     def hear(self, snapshot: Snapshot) -> None:
         """Have those probed that matter now."""
@@ -47,7 +54,7 @@ class HostSelection:
             return self.select_others(snapshot)
         down = snapshot.cluster.reachable is False
         nodes = [node for node in snapshot.nodes or () if node.id and (down or node.state != "ALIVE")]
-        listed = self._hosts if down or self._config.probe_hosts == "always" else ()
+        listed = self._hosts if down or self._are_containers or self._config.probe_hosts == "always" else ()
         return {**self._without_local([*self._entries(nodes, snapshot), *listed], snapshot), **self.select_awaited(snapshot)}
 
     def select_awaited(self, snapshot: Snapshot) -> dict[str, HostEntry]:
@@ -73,7 +80,7 @@ class HostSelection:
 
     def _named_hosts(self) -> Sequence[HostEntry]:
         pods = self._hosts[len(self._config.hosts) :] if self._config.kubernetes and self._config.kubernetes.is_named else ()
-        return (*self._config.named_hosts, *pods)
+        return (*(self._config.hosts if self._are_containers else self._config.named_hosts), *pods)
 
     def _is_placed(self, snapshot: Snapshot) -> bool:
         """Whether it is known which names and addresses are this host's own, or nobody will say."""

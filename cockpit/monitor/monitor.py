@@ -15,7 +15,7 @@ from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.model import Actor, Job, Process, Session, Snapshot
 from cockpit.monitor.cluster_choice import ClusterChoice, SessionJobs, jobs_by_session, local_sessions
 from cockpit.monitor.coverage import Coverage
-from cockpit.monitor.host_selection import HostSelection
+from cockpit.monitor.host_selection import HostSelection, are_containers
 from cockpit.monitor.logs import LogFinder
 from cockpit.monitor.poller import Poller
 from cockpit.monitor.port_questions import PortQuestions
@@ -69,7 +69,7 @@ class ClusterMonitor:
         self.config, self.clock, self.interval = config, clock, config.interval
         self.ending: list[Callable[[], None]] = []
         """What ends together with this."""
-        expected = tuple((entry.name, entry.target) for entry in config.hosts)
+        expected = () if are_containers(config) else tuple((entry.name, entry.target) for entry in config.hosts)
         judge = FindingTracker(config.limits, DETECTORS, assumed=SINGLE_LOOK_ASSUMED_S if once else 0.0)
         self.poller = Poller(publish, expected=expected, judge=judge, clock=clock)
         self.pool = ProbePool(config, self.poller, early=early, clock=clock, pace=SINGLE_LOOK_PACE if once else None)
@@ -263,6 +263,7 @@ async def look_once(
         knowing.cancel()
         for orchestrator in monitor.orchestrators:
             await monitor.poller.wait_for_answer(orchestrator.name, ORCHESTRATOR_PATIENCE_S)
+        monitor.poller.rejoin()  # the pods that they have told of are hosts to wait for
         if hosts_patience and not monitor.open_choices:
             await monitor.coverage.wait_for_hosts(hosts_patience)
         await monitor.ports.ask_once(PORTS_PATIENCE_S)

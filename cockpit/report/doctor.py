@@ -16,6 +16,7 @@ import msgspec
 
 from cockpit import __version__
 from cockpit.config.document import abbreviate_home
+from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.config.reach import THROUGH_RAY
 from cockpit.config.settings import Config, config_path, config_text
 from cockpit.config.slurm import FLAG, JOB
@@ -26,6 +27,7 @@ from cockpit.report.grouping import Repeats
 from cockpit.report.status import status_json
 from cockpit.report.text import finding_lines, hosts_probed
 from cockpit.secrets import LineRedactor
+from cockpit.sources.probes.spawn import ENGINES, find_executor
 from cockpit.text import clean, plural
 from cockpit.trust import ROOT, read_end
 
@@ -38,7 +40,6 @@ LOG_BYTES = 1 << 20
 LOGS = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log", "dashboard_agent.log", "monitor.log")
 """What Ray writes of itself in `logs` of a session. Logs of jobs and workers are their owner's words, and stay where they are."""
 SLURM_ORIGINS = (FLAG, JOB)
-ENGINES = ("podman", "docker", "crictl")
 _PARTS = ("textual", "httpcore", "msgspec", "psutil", "nvidia-ml-py", "click", "pyyaml")
 
 
@@ -130,15 +131,23 @@ def describe_reach(config: Config) -> str:
         more = f"; with kubectl in PATH also into the pods of RayCluster {place.title}" if place else ""
         way = f"through Ray ({origin}): no probes; acts on nodes of a Ray that lives on this host{more}"
     else:
-        program = config.reach.split()[0]
-        of = f", steps of Slurm job {config.slurm}" if config.slurm and origin in SLURM_ORIGINS else ""
-        of = " exec, into containers" if program in ENGINES else of
-        of = f" exec, into the pods of RayCluster {place.title}" if place else of
         probes = "no probes (probe_hosts: never)" if config.probe_hosts == "never" else "probes"
-        user = _slurms_user() if program == "srun" else "the user that it logs in as"
-        way = f"by {program}{of} ({origin}): {probes}, and every act, as {user}"
+        program, user = _program_and_user(config, place)
+        way = f"by {program} ({origin}): {probes}, and every act, as {user}"
     allowed = f"; {config.readonly_reason}" if config.readonly else ""
     return f"{way}{allowed}. To change it: `reach` in {abbreviate_home(config_path())}"
+
+
+def _program_and_user(config: Config, place: KubernetesPlace | None) -> tuple[str, str]:
+    """What reaches other hosts, where it leads, and as whom everything is done there."""
+    words = config.reach.split()
+    if place:
+        return f"kubectl exec, into the pods of RayCluster {place.title}", "the user of their containers"
+    if (engine := find_executor(words)) in ENGINES:
+        return f"{engine} exec, into containers", "the user that the container runs it as"
+    slurms = config.slurm and config.origins.get("reach") in SLURM_ORIGINS
+    steps = f", steps of Slurm job {config.slurm}" if slurms else ""
+    return f"{words[0]}{steps}", _slurms_user() if words[0] == "srun" else "the user that it logs in as"
 
 
 def _slurms_user() -> str:

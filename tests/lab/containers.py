@@ -8,8 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -19,8 +18,9 @@ from cockpit.demo import nvml
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import RAY
 from tests.lab.eyes import COCKPIT, Facts
-from tests.lab.hosts import CHECKOUT, ROOT, Host, is_alive
+from tests.lab.hosts import Host, is_alive
 from tests.lab.leftovers import OLD, RAYLET
+from tests.lab.user import add_line, admit, needed
 from tests.probe.alone import dead_session, left_variables
 
 PROGRAMS = ("podman", "runc", "conmon", "newuidmap", "slirp4netns")
@@ -28,17 +28,10 @@ START = "--num-cpus=4 --object-store-memory=100000000 --disable-usage-stats --bl
 PARTS = ("gcs/gcs_server", "raylet/raylet", "DashboardAgent", "dashboard/dashboard.py")
 USER, UID, FIRST_SUBUID = "train", 1500, 200_000
 """An ordinary user of a host, and where the numbers begin that his containers may use (subuid(5))."""
-HOMES = {"root": "/run/lab/home", USER: f"/run/lab/homes/{USER}"}
+HOMES = {"root": "/run/lab/home", USER: f"/run/lab/home-{USER}"}
 CONF = '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "runc"\n'
 STORAGE = '[storage]\ndriver = "vfs"\ngraphroot = "/tmp/store"\nrunroot = "/run/podman"\n'
 """Root's: nothing of it lies outside of the lab."""
-SCOPES: Mapping[str, str] = {
-    "passwd": f"{USER}:x:{UID}:{UID}::{HOMES[USER]}:/bin/bash",
-    "group": f"{USER}:x:{UID}:",
-    "subuid": f"{USER}:{FIRST_SUBUID}:65536",
-    "subgid": f"{USER}:{FIRST_SUBUID}:65536",
-}
-"""What is added to files of /etc, on that host alone."""
 
 
 def why_no_podman() -> str | None:
@@ -48,36 +41,18 @@ def why_no_podman() -> str | None:
 
 
 def lay_out_podman(host: Host) -> None:
-    """An ordinary user, podman's own files, and a Python that everybody may run: seen on this host alone."""
-    etc = host.folder / "run" / "lab" / "etc"
-    (etc / "containers").mkdir(parents=True)
-    shutil.copy("/etc/containers/policy.json", etc / "containers")
-    (etc / "containers" / "containers.conf").write_text(CONF)
-    (etc / "containers" / "storage.conf").write_text(STORAGE)
-    for name, line in SCOPES.items():
-        (etc / name).write_text(f"{Path('/etc', name).read_text()}{line}\n")
-    binds = "\n".join(f"mount --bind /run/lab/etc/{name} /etc/{name}" for name in ("containers", *SCOPES))
+    """An ordinary user with numbers for his containers, and podman's own files: seen on this host alone."""
+    admit(host, USER, UID)
+    for name in ("subuid", "subgid"):
+        add_line(host, name, f"{USER}:{FIRST_SUBUID}:65536")
+    etc = host.folder / "run" / "lab" / "containers"
+    etc.mkdir()
+    shutil.copy("/etc/containers/policy.json", etc)
+    (etc / "containers.conf").write_text(CONF)
+    (etc / "storage.conf").write_text(STORAGE)
     host.ssh(
-        f"""set -e
-        {binds}
-        install -d -m 755 /run/lab/homes
-        install -d -m 700 -o {UID} -g {UID} {HOMES[USER]} /run/user/{UID}
-        {_open_root_home()}""".replace("install -d -m 700", "mkdir -p /run/user; install -d -m 700")
+        f"mount --bind /run/lab/containers /etc/containers && mkdir -p /run/user && install -d -m 700 -o {UID} -g {UID} /run/user/{UID}"
     )
-
-
-def _open_root_home() -> str:
-    """Where this Python lies below /root, that has the mode 0700: another /root on that host, with nothing but what is needed in it."""
-    needed = [path for path in _needed() if Path(path).is_relative_to("/root")]
-    away = "\n".join(f"mkdir -p /run/lab/kept{path} && mount --bind {path} /run/lab/kept{path}" for path in needed)
-    back = "\n".join(f"mkdir -p {path} && mount --move /run/lab/kept{path} {path}" for path in needed)
-    return f"{away}\nmount -t tmpfs -o mode=755 tmpfs /root\n{back}" if needed else "true"
-
-
-def _needed() -> list[str]:
-    """Folders of this machine with what a container runs."""
-    paths = {str(Path(path).resolve()) for path in (CHECKOUT, sys.prefix, sys.base_prefix, ROOT / "cache")}
-    return sorted(path for path in paths if not any(path.startswith(f"{other}/") for other in {*paths, "/usr"}))
 
 
 def remove_cgroups() -> None:
@@ -151,7 +126,7 @@ class Container:
         self.podman, self.host, self.name = podman, podman.host, name
         self.root = f"{HOMES[podman.user]}/{name}"
         podman.run(_lay_out_root(self.root))
-        binds = " ".join(f"-v {path}:{path}:ro" for path in ("/usr", *_needed()))
+        binds = " ".join(f"-v {path}:{path}:ro" for path in ("/usr", *(path for path in needed() if not path.is_relative_to("/usr"))))
         own = f"-v /run/lab:/run/lab -v {self.root}.tmp:/tmp"
         env = " ".join(f"-e {key}={value}" for key, value in {**ENV, "RAY_AUTH_MODE": "disabled"}.items())
         gpus = f"-e LD_LIBRARY_PATH=$LD_LIBRARY_PATH -e {nvml.STATE}={state}"

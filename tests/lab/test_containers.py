@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -159,6 +160,22 @@ def test_what_a_container_is_given_is_what_its_ray_has_and_what_only_the_inside_
     assert {process["host"] for process in facts["status"]["processes"]} == {"own"}, "each is told once, by whoever sees it from inside"
 
 
+def test_status_and_doctor_alike_look_into_a_container_of_the_config_while_ray_is_well(host, made):
+    root = Podman(host)
+    one = container(made, root, "train")
+    one.start_ray()
+    root.write_config(f"hosts: [train]\n{REACH}")
+    orphan = numbers_of(one.leave_orphan().pid)[-1]
+    for words in ("status", "doctor"):
+        facts = root.cockpit(words)[1]
+        facts = facts.get("status", facts)
+        assert kinds(facts, "train")[orphan] == "orphan"
+        assert [node["state"] for node in facts["nodes"]] == ["ALIVE"]
+        assert "node-missing" not in {finding["code"] for finding in facts["findings"]}
+    root("stop -t 0 train")
+    assert "train: Error: can only create exec sessions on running containers" in root.say("status")
+
+
 def test_a_stranger_with_the_pid_that_a_driver_has_in_its_container_is_not_taken_for_it(host, made):
     root = Podman(host)
     one = container(made, root, "train")
@@ -245,4 +262,86 @@ def test_a_restart_of_a_container_is_seen_and_its_new_ray_is_followed(host, made
     one.start_ray()
     eventually(lambda: watched()["cluster"]["session"] not in (None, old) and not watched()["faults"])
     user.end_watch()
+    eventually(lambda: not probes_in(one))
+
+
+@pytest.mark.parametrize("words", ["kill-orphans", "kill-orphans --hosts train"])
+def test_a_strangers_container_of_the_same_name_is_never_hit(host, made, words):
+    """Another user's podman has one that is called alike, with what looks left over."""
+    root, stranger = Podman(host), Podman(host, "train")
+    ours, others = (container(made, podman, "train", "--network none") for podman in (root, stranger))
+    root.write_config(f"hosts: [train]\n{REACH}")
+    meant, kept = ours.leave_orphan(), others.leave_orphan()
+    within = numbers_of(meant.pid)[-1]
+    done = root.cockpit(f"{words} --yes")[1]["done"]
+    assert [(row["host"], row["pid"]) for row in done] == [("train", within)]
+    eventually(lambda: not is_alive(meant))
+    assert is_alive(kept)
+
+
+@pytest.mark.parametrize(("way", "at"), [("mount", "/tmp/ray"), ("link", "/other")])
+def test_a_ray_that_lives_in_another_container_is_not_called_dead_where_its_folder_is_shared(host, made, way, at):
+    root = Podman(host)
+    one = container(made, root, f"{way}-there", "--network none")
+    one.start_ray()
+    two = container(made, root, f"{way}-here", f"--network none -v {one.root}.tmp/ray:{at}")
+    if way == "link":
+        two.run(f"ln -s {at} /tmp/ray")
+    parts, files = one.parts(), sorted(one.tmp.glob("ray/session_*/*"))
+    seen = two.look()
+    assert [session["live"] for session in seen["sessions"]] == [True]
+    for words in ("kill-orphans", "stop", "clean"):
+        assert two.cockpit(f"{words} --yes")[1].get("done", []) == []
+    assert one.parts() == parts
+    assert sorted(one.tmp.glob("ray/session_*/*")) == files
+
+
+def test_an_image_whose_python_lies_is_an_error_of_that_container_and_runs_nothing_outside(host, made):
+    root = Podman(host)
+    one = container(made, root, "train", "--network none")
+    fake = one.tmp / "python3"
+    fake.write_text('#!/bin/sh\ntouch /run/lies\necho "{\\"taken\\": \\"$(id)\\"}"\nsleep 1\n')
+    fake.chmod(0o755)
+    root.write_config("hosts: [{name: train, python: /tmp/python3}]\n" + REACH)
+    assert 'FAULT probe on train: train: {"taken": "uid=0(root)' in root.say("status"), "as text: what it says can't be read as facts"
+    assert root.cockpit("kill-orphans --yes")[0] == 1
+    assert one.run("ls /run/lies").strip() == "/run/lies"
+    assert not (host.folder / "run" / "lies").exists()
+
+
+EATER = "import ray; ray.init(); ray.get(ray.remote(max_retries=0)(lambda: len(bytearray(4 << 30))).remote())"
+
+
+def test_a_worker_that_the_kernel_kills_at_the_containers_limit_is_told_with_that_limit(host, made):
+    """Again and again until it is: what was killed before anybody looked is not told."""
+    root = Podman(host)
+    one = container(made, root, "train", "--network host --memory 2g --memory-swap 2g")
+    one.start_ray(env="-e RAY_memory_monitor_refresh_ms=0")
+    root.write_config(f"hosts: [train]\n{REACH}")
+    watched = root.watch(made)
+
+    def told() -> dict[str, str]:
+        one.run(f"{sys.executable} -c {shlex.quote(EATER)} >/dev/null 2>&1")
+        return {finding["code"]: finding["text"] for finding in watched()["findings"]}
+
+    found = eventually(lambda: (now := told()).get("workers-killed-oom") and now)
+    assert "The kernel killed " in found["workers-killed-oom"]
+    assert "Ray may use 2.0G of memory on" in found["memory-limit-cgroup"]
+
+
+def test_docker_exec_reaches_a_container_by_its_real_client(host, made):
+    """Podman answers it as Docker's engine would."""
+    root = Podman(host)
+    if "Docker version" not in root.run("docker --version", check=False):
+        pytest.skip("needs the client of Docker")
+    one = container(made, root, "train", "--network none")
+    made.callback(host.spawn("podman", "system", "service", "--time=0", "unix:///run/docker.sock").outer.kill)
+    engine = "docker --host unix:///run/docker.sock"
+    eventually(lambda: "train" in root.run(f"{engine} ps", check=False))
+    root.write_config(f'hosts: [train]\nreach: "{engine} exec -i {{name}} {{python}} -"\n')
+    orphan = one.leave_orphan()
+    done = root.cockpit("kill-orphans --yes")[1]["done"]
+    assert [(row["host"], row["pid"]) for row in done] == [("train", numbers_of(orphan.pid)[-1])]
+    eventually(lambda: not is_alive(orphan))
+    assert "by docker exec, into containers" in root.say("doctor")
     eventually(lambda: not probes_in(one))

@@ -36,7 +36,7 @@ class Pods:
         self.head.ssh(f"{env} {RAY} start {ports} {START}")
         self.worker.ssh(f"{env} {RAY} start --address={self.head.address}:6379 {START}")
         self.address = f"--address http://{self.head.address}:8265"
-        eventually(lambda: len([node for node in self.look()["nodes"] if node["state"] == "ALIVE"]) == 2)
+        eventually(lambda: len([node for node in self.look().get("nodes") or () if node["state"] == "ALIVE"]) == 2)
 
     def look(self, words: str = "") -> dict[str, Any]:
         """What somebody with a kubeconfig and a forwarded port sees."""
@@ -76,7 +76,7 @@ def is_probed(facts: dict[str, Any]) -> bool:
 
 
 def probes(host: Host) -> list[Process]:
-    return [process for process in host.processes() if process.text.endswith("python3 -")]
+    return [process for process in host.processes() if process.outer.name().startswith("python") and "given.readline" in process.text]
 
 
 def test_both_pods_have_one_probe_each_by_exec_and_nothing_is_wrong_with_them(pods: Pods):
@@ -90,6 +90,20 @@ def test_both_pods_have_one_probe_each_by_exec_and_nothing_is_wrong_with_them(po
     assert not [fault for fault in facts["faults"] if fault["source"] in ("probe", "kubernetes")]
     assert not [one for one in facts["findings"] if one["code"].startswith(("pod-", "raycluster-", "rayjob-"))]
     assert {"orphan", "stale"}.isdisjoint(kinds(facts, "ray-head") | kinds(facts, "ray-worker"))
+
+
+def test_one_look_waits_for_the_pods_of_the_raycluster_that_was_named(pods: Pods):
+    facts = pods.look()
+    assert is_probed(facts)
+    assert not [fault for fault in facts["faults"] if fault["source"] == "probe"]
+
+
+def test_the_probes_in_pods_end_with_the_cockpit_that_sent_them_also_when_that_is_killed(pods: Pods):
+    watcher = Watcher(pods.login, f"{NAMED} {pods.address}", WATCHING)
+    watcher.until(is_probed)
+    sent = [probe for host in (pods.head, pods.worker) for probe in probes(host)]
+    watcher.process.outer.kill()
+    eventually(lambda: sent and not any(probe.is_alive() for probe in sent))
 
 
 def test_without_a_way_to_the_dashboard_the_pods_are_seen_and_the_way_is_said(pods: Pods):

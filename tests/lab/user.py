@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab.hosts import CHECKOUT, Host, Process
+from tests.lab.hosts import CHECKOUT, ROOT, Host, Process
 
 ROOTS_HOME = Path("/root")
 """Closed to other users; the Python that runs this may lie in it."""
@@ -55,13 +54,14 @@ def admit(host: Host, login: str, uid: int) -> User:
     """Nothing is changed but what this host sees: mounts in its own namespace."""
     user = User(host, login, uid)
     for name, line in (("passwd", f"{login}:x:{uid}:{uid}::{user.home}:/bin/bash"), ("group", f"{login}:x:{uid}:")):
-        _add_line(host, name, line)
+        add_line(host, name, line)
     host.ssh(f"mkdir -p {user.home} && chown {uid}:{uid} {user.home}")
     _open_roots_home(host)
     return user
 
 
-def _add_line(host: Host, name: str, line: str) -> None:
+def add_line(host: Host, name: str, line: str) -> None:
+    """To a file of /etc, on that host alone."""
     own = host.folder / "run" / "lab" / name
     known = own.exists()
     with own.open("a") as file:
@@ -74,7 +74,7 @@ def _add_line(host: Host, name: str, line: str) -> None:
 
 def _open_roots_home(host: Host) -> None:
     """In its place a folder that all may read, with nothing in it but what runs cockpit and Ray."""
-    inside = [path.relative_to(ROOTS_HOME) for path in _needed() if path.is_relative_to(ROOTS_HOME)]
+    inside = [path.relative_to(ROOTS_HOME) for path in needed() if path.is_relative_to(ROOTS_HOME)]
     if not inside or (host.folder / "run" / "lab" / "open-home").exists():
         return
     binds = [f"mkdir -p /run/lab/open-home/{path} && mount --bind {ROOTS_HOME}/{path} /run/lab/open-home/{path}" for path in inside]
@@ -90,9 +90,9 @@ def _open_roots_home(host: Host) -> None:
     )
 
 
-def _needed() -> Sequence[Path]:
-    """The folders themselves, each once and none within another."""
-    found = sorted({Path(os.path.realpath(path)) for path in (CHECKOUT, sys.prefix, sys.base_prefix)})
+def needed() -> list[Path]:
+    """The folders of this machine that run cockpit and Ray, each once and none within another."""
+    found = sorted({Path(os.path.realpath(path)) for path in (CHECKOUT, sys.prefix, sys.base_prefix, ROOT / "cache")})
     return [path for path in found if not any(path != other and path.is_relative_to(other) for other in found)]
 
 

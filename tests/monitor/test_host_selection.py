@@ -1,4 +1,4 @@
-"""Pods that run are hosts, as long as they run."""
+"""Pods that run are hosts, as long as they run; containers are looked into while Ray is well, too."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from cockpit.config.kubernetes import CLUSTER, KubernetesPlace
 from cockpit.config.reach import HostEntry
 from cockpit.config.settings import Config
-from cockpit.model import Cluster, Pod, RayCluster, Snapshot
+from cockpit.model import Cluster, Host, Pod, RayCluster, Snapshot
 from cockpit.monitor.host_selection import HostSelection
-from tests.world import node, snapshot
+from tests.world import NOW, node, snapshot
 
 FOUND = RayCluster(
     "default", "ray", pods=(Pod("ray-worker", "u2", ip="10.0.0.2", phase="Running"), Pod("ray-waits", "u3", phase="Pending"))
@@ -48,3 +48,15 @@ def test_a_node_is_reached_by_the_name_of_its_pod_and_no_longer_when_that_is_gon
     selection.hear(gone)
     assert "ray-worker" not in selection.select_others(gone)
     assert selection.entry(node(2)) == HostEntry("node2", address="10.0.0.2")
+
+
+TRAIN = HostEntry("train")
+ENGINE = "docker exec -i {name} {python} -"
+
+
+def test_containers_of_the_config_are_looked_into_and_waited_for_also_while_ray_is_well():
+    well = snapshot(nodes=(node(1),), processes=(), hosts={"laptop": Host("laptop", taken=NOW, local=True)})
+    listed = {"named": False, "hosts": (TRAIN,), "origins": {"hosts": "config.yaml:1"}}
+    wanted, selection = selected(well, reach=ENGINE, **listed)
+    assert wanted == selection.select_awaited(well) == {"train": TRAIN}
+    assert selected(well, **listed)[0] == {}

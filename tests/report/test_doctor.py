@@ -133,7 +133,7 @@ PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
     [
         (
             Config(kubernetes=PLACE, reach=PLACE.reach, origins={"reach": "RAY_CLUSTER_NAME"}),
-            "by kubectl exec, into the pods of RayCluster default/ray (RAY_CLUSTER_NAME): probes, and every act, as the user",
+            "by kubectl exec, into the pods of RayCluster default/ray (RAY_CLUSTER_NAME): probes, and every act, as the user of their",
         ),
         (
             Config(kubernetes=PLACE, reach="ray", origins={"reach": "RAY_CLUSTER_NAME"}),
@@ -141,7 +141,11 @@ PLACE = KubernetesPlace("default", "ray", "RAY_CLUSTER_NAME", inside=True)
         ),
         (
             Config(reach="podman exec -i {name} {python} -", origins={"reach": "config.yaml:2"}),
-            "by podman exec, into containers (config.yaml:2): probes",
+            "by podman exec, into containers (config.yaml:2): probes, and every act, as the user that the container runs it as",
+        ),
+        (
+            Config(reach="sudo docker exec -i {name} {python} -", origins={"reach": "config.yaml:2"}),
+            "by docker exec, into containers (config.yaml:2): probes",
         ),
         (Config(), "by ssh (default): probes, and every act, as the user that it logs in as"),
         (

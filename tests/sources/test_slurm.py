@@ -85,5 +85,5 @@ async def test_a_job_that_slurm_has_forgotten_has_ended(monkeypatch: pytest.Monk
         raise SourceError("squeue: slurm_load_jobs error: Invalid job id specified")
 
     monkeypatch.setattr(slurm, "_ask", ask)
-    with pytest.raises(SourceError, match="^Slurm's job 42 has ended, or there is none$"):
+    with pytest.raises(SourceError, match=r"^Slurm's job 42 has ended, or there is none$"):
         await list_nodes("42")

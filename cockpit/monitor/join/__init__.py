@@ -37,7 +37,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False, gc=False):
     allocation: Allocation | None = None
     kubernetes: RayCluster | None = None
     expected: tuple[tuple[str, str], ...] = ()
-    """Name and address of the hosts that the config names: they have a row also when nobody has heard of them."""
+    """Name and address of hosts of the config, as Ray may know them: they have a row also when nobody has heard of them."""
     faults: Mapping[tuple[str, str | None], Fault] = {}
     as_of: Mapping[str, float] = {}
 

@@ -21,7 +21,8 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 os.getppid() == int(sys.argv[1]) and os.execvp(sys.argv[2], sys.argv[2:])
 """
 """PR_SET_PDEATHSIG, which stays through exec (prctl(2))."""
-ENGINES = ("podman", "docker")
+ENGINES = ("podman", "docker", "nerdctl", "crictl")
+_EXECUTORS = (*ENGINES, "kubectl")
 HELD_CODE = """\
 import os, sys, threading
 given = getattr(sys.stdin, "buffer", sys.stdin)
@@ -55,22 +56,23 @@ def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
 
     No window to ask in either, which ssh would open and wait for where SSH_ASKPASS names one. It runs in `/`: whoever owns the folder that
     cockpit was started in has no say in what it does. `srun` alone goes on when nobody hears it any more, and its step with it, so the
-    kernel ends it with this process. In a container a program isn't told either: its engine goes on reading what it prints. But it closes
-    its stdin, so that this one stays open as long as somebody is there.
+    kernel ends it with this process. In a container or a pod a program isn't told either: what runs it goes on reading what it prints. But
+    it closes its stdin, so that this one stays open as long as somebody is there.
     """
     pipe, (program, *words) = subprocess.PIPE, command
     program = os.path.abspath(program) if "/" in program else program
     if os.path.basename(program) == "srun" and shutil.which(program):
         program, *words = *ISOLATED, "-c", _TIE_CODE, str(os.getpid()), program, *words
-    if os.path.basename(program) in (*ENGINES, "sudo") and is_into_container([program, *words]):
+    if os.path.basename(program) in (*_EXECUTORS, "sudo") and find_executor([program, *words]):
         words = [*words[:-1], "-c", HELD_CODE]
     env = {**{name: value for name, value in os.environ.items() if name != "SSH_ASKPASS"}, "SSH_ASKPASS_REQUIRE": "never"}
     return subprocess.Popen([program, *words], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, cwd="/", env=env)
 
 
-def is_into_container(command: Sequence[str]) -> bool:
-    """Whether a program is sent to a Python in a container, such as by `podman exec -i NAME python3 -`."""
-    return command[-1] == "-" and "exec" in command and any(os.path.basename(word) in ENGINES for word in command[: command.index("exec")])
+def find_executor(command: Sequence[str]) -> str | None:
+    """What sends a program to a Python in a container or pod, as podman by `podman exec -i NAME python3 -`; `None`: it goes elsewhere."""
+    before = command[: command.index("exec")] if command[-1:] == ["-"] and "exec" in command else ()
+    return next((name for name in map(os.path.basename, before) if name in _EXECUTORS), None)
 
 
 def bury(*processes: subprocess.Popen[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError, ServiceA
 from cockpit.sources.kubernetes.facts import check_ray_cluster, delete_pod, list_pods, read_ray_cluster
 from cockpit.sources.source import SourceError
 from tests.fakes import kubernetes
+from tests.fakes.kubernetes import EVERYTHING
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "kubernetes"
 PLACE = KubernetesPlace("default", "rayjob-sample-qtfkz")
@@ -95,6 +97,27 @@ async def test_a_right_that_is_lacking_is_named(api: KubernetesApi, folder: Path
         await delete_pod(api, WORKER, UID)
     assert refused.value.reason == "Forbidden"
     assert set((await read_ray_cluster(api)).lacks) == {"raycluster", "rayjobs"}
+
+
+@pytest.mark.parametrize("lacking", [None, *EVERYTHING])
+async def test_each_right_of_the_role_is_needed_and_no_other(api: KubernetesApi, folder: Path, lacking: str | None):
+    """The RayCluster that a RayJob has made, one that a person has, a command in a pod, a pod deleted."""
+    (folder / "rights").write_text("\n".join(right for right in EVERYTHING if right != lacking))
+    refused = {**(await read_ray_cluster(api)).lacks}
+    (cluster,) = kubernetes.read(folder, "rayclusters")
+    kubernetes.write(folder, "rayclusters", [{**cluster, "metadata": {**cluster["metadata"], "ownerReferences": []}}])
+    refused |= (await read_ray_cluster(api)).lacks
+    if str(folder) in os.environ.get("KUBECONFIG", ""):
+        words = ["kubectl", "exec", "-n", "default", WORKER, "--", "true"]
+        ended = await (await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.DEVNULL)).wait()
+        refused |= {"exec": "refused"} if ended else {}
+    elif lacking in ("get pods", "get pods/exec"):
+        pytest.skip("only kubectl asks for it")
+    try:
+        await delete_pod(api, WORKER, UID)
+    except RefusedError as error:
+        refused["delete"] = str(error)
+    assert bool(refused) is (lacking is not None), refused
 
 
 async def test_without_the_right_token_nothing_is_told_and_no_token_is_printed(api: KubernetesApi, folder: Path):

@@ -11,23 +11,26 @@ import pytest
 
 from cockpit.sources.probes.payload import program
 from cockpit.sources.probes.process import Child
-from cockpit.sources.probes.spawn import is_into_container, spawn
+from cockpit.sources.probes.spawn import find_executor, spawn
 
 
 @pytest.mark.parametrize(
-    ("command", "so"),
+    ("command", "executor"),
     [
-        ("podman exec -i train python3 -", True),
-        ("/usr/bin/podman --root /data/store exec -i train /opt/python -", True),
-        ("sudo -u ann docker exec -i train python3 -", True),
-        ("kubectl exec -i -n ray pod -- python3 -", False),
-        ("ssh podman python3 -", False),
-        ("podman run -i image python3 -", False),
-        ("podman exec -i train python3 --version", False),
+        ("podman exec -i train python3 -", "podman"),
+        ("/usr/bin/podman --root /data/store exec -i train /opt/python -", "podman"),
+        ("sudo -u ann docker exec -i train python3 -", "docker"),
+        ("docker --host ssh://w1 exec -i train python3 -", "docker"),
+        ("crictl exec -i 0123456789ab python3 -", "crictl"),
+        ("kubectl exec -i -n ray pod -- python3 -", "kubectl"),
+        ("ssh podman python3 -", None),
+        ("podman run -i image python3 -", None),
+        ("podman exec -i train python3 --version", None),
+        ("", None),
     ],
 )
-def test_it_is_known_by_the_command(command, so):
-    assert is_into_container(shlex.split(command)) is so
+def test_it_is_known_by_the_command(command, executor):
+    assert find_executor(shlex.split(command)) == executor
 
 
 @pytest.mark.process
