@@ -41,8 +41,7 @@ def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> 
     )
     app.monitor.poller.prepare_with(app.look_up)
     app.process_ends, app.greeting = ends, greeting
-    app.recorder = attach_recorder(config, app.monitor)
-    attach_line_writer(config, app.monitor)
+    app.settled = partial(_keep, app, config)
     attach_notifier(config, app.monitor)
     attach_past(app)
     return run_screen(app)
@@ -56,6 +55,12 @@ def run_screen(app: Cockpit) -> int:
     finally:
         app.monitor.close()
     return app.return_code or 0
+
+
+def _keep(app: Cockpit, config: Config) -> None:
+    """From the first frame on: what is seen is recorded, and left as a line."""
+    app.recorder = attach_recorder(config, app.monitor)
+    attach_line_writer(config, app.monitor)
 
 
 def _make_executor(monitor: ClusterMonitor) -> ActionExecutor:

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import yaml
-
 from cockpit.config.document import InputError
 from cockpit.model import SUPERVISOR, Actor, Job
 from cockpit.secrets import HIDDEN
@@ -152,6 +150,8 @@ def _fold_command(key: str, text: str) -> list[str] | None:
     if len(text) <= _WIDE:
         return None
     lines: Iterable[str] = text.split("\n") if "\n" in text else _BREAK.split(text)
+    import yaml
+
     found = [f"{key}: {'|' if chr(10) in text else '>'}-", *(f"  {line}" if line else "" for line in lines)]
     try:
         return found if yaml.safe_load("\n".join(found)) == {key: text} else None
@@ -164,6 +164,8 @@ def _scalar(text: str) -> str:
 
 
 def _dump(value: Any) -> str:
+    import yaml
+
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=1 << 20)
     if _ODD_BREAKS.search(text):
         return yaml.safe_dump(value, default_style='"', sort_keys=False, width=1 << 20)

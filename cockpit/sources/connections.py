@@ -100,12 +100,17 @@ def _url(place: SplitResult, path: str, params: Params) -> httpcore.URL:
     if place.scheme not in _PORTS or not place.hostname:
         raise ValueError("it is no address such as http://head:8265")
     target = quote(f"{place.path}{path}", safe="/?%:@!$&'()*+,;=~") + (f"?{urlencode(params, quote_via=quote)}" if params else "")
-    host = place.hostname.encode("idna")
+    host = _to_ascii(place.hostname)
     return httpcore.URL(scheme=place.scheme.encode(), host=host, port=place.port or _PORTS[place.scheme], target=target.encode())
 
 
+def _to_ascii(host: str) -> bytes:
+    """As DNS writes it; Python's tables of all letters are only loaded for who needs them."""
+    return host.encode("ascii" if host.isascii() else "idna")
+
+
 def _own_headers(place: SplitResult, method: str, content: bytes | AsyncIterator[bytes]) -> dict[str, str]:
-    found = {"Host": place.netloc.rpartition("@")[2].encode("idna").decode(), **_ALWAYS}
+    found = {"Host": _to_ascii(place.netloc.rpartition("@")[2]).decode(), **_ALWAYS}
     if place.username is not None:
         known = f"{unquote(place.username)}:{unquote(place.password or '')}"
         found["Authorization"] = f"Basic {b64encode(known.encode()).decode()}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from cockpit.acts.act import Act, Aim, DiskRead, Operation, Runbook
@@ -15,13 +15,13 @@ from cockpit.sources.source import SourceError, in_time
 from cockpit.ui.findings import find_things
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.nodes import NodePage
-from cockpit.ui.plan_dialog import ActDialog, PlanScreen
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 
 if TYPE_CHECKING:
     from cockpit.acts.executor import ActionExecutor
     from cockpit.ui.app import Cockpit
+    from cockpit.ui.plan_dialog import ActDialog
     from cockpit.ui.recover_dialog import RunbookFactory
 
 GONE_TEXT = "what this finding is about no longer exists"
@@ -30,8 +30,10 @@ GONE_TEXT = "what this finding is about no longer exists"
 class Acts:
     """Built only where something may be changed: without it no act has a key, a name or a way to be done."""
 
-    def __init__(self, app: Cockpit, executor: ActionExecutor, runbook: RunbookFactory | None, *, ascii: bool = False) -> None:
-        self._app, self._executor, self._runbook, self._ascii = app, executor, runbook, ascii
+    def __init__(
+        self, app: Cockpit, make_executor: Callable[[], ActionExecutor], runbook: RunbookFactory | None, *, ascii: bool = False
+    ) -> None:
+        self._app, self._make_executor, self._runbook, self._ascii = app, cache(make_executor), runbook, ascii
 
     def means(self, act: str) -> bool:
         """Whether its key means this act for what is chosen now: that which mends a chosen finding before any other."""
@@ -89,7 +91,9 @@ class Acts:
     def _open(self, act: Act | Runbook, aim: Aim, rows: dict[str, Any]) -> None:
         dialog: ActDialog
         if not isinstance(act, Runbook):
-            dialog = PlanScreen(self._executor, act, aim, self._app.clock, ascii=self._ascii)
+            from cockpit.ui.plan_dialog import PlanScreen
+
+            dialog = PlanScreen(self._make_executor(), act, aim, self._app.clock, ascii=self._ascii)
         elif self._runbook is not None:
             from cockpit.ui.recover_dialog import RecoverScreen  # deferred: a runbook imports all that acts
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +16,7 @@ from textual import events, work
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import BindingsMap, BindingType
 from textual.content import Content
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Label
 
 from cockpit.acts.table import ACTS, find_operation
@@ -28,13 +29,11 @@ from cockpit.monitor.monitor import ClusterMonitor
 from cockpit.ui.acts import Acts
 from cockpit.ui.alarm import Alarm, alarm_sequence
 from cockpit.ui.bug import bug_sentence
-from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.driver import TerminalDriver
 from cockpit.ui.filter import Filter, FilterLine
 from cockpit.ui.footer import Footer
 from cockpit.ui.garbage import GarbageCollector, limit_heap
 from cockpit.ui.header import Header, page_notes
-from cockpit.ui.help import HELP_INDENT, Palette, act_commands, help_text, key_commands, page_commands
 from cockpit.ui.keys import ACT_BINDINGS, ACTION_TARGETS, BINDINGS, PAGES, PAST_BINDINGS, PAST_ORDER, is_offered, rank_key
 from cockpit.ui.page_switches import SwitchingApp
 from cockpit.ui.pages.details import detail_of
@@ -42,7 +41,6 @@ from cockpit.ui.pages.findings import FaultsPage
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pages.overview import OverviewPage
 from cockpit.ui.pane import Body, is_large
-from cockpit.ui.plan_dialog import ActDialog
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.theme import DEFAULT_THEME, expect_theme, register_theme, register_themes, variable_defaults
@@ -58,6 +56,8 @@ NODE_PROCESSES_INTERVAL_S = 20.0
 """Seconds after which the processes of an open node without a probe are asked for again."""
 SETTLE_DELAY_S = 0.5
 """Seconds after which the first frame has been drawn."""
+FIRST_FRAME_PATIENCE_S = 0.1
+"""Seconds for which the first frame waits for facts: to draw all without them and again with them took a twentieth of the start."""
 MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
@@ -98,13 +98,16 @@ class Cockpit(SwitchingApp):
         self.monitor = monitor(self.take)
         self.history = History(self.monitor.memory, self.monitor.usage)
         self.monitor.choice.choose = self.choose
-        self.acts = None if make_executor is None else Acts(self, make_executor(self.monitor), runbook, ascii=config.ascii)
+        self.acts = None if make_executor is None else Acts(self, partial(make_executor, self.monitor), runbook, ascii=config.ascii)
         self._bindings = BindingsMap.merge([BindingsMap(ACT_BINDINGS if self.acts else ()), self._bindings, BindingsMap(PAST_BINDINGS)])
         self._index = Index(self.drawn_snapshot)
         self._next_index = self._index
         self.process_ends = False
         """Whether the process exits right after the screen, so that no thread is waited for."""
         self.recorder: Recorder | None = None
+        self._first_frame = ExitStack()
+        self.settled: Callable[[], object] = lambda: None
+        """Called once the first frame has been drawn."""
         self._alarm = Alarm()
         self._garbage = GarbageCollector()
         self._key_meanings: object = None
@@ -128,6 +131,8 @@ class Cockpit(SwitchingApp):
         self.theme, mistake = self._first_theme
         self._warn([mistake])
         self.table.focus()
+        self._first_frame.enter_context(self.batch_update())
+        self.set_timer(FIRST_FRAME_PATIENCE_S, self._first_frame.close)
         self.set_timer(SETTLE_DELAY_S, self._settle)
         if self.follows:
             self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
@@ -139,6 +144,7 @@ class Cockpit(SwitchingApp):
         """What can wait until the first frame has been drawn."""
         limit_heap()
         self._warn(register_themes(self))
+        self.settled()
 
     # Facts
 
@@ -185,6 +191,8 @@ class Cockpit(SwitchingApp):
             self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage), in_slices=in_slices)
             self.draw_time_line()
         self.on_table_moved()
+        if self.drawn_snapshot.nodes:
+            self._first_frame.close()
 
     def _tick(self) -> None:
         """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
@@ -202,14 +210,13 @@ class Cockpit(SwitchingApp):
         """Every key and click passes here."""
         if isinstance(event, events.InputEvent):
             self._garbage.note_key()
-        if (
-            isinstance(event, events.Key)
-            and not event.is_forwarded
-            and isinstance(self.screen, ActDialog)
-            and not self.screen.admits(event)
-        ):
+        if isinstance(event, events.Key) and not event.is_forwarded and not self._admits(event):
             return
         await super().on_event(event)
+
+    def _admits(self, key: events.Key) -> bool:
+        """A dialog that acts takes no key that was not meant for what it shows now."""
+        return not isinstance(self.screen, ModalScreen) or getattr(self.screen, "admits", lambda _: True)(key)
 
     # Where we are
 
@@ -307,8 +314,10 @@ class Cockpit(SwitchingApp):
 
     def action_help(self) -> None:
         """All keys, and what the signs mean."""
+        from cockpit.ui.help import HELP_INDENT, help_text
+
         text = help_text((self, self.table), ACTS if self.acts else (), f"Page {self.page.heading}", self._applies)
-        self.push_screen(TextScreen("Help", text, hang=HELP_INDENT))
+        self.show_text("Help", text, hang=HELP_INDENT)
 
     def _applies(self, action: str) -> bool:
         """Whether it means something for the open page and the chosen row."""
@@ -329,11 +338,15 @@ class Cockpit(SwitchingApp):
 
     def action_command_palette(self) -> None:
         """Pages, acts and keys by name."""
+        from cockpit.ui.help import Palette
+
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: pages, acts and keys, then Textual's own."""
+        from cockpit.ui.help import act_commands, key_commands, page_commands
+
         yield from page_commands(self.action_page)
         yield from act_commands(self.acts.begin) if self.acts and not self.is_past else ()
         yield from key_commands((self, self.table), self._applies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -18,7 +18,6 @@ from textual.widget import Widget
 from cockpit.config.thresholds import OLD
 from cockpit.model import LEVELS, Fault, Snapshot
 from cockpit.moment import moment_text
-from cockpit.recording.recorder import RecorderState
 from cockpit.report.faults import also_down, by_cause
 from cockpit.text import UNKNOWN, age, clean, count, percent, plural, ratio, size
 from cockpit.ui import cells
@@ -27,6 +26,9 @@ from cockpit.ui.marks import Piece, Tone
 from cockpit.ui.section import Page
 from cockpit.ui.table import Table
 from cockpit.ui.view import View
+
+if TYPE_CHECKING:
+    from cockpit.recording.recorder import RecorderState
 
 MAX_FAULT_LINES = 3
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

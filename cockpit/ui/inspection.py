@@ -15,19 +15,15 @@ from cockpit.config.settings import Config
 from cockpit.model import Actor, Finding, Job, Node, PlacementGroup, Process, Session, Snapshot
 from cockpit.monitor.logs import Log
 from cockpit.monitor.monitor import ClusterMonitor
-from cockpit.report.status import export
 from cockpit.sources.source import SourceError
 from cockpit.text import clean, plural
 from cockpit.ui.acts import find_chosen
 from cockpit.ui.cells import title
-from cockpit.ui.dialogs import TextScreen
 from cockpit.ui.findings import find_things
-from cockpit.ui.log_screen import LogScreen
 from cockpit.ui.pages.details import DetailPage, about, clipboard_text, json_text
 from cockpit.ui.pages.nodes import NodePage
 from cockpit.ui.pane import PANE_SCREEN, Body, is_large
 from cockpit.ui.section import Page
-from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
 from cockpit.ui.table import Table
 from cockpit.ui.view import Index, View
 
@@ -118,7 +114,7 @@ class InspectionApp(App[None]):
     def action_raw(self) -> None:
         """All facts of the row, as JSON."""
         if text := json_text(self.table.chosen):
-            self.push_screen(TextScreen("JSON", text))
+            self.show_text("JSON", text)
 
     def action_copy(self) -> None:
         """Copy the pid, id or path of the row to the terminal's clipboard."""
@@ -129,6 +125,8 @@ class InspectionApp(App[None]):
 
     def action_export(self) -> None:
         """Write the snapshot as JSON to a file in the current directory."""
+        from cockpit.report.status import export
+
         try:
             self.say(f"Snapshot written to {export(self.drawn_snapshot, self.view.now)}")
         except OSError as error:
@@ -141,7 +139,7 @@ class InspectionApp(App[None]):
         with self.telling_failures():
             logs = await self._await_aloud(self._find_logs(thing), "Looking for its log …")
             if page is self.page and len(self.screen_stack) == 1:  # nobody has gone elsewhere meanwhile
-                self.push_screen(LogScreen(log_subject(thing), logs, self.clock, marks=find_quotes(thing), ascii=self.config.ascii))
+                self._open_log(log_subject(thing), logs, find_quotes(thing))
 
     async def _await_aloud(self, work: Coroutine[Any, Any, Answer], words: str) -> Answer:
         """The answer; while it takes long the screen says in these words what is waited for."""
@@ -167,7 +165,18 @@ class InspectionApp(App[None]):
     def follow_log(self, job: str) -> None:
         """Open the log of a job."""
         one = Job(job)
-        self.push_screen(LogScreen(log_subject(one), (self.monitor.logs.job_log(one),), self.clock, ascii=self.config.ascii))
+        self._open_log(log_subject(one), (self.monitor.logs.job_log(one),))
+
+    def _open_log(self, subject: str, logs: tuple[Log, ...], marks: tuple[str, ...] = ()) -> None:
+        from cockpit.ui.log_screen import LogScreen
+
+        self.push_screen(LogScreen(subject, logs, self.clock, marks=marks, ascii=self.config.ascii))
+
+    def show_text(self, title: str, text: str, *, hang: int = 0) -> None:
+        """Over the page, to be read and scrolled."""
+        from cockpit.ui.dialogs import TextScreen
+
+        self.push_screen(TextScreen(title, text, hang=hang))
 
     @work(group="environment", exclusive=True)
     async def action_environment(self) -> None:
@@ -178,11 +187,13 @@ class InspectionApp(App[None]):
             return
         with self.telling_failures():
             lines = await self.monitor.environment(row)
-            self.push_screen(TextScreen(f"Environment of process {row.pid} on {row.host}", "\n".join(lines)))
+            self.show_text(f"Environment of process {row.pid} on {row.host}", "\n".join(lines))
 
     @work(group="stack", exclusive=True)
     async def action_stack(self) -> None:
         """Python stacks of the chosen processes. Equal stacks are shown once, the rarest first."""
+        from cockpit.ui.stacks import processes_of, read_stacks, stacks_text
+
         view = self.view
         processes = processes_of(find_chosen(self.page, self.table), view)
         if not processes:
@@ -191,7 +202,7 @@ class InspectionApp(App[None]):
         words = f"Reading stacks: {plural(len(processes), 'process', 'processes')} …"
         stacks = await self._await_aloud(read_stacks(self.monitor.stack, processes, view), words)
         heading = f"Stacks of {plural(len(stacks), 'process', 'processes')}" if len(stacks) > 1 else f"Stack of {stacks[0].title}"
-        self.push_screen(TextScreen(heading, stacks_text(stacks, self.size.width - 2)))
+        self.show_text(heading, stacks_text(stacks, self.size.width - 2))
 
 
 def logged_thing(page: Page, table: Table) -> Any:

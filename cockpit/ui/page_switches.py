@@ -8,7 +8,6 @@ from textual import work
 
 from cockpit.config.settings import Address
 from cockpit.model import Finding, Process
-from cockpit.ui.dialogs import AddressDialog
 from cockpit.ui.pages.actors import ActorsPage
 from cockpit.ui.pages.details import DetailPage, about
 from cockpit.ui.pages.memory import MemoryPage, fullest_node, memory_node
@@ -114,6 +113,8 @@ class SwitchingApp(ReplayApp):
         if not addresses:
             self.say(silent, "warning")
             return
+        from cockpit.ui.dialogs import AddressDialog
+
         chosen = await self.push_screen_wait(AddressDialog(addresses))
         if chosen is not None:
             self.monitor.follow(chosen)

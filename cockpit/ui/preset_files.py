@@ -23,7 +23,6 @@ from cockpit.presets.folder import READY_MADE
 from cockpit.presets.save import preset_of
 from cockpit.sources.source import in_time
 from cockpit.ui.acts import find_chosen
-from cockpit.ui.dialogs import NameDialog
 from cockpit.ui.inspection import InspectionApp
 from cockpit.ui.pages.presets import PresetsPage
 
@@ -102,6 +101,8 @@ class PresetApp(InspectionApp):
         try:
             text = preset_of(jobs[0], self.drawn_snapshot.actors or ())
             question = f"Save job {jobs[0].id} as a preset. Name:"
+            from cockpit.ui.dialogs import NameDialog
+
             name = await self.push_screen_wait(NameDialog(question, jobs[0].preset or jobs[0].id, ascii=self.config.ascii))
             if name is not None:
                 self.say(f"Preset written: {abbreviate_home(write_preset(text, name))}. To edit it: e on the page Presets (7)")

@@ -20,7 +20,6 @@ from cockpit.monitor.history import History
 from cockpit.sources.source import SourceError
 from cockpit.text import plural
 from cockpit.ui.acts import Acts
-from cockpit.ui.dialogs import NameDialog
 from cockpit.ui.findings import HiddenFindings
 from cockpit.ui.log_reading import LogReadingApp
 from cockpit.ui.recorded import PastMoment, RecordedPast
@@ -116,6 +115,8 @@ class ReplayApp(LogReadingApp):
         """Go to a time, such as 03:10 or -20m."""
         if self._find_recording() is None:
             return
+        from cockpit.ui.dialogs import NameDialog
+
         typed = await self.push_screen_wait(NameDialog(f"Go to the time ({EXAMPLES}):", "", ascii=self.config.ascii))
         if typed is not None:
             try:
