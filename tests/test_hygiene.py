@@ -141,8 +141,8 @@ def test_every_dependency_is_pinned():
 
 
 SEVERAL = {
-    "attacks", "attacks_words", "durable", "everything", "exit_codes", "forests", "hanging", "hostile", "hostile_hosts", "hostile_waiting",
-    "many", "pages",
+    "attacks", "durable", "everything", "exit_codes", "forests", "hanging", "hostile", "hostile_hosts", "hostile_waiting",
+    "many", "models", "program", "scripts", "ssh",
 }  # fmt: skip
 """What test modules are about that try several modules of their folder together."""
 
