@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 from fnmatch import translate
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.loop import Loop, loop_time
 
 BEGAN = time.monotonic()
 TESTS = Path(__file__).parent
@@ -73,6 +77,13 @@ SLOW = (
     "ui/test_plan_dialog.py::test_hostile_text*",
 )
 """The same for tests that take seconds of a core each."""
+SKIPPING = (
+    "acts/recover/*",
+    "monitor/test_poller.py",
+    "sources/ray/*",
+    "ui/*",
+)
+"""Tests that pause, retry and give up, with all that they wait for in this process: no time passes unused in their loop."""
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 
 _started: list[str] = []
@@ -111,6 +122,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("lane") == "unit" and collection_path.suffix == ".py":
         return bool(expression(whole).match(f"{name_of(collection_path)}::")) or None
     return None
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"skips": Loop} if is_listed(item, SKIPPING) else {"waits": asyncio.new_event_loop}
+
+
+@pytest.fixture
+def seconds_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deadlines kept by `time.monotonic` come as soon as the pauses before them are skipped."""
+    monkeypatch.setattr(time, "monotonic", loop_time)
 
 
 def needs_root(item: pytest.Item) -> bool:

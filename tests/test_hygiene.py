@@ -138,3 +138,25 @@ def test_every_dependency_is_pinned():
     lists = re.search(r"^dependencies = .*?^\[project\.scripts\]", PYPROJECT, re.MULTILINE | re.DOTALL)
     assert lists is not None
     assert {name for name in wanted if name in re.sub(r"[-_.]+", "-", lists[0]).lower()} - pins == set()
+
+
+SEVERAL = {
+    "attacks", "durable", "everything", "exit_codes", "forests", "hanging", "hostile", "hostile_hosts", "hostile_waiting",
+    "many", "models", "program", "scripts", "ssh",
+}  # fmt: skip
+"""What test modules are about that try several modules of their folder together."""
+
+
+def is_mirrored(test: Path) -> bool:
+    """`test_disks.py`, and `test_disks_filling.py`, beside `disks.py`; a package is tried as a whole by a test of its own name."""
+    folder, name = ROOT / "cockpit" / test.parent.relative_to(ROOT / "tests"), test.stem.removeprefix("test_")
+    words = name.split("_")
+    modules = ("_".join(words[:number]) for number in range(1, len(words) + 1))
+    return name in SEVERAL or name == folder.name or any((folder / f"{one}.py").exists() or (folder / one).is_dir() for one in modules)
+
+
+def test_each_test_module_is_named_after_what_it_tests():
+    """Those beside this one are about the whole project; a lab, a screen and what frameworks do are no modules of cockpit's."""
+    own = [path for path in python_files("tests") if path.name.startswith("test_") and path.parent != ROOT / "tests"]
+    tried = [path for path in own if not {"lab", "ui", "frameworks"} & set(path.parts)]
+    assert [str(path.relative_to(ROOT)) for path in tried if not is_mirrored(path)] == []

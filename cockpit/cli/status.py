@@ -99,17 +99,24 @@ async def look_at_one(config: Config, **how: Any) -> ClusterMonitor:
     return monitor
 
 
-async def _print_status(config: Config, *, as_json: bool) -> int:
+async def _look(config: Config) -> Snapshot:
+    """One look; it leaves its line for `status --line`."""
     from cockpit.monitor.monitor import OTHER_HOSTS_PATIENCE_S
+
+    snapshot = (await look_at_one(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)).poller.snapshot
+    leave_line_of(config, snapshot)
+    return snapshot
+
+
+async def _print_status(config: Config, *, as_json: bool) -> int:
     from cockpit.report.status import exit_code, status_json
     from cockpit.report.text import status_text
 
-    snapshot = (await look_at_one(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)).poller.snapshot
+    snapshot = await _look(config)
     if as_json:
         output.say_json(status_json(snapshot, indent=2))
     else:
         output.say(status_text(snapshot))
-    leave_line_of(config, snapshot)
     return exit_code(snapshot, [host.name for host in config.hosts])
 
 
@@ -186,12 +193,10 @@ def metrics(config: Config, path: Path | None) -> None:
 
 
 async def _print_metrics(config: Config, path: Path | None) -> int:
-    from cockpit.monitor.monitor import OTHER_HOSTS_PATIENCE_S
     from cockpit.report.metrics import metrics_text
     from cockpit.report.whole_file import ALL_READ, write_whole
 
-    snapshot = (await look_at_one(config, hosts_patience=OTHER_HOSTS_PATIENCE_S)).poller.snapshot
-    leave_line_of(config, snapshot)
+    snapshot = await _look(config)
     text = metrics_text(snapshot, [host.name for host in config.hosts])
     if path is None:
         output.say(text.rstrip("\n"))

@@ -188,7 +188,7 @@ def _shm_findings(facts: Facts, node: Node, used: float) -> Iterator[Finding]:
         level="warning",
         subject=name,
         text=f"shared memory (/dev/shm) on {name} is {_percent(used)} full ({size(left)} of {size(node.shm.total)} left){held}: "
-        "what writes there next ends with a bus error (NCCL, data loaders, engines)",
+        "the next process that writes there is killed by a bus error (NCCL, data loaders, engines)",
         evidence=(f"df /dev/shm on {name}: {size(node.shm.used)} of {size(node.shm.total)}", *_shm_user_lines(facts, node)),
         remedy=Remedy(
             "`ls -lS /dev/shm` shows the largest files; `cockpit clean` removes those that nobody uses; else fewer data loader workers, "
@@ -208,7 +208,7 @@ def _shm_user_lines(facts: Facts, node: Node) -> Iterator[str]:
         yield f"files in /dev/shm by user: {', '.join(f'{clean(one.user or UNKNOWN)[:40]} {size(one.size)}' for one in largest)}"
     unnamed = (node.shm.used or 0) - sum(one.size for one in known)
     if host is not None and host.shm_users is not None and unnamed >= DISK_STEP_SHARE * (node.shm.total or 0):
-        yield f"{size(unnamed)} is in files that are deleted and still in use, as Ray's object store is, or out of sight"
+        yield f"{size(unnamed)} is in deleted files that are still open, as Ray's object store is, or in files that the probe can't see"
 
 
 def _store_capacity(node: Node) -> float:

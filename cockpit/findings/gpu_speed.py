@@ -185,7 +185,7 @@ def _down_findings(facts: Facts, host: Host, known: Known, expected: Mapping[str
     if ill and facts.seconds_lasting("gpu-nvlink-down", host.name) >= facts.limits.gpu_link_age:
         words = "NVLinks that are down: traffic between GPUs is slower, or goes over PCIe, and NCCL may hang"
         cause = "search for Xid 74 and for errors of the fabric manager (`dmesg | grep -i -e xid -e nvlink`, `nvidia-smi topo -m`)"
-        yield _finding(facts, host, "gpu-nvlink-down", ill, words, f"{cause}; {_TEST}; a reset of the GPU trains its links anew")
+        yield _finding(facts, host, "gpu-nvlink-down", ill, words, f"{cause}; {_TEST}; resetting the GPU retrains its links")
 
 
 def _pcie_findings(facts: Facts, host: Host, known: Known) -> Iterator[Finding]:
@@ -220,10 +220,10 @@ class Errors(NamedTuple):
 
 _ERRORS = (
     Errors("gpu-nvlink-errors", lambda links: links.nvlink_errors, "nvlink_errors", "`nvidia-smi nvlink -e`",
-        "a growing number of NVLink errors: all ranks wait for what is sent again",
+        "a growing number of NVLink errors: data is sent again, and all ranks wait for it",
         f"such errors often come days before a link fails: {_TEST}"),
     Errors("gpu-pcie-errors", lambda links: links.pcie_replays, "pcie_replays", "`nvidia-smi -q`: Replays Since Reset",
-        "a growing number of PCIe errors: each is data that was sent again", _RESEAT),
+        "a growing number of PCIe errors: data is sent again, and transfers are slower", _RESEAT),
 )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ _TROUBLES: tuple[Trouble, ...] = (
         "has lost data through memory errors (ECC) since its driver was loaded",
         "have lost data through memory errors (ECC) since their driver was loaded",
         lambda gpu: f"{plural(gpu.ecc or 0, 'uncorrected ECC error')}; `nvidia-smi -q -d ECC` lists them",
-        "start again what ran on it then: it has failed; if more errors follow: "
+        "restart the job that ran on it then: it has failed; if more errors follow: "
         f"{_RESET} and test it (`dcgmi diag -r 3`); replace it if the test fails"),
     Trouble("gpu-remap", "warning", lambda gpu: gpu.remap is True and not gpu.recovery,
         "has bad memory rows and needs a reset to replace them", "have bad memory rows and need a reset to replace them",
@@ -148,7 +148,7 @@ _XID_MEANINGS: Mapping[int, Meaning] = {
     63: Meaning("info", "a bad row of its memory was set aside, to be retired or remapped"),
     64: Meaning("warning", "a bad row of its memory could not be retired or remapped"),
     74: Meaning("warning", "an NVLink error", "see the NVLinks of its host (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`); " + _RETEST),
-    79: Meaning("critical", "it has fallen off the bus", _RETEST + "; look at its power and its seat"),
+    79: Meaning("critical", "it has fallen off the bus", _RETEST + "; check its power and that it sits firmly in its slot"),
     92: Meaning("warning", "many memory errors that were corrected"),
     94: Meaning("warning", "a memory error that has ended the program on it alone (contained)", "start that job again; then " + _RETEST),
     95: Meaning("critical", "a memory error that may have spread (uncontained)"),

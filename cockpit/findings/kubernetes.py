@@ -100,10 +100,10 @@ def crashing_containers(facts: Facts) -> Iterator[Finding]:
                 "" if ended.exit_code is None else f", exit code {ended.exit_code}"
             )
         text = (
-            f"Container {clean(one.name)} of pod {clean(pod.name)} has ended {plural(one.restarts, 'time')}, "
-            f"and is started again and again{clean(how)}"
+            f"Container {clean(one.name)} of pod {clean(pod.name)} restarts again and again: "
+            f"it has ended {plural(one.restarts, 'time')}{clean(how)}"
         )
-        remedy = f"read what it said: `kubectl logs -p -n {_cluster(facts).namespace} {clean(pod.name)} -c {clean(one.name)}`"
+        remedy = f"read its last log: `kubectl logs -p -n {_cluster(facts).namespace} {clean(pod.name)} -c {clean(one.name)}`"
         found = _pod_finding(facts, "pod-crash-loop", _title(pod, one), text, remedy, [pod])
         yield replace(found, since=ended.at if ended else None)
 
@@ -167,7 +167,7 @@ def _contradiction(one: RayJob, jobs: Mapping[str, Job]) -> tuple[str, str] | No
     watched = one.status == "RUNNING" and one.deployment in UNDER_WAY
     if watched and job is None:
         return "Ray knows no such job", (
-            "its head has probably been started anew and has lost the job: delete the RayJob, and apply it again; "
+            "its head was probably restarted and has lost the job: delete the RayJob, and apply it again; "
             "KubeRay 1.5 and later fails such a RayJob by itself"
         )
     if job is None:

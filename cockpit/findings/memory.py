@@ -103,7 +103,8 @@ def _near_finding(facts: Facts, node: Node, used: float, line: KillLine, trend: 
         f"{' (by its default setting)' if line.assumed else ''}{_forecast_words(used, line, trend)}",
         evidence=tuple(_near_evidence(facts, node, line, held)),
         remedy=Remedy(
-            "free memory before Ray kills workers: " + (f"stop job {job.id}, or reduce its load" if job else "end what you need least"),
+            "free memory before Ray kills workers: "
+            + (f"stop job {job.id}, or reduce its load" if job else "end the work that you need least"),
             "stop-job" if job and critical else None,
         ),
         about=(node.key, *([job.key] if job else ())),

@@ -38,7 +38,7 @@ def _finding(facts: Facts, missing: list[Node]) -> Finding:
         level="warning" if waits else "info",
         subject="cluster",
         text=f"{names} {'is' if one else 'are'} not in this cluster{_other_cluster_words(facts, missing[0]) if one else ''}"
-        f"{'; actors or placement groups wait that are too large for the nodes in it' if waits else ''}",
+        f"{'; actors or placement groups that are too large for its nodes wait' if waits else ''}",
         evidence=(
             *(f"{node.title}: {_probe_line(facts, node)}" for node in missing[:MAX_HOSTS_LISTED]),
             f"`ray list nodes` lists {plural(len(facts.living_nodes), 'living node')}, but not {'this host' if one else 'these hosts'}",

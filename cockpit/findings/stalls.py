@@ -242,18 +242,19 @@ def _hang_finding(spell: Spell, spins: Sequence[Used], level: Level) -> Finding:
     job, odd = spell.job, _odd_gpus(spell)
     most = max(_plausible_watts(each.gpu) or 0 for each in spins)
     number = _all_words(spins) if len(spins) == len(spell.used) else f"{len(spins)} of {_gpus(len(spell.used))}"
+    have, wait = ("have", "they wait") if len(spins) > 1 else ("has", "it waits")
     suspect = f"; different from the others: {', '.join(each.text for each in odd)}" if odd else ""
     return Finding(
         code="job-hung",
         level=level,
         subject=_subject(job),
-        text=f"{number} of {_subject(job)} {'wait' if len(spins) > 1 else 'waits'} for others at 100 % with at most {most:.0f} W "
-        f"for {age(spell.lasted)}, as in a hung NCCL collective{suspect}{_log_words(spell)}",
+        text=f"{number} of {_subject(job)} {have} been at 100 % with at most {most:.0f} W for {age(spell.lasted)}: {wait} for others, "
+        f"as in a hung NCCL collective{suspect}{_log_words(spell)}",
         evidence=(*(f"different from the others: {_gpu_line(each)}" for each in odd), *_node_lines(spell.used), *_log_line(spell)),
         since=spell.since,
         remedy=Remedy(
-            "compare the stacks of its ranks (`py-spy dump --pid PID`), starting with the different one, and search for Xid errors "
-            "on its host (`dmesg | grep -i xid`); then stop the job and start it from its last checkpoint",
+            "compare the stacks of its ranks (`py-spy dump --pid PID`), first that of a GPU that differs from the others, and search for "
+            "Xid errors on its host (`dmesg | grep -i xid`); then stop the job and start it from its last checkpoint",
             "stop-job",
         ),
         about=(job.key, *dict.fromkeys(each.process.key for each in odd)),

@@ -113,7 +113,7 @@ async def _exchange(address: str, post: Post) -> bytes:
 def _words(error: httpx.TransportError) -> str:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return why_unreachable(error, in_time=not isinstance(error, httpx.ConnectTimeout)).partition(";")[0]
-    return "it broke off, or does not speak HTTP"
+    return "the connection was closed early, or it does not speak HTTP"
 
 
 async def _send(address: str, post: Post) -> bytes:

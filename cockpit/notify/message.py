@@ -93,7 +93,7 @@ class Message(NamedTuple):
 
     def _end_line(self, one: Told) -> str:
         blind = f"; can't be read now: {', '.join(self.unread)}" if self.unread else ""
-        what = f"NOW ONLY {one.now.upper()}" if one.now else self._end.upper()
+        what = f"LOWERED TO {one.now.upper()}" if one.now else self._end.upper()
         return f"{what} (was {one.level}): {one.text}; where: {one.subject}; {_since(one, self.at)}{blind}"
 
 

@@ -148,4 +148,4 @@ def _take(folder: Path) -> tuple[Lock, ToldTo | None]:
 
 
 def _words(error: OSError | SourceError) -> str:
-    return f"what was told can't be kept: {(error.strerror or str(error)).lower() if isinstance(error, OSError) else error}"
+    return f"the list of sent messages can't be saved: {(error.strerror or str(error)).lower() if isinstance(error, OSError) else error}"

@@ -263,7 +263,7 @@ def _open_plain(path: Path) -> int:
         raise RecordingError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise RecordingError(f"{path} is no regular file")
+        raise RecordingError(f"{path} is not a regular file")
     return file
 
 

@@ -193,7 +193,7 @@ def decode_frame(block: bytes) -> Frame:
     """Raises `FrameError` for numbers that JSON doesn't have, and that nobody who draws one expects; msgspec's errors and `ValueError`."""
     frame = _decoder.decode(block)
     if _MAYBE_ENDLESS.search(block) and not _is_finite(frame):
-        raise FrameError("a frame has numbers that are none")
+        raise FrameError("a frame has values that are not numbers")
     return frame
 
 
@@ -328,7 +328,7 @@ class _Table:
                 raise FrameError("a frame lacks numbers")
             sums = [code + step for code, step in zip(codes, by[used : used + len(codes)], strict=True)]
             if sums and not 0 <= min(sums) <= max(sums) <= MAX_NUMBER:
-                raise FrameError("a frame has numbers that nothing can have")
+                raise FrameError("a frame has impossible numbers")
             self.codes[place] = sums
             self.changed.add(place)
             used += len(codes)

@@ -145,7 +145,7 @@ class Recorder:
         make_folder(folder)
         allowed = bytes_allowed(self._root, self._limits)
         if allowed < SMALLEST_LIMIT:
-            raise OSError(errno.ENOSPC, "the disk is too small for recordings")
+            raise OSError(errno.ENOSPC, "the disk has too little space for recordings")
         lock = Lock(folder)
         is_ours = lock.take()
         if is_ours is False:
@@ -161,7 +161,7 @@ class Recorder:
         if time.monotonic() - self._removed >= REMOVE_EVERY_S:
             self._removed = time.monotonic()
             if remove_old(self._root, self._limits) > 2 * bytes_allowed(self._root, self._limits):
-                raise OSError(errno.ENOSPC, "recordings take more than they may, and none of them is old enough to go")
+                raise OSError(errno.ENOSPC, "recordings take more space than their limit, and none is old enough to be removed")
 
     def _new_acts(self, snapshot: Snapshot) -> list[Event]:
         if self._acts is None:

@@ -85,7 +85,7 @@ class _Reader:
             self._unpacker, self._state, self._unpacked = Unpacker(), State(), 0
         self._unpacked += record.unpacked
         if self._unpacked > MAX_SPAN_BYTES:
-            raise RecordingError("there is more between two key frames than any cluster has")
+            raise RecordingError("there is more data between two key frames than any cluster has")
         if self._state is None:
             raise FrameError("a frame without a key frame")
         frame = decode_frame(self._unpacker.unpack(payload, record.unpacked))
@@ -122,7 +122,7 @@ class _Reader:
         if self._events_lost:
             yield f"{self._events_lost:,} groups of events are damaged"
         if self.segment.torn:
-            yield f"its last {self.segment.torn:,} bytes are torn: what was written last is lost"
+            yield f"its last {self.segment.torn:,} bytes are incomplete: what was written last is lost"
 
     def _check(self, place: int) -> None:
         try:
@@ -258,4 +258,4 @@ def _try_to_open(path: Path) -> Segment | str:
     if segment.header.layout == LAYOUT:
         return segment
     segment.close()
-    return f"{path.name} was recorded by cockpit {clean(segment.header.cockpit)[:40]} in a layout that this version can't read"
+    return f"{path.name} was recorded by cockpit {clean(segment.header.cockpit)[:40]} in a format that this version can't read"

@@ -165,7 +165,7 @@ def describe_containers(snapshot: Snapshot) -> Iterator[str]:
 
 def _container_line(host: str, engine: str, name: str, user: str | None) -> str:
     return (
-        f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): what is left over in it and its /dev/shm are seen only "
+        f"Container {name} on {host} ({engine}{f', user {user}' if user else ''}): its orphans and its /dev/shm can be seen only "
         f"from inside. {f'As {user}' if user else 'There'}, run `{engine} exec -it {name} cockpit`, or set `hosts: [{name}]` and "
         f'`reach: "{engine} exec -i {{name}} {{python}} -"` in {abbreviate_home(config_path())}'
     )

@@ -38,7 +38,9 @@ class _Look(Collector):
         self._facts = facts
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        left_out = GaugeMetricFamily(LEFT_OUT, "Series that had no room, or the same labels as another, by family.", labels=["family"])
+        left_out = GaugeMetricFamily(
+            LEFT_OUT, "Series left out by the limit, or because another has the same labels, by family.", labels=["family"]
+        )
         for family in FAMILIES:
             gauge, missing = _gauge(family, self._facts)
             if gauge.samples:

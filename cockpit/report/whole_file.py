@@ -31,4 +31,4 @@ def _check_replaceable(path: Path) -> None:
     """Root would else put a file in the place of /dev/null."""
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))

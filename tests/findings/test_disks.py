@@ -163,7 +163,7 @@ def test_shared_memory_in_which_hardly_a_page_is_left_is_told():
     found = only(looked(shm(97, object_store=Amount(60 * GIB, 90 * GIB)), detectors=SHM), "shm-full")
     assert found.text == (
         "shared memory (/dev/shm) on node1 is 97% full (3.0G of 100G left); Ray's object store holds 60G: "
-        "what writes there next ends with a bus error (NCCL, data loaders, engines)"
+        "the next process that writes there is killed by a bus error (NCCL, data loaders, engines)"
     )
     assert (found.level, found.about) == ("warning", (node(1).key,))
 
@@ -189,7 +189,7 @@ def test_full_shared_memory_comes_with_whose_files_take_it_and_what_has_no_name(
     assert found.evidence == (
         "df /dev/shm on node1: 97G of 100G",
         "files in /dev/shm by user: bob 30G, alice 5.0G, – 2.0G",
-        "60G is in files that are deleted and still in use, as Ray's object store is, or out of sight",
+        "60G is in deleted files that are still open, as Ray's object store is, or in files that the probe can't see",
     )
 
 
@@ -205,7 +205,7 @@ def test_what_hardly_counts_is_not_listed_and_a_user_s_name_can_do_nothing():
 
 def test_who_holds_shared_memory_is_not_guessed():
     assert only(looked(held(None), detectors=SHM), "shm-full").evidence == ("df /dev/shm on node1: 97G of 100G",)
-    assert only(looked(held(), detectors=SHM), "shm-full").evidence[1].startswith("97G is in files that are deleted")
+    assert only(looked(held(), detectors=SHM), "shm-full").evidence[1].startswith("97G is in deleted files")
     assert looked(held(ShmUser("bob", 90 * GIB), used=90), detectors=SHM) == ()
 
 

@@ -118,7 +118,7 @@ def test_errors_that_grow_are_told_and_those_of_long_ago_are_not():
     told = counting(500, 500, 504, 509, 511)
     assert told[:4] == [()] * 4
     found = only(told[-1], "gpu-nvlink-errors")
-    assert found.text == "GPU 0 of node1 has a growing number of NVLink errors: all ranks wait for what is sent again"
+    assert found.text == "GPU 0 of node1 has a growing number of NVLink errors: data is sent again, and all ranks wait for it"
     assert found.evidence == ("GPU 0: 11 more in the last 3m00s, 511 since its driver was loaded (`nvidia-smi nvlink -e`)",)
 
 

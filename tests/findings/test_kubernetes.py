@@ -112,9 +112,9 @@ def test_a_kill_at_an_unknown_time_without_a_limit_claims_neither():
 def test_a_container_that_ends_again_and_again_is_told():
     ended = ContainerEnd("Error", 1, NOW - 40)
     finding = only(found(seen(pod(containers=(container(waiting="CrashLoopBackOff", restarts=7, ended=ended),)))), "pod-crash-loop")
-    said = "has ended 7 times, and is started again and again, the last time with Error, exit code 1"
+    said = "restarts again and again: it has ended 7 times, the last time with Error, exit code 1"
     assert (finding.level, finding.text) == ("warning", f"Container ray-worker of pod ray-gpu-worker-2 {said}")
-    assert finding.remedy.text == "read what it said: `kubectl logs -p -n default ray-gpu-worker-2 -c ray-worker`"
+    assert finding.remedy.text == "read its last log: `kubectl logs -p -n default ray-gpu-worker-2 -c ray-worker`"
     assert codes(found(seen(pod(containers=(container(restarts=3, ended=ended),))))) == {"pod-crash-loop"}
 
 

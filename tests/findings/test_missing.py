@@ -26,7 +26,7 @@ def test_a_host_of_the_config_without_a_node_is_worth_knowing_and_a_warning_whil
     never = actor(1, state="PENDING_CREATION", wait="never")
     (urgent,) = seen(W2, W3, actors=(never,))
     assert (urgent.level, urgent.text) == (
-        "warning", "w2 and w3 are not in this cluster; actors or placement groups wait that are too large for the nodes in it",
+        "warning", "w2 and w3 are not in this cluster; actors or placement groups that are too large for its nodes wait",
     )  # fmt: skip
 
 

@@ -124,7 +124,7 @@ def test_what_works_or_is_not_known_is_not_told(fine: Snapshot):
 
 def test_where_no_probe_tells_of_power_limits_the_names_of_gpus_do():
     hung = only(found(world(*[{"utilization": 100.0, "power": 120.0, "power_limit": None}] * 8), 20), "job-hung")
-    assert hung.text.startswith("All 8 GPUs of job train1 wait for others at 100 % with at most 120 W")
+    assert hung.text.startswith("All 8 GPUs of job train1 have been at 100 % with at most 120 W")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
     told = only(found(hang, 6), "job-hung")
     assert (told.level, told.subject) == ("warning", "job train1")
     assert told.text == (
-        "7 of 8 GPUs of job train1 wait for others at 100 % with at most 120 W for 6m00s, as in a hung NCCL collective; "
+        "7 of 8 GPUs of job train1 have been at 100 % with at most 120 W for 6m00s: they wait for others, as in a hung NCCL collective; "
         "different from the others: node1 GPU 7; not known whether its log still grows"
     )
     assert told.evidence[0] == "different from the others: node1 GPU 7: 0 %, 78 W, pid 107 python"
@@ -181,7 +181,7 @@ def test_gpus_that_wait_for_each_other_are_told_with_the_odd_one_out():
 
 def test_where_all_are_at_100_percent_the_odd_one_draws_another_power():
     told = only(found(world(*[SPINS] * 7, {"utilization": 100.0, "power": 70.0}), 6), "job-hung")
-    assert "All 8 GPUs of job train1 wait" in told.text
+    assert "All 8 GPUs of job train1 have been at 100 %" in told.text
     assert "different from the others: node1 GPU 7" in told.text
     assert "odd one out" not in only(found(world(*[SPINS] * 8), 6), "job-hung").text
     assert "odd one out" not in only(found(world(*[SPINS] * 4, *[IDLE] * 4), 6), "job-hung").text

@@ -168,7 +168,7 @@ def test_ranks_that_stall_and_ranks_that_hang_are_told_with_the_odd_one_also_whe
         hung = found(
             watcher,
             "job-hung",
-            "All 4 GPUs of job ranks wait for others at 100 % with at most 120 W for",
+            "All 4 GPUs of job ranks have been at 100 % with at most 120 W for",
             f"; different from the others: w1 GPU {odd[1]},",
         )
         there = ", ".join(str(index) for name, index in sorted(used) if name == "w1")

@@ -140,7 +140,7 @@ async def test_an_endless_answer_is_not_read_to_its_end():
 
 @pytest.mark.parametrize("body", [b"[" * 60_000, b"\xff\xfe", b'{"errcode":' + b"9" * 9_000 + b"}", b'{"errcode":"0"}'])
 async def test_an_answer_without_sense_is_a_failure(body):
-    assert str(await refusal(saying("200 OK", body), "wecom")) == "its answer is not that of such a robot"
+    assert str(await refusal(saying("200 OK", body), "wecom")) == "its answer is not what such a robot sends"
 
 
 async def test_a_proxy_that_can_not_be_used_and_certificates_that_are_not_there_are_said(monkeypatch):
@@ -157,7 +157,7 @@ async def test_no_http_is_a_failure():
         writer.write(b"hello\r\n\r\n")
         await writer.drain()
 
-    assert str(await refusal(babble)) == "it broke off, or does not speak HTTP"
+    assert str(await refusal(babble)) == "the connection was closed early, or it does not speak HTTP"
 
 
 async def test_nobody_there_is_said_without_the_address():

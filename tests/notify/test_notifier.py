@@ -156,7 +156,7 @@ async def test_what_was_told_and_can_not_be_kept_is_a_fault(world, monkeypatch):
 
     monkeypatch.setattr("cockpit.notify.notifier.save_told", full)
     await world.see(finding("w1"))
-    await until(lambda: world.faults[-1] == "what was told can't be kept: no space left on device")
+    await until(lambda: world.faults[-1] == "the list of sent messages can't be saved: no space left on device")
     world.notifier.close()
 
 
@@ -164,6 +164,6 @@ async def test_a_folder_that_can_not_be_made_is_a_fault_and_nobody_is_told_twice
     world.root.parent.mkdir(parents=True)
     world.root.write_text("no folder")
     await world.see(finding("w1"))
-    assert world.faults[-1].startswith("what was told can't be kept: ")
+    assert world.faults[-1].startswith("the list of sent messages can't be saved: ")
     assert world.sent == []
     world.notifier.close()

@@ -69,7 +69,7 @@ def test_one_that_goes_on_as_a_warning_is_not_called_over():
         recipient.look(snapshot(finding("w1", level="warning"), at=at))
     message = recipient.message(snapshot(finding("w1", level="warning"), at=200))
     assert message is not None
-    assert "NOW ONLY WARNING (was critical): w1 is lost" in message.text(1_000)
+    assert "LOWERED TO WARNING (was critical): w1 is lost" in message.text(1_000)
 
 
 def test_a_source_that_fails_is_named_with_what_is_not_seen_any_more():

@@ -74,9 +74,9 @@ def test_many_findings_are_one_message_within_the_robots_limit(form, most, measu
         ("dingtalk", {"errcode": 310000, "errmsg": "keywords not in content"}, "code 310000: keywords not in content", None),
         ("dingtalk", {"errcode": 130101, "errmsg": "send too fast"}, "code 130101", 600),
         ("wecom", {"errcode": 45009}, "code 45009: no reason given", 60),
-        ("wecom", {}, "its answer is not that of such a robot", None),
-        ("dingtalk", "ok", "its answer is not that of such a robot", None),
-        ("feishu", None, "its answer is not that of such a robot", None),
+        ("wecom", {}, "its answer is not what such a robot sends", None),
+        ("dingtalk", "ok", "its answer is not what such a robot sends", None),
+        ("feishu", None, "its answer is not what such a robot sends", None),
     ],
 )
 def test_an_answer_with_http_200_may_be_a_refusal(form, answer, reason, pause):

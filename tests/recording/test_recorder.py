@@ -174,7 +174,7 @@ def test_a_reason_of_our_own_is_not_taken_for_the_kernels(root, monkeypatch):
 
 def test_a_disk_too_small_for_recordings_is_said(root, monkeypatch):
     monkeypatch.setattr(recording_of, "bytes_allowed", lambda *_: 1000)
-    assert record(root, at(0)).state.reason == "not recorded: the disk is too small for recordings"
+    assert record(root, at(0)).state.reason == "not recorded: the disk has too little space for recordings"
 
 
 def test_a_bug_of_its_own_ends_no_screen(root, monkeypatch):

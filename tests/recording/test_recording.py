@@ -78,7 +78,7 @@ def test_a_torn_end_loses_what_was_written_last_alone_and_says_so(path, written)
     recording = Recording.open(path)
     assert recording.end >= written[-2].taken
     assert recording.snapshot_at(recording.end) is not None
-    assert any("torn" in sentence for sentence in recording.damage)
+    assert any("incomplete" in sentence for sentence in recording.damage)
 
 
 def records_of(path):
@@ -185,5 +185,5 @@ def test_one_file_that_can_not_be_read_does_not_hide_the_others(path, written):
 def test_what_another_cockpit_has_packed_otherwise_is_refused_with_its_version(tmp_path, monkeypatch):
     monkeypatch.setattr("cockpit.recording.writer.LAYOUT", "0badc0de")
     path = write(tmp_path / "rec", snapshots(3))
-    with pytest.raises(RecordingError, match=r"was recorded by cockpit \d.* in a layout that this version can't read"):
+    with pytest.raises(RecordingError, match=r"was recorded by cockpit \d.* in a format that this version can't read"):
         Recording.open(path)

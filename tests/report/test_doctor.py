@@ -184,7 +184,7 @@ def test_a_container_that_nobody_looks_into_is_named_with_the_ways_in():
     text = doctor_text(*looked(seen(idle(1), processes=(inner, replace(inner, pid=1702)))), Config())
     (line,) = [line for line in text.splitlines() if line.startswith("Container ")]
     assert line == (
-        "Container train on node1 (podman, user ann): what is left over in it and its /dev/shm are seen only from inside. As ann, run "
+        "Container train on node1 (podman, user ann): its orphans and its /dev/shm can be seen only from inside. As ann, run "
         '`podman exec -it train cockpit`, or set `hosts: [train]` and `reach: "podman exec -i {name} {python} -"` in '
         f"{abbreviate_home(config_path())}"
     )

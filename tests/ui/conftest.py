@@ -18,12 +18,8 @@ from cockpit.sources.source import SourceError
 from cockpit.ui import theme
 from cockpit.ui.app import Cockpit
 from cockpit.usage import Usage
-from tests.ui.loop import Loop, loop_time
+from tests.loop import loop_time
 from tests.world import GIB, NOW, snapshot
-
-
-def pytest_asyncio_loop_factories():
-    return {"skips": Loop}
 
 
 class Still:

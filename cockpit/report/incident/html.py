@@ -126,8 +126,8 @@ def _usage(account: Account) -> Html:
     table = _table("GPU-hours by job", titles, rows, range(2, 7))
     note = tag(
         "p",
-        "GPU-hours. Busy + idle + unknown is what was had, by reservation or by holding memory. A GPU is busy when its utilization was "
-        "above 5 %; unknown: there are no figures of its use.",
+        "GPU-hours. A job has a GPU while it has reserved it or holds memory on it: busy + idle + unknown is all of that time. "
+        "A GPU is busy when its utilization was above 5 %; unknown: there are no figures of its use.",
         class_="legend",
     )
     return _section("Who used what", "No GPU was used.", tag("p", words.fleet_words(account)), table, note)

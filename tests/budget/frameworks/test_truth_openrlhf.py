@@ -148,6 +148,11 @@ def asked_there(real: dict[str, Any]) -> list[tuple[str | None, list[dict[str, f
     ]
 
 
+def says_that_nothing_starts(budget: Budget) -> bool:
+    """Groups beside an unknown flag are counted for a fork that reads it, and are a doubt: the release itself starts nothing."""
+    return any(line.level == "doubt" and "nothing starts. The groups are counted without it" in line.text for line in budget.lines)
+
+
 @pytest.mark.parametrize("release", PUBLISHED)
 def test_groups_and_refusals_are_the_releases_own(release: str):
     writer = Writer(release, 1)
@@ -157,8 +162,8 @@ def test_groups_and_refusals_are_the_releases_own(release: str):
         budget = openrlhf(words, {}, release=release)
         never = [line.text for line in budget.lines if line.level == "never"]
         if real["stopped"] == "parser":
-            assert budget.groups is None, words
-            assert never or budget.unread, words
+            assert never or budget.unread or says_that_nothing_starts(budget), words
+            assert budget.groups is None or says_that_nothing_starts(budget), words
         elif real["stopped"]:
             assert never, (words, real["stopped"])
         else:

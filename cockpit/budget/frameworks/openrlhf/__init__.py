@@ -22,6 +22,7 @@ _FORKED = "0.5.1"
 """Whose flags simpleRL-reason v0 has."""
 MAX_REFUSAL_CHARS = 100
 """Characters of a parser's refusal that are told."""
+_STOPS = "OpenRLHF itself ends there with an error, and nothing starts"
 _SETTINGS = (
     "vllm_gpu_memory_utilization", "vllm_enable_sleep", "deepspeed_enable_sleep", "zero_stage", "adam_offload", "ref_reward_offload",
     "colocate_all_models", "async_train", "vllm_tensor_parallel_size", "vllm_num_engines", "train_batch_size", "micro_train_batch_size",
@@ -147,7 +148,7 @@ def _counted_without_unknown(argv: Sequence[str], outcomes: Mapping[str, ParsedA
     if not any(isinstance(outcome, ParsedArgs) for outcome in again.values()):
         return None
     found = _of(rest, again, env)
-    doubts = (Line("doubt", f"{_unknown_flag(word)} The groups are counted without it", _correction(word)) for word in unknown)
+    doubts = (Line("doubt", f"{_unknown_flag(word)} {_STOPS}. The groups are counted without it", _correction(word)) for word in unknown)
     # Whoever reads the unknown flag may read what seems to be missing.
     lines = (Line("doubt", line.text, line.change) if line.level == "never" else line for line in found.lines)
     return replace(found, lines=(*lines, *doubts))

@@ -182,6 +182,9 @@ def _parse(known: tuple[tuple[str, str], ...], argv: tuple[str, ...]) -> tuple[M
         given, rest = _parser(known).parse_known_args(argv)
     except ParserRefusedError as error:
         return {}, (), str(error)
+    for name, kind in known:
+        if "*" not in kind and vars(given).get(name) == []:  # before Python 3.13 argparse makes an empty list of `--flag=--`
+            return {}, (), f"argument --{name}: expected one argument"
     return vars(given), rest, "--help shows what there is, and nothing runs" if "help" in given else None
 
 

@@ -79,6 +79,6 @@ def test_what_another_cockpit_records_is_the_past_of_this_one_too():
 
 
 def test_where_nothing_is_recorded_it_is_said_why():
-    state = SimpleNamespace(path=None, reason="the disk is too small for recordings")
-    with pytest.raises(SourceError, match="no recording of this cluster yet: the disk is too small"):
+    state = SimpleNamespace(path=None, reason="the disk has too little space for recordings")
+    with pytest.raises(SourceError, match="no recording of this cluster yet: the disk has too little space"):
         command._open_past(screen(SimpleNamespace(state=state)))

@@ -64,7 +64,7 @@ def test_a_ray_that_does_not_answer_is_a_metric_and_no_failure(run, tmp_path):
 def test_a_file_that_can_not_be_written_is_said(run, tmp_path):
     told = run("--textfile", str(tmp_path))
     assert (told.exit_code, told.stdout) == (1, "")
-    assert "it is no regular file" in told.stderr
+    assert "it is not a regular file" in told.stderr
     assert run("--textfile", str(tmp_path / "nowhere" / "a.prom")).exit_code == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import threading
-import time
+from time import monotonic
 
 
 class Clock:
@@ -15,7 +15,7 @@ class Clock:
         self.skipped = 0.0
 
     def __call__(self):
-        return time.monotonic() + self.skipped
+        return monotonic() + self.skipped
 
 
 class Selector(selectors.DefaultSelector):
@@ -65,4 +65,4 @@ def loop_time():
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:
-        return time.monotonic()
+        return monotonic()
