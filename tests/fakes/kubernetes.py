@@ -95,6 +95,7 @@ class ApiServer:
             app.router.add_get(base + "/namespaces/{namespace}/{kind}/{name}", self._get)
         app.router.add_delete("/api/v1/namespaces/{namespace}/pods/{name}", self._delete)
         app.router.add_get("/api/v1/namespaces/{namespace}/pods/{name}/exec", self._exec)
+        app.router.add_post("/api/v1/namespaces/{namespace}/pods/{name}/exec", self._exec_by_spdy)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
 
     async def start(self, address: str, port: int) -> int:
@@ -176,6 +177,11 @@ class ApiServer:
             return failure(409, "Conflict", what, _details(request, "Pod"))
         write(self.folder, "pods", [one for one in read(self.folder, "pods") if one["metadata"]["uid"] != uid])
         return answer({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], **_ending_soon(pod)}})
+
+    async def _exec_by_spdy(self, request: web.Request) -> web.Response:
+        """The second way of kubectl, where the first is refused: a right of its own, and a protocol that is not spoken here."""
+        denied = self._denied(request, "create", "pods/exec")
+        return failure(400, "BadRequest", "Upgrade request required") if denied is None else denied
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         if (denied := self._denied(request, "get", "pods/exec")) is not None:

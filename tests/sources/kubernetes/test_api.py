@@ -11,6 +11,8 @@ import pytest
 
 from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError, ServiceAccount, ask_kubectl
 from cockpit.sources.kubernetes.facts import check_ray_cluster, delete_pod, list_pods, read_ray_cluster
+from cockpit.sources.probes.host_probe import why_it_ended
+from cockpit.sources.probes.process import ask_program
 from cockpit.sources.source import SourceError
 from tests.fakes import kubernetes
 from tests.fakes.kubernetes import EVERYTHING
@@ -68,6 +70,17 @@ async def test_a_right_that_is_lacking_is_named(api: KubernetesApi, folder: Path
         await delete_pod(api, WORKER, UID)
     assert refused.value.reason == "Forbidden"
     assert set((await read_ray_cluster(api)).lacks) == {"raycluster", "rayjobs"}
+
+
+async def test_a_probe_that_kubectl_may_not_send_names_the_right_and_the_role_that_has_it(api: KubernetesApi, folder: Path):
+    if str(folder) not in os.environ.get("KUBECONFIG", ""):
+        pytest.skip("only kubectl sends probes")
+    (folder / "rights").write_text("list pods\nget pods")
+    with pytest.raises(SourceError) as refused:
+        await ask_program("Kubernetes", "kubectl", "exec", "-n", "default", WORKER, "--", "true")
+    told = why_it_ended(WORKER, 1, str(refused.value), spoke=False)
+    assert 'cannot create resource "pods/exec"' in told
+    assert told.endswith("; packaging/kubernetes-role.yaml has the Role that allows it")
 
 
 @pytest.mark.parametrize("lacking", [None, *EVERYTHING])
