@@ -22,6 +22,9 @@ API_HOST: Final = "KUBERNETES_SERVICE_HOST"
 FLAG: Final = "--kubernetes"
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """What Kubernetes lays into a pod: `token`, `ca.crt`, `namespace`."""
+FORBIDDEN: Final = "Forbidden"
+"""The reason of a `Status` that refuses for want of a right; kubectl prints it in brackets."""
+ROLE: Final = "packaging/kubernetes-role.yaml has the Role that allows it"
 REACH: Final = "kubectl exec --quiet -i -n {namespace} {{name}} -- {{python}} -"
 """Without `-c` it is the pod's default container: that which its annotation kubectl.kubernetes.io/default-container names, else the first,
 which is Ray's (RayContainerIndex in KubeRay's controllers/ray/utils/constant.go). A mesh that puts its own before it names ours."""

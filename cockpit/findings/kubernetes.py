@@ -51,7 +51,6 @@ def _why_waiting(facts: Facts, pod: Pod) -> tuple[str, str] | None:
 
 def _waiting_finding(facts: Facts, code: str, why: str, pods: list[Pod]) -> Finding:
     first = min(pods, key=lambda pod: (pod.created or facts.now, pod.name))
-    lasting = "" if first.created is None else f" for {age(facts.now - first.created)}"
     one = len(pods) == 1
     if code == "pod-image":
         what, remedy = (
@@ -61,7 +60,7 @@ def _waiting_finding(facts: Facts, code: str, why: str, pods: list[Pod]) -> Find
     else:
         what = f"{'waits' if one else 'wait'} to be started"
         remedy = "free what is missing, add nodes, or ask for less in the RayCluster; Ray does not see this pod before it runs"
-    found = _pod_finding(facts, code, f"pod {clean(first.name)}", f"{_names(pods)} {what}{lasting}: {_short(why)}", remedy, pods)
+    found = _pod_finding(facts, code, f"pod {clean(first.name)}", f"{_names(pods)} {what}: {_short(why)}", remedy, pods)
     return replace(found, since=first.created, about=())
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import shlex
 import ssl
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,13 @@ EVERYTHING = ("list pods", "get pods", "delete pods", "get pods/exec", "get rayc
 """Rights as `verb resource`."""
 GROUPS = {"pods": "", "pods/exec": "", "rayclusters": "ray.io", "rayjobs": "ray.io"}
 KINDS = {"pods": "Pod", "rayclusters": "RayCluster", "rayjobs": "RayJob"}
-EXEC_PROTOCOL = "v5.channel.k8s.io"
+EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+"""The older has no channel `CLOSE`."""
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
-"""Channels of that protocol (k8s.io/apimachinery/pkg/util/remotecommand)."""
+"""Channels of these protocols (k8s.io/apimachinery/pkg/util/remotecommand)."""
+RECREATED = "The object might have been deleted and then recreated"
+REQUIREMENT = re.compile(r"([^=!\s]+)==?([^=!\s]*)")
+"""Of a `labelSelector`: what asks for more than equality is refused, not misunderstood."""
 PORT = 6443
 
 
@@ -89,6 +95,7 @@ class ApiServer:
             app.router.add_get(base + "/namespaces/{namespace}/{kind}/{name}", self._get)
         app.router.add_delete("/api/v1/namespaces/{namespace}/pods/{name}", self._delete)
         app.router.add_get("/api/v1/namespaces/{namespace}/pods/{name}/exec", self._exec)
+        app.router.add_post("/api/v1/namespaces/{namespace}/pods/{name}/exec", self._exec_by_spdy)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
 
     async def start(self, address: str, port: int) -> int:
@@ -108,7 +115,8 @@ class ApiServer:
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
         with (self.folder / "asked").open("a") as asked:
             asked.write(f"{request.method} {request.path_qs}\n")
-        if request.headers.get("Authorization") != f"Bearer {(self.folder / 'token').read_text().strip()}":
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if (scheme.lower(), token) != ("bearer", (self.folder / "token").read_text().strip()):
             return failure(401, "Unauthorized", "Unauthorized")
         try:
             found: web.StreamResponse = await handler(request)
@@ -117,30 +125,38 @@ class ApiServer:
         return found
 
     def _denied(self, request: web.Request, verb: str, kind: str) -> web.Response | None:
-        if f"{verb} {kind}" in (self.folder / "rights").read_text().splitlines():
+        held = GROUPS.get(kind) == _group(request) and f"{verb} {kind}" in (self.folder / "rights").read_text().splitlines()
+        if held:
             return None
         name = f' "{request.match_info["name"]}"' if "name" in request.match_info else ""
-        group = f".{GROUPS[kind]}" if GROUPS[kind] else ""
-        where = f'in API group "{GROUPS[kind]}" in the namespace "{request.match_info["namespace"]}"'
+        where = f'in API group "{_group(request)}" in the namespace "{request.match_info["namespace"]}"'
         user = "system:serviceaccount:default:default"
-        what = f'{kind.partition("/")[0]}{group}{name} is forbidden: User "{user}" cannot {verb} resource "{kind}" {where}'
-        return failure(403, "Forbidden", what)
+        what = f'{_full(request, kind)}{name} is forbidden: User "{user}" cannot {verb} resource "{kind}" {where}'
+        return failure(403, "Forbidden", what, _details(request, kind))
 
     def _named(self, request: web.Request, kind: str) -> Record | None:
         name = request.match_info["name"]
-        return next((one for one in read(self.folder, kind) if one["metadata"]["name"] == name), None)
+        return next((one for one in self._all(request, kind) if one["metadata"]["name"] == name), None)
+
+    def _all(self, request: web.Request, kind: str) -> list[Record]:
+        """In the namespace that was asked about."""
+        return [one for one in read(self.folder, kind) if one["metadata"]["namespace"] == request.match_info["namespace"]]
 
     async def _list(self, request: web.Request) -> web.Response:
-        kind = _kind(request)
+        kind = request.match_info["kind"]
         if (denied := self._denied(request, "list", kind)) is not None:
             return denied
-        wanted = dict(part.split("=", 1) for part in request.query.get("labelSelector", "").split(",") if part)
-        items = [one for one in read(self.folder, kind) if wanted.items() <= one["metadata"].get("labels", {}).items()]
+        selector = request.query.get("labelSelector", "")
+        found = [REQUIREMENT.fullmatch(part) for part in selector.split(",") if part]
+        if None in found:
+            return failure(400, "BadRequest", f"unable to parse requirement: {selector}")
+        wanted = {one[1]: one[2] for one in found if one is not None}
+        items = [one for one in self._all(request, kind) if wanted.items() <= one["metadata"].get("labels", {}).items()]
         group = "ray.io/v1" if GROUPS[kind] else "v1"
         return answer({"kind": f"{KINDS[kind]}List", "apiVersion": group, "metadata": {"resourceVersion": "48390"}, "items": items})
 
     async def _get(self, request: web.Request) -> web.Response:
-        kind = _kind(request)
+        kind = request.match_info["kind"]
         if (denied := self._denied(request, "get", kind)) is not None:
             return denied
         found = self._named(request, kind)
@@ -156,10 +172,16 @@ class ApiServer:
         wanted = (json.loads(body) if body else {}).get("preconditions", {}).get("uid")
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         if wanted not in (None, uid):
-            why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
-            return failure(409, "Conflict", f'Operation cannot be fulfilled on Pod "{name}": {why}')
+            why = f"the UID in the precondition ({wanted}) does not match the UID in record ({uid}). {RECREATED}"
+            what = f'Operation cannot be fulfilled on Pod "{name}": {why}'
+            return failure(409, "Conflict", what, _details(request, "Pod"))
         write(self.folder, "pods", [one for one in read(self.folder, "pods") if one["metadata"]["uid"] != uid])
-        return answer({"apiVersion": "v1", "kind": "Pod", **pod})
+        return answer({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], **_ending_soon(pod)}})
+
+    async def _exec_by_spdy(self, request: web.Request) -> web.Response:
+        """The second way of kubectl, where the first is refused: a right of its own, and a protocol that is not spoken here."""
+        denied = self._denied(request, "create", "pods/exec")
+        return failure(400, "BadRequest", "Upgrade request required") if denied is None else denied
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         if (denied := self._denied(request, "get", "pods/exec")) is not None:
@@ -167,7 +189,7 @@ class ApiServer:
         pod = self._named(request, "pods")
         if pod is None:
             return _missing(request, "pods")
-        socket = web.WebSocketResponse(protocols=(EXEC_PROTOCOL,))
+        socket = web.WebSocketResponse(protocols=EXEC_PROTOCOLS)
         await socket.prepare(request)
         words = shlex.split(self._reach.format(name=pod["metadata"]["name"]))
         pipe = asyncio.subprocess.PIPE
@@ -220,22 +242,36 @@ def answer(body: Record, status: int = 200) -> web.Response:
     return web.Response(body=json.dumps(body).encode() + b"\n", status=status, content_type="application/json")
 
 
-def failure(code: int, reason: str, message: str) -> web.Response:
+def failure(code: int, reason: str, message: str, details: Record | None = None) -> web.Response:
     """A `Status`."""
-    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return answer({**head, "message": message, "reason": reason, "code": code}, code)
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason}
+    return answer({**head, **({"details": details} if details else {}), "code": code}, code)
+
+
+def _details(request: web.Request, kind: str) -> Record:
+    """What a `Status` is about; the group of core is left out, as whatever is empty."""
+    about = {"name": request.match_info.get("name"), "group": _group(request), "kind": kind.partition("/")[0]}
+    return {key: value for key, value in about.items() if value}
+
+
+def _group(request: web.Request) -> str:
+    return request.path.split("/")[2] if request.path.startswith("/apis/") else ""
+
+
+def _full(request: web.Request, kind: str) -> str:
+    return ".".join(filter(None, (kind.partition("/")[0], _group(request))))
 
 
 def _missing(request: web.Request, kind: str) -> web.Response:
-    group = f".{GROUPS[kind]}" if GROUPS[kind] else ""
-    return failure(404, "NotFound", f'{kind}{group} "{request.match_info["name"]}" not found')
+    what = f'{_full(request, kind)} "{request.match_info["name"]}" not found'
+    return failure(404, "NotFound", what, _details(request, kind))
 
 
-def _kind(request: web.Request) -> str:
-    kind: str = request.match_info["kind"]
-    if kind not in KINDS:
-        raise web.HTTPNotFound
-    return kind
+def _ending_soon(pod: Record) -> Record:
+    """What a deletion adds to a pod: when it ends at the latest."""
+    seconds = pod["spec"]["terminationGracePeriodSeconds"]
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+    return {"deletionTimestamp": at, "deletionGracePeriodSeconds": seconds}
 
 
 async def _discover(request: web.Request) -> web.Response:

@@ -16,6 +16,7 @@ from cockpit.findings.kubernetes import (
     wrong_rayjobs,
 )
 from cockpit.model import Container, ContainerEnd, Fault, Job, Pod, RayCluster, RayJob, Snapshot
+from cockpit.report.text import headline
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, node, snapshot
 
@@ -48,9 +49,10 @@ def found(world: Snapshot, seconds: float = 120, **limits: Any):
 
 def test_pods_without_a_node_are_told_together_with_what_is_missing():
     finding = only(found(seen(waiting(3), waiting(4, created=NOW - 300), pod())), "pod-pending")
-    said = "2 pods of gpu wait to be started for 12m00s: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu"
+    said = "2 pods of gpu wait to be started: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu"
     assert (finding.level, finding.text) == ("warning", said)
     assert (finding.since, finding.subject) == (NOW - 720, "pod ray-gpu-worker-3")
+    assert headline(finding, NOW) == f"WARNING {said} (for 12m00s)"
     assert finding.evidence[0] == "`kubectl describe pod -n default ray-gpu-worker-3`: Pending"
 
 
@@ -61,7 +63,7 @@ def test_pods_that_wait_for_different_things_are_told_apart():
 
 def test_a_pod_that_waits_as_long_as_any_start_takes_is_no_news():
     assert found(seen(waiting(created=NOW - 100))) == ()
-    assert only(found(seen(waiting(created=NOW - 120)), 0), "pod-pending").text.startswith("pod ray-gpu-worker-3 waits to be started for")
+    assert only(found(seen(waiting(created=NOW - 120)), 0), "pod-pending").text.startswith("pod ray-gpu-worker-3 waits to be started: ")
     assert found(seen(waiting(created=None))) == ()
 
 
@@ -81,7 +83,7 @@ def test_a_container_that_can_not_be_made_is_told_with_the_reason():
 def test_an_image_that_can_not_be_had_is_told_at_once(reason: str):
     image = container(waiting=reason, message="failed to pull: not found")
     finding = only(found(seen(waiting(unscheduled=None, created=NOW - 20, containers=(image,))), 0), "pod-image")
-    assert (finding.level, finding.text) == ("warning", "pod ray-gpu-worker-3 can't get its image for 20s: failed to pull: not found")
+    assert (finding.level, finding.text) == ("warning", "pod ray-gpu-worker-3 can't get its image: failed to pull: not found")
 
 
 def killed(ago: float = 60, **more: Any) -> Snapshot:

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeVar
 import httpcore
 import msgspec
 
-from cockpit.config.kubernetes import ACCOUNT, API_HOST, KubernetesPlace
+from cockpit.config.kubernetes import ACCOUNT, API_HOST, FORBIDDEN, ROLE, KubernetesPlace
 from cockpit.secrets import redact
 from cockpit.sources.connections import Answer, Connections
 from cockpit.sources.lenient_json import NotRayError, decode
@@ -25,7 +25,6 @@ from cockpit.trust import read_small
 
 T = TypeVar("T")
 WHO: Final = "Kubernetes"
-ROLE: Final = "packaging/kubernetes-role.yaml has the Role that allows it"
 MAX_BODY_BYTES: Final = 64 << 20
 """Bytes. A pod is some 10 kB."""
 _PORTS: Final = ("KUBERNETES_SERVICE_PORT_HTTPS", "KUBERNETES_SERVICE_PORT")
@@ -38,7 +37,7 @@ class RefusedError(SourceError):
 
     def __init__(self, reason: str, message: str) -> None:
         said = clean(redact(message))[:400]
-        super().__init__(f"{WHO} refuses it: {said}; {ROLE}" if reason == "Forbidden" else f"{WHO}: {said}")
+        super().__init__(f"{WHO} refuses it: {said}; {ROLE}" if reason == FORBIDDEN else f"{WHO}: {said}")
         self.reason = reason
 
 

@@ -11,11 +11,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from cockpit.config.kubernetes import FORBIDDEN
 from cockpit.model import Container, ContainerEnd, Pod, RayCluster, RayJob
 from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
 
 T = TypeVar("T")
-FORBIDDEN: Final = "Forbidden"
 _NODE_TYPES: Final = ("head", "worker")
 """Of the label ray.io/node-type: a pod that cleans Redis up has another."""
 _CACHED: Final = {"resourceVersion": "0"}

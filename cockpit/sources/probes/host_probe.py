@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from cockpit.config.kubernetes import FORBIDDEN, ROLE
 from cockpit.model import Host
 from cockpit.sources.probes.decode import host_of, is_hello, read_hello, read_sample
 from cockpit.sources.probes.process import Child
@@ -224,6 +225,8 @@ def why_it_ended(name: str, code: int, last: str, *, spoke: bool, restarts: bool
         return f"the probe of {name} was killed by signal {number}{again}"
     if code == 127 or (code == 126 and not spoke):
         return f"{name}: no Python to run there: {last or f'exit code {code}'}"
+    if f"Error from server ({FORBIDDEN}): " in last:
+        return f"{name}: {last}; {ROLE}"
     if last and not (spoke and code == 0):
         return f"{name}: {last}"
     ended = "ended by itself" if code == 0 else f"ended with code {code}"

@@ -3,63 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from cockpit.config.kubernetes import KubernetesPlace
 from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError, ServiceAccount, ask_kubectl
 from cockpit.sources.kubernetes.facts import check_ray_cluster, delete_pod, list_pods, read_ray_cluster
+from cockpit.sources.probes.host_probe import why_it_ended
+from cockpit.sources.probes.process import ask_program
 from cockpit.sources.source import SourceError
 from tests.fakes import kubernetes
 from tests.fakes.kubernetes import EVERYTHING
-
-RECORDED = Path(__file__).parents[2] / "recorded" / "kubernetes"
-PLACE = KubernetesPlace("default", "rayjob-sample-qtfkz")
-WORKER, UID = "rayjob-sample-qtfkz-gpu-worker-4v9tn", "0e1c7f5a-7f3c-4a52-8c0a-6a0a7b1d0002"
-TOKEN = "of-the-service-account"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """What it serves."""
-    kubernetes.lay_out(tmp_path, "127.0.0.1", token=TOKEN)
-    kubernetes.write(tmp_path, "pods", json.loads((RECORDED / "pods.json").read_text())["items"])
-    kubernetes.write(tmp_path, "rayclusters", [json.loads((RECORDED / "raycluster.json").read_text())])
-    kubernetes.write(tmp_path, "rayjobs", [json.loads((RECORDED / "rayjob.json").read_text())])
-    return tmp_path
-
-
-@pytest.fixture
-async def server(folder: Path) -> AsyncIterator[int]:
-    """Its port."""
-    server = kubernetes.ApiServer(folder)
-    yield await server.start("127.0.0.1", 0)
-    await server.close()
-
-
-@pytest.fixture
-def account(folder: Path) -> Path:
-    """As Kubernetes lays it into a pod."""
-    made = folder / "account"
-    made.mkdir()
-    shutil.copy(folder / "tls.crt", made / "ca.crt")
-    (made / "token").write_text(f"{TOKEN}\n")
-    return made
+from tests.sources.kubernetes.recorded import PLACE, TOKEN, UID, WORKER
 
 
 @pytest.fixture(params=["kubectl", "service account"])
-def api(request: pytest.FixtureRequest, server: int, folder: Path, account: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesApi:
+def api(
+    request: pytest.FixtureRequest,
+    folder: Path,
+    account: Path,
+    env_of_pod: dict[str, str],
+    kubeconfig: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> KubernetesApi:
     if request.param == "service account":
-        env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server)}
-        return KubernetesApi(PLACE, ServiceAccount(env, account))
+        return KubernetesApi(PLACE, ServiceAccount(env_of_pod, account))
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl (Debian: apt install kubernetes-client)")
-    monkeypatch.setenv("KUBECONFIG", str(kubernetes.write_kubeconfig(folder, "127.0.0.1", TOKEN, server)))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     monkeypatch.setenv("HOME", str(folder))
     return KubernetesApi(PLACE, ask_kubectl)
 
@@ -99,6 +72,17 @@ async def test_a_right_that_is_lacking_is_named(api: KubernetesApi, folder: Path
     assert set((await read_ray_cluster(api)).lacks) == {"raycluster", "rayjobs"}
 
 
+async def test_a_probe_that_kubectl_may_not_send_names_the_right_and_the_role_that_has_it(api: KubernetesApi, folder: Path):
+    if str(folder) not in os.environ.get("KUBECONFIG", ""):
+        pytest.skip("only kubectl sends probes")
+    (folder / "rights").write_text("list pods\nget pods")
+    with pytest.raises(SourceError) as refused:
+        await ask_program("Kubernetes", "kubectl", "exec", "-n", "default", WORKER, "--", "true")
+    told = why_it_ended(WORKER, 1, str(refused.value), spoke=False)
+    assert 'cannot create resource "pods/exec"' in told
+    assert told.endswith("; packaging/kubernetes-role.yaml has the Role that allows it")
+
+
 @pytest.mark.parametrize("lacking", [None, *EVERYTHING])
 async def test_each_right_of_the_role_is_needed_and_no_other(api: KubernetesApi, folder: Path, lacking: str | None):
     """The RayCluster that a RayJob has made, one that a person has, a command in a pod, a pod deleted."""
@@ -127,31 +111,29 @@ async def test_without_the_right_token_nothing_is_told_and_no_token_is_printed(a
     assert TOKEN not in str(refused.value)
 
 
-async def test_a_token_that_was_renewed_is_used_at_once(server: int, folder: Path, account: Path):
-    api = KubernetesApi(PLACE, ServiceAccount({"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server)}, account))
+async def test_a_token_that_was_renewed_is_used_at_once(env_of_pod: dict[str, str], folder: Path, account: Path):
+    api = KubernetesApi(PLACE, ServiceAccount(env_of_pod, account))
     await check_ray_cluster(api)
     for place in (folder, account):
         (place / "token").write_text("renewed")
     await check_ray_cluster(api)
 
 
-async def test_a_token_goes_to_nobody_but_whom_the_clusters_authority_vouches_for(server: int, folder: Path, account: Path):
+async def test_a_token_goes_to_nobody_but_whom_the_clusters_authority_vouches_for(env_of_pod: dict[str, str], folder: Path, account: Path):
     other = folder / "other"
     other.mkdir()
     kubernetes.make_certificate(other, "127.0.0.1")
     shutil.copy(other / "tls.crt", account / "ca.crt")
-    env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server)}
     with pytest.raises(SourceError, match=r"Kubernetes can't be reached at https://127.0.0.1:\d+: .*CERTIFICATE_VERIFY_FAILED"):
-        await check_ray_cluster(KubernetesApi(PLACE, ServiceAccount(env, account)))
+        await check_ray_cluster(KubernetesApi(PLACE, ServiceAccount(env_of_pod, account)))
     assert not (folder / "asked").exists()
 
 
 @pytest.mark.parametrize(("missing", "said"), [("token", "no token of a service account"), ("ca.crt", "authority can't be read")])
-async def test_a_pod_without_a_service_account_says_so(server: int, account: Path, missing: str, said: str):
+async def test_a_pod_without_a_service_account_says_so(env_of_pod: dict[str, str], account: Path, missing: str, said: str):
     os.unlink(account / missing)
-    env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server)}
     with pytest.raises(SourceError, match=said):
-        await check_ray_cluster(KubernetesApi(PLACE, ServiceAccount(env, account)))
+        await check_ray_cluster(KubernetesApi(PLACE, ServiceAccount(env_of_pod, account)))
 
 
 async def test_an_api_server_that_is_gone_is_an_error(account: Path):

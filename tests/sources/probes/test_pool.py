@@ -542,6 +542,12 @@ async def test_a_question_that_nobody_waits_for_any_more_ends_its_child(lab):
     await lab.until(lambda: child.poll() == -signal.SIGKILL)
 
 
+NO_EXEC = (
+    'Error from server (Forbidden): pods "w1" is forbidden: User "me" cannot get resource "pods/exec" in API group "" in the namespace "r"'
+)
+"""As kubectl prints it."""
+
+
 @pytest.mark.parametrize(
     ("code", "last", "spoke", "text"),
     [
@@ -558,6 +564,7 @@ async def test_a_question_that_nobody_waits_for_any_more_ends_its_child(lab):
             "w1: Python 2.7 is too old there: the probe needs 3.8 or later",
         ),
         (1, "KeyError: 'x'", True, "w1: KeyError: 'x'"),
+        (1, NO_EXEC, False, f"w1: {NO_EXEC}; packaging/kubernetes-role.yaml has the Role that allows it"),
         (0, "Connection to w1 closed.", True, "the probe of w1 ended by itself; started again"),
     ],
 )
