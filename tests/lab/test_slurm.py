@@ -36,7 +36,7 @@ class Allocation:
         self._step(self.head, f"{RAY} start --head --port=6379 --node-ip-address={self.head.address} {START}")
         eventually(lambda: self.head.ssh("curl -s -m 5 http://127.0.0.1:8265/api/version", check=False))
         self._step(self.worker, f"{RAY} start --address={self.head.address}:6379 {START}")
-        eventually(lambda: {node["state"] for node in self.look()["nodes"]} == {"ALIVE"} and len(self.look()["nodes"]) == 2)
+        eventually(lambda: [node["state"] for node in self.look()["nodes"] or ()] == ["ALIVE", "ALIVE"])
 
     def settle(self) -> None:
         """Until its script and the two parts of Ray are all that runs in it."""

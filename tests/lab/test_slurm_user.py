@@ -72,7 +72,7 @@ class Job:
         self.step("head", f"{RAY} start --head --port=6379 --node-ip-address={self.head.address} {START}")
         eventually(lambda: self.head.ssh("curl -s -m 5 http://127.0.0.1:8265/api/version", check=False))
         self.step("w1", f"{RAY} start --address={self.head.address}:6379 {START}")
-        eventually(lambda: [node["state"] for node in once(self.inside("head"))[1]["nodes"]] == ["ALIVE", "ALIVE"])
+        eventually(lambda: [node["state"] for node in once(self.inside("head"))[1]["nodes"] or ()] == ["ALIVE", "ALIVE"])
 
     def step(self, node: str, command: str) -> Process:
         return self.login.spawn("bash", "-c", f"export {self.env}; exec srun --overlap -N 1 -n 1 -w {node} {command}")
