@@ -61,9 +61,9 @@ def named_allocation(job: str, nodes: str) -> SlurmHosts:
     return SlurmHosts(job, REACH.format(job=job), read_nodes(nodes), (FLAG, FLAG))
 
 
-def has_other_names(origin: str | None, env: Mapping[str, str], hostname: str) -> bool:
-    """Whether Ray may call the nodes something else than Slurm, whose list of hosts comes from `origin`: then their addresses tell them."""
-    return origin == FLAG or (origin in (NODES, ALL_NODES) and env.get(OWN_NAME, hostname) != hostname)
+def has_other_names(reached_by: str | None, env: Mapping[str, str], hostname: str) -> bool:
+    """Whether nodes reached as `reached_by` says may have other names than Slurm's for them: then their addresses tell them."""
+    return reached_by == FLAG or (reached_by == JOB and env.get(OWN_NAME) != hostname)
 
 
 def is_job_id(text: str) -> bool:

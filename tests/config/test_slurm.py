@@ -110,9 +110,9 @@ def test_a_step_that_was_started_from_outside_of_its_job_has_all_nodes_of_the_jo
 
 def test_addresses_are_asked_for_where_slurm_and_the_host_itself_use_other_names():
     assert has_other_names("--slurm", {}, "login1")
-    assert has_other_names("SLURM_JOB_NODELIST", {"SLURMD_NODENAME": "gpu-a-01"}, "c27n01")
-    assert has_other_names("SLURM_NODELIST", {"SLURMD_NODENAME": "gpu1"}, "gpu1.cluster.example")
-    assert not has_other_names("SLURM_JOB_NODELIST", {"SLURMD_NODENAME": "gpu1"}, "gpu1")
-    assert not has_other_names("SLURM_JOB_NODELIST", {}, "gpu1")
+    assert has_other_names("SLURM_JOB_ID", {"SLURMD_NODENAME": "gpu-a-01"}, "c27n01")
+    assert has_other_names("SLURM_JOB_ID", {"SLURMD_NODENAME": "gpu1"}, "gpu1.cluster.example")
+    assert has_other_names("SLURM_JOB_ID", {}, "login1"), "salloc's shell may be anywhere"
+    assert not has_other_names("SLURM_JOB_ID", {"SLURMD_NODENAME": "gpu1"}, "gpu1")
     assert not has_other_names("config.yaml:2", {"SLURMD_NODENAME": "gpu-a-01"}, "c27n01")
     assert not has_other_names(None, {}, "gpu1")

@@ -37,11 +37,14 @@ def why_no_slurm() -> str | None:
 class Slurm:
     """Runs until its lab is closed."""
 
-    def __init__(self, lab: Lab, nodes: Sequence[str], more: str = "", *, cgroups: bool = False) -> None:
+    def __init__(self, lab: Lab, nodes: Sequence[str], more: str = "", *, cgroups: bool = False, called: Sequence[str] = ()) -> None:
         """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do. `more`: lines of its configuration.
 
         With `cgroups` nothing that a step has started outlives it: then call `close` once the lab is closed.
+        `called`: what Slurm calls the nodes, where that is not what they call themselves.
         """
+        self.names = tuple(called or nodes)
+        """What Slurm calls the hosts."""
         self.hosts, self._cgroups = [lab[name] for name in nodes], [FREEZER / f"{lab.name}-{name}" for name in nodes if cgroups]
         for host, folder in zip(self.hosts, self._cgroups, strict=False):
             _give_cgroup(host, folder)
@@ -49,8 +52,8 @@ class Slurm:
         for host in lab.hosts.values():
             _lay_out(host, key, conf)
         self.head.ssh("slurmctld")
-        for host in self.hosts:
-            host.ssh(f"{_in_an_older_namespace()} slurmd -N {host.name}")
+        for name, host in zip(self.names, self.hosts, strict=True):
+            host.ssh(f"{_in_an_older_namespace()} slurmd -N {name}")
         eventually(lambda: self.head.ssh("sinfo -h -t idle -o %D").strip() == str(len(self.hosts)))
 
     @property
@@ -77,7 +80,10 @@ class Slurm:
         return self.head.ssh("squeue -h -s -o %i").split()
 
     def _conf(self) -> str:
-        nodes = "".join(f"NodeName={host.name} NodeAddr={host.address} CPUs=2 RealMemory=1000 State=UNKNOWN\n" for host in self.hosts)
+        nodes = "".join(
+            f"NodeName={name} NodeHostname={host.name} NodeAddr={host.address} CPUs=2 RealMemory=1000 State=UNKNOWN\n"
+            for name, host in zip(self.names, self.hosts, strict=True)
+        )
         return f"""ClusterName=lab
 SlurmctldHost={self.head.name}({self.head.address})
 SlurmUser=root

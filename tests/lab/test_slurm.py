@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.lab import hosts, slurm
 from tests.lab.cluster import ENV, eventually
 from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.eyes import COCKPIT, act, once
-from tests.lab.hosts import Host, Lab
+from tests.lab.hosts import Lab
 from tests.lab.leftovers import leave_engine
 from tests.lab.slurm import Slurm
 
@@ -27,23 +27,23 @@ WORDS = "--hosts head,w1"
 class Allocation:
     """Of two nodes, with a Ray that `srun` has started in it, as published scripts do."""
 
-    def __init__(self, lab: Lab) -> None:
-        self.slurm, self.login = Slurm(lab, ["head", "w1"]), lab["login"]
+    def __init__(self, lab: Lab, called: Sequence[str] = ()) -> None:
+        self.slurm, self.login = Slurm(lab, ["head", "w1"], called=called), lab["login"]
         self.head, self.worker = self.slurm.hosts
         told = {**self.slurm.allocate(), **ENV, "RAY_AUTH_MODE": "disabled"}
         self.job = told["SLURM_JOB_ID"]
         self.env = " ".join(f"{name}={shlex.quote(value)}" for name, value in told.items())
-        self._step(self.head, f"{RAY} start --head --port=6379 --node-ip-address={self.head.address} {START}")
+        self._step(0, f"{RAY} start --head --port=6379 --node-ip-address={self.head.address} {START}")
         eventually(lambda: self.head.ssh("curl -s -m 5 http://127.0.0.1:8265/api/version", check=False))
-        self._step(self.worker, f"{RAY} start --address={self.head.address}:6379 {START}")
-        eventually(lambda: {node["state"] for node in self.look()["nodes"]} == {"ALIVE"} and len(self.look()["nodes"]) == 2)
+        self._step(1, f"{RAY} start --address={self.head.address}:6379 {START}")
+        eventually(lambda: [node["state"] for node in self.look()["nodes"] or ()] == ["ALIVE", "ALIVE"])
 
     def settle(self) -> None:
         """Until its script and the two parts of Ray are all that runs in it."""
         eventually(lambda: len(self.slurm.steps()) == 3)
 
-    def _step(self, host: Host, command: str) -> None:
-        self.head.spawn("bash", "-c", f"export {self.env}; exec srun --overlap -N 1 -n 1 -w {host.name} {command}")
+    def _step(self, node: int, command: str) -> None:
+        self.head.spawn("bash", "-c", f"export {self.env}; exec srun --overlap -N 1 -n 1 -w {self.slurm.names[node]} {command}")
 
     def look(self, words: str = "") -> dict:
         """What cockpit sees on the first node, within the job."""
@@ -134,12 +134,19 @@ def test_whoever_has_only_logged_in_names_the_job_and_hears_how_to_get_to_its_ra
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        ("4711", "cockpit: --slurm: squeue: slurm_load_jobs error: Invalid job id specified\n"),
+        ("4711", "cockpit: --slurm: Slurm's job 4711 has ended, or there is none\n"),
         ("train", "cockpit: --slurm: expected the id of a job such as 12345, got train\n"),
     ],
 )
-def test_a_job_that_is_none_is_refused_with_slurms_own_words(allocation: Allocation, job: str, said: str):
+def test_a_job_that_is_none_is_refused_with_the_reason(allocation: Allocation, job: str, said: str):
     assert once(allocation.head, f"--slurm {job}") == (3, {}, said)
+
+
+def test_a_job_that_has_ended_is_refused_with_the_reason(allocation: Allocation):
+    ended = allocation.head.ssh("cd /tmp && sbatch --parsable --overcommit -N 1 -o /dev/null hold.sh").strip()
+    allocation.head.ssh(f"scancel {ended}")
+    eventually(lambda: not allocation.head.ssh(f"squeue -h -j {ended} -o %T", check=False).strip())
+    assert once(allocation.login, f"--slurm {ended}") == (3, {}, f"cockpit: --slurm: Slurm's job {ended} has ended, or there is none\n")
 
 
 def test_a_job_that_waits_has_no_nodes(allocation: Allocation):

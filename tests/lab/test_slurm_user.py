@@ -72,7 +72,7 @@ class Job:
         self.step("head", f"{RAY} start --head --port=6379 --node-ip-address={self.head.address} {START}")
         eventually(lambda: self.head.ssh("curl -s -m 5 http://127.0.0.1:8265/api/version", check=False))
         self.step("w1", f"{RAY} start --address={self.head.address}:6379 {START}")
-        eventually(lambda: [node["state"] for node in once(self.inside("head"))[1]["nodes"]] == ["ALIVE", "ALIVE"])
+        eventually(lambda: [node["state"] for node in once(self.inside("head"))[1]["nodes"] or ()] == ["ALIVE", "ALIVE"])
 
     def step(self, node: str, command: str) -> Process:
         return self.login.spawn("bash", "-c", f"export {self.env}; exec srun --overlap -N 1 -n 1 -w {node} {command}")
@@ -161,6 +161,17 @@ def test_another_user_is_refused_to_stop_it_with_the_reason(job: Job):
     assert "only train and root may stop it" in json.dumps(told["refused"])
     assert not told.get("done")
     assert raylet.is_alive()
+
+
+@pytest.mark.parametrize("who", ["root", "other"])
+def test_nobody_but_its_owner_reaches_the_nodes_of_a_job_and_is_told_so(job: Job, who: str):
+    place = job.login.host if who == "root" else job.strangers["login"]
+    _, facts, said = once(place, f"--slurm {job.id}", "export RAY_AUTH_MODE=disabled;")
+    assert not said
+    denied = f"Unable to create step for job {job.id}: Access/permission denied: Slurm starts steps in a job for nobody but its owner"
+    assert {fault["host"] for fault in facts["faults"] if denied in fault["text"]} == {"head", "w1"}
+    (wrong,) = [finding for finding in facts["findings"] if finding["code"] == "address-wrong"]
+    assert wrong["remedy"]["text"] == f"see first why the nodes of Slurm's job {job.id} can't be looked at: `cockpit doctor`"
 
 
 def test_the_doctor_says_the_way_and_what_needs_root(job: Job):
