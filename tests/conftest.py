@@ -51,7 +51,7 @@ PROCESS = (
     "probe/look/test_sessions.py",
     "probe/look/test_stacks.py",
     "sources/kubernetes/test_api.py",
-    "sources/kubernetes/test_official_client.py",
+    "sources/kubernetes/test_api_official_client.py",
     "sources/probes/test_payload.py",
     "sources/probes/test_pool.py",
     "sources/probes/test_requests.py",

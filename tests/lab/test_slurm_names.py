@@ -13,7 +13,7 @@ from tests.lab.conftest import NO_RAY, RAY
 from tests.lab.eyes import COCKPIT, act, once
 from tests.lab.hosts import Host, Lab
 from tests.lab.leftovers import leave_engine
-from tests.lab.test_slurm import Allocation, findings
+from tests.lab.slurm_ray import Allocation, findings
 
 pytestmark = [pytest.mark.lab, pytest.mark.incident, pytest.mark.timeout(900)]
 
