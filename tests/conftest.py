@@ -170,6 +170,7 @@ ROWS = {
         "test_reach.py",
         "test_several_rays.py",
         "test_slurm.py",
+        "test_slurm_memory.py",
         "test_slurm_names.py",
         "test_slurm_start.py",
         "test_slurm_user.py",

@@ -32,6 +32,12 @@ MEMORY = Path("/sys/fs/cgroup/memory")
 """By which it limits what a job may use."""
 
 
+def why_no_memory_limits() -> str | None:
+    """What this machine lacks for a Slurm that limits memory, or `None`."""
+    lacking = [str(folder) for folder in (FREEZER, MEMORY) if not folder.is_dir()]
+    return f"needs {' and '.join(lacking)} (cgroup version 1)" if lacking else None
+
+
 def why_no_slurm() -> str | None:
     """What this machine lacks for it, or `None`."""
     missing = [name for name in PROGRAMS if not shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")]
@@ -80,7 +86,8 @@ class Slurm:
     def allocate(self) -> Mapping[str, str]:
         """An allocation of all hosts: the variables that a job finds in it."""
         (self.head.tmp / "hold.sh").write_text(HOLD)
-        self.head.ssh(f"cd /tmp && sbatch -N {len(self.hosts)} --ntasks-per-node=1 --overcommit -o /dev/null hold.sh")
+        limit = f"--mem={self._memory}" if self._memory else ""
+        self.head.ssh(f"cd /tmp && sbatch {limit} -N {len(self.hosts)} --ntasks-per-node=1 --overcommit -o /dev/null hold.sh")
         text: str = eventually(lambda: (self.head.tmp / "allocation").read_text())
         return dict(line.partition("=")[::2] for line in text.splitlines())
 
