@@ -19,7 +19,7 @@ from cockpit.findings.memory_trend import (
     plausible_bytes,
 )
 from cockpit.findings.trend import Trend, seconds_until
-from cockpit.model import SUPERVISOR, Finding, Job, Node, OomKill, Process, Remedy
+from cockpit.model import SUPERVISOR, Amount, Finding, Job, Node, OomKill, Process, RayProcess, Remedy
 from cockpit.text import age, clean, plural, size
 
 NEAR_CODE = "host-memory-near-kill"
@@ -311,8 +311,12 @@ def _time_words(moment: float | None) -> str:
 
 
 def cgroup_limit(facts: Facts) -> Iterator[Finding]:
-    """Nodes to which a cgroup gives less memory than their host has: then Ray counts against that."""
+    """Nodes to which a cgroup gives less memory than their host has: a container's is what Ray counts against, a job's of Slurm's not."""
+    raylets = {ray.node: ray for host in facts.fresh_hosts for ray in host.rays or () if ray.slurm and ray.slurm_memory}
     for node in facts.living_nodes:
+        if (raylet := raylets.get(node.id)) and (found := _slurm_limit(facts, node, raylet)):
+            yield found
+            continue
         whole = node.memory.host_total
         limit = None if whole is None else plausible_bytes(node.memory.total)
         if limit and whole and limit < whole < MAX_BYTES:
@@ -327,3 +331,32 @@ def cgroup_limit(facts: Facts) -> Iterator[Finding]:
                 about=(node.key,),
                 seen=facts.oldest_stale((node,)),
             )
+
+
+def _slurm_limit(facts: Facts, node: Node, raylet: RayProcess) -> Finding | None:
+    """Ray's memory monitor reads a container's limit alone (memory_monitor_utils.cc), so it ends no worker before Slurm's limit does."""
+    known = raylet.slurm_memory or Amount()
+    limit, counted = plausible_bytes(known.total), plausible_bytes(node.memory.total)
+    if not limit or not counted or limit >= counted:
+        return None
+    title, job, line = facts.title(node), raylet.slurm, plausible_bytes(node.memory.kill_at)
+    now = "" if known.used is None else f" ({size(known.used)} in use now)"
+    kills = "its kill line is not known" if line is None else f"it kills workers at {size(line)} in use on the whole host"
+    return Finding(
+        code="memory-limit-cgroup",
+        level="info" if line is not None and line <= limit else "warning",
+        subject=title,
+        text=f"Slurm's job {job} may use {size(limit)} of memory on {title}{now}: beyond that its processes are killed, "
+        f"but Ray counts with {size(counted)}",
+        evidence=(
+            f"the cgroup of raylet {raylet.pid} on {title}, in Slurm's job {job}, has a memory limit of {int(limit)}",
+            f"Ray counts {size(counted)} there, and {kills}",
+        ),
+        remedy=Remedy(
+            "ask Slurm for more memory (`sbatch --mem=`, all of a node: `--mem=0`), or let Ray kill workers before Slurm does: "
+            f"RAY_memory_usage_threshold={int(950 * limit / counted) / 1000} in the environment of its `ray start`; "
+            "Ray counts what other jobs use there too"
+        ),
+        about=(node.key,),
+        seen=facts.oldest_stale((node,)),
+    )

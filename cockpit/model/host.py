@@ -250,6 +250,8 @@ class RayProcess(Value, frozen=True):
     """It is in a container that the probe is not in: it counts another memory, and may have another /dev/shm."""
     slurm: str | None = None
     """The job of Slurm's in whose cgroup it is; `None` also where Slurm makes no cgroups."""
+    slurm_memory: Amount | None = None
+    """A raylet's: the memory limit of that job's cgroup, which Ray does not know of, and what is in use below it."""
 
 
 class Pointer(Value, frozen=True):

@@ -153,7 +153,7 @@ LAYOUTS: Mapping[type, Layout] = {
     HostMemory: Layout(HostMemory, {"used": AMOUNT, "shared": AMOUNT}),
     Disk: Layout(Disk, {"used": AMOUNT}),
     Hold: Layout(Hold, {"memory": AMOUNT}),
-    RayProcess: Layout(RayProcess, {"state": LETTER, "files": AMOUNT}, ("tasks",)),
+    RayProcess: Layout(RayProcess, {"state": LETTER, "files": AMOUNT}, ("tasks", "slurm_memory")),
     TaskLimit: Layout(TaskLimit, {"used": AMOUNT}),
     MemoryUser: Layout(MemoryUser, {"rss": AMOUNT, "shared": AMOUNT}),
     ShmUser: Layout(ShmUser, {"size": AMOUNT}),

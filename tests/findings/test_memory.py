@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cockpit.findings import FindingTracker, Limits
 from cockpit.findings.memory import cgroup_limit, near_kill, oom_kills
-from cockpit.model import Cluster, Host, HostMemory, OomKill
+from cockpit.model import Amount, Cluster, Host, HostMemory, OomKill, RayProcess
 from tests.findings.detection import codes, looked, only
 from tests.world import GIB, NOW, actor, node, process, snapshot
 
@@ -318,6 +318,35 @@ def test_a_cgroup_that_gives_less_than_the_host_has_is_worth_knowing():
 @pytest.mark.parametrize("whole", [None, 64 * GIB, 32 * GIB, 0, -1, 2**70, math.nan])
 def test_a_host_that_gives_all_it_has_is_not_told(whole):
     assert looked(snapshot(nodes=(node(1, memory=HostMemory(GIB, 64 * GIB, None, whole)),)), detectors=CGROUP) == ()
+
+
+def in_slurm(limit, kill_at=950, used=2):
+    """A node of 1,000 GiB in a job of Slurm's that may use so many."""
+    one = node(1, memory=HostMemory(300 * GIB, 1000 * GIB, kill_at and kill_at * GIB))
+    raylet = RayProcess("raylet", 21, node=one.id, slurm="42", slurm_memory=Amount(used and used * GIB, limit * GIB))
+    seen = snapshot(nodes=(one,))
+    return looked(replace(seen, hosts={"node1": replace(seen.hosts["node1"], rays=(raylet,))}), detectors=CGROUP)
+
+
+def test_a_limit_of_slurms_that_ray_does_not_know_of_is_told_with_what_is_in_use_and_the_setting():
+    found = only(in_slurm(400), "memory-limit-cgroup")
+    assert found.level == "warning"
+    assert found.text == (
+        "Slurm's job 42 may use 400G of memory on node1 (2.0G in use now): beyond that its processes are killed, but Ray counts with 1.0T"
+    )
+    assert "`--mem=0`" in found.remedy.text
+    assert "RAY_memory_usage_threshold=0.38 in the environment of its `ray start`" in found.remedy.text
+    assert "in use now" not in only(in_slurm(400, used=None), "memory-limit-cgroup").text
+
+
+def test_where_ray_kills_before_slurm_does_it_is_no_warning():
+    assert only(in_slurm(400, kill_at=380), "memory-limit-cgroup").level == "info"
+    assert only(in_slurm(400, kill_at=None), "memory-limit-cgroup").level == "warning"
+
+
+@pytest.mark.parametrize("limit", [1000, 2000, 0, -1])
+def test_a_limit_of_slurms_that_does_not_bind_is_not_told(limit):
+    assert in_slurm(limit) == ()
 
 
 def test_an_actor_of_no_name_is_called_by_its_class():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
 CONF = "/run/lab/slurm.conf"
 ENV: Mapping[str, str] = {"SLURM_CONF": CONF}
 """What a login on such a host needs."""
+UNSHARE = 'exec unshare --cgroup "$@"'
 NAMESPACE_NUMBER = "print(int.from_bytes(fcntl.ioctl(open('/proc/self/ns/mnt'), 0x8008B705, bytes(8)), sys.byteorder))"
 """NS_GET_MNTNS_ID (linux/nsfs.h)."""
 HOLD = "#!/bin/bash\nenv | grep ^SLURM_ > /tmp/allocation\nsleep infinity\n"
@@ -26,6 +28,14 @@ HOLD = "#!/bin/bash\nenv | grep ^SLURM_ > /tmp/allocation\nsleep infinity\n"
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 """By which Slurm finds and ends whatever a step has started, as on real clusters; of cgroup version 1."""
+MEMORY = Path("/sys/fs/cgroup/memory")
+"""By which it limits what a job may use."""
+
+
+def why_no_memory_limits() -> str | None:
+    """What this machine lacks for a Slurm that limits memory, or `None`."""
+    lacking = [str(folder) for folder in (FREEZER, MEMORY) if not folder.is_dir()]
+    return f"needs {' and '.join(lacking)} (cgroup version 1)" if lacking else None
 
 
 def why_no_slurm() -> str | None:
@@ -37,23 +47,28 @@ def why_no_slurm() -> str | None:
 class Slurm:
     """Runs until its lab is closed."""
 
-    def __init__(self, lab: Lab, nodes: Sequence[str], more: str = "", *, cgroups: bool = False, called: Sequence[str] = ()) -> None:
+    def __init__(
+        self, lab: Lab, nodes: Sequence[str], more: str = "", *, cgroups: bool = False, memory: int = 0, called: Sequence[str] = ()
+    ) -> None:
         """Of a lab whose logins have `ENV`; its other hosts only know of it, as login nodes do. `more`: lines of its configuration.
 
         With `cgroups` nothing that a step has started outlives it: then call `close` once the lab is closed.
+        `memory`: to how many MiB a job is limited on each node, by cgroups too.
         `called`: what Slurm calls the nodes, where that is not what they call themselves.
         """
         self.names = tuple(called or nodes)
         """What Slurm calls the hosts."""
-        self.hosts, self._cgroups = [lab[name] for name in nodes], [FREEZER / f"{lab.name}-{name}" for name in nodes if cgroups]
-        for host, folder in zip(self.hosts, self._cgroups, strict=False):
-            _give_cgroup(host, folder)
+        self.hosts, self._memory = [lab[name] for name in nodes], memory
+        self._controllers = [FREEZER, MEMORY] if memory else [FREEZER] if cgroups else []
+        self._cgroups = [controller / f"{lab.name}-{name}" for controller in self._controllers for name in nodes]
+        for host in self.hosts if self._controllers else ():
+            _give_cgroups(host, [folder for folder in self._cgroups if folder.name == f"{lab.name}-{host.name}"])
         key, conf = secrets.token_bytes(64), self._conf() + more
         for host in lab.hosts.values():
             _lay_out(host, key, conf)
         self.head.ssh("slurmctld")
         for name, host in zip(self.names, self.hosts, strict=True):
-            host.ssh(f"{_in_an_older_namespace()} slurmd -N {name}")
+            host.ssh(f"{self._in_its_cgroups()} {_in_an_older_namespace()} slurmd -N {name}")
         eventually(lambda: self.head.ssh("sinfo -h -t idle -o %D").strip() == str(len(self.hosts)))
 
     @property
@@ -71,7 +86,8 @@ class Slurm:
     def allocate(self) -> Mapping[str, str]:
         """An allocation of all hosts: the variables that a job finds in it."""
         (self.head.tmp / "hold.sh").write_text(HOLD)
-        self.head.ssh(f"cd /tmp && sbatch -N {len(self.hosts)} --ntasks-per-node=1 --overcommit -o /dev/null hold.sh")
+        limit = f"--mem={self._memory}" if self._memory else ""
+        self.head.ssh(f"cd /tmp && sbatch {limit} -N {len(self.hosts)} --ntasks-per-node=1 --overcommit -o /dev/null hold.sh")
         text: str = eventually(lambda: (self.head.tmp / "allocation").read_text())
         return dict(line.partition("=")[::2] for line in text.splitlines())
 
@@ -79,9 +95,14 @@ class Slurm:
         """The steps that run now, by id."""
         return self.head.ssh("squeue -h -s -o %i").split()
 
+    def _in_its_cgroups(self) -> str:
+        """Before a slurmd: what a step finds in /proc/self/cgroup then begins as on a real host."""
+        joined = "".join(f"echo $$ >{controller}/cgroup.procs; " for controller in self._controllers)
+        return f"sh -c {shlex.quote(joined + UNSHARE)} sh" if joined else ""
+
     def _conf(self) -> str:
         nodes = "".join(
-            f"NodeName={name} NodeHostname={host.name} NodeAddr={host.address} CPUs=2 RealMemory=1000 State=UNKNOWN\n"
+            f"NodeName={name} NodeHostname={host.name} NodeAddr={host.address} CPUs=2 RealMemory={self._memory or 1000} State=UNKNOWN\n"
             for name, host in zip(self.names, self.hosts, strict=True)
         )
         return f"""ClusterName=lab
@@ -89,9 +110,9 @@ SlurmctldHost={self.head.name}({self.head.address})
 SlurmUser=root
 AuthType=auth/munge
 ProctrackType=proctrack/{"cgroup" if self._cgroups else "linuxproc"}
-TaskPlugin=task/none
+TaskPlugin=task/{"cgroup" if self._memory else "none"}
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core{"_Memory" if self._memory else ""}
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
@@ -133,8 +154,10 @@ def _lay_out(host: Host, key: bytes, conf: str) -> None:
     host.ssh(f"munged --force {files}")
 
 
-def _give_cgroup(host: Host, folder: Path) -> None:
-    """One of its own, which it takes for all that there is."""
-    folder.mkdir()
-    subprocess.run(["nsenter", "-t", str(host.init), "-m", "mount", "--bind", folder, FREEZER], check=True)
-    (host.folder / "run" / "lab" / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+def _give_cgroups(host: Host, folders: Sequence[Path]) -> None:
+    """Of its own, which it takes for all that there are."""
+    for folder in folders:
+        folder.mkdir()
+        subprocess.run(["nsenter", "-t", str(host.init), "-m", "mount", "--bind", folder, folder.parent], check=True)
+    limited = "ConstrainRAMSpace=yes\n" if any(folder.parent == MEMORY for folder in folders) else ""
+    (host.folder / "run" / "lab" / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n{limited}")

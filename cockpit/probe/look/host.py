@@ -10,10 +10,10 @@ from .processes import ScannedProcess
 
 Amount = Dict[str, "int | str | None"]
 _CGROUPS = (
-    ("memory.max", "memory.current", "memory.stat", ""),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_"),
+    ("memory.max", "memory.current", ""),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 )
-"""Of version 2 and 1: the files of a limit, of what is used and of what that is, and how its names begin there."""
+"""Of version 2 and 1: the files of a limit and of what is used, and how the names begin of what that is (memory.stat)."""
 
 
 class MemoryUse(NamedTuple):
@@ -32,21 +32,27 @@ def memory(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> MemoryUse:
     words = (line.split() for line in read(f"{proc}/meminfo").decode().splitlines())
     info = {word[0].rstrip(":"): int(word[1]) * 1024 for word in words if len(word) > 1}
     total, available = info.get("MemTotal"), info.get("MemAvailable")
-    limited = _read_cgroup(cgroup)
+    limited = _read_limit(cgroup) if os.path.exists(f"{cgroup}/memory.max") else _read_limit(f"{cgroup}/memory")
     if limited is not None and limited.total is not None and (total is None or limited.total < total):
         return limited._replace(host_total=total)
     return MemoryUse(total - available if total is not None and available is not None else None, total, shared=info.get("Shmem"))
 
 
-def _read_cgroup(folder: str) -> MemoryUse | None:
-    """Of version 2 where its limit is there, else of version 1; `max` and 0 are no limit. The page cache the kernel can take back."""
-    for limit_file, use_file, stat_file, prefix in _CGROUPS:
+def lowest_limit(folders: Iterable[str]) -> MemoryUse | None:
+    """Of cgroups one above the other all count; where several have the same limit, the uppermost is first at it."""
+    limits = [limit for limit in map(_read_limit, folders) if limit is not None]
+    return min(reversed(limits), key=lambda one: one.total or 0, default=None)
+
+
+def _read_limit(folder: str) -> MemoryUse | None:
+    """Of a cgroup of version 2 or 1; `max` and 0 are no limit. The page cache the kernel can take back."""
+    for limit_file, use_file, prefix in _CGROUPS:
         limit, use = read_or_nothing(f"{folder}/{limit_file}").strip(), read_or_nothing(f"{folder}/{use_file}").strip()
         if not limit:
             continue
         if not limit.isdigit() or not int(limit):
             return None
-        said = dict(line.split()[:2] for line in read_or_nothing(f"{folder}/{stat_file}").splitlines() if " " in line)
+        said = dict(line.split()[:2] for line in read_or_nothing(f"{folder}/memory.stat").splitlines() if " " in line)
         known = [use, said.get(f"{prefix}inactive_file"), said.get(f"{prefix}active_file")]
         current, *cache = (int(text) if text and text.isdigit() else None for text in known)
         used = None if current is None or None in cache else max(0, min(current - sum(filter(None, cache)), int(limit)))

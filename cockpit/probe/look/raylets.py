@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Dict, Iterator, Mapping, NamedTuple, Tuple
 
 from .. import trust
+from .host import MemoryUse, lowest_limit
 from .origin import flag
 from .proc import in_first_namespace, legible, read_at_once, read_link, read_or_nothing
 from .processes import Forest, Identity, ScannedProcess, read_environ
@@ -75,6 +76,8 @@ class RayService(NamedTuple):
     frameworks: Frameworks | None = None
     tasks: Tuple[TaskLimit, ...] | None = None
     """A raylet's."""
+    slurm_memory: MemoryUse | None = None
+    """Of a raylet in a job of Slurm's: the limit that is above it, which Ray does not know of."""
 
 
 class Rays:
@@ -97,7 +100,8 @@ class Rays:
         limits = {name: int(words[0]) for name, words in lines if words and words[0].isdigit()}  # the soft ones, not where `unlimited`
         tasks = task_limits(process, forest, limits.get("Max processes")) if process.origin.role == "raylet" else None
         files = _count_open_files(process.pid), limits.get("Max open files")
-        return RayService(started, *files, self._frameworks[process.identity], tasks)
+        memory = slurm_memory(process.pid) if started.slurm and tasks is not None else None
+        return RayService(started, *files, self._frameworks[process.identity], tasks, memory)
 
     def _find_installed(self, process: ScannedProcess) -> Frameworks | None:
         """Somebody may install another release while Ray lives; those of raylets matter, which start workers."""
@@ -119,6 +123,11 @@ def find_slurm_job(cgroups: str) -> str | None:
     """By /proc/PID/cgroup, which everybody may read and only root writes: `…/slurmstepd.scope/job_42/step_0/…`, `/slurm/uid_7/job_42/…`."""
     found = set(_SLURM_JOB.findall(cgroups))
     return found.pop() if len(found) == 1 else None
+
+
+def slurm_memory(pid: int) -> MemoryUse | None:
+    """Of a job, a step or whatever else is above it (cgroup.conf: ConstrainRAMSpace); `None`: no limit, or it can't be read."""
+    return lowest_limit(cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "memory", CGROUPS))
 
 
 def _count_open_files(pid: int) -> int | None:
@@ -243,17 +252,22 @@ def _user_namespace(pid: int | str) -> str | None:
 
 def _of_cgroups(pid: int) -> Iterator[TaskLimit]:
     """All above it count too: the one that is nearest to its limit."""
-    found = [limit for folder in pids_folders(read_or_nothing(f"/proc/{pid}/cgroup"), CGROUPS) for limit in [_of_folder(folder)] if limit]
+    found = [
+        limit
+        for folder in cgroup_folders(read_or_nothing(f"/proc/{pid}/cgroup"), "pids", CGROUPS)
+        for limit in [_of_folder(folder)]
+        if limit
+    ]
     if found:
         yield max(found, key=lambda one: one.used / one.limit)
 
 
-def pids_folders(text: str, root: str) -> Iterator[str]:
+def cgroup_folders(text: str, controller: str, root: str) -> Iterator[str]:
     """By /proc/PID/cgroup, in version 1 and 2, from its own folder upwards; a container may see only the uppermost, under no name."""
     for number, controllers, path in (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2):
-        if number != "0" and "pids" not in controllers.split(","):
+        if number != "0" and controller not in controllers.split(","):
             continue
-        base = root if number == "0" else f"{root}/pids"
+        base = root if number == "0" else f"{root}/{controller}"
         parts = [part for part in path.split("/") if part][:DEEPEST]
         if ".." not in parts:
             yield from ("/".join((base, *parts[:depth])) for depth in range(len(parts), -1, -1))

@@ -336,6 +336,7 @@ def ray_fact(process: ScannedProcess, verdict: KindVerdict, ray: RayService) -> 
         "files_limit": ray.files_limit,
         "frameworks": dict(ray.frameworks.releases) if ray.frameworks else None,
         "tasks": None if ray.tasks is None else [limit._asdict() for limit in ray.tasks],
+        "slurm_memory": ray.slurm_memory and {"used": ray.slurm_memory.used, "total": ray.slurm_memory.total},
     }
 
 

@@ -93,6 +93,17 @@ def test_version_2_hides_version_1(machine):
     assert memory(machine) == (24 * GIB, 64 * GIB)
 
 
+def test_of_cgroups_above_each_other_the_lowest_limit_counts_and_of_equal_ones_the_uppermost(machine):
+    folders = [machine / "cgroup" / "memory" / name for name in ("slurm/job_42/step_0", "slurm/job_42", "slurm")]
+    folders[0].mkdir(parents=True)
+    for folder, limit, used in zip(folders, (9, 9, 1 << 33), (2, 6, 30), strict=True):
+        (folder / "memory.limit_in_bytes").write_text(f"{limit * GIB}\n")
+        (folder / "memory.usage_in_bytes").write_text(f"{used * GIB}\n")
+        (folder / "memory.stat").write_text(f"total_inactive_file {GIB}\ntotal_active_file 0\n")
+    assert host.lowest_limit(map(str, folders))[:2] == (5 * GIB, 9 * GIB)
+    assert host.lowest_limit([str(machine)]) is None
+
+
 def test_use_that_cannot_be_read_is_unknown(machine):
     v2(machine, str(32 * GIB))
     (machine / "cgroup" / "memory.stat").write_text("anon 5\n")

@@ -11,7 +11,7 @@ import pytest
 
 from cockpit.probe.look import raylets as tasks
 from cockpit.probe.look.processes import ProcessTable
-from cockpit.probe.look.raylets import TaskLimit, pids_folders, task_limits
+from cockpit.probe.look.raylets import TaskLimit, cgroup_folders, task_limits
 from tests.probe.forests import forest, process, raylet
 
 HERE = os.getpid()
@@ -86,12 +86,12 @@ def test_of_a_process_that_is_gone_nothing_is_told():
     ],
 )
 def test_every_cgroup_above_it_is_asked(text, folders):
-    assert list(pids_folders(text, "/c")) == folders
+    assert list(cgroup_folders(text, "pids", "/c")) == folders
 
 
 def of_cgroups(monkeypatch, root: Path):
     monkeypatch.setattr(tasks, "CGROUPS", str(root))
-    monkeypatch.setattr(tasks, "pids_folders", lambda _, root: pids_folders("0::/slice/unit\n", root))
+    monkeypatch.setattr(tasks, "cgroup_folders", lambda _, name, root: cgroup_folders("0::/slice/unit\n", name, root))
     one = raylet(HERE, uid=0)
     return task_limits(one, forest(one), None)
 
