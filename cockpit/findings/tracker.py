@@ -12,7 +12,6 @@ from cockpit.config.thresholds import DAY, LARGE, OLD, Limits
 from cockpit.findings.facts import Count, Facts
 from cockpit.findings.gpu_history import GpuHistory
 from cockpit.findings.memory_trend import MemoryHistory
-from cockpit.key_turn import give_way
 from cockpit.model import LEVELS, Fault, Finding, Snapshot
 from cockpit.text import age
 
@@ -79,7 +78,6 @@ class FindingTracker:
 
     def _ask(self, detect: Detector, facts: Facts, bugs: list[Fault]) -> list[Finding]:
         """One detector that trips over the facts silences no other."""
-        give_way()
         try:
             return list(detect(facts))
         except Exception as error:  # noqa: BLE001 whatever a cluster says: the others still count

@@ -10,7 +10,6 @@ from collections.abc import Set as AbstractSet
 from cockpit.config.thresholds import OLD
 from cockpit.findings.memory_trend import MemoryHistory
 from cockpit.findings.stalls import IDLE_CLEAR_PERCENT
-from cockpit.key_turn import give_way
 from cockpit.model import Node, Snapshot
 from cockpit.usage import Usage
 
@@ -107,7 +106,6 @@ class History:
         for node in snapshot.nodes or ():
             if node.seen is None or self._seen.get(node.key) == node.seen or snapshot.taken - node.seen > OLD:
                 continue
-            give_way()
             self._seen[node.key] = node.seen
             self._find_past(node).put(self._now, _values(node))
         self._forget(snapshot)

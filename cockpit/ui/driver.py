@@ -6,11 +6,7 @@ import os
 import signal
 from typing import Any
 
-from textual import events
 from textual.drivers.linux_driver import LinuxDriver
-from textual.message import Message
-
-from cockpit.key_turn import begin_key_turn
 
 
 class TerminalDriver(LinuxDriver):
@@ -27,12 +23,6 @@ class TerminalDriver(LinuxDriver):
         if self._writer_thread is not None and not self._writer_thread.is_alive():
             signal.raise_signal(signal.SIGHUP)
         super().write(data)
-
-    def process_message(self, message: Message) -> None:
-        """By the thread that reads the terminal."""
-        if isinstance(message, events.Key):
-            begin_key_turn()
-        super().process_message(message)
 
     def _sigtstp_application(self, *_: Any) -> None:
         """As the terminal itself does it: the whole process group, without the probes, and not where no shell could let it go on."""

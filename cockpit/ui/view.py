@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from cockpit.check.preset_list import PresetEntry
-from cockpit.key_turn import give_way
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Gpu, Hold, Host, Job, Node, PlacementGroup, Process, Snapshot
 from cockpit.monitor.history import History
 from cockpit.report.grouping import LONG_REASON_CHARS
@@ -49,10 +48,8 @@ class Index:
         """Make now what was asked of the last snapshot's: it will be asked of this one, and a key must not wait for it."""
         for name in list(vars(before)):
             if isinstance(vars(Index).get(name), cached_property):
-                give_way()
                 getattr(self, name)
         for make in list(before._made):
-            give_way()
             self.of(make)
         for node in list(before._holders):
             self.gpu_holders(node, 0)
@@ -70,7 +67,6 @@ class Index:
         for node in self.snapshot.nodes or ():
             known = made.get((make, node.key))
             if known is None or known[0] is not node:
-                give_way()
                 known = made[make, node.key] = (node, make(node))
             yield known[1]
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cockpit.key_turn import give_way
 from cockpit.model import Allocation, Cluster, Fault, Gpu, Host, Node, OomKill, Port, Quantity, RayCluster, Session, Snapshot
 from cockpit.monitor.join.owners import processes_of, reported_by, same_devices
 from cockpit.monitor.pending import PendingReasons, ReasonInputs
@@ -56,7 +55,6 @@ class _ResultCache:
     def of(self, make: Callable[..., Result], *args: Any) -> Result:
         before = self._made.get(make)
         if before is None or len(before[0]) != len(args) or any(a is not b for a, b in zip(before[0], args, strict=True)):
-            give_way()
             before = self._made[make] = (args, make(*args))
         result: Result = before[1]
         return result
@@ -200,7 +198,6 @@ class _NodeUsage:
             handed = {name: Quantity(usage[name].used if name in usage else has.used, has.total) for name, has in node.resources.items()}
             before = (node, usage, replace(node, resources=handed))
         self._made[node.key] = before
-        give_way()
         return before[2]
 
 

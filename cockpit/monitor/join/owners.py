@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from cockpit.key_turn import give_way
 from cockpit.model import Gpu, Hold, Host, Job, Kind, Node, Process, Worker
 from cockpit.sources.ray.client import JobFacts, NodeFacts
 
@@ -40,7 +39,6 @@ def processes_of(
     seen: set[tuple[str, int]] = set()
     machines = {host.machine for host in hosts.values() if host.processes is not None}
     for host in hosts.values():
-        give_way()
         if host.processes is not None:
             own = by_host.get(host.name, [])
             elsewhere = _find_holds_elsewhere(host, vouched, own, reported or {})
@@ -53,7 +51,6 @@ def processes_of(
             seen |= {(node, _rays_pid(process)) for node in own for process in found if spaces.is_counted_by(process, node)}
     probed = {node for node, name in places.items() if hosts[name].processes is not None}
     for node, processes in (reported or {}).items():
-        give_way()
         listed += (
             processes if node not in probed else [_without_claims(process) for process in processes if (node, process.pid) not in seen]
         )
@@ -245,7 +242,6 @@ def reported_by(facts: NodeFacts | None) -> Mapping[str, list[Process]] | None:
             holds.setdefault((holder.node, holder.pid), []).append(Hold(holder.index, holder.memory))
     found: dict[str, list[Process]] = {}
     for (node, pid), gpus in holds.items():
-        give_way()
         process = _seen_by_ray(node, names.get(node) or node[:8], pid, tuple(gpus), workers.get((node, pid)))
         found.setdefault(node, []).append(process)
     return found

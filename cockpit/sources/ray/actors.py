@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cockpit import secrets
-from cockpit.key_turn import give_way
 from cockpit.model import GROUP_WAIT_PREFIX, Actor, Bundle, Job, PlacementGroup, Value
 from cockpit.recent import Recent
 from cockpit.sources.lenient_json import NotRayError, decode
@@ -83,7 +82,6 @@ def sentence(message: str | None) -> str | None:
 
 def actor(entry: wire.Actor, since: Since | None, groups: Mapping[str, PlacementGroup]) -> Actor:
     """One actor; of the groups, the one it is bound to explains why it waits."""
-    give_way()
     name, namespace = entry.name or "", entry.ray_namespace or ""
     return Actor(
         id=entry.actor_id,

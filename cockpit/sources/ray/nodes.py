@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import replace
 
 from cockpit.clock import redate, shift_of
-from cockpit.key_turn import give_way
 from cockpit.model import Amount, Disk, Gpu, Hold, Holder, HostMemory, Kind, Node, NodeState, Process, Quantity, Value, Worker
 from cockpit.secrets import redact
 from cockpit.sources.ray import wire
@@ -119,7 +118,6 @@ class Nodes:
         self._memories = {node_id: self._memories.get(node_id) or _Memory() for node_id in listed}
         newest = max((now for entry in listed.values() if (now := sound(entry.now)) is not None), default=0.0)
         for node_id, entry in listed.items():
-            give_way()
             self._remember(self._memories[node_id], entry, newest)
         self._used = data.node_logical_resources or {}
 
@@ -162,7 +160,6 @@ class Nodes:
             memory.message = message
 
     def _node(self, node_id: str, memory: _Memory, used: Mapping[str, tuple[float, float]]) -> Node:
-        give_way()
         raylet, identity = memory.raylet or wire.Raylet(), memory.identity or wire.Identity(node_id)
         figures = memory.figures or wire.Summary()
         ip = identity.node_ip or raylet.node_manager_address or figures.ip or ""
