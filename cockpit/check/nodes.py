@@ -71,7 +71,7 @@ def site_of(preset: Preset, snapshot: Snapshot, wanted: Collection[str]) -> Site
         return _plan_site(preset.ray.nodes, preset.ray.env, snapshot, wanted)
     lives = next((f", although a Ray runs on {session.host}" for session in snapshot.sessions or () if session.live), "")
     if (job := snapshot.allocation) is not None and job.nodes and not lives:
-        return msgspec.structs.replace(_plan_site([RayNode(node.name) for node in job.nodes], {}, snapshot, wanted), allocation=job.job)
+        return replace(_plan_site([RayNode(node.name) for node in job.nodes], {}, snapshot, wanted), allocation=job.job)
     at = f" at {snapshot.cluster.address}" if snapshot.cluster.address else ""
     return Site((), why=f"no Ray dashboard answers{at}{lives}")
 

@@ -144,7 +144,7 @@ def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
                 from cockpit.cli.orchestrators import find_named_orchestrators
 
                 config = load(given, orchestrators=find_named_orchestrators(*named))
-            if has_other_names(config.origins.get("reach"), os.environ, os.uname().nodename):
+            if config.hosts and has_other_names(config.origins.get("reach"), os.environ, os.uname().nodename):
                 from cockpit.cli.orchestrators import with_addresses
 
                 config = with_addresses(config)

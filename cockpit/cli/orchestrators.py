@@ -29,7 +29,7 @@ def find_named_orchestrators(job: str | None, cluster: str | None) -> tuple[Orch
 
 
 def with_addresses(config: Config) -> Config:
-    """With the addresses of Slurm's nodes, as far as Slurm tells them: Ray may know a node by no other name."""
+    """With the addresses of Slurm's nodes, as far as Slurm tells them at once: Ray may know a node by no other name."""
     try:
         known = asyncio.run(read_addresses(",".join(host.name for host in config.hosts)))
     except SourceError:

@@ -41,7 +41,7 @@ def show(config: Config, *, ends: bool = False, greeting: str | None = None) -> 
     )
     app.monitor.poller.prepare_with(app.look_up)
     app.process_ends, app.greeting = ends, greeting
-    app.settled = partial(_keep, app, config)
+    app.after_first_frame = partial(_attach_writers, app, config)
     attach_notifier(config, app.monitor)
     attach_past(app)
     return run_screen(app)
@@ -57,7 +57,7 @@ def run_screen(app: Cockpit) -> int:
     return app.return_code or 0
 
 
-def _keep(app: Cockpit, config: Config) -> None:
+def _attach_writers(app: Cockpit, config: Config) -> None:
     """From the first frame on: what is seen is recorded, and left as a line."""
     app.recorder = attach_recorder(config, app.monitor)
     attach_line_writer(config, app.monitor)

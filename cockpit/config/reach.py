@@ -168,7 +168,7 @@ def reach_command(reach: str, entry: HostEntry, control: str = "none") -> list[s
 
 
 NO_PROMPT: Final = "ssh can't ask for a password here; it needs a key or an agent"
-OWNER_ONLY: Final = "Slurm starts steps in a job for nobody but its owner, not even for root: run cockpit as that user"
+OWNER_ONLY: Final = "Slurm starts steps in a job only for its owner, not even for root: run cockpit as that user"
 _STEP_DENIED = re.compile(r"Unable to create step for job \d{1,12}: Access/permission denied")
 _DENIED = re.compile(r"Permission denied \([\w,@.-]+\)\.$")
 """Ways of logging in stand in parentheses; what is denied later says less."""

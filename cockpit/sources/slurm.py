@@ -7,38 +7,45 @@ import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from cockpit.model import Allocation, SlurmNode
 from cockpit.sources.probes.process import ask_program
-from cockpit.sources.source import SourceError, within
+from cockpit.sources.source import SourceError, in_time, within
 
 _FIELDS: Final = "%T|%L|%N"
 """State, time left and nodes of a job (squeue(1)); the time left depends on no clock and no time zone."""
 NO_SUCH_JOB: Final = "Invalid job id"
-"""What squeue says of one that ended some minutes ago (ESLURM_INVALID_JOB_ID, slurm_errno.c)."""
+"""ESLURM_INVALID_JOB_ID (slurm_errno.c)."""
 _NODE_FIELDS: Final = "%N|%n|%o|%T|%E"
 """Name, host name, address, state and reason of a node (sinfo(1))."""
-RESOLVE_TIMEOUT_S: Final = 5.0
-"""Within which the names of all nodes are resolved; what is not known by then stays unknown."""
+ADDRESSES_TIMEOUT_S: Final = 2.0
+"""For which Slurm is waited for, and then for the resolver: whoever opens cockpit waits for both, and they may be what has failed."""
 _LEFT = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})")
 _LIST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 
 
 async def read_job(job: str) -> tuple[str, float | None, str]:
     """Its state, the seconds that it still has (`None`: no limit), and the list of its nodes. Raises `SourceError`."""
-    gone = SourceError(f"Slurm's job {job} has ended, or there is none")
-    try:
-        rows = [line.split("|") for line in await _ask("squeue", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")]
-    except SourceError as error:
-        raise gone if NO_SUCH_JOB in str(error) else error from None
+    rows = [line.split("|") for line in await _list_job(job)]
     found = [row for row in rows if len(row) == len(_FIELDS.split("|"))]
     if not found:
-        raise gone
+        raise SourceError(f"Slurm's job {job} has ended, or there is none")
     if len(found) > 1:
         raise SourceError(f"{job} is {len(found)} jobs of Slurm's, an array: name one by its own id (squeue -r -o '%A %i' -j {job})")
     state, left, nodes = found[0]
     return state, _parse_left(left), nodes
+
+
+async def _list_job(job: str) -> list[str]:
+    """Nothing of one that ended some minutes ago, which squeue calls a mistake."""
+    try:
+        return await _ask("squeue", f"--jobs={job}", "--noheader", f"--format={_FIELDS}")
+    except SourceError as error:
+        if NO_SUCH_JOB in str(error):
+            return []
+        raise
 
 
 async def read_allocation(job: str, now: float) -> Allocation:
@@ -57,22 +64,24 @@ async def list_nodes(job: str) -> str:
 
 
 async def read_addresses(nodes: str) -> Mapping[str, str]:
-    """By Slurm's names: the IP addresses at which nodes answer, where they are known. Raises `SourceError`."""
-    found = {node.name: node.others[-1] for node in await _read_nodes(nodes) if node.others}
-    named = list(found)
-    asked = [asyncio.ensure_future(_resolve(found[name])) for name in named]
-    with suppress(asyncio.TimeoutError):
-        await within(RESOLVE_TIMEOUT_S, asyncio.gather(*asked))
-    addresses = [task.result() if task.done() and not task.cancelled() else None for task in asked]
-    return {name: address for name, address in zip(named, addresses, strict=True) if address}
-
-
-async def _resolve(address: str) -> str | None:
+    """By Slurm's names: the IP addresses at which nodes answer, those that are known in time. Raises `SourceError`."""
     try:
-        infos = await asyncio.get_running_loop().getaddrinfo(address, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return None
-    return str(infos[0][4][0])
+        listed = await within(ADDRESSES_TIMEOUT_S, _read_nodes(nodes))
+    except asyncio.TimeoutError:
+        raise SourceError(f"Slurm did not list its nodes within {ADDRESSES_TIMEOUT_S:g} s") from None
+    found: dict[str, str] = {}
+    with suppress(SourceError):
+        await in_time(
+            partial(_resolve, [(node.name, node.others[-1]) for node in listed if node.others], found), "DNS", ADDRESSES_TIMEOUT_S
+        )
+    return dict(found)
+
+
+def _resolve(named: Iterable[tuple[str, str]], found: dict[str, str]) -> None:
+    """Into `found`, one after the other: most are addresses already, and of the others what is there when the time is over counts."""
+    for name, address in named:
+        with suppress(OSError, UnicodeError):
+            found[name] = str(socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
 async def _read_nodes(nodes: str) -> Iterable[SlurmNode]:

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +15,7 @@ from textual import events, work
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import BindingsMap, BindingType
 from textual.content import Content
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import Input, Label
 
 from cockpit.acts.table import ACTS, find_operation
@@ -56,8 +55,6 @@ NODE_PROCESSES_INTERVAL_S = 20.0
 """Seconds after which the processes of an open node without a probe are asked for again."""
 SETTLE_DELAY_S = 0.5
 """Seconds after which the first frame has been drawn."""
-FIRST_FRAME_PATIENCE_S = 0.1
-"""Seconds for which the first frame waits for facts: to draw all without them and again with them took a twentieth of the start."""
 MIN_SCREEN_SIZE = (60, 15)
 """Columns and lines; a smaller terminal has no room for a useful row."""
 
@@ -105,9 +102,7 @@ class Cockpit(SwitchingApp):
         self.process_ends = False
         """Whether the process exits right after the screen, so that no thread is waited for."""
         self.recorder: Recorder | None = None
-        self._first_frame = ExitStack()
-        self.settled: Callable[[], object] = lambda: None
-        """Called once the first frame has been drawn."""
+        self.after_first_frame: Callable[[], object] = lambda: None
         self._alarm = Alarm()
         self._garbage = GarbageCollector()
         self._key_meanings: object = None
@@ -131,8 +126,6 @@ class Cockpit(SwitchingApp):
         self.theme, mistake = self._first_theme
         self._warn([mistake])
         self.table.focus()
-        self._first_frame.enter_context(self.batch_update())
-        self.set_timer(FIRST_FRAME_PATIENCE_S, self._first_frame.close)
         self.set_timer(SETTLE_DELAY_S, self._settle)
         if self.follows:
             self.run_worker(self.monitor.run(), name="monitor", exit_on_error=True)
@@ -144,7 +137,7 @@ class Cockpit(SwitchingApp):
         """What can wait until the first frame has been drawn."""
         limit_heap()
         self._warn(register_themes(self))
-        self.settled()
+        self.after_first_frame()
 
     # Facts
 
@@ -191,8 +184,6 @@ class Cockpit(SwitchingApp):
             self.body.show(lends=is_first, may_cover=is_first and not isinstance(self.page, OverviewPage), in_slices=in_slices)
             self.draw_time_line()
         self.on_table_moved()
-        if self.drawn_snapshot.nodes:
-            self._first_frame.close()
 
     def _tick(self) -> None:
         """Redraw ages when no snapshot comes, and poll again what the open page has asked for."""
@@ -216,7 +207,8 @@ class Cockpit(SwitchingApp):
 
     def _admits(self, key: events.Key) -> bool:
         """A dialog that acts takes no key that was not meant for what it shows now."""
-        return not isinstance(self.screen, ModalScreen) or getattr(self.screen, "admits", lambda _: True)(key)
+        admits = getattr(self.screen, "admits", None)  # its class is imported with the first act
+        return admits is None or bool(admits(key))
 
     # Where we are
 

@@ -65,7 +65,7 @@ MIDNIGHT: Final = Theme(
         "block-cursor-blurred-foreground": "#dce4ee",
     },
 )
-"""What themes/midnight.yaml says, which is there to be copied: to read it took a thirtieth of the start."""
+"""What themes/midnight.yaml says, which is there to be copied: to read it took a twentieth of the start."""
 
 
 def load_theme(path: Path) -> Theme:

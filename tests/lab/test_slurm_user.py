@@ -168,7 +168,7 @@ def test_nobody_but_its_owner_reaches_the_nodes_of_a_job_and_is_told_so(job: Job
     place = job.login.host if who == "root" else job.strangers["login"]
     _, facts, said = once(place, f"--slurm {job.id}", "export RAY_AUTH_MODE=disabled;")
     assert not said
-    denied = f"Unable to create step for job {job.id}: Access/permission denied: Slurm starts steps in a job for nobody but its owner"
+    denied = f"Unable to create step for job {job.id}: Access/permission denied: Slurm starts steps in a job only for its owner"
     assert {fault["host"] for fault in facts["faults"] if denied in fault["text"]} == {"head", "w1"}
     (wrong,) = [finding for finding in facts["findings"] if finding["code"] == "address-wrong"]
     assert wrong["remedy"]["text"] == f"see first why the nodes of Slurm's job {job.id} can't be looked at: `cockpit doctor`"

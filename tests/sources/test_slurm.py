@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
+
 import pytest
 
 from cockpit.model import Allocation, SlurmNode
@@ -87,3 +91,33 @@ async def test_a_job_that_slurm_has_forgotten_has_ended(monkeypatch: pytest.Monk
     monkeypatch.setattr(slurm, "_ask", ask)
     with pytest.raises(SourceError, match=r"^Slurm's job 42 has ended, or there is none$"):
         await list_nodes("42")
+
+
+async def test_a_slurmctld_that_does_not_answer_keeps_nobody_waiting_for_addresses(monkeypatch: pytest.MonkeyPatch):
+    async def ask(*_: str) -> list[str]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(slurm, "_ask", ask)
+    monkeypatch.setattr(slurm, "ADDRESSES_TIMEOUT_S", 0.01)
+    with pytest.raises(SourceError, match="did not list its nodes within"):
+        await read_addresses("gpu1")
+
+
+async def test_of_a_resolver_that_hangs_the_addresses_that_it_has_told_count(
+    printed: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+):
+    printed["sinfo"] = ["gpu1|gpu1|10.0.0.1|mixed|none", "gpu2|gpu2|gpu2|mixed|none"]
+    ends, resolve = threading.Event(), socket.getaddrinfo
+
+    def getaddrinfo(host: str, *args: object, **more: object) -> object:
+        if host == "gpu2":
+            ends.wait()
+        return resolve(host, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(slurm.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(slurm, "ADDRESSES_TIMEOUT_S", 0.1)
+    try:
+        assert await read_addresses("gpu[1-2]") == {"gpu1": "10.0.0.1"}
+    finally:
+        ends.set()

@@ -234,5 +234,6 @@ async def ask_program(who: str, *words: str, send: bytes = b"") -> list[bytes]:
     child = start_child(f"{who} can't be asked", words, lines.extend, send=send)
     code = await wait_for_exit(child, f"{who} ({words[0]})", ANSWER_S, MAX_BYTES)
     if code or child.garbage:
-        raise SourceError(f"{words[0]}: {child.last_words or f'exit code {code}'}")
+        said = child.last_words.removeprefix(f"{words[0]}: ")
+        raise SourceError(f"{words[0]}: {said or f'exit code {code}'}")
     return lines

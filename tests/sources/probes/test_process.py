@@ -19,6 +19,7 @@ async def test_what_it_prints_is_its_answer():
     [
         (("no-such-program-here",), "Slurm can't be asked: no-such-program-here: no such file or directory"),
         (("sh", "-c", "echo not now >&2; exit 3"), "sh: not now"),
+        (("sh", "-c", "echo sh: fatal >&2; exit 3"), "^sh: fatal"),
         (("sleep", "100"), r"Slurm \(sleep\) did not answer within 0 s"),
         (("yes",), r"Slurm \(yes\) sent more than 0 MiB and was stopped"),
     ],

@@ -293,6 +293,4 @@ def test_what_ssh_says_of_host_keys_is_made_plain():
     )
     assert last_words("") == ""
     denied = "srun: error: Unable to create step for job 2: Access/permission denied\n"
-    assert last_words(denied).startswith(
-        "Unable to create step for job 2: Access/permission denied: Slurm starts steps in a job for nobody but"
-    )
+    assert last_words(denied).startswith("Unable to create step for job 2: Access/permission denied: Slurm starts steps in a job only for")
