@@ -14,6 +14,7 @@ from cockpit.model import Node, Pod, Snapshot
 from cockpit.sources.kubernetes.api import KubernetesApi, RefusedError
 from cockpit.sources.kubernetes.facts import delete_pod, list_pods
 from cockpit.sources.source import SourceError
+from cockpit.text import clean
 
 if TYPE_CHECKING:
     from cockpit.acts.world import Hear, World
@@ -54,7 +55,7 @@ class DeletePod(Act):
             raise SourceError(f"RayCluster {api.place.title} has no pod {aim.id}; {f'it has {names}' if names else 'it has none'}")
         why_not = _why_not(pod)
         notes = () if why_not else ("KubeRay makes another pod in its place, with an empty disk",)
-        return plan_one(self, _target(pod, world.snapshot, why_not), notes)
+        return plan_one(self, _target(pod, world.snapshot, why_not), (_place_words(pod, api.place.title), *notes))
 
     async def perform(self, plan: Plan, world: World, hear: Hear) -> Receipt:
         """That pod alone: one that was made anew under its name stays."""
@@ -89,6 +90,11 @@ def _find(name: str, pods: Sequence[Pod], snapshot: Snapshot) -> Pod | None:
     nodes = [node for node in snapshot.nodes or () if name in (node.id, node.title, node.host, node.ip) and node.state != "DEAD"]
     addresses = {node.ip for node in nodes if node.ip}
     return next((pod for pod in pods if pod.name == name), None) or next((pod for pod in pods if pod.ip and pod.ip in addresses), None)
+
+
+def _place_words(pod: Pod, cluster: str) -> str:
+    role = "the head" if pod.head else f"a worker of group {clean(pod.group)}" if pod.group else "a pod"
+    return f"{clean(pod.name)} is {role} of RayCluster {cluster}"
 
 
 def _why_not(pod: Pod) -> str | None:

@@ -75,7 +75,10 @@ async def test_a_pod_is_found_by_its_name_or_by_what_its_node_is_called(name: st
     (target,) = plan.targets
     assert (target.id, target.name, target.part, target.node) == ("uid-2", WORKER, "gpu", f"{2:056x}")
     assert plan_lines(plan, NOW)[0] == "Delete pod: 1 pod"
-    assert plan.notes == ("KubeRay makes another pod in its place, with an empty disk",)
+    assert plan.notes == (
+        f"{WORKER} is a worker of group gpu of RayCluster default/ray",
+        "KubeRay makes another pod in its place, with an empty disk",
+    )
 
 
 async def test_a_name_that_no_pod_has_is_an_error_and_so_is_no_raycluster():
@@ -144,3 +147,8 @@ async def test_with_the_head_the_whole_ray_ends_also_where_nothing_runs():
 @pytest.mark.parametrize(("act", "instead"), [("stop", "cockpit delete-pod"), ("start", "edit the RayCluster")])
 def test_what_makes_no_sense_in_a_pod_says_what_to_do_instead(act: str, instead: str):
     assert instead in (find_act(act).why_not_in_pods or "")
+
+
+async def test_the_head_is_called_that():
+    plan = await planned(Server(listed("ray-head", 1, kind="head")), "ray-head")
+    assert plan.notes[0] == "ray-head is the head of RayCluster default/ray"
