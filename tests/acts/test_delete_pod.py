@@ -150,5 +150,5 @@ def test_what_makes_no_sense_in_a_pod_says_what_to_do_instead(act: str, instead:
 
 
 async def test_the_head_is_called_that():
-    plan = await planned(Server(listed("ray-head", 1, kind="head")), "ray-head")
+    plan = await planned(Server(listed("ray-head", 1)), "ray-head")
     assert plan.notes[0] == "ray-head is the head of RayCluster default/ray"
