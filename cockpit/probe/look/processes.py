@@ -233,8 +233,13 @@ class ProcessTable:
         """Every process there is. Kernel threads are left out: they hold no memory and start nothing of Ray."""
         stats = [stat for stat in map(read_stat, _pids()) if stat and not stat.kernel]
         self._learn([stat for stat in stats if self._is_new(stat)])
+        stats = [stat for stat in stats if not self._has_ended_since(stat)]
         known = self._known = {stat.identity: self._known[stat.identity] for stat in stats}
         return {stat.pid: stat._replace(details=known[stat.identity][1]) for stat in stats}
+
+    def _has_ended_since(self, stat: ScannedProcess) -> bool:
+        """It ended before its user was read, and would look like one that lives and may be anybody's."""
+        return self._known[stat.identity][1].uid is None and not lives(*stat.identity)
 
     def _is_new(self, stat: ScannedProcess) -> bool:
         """Also after exec and setproctitle, which change the name: a Ray worker is `ray::IDLE` first, then `ray::` its actor."""

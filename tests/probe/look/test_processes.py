@@ -71,6 +71,21 @@ def test_what_a_process_is_called_is_read_again_when_it_renames_itself():
             child.kill()
 
 
+def test_what_ends_while_it_is_looked_at_is_not_found():
+    """Else it would live, and be nobody's: what somebody has left would seem to have a user who still runs something."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+
+        def look(stat: ScannedProcess) -> Details:
+            if stat.pid == child.pid:
+                child.kill()
+                child.wait()
+            return read_details(stat)
+
+        found = ProcessTable(look).scan()
+    assert os.getpid() in found
+    assert child.pid not in found
+
+
 def test_details_are_read_once():
     asked: list[int] = []
 
