@@ -48,7 +48,7 @@ class Budget(msgspec.Struct, frozen=True):
     """What one command asks for. Nothing that was not read is counted."""
 
     framework: str | None
-    """`OpenRLHF`, `veRL`, `simpleRL-reason`, `Ray`; `None`: not a command that is known here."""
+    """As its maintainers write it; `Ray`: what the job or its preset says itself; `None`: not a command that is known here."""
     dialect: str | None = None
     """Of which versions its flags are: `0.10.2 and later`."""
     groups: tuple[Group, ...] | None = None

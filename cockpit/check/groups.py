@@ -254,7 +254,7 @@ def _flags_of(budget: Budget, group: str | None) -> str | None:
     match budget.framework:
         case "OpenRLHF" | "simpleRL-reason" if flags:
             return _name_dotted(group) if any("." in key for key in flags) else _name_undotted(group)
-        case "veRL" | "simpleRL-reason":
+        case "veRL" | "EasyR1" | "simpleRL-reason":
             return _HYDRA
         case "Ray":
             return "needs, entrypoint_num_gpus"

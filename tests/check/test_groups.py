@@ -66,6 +66,7 @@ def test_too_many_gpus_are_told_with_the_flags_that_take_fewer():
         ("OpenRLHF", "--vllm.num_engines", "actor + ref", "--actor.num_gpus_per_node"),
         ("OpenRLHF", "--vllm_num_engines", "vLLM", "--vllm_num_engines, --vllm_tensor_parallel_size"),
         ("simpleRL-reason", "--ref_num_nodes", "critic", "--critic_num_gpus_per_node"),
+        ("EasyR1", "trainer.nnodes", "actor + rollout", "trainer.n_gpus_per_node and trainer.nnodes"),
         ("simpleRL-reason", "trainer.nnodes", "pool", "trainer.n_gpus_per_node and trainer.nnodes"),
     ],
 )

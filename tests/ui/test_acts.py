@@ -49,7 +49,7 @@ def test_no_key_that_a_terminal_or_a_slip_sends_is_bound():
 
 
 def test_no_act_has_a_key_that_the_screen_has_for_itself():
-    assert KEYS & {key for binding in BINDINGS for key in binding.key.split(",")} == set()
+    assert KEYS & {key for binding in (*BINDINGS, *Table.BINDINGS) for key in binding.key.split(",")} == set()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
