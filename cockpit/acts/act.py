@@ -115,6 +115,8 @@ class Operation(Protocol):
     """How many such things at the most; `None`: any number."""
     key_again: ClassVar[str | None] = None
     """What its key does when it is pressed again in its dialog: agree, where nothing that lives ends with it. `None`: nothing."""
+    ends_nothing_alive: ClassVar[bool] = False
+    """Whether nothing that lives can end with it: a finding that it mends then offers it first, before a look at the cause."""
     starts_job: ClassVar[bool] = False
     """Whether what is done is a job, whose log somebody will want to see."""
 

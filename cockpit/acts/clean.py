@@ -41,6 +41,7 @@ class Clean(HostAct):
         "torchrun": ("folder of torchrun in /tmp", "folders of torchrun in /tmp"),
     }
     also_takes = Session
+    ends_nothing_alive = True
 
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         """Chosen folders of this host, names of sessions, or neither: then all."""

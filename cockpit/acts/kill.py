@@ -57,6 +57,7 @@ class KillOrphans(KillAct):
     keys = "K"
     title = "Kill orphans"
     help = "End processes of dead Rays; frees GPU memory"
+    ends_nothing_alive = True
     flags = (PID, FORCE, GRACE)
 
 

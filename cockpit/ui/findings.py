@@ -12,8 +12,6 @@ from cockpit.acts.table import find_operation
 from cockpit.model import Finding, Level, Snapshot
 from cockpit.text import plural
 
-HARMLESS_ACTS = frozenset({"kill-orphans", "clean"})
-"""Acts that end nothing alive: they may come before a look."""
 LOOK_WORDS: Mapping[str, str] = {
     "l": "Log",
     "s": "Stack: what its processes do now",
@@ -143,4 +141,4 @@ def next_steps(finding: Finding, *, has_acts: bool, past: bool = False) -> tuple
         return looks
     act = find_operation(finding.remedy.act)
     step = NextStep(act.first_key, f"{act.title}: shows its plan first", is_act=True)
-    return (step, *looks) if act.id in HARMLESS_ACTS else (*looks, step)
+    return (step, *looks) if act.ends_nothing_alive else (*looks, step)

@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 import cockpit.findings
-from cockpit.acts.table import find_operation
 from cockpit.model import Finding, Node, Remedy, Snapshot
 from cockpit.text import clean
-from cockpit.ui.findings import HARMLESS_ACTS, LOOK_KEYS, FindingIndex, find_things, next_steps
+from cockpit.ui.findings import LOOK_KEYS, FindingIndex, find_things, next_steps
 from cockpit.ui.plan_dialog import PlanScreen
 from cockpit.ui.view import Index
 from tests.growth import is_linear
@@ -302,10 +301,9 @@ def test_what_shows_the_cause_comes_before_an_act_that_ends_something_alive():
     }
 
 
-def test_every_code_with_a_key_of_its_own_is_that_of_a_finding_and_every_harmless_act_exists():
+def test_every_code_with_a_key_of_its_own_is_that_of_a_finding():
     source = "\n".join(path.read_text() for path in Path(cockpit.findings.__file__).parent.glob("*.py"))
     assert all(f'"{code}"' in source for code in LOOK_KEYS)
-    assert all(find_operation(act) for act in HARMLESS_ACTS)
 
 
 async def test_the_page_of_a_finding_lists_its_steps_in_order(make):
