@@ -125,7 +125,7 @@ class Operation(Protocol):
         """For the footer."""
         return self.keys.split(",")[0]
 
-    def why_not(self, row: Any) -> str | None:  # noqa: ARG002 most things of the right kind will do
+    def why_not(self, row: Any) -> str | None:  # most things of the right kind will do
         """Why it can't be done to this thing, in a sentence; `None`: it can."""
         return None
 
@@ -136,7 +136,7 @@ class Operation(Protocol):
             return f"{self.title}: {most} at a time; {len(rows)} are chosen"
         return Aim(rows=tuple(rows), id=getattr(rows[0], "id", None))
 
-    def reading(self, row: Any) -> DiskRead | None:  # noqa: ARG002 most acts need no file
+    def reading(self, row: Any) -> DiskRead | None:  # most acts need no file
         """What must be read before this thing can be aimed at; `None`: nothing."""
         return None
 
@@ -171,10 +171,10 @@ class Act(Operation, Protocol):
     def impact(self, plan: Plan, snapshot: Snapshot, addresses: Mapping[str, str]) -> Impact:
         """Which live work ends with a plan that has targets. `addresses`, by host: Ray may know a host by that alone."""
 
-    def needs_cluster(self, aim: Aim) -> bool:  # noqa: ARG002 what is left over can be found without it
+    def needs_cluster(self, aim: Aim) -> bool:  # what is left over can be found without it
         """Whether it can be planned only once it is clear which cluster is meant."""
         return False
 
-    def is_asked_for(self, refused: Target, plan: Plan) -> bool:  # noqa: ARG002 a refusal is a failure almost everywhere
+    def is_asked_for(self, refused: Target, plan: Plan) -> bool:  # a refusal is a failure almost everywhere
         """Whether somebody has asked for what was refused, so that the command has not done all that it should."""
         return True

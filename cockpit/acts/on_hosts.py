@@ -38,11 +38,11 @@ class HostAct(Act):
     def request(self, aim: Aim, host: str) -> dict[str, Any]:
         """What this host is asked, besides what every request holds."""
 
-    def at_session(self, aim: Aim, world: World) -> Aim:  # noqa: ARG002 what is left over is of no session that lives
+    def at_session(self, aim: Aim, world: World) -> Aim:  # what is left over is of no session that lives
         """The aim with the session that is meant. Raises `SourceError` where that can't be told."""
         return aim
 
-    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:  # noqa: ARG002 all of them, unless something says where
+    def hosts(self, aim: Aim, world: World) -> tuple[str, ...]:  # all of them, unless something says where
         """Those that are asked when nobody has named any."""
         return world.all_hosts
 

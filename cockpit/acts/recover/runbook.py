@@ -146,10 +146,10 @@ class Recovery:
         }
         return found[name]
 
-    async def _check(self, hear: Hear, show: Show) -> Lines:  # noqa: ARG002 as the other steps
+    async def _check(self, hear: Hear, show: Show) -> Lines:  # takes what every step is given
         return await self._job.check()
 
-    async def _follow(self, hear: Hear, show: Show) -> Lines:  # noqa: ARG002 as the other steps
+    async def _follow(self, hear: Hear, show: Show) -> Lines:  # takes what every step is given
         return await self._job.follow(hear)
 
     def _set(self, name: str, **news: object) -> Step:

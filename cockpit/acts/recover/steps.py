@@ -189,7 +189,7 @@ class RecoverySteps:
         if reasons:
             raise StepError("; ".join(reasons), _step_to_repeat((*receipt.failed, *receipt.refused)))
 
-    async def wait(self, hear: Hear, show: Show) -> Lines:  # noqa: ARG002 as its sisters
+    async def wait(self, hear: Hear, show: Show) -> Lines:  # takes what every step is given
         """Until the GCS lists every node with all its GPUs, and the dashboard tells so."""
         targets, head = self._known, self.names[self._start.head.host]
         session = self.started.get(head) or (targets[head].session if head in targets else None)
