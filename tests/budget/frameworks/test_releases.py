@@ -51,6 +51,13 @@ def test_flags_that_the_installed_release_refuses_are_anothers():
     assert "OpenRLHF 0.11.2 is installed, and refuses these flags (unrecognized arguments: " in doubts(budget)
 
 
+def test_beside_a_flag_that_no_release_has_groups_are_those_of_the_installed_release():
+    budget = budget_of(f"{GROUPS} --nope 3", installed={"openrlhf": "0.8.5"})
+    assert (budget.dialect, budget.groups) == ("0.8.5", budget_of(GROUPS, installed={"openrlhf": "0.8.5"}).groups)
+    assert "--nope is not a flag of OpenRLHF" in doubts(budget)
+    assert "must bring another one" not in doubts(budget)
+
+
 def test_sources_that_the_command_runs_in_come_before_what_is_installed():
     tree = {"openrlhf/cli/train_ppo_ray.py": "# the trainer", "version.txt": "0.8.5\n"}
     assert budget_of(GROUPS, read=tree.get, installed={"openrlhf": "0.5.7"}).dialect == "0.8.5"

@@ -27,6 +27,8 @@ PUBLISHED = (
 )  # fmt: skip
 COMMANDS = 80
 DOTTED = {old: new for new, old in NAMES.items()}
+UNHEARD_OF = "--no_such_flag"
+"""A flag that no release has."""
 NOT_ASSERTED_BEFORE_MODELS = (
     "data-parallel processes",
     "must divide the",
@@ -128,7 +130,10 @@ class Writer:
             place = self.pick(*whole)
             self.words[place] = self.words[place][: self.random.randrange(6, 30)]
         elif kind < 0.3:
-            self.words += self.pick(["--no_such_flag"], ["stray"], [nodes, "two"], [nodes], [nodes, "1", nodes, "2"])
+            self.words += self.pick(["stray"], [nodes, "two"], [nodes], [nodes, "1", nodes, "2"])
+        elif kind < 0.4:
+            place = self.pick(*whole, len(self.words))
+            self.words[place:place] = self.pick([UNHEARD_OF], [UNHEARD_OF, "3"], [f"{UNHEARD_OF}=3"], [UNHEARD_OF, "a", "b"])
 
 
 def asked_here(budget: Budget) -> list[tuple[str | None, list[dict[str, float]]]] | None:
@@ -148,9 +153,17 @@ def asked_there(real: dict[str, Any]) -> list[tuple[str | None, list[dict[str, f
     ]
 
 
-def says_that_nothing_starts(budget: Budget) -> bool:
-    """Groups beside an unknown flag are counted for a fork that reads it, and are a doubt: the release itself starts nothing."""
-    return any(line.level == "doubt" and "nothing starts. The groups are counted without it" in line.text for line in budget.lines)
+def texts(budget: Budget, level: str) -> list[str]:
+    return [line.text for line in budget.lines if line.level == level]
+
+
+def without_unheard_of(words: list[str]) -> list[str]:
+    """Neither that flag, nor what stands behind it up to the next one."""
+    flag, rest = "", []
+    for word in words:
+        flag = word if word.startswith("--") else flag
+        rest += [] if flag.startswith(UNHEARD_OF) else [word]
+    return rest
 
 
 @pytest.mark.parametrize("release", PUBLISHED)
@@ -160,10 +173,10 @@ def test_groups_and_refusals_are_the_releases_own(release: str):
     kinds = set()
     for words, real in zip(commands, truth(release, commands), strict=True):
         budget = openrlhf(words, {}, release=release)
-        never = [line.text for line in budget.lines if line.level == "never"]
+        never = texts(budget, "never")
         if real["stopped"] == "parser":
-            assert never or budget.unread or says_that_nothing_starts(budget), words
-            assert budget.groups is None or says_that_nothing_starts(budget), words
+            assert never or budget.unread or words != without_unheard_of(words), words
+            assert budget.groups is None or words != without_unheard_of(words), words
         elif real["stopped"]:
             assert never, (words, real["stopped"])
         else:
@@ -171,6 +184,34 @@ def test_groups_and_refusals_are_the_releases_own(release: str):
             assert not [text for text in never if not any(late in text for late in NOT_ASSERTED_BEFORE_MODELS)], words
         kinds.add(real["stopped"] and real["stopped"].partition(":")[0])
     assert {None, "parser"} <= kinds, "the commands were no test"
+
+
+@pytest.mark.parametrize("release", PUBLISHED)
+def test_beside_a_flag_that_no_release_has_groups_are_the_releases_own_and_in_doubt(release: str):
+    """They are counted for a fork that reads it; the release itself starts nothing."""
+    writer = Writer(release, 1)
+    commands = [words for _ in range(4 * COMMANDS) if (words := writer.command()) != without_unheard_of(words)]
+    counted = 0
+    for words, real, bare in zip(commands, truth(release, commands), truth(release, [*map(without_unheard_of, commands)]), strict=True):
+        assert real["stopped"] == "parser"
+        for budget in (openrlhf(words, {}, release=release), openrlhf(words, {}, installed=release)):
+            if budget.groups is not None:
+                assert [text for text in texts(budget, "doubt") if text.startswith(UNHEARD_OF) and "nothing starts. The" in text], words
+            if bare["stopped"] is None:
+                assert asked_here(budget) == asked_there(bare), words
+                counted += 1
+    assert counted
+
+
+@pytest.mark.parametrize("release", PUBLISHED)
+def test_where_nobody_says_which_release_it_is_another_number_is_never_without_a_doubt(release: str):
+    """But where this release would end later: then no job that runs is this one's."""
+    writer = Writer(release, 1)
+    commands = [writer.command() for _ in range(COMMANDS)]
+    for words, real in zip(commands, truth(release, commands), strict=True):
+        if real["stopped"] is None and not texts(openrlhf(words, {}, release=release), "never"):
+            budget = openrlhf(words, {})
+            assert asked_here(budget) == asked_there(real) or budget.unread or texts(budget, "doubt"), words
 
 
 @pytest.mark.parametrize("release", PUBLISHED)

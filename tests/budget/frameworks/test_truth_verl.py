@@ -82,6 +82,9 @@ class Writer:
         return self.words
 
     def _newer(self) -> None:
+        if self.number < (0, 7, 1):
+            self.put(0.2, f"{OLD_REWARD}.enable", True)
+            self.put(0.6, f"{OLD_REWARD}.micro_batch_size_per_gpu", 4)
         reward = NEW_REWARD if self.number >= (0, 7, 1) else OLD_REWARD
         if self.number >= (0, 6) and self.random.random() < 0.5:
             self.words += [
@@ -110,6 +113,12 @@ def refused(budget: Budget) -> list[str]:
     return [text for text in lines if not any(part in text for part in NOT_CHECKED_BEFORE_MODELS)]
 
 
+def is_open(budget: Budget) -> bool:
+    """Whether it says that a number is not known, or in doubt."""
+    unsure = any(group.bundles is None or group.unsure for group in budget.groups or ())
+    return unsure or bool(budget.unread) or any(line.level == "doubt" for line in budget.lines)
+
+
 @pytest.mark.parametrize("release", PUBLISHED)
 def test_a_release_makes_the_groups_that_the_budget_says_and_refuses_what_the_budget_calls_impossible(release: str):
     writer = Writer(release)
@@ -121,6 +130,7 @@ def test_a_release_makes_the_groups_that_the_budget_says_and_refuses_what_the_bu
             built += 1
             assert made(budget) == [(each["strategy"], each["bundles"]) for each in real["asked"]], words
             assert refused(budget) == [], words
-        elif "Error" in real["stopped"] and "divisible" in real["stopped"]:
+            assert is_open(anywhere := verl(words)) or made(anywhere) == made(budget), words
+        else:
             assert refused(budget), (words, real["stopped"])
     assert built

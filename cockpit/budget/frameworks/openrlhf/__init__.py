@@ -37,7 +37,9 @@ def openrlhf(argv: Sequence[str], env: Mapping[str, str], *, release: str | None
     told = release or installed
     outcomes = releases(argv, env, RELEASES if told is None else _nearest(told))
     refusal = next((outcome for outcome in outcomes.values() if isinstance(outcome, ParserRefusedError)), None)
-    return _brings_another(argv, env, installed, refusal) if refusal and installed and not release else _of(argv, outcomes, env)
+    if refusal is None or installed is None or release:
+        return _of(argv, outcomes, env)
+    return _counted_without_unknown(argv, outcomes, env) or _brings_another(argv, env, installed, refusal)
 
 
 def _if_valid(release: str | None) -> str | None:

@@ -115,14 +115,22 @@ def _mini_batch(config: ReleaseConfig, mini: int, gpus: int) -> Iterator[Line]:
 
 def _micro_batches(config: ReleaseConfig) -> Iterator[Line]:
     """Of a micro batch's two names just one may be set, and without a dynamic batch size one must be."""
-    if not config.since("0.2") or config.value(f"{_ACTOR}.use_dynamic_bsz") is not False:
+    if not config.since("0.2"):
         return
-    for key in (_MICRO, f"{_ROLLOUT}.log_prob_micro_batch_size"):
-        old, new = config.value(key), config.value(f"{key}_per_gpu")
-        if old is None and new is None:
-            yield _never(f"Neither {key}_per_gpu nor {_ACTOR}.use_dynamic_bsz is set", f"{key}_per_gpu to 1 or more")
-        elif isinstance(old, int) and isinstance(new, int):
-            yield _never(f"{key} and {key}_per_gpu are both set", f"{key} to null")
+    yield from _micro_batch(config, _MICRO, f"{_ACTOR}.use_dynamic_bsz")
+    yield from _micro_batch(config, f"{_ROLLOUT}.log_prob_micro_batch_size", f"{_ACTOR}.use_dynamic_bsz")
+    if config.value("reward_model.enable") is True and not config.megatron and not config.since("0.7.0"):
+        yield from _micro_batch(config, "reward_model.micro_batch_size", "reward_model.use_dynamic_bsz")
+
+
+def _micro_batch(config: ReleaseConfig, key: str, dynamic: str) -> Iterator[Line]:
+    old, new = config.value(key), config.value(f"{key}_per_gpu")
+    if config.value(dynamic) is not False:
+        return
+    if old is None and new is None:
+        yield _never(f"Neither {key}_per_gpu nor {dynamic} is set", f"{key}_per_gpu to 1 or more")
+    elif isinstance(old, int) and isinstance(new, int):
+        yield _never(f"{key} and {key}_per_gpu are both set", f"{key} to null")
 
 
 def _sequence_parallel(config: ReleaseConfig) -> Iterator[Line]:
